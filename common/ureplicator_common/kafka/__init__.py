@@ -1,0 +1,79 @@
+"""What we need of a Kafka cluster outside the hot path; `admin`, `positions` and `memory` provide it.
+
+Addresses, TLS and SASL come from one set of properties per cluster, with librdkafka's names, whichever
+library or socket of our own does the talking.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from ureplicator_common.errors import PermanentError, TemporaryError
+
+
+class ClusterUnavailable(TemporaryError):
+    """No broker of the cluster answered, or none that may answer this now."""
+
+
+class TopicAlreadyExists(PermanentError):
+    """Somebody made the topic in the meantime."""
+
+
+class TopicRefused(PermanentError):
+    """The cluster will not make or grow this topic (name, policy, rights); the text says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class TopicInfo:
+    """`topic_id` is the cluster's own id (a recreated topic gets another), "" where unknown."""
+
+    partitions: int
+    topic_id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """Where copying goes on: `offset` is the next source offset, -1 where none is stored.
+
+    `leader_epoch` is that of the last copied batch at the source (-1 unknown). `metadata` tells
+    which cluster and topic the position belongs to and who committed it.
+    """
+
+    offset: int
+    leader_epoch: int = -1
+    metadata: str = ""
+
+
+class TopicAdmin(Protocol):
+    """Topics of one cluster. Every call may raise ClusterUnavailable."""
+
+    def topics(self) -> Mapping[str, TopicInfo]:
+        """All topics that are not internal, in one call."""
+        ...
+
+    def configs(self, topic: str) -> Mapping[str, str]:
+        """Settings that were given to the topic itself (defaults left out)."""
+        ...
+
+    def create_topic(self, topic: str, *, partitions: int, configs: Mapping[str, str]) -> None:
+        """Done when the cluster shows it. Raises TopicAlreadyExists, TopicRefused."""
+        ...
+
+    def grow_topic(self, topic: str, *, partitions: int) -> None:
+        """Raise the partition count. Raises TopicRefused."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class PositionReader(Protocol):
+    """Reads what copiers committed (see `positions`)."""
+
+    def read(self, group: str, wanted: Mapping[str, Sequence[int]]) -> Mapping[tuple[str, int], Position]:
+        """Target topic -> partitions in; (target topic, partition) -> position out, stable ones only.
+
+        Raises ClusterUnavailable.
+        """
+        ...

@@ -1,0 +1,265 @@
+"""The values everything else speaks about: partitions, workers, intents, states.
+
+The words are those of the design and are the same in code, REST, logs, metrics and pages:
+
+ideal state     partition -> worker that *should* own it, decided by the leader
+assignment      what one worker is told to hold *now*; it lags the ideal state while an old owner lets go
+current state   what one worker says it does; a partition listed there is *held*, one that is not is let go
+external view   the current states of all live workers, merged
+holder          a worker that was given a partition and has not confirmed that it let go since;
+                its transactional ids are fenced before anybody else copies the partition
+position        the next source offset to copy
+
+All of them are frozen values: a cycle of the leader or of a worker decides on one snapshot of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import NewType
+
+WorkerId = NewType("WorkerId", str)
+SessionId = NewType("SessionId", int)
+"""ZooKeeper session (the ephemeralOwner of a node); identity is a worker id *and* its session."""
+OwnerEpoch = NewType("OwnerEpoch", int)
+"""Grows with every change of a partition's owner; see `ureplicator_controller.core.plan`."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Route:
+    """A way records go: source cluster to target cluster. Written `source.target`."""
+
+    source: str
+    target: str
+
+    def __str__(self) -> str:
+        return f"{self.source}.{self.target}"
+
+    @classmethod
+    def parse(cls, text: str) -> Route:
+        """`source.target` -> Route. Raises ValueError for anything else."""
+        source, dot, target = text.partition(".")
+        if not (source and dot and target) or "." in target:
+            raise ValueError(f"not a route: {text!r}")
+        return cls(source, target)
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class TopicKey:
+    """A source topic on a route. Written `source.target/topic`."""
+
+    route: Route
+    topic: str
+
+    def __str__(self) -> str:
+        return f"{self.route}/{self.topic}"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Partition:
+    """A partition of a source topic on a route. Written `source.target/topic/7`."""
+
+    route: Route
+    topic: str
+    number: int
+
+    def __str__(self) -> str:
+        return f"{self.route}/{self.topic}/{self.number}"
+
+    @property
+    def key(self) -> TopicKey:
+        return TopicKey(self.route, self.topic)
+
+    @classmethod
+    def parse(cls, text: str) -> Partition:
+        """`source.target/topic/7` -> Partition. Raises ValueError for anything else."""
+        route, topic, number = text.split("/")
+        return cls(Route.parse(route), topic, int(number))
+
+
+class TopicState(StrEnum):
+    """What the operator wants of a topic."""
+
+    ACTIVE = "active"
+    PAUSED = "paused"
+    DELETING = "deleting"
+
+
+class PartitionState(StrEnum):
+    """What a worker does with a partition it holds.
+
+    ONLINE only after a fetch was answered; OFFLINE while it starts or stops (the reason says which);
+    ERROR with the reason, and the worker tries again by itself.
+    """
+
+    OFFLINE = "OFFLINE"
+    ONLINE = "ONLINE"
+    ERROR = "ERROR"
+
+
+@dataclass(frozen=True, slots=True)
+class TopicIntent:
+    """What operators asked for, at `topics/<route>/<topic>`. REST writes it, and the leader its marks.
+
+    `initial_partitions` partitions existed when the topic was whitelisted by hand: only they begin at
+    the route's `start`; later ones begin at 0. `had_position` are the partitions whose position was once
+    committed: if the store has none for one of them, it is lost, and never starts anew by itself.
+    """
+
+    partitions: int
+    initial_partitions: int
+    state: TopicState = TopicState.ACTIVE
+    blacklisted: frozenset[int] = frozenset()
+    had_position: frozenset[int] = frozenset()
+    target_topic: str = ""
+    lane: str = "raw"
+    forget_positions: bool = False
+    request_id: str = ""
+    """Id of the request that wrote this last: a writer that lost its answer reads it back."""
+
+
+@dataclass(frozen=True, slots=True)
+class IdealEntry:
+    """Who should own one partition, since when (wall clock, for display only) and why."""
+
+    worker: WorkerId | None
+    owner_epoch: OwnerEpoch
+    since_ms: int
+    reason: str
+    holders: Mapping[WorkerId, SessionId] = field(default_factory=dict)
+    """Workers given the partition since their last confirmed OFFLINE -> session that was given it."""
+
+
+@dataclass(frozen=True, slots=True)
+class IdealTopic:
+    """`ideal/<route>/<topic>`: one entry per partition."""
+
+    entries: Mapping[int, IdealEntry]
+
+
+@dataclass(frozen=True, slots=True)
+class AssignmentEntry:
+    """One partition a worker is told to hold, and whom it must fence before it copies."""
+
+    owner_epoch: OwnerEpoch
+    fence: tuple[str, ...] = ()
+    """Transactional ids of every other worker that may still be able to commit this partition."""
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """`assignments/<worker>`: all that one worker is told to hold."""
+
+    entries: Mapping[Partition, AssignmentEntry] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class CurrentEntry:
+    """One partition a worker holds. `committed`: a position of it was committed at least once."""
+
+    state: PartitionState
+    owner_epoch: OwnerEpoch
+    reason: str = ""
+    committed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class CurrentState:
+    """`current/<worker>` (ephemeral).
+
+    `seen_zxid` is the mzxid of the assignment this state answers to (-1: none read yet): a partition
+    that is not listed is *confirmed* let go only if the assignment that took it away was seen.
+    """
+
+    seen_zxid: int
+    entries: Mapping[Partition, CurrentEntry] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class LiveWorker:
+    """`workers/live/<id>` (ephemeral): an address to look at and what the worker can take."""
+
+    slots: int
+    host: str = ""
+    port: int = 0
+    pid: int = 0
+    version: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class KnownWorker:
+    """`workers/known/<id>`: what outlives a session. `max_slots` is the most it ever had."""
+
+    max_slots: int
+    blacklisted: bool = False
+    draining: bool = False
+    last_seen_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class LiveController:
+    """`controllers/<id>` (ephemeral) and, for the one that leads, `leader`."""
+
+    id: str
+    host: str = ""
+    port: int = 0
+    metrics_port: int = 0
+    pid: int = 0
+    version: str = ""
+
+
+class Delivery(StrEnum):
+    """How often a record may arrive (KIP-3)."""
+
+    AT_LEAST_ONCE = "at_least_once"
+
+
+class GapPolicy(StrEnum):
+    """What to do when the source no longer has the position, or never had it."""
+
+    STOP = "stop"
+    EARLIEST = "earliest"
+    LATEST = "latest"
+
+
+@dataclass(frozen=True, slots=True)
+class RouteSettings:
+    """`routes/<route>`: published by the leader, so that no two workers run on two settings.
+
+    `start` is `earliest`, `latest` or a timestamp in milliseconds, as text.
+    """
+
+    delivery: Delivery = Delivery.AT_LEAST_ONCE
+    start: str = "earliest"
+    on_gap: GapPolicy = GapPolicy.STOP
+    abort_on_send_failure: bool = True
+    publish_to_source: bool = True
+    verify_crc: bool = True
+    prefix: str = ""
+    rename: Mapping[str, str] = field(default_factory=dict)
+
+    def target_topic(self, topic: str) -> str:
+        """Name of a source topic on the target; the identity unless renamed or prefixed."""
+        return self.rename.get(topic, self.prefix + topic)
+
+
+def transactional_id(*, fleet: str, route: Route, worker: WorkerId, slot: int) -> str:
+    """The id whose holder alone can commit positions for a slot (DESIGN section 9)."""
+    return f"{fleet}.{route}.{worker}.{slot}"
+
+
+def transactional_ids(
+    *, fleet: str, route: Route, worker: WorkerId, slots: int
+) -> tuple[str, ...]:
+    """All ids a worker may hold on a route: whoever fences it fences every one of them."""
+    return tuple(
+        transactional_id(fleet=fleet, route=route, worker=worker, slot=slot)
+        for slot in range(slots)
+    )
+
+
+def position_group(*, fleet: str, route: Route) -> str:
+    """The group on the target whose offsets are the positions of a route (KIP-656's "fake group")."""
+    return f"ureplicator.{fleet}.{route}"

@@ -1,0 +1,303 @@
+"""Paths and contents of the nodes under `/ureplicator/<fleet>`. Pure: no connection here.
+
+| node                            | kind       | content                 | written by        |
+|---------------------------------|------------|-------------------------|-------------------|
+| epoch                           | persistent | empty; version = epoch  | who becomes leader|
+| leader                          | ephemeral  | LiveController          | the leader        |
+| controllers/<id>                | ephemeral  | LiveController          | each controller   |
+| workers/live/<id>               | ephemeral  | LiveWorker              | each worker       |
+| workers/known/<id>              | persistent | KnownWorker             | the leader, REST  |
+| routes/<route>                  | persistent | RouteSettings           | the leader        |
+| topics/<route>/<topic>          | persistent | TopicIntent             | REST, the leader  |
+| ideal/<route>/<topic>           | persistent | IdealTopic              | the leader        |
+| assignments/<worker>            | persistent | Assignment              | the leader        |
+| current/<worker>                | ephemeral  | CurrentState            | the worker        |
+| loads/<worker>                  | ephemeral  | loads                   | the worker        |
+| settings                        | persistent | live switches           | REST              |
+
+Contents are JSON with sorted keys (the same value is the same bytes: a write that changes nothing is
+seen as such), compressed above 8 KiB; a node must stay under 256 KiB of ZooKeeper's 1 MiB. Unknown
+fields are ignored when read, so that two versions can share a tree during a rolling upgrade.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+from ureplicator_common.model import (
+    Assignment,
+    AssignmentEntry,
+    CurrentEntry,
+    CurrentState,
+    Delivery,
+    GapPolicy,
+    IdealEntry,
+    IdealTopic,
+    KnownWorker,
+    LiveController,
+    LiveWorker,
+    OwnerEpoch,
+    Partition,
+    PartitionState,
+    Route,
+    RouteSettings,
+    SessionId,
+    TopicIntent,
+    TopicKey,
+    TopicState,
+    WorkerId,
+)
+
+COMPRESS_ABOVE_BYTES = 8 * 1024
+LIMIT_BYTES = 256 * 1024
+
+
+class Paths:
+    """Where things lie for one fleet."""
+
+    def __init__(self, fleet: str) -> None:
+        self.root = f"/ureplicator/{fleet}"
+        self.epoch = f"{self.root}/epoch"
+        self.leader = f"{self.root}/leader"
+        self.controllers = f"{self.root}/controllers"
+        self.workers_live = f"{self.root}/workers/live"
+        self.workers_known = f"{self.root}/workers/known"
+        self.routes = f"{self.root}/routes"
+        self.topics = f"{self.root}/topics"
+        self.ideal = f"{self.root}/ideal"
+        self.assignments = f"{self.root}/assignments"
+        self.current = f"{self.root}/current"
+        self.loads = f"{self.root}/loads"
+        self.settings = f"{self.root}/settings"
+
+    @property
+    def skeleton(self) -> tuple[str, ...]:
+        """Persistent parents that every process ensures at start."""
+        return (
+            self.epoch,
+            self.controllers,
+            self.workers_live,
+            self.workers_known,
+            self.routes,
+            self.topics,
+            self.ideal,
+            self.assignments,
+            self.current,
+            self.loads,
+        )
+
+    def controller(self, id: str) -> str:
+        return f"{self.controllers}/{id}"
+
+    def worker_live(self, worker: WorkerId) -> str:
+        return f"{self.workers_live}/{worker}"
+
+    def worker_known(self, worker: WorkerId) -> str:
+        return f"{self.workers_known}/{worker}"
+
+    def route(self, route: Route) -> str:
+        return f"{self.routes}/{route}"
+
+    def topic(self, key: TopicKey) -> str:
+        return f"{self.topics}/{key}"
+
+    def ideal_topic(self, key: TopicKey) -> str:
+        return f"{self.ideal}/{key}"
+
+    def assignment(self, worker: WorkerId) -> str:
+        return f"{self.assignments}/{worker}"
+
+    def current_state(self, worker: WorkerId) -> str:
+        return f"{self.current}/{worker}"
+
+    def load(self, worker: WorkerId) -> str:
+        return f"{self.loads}/{worker}"
+
+
+def encode(value: Any) -> bytes:
+    """JSON-able value -> node content. Raises ValueError above the limit of a node."""
+    data = json.dumps(value, sort_keys=True, separators=(",", ":")).encode()
+    if len(data) > COMPRESS_ABOVE_BYTES:
+        data = zlib.compress(data, 6)
+    if len(data) > LIMIT_BYTES:
+        raise ValueError(f"node content of {len(data)} bytes is above {LIMIT_BYTES}")
+    return data
+
+
+def decode(data: bytes) -> Any:
+    """Node content -> JSON-able value; an empty node is {}. Raises ValueError for garbage.
+
+    JSON text never begins with zlib's first byte (0x78), so no marker is needed.
+    """
+    if not data:
+        return {}
+    if data[:1] == b"\x78":
+        try:
+            data = zlib.decompress(data)
+        except zlib.error as error:
+            raise ValueError(f"garbled node content: {error}") from error
+    return json.loads(data)
+
+
+def encode_intent(intent: TopicIntent) -> bytes:
+    return encode(
+        {
+            "partitions": intent.partitions,
+            "initialPartitions": intent.initial_partitions,
+            "state": intent.state.value,
+            "blacklisted": sorted(intent.blacklisted),
+            "hadPosition": sorted(intent.had_position),
+            "targetTopic": intent.target_topic,
+            "lane": intent.lane,
+            "forgetPositions": intent.forget_positions,
+            "requestId": intent.request_id,
+        }
+    )
+
+
+def decode_intent(data: bytes) -> TopicIntent:
+    raw = decode(data)
+    return TopicIntent(
+        partitions=int(raw["partitions"]),
+        initial_partitions=int(raw["initialPartitions"]),
+        state=TopicState(raw.get("state", "active")),
+        blacklisted=frozenset(raw.get("blacklisted", ())),
+        had_position=frozenset(raw.get("hadPosition", ())),
+        target_topic=raw.get("targetTopic", ""),
+        lane=raw.get("lane", "raw"),
+        forget_positions=bool(raw.get("forgetPositions", False)),
+        request_id=raw.get("requestId", ""),
+    )
+
+
+def encode_ideal(ideal: IdealTopic) -> bytes:
+    return encode(
+        {
+            str(number): {
+                "worker": entry.worker,
+                "ownerEpoch": entry.owner_epoch,
+                "since": entry.since_ms,
+                "reason": entry.reason,
+                "holders": {worker: str(session) for worker, session in entry.holders.items()},
+            }
+            for number, entry in ideal.entries.items()
+        }
+    )
+
+
+def decode_ideal(data: bytes) -> IdealTopic:
+    return IdealTopic(
+        entries={
+            int(number): IdealEntry(
+                worker=None if raw["worker"] is None else WorkerId(raw["worker"]),
+                owner_epoch=OwnerEpoch(raw["ownerEpoch"]),
+                since_ms=int(raw["since"]),
+                reason=raw["reason"],
+                holders={
+                    WorkerId(worker): SessionId(int(session))
+                    for worker, session in raw.get("holders", {}).items()
+                },
+            )
+            for number, raw in decode(data).items()
+        }
+    )
+
+
+def encode_assignment(assignment: Assignment) -> bytes:
+    return encode(
+        {
+            str(partition): {"ownerEpoch": entry.owner_epoch, "fence": list(entry.fence)}
+            for partition, entry in assignment.entries.items()
+        }
+    )
+
+
+def decode_assignment(data: bytes) -> Assignment:
+    return Assignment(
+        entries={
+            Partition.parse(text): AssignmentEntry(
+                owner_epoch=OwnerEpoch(raw["ownerEpoch"]), fence=tuple(raw.get("fence", ()))
+            )
+            for text, raw in decode(data).items()
+        }
+    )
+
+
+def encode_current(current: CurrentState) -> bytes:
+    return encode(
+        {
+            "seenZxid": current.seen_zxid,
+            "partitions": {
+                str(partition): {
+                    "state": entry.state.value,
+                    "ownerEpoch": entry.owner_epoch,
+                    "reason": entry.reason,
+                    "committed": entry.committed,
+                }
+                for partition, entry in current.entries.items()
+            },
+        }
+    )
+
+
+def decode_current(data: bytes) -> CurrentState:
+    raw = decode(data)
+    return CurrentState(
+        seen_zxid=int(raw["seenZxid"]),
+        entries={
+            Partition.parse(text): CurrentEntry(
+                state=PartitionState(entry["state"]),
+                owner_epoch=OwnerEpoch(entry["ownerEpoch"]),
+                reason=entry.get("reason", ""),
+                committed=bool(entry.get("committed", False)),
+            )
+            for text, entry in raw.get("partitions", {}).items()
+        },
+    )
+
+
+def encode_live_worker(worker: LiveWorker) -> bytes:
+    return encode(asdict(worker))
+
+
+def decode_live_worker(data: bytes) -> LiveWorker:
+    raw = decode(data)
+    return LiveWorker(**_known(raw, LiveWorker))
+
+
+def encode_known_worker(worker: KnownWorker) -> bytes:
+    return encode(asdict(worker))
+
+
+def decode_known_worker(data: bytes) -> KnownWorker:
+    raw = decode(data)
+    return KnownWorker(**_known(raw, KnownWorker))
+
+
+def encode_controller(controller: LiveController) -> bytes:
+    return encode(asdict(controller))
+
+
+def decode_controller(data: bytes) -> LiveController:
+    return LiveController(**_known(decode(data), LiveController))
+
+
+def encode_route(settings: RouteSettings) -> bytes:
+    return encode(asdict(settings))
+
+
+def decode_route(data: bytes) -> RouteSettings:
+    raw = _known(decode(data), RouteSettings)
+    raw["delivery"] = Delivery(raw["delivery"])
+    raw["on_gap"] = GapPolicy(raw["on_gap"])
+    return RouteSettings(**raw)
+
+
+def _known(raw: Mapping[str, Any], kind: type) -> dict[str, Any]:
+    """Only the fields this version knows: a newer process may have written more."""
+    names = kind.__dataclass_fields__
+    return {name: value for name, value in raw.items() if name in names}

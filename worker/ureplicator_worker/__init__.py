@@ -1,0 +1,1 @@
+"""The worker: a Spark driver whose tasks copy partitions."""

@@ -1,0 +1,1 @@
+"""What runs inside a Spark task and moves the bytes."""

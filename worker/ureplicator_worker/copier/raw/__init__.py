@@ -1,0 +1,1 @@
+"""The raw lane: whole record batches, still compressed."""

@@ -1,0 +1,1 @@
+"""The record lane: decoded records, through a handler."""

@@ -1,0 +1,1 @@
+"""What performs a worker's instructions: Spark, lifelines, reports."""
