@@ -1,0 +1,441 @@
+"""Everything that can be configured, checked once at start: a frozen tree, one class per concern.
+
+One file serves controllers and workers, so that the two cannot disagree. `load_settings` tells
+every fault in one go, each on its own line with its key, because a rollout that fails five times
+for five mistakes is five outages. Unknown keys are faults too: a misspelt one would silently be a
+default.
+
+What a field means stands below it, with its unit (last in its name) and why it has its default.
+Values that look like secrets never show in `repr`, and so neither in logs nor in tracebacks.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, date, datetime, time
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    TypeAdapter,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
+
+from ureplicator_common.errors import ConfigurationError
+from ureplicator_common.layers import Fault, Unreadable, merged_tree
+from ureplicator_common.model import Delivery, GapPolicy, Route, RouteSettings
+
+MASK = "********"
+_CLUSTER_NAME = re.compile(r"[a-z0-9-]+")
+_TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+_SECRET = re.compile(
+    r"password|secret|token|credential|passphrase|jaas|\.key$|key\.pem|\bkey\b", re.I
+)
+
+
+class Faults(ValueError):
+    """Several faults found by one check; the keys are relative to what was checked."""
+
+    def __init__(self, faults: Sequence[Fault]) -> None:
+        super().__init__("; ".join(map(str, faults)))
+        self.faults = tuple(faults)
+
+
+def masked(properties: Mapping[str, str]) -> dict[str, str]:
+    """The same properties, fit to be shown: what looks like a secret is starred."""
+    return {
+        name: MASK if value and _SECRET.search(name) else value
+        for name, value in properties.items()
+    }
+
+
+def _property_text(value: object) -> object:
+    """YAML's true, 3 and 1.5 as librdkafka and Spark write them."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int | float):
+        return str(value)
+    if not isinstance(value, str):
+        raise ValueError("one text, number or boolean is expected")
+    return value
+
+
+PropertyText = Annotated[str, BeforeValidator(_property_text)]
+Port = Annotated[int, Field(ge=0, le=65_535)]
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", coerce_numbers_to_str=True, use_attribute_docstrings=True
+    )
+
+
+class ZookeeperSettings(_Section):
+    """Where the fleet keeps its state."""
+
+    hosts: str = Field(min_length=1, pattern=r"^[^\s,/]+(,[^\s,/]+)*$")
+    """`host:port`, several with commas."""
+
+    session_timeout_s: float = Field(default=10.0, ge=1, le=120, allow_inf_nan=False)
+    """How long a silent process still counts as live. 10 s: above a long pause of a JVM or of a
+    virtual machine, and short against `rebalance_delay_s`."""
+
+
+class ClusterSettings(_Section):
+    """How to reach one Kafka cluster: librdkafka's names, whichever part of us does the talking."""
+
+    properties: Mapping[str, PropertyText]
+
+    @model_validator(mode="before")
+    @classmethod
+    def _wrap(cls, raw: object) -> object:
+        """The file lists the properties right below the cluster's name."""
+        if not isinstance(raw, Mapping):
+            raise ValueError("a mapping of librdkafka properties is expected")
+        if set(raw) == {"properties"} and isinstance(raw["properties"], Mapping):
+            return raw
+        return {"properties": raw}
+
+    @model_validator(mode="after")
+    def _reachable(self) -> ClusterSettings:
+        faults = []
+        if not self.properties.get("bootstrap.servers", "").strip():
+            faults.append(Fault("bootstrap.servers", "is required"))
+        protocol = self.properties.get("security.protocol", "PLAINTEXT")
+        if protocol.upper() != "PLAINTEXT":
+            faults.append(
+                Fault("security.protocol", f"{protocol} is not supported yet, only PLAINTEXT")
+            )
+        if faults:
+            raise Faults(faults)
+        return self
+
+    @property
+    def bootstrap(self) -> frozenset[str]:
+        servers = self.properties["bootstrap.servers"].split(",")
+        return frozenset(server.strip() for server in servers)
+
+    def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
+        yield "properties", masked(self.properties)
+
+
+class NamingSettings(_Section):
+    """What a source topic is called on the target; the same name unless said otherwise."""
+
+    prefix: str = Field(default="", pattern=r"^[a-zA-Z0-9._-]*$", max_length=200)
+    rename: Mapping[str, str] = Field(default_factory=dict)
+    """Source topic -> target topic; the prefix does not count for these."""
+
+    @field_validator("rename")
+    @classmethod
+    def _legal_and_unique(cls, rename: Mapping[str, str]) -> Mapping[str, str]:
+        faults = []
+        taken: dict[str, str] = {}
+        for source, target in rename.items():
+            for name in (source, target):
+                if not _TOPIC_NAME.fullmatch(name) or name in (".", ".."):
+                    faults.append(Fault(source, f"{name!r} is not a legal topic name"))
+            if target in taken:
+                faults.append(
+                    Fault(source, f"{target!r} is already the target of {taken[target]!r}")
+                )
+            taken.setdefault(target, source)
+        if faults:
+            raise Faults(faults)
+        return rename
+
+
+class RouteConfig(_Section):
+    """One way records go, and how."""
+
+    source: str
+    target: str
+    delivery: str = Delivery.AT_LEAST_ONCE.value
+    start: str = "earliest"
+    """Where partitions begin that existed when their topic was whitelisted: `earliest`, `latest`, a
+    time in ISO 8601 or in milliseconds. The default loses nothing."""
+    on_gap: GapPolicy = GapPolicy.STOP
+    """What to do when the source no longer has the position. Stopping is the only choice that
+    cannot lose records unseen."""
+    abort_on_send_failure: bool = True
+    """A record the target will never take stops its partition; false: it is skipped and counted."""
+    publish_to_source: bool = True
+    """Positions also go to an ordinary group on the source, so that the usual lag tools work."""
+    verify_crc: bool = True
+    """Check each batch when it is read: a few per cent of CPU against passing on broken bytes."""
+    naming: NamingSettings = NamingSettings()
+
+    @field_validator("delivery")
+    @classmethod
+    def _offered(cls, delivery: str) -> str:
+        if delivery == "exactly_once":
+            raise ValueError("exactly_once is not offered by this version, only at_least_once")
+        if delivery not in set(Delivery):
+            raise ValueError(f"{delivery!r} is unknown, at_least_once is expected")
+        return delivery
+
+    @field_validator("start", mode="before")
+    @classmethod
+    def _instant(cls, start: object) -> str:
+        """`earliest`, `latest` or milliseconds as text. YAML has already read an unquoted date."""
+        if isinstance(start, str) and start in ("earliest", "latest"):
+            return start
+        milliseconds = _milliseconds(start)
+        if milliseconds is None or milliseconds < 0:
+            raise ValueError(
+                "earliest, latest, a time in ISO 8601 or milliseconds since 1970 is expected"
+            )
+        return str(milliseconds)
+
+    @property
+    def route(self) -> Route:
+        return Route(self.source, self.target)
+
+    @property
+    def settings(self) -> RouteSettings:
+        """What the leader publishes for the workers."""
+        return RouteSettings(
+            delivery=Delivery(self.delivery),
+            start=self.start,
+            on_gap=self.on_gap,
+            abort_on_send_failure=self.abort_on_send_failure,
+            publish_to_source=self.publish_to_source,
+            verify_crc=self.verify_crc,
+            prefix=self.naming.prefix,
+            rename=dict(self.naming.rename),
+        )
+
+
+def _milliseconds(value: object) -> int | None:
+    """Milliseconds since 1970 of a number, a date or a text; without a zone it is UTC."""
+    if isinstance(value, bool):
+        return None
+    if isinstance(value, str):
+        if value.strip().isdecimal():
+            return int(value)
+        try:
+            value = datetime.fromisoformat(value.strip())
+        except ValueError:
+            return None
+    if isinstance(value, date) and not isinstance(value, datetime):
+        value = datetime.combine(value, time())
+    if isinstance(value, datetime):
+        aware = value if value.tzinfo else value.replace(tzinfo=UTC)
+        return round(aware.timestamp() * 1_000)
+    return value if isinstance(value, int) else None
+
+
+class ControllerSettings(_Section):
+    host: str = "127.0.0.1"
+    """Address REST listens on. There is no login: open it no wider than you must."""
+    port: Port = 9000
+    """Of REST; 0: any free one, shown in the live node."""
+    metrics_port: Port = 0
+    """Of the daemon's own metrics (0: any free one); REST serves the fleet's at `/metrics`."""
+    rebalance_delay_s: NotNegative = 120.0
+    """How long the partitions of a vanished worker wait for it. 120 s: a rolling restart moves
+    nothing."""
+    join_delay_s: NotNegative = 10.0
+    """How long after the last join new workers get their share: a fleet that starts moves once."""
+    handover_timeout_s: Positive = 30.0
+    """How long a worker may take to let go of a partition before it is evicted."""
+
+
+class WorkerSettings(_Section):
+    slots: int = Field(default=2, ge=1, le=256)
+    """Copiers of this worker, each a Spark task of one core. 2: one core each for both ways of a
+    partition on the smallest machine that makes sense."""
+    host: str = "127.0.0.1"
+    """Address of `/status` and `/metrics`."""
+    port: Port = 0
+    """0: any free one, shown in the live node."""
+    commit_interval_s: Positive = 1.0
+    """Time between two commits of positions: at most so much is repeated after a crash."""
+    buffer_bytes: int = Field(default=64 * 1024 * 1024, ge=1024 * 1024)
+    """Bytes a slot may hold between fetch and acknowledgement; a slow target then slows the fetch.
+    64 MiB: 100 ms at 5 Gbit/s."""
+    drain_timeout_s: Positive = 30.0
+    """How long a stop waits for what is under way. 30 s: what Kubernetes grants before it kills."""
+    watchdog_s: Positive = 60.0
+    """A worker whose loop took no step for so long ends itself; another takes over."""
+    spark: Mapping[str, PropertyText] = Field(default_factory=dict)
+    """Spark's own properties; an empty or missing `spark.master` is `local[slots+1]`."""
+
+    @property
+    def spark_master(self) -> str:
+        return self.spark.get("spark.master") or f"local[{self.slots + 1}]"
+
+    def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
+        for name, value in super().__repr_args__():
+            yield name, masked(self.spark) if name == "spark" else value
+
+
+class Settings(_Section):
+    """The whole tree. `load_settings` makes it; nothing changes it."""
+
+    fleet: str = Field(pattern=r"^[a-zA-Z0-9_-]{1,100}$")
+    """Name of the deployment: it is in ZooKeeper's paths, group names and transactional ids."""
+    zookeeper: ZookeeperSettings
+    clusters: Mapping[str, ClusterSettings]
+    routes: tuple[RouteConfig, ...]
+    controller: ControllerSettings = ControllerSettings()
+    worker: WorkerSettings = WorkerSettings()
+
+    @model_validator(mode="after")
+    def _related(self) -> Settings:
+        faults = list(
+            _relations(self.clusters, self.routes, self.zookeeper, self.controller, self.worker)
+        )
+        if faults:
+            raise Faults(faults)
+        return self
+
+    def cluster(self, name: str) -> Mapping[str, str]:
+        """Properties of a cluster that a route names."""
+        return self.clusters[name].properties
+
+
+def load_settings(
+    path: str | Path, *, environ: Mapping[str, str], overrides: Sequence[str] = ()
+) -> Settings:
+    """File, then environment, then overrides (see `layers`). Raises ConfigurationError.
+
+    The error's text has one line per fault, each with the key it is about.
+    """
+    try:
+        tree, faults = merged_tree(
+            Path(path),
+            environ=environ,
+            overrides=overrides,
+            sections=tuple(Settings.model_fields),
+        )
+    except Unreadable as error:
+        raise ConfigurationError(str(error)) from error
+    try:
+        settings = Settings.model_validate(tree)
+    except ValidationError as error:
+        faults += _faults_of(error)
+        faults += [fault for fault in _relations_of(tree) if fault not in faults]
+    if faults:
+        raise ConfigurationError("\n".join(f"{path}: {fault}" for fault in faults))
+    return settings
+
+
+def _relations(
+    clusters: Mapping[str, ClusterSettings] | None,
+    routes: Sequence[RouteConfig] | None,
+    zookeeper: ZookeeperSettings | None,
+    controller: ControllerSettings | None,
+    worker: WorkerSettings | None,
+) -> Iterator[Fault]:
+    """What two sections must agree on; a section that is broken in itself is None."""
+    for name in clusters or ():
+        if not _CLUSTER_NAME.fullmatch(name):
+            yield Fault(f"clusters.{name}", "a name has only a-z, 0-9 and -")
+    if routes is not None:
+        if not routes:
+            yield Fault("routes", "at least one is required")
+        yield from _route_relations(clusters, routes)
+        yield from _target_relations(routes)
+    if zookeeper and controller:
+        delay_s, timeout_s = controller.rebalance_delay_s, zookeeper.session_timeout_s
+        if 0 < delay_s < timeout_s:
+            yield Fault(
+                "controller.rebalance_delay_s",
+                f"{delay_s:g} is below zookeeper.session_timeout_s ({timeout_s:g}): a worker that"
+                " is only slow would lose its partitions; use 0 to move them at once",
+            )
+    if worker and worker.watchdog_s <= worker.commit_interval_s:
+        yield Fault("worker.watchdog_s", "must be above worker.commit_interval_s")
+
+
+def _route_relations(
+    clusters: Mapping[str, ClusterSettings] | None, routes: Sequence[RouteConfig]
+) -> Iterator[Fault]:
+    seen: set[Route] = set()
+    for number, config in enumerate(routes):
+        key = f"routes.{number}"
+        for end in ("source", "target"):
+            name = getattr(config, end)
+            if clusters is not None and name not in clusters:
+                known = ", ".join(sorted(clusters)) or "none"
+                yield Fault(f"{key}.{end}", f"{name!r} is not among the clusters ({known})")
+        if config.source == config.target:
+            yield Fault(f"{key}.target", "is the source itself")
+        elif clusters and _loops(config, clusters):
+            yield Fault(f"{key}.target", "has the source's bootstrap.servers and no prefix: a loop")
+        if config.route in seen:
+            yield Fault(key, f"the route {config.route} is there twice")
+        seen.add(config.route)
+
+
+def _loops(config: RouteConfig, clusters: Mapping[str, ClusterSettings]) -> bool:
+    source, target = clusters.get(config.source), clusters.get(config.target)
+    same = source and target and source.bootstrap & target.bootstrap
+    return bool(same) and not config.naming.prefix and not config.naming.rename
+
+
+def _target_relations(routes: Sequence[RouteConfig]) -> Iterator[Fault]:
+    """Two source topics that would be mixed into one target topic, over all routes."""
+    taken: dict[tuple[str, str], str] = {}
+    for number, config in enumerate(routes):
+        for source, target in config.naming.rename.items():
+            where = taken.setdefault((config.target, target), f"{config.route}/{source}")
+            if where != f"{config.route}/{source}":
+                yield Fault(
+                    f"routes.{number}.naming.rename.{source}",
+                    f"{target!r} is already the target of {where}",
+                )
+
+
+def _faults_of(error: ValidationError) -> list[Fault]:
+    """Every fault of pydantic's, in the words and with the keys of the file."""
+    faults = []
+    for detail in error.errors(include_url=False):
+        key = ".".join(str(part) for part in detail["loc"] if part not in ("properties", "[key]"))
+        cause = detail.get("ctx", {}).get("error")
+        if isinstance(cause, Faults):
+            faults += [
+                Fault(".".join(filter(None, (key, fault.key))), fault.message)
+                for fault in cause.faults
+            ]
+        else:
+            faults.append(Fault(key, _in_words(detail["type"], detail["msg"])))
+    return faults
+
+
+def _in_words(kind: str, message: str) -> str:
+    if kind == "missing":
+        return "is required"
+    if kind == "extra_forbidden":
+        return "is not a known key"
+    return message.removeprefix("Value error, ").removeprefix("Input ").removeprefix("String ")
+
+
+def _relations_of(tree: Mapping[str, Any]) -> list[Fault]:
+    """The relations between those sections that are sound in themselves."""
+
+    def section(kind: Any, name: str, missing: Any = None) -> Any:
+        try:
+            return TypeAdapter(kind).validate_python(tree.get(name, missing))
+        except ValidationError:
+            return None
+
+    return list(
+        _relations(
+            section(Mapping[str, ClusterSettings], "clusters"),
+            section(tuple[RouteConfig, ...], "routes"),
+            section(ZookeeperSettings, "zookeeper"),
+            section(ControllerSettings, "controller", {}),
+            section(WorkerSettings, "worker", {}),
+        )
+    )

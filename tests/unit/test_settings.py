@@ -1,0 +1,277 @@
+"""Settings: three layers, one tree, and every fault told at once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+
+from ureplicator_common.errors import ConfigurationError
+from ureplicator_common.model import Delivery, GapPolicy, Route
+from ureplicator_common.settings import MASK, Settings, load_settings
+
+MINIMAL = """
+fleet: local
+zookeeper: {hosts: "127.0.0.1:2181"}
+clusters:
+  source: {bootstrap.servers: "127.0.0.1:19092"}
+  target: {bootstrap.servers: "127.0.0.1:29092"}
+routes:
+  - {source: source, target: target}
+"""
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    return tmp_path
+
+
+def load(
+    home: Path,
+    text: str = MINIMAL,
+    *,
+    environ: Mapping[str, str] | None = None,
+    overrides: Sequence[str] = (),
+) -> Settings:
+    path = home / "fleet.yaml"
+    path.write_text(dedent(text))
+    return load_settings(path, environ=environ or {}, overrides=overrides)
+
+
+def faults(home: Path, text: str = MINIMAL, **layers: object) -> list[str]:
+    with pytest.raises(ConfigurationError) as caught:
+        load(home, text, **layers)  # type: ignore[arg-type]
+    return [line.replace(f"{home / 'fleet.yaml'}: ", "") for line in str(caught.value).split("\n")]
+
+
+def test_defaults_of_a_minimal_file(home: Path) -> None:
+    settings = load(home)
+    assert settings.fleet == "local"
+    assert settings.zookeeper.session_timeout_s == 10
+    assert settings.controller.port == 9000
+    assert settings.controller.rebalance_delay_s == 120
+    assert settings.controller.join_delay_s == 10
+    assert settings.controller.handover_timeout_s == 30
+    assert settings.worker.slots == 2
+    assert settings.worker.buffer_bytes == 64 * 1024 * 1024
+    assert settings.worker.spark_master == "local[3]"
+    assert settings.cluster("source") == {"bootstrap.servers": "127.0.0.1:19092"}
+
+
+def test_a_route_in_the_words_of_the_model(home: Path) -> None:
+    text = MINIMAL.replace(
+        "{source: source, target: target}",
+        "{source: source, target: target, start: latest, on_gap: earliest, verify_crc: false,"
+        " naming: {prefix: dc1., rename: {a: b}}}",
+    )
+    (config,) = load(home, text).routes
+    assert config.route == Route("source", "target")
+    assert config.settings.delivery is Delivery.AT_LEAST_ONCE
+    assert config.settings.start == "latest"
+    assert config.settings.on_gap is GapPolicy.EARLIEST
+    assert not config.settings.verify_crc
+    assert config.settings.target_topic("a") == "b"
+    assert config.settings.target_topic("c") == "dc1.c"
+
+
+@pytest.mark.parametrize(
+    ("start", "wanted"),
+    [
+        ("earliest", "earliest"),
+        ("latest", "latest"),
+        ("0", "0"),
+        ("1700000000000", "1700000000000"),
+        ("'1700000000000'", "1700000000000"),
+        ("2024-01-01", "1704067200000"),
+        ("2024-01-01T00:00:00Z", "1704067200000"),
+        ("'2024-01-01T01:00:00+01:00'", "1704067200000"),
+        ("2024-01-01T00:00:00.250", "1704067200250"),
+    ],
+)
+def test_start(home: Path, start: str, wanted: str) -> None:
+    text = MINIMAL.replace("target: target}", f"target: target, start: {start}}}")
+    assert load(home, text).routes[0].start == wanted
+
+
+@pytest.mark.parametrize("start", ["yesterday", "-5", "true", "[1]", "1.5"])
+def test_no_start(home: Path, start: str) -> None:
+    text = MINIMAL.replace("target: target}", f"target: target, start: {start}}}")
+    (fault,) = faults(home, text)
+    assert fault.startswith("routes.0.start: earliest, latest, a time")
+
+
+def test_later_layers_win(home: Path) -> None:
+    text = MINIMAL + "controller: {port: 1, metrics_port: 1, join_delay_s: 1}\n"
+    environ = {"UREPLICATOR_CONTROLLER__PORT": "2", "UREPLICATOR_CONTROLLER__METRICS_PORT": "2"}
+    settings = load(home, text, environ=environ, overrides=["controller.port=3"])
+    assert settings.controller.port == 3
+    assert settings.controller.metrics_port == 2
+    assert settings.controller.join_delay_s == 1
+
+
+def test_keys_with_dots_can_be_reached_from_every_layer(home: Path) -> None:
+    environ = {
+        "UREPLICATOR_CLUSTERS__MY_DC__BOOTSTRAP_SERVERS": "a:1",
+        "UREPLICATOR_WORKER__SPARK__SPARK_UI_ENABLED": "false",
+        "UREPLICATOR_ROUTES__0__START": "latest",
+    }
+    overrides = ["clusters.source.client.id=me", "worker.spark.spark.master=spark://h:7077"]
+    settings = load(home, environ=environ, overrides=overrides)
+    assert settings.cluster("my-dc") == {"bootstrap.servers": "a:1"}
+    assert settings.worker.spark["spark.ui.enabled"] == "false"
+    assert settings.worker.spark_master == "spark://h:7077"
+    assert settings.routes[0].start == "latest"
+    assert settings.cluster("source")["client.id"] == "me"
+
+
+def test_variables_that_are_not_configuration_are_left_alone(home: Path) -> None:
+    load(home, environ={"UREPLICATOR_URL": "http://x", "UREPLICATOR_WSGI_CONFIG": "{}", "PATH": ""})
+
+
+def test_a_misspelt_variable_is_a_fault(home: Path) -> None:
+    assert faults(home, environ={"UREPLICATOR_CONTROLLER__PROT": "1"}) == [
+        "controller.prot: is not a known key"
+    ]
+
+
+def test_every_fault_is_told_with_its_key(home: Path) -> None:
+    text = """
+    fleet: "a.b"
+    zookeper: {}
+    clusters:
+      Source: {client.id: 1}
+      target: {bootstrap.servers: "x:1", security.protocol: SASL_SSL}
+      third: {bootstrap.servers: [a]}
+    routes:
+      - {source: source, target: target, delivery: exactly_once,
+         on_gap: never, naming: {rename: {a: "b c"}}}
+      - {source: source}
+    controller: {port: 70000, rebalance_delay_s: -1}
+    worker: {slots: 0, watchdog_s: .inf}
+    """
+    assert faults(home, text, overrides=["nonsense"]) == [
+        "--set: 'nonsense' is not of the form key=value",
+        "fleet: should match pattern '^[a-zA-Z0-9_-]{1,100}$'",
+        "zookeeper: is required",
+        "clusters.Source.bootstrap.servers: is required",
+        "clusters.target.security.protocol: SASL_SSL is not supported yet, only PLAINTEXT",
+        "clusters.third.bootstrap.servers: one text, number or boolean is expected",
+        "routes.0.delivery: exactly_once is not offered by this version, only at_least_once",
+        "routes.0.on_gap: should be 'stop', 'earliest' or 'latest'",
+        "routes.0.naming.rename.a: 'b c' is not a legal topic name",
+        "routes.1.target: is required",
+        "controller.port: should be less than or equal to 65535",
+        "controller.rebalance_delay_s: should be greater than or equal to 0",
+        "worker.slots: should be greater than or equal to 1",
+        "worker.watchdog_s: should be a finite number",
+        "zookeper: is not a known key",
+    ]
+
+
+def test_relations_are_told_beside_faults_elsewhere(home: Path) -> None:
+    text = """
+    fleet: ""
+    zookeeper: {hosts: "h:1", session_timeout_s: 30}
+    clusters:
+      a: {bootstrap.servers: "x:1"}
+      b: {bootstrap.servers: "y:1"}
+      B_2: {bootstrap.servers: "z:1"}
+      twin: {bootstrap.servers: "x:1"}
+    routes:
+      - {source: a, target: b, naming: {rename: {t: one}}}
+      - {source: a, target: b}
+      - {source: a, target: a}
+      - {source: nowhere, target: b, naming: {rename: {u: one}}}
+      - {source: a, target: twin}
+    controller: {rebalance_delay_s: 20}
+    worker: {watchdog_s: 1, commit_interval_s: 2}
+    """
+    found = faults(home, text)
+    assert found[0].startswith("fleet: ")
+    assert found[1:] == [
+        "clusters.B_2: a name has only a-z, 0-9 and -",
+        "routes.1: the route a.b is there twice",
+        "routes.2.target: is the source itself",
+        "routes.3.source: 'nowhere' is not among the clusters (B_2, a, b, twin)",
+        "routes.4.target: has the source's bootstrap.servers and no prefix: a loop",
+        "routes.3.naming.rename.u: 'one' is already the target of a.b/t",
+        "controller.rebalance_delay_s: 20 is below zookeeper.session_timeout_s (30): a worker that"
+        " is only slow would lose its partitions; use 0 to move them at once",
+        "worker.watchdog_s: must be above worker.commit_interval_s",
+    ]
+
+
+def test_a_delay_of_zero_moves_at_once(home: Path) -> None:
+    settings = load(home, overrides=["controller.rebalance_delay_s=0"])
+    assert settings.controller.rebalance_delay_s == 0
+
+
+def test_two_sources_for_one_target_topic(home: Path) -> None:
+    text = MINIMAL.replace("target: target}", "target: target, naming: {rename: {a: x, b: x}}}")
+    assert faults(home, text) == [
+        "routes.0.naming.rename.b: 'x' is already the target of 'a'",
+    ]
+
+
+def test_a_key_twice_in_the_file(home: Path) -> None:
+    (fault,) = faults(home, MINIMAL + "fleet: other\n")
+    assert fault.endswith("fleet.yaml:9:1: the key 'fleet' is there twice")
+
+
+def test_a_missing_file_is_one_line(home: Path) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        load_settings(home / "no.yaml", environ={})
+    assert str(caught.value) == f"{home / 'no.yaml'}: cannot be read: No such file or directory"
+
+
+@pytest.mark.parametrize(
+    "text", ["[1, 2]", "just words", "a: [1", "a:\n\tb: 1", "a: &x [*x]\n*y: 1"]
+)
+def test_a_file_that_is_no_mapping(home: Path, text: str) -> None:
+    assert len(faults(home, text)) == 1
+
+
+def test_an_empty_file_names_what_is_required(home: Path) -> None:
+    assert faults(home, "") == [
+        f"{key}: is required" for key in ("fleet", "zookeeper", "clusters", "routes")
+    ]
+
+
+@pytest.mark.parametrize(
+    "override", ["routes.7.start=latest", "fleet.name=x", "routes.x=1", "fleet.a.b=1"]
+)
+def test_overrides_that_lead_nowhere(home: Path, override: str) -> None:
+    (fault, *_) = faults(home, overrides=[override])
+    assert override.partition("=")[0] in fault
+
+
+def test_secrets_do_not_show(home: Path) -> None:
+    overrides = [
+        "clusters.source.sasl.password=hunter2",
+        "clusters.source.ssl.key.pem=hunter2",
+        "clusters.source.sasl.oauthbearer.client.secret=hunter2",
+        "worker.spark.spark.ssl.keyPassword=hunter2",
+    ]
+    settings = load(home, overrides=overrides)
+    assert settings.cluster("source")["sasl.password"] == "hunter2"
+    assert "hunter2" not in repr(settings) + str(settings)
+    assert MASK in repr(settings)
+    assert "127.0.0.1:19092" in repr(settings)
+
+
+def test_yaml_scalars_become_property_texts(home: Path) -> None:
+    text = MINIMAL.replace(
+        '"127.0.0.1:19092"', '"127.0.0.1:19092", socket.timeout.ms: 5000, log_level: yes, x: 1.5'
+    )
+    properties = load(home, text).cluster("source")
+    assert properties["socket.timeout.ms"] == "5000"
+    assert properties["log_level"] == "true"
+    assert properties["x"] == "1.5"
+
+
+def test_the_tree_is_frozen(home: Path) -> None:
+    settings = load(home)
+    with pytest.raises(ValueError, match="frozen"):
+        settings.fleet = "other"
