@@ -1,0 +1,1 @@
+"""REST and dashboard: reads state, writes intents."""

@@ -1,0 +1,1 @@
+"""What performs the leader's decisions and brings it the facts."""
