@@ -1,0 +1,226 @@
+"""One frozen picture of the fleet: all that a decision may look at.
+
+`parse` turns the nodes of a mirror into a `Snapshot`. Each part keeps the version it was read at
+(what a write must name), its mzxid (what a worker's `seen_zxid` is compared with) and its owner
+(the session behind an ephemeral node).
+
+The parts are not all of one moment, and need not be:
+
+* What only the leader writes (ideal states, assignments) is exact: the observer shows no snapshot
+  to the plan before the mirror has caught up with the leader's own writes, and a new leader begins
+  with a refresh made after its election.
+* What workers write may be old, and then errs on the safe side. An old current state has an old
+  `seen_zxid`, so it confirms nothing about a newer assignment. A worker that is back and not seen
+  yet counts as dead, which is what the fencing lists are for.
+* What operators write is guarded by the version wherever the leader writes to it too.
+
+A node that cannot be read stops nothing but what it is about. It becomes a `Finding`; its topic
+(`unclear_topics`) or its worker (`unclear_workers`) is left alone until somebody mends the node:
+nothing is guessed, nothing is overwritten.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
+
+from ureplicator_common.coordination import Node, Stat
+from ureplicator_common.model import (
+    Assignment,
+    CurrentState,
+    IdealTopic,
+    KnownWorker,
+    LiveWorker,
+    Route,
+    RouteSettings,
+    SessionId,
+    TopicIntent,
+    TopicKey,
+    WorkerId,
+)
+from ureplicator_common.znodes import (
+    Paths,
+    decode_assignment,
+    decode_current,
+    decode_ideal,
+    decode_intent,
+    decode_known_worker,
+    decode_live_worker,
+    decode_route,
+)
+
+T = TypeVar("T")
+K = TypeVar("K")
+
+
+@dataclass(frozen=True, slots=True)
+class Stored(Generic[T]):
+    """A value with the znode facts that decisions and writes need."""
+
+    value: T
+    version: int
+    mzxid: int
+    owner: SessionId
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A node that could not be read, and why."""
+
+    path: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Delays:
+    """How long the leader waits before it moves anything; seconds."""
+
+    rebalance_s: float = 120.0
+    join_s: float = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """The fleet at the start of a cycle. `wall_ms` is for display: it only ends up in `since_ms`.
+
+    `sessions` are the live workers, also those whose node is garbled. `absent_since` and
+    `present_since` are in the observer's monotonic seconds; only the leader has them.
+    """
+
+    fleet: str
+    epoch: int
+    wall_ms: int = 0
+    topics: Mapping[TopicKey, Stored[TopicIntent]] = field(default_factory=dict)
+    ideal: Mapping[TopicKey, Stored[IdealTopic]] = field(default_factory=dict)
+    assignments: Mapping[WorkerId, Stored[Assignment]] = field(default_factory=dict)
+    current: Mapping[WorkerId, Stored[CurrentState]] = field(default_factory=dict)
+    live: Mapping[WorkerId, Stored[LiveWorker]] = field(default_factory=dict)
+    known: Mapping[WorkerId, Stored[KnownWorker]] = field(default_factory=dict)
+    routes: Mapping[Route, Stored[RouteSettings]] = field(default_factory=dict)
+    sessions: Mapping[WorkerId, SessionId] = field(default_factory=dict)
+    unclear_topics: frozenset[TopicKey] = frozenset()
+    unclear_workers: frozenset[WorkerId] = frozenset()
+    findings: tuple[Finding, ...] = ()
+    absent_since: Mapping[WorkerId, float] = field(default_factory=dict)
+    present_since: Mapping[WorkerId, float] = field(default_factory=dict)
+    delays: Delays = Delays()
+
+
+class Memo:
+    """Values decoded before, by path: a node is decoded again only when its stat differs.
+
+    Without it a quiet cycle of a big fleet would spend its time on JSON that did not change.
+    """
+
+    def __init__(self) -> None:
+        self._before: dict[str, tuple[Stat, Any]] = {}
+        self._now: dict[str, tuple[Stat, Any]] = {}
+
+    def read(self, path: str, node: Node, decode: Callable[[bytes], T]) -> Stored[T]:
+        """Raises whatever `decode` raises."""
+        remembered = self._before.get(path)
+        if remembered is None or remembered[0] != node.stat:
+            stat = node.stat
+            value = Stored(decode(node.data), stat.version, stat.mzxid, stat.owner)
+            remembered = (stat, value)
+        self._now[path] = remembered
+        stored: Stored[T] = remembered[1]
+        return stored
+
+    def turn(self) -> None:
+        """Forget what was not read since the last turn."""
+        self._before, self._now = self._now, {}
+
+
+def parse(
+    nodes: Mapping[str, Node],
+    paths: Paths,
+    *,
+    fleet: str,
+    wall_ms: int = 0,
+    memo: Memo | None = None,
+) -> Snapshot:
+    """Nodes of a mirror -> snapshot, without the times that only an observer knows."""
+    reader = _Reader(nodes, memo or Memo())
+    topics, bad_topics = reader.read(paths.topics, 2, _topic_key, decode_intent)
+    ideal, bad_ideal = reader.read(paths.ideal, 2, _topic_key, decode_ideal)
+    assignments, bad_assignments = reader.read(paths.assignments, 1, WorkerId, decode_assignment)
+    current, bad_current = reader.read(paths.current, 1, WorkerId, decode_current)
+    live, bad_live = reader.read(paths.workers_live, 1, WorkerId, decode_live_worker)
+    known, bad_known = reader.read(paths.workers_known, 1, WorkerId, decode_known_worker)
+    routes, _ = reader.read(paths.routes, 1, Route.parse, decode_route)
+    reader.memo.turn()
+    sessions = {worker: stored.owner for worker, stored in live.items()}
+    sessions |= {worker: nodes[paths.worker_live(worker)].stat.owner for worker in bad_live}
+    epoch = nodes.get(paths.epoch)
+    return Snapshot(
+        fleet=fleet,
+        epoch=epoch.stat.version if epoch else 0,
+        wall_ms=wall_ms,
+        topics=topics,
+        ideal=ideal,
+        assignments=assignments,
+        current=current,
+        live=live,
+        known=known,
+        routes=routes,
+        sessions=sessions,
+        unclear_topics=frozenset(bad_topics) | frozenset(bad_ideal),
+        unclear_workers=frozenset((*bad_assignments, *bad_current, *bad_live, *bad_known)),
+        findings=tuple(reader.findings),
+    )
+
+
+class _Reader:
+    """Reads one kind of node after the other and collects what could not be read."""
+
+    def __init__(self, nodes: Mapping[str, Node], memo: Memo) -> None:
+        self.memo = memo
+        self.findings: list[Finding] = []
+        self._names: dict[tuple[str, int], list[str]] = {}
+        self._nodes = nodes
+        for path in sorted(nodes):
+            self._sort_in(path)
+
+    def _sort_in(self, path: str) -> None:
+        """Under its parent and its grandparent: names of one and of two levels."""
+        parent, _, name = path.rpartition("/")
+        grandparent, _, parent_name = parent.rpartition("/")
+        self._names.setdefault((parent, 1), []).append(name)
+        self._names.setdefault((grandparent, 2), []).append(f"{parent_name}/{name}")
+
+    def read(
+        self,
+        root: str,
+        levels: int,
+        key_of: Callable[[str], K],
+        decode: Callable[[bytes], T],
+    ) -> tuple[dict[K, Stored[T]], list[K]]:
+        """All nodes `levels` below `root`: those that could be read, and the keys of the
+        others."""
+        good: dict[K, Stored[T]] = {}
+        bad: list[K] = []
+        for name in self._names.get((root, levels), ()):
+            path = f"{root}/{name}"
+            try:
+                key = key_of(name)
+            except ValueError as error:
+                self.findings.append(Finding(path, str(error)))
+                continue
+            try:
+                good[key] = self.memo.read(path, self._nodes[path], decode)
+            except (ValueError, KeyError, TypeError, AttributeError) as error:
+                self.findings.append(Finding(path, f"cannot be read: {error!r}"))
+                bad.append(key)
+        return good, bad
+
+
+def _topic_key(name: str) -> TopicKey:
+    route, _, topic = name.partition("/")
+    return TopicKey(Route.parse(route), topic)
+
+
+def topic_keys(snapshot: Snapshot) -> Iterable[TopicKey]:
+    """Every topic anybody knows of, wanted or not, in order."""
+    return sorted({*snapshot.topics, *snapshot.ideal} - snapshot.unclear_topics)
