@@ -1,0 +1,218 @@
+"""Topics of a real cluster, through confluent-kafka: the only module that knows that library.
+
+What it took to be right:
+
+* A temporary `AdminClient` that is collected cancels the futures it gave out: one client is kept
+  for as long as this object lives, and every future is waited for before a call returns.
+* Asking for the metadata of one topic by name may create it (`auto.create.topics.enable` of the
+  broker); `describe_topics` never does, and tells the topic id as well.
+* A broker says "created" before its neighbours have heard of it. `create_topic` and `grow_topic`
+  return only when the metadata shows every partition with a leader, since using them comes next.
+* Every call has an end (`timeout_s`); without a broker librdkafka would try for ever. It also
+  writes each failed connection to stderr: silenced, since the error raised says the same once.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeout
+from typing import Any, TypeVar
+
+from confluent_kafka import KafkaError, KafkaException, TopicCollection
+from confluent_kafka.admin import (  # type: ignore[attr-defined]  # exported without __all__
+    AdminClient,
+    ConfigResource,
+    ConfigSource,
+    NewPartitions,
+    NewTopic,
+    ResourceType,
+    TopicDescription,
+)
+
+from ureplicator_common.errors import ConfigurationError, OperatingError
+from ureplicator_common.kafka import (
+    ClusterUnavailable,
+    TopicAlreadyExists,
+    TopicInfo,
+    TopicRefused,
+)
+
+BROKER_DEFAULT_REPLICATION = -1
+_POLL_S = 0.05
+_NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"
+"""What a broker without topic ids (before 2.8) tells: sixteen zero bytes."""
+
+_PASSING = frozenset(
+    {
+        KafkaError.REQUEST_TIMED_OUT,
+        KafkaError.NETWORK_EXCEPTION,
+        KafkaError.NOT_CONTROLLER,
+        KafkaError.LEADER_NOT_AVAILABLE,
+        KafkaError.BROKER_NOT_AVAILABLE,
+        KafkaError.NOT_LEADER_FOR_PARTITION,
+        KafkaError.KAFKA_STORAGE_ERROR,
+        KafkaError.THROTTLING_QUOTA_EXCEEDED,
+        KafkaError.REASSIGNMENT_IN_PROGRESS,
+    }
+)
+"""Brokers' words for "not now"; anything else they say to a request stays as it is."""
+
+T = TypeVar("T")
+
+
+class ConfluentTopicAdmin:
+    """`TopicAdmin` for the cluster that `properties` lead to."""
+
+    def __init__(self, properties: Mapping[str, str], *, timeout_s: float = 5.0) -> None:
+        self._servers = properties.get("bootstrap.servers", "")
+        self._timeout_s = timeout_s
+        try:
+            self._client = AdminClient(
+                {
+                    "log_level": "0",
+                    "socket.timeout.ms": str(round(timeout_s * 1_000)),
+                    "reconnect.backoff.max.ms": "1000",
+                    **properties,
+                }
+            )
+        except KafkaException as error:
+            reason = _cause(error).str()
+            raise ConfigurationError(f"cluster at {self._servers}: {reason}") from error
+
+    def topics(self) -> Mapping[str, TopicInfo]:
+        names = self._ask(lambda: self._client.list_topics(timeout=self._timeout_s)).topics
+        described = self._describe(sorted(names))
+        return {
+            topic.name: TopicInfo(partitions=len(topic.partitions), topic_id=_id_text(topic))
+            for topic in described
+            if not topic.is_internal
+        }
+
+    def configs(self, topic: str) -> Mapping[str, str]:
+        resource = ConfigResource(ResourceType.TOPIC, topic)
+        futures = self._ask(
+            lambda: self._client.describe_configs([resource], request_timeout=self._timeout_s)
+        )
+        entries = self._result(futures[resource])
+        own = (ConfigSource.DYNAMIC_TOPIC_CONFIG, ConfigSource.DYNAMIC_TOPIC_CONFIG.value)
+        return {
+            name: entry.value
+            for name, entry in sorted(entries.items())
+            if entry.source in own and entry.value is not None
+        }
+
+    def create_topic(self, topic: str, *, partitions: int, configs: Mapping[str, str]) -> None:
+        new = NewTopic(
+            topic,
+            num_partitions=partitions,
+            replication_factor=BROKER_DEFAULT_REPLICATION,
+            config=dict(configs),
+        )
+        futures = self._ask(
+            lambda: self._client.create_topics([new], request_timeout=self._timeout_s),
+            refused=TopicRefused,
+        )
+        self._result(futures[topic], refused=TopicRefused)
+        self._wait_until_shown(topic, partitions)
+
+    def grow_topic(self, topic: str, *, partitions: int) -> None:
+        futures = self._ask(
+            lambda: self._client.create_partitions(
+                [NewPartitions(topic, partitions)], request_timeout=self._timeout_s
+            ),
+            refused=TopicRefused,
+        )
+        self._result(futures[topic], refused=TopicRefused)
+        self._wait_until_shown(topic, partitions)
+
+    def close(self) -> None:
+        self._client.__exit__(None, None, None)
+
+    def _describe(self, names: Sequence[str]) -> list[TopicDescription]:
+        """Those of the topics that (still) exist."""
+        if not names:
+            return []
+        futures = self._ask(
+            lambda: self._client.describe_topics(
+                TopicCollection(list(names)), request_timeout=self._timeout_s
+            )
+        )
+        found = []
+        for future in futures.values():
+            try:
+                found.append(future.result(timeout=self._timeout_s))
+            except KafkaException as error:
+                if _cause(error).code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+                    raise self._translated(error) from error
+            except FutureTimeout as error:
+                raise self._silent() from error
+        return found
+
+    def _wait_until_shown(self, topic: str, partitions: int) -> None:
+        deadline_s = time.monotonic() + self._timeout_s
+        while not self._is_shown(topic, partitions):
+            if time.monotonic() > deadline_s:
+                raise ClusterUnavailable(
+                    f"cluster at {self._servers}: {topic} was accepted, but its {partitions}"
+                    f" partitions have no leaders after {self._timeout_s:g} s"
+                )
+            time.sleep(_POLL_S)
+
+    def _is_shown(self, topic: str, partitions: int) -> bool:
+        return any(
+            len(found.partitions) >= partitions and all(p.leader for p in found.partitions)
+            for found in self._describe([topic])
+        )
+
+    def _ask(
+        self, call: Callable[[], T], *, refused: type[OperatingError] = ClusterUnavailable
+    ) -> T:
+        try:
+            return call()
+        except KafkaException as error:
+            raise self._translated(error, refused=refused) from error
+        except (TypeError, ValueError) as error:
+            raise refused(f"cluster at {self._servers}: {error}") from error
+
+    def _result(
+        self, future: Future[Any], *, refused: type[OperatingError] = ClusterUnavailable
+    ) -> Any:
+        try:
+            return future.result(timeout=self._timeout_s * 2)
+        except KafkaException as error:
+            raise self._translated(error, refused=refused) from error
+        except FutureTimeout as error:
+            raise self._silent() from error
+
+    def _silent(self) -> ClusterUnavailable:
+        return ClusterUnavailable(f"cluster at {self._servers}: no answer")
+
+    def _translated(
+        self, error: KafkaException, *, refused: type[OperatingError] = ClusterUnavailable
+    ) -> OperatingError:
+        """In our words: gone for now, there already, or refused for good."""
+        cause = _cause(error)
+        text = f"cluster at {self._servers}: {cause.str()}"
+        if cause.code() == KafkaError.TOPIC_ALREADY_EXISTS:
+            return TopicAlreadyExists(text)
+        if cause.code() in _PASSING or _is_local_trouble(cause):
+            return ClusterUnavailable(text)
+        return refused(text)
+
+
+def _cause(error: KafkaException) -> KafkaError:
+    cause: KafkaError = error.args[0]
+    return cause
+
+
+def _is_local_trouble(cause: KafkaError) -> bool:
+    """librdkafka's own codes are negative: no connection, no answer. A bad argument is not that."""
+    return cause.code() < 0 and cause.code() != KafkaError._INVALID_ARG  # noqa: SLF001
+
+
+def _id_text(topic: TopicDescription) -> str:
+    """As Kafka writes it: base64 for URLs, without padding."""
+    text = str(topic.topic_id).replace("+", "-").replace("/", "_").rstrip("=")
+    return "" if text == _NO_ID else text
