@@ -2,28 +2,43 @@
 
 Rules that the callers rely on:
 
-* A transaction is all or nothing, and each write names the version it was decided on (-1: any).
-  A leader puts `Check(epoch, version it was elected with)` into every transaction: the epoch node is a
-  persistent counter, so a former leader that thaws can never pass the check again.
-* After a lost connection the outcome of a write is unknown (`OutcomeUnknown`): the caller reads back
-  before it tries again. Nothing is retried behind the caller's back.
-* Identity is id + session: an ephemeral node belongs to the session in its `Stat.owner`, and only while
-  that equals one's own `session()` it is one's own. A recipe's "is acquired" proves nothing.
-* SUSPENDED means that nothing is known; LOST that the session is gone, with its ephemeral nodes.
+* A transaction is all or nothing, and each write names the version it was decided on (-1: any). A
+  leader puts `Check(epoch, version it was elected with)` into every transaction: the epoch node is
+  a persistent counter, so a former leader that thaws can never pass the check again.
+* After a lost connection the outcome of a write is unknown (`OutcomeUnknown`): the caller reads
+  back before it tries again (`intents.update`). Nothing is retried behind the caller's back.
+* Identity is id + session: an ephemeral node belongs to the session in its `Stat.owner`, and only
+  while that equals one's own `session()` it is one's own. A recipe's "is acquired" proves nothing.
+* SUSPENDED means that nothing is known: requests fail at once, and the servers may or may not have
+  expired the session meanwhile, however long it lasts. LOST means that the session is known to be
+  gone, with its ephemeral nodes, and only a server can say so: without any server one stays
+  SUSPENDED for ever. Whoever must fall silent by the session timeout has to time SUSPENDED itself.
+* A session can be replaced between two calls: `session()` before and after, or `Stat.owner`, tell.
+* A read is as fresh as the server it asked, never older than what this client saw before on the
+  same session. `sync` first where that is not enough.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from enum import Enum
+from enum import Enum, StrEnum
 from typing import Protocol
 
 from ureplicator_common.errors import OperatingError, TemporaryError
 from ureplicator_common.model import SessionId
 
+TRANSACTION_LIMIT_BYTES = 768 * 1024
+"""What one transaction may hold. The server drops the connection of a client that sends more than
+1,048,575 bytes (jute.maxbuffer): the same transaction would be lost again and again, in silence."""
+
+_OPERATION_OVERHEAD_BYTES = 96
+"""Headers, version, flags and access list of one operation on the wire; about 70 in truth."""
+
 
 class SessionState(Enum):
+    """LOST is also the state before the first connection and after `close`: there is no session."""
+
     CONNECTED = "connected"
     SUSPENDED = "suspended"
     LOST = "lost"
@@ -74,6 +89,16 @@ class Check:
 Operation = Create | Set | Delete | Check
 
 
+def check_size(operations: Sequence[Operation]) -> None:
+    """Raise ValueError for a transaction that would make the server drop the connection."""
+    size = sum(
+        len(operation.path) + len(getattr(operation, "data", b"")) + _OPERATION_OVERHEAD_BYTES
+        for operation in operations
+    )
+    if size > TRANSACTION_LIMIT_BYTES:
+        raise ValueError(f"a transaction of {size} bytes is above {TRANSACTION_LIMIT_BYTES}")
+
+
 class Unavailable(TemporaryError):
     """Not connected, or no quorum: nothing was done, or nothing is known (reads)."""
 
@@ -82,8 +107,22 @@ class OutcomeUnknown(TemporaryError):
     """The connection was lost while a write was under way: it may have happened. Read back."""
 
 
+class Why(StrEnum):
+    """What an operation found, in the words of `Conflict.why`."""
+
+    NO_NODE = "no such node"
+    WRONG_VERSION = "another version"
+    NODE_EXISTS = "exists already"
+    NO_PARENT = "no parent"
+    HAS_CHILDREN = "has children"
+    EPHEMERAL_PARENT = "the parent is ephemeral"
+
+
 class Conflict(OperatingError):
-    """A transaction was refused: `operation` found another version, a node, or none. Nothing was written."""
+    """A transaction was refused because of `operation`, its first that failed. Nothing was written.
+
+    `why` is one of `Why`, or the server's own word where there is none for it.
+    """
 
     def __init__(self, operation: Operation, why: str) -> None:
         super().__init__(f"{type(operation).__name__} {operation.path}: {why}")
@@ -92,7 +131,13 @@ class Conflict(OperatingError):
 
 
 class Mirror(Protocol):
-    """A copy of a subtree that follows it by watches."""
+    """A copy of a subtree that follows it by watches.
+
+    It is not one instant of the store: two nodes of one transaction may show one after the other.
+    Each node is one that really was, and decisions are safe because each write names the version it
+    saw. While suspended it shows what was last heard; after each new connection it reads everything
+    again.
+    """
 
     def nodes(self) -> Mapping[str, Node]:
         """Path -> node, all nodes at and below the root, as last heard. Never blocks.
@@ -102,7 +147,10 @@ class Mirror(Protocol):
         ...
 
     def refresh(self) -> None:
-        """Read everything again (a lost watch must not blind us for ever). Raises Unavailable."""
+        """Read everything again (a lost watch must not blind us for ever). Raises Unavailable.
+
+        Blocks; `nodes()` shows the result when it returns, and `changed` is called if it differs.
+        """
         ...
 
     def close(self) -> None: ...
@@ -116,7 +164,10 @@ class Coordination(Protocol):
     def state(self) -> SessionState: ...
 
     def on_session(self, listener: Callable[[SessionState], None]) -> None:
-        """Call `listener` at every change, from another thread; it must return at once."""
+        """Call `listener` at every change, from another thread; it must return at once.
+
+        `state()` may be ahead of what a listener is told: changes are told one by one, in order.
+        """
         ...
 
     def get(self, path: str) -> Node | None:
@@ -128,13 +179,14 @@ class Coordination(Protocol):
         ...
 
     def sync(self, path: str) -> None:
-        """Later reads see every write that was acknowledged before this call. Raises Unavailable."""
+        """Later reads see every write acknowledged before this call. Raises Unavailable."""
         ...
 
     def transact(self, operations: Sequence[Operation]) -> None:
-        """All or nothing. Raises Conflict, OutcomeUnknown, Unavailable.
+        """All or nothing. Raises Conflict, OutcomeUnknown, Unavailable (nothing was sent).
 
-        Missing parents of a Create are a Conflict ("no parent"): see `ensure`.
+        Missing parents of a Create are a Conflict ("no parent"): see `ensure`. No operations at all
+        are nothing to do. ValueError for too many at once: see `check_size`.
         """
         ...
 
@@ -143,9 +195,12 @@ class Coordination(Protocol):
         ...
 
     def mirror(self, root: str, changed: Callable[[], None]) -> Mirror:
-        """Follow a subtree; `changed` is called from another thread after each change."""
+        """Follow a subtree; `changed` is called from another thread after each change.
+
+        Several changes may be one call; it is called once after the first load, even of nothing.
+        """
         ...
 
     def close(self) -> None:
-        """End the session at once: its ephemeral nodes go."""
+        """End the session at once: its ephemeral nodes go; while suspended, after its timeout."""
         ...

@@ -1,0 +1,214 @@
+"""How a copy of a subtree is kept: load it, mark what the watches name, read only that again.
+
+A watch tells that something happened at a path, not what, and it fires once. So the copy keeps two
+sets of marks, paths whose content and paths whose children must be read again, and every read
+leaves a new watch in the same step: what changes after the read marks the path once more.
+
+    watch fires --> mark --+
+    new connection --------+--> the mirror's thread reads marked paths --> publish --> changed()
+    failed read -----------+    and what is new below them
+
+* Marks made while a read is under way wait for the next one: a burst of changes becomes few reads.
+* A watch dies with its connection, so each new connection marks everything, which is read into an
+  empty tree: what vanished meanwhile vanishes from the copy.
+* A node is watched for children even if it is a leaf today, since a content watch does not tell of
+  the first child.
+* What was published is never changed afterwards: a reader may keep it as long as it likes.
+
+Blocking reads happen only in the mirror's own thread (or in the one that calls `refresh`): a client
+library's threads must stay free to deliver the very answers that are waited for.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Protocol
+
+from ureplicator_common.coordination import Node, Unavailable
+
+log = logging.getLogger(__name__)
+
+RETRY_S = 1.0
+"""After a failed load, unless a new connection comes first: it is what usually mends it."""
+
+
+class Reader(Protocol):
+    """Bulk reads of a server, each leaving its watch behind."""
+
+    def read(
+        self, contents: Sequence[str], children: Sequence[str]
+    ) -> tuple[list[Node | None], list[Sequence[str] | None]]:
+        """Contents and names of children, None where there is no node. Raises Unavailable."""
+        ...
+
+    def exists(self, path: str) -> bool:
+        """Whether it is there; the watch tells when that changes. Raises Unavailable."""
+        ...
+
+
+class Tree:
+    """One subtree as last read. Not shared between threads; `nodes` is copied when published."""
+
+    def __init__(self, root: str, *, reader: Reader) -> None:
+        self._root = root
+        self._reader = reader
+        self._children: dict[str, frozenset[str]] = {}
+        self.nodes: dict[str, Node] = {}
+
+    def load(self) -> None:
+        """Read everything. Raises Unavailable, and is then of no use."""
+        self.read_again(contents={self._root}, children={self._root})
+
+    def read_again(self, *, contents: set[str], children: set[str]) -> None:
+        """Read the marked paths, and below them what was not known yet."""
+        while contents or children:
+            asked, listed = sorted(contents), sorted(children)
+            nodes, names = self._reader.read(asked, listed)
+            self._take_contents(dict(zip(asked, nodes, strict=True)))
+            fresh = self._take_children(dict(zip(listed, names, strict=True)))
+            if self._root in contents and self._root not in self.nodes:
+                fresh |= self._await_root()
+            contents, children = fresh, set(fresh)
+
+    def _take_contents(self, read: Mapping[str, Node | None]) -> None:
+        for path, node in read.items():
+            if node is None:
+                self._forget(path)
+            else:
+                self.nodes[path] = node
+
+    def _take_children(self, read: Mapping[str, Sequence[str] | None]) -> set[str]:
+        """Note the names, drop who is gone, return who is new."""
+        fresh: set[str] = set()
+        for path, names in read.items():
+            now = frozenset(f"{path.rstrip('/')}/{name}" for name in names or ())
+            for gone in self._children.get(path, frozenset()) - now:
+                self._forget(gone)
+            fresh |= {child for child in now if child not in self.nodes}
+            if names is None:
+                self._children.pop(path, None)
+            else:
+                self._children[path] = now
+        return fresh
+
+    def _forget(self, path: str) -> None:
+        self.nodes.pop(path, None)
+        for child in self._children.pop(path, ()):
+            self._forget(child)
+
+    def _await_root(self) -> set[str]:
+        """A content read of an absent node leaves no watch; asking whether it exists does."""
+        return {self._root} if self._reader.exists(self._root) else set()
+
+
+@dataclass(slots=True)
+class _Marks:
+    """What to read again; all of it at first."""
+
+    everything: bool = True
+    contents: set[str] = field(default_factory=set)
+    children: set[str] = field(default_factory=set)
+
+    def any(self) -> bool:
+        return self.everything or bool(self.contents) or bool(self.children)
+
+
+class FollowingMirror:
+    """A `Mirror` over a `Reader`, with one thread."""
+
+    def __init__(
+        self, root: str, *, reader: Reader, changed: Callable[[], None], closed: Callable[[], None]
+    ) -> None:
+        self._root = root
+        self._reader = reader
+        self._changed = changed
+        self._on_close = closed
+        self._reading = threading.Lock()
+        self._tree = Tree(root, reader=reader)
+        self._published: Mapping[str, Node] | None = None
+        self._wake = threading.Condition()
+        self._marks = _Marks()
+        self._closed = False
+        self._thread = threading.Thread(target=self._run, name=f"mirror {root}", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def nodes(self) -> Mapping[str, Node]:
+        published = self._published
+        if published is None:
+            raise Unavailable(f"{self._root} was not read yet")
+        return published
+
+    def refresh(self) -> None:
+        """What was marked before is read by it too, so that a failure loses nothing."""
+        if self._read(_Marks()):
+            self._changed()
+
+    def mark_everything(self) -> None:
+        with self._wake:
+            self._marks.everything = True
+            self._wake.notify_all()
+
+    def mark(self, path: str, *, contents: bool, children: bool) -> None:
+        """From a watch: any thread, returns at once."""
+        with self._wake:
+            if contents:
+                self._marks.contents.add(path)
+            if children:
+                self._marks.children.add(path)
+            self._wake.notify_all()
+
+    def close(self) -> None:
+        """Stop following; `nodes()` keeps what was last heard. May be called from `changed`."""
+        with self._wake:
+            self._closed = True
+            self._wake.notify_all()
+        self._on_close()
+        if self._thread.ident is not None and self._thread is not threading.current_thread():
+            self._thread.join()
+
+    def _run(self) -> None:
+        while (marks := self._await_marks()) is not None:
+            try:
+                if self._read(marks):
+                    self._changed()
+            except Unavailable as error:
+                log.debug("mirror of %s: %s", self._root, error)
+                self._pause()
+            except Exception:
+                log.exception("mirror of %s", self._root)
+                self._pause()
+
+    def _await_marks(self) -> _Marks | None:
+        """Wait for marks and take them; None: closed."""
+        with self._wake:
+            self._wake.wait_for(lambda: self._closed or self._marks.any())
+            if self._closed:
+                return None
+            marks, self._marks = self._marks, _Marks(everything=False)
+            return marks
+
+    def _pause(self) -> None:
+        """Before everything is read again: until a new connection asks for it, else `RETRY_S`."""
+        with self._wake:
+            self._wake.wait_for(lambda: self._closed or self._marks.everything, RETRY_S)
+            self._marks.everything = True
+
+    def _read(self, marks: _Marks) -> bool:
+        """Read what is marked and publish it. True if it differs from what was published before."""
+        with self._reading:
+            if marks.everything:
+                tree = Tree(self._root, reader=self._reader)
+                tree.load()
+                self._tree = tree
+            else:
+                self._tree.read_again(contents=marks.contents, children=marks.children)
+            if self._published is not None and self._published == self._tree.nodes:
+                return False
+            self._published = MappingProxyType(dict(self._tree.nodes))
+            return True

@@ -1,0 +1,430 @@
+"""The coordination service in memory, for tests: a `MemoryStore`, a `MemoryCoordination` each.
+
+It keeps the promises of the real one (the same contract tests run over both) and can break on
+demand:
+
+| fault                               | call                                                      |
+|-------------------------------------|-----------------------------------------------------------|
+| session expires under a live client | `client.expire()`: LOST; `client.restore()`: a new one    |
+| client cut off, or frozen           | `client.suspend()`, `client.restore()`                    |
+| ... for longer than its session     | `client.suspend()`, `client.expire()`, `client.restore()` |
+| next requests fail                  | `client.fail_next(count)`: Unavailable, nothing done      |
+| answer of the next write is lost    | `client.lose_next_answer(applied=...)`: OutcomeUnknown    |
+| watches late, or lost               | `client.hold_watches()`, then `release_` or `drop_`       |
+
+Nothing happens by itself and there is no thread: a transaction, before it returns, updates every
+mirror that hears of it and calls `changed`, in the caller's thread and without the store's lock.
+So a run over this twin is a function of the calls made. It is safe to share between threads all
+the same.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from ureplicator_common.coordination import (
+    Check,
+    Conflict,
+    Create,
+    Delete,
+    Mirror,
+    Node,
+    Operation,
+    OutcomeUnknown,
+    SessionState,
+    Set,
+    Stat,
+    Unavailable,
+    Why,
+    check_size,
+)
+from ureplicator_common.model import SessionId
+
+NOBODY = SessionId(0)
+_FIRST_SESSION = 0x1000
+_ROOT = Node(b"", Stat(version=0, czxid=0, mzxid=0, owner=NOBODY))
+
+
+class MemoryStore:
+    """The server: tree, zxid, sessions, and who hears of changes."""
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+        self._nodes: dict[str, Node] = {"/": _ROOT}
+        self._zxid = 0
+        self._last_session = _FIRST_SESSION
+        self._sessions: set[SessionId] = set()
+        self._clients: list[MemoryCoordination] = []
+
+    def expire(self, session: SessionId) -> None:
+        """Let a session die: its ephemeral nodes go now, its client learns it when connected."""
+        with self.lock:
+            self._sessions.discard(session)
+            owned = [path for path, node in self._nodes.items() if node.stat.owner == session]
+            if owned:
+                self._zxid += 1
+            for path in owned:
+                del self._nodes[path]
+            clients = list(self._clients)
+        for client in clients:
+            client.session_ended(session)
+        self._tell(owned)
+
+    def alive(self, session: SessionId) -> bool:
+        with self.lock:
+            return session in self._sessions
+
+    def open_session(self) -> SessionId:
+        with self.lock:
+            self._last_session += 1
+            session = SessionId(self._last_session)
+            self._sessions.add(session)
+            return session
+
+    def attach(self, client: MemoryCoordination) -> None:
+        with self.lock:
+            self._clients.append(client)
+
+    def detach(self, client: MemoryCoordination) -> None:
+        with self.lock:
+            self._clients.remove(client)
+
+    def node(self, path: str) -> Node | None:
+        with self.lock:
+            return self._nodes.get(path)
+
+    def children(self, path: str) -> list[str]:
+        with self.lock:
+            return sorted(_name(each) for each in self._nodes if _parent(each) == path)
+
+    def subtree(self, root: str) -> dict[str, Node]:
+        with self.lock:
+            return {path: node for path, node in self._nodes.items() if below(root, path)}
+
+    def apply(self, session: SessionId, operations: Sequence[Operation]) -> None:
+        """All or nothing, one zxid for all of it; each operation sees what those before it did."""
+        with self.lock:
+            if session not in self._sessions:
+                raise Unavailable(f"{operations[0].path}: the session has expired")
+            draft = _Draft(self._nodes, zxid=self._zxid + 1, session=session)
+            for operation in operations:
+                draft.apply(operation)
+            self._nodes = draft.nodes
+            self._zxid += 1
+        self._tell(draft.touched)
+
+    def _tell(self, paths: Sequence[str]) -> None:
+        with self.lock:
+            clients = list(self._clients)
+        for client in clients:
+            client.hear(paths)
+
+
+class _Draft:
+    """A copy of the tree on which a transaction is tried."""
+
+    def __init__(self, nodes: Mapping[str, Node], *, zxid: int, session: SessionId) -> None:
+        self.nodes = dict(nodes)
+        self.touched: list[str] = []
+        self._zxid = zxid
+        self._session = session
+
+    def apply(self, operation: Operation) -> None:
+        match operation:
+            case Create():
+                self._create(operation)
+            case Set(path, data):
+                stat = self._expect(operation).stat
+                changed = Stat(stat.version + 1, stat.czxid, self._zxid, stat.owner)
+                self._put(path, Node(data, changed))
+            case Delete(path):
+                self._expect(operation)
+                if any(_parent(each) == path for each in self.nodes):
+                    raise Conflict(operation, Why.HAS_CHILDREN)
+                del self.nodes[path]
+                self.touched.append(path)
+            case Check():
+                self._expect(operation)
+
+    def _create(self, operation: Create) -> None:
+        parent = self.nodes.get(_parent(operation.path))
+        if parent is None:
+            raise Conflict(operation, Why.NO_PARENT)
+        if operation.path in self.nodes:
+            raise Conflict(operation, Why.NODE_EXISTS)
+        if parent.stat.owner != NOBODY:
+            raise Conflict(operation, Why.EPHEMERAL_PARENT)
+        owner = self._session if operation.ephemeral else NOBODY
+        self._put(operation.path, Node(operation.data, Stat(0, self._zxid, self._zxid, owner)))
+
+    def _expect(self, operation: Set | Delete | Check) -> Node:
+        node = self.nodes.get(operation.path)
+        if node is None:
+            raise Conflict(operation, Why.NO_NODE)
+        if operation.version not in (-1, node.stat.version):
+            raise Conflict(operation, Why.WRONG_VERSION)
+        return node
+
+    def _put(self, path: str, node: Node) -> None:
+        self.nodes[path] = node
+        self.touched.append(path)
+
+
+@dataclass(slots=True)
+class _Faults:
+    """What is to go wrong next. `lost_answer`: None, or whether the write is applied anyway."""
+
+    failing: int = 0
+    lost_answer: bool | None = None
+    holding: bool = False
+
+
+class MemoryCoordination:
+    """One process's client. It is connected, with a new session, as soon as it is made."""
+
+    def __init__(self, store: MemoryStore) -> None:
+        self._store = store
+        self._faults = _Faults()
+        self._held: set[str] = set()
+        self._listeners: list[Callable[[SessionState], None]] = []
+        self._mirrors: list[MemoryMirror] = []
+        self._state = SessionState.CONNECTED
+        self._closed = False
+        self._session = store.open_session()
+        store.attach(self)
+
+    # --- Coordination
+
+    def session(self) -> SessionId | None:
+        return self._session if self._state is SessionState.CONNECTED else None
+
+    def state(self) -> SessionState:
+        return self._state
+
+    def on_session(self, listener: Callable[[SessionState], None]) -> None:
+        self._listeners.append(listener)
+
+    def get(self, path: str) -> Node | None:
+        self._request(path)
+        return self._store.node(path)
+
+    def children(self, path: str) -> Sequence[str]:
+        self._request(path)
+        return self._store.children(path)
+
+    def sync(self, path: str) -> None:
+        self._request(path)
+
+    def transact(self, operations: Sequence[Operation]) -> None:
+        if not operations:
+            return
+        check_size(operations)
+        self._request(operations[0].path)
+        lost, self._faults.lost_answer = self._faults.lost_answer, None
+        if lost is None:
+            self._store.apply(self._session, operations)
+            return
+        if lost:
+            self._apply_unheard(operations)
+        raise OutcomeUnknown(f"{operations[0].path}: the answer was lost, as asked for")
+
+    def ensure(self, path: str) -> None:
+        self._request(path)
+        for each in _with_ancestors(path):
+            if self._store.node(each) is None:
+                self._store.apply(self._session, [Create(each, b"")])
+
+    def mirror(self, root: str, changed: Callable[[], None]) -> Mirror:
+        mirror = MemoryMirror(root, client=self, store=self._store, changed=changed)
+        with self._store.lock:
+            self._mirrors.append(mirror)
+        if self._state is SessionState.CONNECTED:
+            mirror.load()
+        return mirror
+
+    def close(self) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        self._store.detach(self)
+        for mirror in list(self._mirrors):
+            mirror.close()
+        connected = self._state is SessionState.CONNECTED
+        self._enter(SessionState.LOST)
+        if connected:
+            self._store.expire(self._session)
+
+    # --- Faults
+
+    def suspend(self) -> None:
+        """Cut the client off. Its session lives on until `store.expire(...)`."""
+        if self._state is SessionState.CONNECTED:
+            self._enter(SessionState.SUSPENDED)
+
+    def expire(self) -> SessionId:
+        """The servers drop the session; returns it. A suspended client learns it in `restore`."""
+        session = self._session
+        self._store.expire(session)
+        return session
+
+    def restore(self) -> None:
+        """Connected again: with the old session if it still lives, else LOST and then a new one."""
+        if self._closed or self._state is SessionState.CONNECTED:
+            return
+        if not self._store.alive(self._session):
+            self._enter(SessionState.LOST)
+            self._session = self._store.open_session()
+        self._enter(SessionState.CONNECTED)
+        for mirror in list(self._mirrors):
+            mirror.load()
+
+    def fail_next(self, count: int = 1) -> None:
+        """The next `count` requests raise Unavailable; nothing is done."""
+        self._faults.failing = count
+
+    def lose_next_answer(self, *, applied: bool) -> None:
+        """The next transaction raises OutcomeUnknown, whether it was applied or not.
+
+        One that would be refused is refused unseen.
+        """
+        self._faults.lost_answer = applied
+
+    def hold_watches(self) -> None:
+        """Mirrors hear nothing until `release_watches`, or never: `drop_watches`."""
+        self._faults.holding = True
+
+    def release_watches(self) -> None:
+        self._faults.holding = False
+        with self._store.lock:
+            held, self._held = self._held, set()
+        self.hear(sorted(held))
+
+    def drop_watches(self) -> None:
+        """What was held is never told: mirrors stay blind to it until it changes again."""
+        self._held = set()
+        self._faults.holding = False
+
+    # --- Called by the store and the mirrors
+
+    def hear(self, paths: Sequence[str]) -> None:
+        if self._faults.holding:
+            with self._store.lock:
+                self._held.update(paths)
+        elif self._state is SessionState.CONNECTED:
+            for mirror in list(self._mirrors):
+                mirror.hear(paths)
+
+    def session_ended(self, session: SessionId) -> None:
+        if session == self._session and self._state is SessionState.CONNECTED:
+            self._enter(SessionState.LOST)
+
+    def forget(self, mirror: MemoryMirror) -> None:
+        with self._store.lock:
+            if mirror in self._mirrors:
+                self._mirrors.remove(mirror)
+
+    def check_connected(self, path: str) -> None:
+        if self._state is not SessionState.CONNECTED:
+            raise Unavailable(f"{path}: not connected ({self._state.value})")
+
+    def _request(self, path: str) -> None:
+        self.check_connected(path)
+        with self._store.lock:
+            if self._faults.failing:
+                self._faults.failing -= 1
+                raise Unavailable(f"{path}: unavailable, as asked for")
+
+    def _apply_unheard(self, operations: Sequence[Operation]) -> None:
+        try:
+            self._store.apply(self._session, operations)
+        except Conflict:
+            return
+
+    def _enter(self, state: SessionState) -> None:
+        if state is self._state:
+            return
+        self._state = state
+        for listener in list(self._listeners):
+            listener(state)
+
+
+class MemoryMirror:
+    """A `Mirror` that is up to date when the transaction that changed it returns."""
+
+    def __init__(
+        self,
+        root: str,
+        *,
+        client: MemoryCoordination,
+        store: MemoryStore,
+        changed: Callable[[], None],
+    ) -> None:
+        self._root = root
+        self._client = client
+        self._store = store
+        self._changed = changed
+        self._published: Mapping[str, Node] | None = None
+
+    def nodes(self) -> Mapping[str, Node]:
+        published = self._published
+        if published is None:
+            raise Unavailable(f"{self._root} was not read yet")
+        return published
+
+    def refresh(self) -> None:
+        self._client.check_connected(self._root)
+        self.load()
+
+    def load(self) -> None:
+        with self._store.lock:
+            differs = self._publish(self._store.subtree(self._root))
+        if differs:
+            self._changed()
+
+    def hear(self, paths: Sequence[str]) -> None:
+        """Only those paths are looked at: what was not heard of stays as it was."""
+        mine = [path for path in paths if below(self._root, path)]
+        if not mine or self._published is None:
+            return
+        with self._store.lock:
+            nodes = dict(self._published)
+            for path in mine:
+                node = self._store.node(path)
+                if node is None:
+                    nodes.pop(path, None)
+                else:
+                    nodes[path] = node
+            differs = self._publish(nodes)
+        if differs:
+            self._changed()
+
+    def close(self) -> None:
+        self._client.forget(self)
+
+    def _publish(self, nodes: Mapping[str, Node]) -> bool:
+        if self._published is not None and self._published == nodes:
+            return False
+        self._published = MappingProxyType(dict(nodes))
+        return True
+
+
+def below(root: str, path: str) -> bool:
+    """At or below."""
+    return path == root or path.startswith(f"{root.rstrip('/')}/")
+
+
+def _parent(path: str) -> str:
+    return "" if path == "/" else path.rpartition("/")[0] or "/"
+
+
+def _name(path: str) -> str:
+    return path.rpartition("/")[2]
+
+
+def _with_ancestors(path: str) -> Iterator[str]:
+    """`/a/b` -> `/a`, `/a/b`."""
+    names = path.strip("/").split("/")
+    return ("/" + "/".join(names[: depth + 1]) for depth in range(len(names)))
