@@ -1,1 +1,38 @@
-"""The pages that a person looks at."""
+"""`/`: one page that shows ideal state against external view, drawn from the JSON API.
+
+It holds no state and asks nothing that curl could not ask; no asset comes from outside.
+"""
+
+from __future__ import annotations
+
+from flask import Blueprint, Response, make_response, render_template
+
+from ureplicator_common._version import __version__
+from ureplicator_common.settings import Settings
+
+_POLICY = (
+    "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src data:"
+)
+
+
+def blueprint(*, settings: Settings, id: str) -> Blueprint:
+    page = Blueprint(
+        "dashboard",
+        __name__,
+        template_folder=".",
+        static_folder="static",
+        static_url_path="/dashboard",
+    )
+
+    @page.get("/")
+    def show() -> Response:
+        routes = [{"src": config.source, "dst": config.target} for config in settings.routes]
+        answer = make_response(
+            render_template(
+                "dashboard.html", fleet=settings.fleet, id=id, version=__version__, routes=routes
+            )
+        )
+        answer.headers["Content-Security-Policy"] = _POLICY
+        return answer
+
+    return page

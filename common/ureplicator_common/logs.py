@@ -1,0 +1,59 @@
+"""One line per event on stderr: time in ISO 8601 with its zone, level, logger, text.
+
+    2026-01-31T12:00:00.123+00:00 INFO ureplicator_controller.daemon: leading with epoch 7
+
+or, for machines, the same as a JSON object per line. A traceback is the one thing that takes more
+than a line as text; in JSON it is a field.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+from datetime import UTC, datetime
+from typing import TextIO
+
+NOISY = ("kazoo", "py4j", "urllib3", "werkzeug", "kafka")
+"""Libraries whose everyday chatter would drown ours; their warnings stay."""
+
+
+def set_up(
+    *, as_json: bool = False, level: int = logging.INFO, stream: TextIO | None = None
+) -> None:
+    """Take over the root logger of this process. Called once, by an entry point."""
+    handler = logging.StreamHandler(stream or sys.stderr)
+    handler.setFormatter(JsonLines() if as_json else Lines())
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(level)
+    for name in NOISY:
+        logging.getLogger(name).setLevel(max(level, logging.WARNING))
+    logging.captureWarnings(True)
+
+
+class Lines(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        text = " ".join(record.getMessage().splitlines())
+        line = f"{_time(record)} {record.levelname} {record.name}: {text}"
+        if record.exc_info:
+            line += "\n" + self.formatException(record.exc_info)
+        return line
+
+
+class JsonLines(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        event = {
+            "time": _time(record),
+            "level": record.levelname,
+            "logger": record.name,
+            "message": record.getMessage(),
+            "thread": record.threadName,
+        }
+        if record.exc_info:
+            event["traceback"] = self.formatException(record.exc_info)
+        return json.dumps(event, ensure_ascii=False)
+
+
+def _time(record: logging.LogRecord) -> str:
+    return datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")

@@ -1,0 +1,102 @@
+"""REST, put together from what it needs and nothing else: tests give it the in-memory twins.
+
+Any controller's REST answers anything: it reads ZooKeeper and writes intents there, and the leader,
+wherever it is, acts on them.
+"""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+
+from flask import Flask, Response, request
+from prometheus_client import CollectorRegistry
+
+from ureplicator_common.clock import Clock, SystemClock
+from ureplicator_common.coordination import Coordination
+from ureplicator_common.kafka import PositionReader, TopicAdmin
+from ureplicator_common.settings import Settings
+from ureplicator_controller.api import (
+    admin,
+    dashboard,
+    health,
+    instances,
+    problems,
+    topics,
+)
+from ureplicator_controller.api.clusters import Cluster
+from ureplicator_controller.api.fleet import Fleet
+from ureplicator_controller.api.positions import Positions
+from ureplicator_controller.api.whitelist import Whitelist
+
+log = logging.getLogger(__name__)
+
+LONGEST_BODY_BYTES = 64 * 1024
+
+
+def _new_id() -> str:
+    return uuid.uuid4().hex
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dependencies:
+    """The world of one REST process. `admins` and `positions` take a cluster's name."""
+
+    settings: Settings
+    coordination: Coordination
+    admins: Callable[[str], TopicAdmin]
+    positions: Callable[[str], PositionReader] | None = None
+    id: str = ""
+    clock: Clock = field(default_factory=SystemClock)
+    new_id: Callable[[], str] = _new_id
+
+
+def create_app(needs: Dependencies) -> Flask:
+    """One application; it opens nothing by itself before it is asked something."""
+    settings = needs.settings
+    app = Flask(__name__, static_folder=None)
+    app.config["MAX_CONTENT_LENGTH"] = LONGEST_BODY_BYTES
+    app.json.sort_keys = False  # type: ignore[attr-defined]  # of the default provider
+    fleet = Fleet(needs.coordination, fleet=settings.fleet, clock=needs.clock)
+    clusters = _clusters(needs)
+    whitelist = Whitelist(
+        coordination=needs.coordination, fleet=fleet, clusters=clusters, new_id=needs.new_id
+    )
+    positions = Positions(needs.positions, fleet=settings.fleet)
+    registry = CollectorRegistry()
+    registry.register(health.FleetCollector(settings=settings, fleet=fleet, clusters=clusters))
+    for blueprint in (
+        topics.blueprint(settings=settings, fleet=fleet, whitelist=whitelist, positions=positions),
+        instances.blueprint(fleet=fleet),
+        admin.blueprint(settings=settings, fleet=fleet, clusters=clusters),
+        health.blueprint(id=needs.id, fleet=fleet, registry=registry),
+        dashboard.blueprint(settings=settings, id=needs.id),
+    ):
+        app.register_blueprint(blueprint)
+    problems.register(app)
+    health.count_requests(app, registry)
+    app.after_request(_log_write)
+    return app
+
+
+def _clusters(needs: Dependencies) -> Mapping[str, Cluster]:
+    return {
+        name: Cluster(partial(needs.admins, name), clock=needs.clock)
+        for name in needs.settings.clusters
+    }
+
+
+def _log_write(response: Response) -> Response:
+    """Who changed what is asked after every incident."""
+    if request.method not in ("GET", "HEAD", "OPTIONS"):
+        log.info(
+            "%s %s from %s: %s",
+            request.method,
+            request.full_path.rstrip("?"),
+            request.remote_addr,
+            response.status_code,
+        )
+    return response

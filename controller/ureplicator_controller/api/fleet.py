@@ -1,0 +1,119 @@
+"""The fleet as REST shows it: a mirror of its ZooKeeper tree, read as one picture.
+
+A picture is made once per change and shared by all requests until the next one: a dashboard that
+asks every second costs nothing in a fleet at rest.
+
+**Honest when blind.** Before each picture ZooKeeper is asked to answer something (`sync`): a
+mirror goes on showing what it last heard, and a server that is frozen and not dead is noticed by
+the session only seconds later. Without an answer there is no picture but `Unavailable`, which
+becomes a 503.
+
+**One reads what one wrote.** A write is acknowledged by ZooKeeper before the mirror has heard of
+it, so the writer waits here (`settle`) until the mirror shows it, some milliseconds.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from ureplicator_common.clock import Clock
+from ureplicator_common.coordination import Coordination, Node, SessionState, Unavailable
+from ureplicator_common.model import LiveController
+from ureplicator_common.znodes import Paths, decode_controller
+from ureplicator_controller.core.snapshot import Memo, Snapshot, parse
+from ureplicator_controller.core.view import ExternalView, external_view
+
+SETTLE_S = 1.0
+"""How long a writer waits for its own mirror; after that it reads everything anew."""
+_POLL_S = 0.005
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """What one answer is made of. `leader` is None while nobody leads."""
+
+    snapshot: Snapshot
+    view: ExternalView
+    leader: LiveController | None = None
+    controllers: Mapping[str, LiveController] = field(default_factory=dict)
+
+
+class Fleet:
+    """Reads the fleet's tree; one per process, shared by its threads."""
+
+    def __init__(self, coordination: Coordination, *, fleet: str, clock: Clock) -> None:
+        self.paths = Paths(fleet)
+        self._fleet = fleet
+        self._coordination = coordination
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._memo = Memo()
+        self._picture: Picture | None = None
+        self._drawn_from: Mapping[str, Node] | None = None
+        self._mirror = coordination.mirror(self.paths.root, lambda: None)
+
+    def picture(self) -> Picture:
+        """The fleet now. Raises Unavailable."""
+        self.check()
+        nodes = self._mirror.nodes()
+        with self._lock:
+            if self._picture is None or self._drawn_from is not nodes:
+                self._picture = self._draw(nodes)
+                self._drawn_from = nodes
+            return self._picture
+
+    def check(self) -> None:
+        """Raise Unavailable unless ZooKeeper answers."""
+        state = self._coordination.state()
+        if state is not SessionState.CONNECTED:
+            raise Unavailable(f"no connection ({state.value})")
+        self._coordination.sync(self.paths.root)
+
+    def settle(self, path: str, *, wait: Callable[[float], None] = time.sleep) -> None:
+        """Return when the mirror shows at least what `path` holds now. Never raises: it is done."""
+        try:
+            node = self._coordination.get(path)
+            deadline_s = self._clock.monotonic_s() + SETTLE_S
+            while not self._shows(path, node):
+                if self._clock.monotonic_s() >= deadline_s:
+                    self._mirror.refresh()
+                    return
+                wait(_POLL_S)
+        except Unavailable:
+            return
+
+    def close(self) -> None:
+        self._mirror.close()
+
+    def _shows(self, path: str, node: Node | None) -> bool:
+        shown = self._mirror.nodes().get(path)
+        if node is None or shown is None:
+            return node is shown
+        return shown.stat.mzxid >= node.stat.mzxid
+
+    def _draw(self, nodes: Mapping[str, Node]) -> Picture:
+        snapshot = parse(
+            nodes, self.paths, fleet=self._fleet, wall_ms=self._clock.wall_ms(), memo=self._memo
+        )
+        leader = nodes.get(self.paths.leader)
+        below = f"{self.paths.controllers}/"
+        return Picture(
+            snapshot=snapshot,
+            view=external_view(snapshot),
+            leader=_controller(leader) if leader else None,
+            controllers={
+                path.removeprefix(below): _controller(node)
+                for path, node in nodes.items()
+                if path.startswith(below)
+            },
+        )
+
+
+def _controller(node: Node) -> LiveController:
+    try:
+        return decode_controller(node.data)
+    except (ValueError, TypeError):
+        return LiveController(id="?")

@@ -1,0 +1,144 @@
+"""`/health`, `/ready`, `/metrics`: three different questions.
+
+`/health` asks whether this process answers at all: a restart would mend it if not, so ZooKeeper
+or a broker that is away is none of its business. `/ready` asks whether it can serve now.
+`/metrics` is for Prometheus; it answers also while ZooKeeper is away, and says so, since that is
+when one looks.
+"""
+
+from __future__ import annotations
+
+from collections import Counter as Tally
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from flask import Blueprint, Flask, Response, jsonify, request
+from prometheus_client import CollectorRegistry, Counter, generate_latest
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
+
+from ureplicator_common.coordination import Unavailable
+from ureplicator_common.errors import OperatingError
+from ureplicator_common.settings import Settings
+from ureplicator_controller.api.admin import source_differences
+from ureplicator_controller.api.clusters import Cluster
+from ureplicator_controller.api.fleet import Fleet, Picture
+from ureplicator_controller.core.view import mismatches, validate
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+
+def blueprint(*, id: str, fleet: Fleet, registry: CollectorRegistry) -> Blueprint:
+    api = Blueprint("health", __name__)
+
+    @api.get("/health")
+    def health() -> Response:
+        return jsonify(status="ok", id=id)
+
+    @api.get("/ready")
+    def ready() -> Response:
+        picture = fleet.picture()
+        leader = picture.leader.id if picture.leader else None
+        return jsonify(
+            status="ready", id=id, leader=leader, controllers=sorted(picture.controllers)
+        )
+
+    @api.get("/metrics")
+    def metrics() -> Response:
+        return Response(generate_latest(registry), content_type=CONTENT_TYPE)
+
+    return api
+
+
+def count_requests(app: Flask, registry: CollectorRegistry) -> None:
+    """By rule, not by path: a counter per topic, or per scanner's guess, would grow for ever."""
+    requests = Counter(
+        "ureplicator_http_requests",
+        "Answered requests by method, rule and status.",
+        ["method", "path", "status"],
+        registry=registry,
+    )
+
+    @app.after_request
+    def count(response: Response) -> Response:
+        rule = request.url_rule.rule if request.url_rule else "unknown"
+        requests.labels(request.method, rule, str(response.status_code)).inc()
+        return response
+
+
+class FleetCollector(Collector):
+    """Gauges drawn from the picture of the moment."""
+
+    def __init__(
+        self, *, settings: Settings, fleet: Fleet, clusters: Mapping[str, Cluster]
+    ) -> None:
+        self._settings = settings
+        self._fleet = fleet
+        self._clusters = clusters
+
+    def collect(self) -> Iterable[Metric]:
+        try:
+            picture = self._fleet.picture()
+        except Unavailable:
+            yield _gauge("zookeeper_connected", "Whether ZooKeeper answers.", 0)
+            return
+        yield _gauge("zookeeper_connected", "Whether ZooKeeper answers.", 1)
+        yield from _fleet_metrics(picture)
+        yield from self._source_metrics(picture)
+
+    def describe(self) -> Iterable[Metric]:
+        """Nothing is asked while the registry is being built."""
+        return ()
+
+    def _source_metrics(self, picture: Picture) -> Iterable[Metric]:
+        """A cluster that is away has no counts, rather than false ones."""
+        up = _family("source_up", "Whether the source cluster answers.", "route")
+        missing = _family("missing_topics", "Whitelisted, but not in the source.", "route")
+        mismatched = _family("mismatched_topics", "Other partition count at the source.", "route")
+        for config in self._settings.routes:
+            name = str(config.route)
+            try:
+                source = self._clusters[config.source].recent_topics()
+            except OperatingError:
+                up.add_metric([name], 0)
+                continue
+            up.add_metric([name], 1)
+            gone, differing = source_differences(picture, config.route, source)
+            missing.add_metric([name], len(gone))
+            mismatched.add_metric([name], len(differing))
+        return (up, missing, mismatched)
+
+
+def _fleet_metrics(picture: Picture) -> Iterable[Metric]:
+    counts = validate(picture.snapshot, picture.view)
+    yield _gauge("leader_present", "Whether a controller leads.", int(picture.leader is not None))
+    yield _gauge("controllers", "Live controllers.", len(picture.controllers))
+    yield _gauge("live_workers", "Live workers.", len(picture.snapshot.sessions))
+    yield _gauge("topics", "Whitelisted topics.", counts.topics)
+    yield _gauge("error_topics", "Topics with a partition in error.", counts.error_topics)
+    yield _gauge("unreadable_nodes", "Nodes that cannot be read.", len(picture.snapshot.findings))
+    states = {"online": counts.online, "offline": counts.offline, "error": counts.error}
+    yield _family("partitions", "Wanted partitions by their owner's state.", "state", states)
+    found = Tally(str(each.partition.route) for each in mismatches(picture.snapshot, picture.view))
+    total = sum(found.values())
+    yield _gauge("mismatches", "Partitions that are not what they should be.", total)
+    yield _family(
+        "worker_ideal_partitions", "That it should own.", "worker", dict(counts.ideal_state)
+    )
+    yield _family(
+        "worker_external_partitions", "That it says it holds.", "worker", dict(counts.external_view)
+    )
+
+
+def _gauge(name: str, help: str, value: float) -> Metric:
+    return GaugeMetricFamily(f"ureplicator_{name}", help, value=value)
+
+
+def _family(
+    name: str, help: str, label: str, values: Mapping[Any, float] | None = None
+) -> GaugeMetricFamily:
+    family = GaugeMetricFamily(f"ureplicator_{name}", help, labels=[label])
+    for key, value in sorted((values or {}).items()):
+        family.add_metric([str(key)], value)
+    return family

@@ -1,0 +1,115 @@
+"""`/instances`: the workers, live and remembered, and what each of them holds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from flask import Blueprint, Response, jsonify
+
+from ureplicator_common.model import PartitionState, WorkerId
+from ureplicator_controller.api.fleet import Fleet, Picture
+from ureplicator_controller.api.problems import not_found
+from ureplicator_controller.api.requests import only_parameters
+from ureplicator_controller.core.view import ideal_entry, wanted_partitions
+
+
+def blueprint(*, fleet: Fleet) -> Blueprint:
+    api = Blueprint("instances", __name__)
+
+    @api.get("/instances")
+    def list_instances() -> Response:
+        only_parameters()
+        picture = fleet.picture()
+        return jsonify(describe(picture, known_workers(picture)))
+
+    @api.get("/instances/<path:worker>")
+    def show_instance(worker: str) -> Response:
+        only_parameters()
+        picture = fleet.picture()
+        if worker not in known_workers(picture):
+            raise not_found(
+                f"no worker {worker!r} lives or is remembered",
+                field="worker",
+                cure="GET /instances lists them",
+            )
+        return jsonify(describe(picture, [WorkerId(worker)]))
+
+    return api
+
+
+def known_workers(picture: Picture) -> list[WorkerId]:
+    snapshot = picture.snapshot
+    return sorted({*snapshot.sessions, *snapshot.known})
+
+
+def describe(picture: Picture, workers: Iterable[WorkerId]) -> dict[str, Any]:
+    """uReplicator's three keys, and `workers` with what they cannot say."""
+    snapshot = picture.snapshot
+    held = _held(picture)
+    ideal = _ideal_counts(picture)
+    chosen = list(workers)
+    return {
+        "instances": {
+            worker: [f"{each['topic']}.{each['partition']}" for each in held.get(worker, ())]
+            for worker in chosen
+            if worker in snapshot.sessions
+        },
+        "blacklisted": sorted(
+            worker for worker, known in snapshot.known.items() if known.value.blacklisted
+        ),
+        "allInstances": known_workers(picture),
+        "workers": {
+            worker: _worker(picture, worker, held.get(worker, []), ideal.get(worker, 0))
+            for worker in chosen
+        },
+    }
+
+
+def _worker(
+    picture: Picture, worker: WorkerId, held: list[dict[str, Any]], ideal: int
+) -> dict[str, Any]:
+    snapshot = picture.snapshot
+    live = snapshot.live.get(worker)
+    known = snapshot.known.get(worker)
+    states = [each["state"] for each in held]
+    return {
+        "live": worker in snapshot.sessions,
+        "host": live.value.host if live else "",
+        "port": live.value.port if live else 0,
+        "version": live.value.version if live else "",
+        "slots": live.value.slots if live else 0,
+        "blacklisted": bool(known and known.value.blacklisted),
+        "draining": bool(known and known.value.draining),
+        "lastSeen": (known.value.last_seen_ms or None) if known else None,
+        "idealPartitions": ideal,
+        "heldPartitions": len(held),
+        "onlinePartitions": states.count(PartitionState.ONLINE),
+        "errorPartitions": states.count(PartitionState.ERROR),
+        "partitions": held,
+    }
+
+
+def _held(picture: Picture) -> dict[WorkerId, list[dict[str, Any]]]:
+    found: dict[WorkerId, list[dict[str, Any]]] = {}
+    for partition, said in sorted(picture.view.items()):
+        for worker, entry in said.items():
+            found.setdefault(worker, []).append(
+                {
+                    "route": str(partition.route),
+                    "topic": partition.topic,
+                    "partition": partition.number,
+                    "state": entry.state,
+                    "reason": entry.reason,
+                }
+            )
+    return found
+
+
+def _ideal_counts(picture: Picture) -> dict[WorkerId, int]:
+    counts: dict[WorkerId, int] = {}
+    for partition in wanted_partitions(picture.snapshot):
+        entry = ideal_entry(picture.snapshot, partition)
+        if entry and entry.worker is not None:
+            counts[entry.worker] = counts.get(entry.worker, 0) + 1
+    return counts

@@ -1,0 +1,122 @@
+"""Every answer that is not a success, as `application/problem+json` (RFC 9457).
+
+A problem names what is wrong (`detail`), the field of the request it is about (`field`) and what to
+do (`cure`), so that a person with curl needs no manual. A fault of ours shows no traceback: it is
+logged, and the answer says only that.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from http import HTTPStatus
+
+from flask import Flask, Response, request
+from werkzeug.exceptions import HTTPException
+
+from ureplicator_common.coordination import OutcomeUnknown, Unavailable
+from ureplicator_common.errors import OperatingError, TemporaryError
+from ureplicator_common.kafka import ClusterUnavailable, TopicRefused
+
+log = logging.getLogger(__name__)
+
+MEDIA_TYPE = "application/problem+json"
+
+
+class Problem(Exception):
+    """Raised anywhere below a view; becomes the answer."""
+
+    def __init__(
+        self,
+        status: HTTPStatus,
+        detail: str,
+        *,
+        field: str = "",
+        cure: str = "",
+        retry_after_s: int = 0,
+    ) -> None:
+        super().__init__(detail)
+        self.status = status
+        self.detail = detail
+        self.field = field
+        self.cure = cure
+        self.retry_after_s = retry_after_s
+
+    def response(self) -> Response:
+        body = {
+            "type": "about:blank",
+            "title": self.status.phrase,
+            "status": self.status.value,
+            "detail": self.detail,
+            "instance": request.path,
+        }
+        body |= {"field": self.field} if self.field else {}
+        body |= {"cure": self.cure} if self.cure else {}
+        answer = Response(json.dumps(body) + "\n", status=self.status.value, mimetype=MEDIA_TYPE)
+        if self.retry_after_s:
+            answer.headers["Retry-After"] = str(self.retry_after_s)
+        return answer
+
+
+def bad_request(detail: str, *, field: str = "", cure: str = "") -> Problem:
+    return Problem(HTTPStatus.BAD_REQUEST, detail, field=field, cure=cure)
+
+
+def not_found(detail: str, *, field: str = "", cure: str = "") -> Problem:
+    return Problem(HTTPStatus.NOT_FOUND, detail, field=field, cure=cure)
+
+
+def conflict(detail: str, *, field: str = "", cure: str = "") -> Problem:
+    return Problem(HTTPStatus.CONFLICT, detail, field=field, cure=cure)
+
+
+def unavailable(detail: str, *, cure: str = "try again", retry_after_s: int = 1) -> Problem:
+    return Problem(HTTPStatus.SERVICE_UNAVAILABLE, detail, cure=cure, retry_after_s=retry_after_s)
+
+
+def register(app: Flask) -> None:
+    app.register_error_handler(Problem, Problem.response)
+    app.register_error_handler(HTTPException, _from_http)
+    app.register_error_handler(OperatingError, _from_operating)
+    app.register_error_handler(Exception, _from_bug)
+
+
+def _from_http(error: HTTPException) -> Response:
+    """Flask's own: unknown paths, wrong verbs, bodies too long."""
+    status = HTTPStatus(error.code or 500)
+    allowed = ", ".join(sorted(getattr(error, "valid_methods", None) or ()))
+    detail = {
+        HTTPStatus.NOT_FOUND: f"there is nothing at {request.path}",
+        HTTPStatus.METHOD_NOT_ALLOWED: f"{request.method} is not offered at {request.path}",
+    }.get(status, error.description or status.phrase)
+    answer = Problem(status, detail, cure=f"use {allowed}" if allowed else "").response()
+    if allowed:
+        answer.headers["Allow"] = allowed
+    return answer
+
+
+def _from_operating(error: OperatingError) -> Response:
+    return _translated(error).response()
+
+
+def _translated(error: OperatingError) -> Problem:
+    if isinstance(error, Unavailable):
+        return unavailable(f"ZooKeeper is away: {error}")
+    if isinstance(error, OutcomeUnknown):
+        return unavailable(
+            f"ZooKeeper was lost while it wrote, the outcome is not known: {error}",
+            cure="look with GET, then try again",
+        )
+    if isinstance(error, ClusterUnavailable):
+        return unavailable(f"a Kafka cluster is away: {error}")
+    if isinstance(error, TopicRefused):
+        return conflict(f"the target refuses the topic: {error}")
+    retry_after_s = round(error.delay_s) if isinstance(error, TemporaryError) else 0
+    return unavailable(str(error), retry_after_s=max(1, retry_after_s))
+
+
+def _from_bug(error: Exception) -> Response:
+    log.error("%s %s failed", request.method, request.path, exc_info=error)
+    return Problem(
+        HTTPStatus.INTERNAL_SERVER_ERROR, "a fault of the controller's own; its log has the details"
+    ).response()

@@ -1,0 +1,233 @@
+"""Intents: how a topic is whitelisted, grown and let go of.
+
+The order is always the same: look at the intent, look at the source, bring the target up to it,
+then write the intent in one transaction that names the version it was decided on. A request that
+stops in between leaves at most an empty, or a wider, target topic, which the same request finds
+and uses when it is made again. The leader acts on what is written; a 2xx means that it is,
+durably.
+
+Decisions here read ZooKeeper itself, never the mirror. Each write carries a request id, so that one
+whose answer was lost is read back and not made twice (see `coordination.intents`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from http import HTTPStatus
+
+from ureplicator_common.coordination import Coordination, Create, Node, Operation, Set
+from ureplicator_common.coordination.intents import update
+from ureplicator_common.kafka import TopicInfo
+from ureplicator_common.model import RouteSettings, TopicIntent, TopicKey, TopicState
+from ureplicator_common.settings import RouteConfig
+from ureplicator_common.znodes import decode_intent, encode_intent
+from ureplicator_controller.api.clusters import Cluster, ensure_target
+from ureplicator_controller.api.fleet import Fleet
+from ureplicator_controller.api.problems import Problem, bad_request, conflict, not_found
+from ureplicator_controller.api.requests import topic_name
+
+WRITE_TIMEOUT_S = 1.5
+"""How long a contended write, or one of unknown outcome, is tried: an answer comes within 2 s."""
+
+Change = Callable[[TopicIntent | None], TopicIntent | None]
+"""What is there -> what shall be there; None: nothing is to be done. May raise a Problem."""
+
+
+class Whitelist:
+    """Writes intents for all routes."""
+
+    def __init__(
+        self,
+        *,
+        coordination: Coordination,
+        fleet: Fleet,
+        clusters: Mapping[str, Cluster],
+        new_id: Callable[[], str],
+    ) -> None:
+        self._coordination = coordination
+        self._fleet = fleet
+        self._clusters = clusters
+        self._new_id = new_id
+
+    def find(self, key: TopicKey) -> TopicIntent | None:
+        """As ZooKeeper has it now. Raises Unavailable, Problem."""
+        path = self._fleet.paths.topic(key)
+        self._coordination.sync(path)
+        node = self._coordination.get(path)
+        return _intent(key, node) if node else None
+
+    def add(self, config: RouteConfig, topic: str, partitions: int | None) -> TopicIntent:
+        """Whitelist a topic, with all of the source's partitions unless told otherwise."""
+        key = TopicKey(config.route, topic)
+        _refuse_if_there(key, self.find(key))
+        source = self._in_source(key)
+        wanted = source.partitions if partitions is None else partitions
+        _refuse_more_than(source, wanted)
+        target_topic = self._target_topic(config, topic)
+        self._bring_target(key, target_topic, wanted=wanted, source=source)
+        intent = TopicIntent(
+            partitions=wanted,
+            initial_partitions=wanted,
+            target_topic=target_topic,
+            request_id=self._new_id(),
+        )
+
+        def change(there: TopicIntent | None) -> TopicIntent:
+            _refuse_if_there(key, there)
+            return intent
+
+        self._coordination.ensure(f"{self._fleet.paths.topics}/{key.route}")
+        self._write(key, change, request_id=intent.request_id)
+        return intent
+
+    def expand(self, config: RouteConfig, topic: str, partitions: int) -> TopicIntent:
+        """More partitions of a whitelisted topic; as many as there are is no change."""
+        key = TopicKey(config.route, topic)
+        there = _grown(key, self.find(key), partitions)
+        if there.partitions < partitions:
+            source = self._in_source(key)
+            _refuse_more_than(source, partitions)
+            target_topic = there.target_topic or topic
+            self._bring_target(key, target_topic, wanted=partitions, source=source)
+        request_id = self._new_id()
+
+        def change(now: TopicIntent | None) -> TopicIntent | None:
+            grown = _grown(key, now, partitions)
+            if grown.partitions == partitions:
+                return None
+            return replace(grown, partitions=partitions, request_id=request_id)
+
+        self._write(key, change, request_id=request_id)
+        return replace(there, partitions=partitions)
+
+    def delete(self, config: RouteConfig, topic: str) -> TopicIntent:
+        """Let go of a topic; the leader removes its nodes when nobody copies it any more."""
+        key = TopicKey(config.route, topic)
+        there = _known(key, self.find(key))
+        request_id = self._new_id()
+
+        def change(now: TopicIntent | None) -> TopicIntent | None:
+            if now is None or now.state is TopicState.DELETING:
+                return None
+            return replace(now, state=TopicState.DELETING, request_id=request_id)
+
+        self._write(key, change, request_id=request_id)
+        return replace(there, state=TopicState.DELETING)
+
+    def _write(self, key: TopicKey, change: Change, *, request_id: str) -> None:
+        path = self._fleet.paths.topic(key)
+
+        def operations(node: Node | None) -> Sequence[Operation]:
+            wanted = change(_intent(key, node) if node else None)
+            if wanted is None:
+                return ()
+            data = encode_intent(wanted)
+            return (Set(path, data, node.stat.version) if node else Create(path, data),)
+
+        def applied(node: Node | None) -> bool:
+            return node is not None and _intent(key, node).request_id == request_id
+
+        update(self._coordination, path, operations, applied, timeout_s=WRITE_TIMEOUT_S)
+        self._fleet.settle(path)
+
+    def _in_source(self, key: TopicKey) -> TopicInfo:
+        info = self._clusters[key.route.source].topics().get(key.topic)
+        if info is None:
+            raise not_found(
+                f"there is no topic {key.topic} on the source cluster {key.route.source}",
+                field="topic",
+                cure="create it there first",
+            )
+        return info
+
+    def _bring_target(
+        self, key: TopicKey, target_topic: str, *, wanted: int, source: TopicInfo
+    ) -> None:
+        ensure_target(
+            target_topic,
+            wanted=wanted,
+            source_topic=key.topic,
+            source_partitions=source.partitions,
+            source=self._clusters[key.route.source],
+            target=self._clusters[key.route.target],
+        )
+
+    def _target_topic(self, config: RouteConfig, topic: str) -> str:
+        """By the published settings, else by our own; refused if it is another topic's target."""
+        snapshot = self._fleet.picture().snapshot
+        published = snapshot.routes.get(config.route)
+        settings: RouteSettings = published.value if published else config.settings
+        name = topic_name(settings.target_topic(topic))
+        for key, stored in sorted(snapshot.topics.items()):
+            taken = stored.value.target_topic or key.topic
+            other = key != TopicKey(config.route, topic)
+            if other and key.route.target == config.target and taken == name:
+                raise conflict(
+                    f"{name} on {config.target} is already the target of {key}",
+                    field="topic",
+                    cure="give one of them another name by the route's naming",
+                )
+        return name
+
+
+def _intent(key: TopicKey, node: Node) -> TopicIntent:
+    try:
+        return decode_intent(node.data)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise Problem(
+            HTTPStatus.INTERNAL_SERVER_ERROR,
+            f"the node of {key} in ZooKeeper cannot be read: {error!r}",
+            cure="mend or remove that node by hand",
+        ) from error
+
+
+def _refuse_if_there(key: TopicKey, there: TopicIntent | None) -> None:
+    if there is None:
+        return
+    if there.state is TopicState.DELETING:
+        raise conflict(
+            f"{key.topic} is being deleted on {key.route}",
+            field="topic",
+            cure="wait until GET says 404, then add it again",
+        )
+    raise conflict(
+        f"{key.topic} is already whitelisted on {key.route} with {there.partitions} partitions",
+        field="topic",
+        cure="use PUT to give it more partitions",
+    )
+
+
+def _refuse_more_than(source: TopicInfo, wanted: int) -> None:
+    if wanted > source.partitions:
+        raise bad_request(
+            f"the source has only {source.partitions} partitions, not {wanted}",
+            field="numPartitions",
+            cure=f"use at most {source.partitions}, or add partitions to the source first",
+        )
+
+
+def _known(key: TopicKey, there: TopicIntent | None) -> TopicIntent:
+    if there is None:
+        raise not_found(
+            f"{key.topic} is not whitelisted on {key.route}",
+            field="topic",
+            cure="GET /topics lists those that are; POST /topics adds one",
+        )
+    return there
+
+
+def _grown(key: TopicKey, there: TopicIntent | None, partitions: int) -> TopicIntent:
+    """What is there, if it can be given so many partitions."""
+    known = _known(key, there)
+    if known.state is TopicState.DELETING:
+        raise conflict(
+            f"{key.topic} is being deleted on {key.route}", field="topic", cure="add it again later"
+        )
+    if partitions < known.partitions:
+        raise bad_request(
+            f"{key.topic} has {known.partitions} partitions already, they cannot become fewer",
+            field="numPartitions",
+            cure=f"use {known.partitions} or more",
+        )
+    return known
