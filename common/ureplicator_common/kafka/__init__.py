@@ -71,7 +71,9 @@ class TopicAdmin(Protocol):
 class PositionReader(Protocol):
     """Reads what copiers committed (see `positions`)."""
 
-    def read(self, group: str, wanted: Mapping[str, Sequence[int]]) -> Mapping[tuple[str, int], Position]:
+    def read(
+        self, group: str, wanted: Mapping[str, Sequence[int]]
+    ) -> Mapping[tuple[str, int], Position]:
         """Target topic -> partitions in; (target topic, partition) -> position out, stable ones only.
 
         Raises ClusterUnavailable.

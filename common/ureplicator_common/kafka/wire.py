@@ -1,0 +1,315 @@
+"""Sockets to brokers, and the cold requests: one question, one answer, on a blocking socket.
+
+The hot requests (Fetch, Produce) are written by `ureplicator_worker.copier.raw`; they use `connect` of
+here, too, so TLS and authentication fit into one place: both happen on the blocking socket, before
+anybody else gets it. kafka-python's message classes do the encoding; nothing of its network layer is
+used (its own connection reads 4 KiB at a time and refuses what is in flight beyond five).
+
+A `ClusterClient` belongs to one thread. Every failure of the network is ClusterUnavailable: the socket
+is closed, so an answer that comes too late can never be taken for that to another request.
+"""
+
+from __future__ import annotations
+
+import socket
+import ssl
+import struct
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from kafka.protocol.consumer import ListOffsetsRequest, ListOffsetsResponse
+from kafka.protocol.metadata import (
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+    MetadataRequest,
+    MetadataResponse,
+)
+
+from ureplicator_common.kafka import ClusterUnavailable
+from ureplicator_common.kafka.protocol import ErrorCode, error_name
+
+CLIENT_ID = "ureplicator"
+CONNECT_TIMEOUT_S = 5.0
+REQUEST_TIMEOUT_S = 10.0
+METADATA_VERSION = 10
+FIND_COORDINATOR_VERSION = 3
+LIST_OFFSETS_VERSION = 6
+GROUP_COORDINATOR = 0
+TRANSACTION_COORDINATOR = 1
+READ_COMMITTED = 1
+EARLIEST = -2
+LATEST = -1
+
+
+class Authenticator(Protocol):
+    """Proves who we are on a fresh connection, before any other request (SASL)."""
+
+    def __call__(self, connection: socket.socket) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Security:
+    """How to open a connection: in the clear unless a context or an authenticator is given."""
+
+    ssl_context: ssl.SSLContext | None = None
+    authenticator: Authenticator | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Broker:
+    node_id: int
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"{self.host}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True)
+class Leader:
+    """Who leads a partition: -1 while nobody does."""
+
+    node_id: int
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterView:
+    """One answer to a Metadata request. Topics that do not exist are missing."""
+
+    cluster_id: str
+    brokers: Mapping[int, Broker]
+    leaders: Mapping[tuple[str, int], Leader]
+    topic_ids: Mapping[str, str]
+
+
+def connect(
+    broker: Broker, *, security: Security, timeout_s: float = CONNECT_TIMEOUT_S
+) -> socket.socket:
+    """An open, authenticated, blocking socket. Raises ClusterUnavailable."""
+    try:
+        connection = socket.create_connection((broker.host, broker.port), timeout=timeout_s)
+    except OSError as error:
+        raise ClusterUnavailable(f"{broker} unreachable: {error}") from error
+    try:
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if security.ssl_context is not None:
+            connection = security.ssl_context.wrap_socket(connection, server_hostname=broker.host)
+        if security.authenticator is not None:
+            security.authenticator(connection)
+    except OSError as error:
+        connection.close()
+        raise ClusterUnavailable(f"{broker} refused us: {error}") from error
+    return connection
+
+
+def receive_exactly(connection: socket.socket, size: int) -> bytearray:
+    """`size` bytes. Raises ConnectionError when the peer ends first, TimeoutError."""
+    buffer = bytearray(size)
+    view = memoryview(buffer)
+    filled = 0
+    while filled < size:
+        count = connection.recv_into(view[filled:])
+        if count == 0:
+            raise ConnectionResetError("connection closed by the broker")
+        filled += count
+    return buffer
+
+
+class Channel:
+    """One blocking connection for cold requests."""
+
+    def __init__(self, broker: Broker, *, security: Security, timeout_s: float) -> None:
+        self.broker = broker
+        self._connection = connect(broker, security=security)
+        self._connection.settimeout(timeout_s)
+        self._correlation_id = 0
+
+    def call(self, request: Any, response: Any) -> Any:
+        """Send `request` (version set), decode the answer with class `response`.
+
+        Raises ClusterUnavailable; the channel is closed then.
+        """
+        self._correlation_id += 1
+        request.with_header(correlation_id=self._correlation_id, client_id=CLIENT_ID)
+        try:
+            self._connection.sendall(request.encode(framed=True, header=True))
+            (size,) = struct.unpack(">i", receive_exactly(self._connection, 4))
+            answer = receive_exactly(self._connection, size)
+        except OSError as error:
+            self.close()
+            raise ClusterUnavailable(f"{self.broker} did not answer: {error}") from error
+        (correlation_id,) = struct.unpack_from(">i", answer)
+        assert correlation_id == self._correlation_id, "answers arrive in order on one connection"
+        return response.decode(bytes(answer), version=request.version, header=True)
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+class ClusterClient:
+    """Cold requests to one cluster: finds brokers and coordinators, keeps a channel to each."""
+
+    def __init__(
+        self,
+        bootstrap: str,
+        *,
+        security: Security | None = None,
+        timeout_s: float = REQUEST_TIMEOUT_S,
+    ) -> None:
+        self._seeds = parse_bootstrap(bootstrap)
+        self._security = security or Security()
+        self._timeout_s = timeout_s
+        self._brokers: dict[int, Broker] = {}
+        self._channels: dict[tuple[str, int], Channel] = {}
+        self._coordinators: dict[tuple[int, str], Broker] = {}
+
+    @property
+    def security(self) -> Security:
+        return self._security
+
+    def call(self, broker: Broker, request: Any, response: Any) -> Any:
+        """Ask one broker. Raises ClusterUnavailable."""
+        address = (broker.host, broker.port)
+        channel = self._channels.get(address)
+        if channel is None:
+            channel = Channel(broker, security=self._security, timeout_s=self._timeout_s)
+            self._channels[address] = channel
+        try:
+            return channel.call(request, response)
+        except ClusterUnavailable:
+            self._channels.pop(address, None)
+            raise
+
+    def call_any(self, request: Callable[[], Any], response: Any) -> Any:
+        """Ask brokers in turn until one answers; the request is made anew for each."""
+        failures: list[str] = []
+        for broker in (*self._brokers.values(), *self._seeds):
+            try:
+                return self.call(broker, request(), response)
+            except ClusterUnavailable as error:
+                if str(error) not in failures:
+                    failures.append(str(error))
+        raise ClusterUnavailable("; ".join(failures) or "no bootstrap servers")
+
+    def view(self, topics: Sequence[str]) -> ClusterView:
+        """Leaders, brokers and topic ids, for these topics only. Raises ClusterUnavailable."""
+        answer = self.call_any(lambda: _metadata_request(topics), MetadataResponse)
+        view = _view(answer)
+        self._brokers = dict(view.brokers)
+        return view
+
+    def coordinator(self, key: str, kind: int) -> Broker:
+        """Coordinator of a group or a transactional id, remembered until `forget_coordinator`."""
+        known = self._coordinators.get((kind, key))
+        if known is not None:
+            return known
+        answer = self.call_any(lambda: _coordinator_request(key, kind), FindCoordinatorResponse)
+        if answer.error_code:
+            raise ClusterUnavailable(
+                f"no coordinator for {key}: {error_name(answer.error_code)}", delay_s=0.2
+            )
+        broker = Broker(answer.node_id, answer.host, answer.port)
+        self._coordinators[(kind, key)] = broker
+        return broker
+
+    def forget_coordinator(self, key: str, kind: int) -> None:
+        self._coordinators.pop((kind, key), None)
+
+    def offset_at(self, topic: str, partition: int, *, timestamp_ms: int) -> int:
+        """Offset of the first record not older than a time; EARLIEST and LATEST are times, too.
+
+        LATEST is the last stable offset. A time after the last record gives the end.
+        Raises ClusterUnavailable.
+        """
+        found = self._list_offset(topic, partition, timestamp_ms)
+        return found if found >= 0 else self._list_offset(topic, partition, LATEST)
+
+    def _list_offset(self, topic: str, partition: int, timestamp_ms: int) -> int:
+        view = self.view([topic])
+        leader = view.brokers.get(view.leaders.get((topic, partition), Leader(-1, -1)).node_id)
+        if leader is None:
+            raise ClusterUnavailable(f"{topic}/{partition} has no leader", delay_s=0.2)
+        answer = self.call(
+            leader, _list_offsets_request(topic, partition, timestamp_ms), ListOffsetsResponse
+        )
+        (row,) = answer.topics[0].partitions
+        if row.error_code:
+            raise ClusterUnavailable(
+                f"offsets of {topic}/{partition}: {error_name(row.error_code)}", delay_s=0.2
+            )
+        return int(row.offset)
+
+    def reset(self) -> None:
+        """Close every connection: what was asked before can no longer arrive."""
+        for channel in self._channels.values():
+            channel.close()
+        self._channels.clear()
+        self._coordinators.clear()
+
+    close = reset
+
+
+def parse_bootstrap(bootstrap: str) -> tuple[Broker, ...]:
+    """`host:port,host:port` -> brokers of unknown id. Raises ValueError."""
+    seeds = []
+    for text in bootstrap.split(","):
+        host, colon, port = text.strip().rpartition(":")
+        if not colon or not port.isdigit():
+            raise ValueError(f"bootstrap server {text.strip()!r} is not host:port")
+        seeds.append(Broker(-1, host.strip("[]"), int(port)))
+    return tuple(seeds)
+
+
+def _metadata_request(topics: Sequence[str]) -> MetadataRequest:
+    return MetadataRequest(
+        version=METADATA_VERSION,
+        topics=[
+            MetadataRequest.MetadataRequestTopic(name=topic, topic_id=uuid.UUID(int=0))
+            for topic in topics
+        ],
+        allow_auto_topic_creation=False,
+        include_cluster_authorized_operations=False,
+        include_topic_authorized_operations=False,
+    )
+
+
+def _view(answer: Any) -> ClusterView:
+    known = [topic for topic in answer.topics if topic.error_code == ErrorCode.NONE]
+    return ClusterView(
+        cluster_id=answer.cluster_id or "",
+        brokers={row.node_id: Broker(row.node_id, row.host, row.port) for row in answer.brokers},
+        leaders={
+            (topic.name, row.partition_index): Leader(row.leader_id, row.leader_epoch)
+            for topic in known
+            for row in topic.partitions
+        },
+        topic_ids={topic.name: str(topic.topic_id) for topic in known},
+    )
+
+
+def _coordinator_request(key: str, kind: int) -> FindCoordinatorRequest:
+    return FindCoordinatorRequest(version=FIND_COORDINATOR_VERSION, key=key, key_type=kind)
+
+
+def _list_offsets_request(topic: str, partition: int, timestamp_ms: int) -> ListOffsetsRequest:
+    rows = ListOffsetsRequest.ListOffsetsTopic
+    return ListOffsetsRequest(
+        version=LIST_OFFSETS_VERSION,
+        replica_id=-1,
+        isolation_level=READ_COMMITTED,
+        topics=[
+            rows(
+                name=topic,
+                partitions=[
+                    rows.ListOffsetsPartition(
+                        partition_index=partition,
+                        current_leader_epoch=-1,
+                        timestamp=timestamp_ms,
+                    )
+                ],
+            )
+        ],
+    )

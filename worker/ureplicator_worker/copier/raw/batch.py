@@ -1,0 +1,196 @@
+"""Record batches as they lie in a Fetch answer: reading and rewriting their headers. Hot path.
+
+Layout of format version 2 (https://kafka.apache.org/documentation/#recordbatch), big-endian:
+
+    0  8 baseOffset         17 4 crc                 43 8 producerId
+    8  4 length (from 12)   21 2 attributes          51 2 producerEpoch
+    12 4 leaderEpoch        23 4 lastOffsetDelta     53 4 baseSequence
+    16 1 magic              27 8 baseTimestamp       57 4 recordCount
+                            35 8 maxTimestamp        61 . records
+
+The CRC-32C covers everything from byte 21 on, the records as they are stored (compressed). Attributes:
+bits 0-2 codec, 3 log append time, 4 transactional, 5 control, 6 delete horizon.
+
+What a broker takes from a client: base offset 0, `recordCount == lastOffsetDelta + 1 > 0`, no control
+bit, a sequence with every producer id. So a batch is one of four kinds, told by its header alone:
+
+    PASS     whole: 28 bytes of the header change, the records stay as they are
+    REBUILD  it has holes (compaction), was stamped by the broker (log append time), is of an older
+             format, or begins before the position: decode it and build a new one
+    DROP     empty (compaction), or of an aborted transaction: nothing in it is to be copied
+    CONTROL  an end-of-transaction marker: drop, but it ends an aborted transaction
+
+Never patch lastOffsetDelta: a broker takes that for an uncompressed batch and stores records whose
+offsets lie outside of it. The source's producer ids are never forwarded: on another cluster they belong
+to somebody else. Bit 6 would carry the source's tombstone deadline along; it is cleared.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from enum import Enum
+
+from crc32c import crc32c
+
+HEADER_BYTES = 61
+LENGTH_OFFSET = 12
+"""Bytes before those that the length field counts."""
+MIN_BYTES = 17
+"""Through the magic byte: as much as every format has."""
+
+CODEC_BITS = 0x07
+LOG_APPEND_TIME = 0x08
+TRANSACTIONAL = 0x10
+CONTROL = 0x20
+
+SEQUENCE_MODULUS = 1 << 31
+ABORT_MARKER = 0
+
+_LENGTH = struct.Struct(">i")
+_BASE_AND_LENGTH = struct.Struct(">qi")
+_FIXED = struct.Struct(">qiibIhiqqqhii")
+_ATTRIBUTES = struct.Struct(">h")
+_PRODUCER = struct.Struct(">qhi")
+_CRC = struct.Struct(">I")
+_OFFSET = struct.Struct(">q")
+
+
+class Kind(Enum):
+    PASS = "pass"
+    REBUILD = "rebuild"
+    DROP = "drop"
+    CONTROL = "control"
+
+
+class CorruptBatch(Exception):
+    """The bytes are not what the producer wrote; the text says where."""
+
+
+class Header:
+    """The fields of one header that decide anything. `base_offset`, `last_offset` are the source's."""
+
+    __slots__ = (
+        "attributes",
+        "base_offset",
+        "crc",
+        "last_offset",
+        "leader_epoch",
+        "magic",
+        "max_timestamp_ms",
+        "producer_id",
+        "records",
+    )
+
+    def __init__(self, buffer: bytearray | memoryview | bytes, at: int) -> None:
+        self.magic = buffer[at + 16]
+        if self.magic < 2:
+            self._read_old(buffer, at)
+            return
+        (
+            self.base_offset,
+            _length,
+            self.leader_epoch,
+            _magic,
+            self.crc,
+            self.attributes,
+            last_delta,
+            _base_timestamp,
+            self.max_timestamp_ms,
+            self.producer_id,
+            _producer_epoch,
+            _sequence,
+            self.records,
+        ) = _FIXED.unpack_from(buffer, at)
+        self.last_offset = self.base_offset + last_delta
+
+    def _read_old(self, buffer: bytearray | memoryview | bytes, at: int) -> None:
+        """Formats 0 and 1: one message (or a wrapper) with the offset of its *last* record."""
+        (self.last_offset,) = _OFFSET.unpack_from(buffer, at)
+        self.base_offset = self.last_offset
+        self.leader_epoch = -1
+        self.crc = 0
+        self.attributes = 0
+        self.max_timestamp_ms = -1
+        self.producer_id = -1
+        self.records = 1
+
+    @property
+    def codec(self) -> int:
+        return int(self.attributes & CODEC_BITS)
+
+    def kind(self, position: int) -> Kind:
+        """What to do with the batch when copying goes on at `position`."""
+        if self.last_offset < position:
+            return Kind.DROP
+        if self.magic < 2:
+            return Kind.REBUILD
+        if self.attributes & CONTROL:
+            return Kind.CONTROL
+        if self.records <= 0:
+            return Kind.DROP
+        whole = self.records == self.last_offset - self.base_offset + 1
+        if not whole or self.base_offset < position or self.attributes & LOG_APPEND_TIME:
+            return Kind.REBUILD
+        return Kind.PASS
+
+
+def spans(
+    buffer: bytearray | memoryview | bytes, start: int, end: int
+) -> Iterator[tuple[int, int]]:
+    """(start, end) of each whole batch between two places; a cut one at the end is left out."""
+    at = start
+    while end - at >= MIN_BYTES:
+        (length,) = _LENGTH.unpack_from(buffer, at + 8)
+        stop = at + LENGTH_OFFSET + length
+        if length < MIN_BYTES - LENGTH_OFFSET:
+            raise CorruptBatch(f"length {length} at byte {at - start} of the answer")
+        if stop > end:
+            return
+        yield at, stop
+        at = stop
+
+
+def verify(view: memoryview, header: Header) -> None:
+    """Compare the stored checksum with the bytes. Raises CorruptBatch.
+
+    A rewritten header gets a new checksum, which would hide what happened to the bytes before us.
+    """
+    if header.magic >= 2 and crc32c(view[21:]) != header.crc:
+        raise CorruptBatch(f"checksum of the batch at offset {header.base_offset} is wrong")
+
+
+def stamp(view: memoryview, *, producer_id: int, producer_epoch: int, sequence: int) -> None:
+    """Make a whole batch ours, in place: base offset, attributes, producer, checksum.
+
+    `view` is exactly one batch and writable. May be done again with other values.
+    """
+    _OFFSET.pack_into(view, 0, 0)
+    (attributes,) = _ATTRIBUTES.unpack_from(view, 21)
+    _ATTRIBUTES.pack_into(view, 21, attributes & CODEC_BITS)
+    _PRODUCER.pack_into(view, 43, producer_id, producer_epoch, sequence)
+    _CRC.pack_into(view, 17, crc32c(view[21:]))
+
+
+def marker_type(view: memoryview) -> int:
+    """Type of a control batch's only record: 0 abort, 1 commit. Its key is (version, type), int16s.
+
+    Record: length, attributes, timestamp delta, offset delta, key length as varints; never compressed.
+    """
+    at = HEADER_BYTES
+    at = _skip_varint(view, at) + 1
+    for _field in range(3):
+        at = _skip_varint(view, at)
+    (kind,) = _ATTRIBUTES.unpack_from(view, at + 2)
+    return int(kind)
+
+
+def _skip_varint(view: memoryview, at: int) -> int:
+    while view[at] & 0x80:
+        at += 1
+    return at + 1
+
+
+def next_sequence(sequence: int, records: int) -> int:
+    """Sequences wrap from 2^31 - 1 to 0."""
+    return (sequence + records) % SEQUENCE_MODULUS

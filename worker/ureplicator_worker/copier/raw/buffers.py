@@ -1,0 +1,79 @@
+"""The memory that answers of the source lie in until the target has acknowledged every batch in them.
+
+A lease is counted: each batch that still lies in it holds it. The total is bounded; while it is used up
+nothing is fetched, so a slow target pushes back on the source. Buffers of the usual sizes are kept for
+the next answer, since zeroing fresh memory costs as much as the copy itself.
+"""
+
+from __future__ import annotations
+
+SMALLEST_BYTES = 1 << 16
+KEPT_PER_SIZE = 4
+
+
+class Lease:
+    """A buffer in use. `view` is the part that was asked for."""
+
+    __slots__ = ("_abandoned", "_buffer", "_holders", "_pool", "view")
+
+    def __init__(self, pool: BufferPool, buffer: bytearray, size: int) -> None:
+        self._pool = pool
+        self._buffer = buffer
+        self._holders = 1
+        self._abandoned = False
+        self.view = memoryview(buffer)[:size]
+
+    @property
+    def size_bytes(self) -> int:
+        return len(self._buffer)
+
+    def hold(self) -> None:
+        self._holders += 1
+
+    def release(self) -> None:
+        """The last holder gives the buffer back; nobody may look into it afterwards."""
+        self._holders -= 1
+        assert self._holders >= 0, "released more often than held"
+        if self._holders == 0:
+            self._pool.take_back(self._buffer, again=not self._abandoned)
+
+    def abandon(self) -> None:
+        """Release, though a socket may still be sending from the buffer: it is never used again."""
+        self._abandoned = True
+        self.release()
+
+
+class BufferPool:
+    def __init__(self, *, limit_bytes: int) -> None:
+        self._limit_bytes = limit_bytes
+        self._used_bytes = 0
+        self._kept: dict[int, list[bytearray]] = {}
+
+    @property
+    def used_bytes(self) -> int:
+        return self._used_bytes
+
+    @property
+    def limit_bytes(self) -> int:
+        return self._limit_bytes
+
+    def has_room(self, size: int) -> bool:
+        """Whether an answer of this size may be asked for. One is always allowed, however large."""
+        return self._used_bytes == 0 or self._used_bytes + size <= self._limit_bytes
+
+    def lease(self, size: int) -> Lease:
+        """Never refuses: what a broker sends must be read. Ask `has_room` before asking the broker."""
+        rounded = SMALLEST_BYTES
+        while rounded < size:
+            rounded *= 2
+        kept = self._kept.get(rounded)
+        buffer = kept.pop() if kept else bytearray(rounded)
+        self._used_bytes += rounded
+        return Lease(self, buffer, size)
+
+    def take_back(self, buffer: bytearray, *, again: bool) -> None:
+        size = len(buffer)
+        self._used_bytes -= size
+        kept = self._kept.setdefault(size, [])
+        if again and len(kept) < KEPT_PER_SIZE and size <= self._limit_bytes // 4:
+            kept.append(buffer)

@@ -1,0 +1,163 @@
+"""One non-blocking connection to a broker for the hot requests.
+
+Answers come in the order of the requests (brokers work through a connection one by one), so a queue of
+what was asked is all the bookkeeping. The socket is connected, encrypted and authenticated elsewhere,
+blocking (`ureplicator_common.kafka.wire.connect`), and handed over ready.
+"""
+
+from __future__ import annotations
+
+import socket
+import ssl
+import struct
+import time
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from ureplicator_worker.copier.raw.buffers import BufferPool, Lease
+from ureplicator_worker.copier.raw.produce import Piece
+
+PIECES_PER_CALL = 512
+"""Below IOV_MAX, which is 1024 on Linux."""
+SOCKET_BUFFER_BYTES = 4 << 20
+TLS_PIECE_BYTES = 1 << 16
+READS_PER_TURN = 16
+"""Then other connections get their turn."""
+
+_SIZE = struct.Struct(">i")
+_CORRELATION_ID = struct.Struct(">i")
+
+WOULD_BLOCK = (BlockingIOError, InterruptedError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
+
+
+class ChannelClosed(Exception):
+    """The connection is gone; what was in flight has no answer."""
+
+
+class HotChannel:
+    """Requests out, answers in; `fileno`, `wants_write`, `on_readable`, `on_writable` for a selector."""
+
+    def __init__(self, connection: socket.socket, *, pool: BufferPool) -> None:
+        connection.setblocking(False)
+        for option in (socket.SO_RCVBUF, socket.SO_SNDBUF):
+            connection.setsockopt(socket.SOL_SOCKET, option, SOCKET_BUFFER_BYTES)
+        self._connection = connection
+        self._pool = pool
+        self._outgoing: deque[memoryview] = deque()
+        self._asked: deque[tuple[int, Any, float]] = deque()
+        self._correlation_id = 0
+        self._size = bytearray(4)
+        self._size_filled = 0
+        self._lease: Lease | None = None
+        self._filled = 0
+
+    def fileno(self) -> int:
+        return self._connection.fileno()
+
+    @property
+    def in_flight(self) -> int:
+        return len(self._asked)
+
+    @property
+    def wants_write(self) -> bool:
+        return bool(self._outgoing)
+
+    def oldest_age_s(self, now_s: float) -> float:
+        """How long the oldest request has been waiting for its answer; 0 if none is."""
+        return now_s - self._asked[0][2] if self._asked else 0.0
+
+    def next_correlation_id(self) -> int:
+        self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
+        return self._correlation_id
+
+    def send(self, pieces: Iterable[Piece], *, correlation_id: int, context: Any) -> None:
+        """Queue a framed request and send what the socket takes now. Raises ChannelClosed."""
+        self._outgoing.extend(memoryview(piece) for piece in pieces)
+        self._asked.append((correlation_id, context, time.monotonic()))
+        self.on_writable()
+
+    def on_writable(self) -> None:
+        """Raises ChannelClosed."""
+        try:
+            while self._outgoing:
+                self._sent(self._send_some())
+        except WOULD_BLOCK:
+            return
+        except OSError as error:
+            raise ChannelClosed(str(error)) from error
+
+    def _send_some(self) -> int:
+        if isinstance(self._connection, ssl.SSLSocket):
+            return self._connection.send(self._outgoing[0][:TLS_PIECE_BYTES])
+        pieces = [piece for piece, _ in zip(self._outgoing, range(PIECES_PER_CALL), strict=False)]
+        return self._connection.sendmsg(pieces)
+
+    def _sent(self, count: int) -> None:
+        while count:
+            piece = self._outgoing[0]
+            if count < len(piece):
+                self._outgoing[0] = piece[count:]
+                return
+            count -= len(piece)
+            self._outgoing.popleft()
+
+    def on_readable(self, answered: Callable[[Any, Lease], None]) -> None:
+        """Call `answered(context, lease)` for each whole answer; the callee releases the lease.
+
+        Raises ChannelClosed.
+        """
+        try:
+            for _ in range(READS_PER_TURN):
+                if not self._read_some(answered):
+                    return
+        except WOULD_BLOCK:
+            return
+        except OSError as error:
+            raise ChannelClosed(str(error)) from error
+
+    def _read_some(self, answered: Callable[[Any, Lease], None]) -> bool:
+        """One recv. False when the selector should be asked again."""
+        if self._lease is None:
+            return self._read_size()
+        wanted = self._lease.view[self._filled :]
+        count = self._connection.recv_into(wanted)
+        if count == 0:
+            raise ChannelClosed("closed by the broker")
+        self._filled += count
+        if self._filled == len(self._lease.view):
+            self._complete(answered)
+            return bool(self._asked)
+        return True
+
+    def _read_size(self) -> bool:
+        count = self._connection.recv_into(memoryview(self._size)[self._size_filled :])
+        if count == 0:
+            raise ChannelClosed("closed by the broker")
+        self._size_filled += count
+        if self._size_filled == 4:
+            (size,) = _SIZE.unpack(self._size)
+            self._lease = self._pool.lease(size)
+            self._filled = self._size_filled = 0
+        return True
+
+    def _complete(self, answered: Callable[[Any, Lease], None]) -> None:
+        lease, self._lease = self._lease, None
+        assert lease is not None
+        correlation_id, context, _asked_s = self._asked.popleft()
+        (answer_id,) = _CORRELATION_ID.unpack_from(lease.view)
+        if answer_id != correlation_id:
+            lease.release()
+            raise ChannelClosed(f"answer {answer_id} where {correlation_id} was due")
+        answered(context, lease)
+
+    def close(self) -> list[Any]:
+        """Contexts of the requests that will never be answered."""
+        self._connection.close()
+        if self._lease is not None:
+            self._lease.release()
+            self._lease = None
+        self._outgoing.clear()
+        lost = [context for _, context, _ in self._asked]
+        self._asked.clear()
+        return lost

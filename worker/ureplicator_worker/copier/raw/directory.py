@@ -1,0 +1,138 @@
+"""What a copier knows about one cluster: a thread of its own asks, so that the data loop never waits.
+
+The thread answers with events in the copier's mailbox: a new view of the cluster, a connection ready
+for hot requests, or that something failed. It refreshes the view by itself every few seconds: leaders
+tell us when they stop being leaders, but only the topic ids tell that a topic was made anew.
+"""
+
+from __future__ import annotations
+
+import queue
+import socket
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from ureplicator_common.kafka import ClusterUnavailable, Position
+from ureplicator_common.kafka.positions import publish_positions
+from ureplicator_common.kafka.wire import Broker, ClusterClient, ClusterView, connect
+
+REFRESH_EVERY_S = 5.0
+REFRESH_AT_MOST_EVERY_S = 0.1
+REQUEST_TIMEOUT_S = 3.0
+
+
+@dataclass(frozen=True, slots=True)
+class ViewChanged:
+    view: ClusterView
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterLost:
+    """No broker of the cluster answers."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Connected:
+    node_id: int
+    connection: socket.socket
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectFailed:
+    node_id: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class PublishFailed:
+    """Positions could not be published at the source; nothing depends on them."""
+
+    reason: str
+
+
+DirectoryEvent = ViewChanged | ClusterLost | Connected | ConnectFailed | PublishFailed
+
+
+class Directory:
+    """All methods return at once; answers come through `post`."""
+
+    def __init__(
+        self, cluster: str, *, client: ClusterClient, post: Callable[[DirectoryEvent], None]
+    ) -> None:
+        self._client = client
+        self._post = post
+        self._work: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self._topics: frozenset[str] = frozenset()
+        self._due_s = 0.0
+        self._asked_s = 0.0
+        self._thread = threading.Thread(target=self._run, name=f"directory-{cluster}", daemon=True)
+        self._thread.start()
+
+    def follow(self, topics: frozenset[str]) -> None:
+        """Topics that the view is to show from now on."""
+        if topics != self._topics:
+            self._topics = topics
+            self.refresh()
+
+    def refresh(self) -> None:
+        self._work.put(self._soon)
+
+    def connect(self, broker: Broker) -> None:
+        self._work.put(lambda: self._connect(broker))
+
+    def publish(self, group: str, positions: Mapping[tuple[str, int], Position]) -> None:
+        self._work.put(lambda: self._publish(group, positions))
+
+    def close(self) -> None:
+        """End the thread; it may be waiting for a broker, for a few seconds at most."""
+        self._work.put(None)
+        self._thread.join(timeout=2 * REQUEST_TIMEOUT_S)
+        self._client.close()
+
+    def _run(self) -> None:
+        while True:
+            try:
+                task = self._work.get(timeout=max(0.001, self._due_s - time.monotonic()))
+            except queue.Empty:
+                self._refresh()
+                continue
+            if task is None:
+                return
+            task()
+
+    def _soon(self) -> None:
+        """Bring the next refresh forward, but let requests that come in crowds share one."""
+        self._due_s = min(self._due_s, self._asked_s + REFRESH_AT_MOST_EVERY_S)
+
+    def _refresh(self) -> None:
+        self._asked_s = time.monotonic()
+        self._due_s = self._asked_s + REFRESH_EVERY_S
+        if not self._topics:
+            return
+        try:
+            view = self._client.view(sorted(self._topics))
+        except ClusterUnavailable as error:
+            self._due_s = time.monotonic() + 0.5
+            self._post(ClusterLost(str(error)))
+        else:
+            self._post(ViewChanged(view))
+
+    def _connect(self, broker: Broker) -> None:
+        try:
+            connection = connect(broker, security=self._client.security, timeout_s=2.0)
+        except ClusterUnavailable as error:
+            self._post(ConnectFailed(broker.node_id, str(error)))
+        else:
+            self._post(Connected(broker.node_id, connection))
+
+    def _publish(self, group: str, positions: Mapping[tuple[str, int], Position]) -> None:
+        try:
+            refused = publish_positions(self._client, group, positions)
+        except ClusterUnavailable as error:
+            refused = {str(error)}
+        if refused:
+            self._post(PublishFailed(", ".join(sorted(refused))))

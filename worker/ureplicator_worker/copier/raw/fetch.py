@@ -1,0 +1,224 @@
+"""Fetch requests (API 1, version 12) and their answers, by hand. Hot path.
+
+Version 12 is the last that names topics by name, and the first that carries `last_fetched_epoch`: with
+it a leader tells us that its log is not the one we read (truncation, KIP-595) instead of handing out
+other records under the same offsets.
+
+Request (flexible; C = compact, T = tag section):
+    replica_id i32, max_wait_ms i32, min_bytes i32, max_bytes i32, isolation i8, session_id i32,
+    session_epoch i32, C[ topic Cstr, C[ partition i32, current_leader_epoch i32, fetch_offset i64,
+    last_fetched_epoch i32, log_start_offset i64, partition_max_bytes i32, T ], T ],
+    C[ forgotten: topic Cstr, C[ i32 ], T ], rack Cstr, T
+
+Answer:
+    throttle_ms i32, error i16, session_id i32, C[ topic Cstr, C[ partition i32, error i16,
+    high_watermark i64, last_stable_offset i64, log_start i64, C[ producer_id i64, first_offset i64, T ],
+    preferred_replica i32, records Cbytes, T(0: diverging epoch i32, end_offset i64, T) ], T ], T
+
+Sessions (KIP-227): the broker remembers what we fetch, so a request names only what changed and an
+answer only what has news; a thousand quiet partitions cost nothing. A partition that must not be
+fetched now (no room) is *forgotten* in the session, else the broker would hand it out again.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ureplicator_common.kafka.wire import CLIENT_ID, READ_COMMITTED
+from ureplicator_worker.copier.raw import varint
+
+API_KEY = 1
+VERSION = 12
+NO_SESSION_EPOCH = 0
+DIVERGING_EPOCH_TAG = 0
+
+_HEADER = struct.Struct(">hhih")
+_BODY = struct.Struct(">iiiibii")
+_PARTITION = struct.Struct(">iiqiqi")
+_ANSWER = struct.Struct(">ihi")
+_ROW = struct.Struct(">ihqqq")
+_ABORTED = struct.Struct(">qq")
+_DIVERGING = struct.Struct(">iq")
+_INT32 = struct.Struct(">i")
+
+TopicPartition = tuple[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What to fetch of one partition; epochs are -1 where unknown."""
+
+    offset: int
+    leader_epoch: int
+    last_fetched_epoch: int
+    max_bytes: int
+
+
+class Fetched:
+    """One partition of an answer. `start`..`end` is where its records lie in the answer's buffer."""
+
+    __slots__ = (
+        "aborted",
+        "diverging",
+        "end",
+        "error",
+        "high_watermark",
+        "last_stable_offset",
+        "log_start",
+        "start",
+        "topic_partition",
+    )
+
+    def __init__(
+        self, topic_partition: TopicPartition, row: tuple[int, int, int, int, int]
+    ) -> None:
+        self.topic_partition = topic_partition
+        _number, self.error, self.high_watermark, self.last_stable_offset, self.log_start = row
+        self.aborted: list[tuple[int, int]] = []
+        self.diverging: tuple[int, int] | None = None
+        self.start = self.end = 0
+
+
+@dataclass(frozen=True, slots=True)
+class FetchAnswer:
+    throttle_ms: int
+    error: int
+    session_id: int
+    partitions: list[Fetched]
+
+
+class FetchSession:
+    """Our side of one broker's fetch session: what it knows, and what changed since."""
+
+    def __init__(self) -> None:
+        self._id = 0
+        self._epoch = NO_SESSION_EPOCH
+        self._known: dict[TopicPartition, Wanted] = {}
+
+    @property
+    def known(self) -> Mapping[TopicPartition, Wanted]:
+        """What the last request asked for, in all."""
+        return self._known
+
+    def request(
+        self,
+        wanted: Mapping[TopicPartition, Wanted],
+        *,
+        correlation_id: int,
+        max_wait_ms: int,
+        max_bytes: int,
+    ) -> bytes:
+        """The next request, framed; the session takes it for sent."""
+        known = self._known
+        changed = {key: want for key, want in wanted.items() if known.get(key) != want}
+        forgotten = [key for key in known if key not in wanted] if self._id else []
+        self._known = dict(wanted)
+        body = _BODY.pack(-1, max_wait_ms, 1, max_bytes, READ_COMMITTED, self._id, self._epoch)
+        parts = [_request_header(correlation_id), body, *_partitions(changed)]
+        parts += [*_forgotten(forgotten), b"\x01", b"\x00"]
+        payload = b"".join(parts)
+        return _INT32.pack(len(payload)) + payload
+
+    def answered(self, answer: FetchAnswer) -> None:
+        """Take the broker's word for the session; after an error the next request begins a new one."""
+        if answer.error or answer.session_id == 0:
+            self.reset()
+            return
+        self._id = answer.session_id
+        self._epoch = 1 if self._epoch == 0x7FFFFFFF else self._epoch + 1
+
+    def reset(self) -> None:
+        self._id = 0
+        self._epoch = NO_SESSION_EPOCH
+        self._known = {}
+
+
+def _request_header(correlation_id: int) -> bytes:
+    client = CLIENT_ID.encode()
+    return _HEADER.pack(API_KEY, VERSION, correlation_id, len(client)) + client + b"\x00"
+
+
+def _by_topic(keys: Mapping[TopicPartition, Wanted] | list[TopicPartition]) -> dict[str, list[int]]:
+    topics: dict[str, list[int]] = {}
+    for topic, number in keys:
+        topics.setdefault(topic, []).append(number)
+    return topics
+
+
+def _partitions(changed: Mapping[TopicPartition, Wanted]) -> list[bytes]:
+    topics = _by_topic(changed)
+    parts = [varint.encode(len(topics) + 1)]
+    for topic, numbers in topics.items():
+        parts += [varint.text(topic), varint.encode(len(numbers) + 1)]
+        for number in numbers:
+            want = changed[(topic, number)]
+            parts.append(
+                _PARTITION.pack(
+                    number,
+                    want.leader_epoch,
+                    want.offset,
+                    want.last_fetched_epoch,
+                    -1,
+                    want.max_bytes,
+                )
+            )
+            parts.append(b"\x00")
+        parts.append(b"\x00")
+    return parts
+
+
+def _forgotten(forgotten: list[TopicPartition]) -> list[bytes]:
+    topics = _by_topic(forgotten)
+    parts = [varint.encode(len(topics) + 1)]
+    for topic, numbers in topics.items():
+        parts += [varint.text(topic), varint.encode(len(numbers) + 1)]
+        parts += [_INT32.pack(number) for number in numbers]
+        parts.append(b"\x00")
+    return parts
+
+
+def parse(buffer: bytearray | memoryview | bytes) -> FetchAnswer:
+    """An answer without its length, correlation id first."""
+    at = varint.skip_tags(buffer, 4)
+    throttle_ms, error, session_id = _ANSWER.unpack_from(buffer, at)
+    at += _ANSWER.size
+    topics, at = varint.read(buffer, at)
+    found: list[Fetched] = []
+    for _ in range(topics - 1):
+        size, at = varint.read(buffer, at)
+        topic = bytes(buffer[at : at + size - 1]).decode()
+        at += size - 1
+        rows, at = varint.read(buffer, at)
+        for _ in range(rows - 1):
+            fetched, at = _row(buffer, at, topic)
+            found.append(fetched)
+        at = varint.skip_tags(buffer, at)
+    return FetchAnswer(throttle_ms, error, session_id, found)
+
+
+def _row(buffer: bytearray | memoryview | bytes, at: int, topic: str) -> tuple[Fetched, int]:
+    row = _ROW.unpack_from(buffer, at)
+    fetched = Fetched((topic, row[0]), row)
+    count, at = varint.read(buffer, at + _ROW.size)
+    for _ in range(count - 1):
+        fetched.aborted.append(_ABORTED.unpack_from(buffer, at))
+        at = varint.skip_tags(buffer, at + _ABORTED.size)
+    size, at = varint.read(buffer, at + 4)
+    fetched.start = at
+    at = fetched.end = at + max(0, size - 1)
+    return fetched, _row_tags(buffer, at, fetched)
+
+
+def _row_tags(buffer: bytearray | memoryview | bytes, at: int, fetched: Fetched) -> int:
+    count, at = varint.read(buffer, at)
+    for _ in range(count):
+        tag, at = varint.read(buffer, at)
+        size, at = varint.read(buffer, at)
+        if tag == DIVERGING_EPOCH_TAG:
+            epoch, end_offset = _DIVERGING.unpack_from(buffer, at)
+            if epoch >= 0 or end_offset >= 0:
+                fetched.diverging = (epoch, end_offset)
+        at += size
+    return at

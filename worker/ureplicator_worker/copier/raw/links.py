@@ -1,0 +1,155 @@
+"""The hot connections to the brokers of one cluster, and what is wrong with them.
+
+A broker is in trouble from the moment its connection fails until it *answers* again: a frozen broker
+still accepts connections.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from ureplicator_common.kafka.wire import ClusterView, Leader
+from ureplicator_worker.copier.raw.buffers import BufferPool, Lease
+from ureplicator_worker.copier.raw.channel import ChannelClosed, HotChannel
+from ureplicator_worker.copier.raw.directory import (
+    ClusterLost,
+    Connected,
+    ConnectFailed,
+    Directory,
+    ViewChanged,
+)
+
+RECONNECT_DELAY_S = 0.25
+NOBODY = Leader(-1, -1)
+
+
+class Links:
+    """`lost(contexts)` gets the requests whose answers will never come."""
+
+    def __init__(
+        self,
+        directory: Directory,
+        *,
+        pool: BufferPool,
+        answered: Callable[[int, Any, Lease], None],
+        lost: Callable[[int, list[Any]], None],
+        silence_limit_s: float,
+    ) -> None:
+        self.directory = directory
+        self.view: ClusterView | None = None
+        self._pool = pool
+        self._answered = answered
+        self._lost = lost
+        self._silence_limit_s = silence_limit_s
+        self._channels: dict[int, HotChannel] = {}
+        self._connecting: set[int] = set()
+        self._retry_at_s: dict[int, float] = {}
+        self._trouble: dict[int, str] = {}
+        self._cluster_trouble = ""
+
+    @property
+    def channels(self) -> Iterator[HotChannel]:
+        return iter(self._channels.values())
+
+    def leader(self, topic: str, number: int) -> Leader:
+        return NOBODY if self.view is None else self.view.leaders.get((topic, number), NOBODY)
+
+    def topic_id(self, topic: str) -> str | None:
+        """None while nothing is known of it."""
+        return None if self.view is None else self.view.topic_ids.get(topic)
+
+    def trouble(self, topic: str, number: int) -> str:
+        """Why nothing moves between us and the leader of a partition; "" if nothing is known."""
+        leader = self.leader(topic, number)
+        if leader.node_id in self._trouble:
+            return self._trouble[leader.node_id]
+        if self._cluster_trouble and leader.node_id not in self._channels:
+            return self._cluster_trouble
+        return ""
+
+    def channel(self, node_id: int, now_s: float) -> HotChannel | None:
+        """The connection to a broker; None while there is none (one is being made)."""
+        channel = self._channels.get(node_id)
+        if channel is None and self.view is not None and node_id in self.view.brokers:
+            due = now_s >= self._retry_at_s.get(node_id, 0.0)
+            if due and node_id not in self._connecting:
+                self._connecting.add(node_id)
+                self.directory.connect(self.view.brokers[node_id])
+        return channel
+
+    def on_view(self, event: ViewChanged) -> None:
+        self._cluster_trouble = ""
+        former, self.view = self.view, event.view
+        if former is None:
+            return
+        for node_id in [node for node in self._channels if node not in event.view.brokers]:
+            self.drop(node_id, "left the cluster", now_s=0.0)
+        for node_id, broker in event.view.brokers.items():
+            if node_id in self._channels and former.brokers.get(node_id) != broker:
+                self.drop(node_id, "has another address now", now_s=0.0)
+
+    def on_cluster_lost(self, event: ClusterLost) -> None:
+        self._cluster_trouble = event.reason
+
+    def on_connected(self, event: Connected) -> None:
+        self._connecting.discard(event.node_id)
+        if event.node_id in self._channels:
+            event.connection.close()
+            return
+        self._channels[event.node_id] = HotChannel(event.connection, pool=self._pool)
+
+    def on_connect_failed(self, event: ConnectFailed, now_s: float) -> None:
+        self._connecting.discard(event.node_id)
+        self._trouble[event.node_id] = event.reason
+        self._retry_at_s[event.node_id] = now_s + RECONNECT_DELAY_S
+        self.directory.refresh()
+
+    def on_readable(self, channel: HotChannel, now_s: float) -> None:
+        node_id = self._node(channel)
+        if node_id is None:
+            return
+        try:
+            channel.on_readable(lambda context, lease: self._take(node_id, context, lease))
+        except ChannelClosed as error:
+            self.drop(node_id, str(error), now_s=now_s)
+
+    def on_writable(self, channel: HotChannel, now_s: float) -> None:
+        node_id = self._node(channel)
+        if node_id is None:
+            return
+        try:
+            channel.on_writable()
+        except ChannelClosed as error:
+            self.drop(node_id, str(error), now_s=now_s)
+
+    def drop(self, node_id: int, reason: str, *, now_s: float) -> None:
+        """Close a connection and give up its requests; a new one is made when it is needed."""
+        channel = self._channels.pop(node_id)
+        broker = self.view.brokers.get(node_id) if self.view else None
+        self._trouble[node_id] = f"{broker or node_id}: {reason}"
+        self._retry_at_s[node_id] = now_s + RECONNECT_DELAY_S
+        self._lost(node_id, channel.close())
+        self.directory.refresh()
+
+    def drop_if_open(self, node_id: int, reason: str, *, now_s: float) -> None:
+        if node_id in self._channels:
+            self.drop(node_id, reason, now_s=now_s)
+
+    def drop_silent(self, now_s: float) -> None:
+        """Give up brokers that have owed an answer for too long."""
+        for node_id, channel in list(self._channels.items()):
+            if channel.oldest_age_s(now_s) > self._silence_limit_s:
+                self.drop(node_id, f"silent for {self._silence_limit_s:.0f} s", now_s=now_s)
+
+    def close(self) -> None:
+        for channel in self._channels.values():
+            channel.close()
+        self._channels.clear()
+
+    def _take(self, node_id: int, context: Any, lease: Lease) -> None:
+        self._trouble.pop(node_id, None)
+        self._answered(node_id, context, lease)
+
+    def _node(self, channel: HotChannel) -> int | None:
+        return next((node for node, known in self._channels.items() if known is channel), None)

@@ -1,0 +1,112 @@
+"""One partition on its way: where it is fetched, what waits to be sent, how it is doing.
+
+STARTING --ready--> COPYING --drain--> DRAINING --(empty, committed)--> gone
+    |                  |                  |
+    +------------------+------------------+--fail--> gone, with a reason
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+
+from ureplicator_common.model import Partition
+from ureplicator_worker.core.messages import Grant
+from ureplicator_worker.copier.raw.fetch import TopicPartition
+from ureplicator_worker.copier.raw.window import SendWindow
+
+
+class Phase(Enum):
+    STARTING = "starting"
+    COPYING = "copying"
+    DRAINING = "draining"
+
+
+@dataclass(slots=True)
+class Counters:
+    """Since the copier began with the partition."""
+
+    records: int = 0
+    bytes: int = 0
+    skipped: int = 0
+    gaps: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Beginning:
+    """What starting a partition found out: where to begin, and what it belongs to."""
+
+    position: int
+    leader_epoch: int
+    committed: int
+    source_cluster: str
+    source_topic_id: str
+    target_topic_id: str
+    gap: str = ""
+
+
+@dataclass(slots=True, eq=False)
+class PartitionCopy:
+    """`fetch_offset` runs ahead of `window.position`; `committed` trails behind it.
+
+    `suspended`: our transactional id was fenced, and the proof that we are still the owner is due.
+    `failure`: why the partition is given up once what was acknowledged is committed.
+    """
+
+    partition: Partition
+    grant: Grant
+    beginning: Beginning
+    window: SendWindow
+    fetch_offset: int
+    fetched_epoch: int
+    committed: int
+    phase: Phase = Phase.COPYING
+    answered: bool = False
+    high_watermark: int = -1
+    source_trouble: str = ""
+    target_trouble: str = ""
+    suspended: bool = False
+    failure: tuple[str, bool] | None = None
+    fetch_after_s: float = 0.0
+    send_after_s: float = 0.0
+    drain_until_s: float = 0.0
+    committed_at_s: float = 0.0
+    sent_via: int = -1
+    needs_producer: bool = True
+    suspicious: int = 0
+    counters: Counters = field(default_factory=Counters)
+
+    @classmethod
+    def begin(cls, partition: Partition, grant: Grant, beginning: Beginning) -> PartitionCopy:
+        return cls(
+            partition=partition,
+            grant=grant,
+            beginning=beginning,
+            window=SendWindow(position=beginning.position, leader_epoch=beginning.leader_epoch),
+            fetch_offset=beginning.position,
+            fetched_epoch=beginning.leader_epoch,
+            committed=beginning.position,
+            counters=Counters(gaps=1 if beginning.gap else 0),
+        )
+
+    @property
+    def source(self) -> TopicPartition:
+        return (self.partition.topic, self.partition.number)
+
+    @property
+    def target(self) -> TopicPartition:
+        return (self.grant.target_topic, self.partition.number)
+
+    @property
+    def lag(self) -> int:
+        """Records (offsets, rather) behind the end of the source; -1 while the end is not known."""
+        if self.high_watermark < 0:
+            return -1
+        return max(0, self.high_watermark - self.window.position)
+
+    def jump(self, offset: int) -> None:
+        """Go on at another offset, over a hole that the operator's policy allows."""
+        self.window.pass_over(offset, -1)
+        self.fetch_offset = offset
+        self.fetched_epoch = -1
+        self.counters.gaps += 1

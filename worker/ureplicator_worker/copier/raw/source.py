@@ -1,0 +1,230 @@
+"""Fetching: one request under way per source broker, for all partitions there that have room.
+
+The next request goes out before what the last one brought is produced, so source and target work at the
+same time. A partition takes part while its window has room; the pool bounds all of them together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from ureplicator_common.kafka.protocol import LEADER_MOVED, ErrorCode, error_name
+from ureplicator_worker.copier.raw.absorb import absorb
+from ureplicator_worker.copier.raw.batch import CorruptBatch
+from ureplicator_worker.copier.raw.buffers import BufferPool, Lease
+from ureplicator_worker.copier.raw.channel import ChannelClosed, HotChannel
+from ureplicator_worker.copier.raw.directory import Directory
+from ureplicator_worker.copier.raw.fetch import (
+    Fetched,
+    FetchSession,
+    TopicPartition,
+    Wanted,
+    parse,
+)
+from ureplicator_worker.copier.raw.links import Links
+from ureplicator_worker.copier.raw.partition import PartitionCopy, Phase
+
+MAX_WAIT_MS = 100
+"""How long a broker may hold a request for which it has nothing. An added partition waits so long."""
+ANSWER_BYTES = 8 << 20
+PARTITION_BYTES = 1 << 20
+SILENCE_LIMIT_S = 5.0
+RETRY_S = 0.1
+BUSY_PAUSE_S = 0.02
+IDLE_PAUSE_S = 0.002
+CORRUPT_TRIES = 3
+"""Bytes may be garbled on the way; after so many the log itself is."""
+
+Asked = dict[TopicPartition, PartitionCopy]
+
+
+class Source:
+    """`failed(copy, reason, temporary)` gives a partition up; `out_of_range(copy)` asks the policy."""
+
+    def __init__(
+        self,
+        directory: Directory,
+        *,
+        pool: BufferPool,
+        failed: Callable[[PartitionCopy, str, bool], None],
+        out_of_range: Callable[[PartitionCopy, str], None],
+        filled: Callable[[PartitionCopy], None],
+    ) -> None:
+        self.links = Links(
+            directory,
+            pool=pool,
+            answered=self._answered,
+            lost=self._lost,
+            silence_limit_s=SILENCE_LIMIT_S,
+        )
+        self.bytes_per_s = 0
+        self._pool = pool
+        self._failed = failed
+        self._out_of_range = out_of_range
+        self._filled = filled
+        self._sessions: dict[int, FetchSession] = {}
+        self._hold_until_s: dict[int, float] = {}
+        self._now_s = 0.0
+        self._looked_s = 0.0
+        self._pause_s = 0.0
+        self._used: list[HotChannel] = []
+
+    def work(self, copies: Iterable[PartitionCopy], now_s: float) -> None:
+        """Send the fetches that may go out now.
+
+        Called at every turn of the loop; looking at every partition each time would cost more than the
+        copying where they are many, so it is done only when a connection is idle, and not too often.
+        """
+        self._now_s = now_s
+        busy = bool(self._used) and all(channel.in_flight for channel in self._used)
+        pause_s = BUSY_PAUSE_S if busy else self._pause_s
+        if now_s - self._looked_s < pause_s or not self._pool.has_room(ANSWER_BYTES):
+            return
+        self._looked_s = now_s
+        self._used.clear()
+        sent = self._look(copies)
+        self._pause_s = 0.0 if sent else IDLE_PAUSE_S
+
+    def _look(self, copies: Iterable[PartitionCopy]) -> bool:
+        """Whether anything was asked for."""
+        now_s = self._now_s
+        by_leader: dict[int, list[PartitionCopy]] = {}
+        for copy in copies:
+            if copy.phase is not Phase.COPYING or copy.suspended:
+                continue
+            if now_s >= copy.fetch_after_s:
+                leader = self.links.leader(*copy.source)
+                by_leader.setdefault(leader.node_id, []).append(copy)
+        sent = False
+        for node_id, led in by_leader.items():
+            if node_id < 0:
+                self.links.directory.refresh()
+                self._wait(led)
+            else:
+                sent |= self._fetch(node_id, led)
+        return sent
+
+    def _wait(self, copies: Iterable[PartitionCopy]) -> None:
+        for copy in copies:
+            if self.links.view is not None:
+                copy.source_trouble = "no leader"
+            copy.fetch_after_s = self._now_s + RETRY_S
+
+    def _fetch(self, node_id: int, copies: list[PartitionCopy]) -> bool:
+        """Whether a request went out."""
+        channel = self.links.channel(node_id, self._now_s)
+        if channel is None:
+            return False
+        self._used.append(channel)
+        held = self._now_s < self._hold_until_s.get(node_id, 0.0)
+        if channel.in_flight or held or not self._pool.has_room(ANSWER_BYTES):
+            return False
+        room = max(PARTITION_BYTES, self._pool.limit_bytes // (2 * len(copies)))
+        asked: Asked = {copy.source: copy for copy in copies if copy.window.queued_bytes < room}
+        if not asked:
+            return False
+        session = self._sessions.setdefault(node_id, FetchSession())
+        correlation_id = channel.next_correlation_id()
+        request = session.request(
+            {key: self._wanted(copy) for key, copy in asked.items()},
+            correlation_id=correlation_id,
+            max_wait_ms=MAX_WAIT_MS,
+            max_bytes=ANSWER_BYTES,
+        )
+        try:
+            channel.send([request], correlation_id=correlation_id, context=asked)
+        except ChannelClosed as error:
+            self.links.drop(node_id, str(error), now_s=self._now_s)
+            return False
+        return True
+
+    def _wanted(self, copy: PartitionCopy) -> Wanted:
+        return Wanted(
+            offset=copy.fetch_offset,
+            leader_epoch=self.links.leader(*copy.source).epoch,
+            last_fetched_epoch=copy.fetched_epoch,
+            max_bytes=PARTITION_BYTES,
+        )
+
+    def _answered(self, node_id: int, asked: Asked, lease: Lease) -> None:
+        try:
+            answer = parse(lease.view)
+            session = self._sessions[node_id]
+            offsets = {key: want.offset for key, want in session.known.items()}
+            session.answered(answer)
+            if answer.error:
+                return
+            self._throttle(node_id, answer.throttle_ms, len(lease.view))
+            for copy in asked.values():
+                copy.answered = True
+            for fetched in answer.partitions:
+                self._take_current(asked.get(fetched.topic_partition), fetched, lease, offsets)
+        finally:
+            lease.release()
+
+    def _take_current(
+        self,
+        copy: PartitionCopy | None,
+        fetched: Fetched,
+        lease: Lease,
+        offsets: dict[TopicPartition, int],
+    ) -> None:
+        """Unless the partition was let go, or went elsewhere, since it was asked for."""
+        if copy is None or copy.phase is not Phase.COPYING:
+            return
+        if offsets[copy.source] == copy.fetch_offset:
+            self._take(copy, fetched, lease)
+
+    def _throttle(self, node_id: int, throttle_ms: int, size: int) -> None:
+        """The broker's quota, and our own limit: the next fetch waits."""
+        delay_s = throttle_ms / 1_000
+        if self.bytes_per_s:
+            delay_s = max(delay_s, size / self.bytes_per_s)
+        self._hold_until_s[node_id] = self._now_s + delay_s
+
+    def _take(self, copy: PartitionCopy, fetched: Fetched, lease: Lease) -> None:
+        if fetched.error or fetched.diverging:
+            self._refused(copy, fetched)
+            return
+        copy.source_trouble = ""
+        copy.high_watermark = fetched.high_watermark
+        if fetched.start == fetched.end:
+            return
+        try:
+            absorb(copy, fetched, lease)
+            copy.suspicious = 0
+        except CorruptBatch as error:
+            self._corrupt(copy, error)
+        if not copy.window.empty:
+            self._filled(copy)
+
+    def _corrupt(self, copy: PartitionCopy, error: CorruptBatch) -> None:
+        copy.suspicious += 1
+        copy.fetch_after_s = self._now_s + RETRY_S
+        if copy.suspicious >= CORRUPT_TRIES:
+            self._failed(copy, f"corrupt at offset {copy.fetch_offset}: {error}", False)
+
+    def _refused(self, copy: PartitionCopy, fetched: Fetched) -> None:
+        copy.answered = False
+        copy.fetch_after_s = self._now_s + RETRY_S
+        if fetched.diverging:
+            epoch, end_offset = fetched.diverging
+            self._out_of_range(
+                copy,
+                f"source log was truncated: epoch {epoch} ends at {end_offset}, "
+                f"position is {copy.fetch_offset}",
+            )
+        elif fetched.error == ErrorCode.OFFSET_OUT_OF_RANGE:
+            self._out_of_range(copy, f"offset {copy.fetch_offset} is out of range at the source")
+        elif fetched.error in LEADER_MOVED:
+            copy.source_trouble = f"{error_name(fetched.error)}"
+            self.links.directory.refresh()
+        else:
+            copy.source_trouble = f"{error_name(fetched.error)}"
+            copy.fetch_after_s = self._now_s + 1.0
+
+    def _lost(self, node_id: int, asked: list[Asked]) -> None:
+        self._sessions.pop(node_id, None)
+        for copies in asked:
+            for copy in copies.values():
+                copy.answered = False

@@ -1,0 +1,237 @@
+"""Producing: up to five requests under way per target broker, one batch a partition in each.
+
+Only partitions with something to send are looked at; each request takes the first batch of each of
+them, in turn, so that none waits behind another's backlog.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from ureplicator_common.kafka.protocol import (
+    LEADER_MOVED,
+    RETRIABLE_PRODUCE,
+    ErrorCode,
+    error_name,
+)
+from ureplicator_worker.copier.raw.batch import CorruptBatch
+from ureplicator_worker.copier.raw.buffers import BufferPool, Lease
+from ureplicator_worker.copier.raw.channel import ChannelClosed
+from ureplicator_worker.copier.raw.directory import Directory
+from ureplicator_worker.copier.raw.links import Links
+from ureplicator_worker.copier.raw.partition import PartitionCopy
+from ureplicator_worker.copier.raw.produce import Produced, parse, request
+from ureplicator_worker.copier.raw.rebuild import split
+from ureplicator_worker.copier.raw.window import Batch
+
+IN_FLIGHT = 5
+REQUEST_BYTES = 4 << 20
+SILENCE_LIMIT_S = 15.0
+"""Above what a broker may wait for its followers (`produce.BROKER_TIMEOUT_MS`)."""
+RETRY_S = 0.1
+DETACH_AFTER_S = 1.0
+
+SEQUENCE_LOST = frozenset({ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.UNKNOWN_PRODUCER_ID})
+TOO_LARGE = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE})
+
+Sent = dict[tuple[str, int], tuple[PartitionCopy, Batch]]
+
+
+class Target:
+    """`acknowledged(copy, batch)` after each batch; `failed(copy, reason)` for what cannot be sent;
+    `skipped(copy, reason)` for a record left out on the operator's word; `need_producer(copy)` when
+    the broker no longer knows our sequences."""
+
+    def __init__(
+        self,
+        directory: Directory,
+        *,
+        pool: BufferPool,
+        acknowledged: Callable[[PartitionCopy, Batch], None],
+        failed: Callable[[PartitionCopy, str, bool], None],
+        skipped: Callable[[PartitionCopy, str], None],
+        need_producer: Callable[[PartitionCopy], None],
+    ) -> None:
+        self.links = Links(
+            directory,
+            pool=pool,
+            answered=self._answered,
+            lost=self._lost,
+            silence_limit_s=SILENCE_LIMIT_S,
+        )
+        self._acknowledged = acknowledged
+        self._failed = failed
+        self._skipped = skipped
+        self._need_producer = need_producer
+        self._active: dict[PartitionCopy, None] = {}
+        self._now_s = 0.0
+
+    def activate(self, copy: PartitionCopy) -> None:
+        """The partition may have something to send."""
+        self._active[copy] = None
+
+    def forget(self, copy: PartitionCopy) -> None:
+        self._active.pop(copy, None)
+
+    def work(self, now_s: float) -> None:
+        """Send the requests that may go out now."""
+        self._now_s = now_s
+        by_leader: dict[int, list[PartitionCopy]] = {}
+        for copy in list(self._active):
+            if copy.window.empty:
+                del self._active[copy]
+            elif copy.suspended:
+                continue
+            elif copy.window.can_send and now_s >= copy.send_after_s:
+                node_id = self.links.leader(*copy.target).node_id
+                if copy.window.in_flight == 0 or copy.sent_via == node_id:
+                    by_leader.setdefault(node_id, []).append(copy)
+        for node_id, copies in by_leader.items():
+            if node_id < 0:
+                self.links.directory.refresh()
+                self._wait(copies)
+            else:
+                self._produce(node_id, copies)
+
+    def _wait(self, copies: list[PartitionCopy]) -> None:
+        for copy in copies:
+            if self.links.view is not None:
+                copy.target_trouble = "no leader"
+            copy.send_after_s = self._now_s + RETRY_S
+
+    def _produce(self, node_id: int, copies: list[PartitionCopy]) -> None:
+        channel = self.links.channel(node_id, self._now_s)
+        if channel is None:
+            self._detach(copies)
+            return
+        try:
+            while channel.in_flight < IN_FLIGHT:
+                sent = self._next_round(node_id, copies)
+                if not sent:
+                    return
+                correlation_id = channel.next_correlation_id()
+                pieces = request(
+                    ((*key, batch.view) for key, (_, batch) in sent.items()),
+                    correlation_id=correlation_id,
+                )
+                channel.send(pieces, correlation_id=correlation_id, context=sent)
+        except ChannelClosed as error:
+            self.links.drop(node_id, str(error), now_s=self._now_s)
+
+    def _next_round(self, node_id: int, copies: list[PartitionCopy]) -> Sent:
+        """One batch of each partition, as far as the size of a request allows."""
+        sent: Sent = {}
+        size = 0
+        for copy in copies:
+            if size >= REQUEST_BYTES:
+                self._active[copy] = self._active.pop(copy)
+                continue
+            batch = copy.window.next()
+            if batch is not None:
+                copy.sent_via = node_id
+                sent[copy.target] = (copy, batch)
+                size += len(batch.view)
+        return sent
+
+    def _detach(self, copies: list[PartitionCopy]) -> None:
+        """What must wait for an absent broker shall not keep the buffers that others need."""
+        for copy in copies:
+            copy.window.detach()
+
+    def detach_stalled(self, now_s: float) -> None:
+        """The same for brokers that are slow to answer."""
+        for copy in self._active:
+            channel = self.links.channel(copy.sent_via, now_s) if copy.sent_via >= 0 else None
+            if channel is not None and channel.oldest_age_s(now_s) > DETACH_AFTER_S:
+                copy.window.detach()
+
+    def _answered(self, node_id: int, sent: Sent, lease: Lease) -> None:
+        try:
+            answer = parse(lease.view)
+        finally:
+            lease.release()
+        for produced in answer.partitions:
+            copy, batch = sent[(produced.topic, produced.number)]
+            self._take(copy, batch, produced)
+
+    def _take(self, copy: PartitionCopy, batch: Batch, produced: Produced) -> None:
+        if produced.error in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
+            copy.window.acknowledged(batch)
+            copy.target_trouble = ""
+            self._acknowledged(copy, batch)
+        elif produced.error in RETRIABLE_PRODUCE:
+            self._later(copy, batch, produced)
+        elif produced.error in SEQUENCE_LOST:
+            copy.needs_producer |= copy.window.is_head(batch)
+            copy.window.lost(batch)
+        else:
+            batch.refusal = produced
+            copy.window.lost(batch)
+        self.activate(copy)
+        self._settle(copy)
+
+    def _later(self, copy: PartitionCopy, batch: Batch, produced: Produced) -> None:
+        copy.target_trouble = error_name(produced.error)
+        copy.send_after_s = self._now_s + RETRY_S
+        copy.window.lost(batch)
+        if produced.error in LEADER_MOVED:
+            self.links.directory.refresh()
+
+    def _settle(self, copy: PartitionCopy) -> None:
+        """When nothing is in flight: deal with a refusal, then with a lost producer."""
+        head = copy.window.waiting_head
+        if head is not None and head.refusal is not None:
+            self._refused(copy, head, head.refusal)
+        if copy.needs_producer and copy.window.in_flight == 0:
+            self._need_producer(copy)
+
+    def _refused(self, copy: PartitionCopy, head: Batch, refusal: Produced) -> None:
+        """A batch that no try will bring in: cut it smaller, leave it out, or give up."""
+        skip = not copy.grant.settings.abort_on_send_failure
+        if head.records > 1 and (skip or refusal.error in TOO_LARGE):
+            self._split(copy, head)
+            return
+        at = head.first_offset + max(0, refusal.record_index)
+        detail = f" ({refusal.message})" if refusal.message else ""
+        reason = f"target refused offset {at}: {error_name(refusal.error)}{detail}"
+        if not skip:
+            self._failed(copy, reason, False)
+            return
+        copy.window.replace_head([], next_offset=head.next_offset)
+        copy.counters.skipped += head.records
+        self._skipped(copy, reason)
+
+    def _split(self, copy: PartitionCopy, head: Batch) -> None:
+        try:
+            halves = split(head.view, first_offset=head.first_offset)
+        except CorruptBatch as error:
+            self._failed(copy, f"corrupt at offset {head.first_offset}: {error}", False)
+            return
+        pieces = [
+            Batch(
+                memoryview(half.data),
+                lease=None,
+                first_offset=half.first_offset,
+                next_offset=half.last_offset + 1,
+                leader_epoch=head.leader_epoch,
+                records=half.records,
+                max_timestamp_ms=half.max_timestamp_ms,
+            )
+            for half in halves
+        ]
+        pieces[-1].next_offset = head.next_offset
+        copy.window.replace_head(pieces, next_offset=head.next_offset)
+
+    def _lost(self, node_id: int, contexts: list[Sent]) -> None:
+        for sent in contexts:
+            for copy, batch in sent.values():
+                copy.window.lost(batch)
+                copy.window.detach()
+                self.activate(copy)
+                self._settle(copy)
+
+
+def latency_ms(batch: Batch) -> float:
+    """From the youngest record of a batch to now; negative clocks are somebody else's."""
+    return time.time() * 1_000 - batch.max_timestamp_ms

@@ -1,0 +1,48 @@
+"""Unsigned varints of the flexible protocol versions (KIP-482). Hot path."""
+
+from __future__ import annotations
+
+
+def read(buffer: bytearray | memoryview | bytes, at: int) -> tuple[int, int]:
+    """(value, place behind it)."""
+    byte = buffer[at]
+    at += 1
+    if byte < 0x80:
+        return byte, at
+    value = byte & 0x7F
+    shift = 7
+    while True:
+        byte = buffer[at]
+        at += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, at
+        shift += 7
+
+
+def encode(value: int) -> bytes:
+    """A value below 2^31 as bytes."""
+    if value < 0x80:
+        return bytes((value,))
+    out = bytearray()
+    while value > 0x7F:
+        out.append((value & 0x7F) | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def text(value: str) -> bytes:
+    """Compact string: length + 1 as varint, then the bytes."""
+    raw = value.encode()
+    return encode(len(raw) + 1) + raw
+
+
+def skip_tags(buffer: bytearray | memoryview | bytes, at: int) -> int:
+    """Place behind a tagged-field section of which nothing is wanted."""
+    count, at = read(buffer, at)
+    for _ in range(count):
+        _tag, at = read(buffer, at)
+        size, at = read(buffer, at)
+        at += size
+    return at

@@ -1,0 +1,237 @@
+"""Sending one partition's batches in order, exactly as an idempotent producer may. Pure.
+
+    queue ----next()----> in flight ----acknowledged()----> position
+      ^                        |
+      +------ settled ---------+  refused() or lost(): wait until all in flight are settled, then send
+                                  again, in order, the same bytes with the same sequences
+
+The rules, and what they are for:
+
+* A producer id a broker does not know may begin at any sequence. So if the first of several batches in
+  flight is lost, the second is taken for the beginning, and the first is out of order for ever. Hence
+  one in flight until the first acknowledgement under a producer id and after each disturbance; then up
+  to five, as many as a broker remembers for recognising repeats.
+* A batch of unknown outcome is sent again from memory with the same sequence: a repeat is recognised.
+  Fetched again it might have other boundaries, and would not be.
+* Sequences are given when a batch is first sent, so that what waits can be re-stamped for nothing when
+  a broker has lost our producer's state and a new producer id is needed (`restart`).
+* After a batch was refused for good and taken out, those behind it were refused too (their sequences do
+  not follow): they are numbered anew from its sequence.
+
+`position` is the next source offset after everything acknowledged without a gap, and after what needed
+no sending (`pass_over`).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+from ureplicator_worker.copier.raw.batch import next_sequence, stamp
+from ureplicator_worker.copier.raw.buffers import Lease
+from ureplicator_worker.copier.raw.produce import Produced
+
+UNPROVEN_LIMIT = 1
+PROVEN_LIMIT = 5
+
+
+class Batch:
+    """One batch to be produced. Offsets are the source's; `next_offset` is where copying goes on."""
+
+    __slots__ = (
+        "acknowledged",
+        "first_offset",
+        "leader_epoch",
+        "lease",
+        "max_timestamp_ms",
+        "next_offset",
+        "records",
+        "refusal",
+        "sequence",
+        "settled",
+        "view",
+    )
+
+    def __init__(
+        self,
+        view: memoryview,
+        *,
+        lease: Lease | None,
+        first_offset: int,
+        next_offset: int,
+        leader_epoch: int,
+        records: int,
+        max_timestamp_ms: int,
+    ) -> None:
+        self.view = view
+        self.lease = lease
+        self.first_offset = first_offset
+        self.next_offset = next_offset
+        self.leader_epoch = leader_epoch
+        self.records = records
+        self.max_timestamp_ms = max_timestamp_ms
+        self.sequence = -1
+        self.settled = False
+        self.acknowledged = False
+        self.refusal: Produced | None = None
+
+    def release(self) -> None:
+        """Nothing of the batch is needed any more."""
+        if self.lease is not None:
+            self.lease.release()
+            self.lease = None
+
+    def detach(self) -> None:
+        """Keep the bytes, give the buffer they lie in back: it may be needed by others."""
+        if self.lease is not None:
+            self.view = memoryview(bytearray(self.view))
+            self.lease.abandon()
+            self.lease = None
+
+
+class SendWindow:
+    def __init__(self, *, position: int, leader_epoch: int) -> None:
+        self.position = position
+        self.leader_epoch = leader_epoch
+        self.queued_bytes = 0
+        self._queue: deque[Batch] = deque()
+        self._in_flight: deque[Batch] = deque()
+        self._limit = UNPROVEN_LIMIT
+        self._disturbed = False
+        self._producer: tuple[int, int] | None = None
+        self._sequence = 0
+
+    @property
+    def empty(self) -> bool:
+        return not self._queue and not self._in_flight
+
+    @property
+    def in_flight(self) -> int:
+        return len(self._in_flight)
+
+    @property
+    def batches(self) -> int:
+        return len(self._queue) + len(self._in_flight)
+
+    def push(self, batch: Batch) -> None:
+        self._queue.append(batch)
+        self.queued_bytes += len(batch.view)
+
+    def pass_over(self, next_offset: int, leader_epoch: int) -> None:
+        """Source offsets up to here hold nothing to send."""
+        last = self._queue[-1] if self._queue else self._in_flight[-1] if self._in_flight else None
+        if last is None:
+            self.position, self.leader_epoch = next_offset, leader_epoch
+        else:
+            last.next_offset, last.leader_epoch = next_offset, leader_epoch
+
+    def restart(self, producer_id: int, producer_epoch: int) -> None:
+        """Send under a new producer; only while nothing is in flight."""
+        assert not self._in_flight
+        self._producer = (producer_id, producer_epoch)
+        self._sequence = 0
+        self._limit = UNPROVEN_LIMIT
+        for batch in self._queue:
+            batch.sequence = -1
+
+    @property
+    def can_send(self) -> bool:
+        return bool(self._queue) and (
+            self._producer is not None
+            and len(self._in_flight) < self._limit
+            and not (self._disturbed and self._in_flight)
+        )
+
+    def next(self) -> Batch | None:
+        """The next batch, stamped and in flight; None while nothing may be sent."""
+        if not self.can_send:
+            return None
+        batch = self._queue.popleft()
+        if batch.sequence < 0:
+            self._stamp(batch)
+        batch.settled = batch.acknowledged = False
+        self._in_flight.append(batch)
+        return batch
+
+    def _stamp(self, batch: Batch) -> None:
+        assert self._producer is not None
+        producer_id, producer_epoch = self._producer
+        batch.sequence = self._sequence
+        stamp(
+            batch.view,
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            sequence=batch.sequence,
+        )
+        self._sequence = next_sequence(self._sequence, batch.records)
+
+    def acknowledged(self, batch: Batch) -> None:
+        """The broker has it (now, or since an earlier try)."""
+        batch.settled = batch.acknowledged = True
+        while self._in_flight and self._in_flight[0].acknowledged:
+            self._advance(self._in_flight.popleft())
+        if self._disturbed:
+            self._settle()
+        else:
+            self._limit = PROVEN_LIMIT
+
+    def _advance(self, batch: Batch) -> None:
+        self.position, self.leader_epoch = batch.next_offset, batch.leader_epoch
+        self.queued_bytes -= len(batch.view)
+        batch.release()
+
+    def lost(self, batch: Batch) -> None:
+        """Refused for now, or never answered: it goes again."""
+        batch.settled = True
+        self._disturbed = True
+        self._limit = UNPROVEN_LIMIT
+        self._settle()
+
+    def _settle(self) -> None:
+        """When all in flight are settled, put them back: repeats of what arrived are recognised."""
+        if all(batch.settled for batch in self._in_flight):
+            self._queue.extendleft(reversed(self._in_flight))
+            self._in_flight.clear()
+            self._disturbed = False
+
+    @property
+    def waiting_head(self) -> Batch | None:
+        """The batch to be sent next, while nothing is in flight."""
+        return self._queue[0] if self._queue and not self._in_flight else None
+
+    def is_head(self, batch: Batch) -> bool:
+        """Nothing before it is unacknowledged: its refusal is its own."""
+        return bool(self._in_flight) and self._in_flight[0] is batch
+
+    def replace_head(self, replacements: list[Batch], *, next_offset: int) -> Batch:
+        """Take the first waiting batch out (refused for good) and put these in its place.
+
+        Only while nothing is in flight. What waits is numbered anew from its sequence. With no
+        replacement its offsets, up to `next_offset`, count as passed over. Returns what was taken.
+        """
+        assert not self._in_flight and self._queue
+        head = self._queue.popleft()
+        self.queued_bytes -= len(head.view)
+        self._sequence = head.sequence
+        self._queue.extendleft(reversed(replacements))
+        self.queued_bytes += sum(len(batch.view) for batch in replacements)
+        for batch in self._queue:
+            batch.sequence = -1
+        if not replacements:
+            self.position = next_offset
+        head.release()
+        return head
+
+    def detach(self) -> None:
+        """See `Batch.detach`."""
+        for batch in (*self._queue, *self._in_flight):
+            batch.detach()
+
+    def discard(self) -> None:
+        """Forget what is not acknowledged."""
+        for batch in self._queue:
+            batch.release()
+        for batch in self._in_flight:
+            batch.detach()
+        self._queue.clear()
+        self._in_flight.clear()
+        self.queued_bytes = 0

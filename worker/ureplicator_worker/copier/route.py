@@ -1,0 +1,460 @@
+"""All that a copier does for one route: partitions come, are copied, are let go.
+
+    driver                 data loop (here)                     threads
+    Add       ------->  STARTING  -- Start ----------------->  ownership: order (1) to (4)
+                        COPYING   <- Begun ------------------
+    Report    <-------     |  every interval: Commit ------->  ownership: one transaction
+    Remove    ------->  DRAINING: fetch no more, send the rest, commit, Forget
+    Released  <-------  gone      <- Forgotten --------------
+
+A failing partition goes the same way, with Failed in place of Released: it never disturbs the others.
+Everything here runs in the copier's loop, turn by turn; nothing blocks.
+"""
+
+from __future__ import annotations
+
+import logging
+from bisect import bisect_left
+from collections.abc import Callable, Mapping
+
+from ureplicator_common.kafka import Position
+from ureplicator_common.model import GapPolicy, OwnerEpoch, Partition, PartitionState, Route
+from ureplicator_worker.copier import ownership as own
+from ureplicator_worker.copier.raw.buffers import BufferPool
+from ureplicator_worker.copier.raw.directory import (
+    ClusterLost,
+    Connected,
+    ConnectFailed,
+    Directory,
+    DirectoryEvent,
+    PublishFailed,
+    ViewChanged,
+)
+from ureplicator_worker.copier.raw.links import Links
+from ureplicator_worker.copier.raw.partition import PartitionCopy, Phase
+from ureplicator_worker.copier.raw.source import Source
+from ureplicator_worker.copier.raw.target import Target, latency_ms
+from ureplicator_worker.copier.raw.window import Batch
+from ureplicator_worker.core.messages import (
+    LATENCY_BOUNDS_MS,
+    Ask,
+    Failed,
+    Go,
+    Message,
+    PartitionReport,
+    Released,
+)
+
+DRAIN_S = 10.0
+"""How long a partition that is let go may take to send and commit the rest; then it goes as it is."""
+RENEW_S = 12 * 3600.0
+"""Positions fade on the target after `offsets.retention.minutes` (7 days by default)."""
+PUBLISH_EVERY_S = 5.0
+STALLED_CHECK_S = 0.5
+COMMIT_RETRY_S = 0.2
+
+logger = logging.getLogger(__name__)
+
+
+class RouteCopier:
+    def __init__(
+        self,
+        route: Route,
+        *,
+        source: Directory,
+        target: Directory,
+        ownership: own.Ownership,
+        pool: BufferPool,
+        group: str,
+        commit_interval_s: float,
+        say: Callable[[Message], None],
+    ) -> None:
+        self.route = route
+        self.latency_counts = [0] * (len(LATENCY_BOUNDS_MS) + 1)
+        self.latency_sum_ms = 0.0
+        self._ownership = ownership
+        self._group = group
+        self._commit_interval_s = commit_interval_s
+        self._say = say
+        self._starting: dict[Partition, OwnerEpoch] = {}
+        self._unwanted: dict[Partition, Message] = {}
+        self._copies: dict[Partition, PartitionCopy] = {}
+        self._draining: dict[Partition, PartitionCopy] = {}
+        self._trouble = ""
+        self._committing = False
+        self._commit_at_s = 0.0
+        self._again_at_s = 0.0
+        self._publish_at_s = 0.0
+        self._check_at_s = 0.0
+        self._now_s = 0.0
+        self._producer: tuple[int, int] | None = None
+        self._producer_asked = False
+        self._producer_used: set[tuple[str, int]] = set()
+        self._publish_warned = False
+        self.source = Source(
+            source,
+            pool=pool,
+            failed=self._fail,
+            out_of_range=self._out_of_range,
+            filled=self._filled,
+        )
+        self.target = Target(
+            target,
+            pool=pool,
+            acknowledged=self._acknowledged,
+            failed=self._fail,
+            skipped=self._skipped,
+            need_producer=self._need_producer,
+        )
+
+    @property
+    def idle(self) -> bool:
+        """Nothing is held any more."""
+        return not self._starting and not self._copies and not self._unwanted
+
+    def add(self, partitions: Mapping[Partition, OwnerEpoch]) -> None:
+        new = {part: epoch for part, epoch in partitions.items() if part not in self._copies}
+        self._starting.update(new)
+        if new:
+            self._ownership.put(own.Start(new))
+
+    def remove(self, partition: Partition) -> None:
+        copy = self._copies.get(partition)
+        if copy is None:
+            self._starting.pop(partition, None)
+            self._forget(partition, Released((partition,)))
+        elif copy.phase is Phase.COPYING:
+            self._drain(copy)
+
+    def remove_all(self) -> None:
+        for partition in [*self._starting, *self._copies]:
+            self.remove(partition)
+
+    def give_up(self) -> None:
+        """Let everything go as it is: nobody will wait for us any longer."""
+        for copy in self._copies.values():
+            copy.window.discard()
+        self._copies.clear()
+        self._draining.clear()
+        self._starting.clear()
+        self._unwanted.clear()
+
+    def work(self, now_s: float) -> None:
+        """Whatever can be sent now, fetches first: the source works while we produce."""
+        self._now_s = now_s
+        self.source.work(self._copies.values(), now_s)
+        self.target.work(now_s)
+        drained = self._drained_uncommitted() and now_s >= self._again_at_s
+        if now_s >= self._commit_at_s or drained:
+            self._commit()
+        if now_s >= self._check_at_s:
+            self._check_at_s = now_s + STALLED_CHECK_S
+            self._check()
+
+    def _check(self) -> None:
+        """What is not worth looking at every turn."""
+        self.source.links.drop_silent(self._now_s)
+        self.target.links.drop_silent(self._now_s)
+        self.target.detach_stalled(self._now_s)
+        for copy in list(self._draining.values()):
+            if self._now_s > copy.drain_until_s:
+                logger.warning("%s: let go before all was committed", copy.partition)
+                self._let_go(copy)
+
+    def report(self) -> dict[Partition, PartitionReport]:
+        reports = {
+            partition: PartitionReport(
+                PartitionState.ERROR if self._trouble else PartitionState.OFFLINE,
+                self._trouble or "starting",
+            )
+            for partition in self._starting
+        }
+        for partition, copy in self._copies.items():
+            state, reason = self._state(copy)
+            reports[partition] = PartitionReport(
+                state=state,
+                reason=reason,
+                position=copy.window.position,
+                committed=copy.committed,
+                records=copy.counters.records,
+                bytes=copy.counters.bytes,
+                lag=copy.lag,
+                skipped=copy.counters.skipped,
+                gaps=copy.counters.gaps,
+            )
+        return reports
+
+    def _state(self, copy: PartitionCopy) -> tuple[PartitionState, str]:
+        if copy.phase is Phase.DRAINING:
+            return PartitionState.OFFLINE, "stopping"
+        for end, trouble in (
+            ("source", self.source.links.trouble(*copy.source) or copy.source_trouble),
+            ("target", self.target.links.trouble(*copy.target) or copy.target_trouble),
+            ("target", self._trouble),
+        ):
+            if trouble:
+                return PartitionState.ERROR, f"{end}: {trouble}"
+        if copy.suspended:
+            return PartitionState.ERROR, "fenced: waiting for the proof of ownership"
+        if copy.answered:
+            return PartitionState.ONLINE, ""
+        return PartitionState.OFFLINE, "starting: waiting for the first answer"
+
+    def on_source(self, event: DirectoryEvent) -> None:
+        self._on_directory(self.source.links, event)
+
+    def on_target(self, event: DirectoryEvent) -> None:
+        self._on_directory(self.target.links, event)
+
+    def _on_directory(self, links: Links, event: DirectoryEvent) -> None:
+        match event:
+            case ViewChanged():
+                links.on_view(event)
+                self._check_topics()
+            case ClusterLost():
+                links.on_cluster_lost(event)
+            case Connected():
+                links.on_connected(event)
+            case ConnectFailed():
+                links.on_connect_failed(event, self._now_s)
+            case PublishFailed():
+                self._warn_once(event.reason)
+
+    def _warn_once(self, reason: str) -> None:
+        if not self._publish_warned:
+            self._publish_warned = True
+            logger.warning("%s: positions are not published at the source: %s", self.route, reason)
+
+    def _check_topics(self) -> None:
+        """A topic made anew is another topic: never mix the two."""
+        for copy in list(self._copies.values()):
+            beginning = copy.beginning
+            source_id = self.source.links.topic_id(copy.partition.topic)
+            target_id = self.target.links.topic_id(copy.grant.target_topic)
+            if source_id not in (None, beginning.source_topic_id):
+                self._fail(copy, f"source topic {copy.partition.topic} was made anew", False)
+            elif target_id not in (None, beginning.target_topic_id):
+                self._fail(copy, f"target topic {copy.grant.target_topic} was made anew", False)
+
+    def on_go(self, go: Go) -> None:
+        self._ownership.put(go)
+
+    def on_ownership(self, event: own.OwnershipEvent) -> None:
+        match event:
+            case own.AskDriver(request, partitions):
+                self._say(Ask(request, partitions))
+            case own.Begun():
+                self._begin(event)
+            case own.StillOurs(partition):
+                self._resume(partition)
+            case own.NotOurs(partition, reason):
+                self._lose(partition, reason)
+            case own.StartFailed(partition, reason, temporary):
+                self._start_failed(partition, reason, temporary)
+            case own.Forgotten(partition):
+                self._forgotten(partition)
+            case own.Committed(positions):
+                self._committed(positions)
+            case own.CommitFailed(reason):
+                self._committing = False
+                self._again_at_s = self._now_s + COMMIT_RETRY_S
+                logger.warning("%s: positions not committed: %s", self.route, reason)
+            case own.FencedOut():
+                self._suspend()
+            case own.Trouble(reason):
+                self._trouble = reason
+            case own.ProducerReady(producer):
+                self._producer_ready((producer.id, producer.epoch))
+            case own.Located(partition, offset):
+                self._located(partition, offset)
+
+    def _begin(self, event: own.Begun) -> None:
+        self._trouble = ""
+        if self._starting.pop(event.partition, None) is None:
+            return
+        copy = PartitionCopy.begin(event.partition, event.grant, event.beginning)
+        copy.committed_at_s = self._now_s
+        self._copies[event.partition] = copy
+        self._follow()
+        self._need_producer(copy)
+        logger.info("%s: copying from %d", event.partition, copy.window.position)
+
+    def _follow(self) -> None:
+        copies = self._copies.values()
+        self.source.links.directory.follow(frozenset(copy.partition.topic for copy in copies))
+        self.target.links.directory.follow(frozenset(copy.grant.target_topic for copy in copies))
+
+    def _resume(self, partition: Partition) -> None:
+        self._trouble = ""
+        copy = self._copies.get(partition)
+        if copy is not None:
+            copy.suspended = False
+            self.target.activate(copy)
+
+    def _suspend(self) -> None:
+        self._committing = False
+        logger.warning("%s: fenced; waiting for the proof of ownership", self.route)
+        for copy in self._copies.values():
+            copy.suspended = True
+
+    def _lose(self, partition: Partition, reason: str) -> None:
+        logger.warning("%s: let go: %s", partition, reason)
+        self._starting.pop(partition, None)
+        copy = self._copies.get(partition)
+        if copy is not None:
+            self._let_go(copy)
+        else:
+            self._forget(partition, Released((partition,)))
+
+    def _start_failed(self, partition: Partition, reason: str, temporary: bool) -> None:
+        copy = self._copies.get(partition)
+        if copy is not None:
+            copy.failure = (reason, temporary)
+            self._let_go(copy)
+        elif self._starting.pop(partition, None) is not None:
+            logger.warning("%s: cannot start: %s", partition, reason)
+            self._forget(partition, Failed(partition, reason, temporary))
+
+    def _forget(self, partition: Partition, word: Message) -> None:
+        """Say `word` to the driver once the ownership thread has let go, too."""
+        self._unwanted[partition] = word
+        self._ownership.put(own.Forget(partition))
+
+    def _forgotten(self, partition: Partition) -> None:
+        word = self._unwanted.pop(partition, None)
+        if word is not None:
+            self._say(word)
+
+    def _fail(self, copy: PartitionCopy, reason: str, temporary: bool) -> None:
+        """Give a partition up, after a last commit of what was acknowledged."""
+        if copy.phase is Phase.COPYING:
+            logger.warning("%s: failed: %s", copy.partition, reason)
+            copy.failure = (reason, temporary)
+            copy.window.discard()
+            self._drain(copy)
+
+    def _skipped(self, copy: PartitionCopy, reason: str) -> None:
+        logger.error(
+            "%s: record left out (abort_on_send_failure: false): %s", copy.partition, reason
+        )
+
+    def _drain(self, copy: PartitionCopy) -> None:
+        copy.phase = Phase.DRAINING
+        self._draining[copy.partition] = copy
+        copy.drain_until_s = self._now_s + DRAIN_S
+
+    def _drained_uncommitted(self) -> bool:
+        """Whether a commit is all that a partition waits for; those that wait for nothing go."""
+        waiting = False
+        for copy in list(self._draining.values()):
+            if copy.window.empty:
+                if copy.committed == copy.window.position:
+                    self._let_go(copy)
+                else:
+                    waiting = True
+        return waiting
+
+    def _let_go(self, copy: PartitionCopy) -> None:
+        partition = copy.partition
+        if copy.window.in_flight and copy.sent_via >= 0:
+            self.target.links.drop_if_open(
+                copy.sent_via, "a partition was let go", now_s=self._now_s
+            )
+        copy.window.discard()
+        self.target.forget(copy)
+        del self._copies[partition]
+        self._draining.pop(partition, None)
+        self._follow()
+        failure = copy.failure
+        self._forget(partition, Failed(partition, *failure) if failure else Released((partition,)))
+
+    def _out_of_range(self, copy: PartitionCopy, reason: str) -> None:
+        policy = copy.grant.settings.on_gap
+        if policy is GapPolicy.STOP:
+            self._fail(copy, f"{reason} (on_gap: stop)", False)
+            return
+        logger.error("%s: %s; going on at the %s", copy.partition, reason, policy)
+        copy.fetch_after_s = float("inf")
+        self._ownership.put(own.Locate(copy.partition, copy.grant))
+
+    def _located(self, partition: Partition, offset: int) -> None:
+        copy = self._copies.get(partition)
+        if copy is not None and copy.phase is Phase.COPYING:
+            copy.jump(offset)
+            copy.fetch_after_s = 0.0
+
+    def _filled(self, copy: PartitionCopy) -> None:
+        self.target.activate(copy)
+
+    def _acknowledged(self, copy: PartitionCopy, batch: Batch) -> None:
+        copy.counters.records += batch.records
+        copy.counters.bytes += len(batch.view)
+        latency = max(0.0, latency_ms(batch))
+        self.latency_counts[bisect_left(LATENCY_BOUNDS_MS, latency)] += 1
+        self.latency_sum_ms += latency
+
+    def _need_producer(self, copy: PartitionCopy) -> None:
+        """A producer whose sequences this partition has not used; a new one if there is none."""
+        copy.needs_producer = True
+        if self._producer is not None and copy.target not in self._producer_used:
+            self._producer_used.add(copy.target)
+            copy.window.restart(*self._producer)
+            copy.needs_producer = False
+        elif not self._producer_asked:
+            self._producer_asked = True
+            self._ownership.put(own.NewProducer())
+
+    def _producer_ready(self, producer: tuple[int, int]) -> None:
+        self._producer_asked = False
+        self._producer = producer
+        self._producer_used.clear()
+        for copy in self._copies.values():
+            if copy.needs_producer and copy.window.in_flight == 0:
+                self._need_producer(copy)
+
+    def _commit(self) -> None:
+        self._commit_at_s = self._now_s + self._commit_interval_s
+        if self._committing:
+            return
+        due = {
+            copy.partition: own.Commitment(
+                copy.window.position, copy.window.leader_epoch, copy.grant, copy.beginning
+            )
+            for copy in self._copies.values()
+            if not copy.suspended
+            and (
+                copy.window.position != copy.committed
+                or self._now_s - copy.committed_at_s > RENEW_S
+            )
+        }
+        if due:
+            self._committing = True
+            self._ownership.put(own.Commit(due))
+
+    def _committed(self, positions: Mapping[Partition, own.Commitment]) -> None:
+        self._trouble = ""
+        self._committing = False
+        for partition, item in positions.items():
+            copy = self._copies.get(partition)
+            if copy is not None:
+                copy.committed = item.position
+                copy.committed_at_s = self._now_s
+        if self._now_s >= self._publish_at_s:
+            self._publish_at_s = self._now_s + PUBLISH_EVERY_S
+            self._publish()
+
+    def _publish(self) -> None:
+        """Trailing, for the usual lag tools at the source; nothing reads it back by itself."""
+        positions = {
+            copy.source: Position(copy.committed, -1)
+            for copy in self._copies.values()
+            if copy.committed >= 0 and copy.grant.settings.publish_to_source
+        }
+        if positions:
+            self.source.links.directory.publish(self._group, positions)
+
+    def close(self) -> None:
+        for links in (self.source.links, self.target.links):
+            links.close()
+            links.directory.close()
+        self._ownership.close()

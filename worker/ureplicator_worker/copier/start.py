@@ -1,0 +1,128 @@
+"""Where copying a partition begins (step 4 of the order in `ureplicator_common.kafka.positions`).
+
+| the store has   | and                             | copying begins                                   |
+|-----------------|---------------------------------|--------------------------------------------------|
+| a position      | it belongs to these topics      | there                                            |
+| a position      | a topic was made anew           | nowhere, or where the route's policy says        |
+| a position      | of another source cluster       | nowhere                                          |
+| none            | there was one once              | nowhere: it was lost                             |
+| none            | partition known when whitelisted| at the route's `start`                           |
+| none            | partition appeared later        | at its first record                              |
+
+"Nowhere" is an ERROR that people see. Jumping to the end would lose records, and beginning anew would
+repeat all of them: neither is done by itself, ever.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ureplicator_common.errors import OperatingError
+from ureplicator_common.kafka import Position
+from ureplicator_common.kafka.positions import Provenance
+from ureplicator_common.kafka.wire import EARLIEST, LATEST, ClusterClient, ClusterView
+from ureplicator_common.model import GapPolicy, Partition
+from ureplicator_worker.copier.raw.partition import Beginning
+from ureplicator_worker.core.messages import Grant
+
+
+class CannotStart(OperatingError):
+    """The partition cannot be copied now; `temporary` if it may be soon without anybody's doing."""
+
+    def __init__(self, reason: str, *, temporary: bool) -> None:
+        super().__init__(reason)
+        self.temporary = temporary
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """Both clusters as they are when the partition starts."""
+
+    source: ClusterView
+    target: ClusterView
+
+
+def begin(
+    partition: Partition,
+    grant: Grant,
+    stored: Position,
+    *,
+    around: Surroundings,
+    source: ClusterClient,
+) -> Beginning:
+    """See the table above. Raises CannotStart, ClusterUnavailable."""
+    source_id, target_id = _topics(partition, grant, around)
+    gap = _doubt(stored, around.source.cluster_id, source_id, target_id)
+    if stored.offset >= 0 and not gap:
+        position, epoch = stored.offset, stored.leader_epoch
+    else:
+        position, epoch = source_offset(partition, source, _time(grant, stored, gap)), -1
+    return Beginning(
+        position=position,
+        leader_epoch=epoch,
+        committed=stored.offset if not gap else -1,
+        source_cluster=around.source.cluster_id,
+        source_topic_id=source_id,
+        target_topic_id=target_id,
+        gap=gap,
+    )
+
+
+def source_offset(partition: Partition, source: ClusterClient, timestamp_ms: int) -> int:
+    """Raises ClusterUnavailable."""
+    return source.offset_at(partition.topic, partition.number, timestamp_ms=timestamp_ms)
+
+
+def policy_time(policy: GapPolicy) -> int:
+    """Where a policy other than `stop` goes on."""
+    assert policy is not GapPolicy.STOP
+    return EARLIEST if policy is GapPolicy.EARLIEST else LATEST
+
+
+def _topics(partition: Partition, grant: Grant, around: Surroundings) -> tuple[str, str]:
+    """Ids of both topics. Raises CannotStart if one is missing, or its partition is."""
+    ends = (
+        ("source", around.source, partition.topic),
+        ("target", around.target, grant.target_topic),
+    )
+    for end, view, topic in ends:
+        if topic not in view.topic_ids:
+            raise CannotStart(f"topic {topic} does not exist on the {end}", temporary=True)
+        if (topic, partition.number) not in view.leaders:
+            raise CannotStart(
+                f"topic {topic} has no partition {partition.number} on the {end}", temporary=True
+            )
+    return around.source.topic_ids[partition.topic], around.target.topic_ids[grant.target_topic]
+
+
+def _doubt(stored: Position, cluster: str, source_id: str, target_id: str) -> str:
+    """Why a stored position does not fit what is there now; "" if it does or there is none."""
+    provenance = Provenance.decode(stored.metadata)
+    if stored.offset < 0 or provenance is None:
+        return ""
+    if provenance.source_cluster != cluster:
+        raise CannotStart(
+            f"position belongs to source cluster {provenance.source_cluster}, this is {cluster}",
+            temporary=False,
+        )
+    if provenance.source_topic != source_id:
+        return "source topic was made anew since the position was committed"
+    if provenance.target_topic != target_id:
+        return "target topic was made anew since the position was committed"
+    return ""
+
+
+def _time(grant: Grant, stored: Position, gap: str) -> int:
+    """Timestamp to look the beginning up by. Raises CannotStart."""
+    policy = grant.settings.on_gap
+    if gap:
+        if policy is GapPolicy.STOP:
+            raise CannotStart(f"{gap} (on_gap: stop)", temporary=False)
+        return policy_time(policy)
+    if grant.had_position:
+        raise CannotStart("position lost: one was committed once", temporary=False)
+    if not grant.initial:
+        return EARLIEST
+    named = {"earliest": EARLIEST, "latest": LATEST}
+    start = grant.settings.start
+    return named[start] if start in named else int(start)
