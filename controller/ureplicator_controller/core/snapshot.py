@@ -21,7 +21,7 @@ nothing is guessed, nothing is overwritten.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
@@ -219,8 +219,3 @@ class _Reader:
 def _topic_key(name: str) -> TopicKey:
     route, _, topic = name.partition("/")
     return TopicKey(Route.parse(route), topic)
-
-
-def topic_keys(snapshot: Snapshot) -> Iterable[TopicKey]:
-    """Every topic anybody knows of, wanted or not, in order."""
-    return sorted({*snapshot.topics, *snapshot.ideal} - snapshot.unclear_topics)

@@ -1,0 +1,405 @@
+"""What the leader does next: `plan(snapshot, now_s) -> Plan`. Pure.
+
+A partition goes from one worker to another in steps, each of them one transaction, each safe to be
+the last for ever, since a leader may die after any:
+
+    1. ideal state  the new owner, with a new owner epoch
+    2. take         out of the assignment of everybody who is not the owner (the dead too: one that
+                    comes back must not find what is somebody else's by then)
+    3. (wait)       until no live worker holds it (`holding`): it drains, commits, and says so
+    4. ideal state  who confirmed leaves the holders, the owner enters them with its session
+    5. give         into the owner's assignment, with the transactional ids to fence
+    6. (wait)       until the owner is ONLINE
+    7. both         the holders it fenced are forgotten, and it need not fence them again
+
+Where nobody live holds the partition, 1 and 4 are one write and 5 follows in the same plan. The
+holder is written down before the give: were it the other way round, a leader that dies in between
+would leave a worker that copies and that nobody would fence.
+
+Owner epochs order the owners of a partition. Each change of owner takes a new one, never an old
+one again: `max(previous + 1, leader epoch << 20)`. The second term keeps them growing even if an
+ideal state was lost (deleted by hand): a later leader begins above all that an earlier one can
+have given. An assignment entry is never changed in its epoch: if the ideal state returned to a
+worker that still holds the partition under an older epoch, it is taken, let go and given like any
+other.
+
+A deleted topic is taken from all and retired when nothing holds it. Holders that never confirmed
+(dead, or frozen) outlive it in the ideal node, see `Retire`: a topic whitelisted again under the
+same name would else be copied beside a process that thaws.
+
+Not done here: a live worker that never lets go keeps its partitions from moving (see
+`Plan.waiting`).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from ureplicator_common.model import (
+    Assignment,
+    AssignmentEntry,
+    IdealEntry,
+    IdealTopic,
+    KnownWorker,
+    OwnerEpoch,
+    Partition,
+    SessionId,
+    TopicIntent,
+    TopicKey,
+    TopicState,
+    WorkerId,
+)
+from ureplicator_controller.core.cases import Case, cases
+from ureplicator_controller.core.delay import Census, census, why_gone
+from ureplicator_controller.core.holding import Fences, Holdings
+from ureplicator_controller.core.placement import Board, Move, even_out
+from ureplicator_controller.core.snapshot import Snapshot
+from ureplicator_controller.core.steps import (
+    MarkPositions,
+    RegisterWorker,
+    Retire,
+    Step,
+    WriteAssignment,
+    WriteIdeal,
+)
+
+EPOCH_SHIFT = 20
+"""A million changes of owner per partition and leader before the terms of two leaders could meet;
+2**31 leaders (ZooKeeper's version) still fit into 53 bits, what JSON readers keep exactly."""
+
+PAUSED = "paused"
+BLACKLISTED = "blacklisted"
+DELETING = "topic deleted"
+NO_WORKER = "no worker may take it"
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """`wake_at_s`: when the next delay ends, None if none is pending. `reasons`: for people.
+
+    `waiting`: partitions that are not given because of these workers: they live and hold it still,
+    or nobody knows which transactional ids of theirs to fence.
+    """
+
+    steps: tuple[Step, ...]
+    wake_at_s: float | None
+    reasons: tuple[str, ...]
+    waiting: Mapping[Partition, tuple[WorkerId, ...]] = field(default_factory=dict)
+
+
+def plan(snapshot: Snapshot, now_s: float) -> Plan:
+    """The steps that lead from this snapshot towards what operators want."""
+    return _Planner(snapshot, now_s).run()
+
+
+def next_epoch(previous: int, leader_epoch: int) -> OwnerEpoch:
+    """Above everything that was given before."""
+    return OwnerEpoch(max(previous + 1, leader_epoch << EPOCH_SHIFT))
+
+
+def why_unwanted(intent: TopicIntent | None, number: int) -> str:
+    """Why nobody should copy a partition; "" if somebody should."""
+    if intent is None or intent.state is TopicState.DELETING or number >= intent.partitions:
+        return DELETING
+    if intent.state is TopicState.PAUSED:
+        return PAUSED
+    return BLACKLISTED if number in intent.blacklisted else ""
+
+
+class _Planner:
+    """The scratch pad of one plan: filled top down by `run`, then thrown away."""
+
+    def __init__(self, snapshot: Snapshot, now_s: float) -> None:
+        self._snapshot = snapshot
+        self._now_s = now_s
+        self._census: Census = census(snapshot, now_s)
+        self._cases = cases(snapshot)
+        self._holdings = Holdings(snapshot)
+        self._fences = Fences(snapshot)
+        self._board = Board(self._census.takers, self._census.away)
+        self._wake_at_s: float | None = None
+        self._reasons: Counter[str] = Counter()
+        self._changed: set[TopicKey] = set()
+        self._waiting: dict[Partition, tuple[WorkerId, ...]] = {}
+        self._writes: dict[WorkerId, dict[Partition, AssignmentEntry]] = {}
+        self._given: set[WorkerId] = set()
+
+    def run(self) -> Plan:
+        self._place(list(self._survey()))
+        for case in self._each():
+            self._decide(case)
+            self._tell(case)
+        steps = (
+            *self._register(),
+            *self._mark_positions(),
+            *self._ideal_and_retired(),
+            *self._assignment_writes(),
+        )
+        reasons = tuple(
+            f"{why} ({count})" if count > 1 else why for why, count in sorted(self._reasons.items())
+        )
+        return Plan(steps, self._wake_at_s, reasons, self._waiting)
+
+    def _each(self) -> Iterator[Case]:
+        return (case for topic in self._cases.values() for case in topic.values())
+
+    # Where everything is, and what needs another owner.
+
+    def _survey(self) -> Iterator[Case]:
+        """Fill the board; yield the wanted partitions without an owner that may keep them."""
+        for case in self._each():
+            unwanted = why_unwanted(case.intent, case.partition.number)
+            if case.unclear:
+                self._count_unclear(case)
+            elif unwanted:
+                case.move = Move(None, unwanted)
+            else:
+                why = self._why_homeless(case)
+                owner = case.before.worker if case.before else None
+                if why:
+                    case.move = Move(None, why)
+                    yield case
+                elif owner is not None:
+                    self._board.own(owner, case.key, case.partition)
+                    if owner in self._census.away:
+                        self._wake_by(self._census.away[owner])
+
+    def _count_unclear(self, case: Case) -> None:
+        """Left where it is, but whoever has it has less room for others."""
+        if case.before is not None and case.before.worker is not None:
+            self._board.count(case.before.worker)
+        elif case.told:
+            self._board.count(case.told[0][0])
+
+    def _why_homeless(self, case: Case) -> str:
+        """Why a wanted partition needs an owner; "" if it has one that may keep it."""
+        entry = case.before
+        if entry is None:
+            return "new partition" if case.key in self._snapshot.ideal else "new topic"
+        if entry.worker is None:
+            return _why_again(entry.reason)
+        if entry.worker in self._snapshot.sessions or case.told_to(entry.worker):
+            return why_gone(entry.worker, self._census, self._snapshot)
+        return f"worker {entry.worker} lost before it began"
+
+    def _wake_by(self, at_s: float) -> None:
+        self._wake_at_s = at_s if self._wake_at_s is None else min(self._wake_at_s, at_s)
+
+    # Who shall own what.
+
+    def _place(self, homeless: Sequence[Case]) -> None:
+        if not self._census.takers:
+            self._place_nowhere(homeless)
+            return
+        for case in homeless:
+            why = case.move.reason if case.move else ""
+            case.move = Move(self._board.give(case.key, case.partition), why)
+        moves = even_out(self._board)
+        if not moves:
+            return
+        if self._now_s < self._census.settled_at_s:
+            self._wake_by(self._census.settled_at_s)
+            return
+        for partition, move in moves.items():
+            self._cases[partition.key][partition.number].move = move
+
+    def _place_nowhere(self, homeless: Sequence[Case]) -> None:
+        """A lost owner is kept while there is no other: if it comes back, it just goes on."""
+        for case in homeless:
+            owner = case.before.worker if case.before else None
+            if case.move is not None and (owner is None or owner in self._census.leaving):
+                case.move = Move(None, f"{case.move.reason}; {NO_WORKER}")
+            else:
+                case.move = None
+
+    # What that makes of the ideal states.
+
+    def _decide(self, case: Case) -> None:
+        """The partition's next entry, and the give if its time has come."""
+        before = case.before
+        if case.unclear or (case.move is None and case.is_settled()):
+            case.after = before
+            return
+        if before is None and case.key not in self._snapshot.topics and not case.told:
+            return
+        entry = self._moved(case)
+        holders: Mapping[WorkerId, SessionId] = self._holdings.remaining(case)
+        if entry.worker is not None and not _is_told(case, entry.worker, entry):
+            holders = self._try_to_give(case, entry.worker, entry, holders)
+        case.after = replace(entry, holders=holders)
+        if before is None or _differs(before, case.after):
+            self._changed.add(case.key)
+
+    def _moved(self, case: Case) -> IdealEntry:
+        """The entry with its new owner, if it gets one."""
+        now_ms = self._snapshot.wall_ms
+        before = case.before or IdealEntry(None, OwnerEpoch(0), now_ms, "")
+        move = case.move
+        if move is None:
+            return before
+        if case.before is not None and move.worker == before.worker:
+            return replace(before, reason=move.reason)
+        self._reasons[move.reason] += 1
+        epoch = next_epoch(before.owner_epoch, self._snapshot.epoch)
+        return IdealEntry(move.worker, epoch, now_ms, move.reason)
+
+    def _try_to_give(
+        self,
+        case: Case,
+        owner: WorkerId,
+        entry: IdealEntry,
+        holders: Mapping[WorkerId, SessionId],
+    ) -> Mapping[WorkerId, SessionId]:
+        """The holders, the owner among them if it is given the partition now.
+
+        Of an owner that is a holder since a former session, that session stays (see `holding`).
+        """
+        if owner not in self._snapshot.sessions:
+            return holders
+        held_by = tuple(self._holdings.held_by(case, holders))
+        if held_by:
+            self._waiting[case.partition] = held_by
+            return holders
+        others = sorted(worker for worker in holders if worker != owner)
+        fence = self._fences.of(case.key.route, others)
+        if fence is None:
+            self._waiting[case.partition] = tuple(others)
+            return holders
+        self._write_of(owner)[case.partition] = AssignmentEntry(entry.owner_epoch, fence)
+        self._given.add(owner)
+        self._reasons[f"given to {owner}"] += 1
+        return {owner: self._snapshot.sessions[owner], **holders}
+
+    # What that makes of the assignments.
+
+    def _write_of(self, worker: WorkerId) -> dict[Partition, AssignmentEntry]:
+        """The assignment being written for a worker, at first as it is stored."""
+        if worker not in self._writes:
+            stored = self._snapshot.assignments.get(worker)
+            self._writes[worker] = dict(stored.value.entries) if stored else {}
+        return self._writes[worker]
+
+    def _tell(self, case: Case) -> None:
+        """Take what is not the owner's; where it stays, fence no more than is still needed."""
+        if case.unclear or (case.after is case.before and case.is_settled()):
+            return
+        for worker, told in case.told:
+            entry = case.after
+            if entry and entry.worker == worker and entry.owner_epoch == told.owner_epoch:
+                self._refresh_fence(case, worker, told, entry)
+            else:
+                del self._write_of(worker)[case.partition]
+                self._reasons[f"taken from {worker}"] += 1
+
+    def _refresh_fence(
+        self, case: Case, worker: WorkerId, told: AssignmentEntry, entry: IdealEntry
+    ) -> None:
+        others = sorted(holder for holder in entry.holders if holder != worker)
+        fence = self._fences.of(case.key.route, others)
+        if fence is not None and fence != told.fence:
+            self._write_of(worker)[case.partition] = replace(told, fence=fence)
+
+    # The steps.
+
+    def _register(self) -> Iterator[Step]:
+        """Every live worker's slots, before anything is given to it."""
+        for worker in sorted(self._snapshot.live):
+            if worker in self._snapshot.unclear_workers:
+                continue
+            slots = self._snapshot.live[worker].value.slots
+            stored = self._snapshot.known.get(worker)
+            known = stored.value if stored else KnownWorker(max_slots=0)
+            if known.max_slots < slots:
+                known = replace(known, max_slots=slots, last_seen_ms=self._snapshot.wall_ms)
+                self._reasons[f"worker {worker} registered"] += 1
+                yield RegisterWorker(worker, known, stored.version if stored else None)
+
+    def _mark_positions(self) -> Iterator[Step]:
+        marks: dict[TopicKey, set[int]] = {}
+        for case in self._each():
+            intent = case.intent
+            if intent is None or intent.state is TopicState.DELETING or case.unclear:
+                continue
+            if case.partition.number in intent.had_position:
+                continue
+            if any(said.committed for _, said in case.said):
+                marks.setdefault(case.key, set()).add(case.partition.number)
+        for key, numbers in marks.items():
+            stored = self._snapshot.topics[key]
+            had = stored.value.had_position | numbers
+            self._reasons["first positions committed"] += 1
+            yield MarkPositions(key, replace(stored.value, had_position=had), stored.version)
+
+    def _ideal_and_retired(self) -> Iterator[Step]:
+        for key, topic in self._cases.items():
+            stored = self._snapshot.ideal.get(key)
+            version = stored.version if stored else None
+            intent = self._snapshot.topics.get(key)
+            if intent is None or intent.value.state is TopicState.DELETING:
+                retire = self._retire(key, topic.values())
+                if retire is not None:
+                    self._reasons[f"topic {key} retired"] += 1
+                    yield retire
+                    continue
+            if key in self._changed:
+                yield WriteIdeal(key, IdealTopic(_entries(topic.values())), version)
+
+    def _retire(self, key: TopicKey, topic: Collection[Case]) -> Retire | None:
+        """If nothing holds the topic, and something of it can still be removed."""
+        intent = self._snapshot.topics.get(key)
+        if intent is not None and intent.value.forget_positions:
+            return None  # they are forgotten first; whoever does it clears the mark
+        for case in topic:
+            holders = case.after.holders if case.after else {}
+            if case.unclear or case.told or self._holdings.held_by(case, holders):
+                return None
+        remains = {number: entry for number, entry in _entries(topic).items() if entry.holders}
+        stored = self._snapshot.ideal.get(key)
+        before = stored.value.entries if stored else {}
+        if intent is None and remains.keys() == before.keys():
+            return None
+        return Retire(
+            key,
+            intent.version if intent else None,
+            stored.version if stored else None,
+            IdealTopic(remains) if remains else None,
+        )
+
+    def _assignment_writes(self) -> Iterator[Step]:
+        """Takes first: what is given afterwards must be in no other assignment."""
+        for worker in sorted(self._writes, key=lambda worker: (worker in self._given, worker)):
+            stored = self._snapshot.assignments.get(worker)
+            yield WriteAssignment(
+                worker,
+                Assignment(self._writes[worker]),
+                stored.version if stored else None,
+                takes_only=worker not in self._given,
+            )
+
+
+def _entries(topic: Collection[Case]) -> dict[int, IdealEntry]:
+    return {case.partition.number: case.after for case in topic if case.after is not None}
+
+
+def _is_told(case: Case, worker: WorkerId, entry: IdealEntry) -> bool:
+    told = case.told_to(worker)
+    return told is not None and told.owner_epoch == entry.owner_epoch
+
+
+def _differs(before: IdealEntry, entry: IdealEntry) -> bool:
+    """A session renewed by proof is worth no write of its own: back in time means no write."""
+    return (
+        before.worker != entry.worker
+        or before.owner_epoch != entry.owner_epoch
+        or before.reason != entry.reason
+        or before.holders.keys() != entry.holders.keys()
+        or (entry.worker is None and before.holders != entry.holders)
+    )
+
+
+def _why_again(reason: str) -> str:
+    """Why a partition without owner gets one, from why it had none."""
+    again = {PAUSED: "resumed", BLACKLISTED: "taken off the blacklist", DELETING: "new topic"}
+    return again.get(reason, reason.removesuffix(f"; {NO_WORKER}"))

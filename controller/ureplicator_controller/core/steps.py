@@ -1,0 +1,116 @@
+"""The steps of a plan: small values, applied in order, each one transaction and safe to be the
+last.
+
+A step names the version it was decided on (None: the node did not exist), so a step decided on an
+old picture is refused as a whole; the executor adds the check of the leader's epoch.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ureplicator_common.coordination import Create, Delete, Operation, Set
+from ureplicator_common.model import (
+    Assignment,
+    IdealTopic,
+    KnownWorker,
+    TopicIntent,
+    TopicKey,
+    WorkerId,
+)
+from ureplicator_common.znodes import (
+    Paths,
+    encode_assignment,
+    encode_ideal,
+    encode_intent,
+    encode_known_worker,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class RegisterWorker:
+    """Remember how many slots a worker has, before it is given anything.
+
+    Whoever fences it later must know every transactional id it ever had.
+    """
+
+    worker: WorkerId
+    known: KnownWorker
+    version: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class MarkPositions:
+    """Remember that positions were committed: if they are missing later, they are lost."""
+
+    key: TopicKey
+    intent: TopicIntent
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class WriteIdeal:
+    """Who should own each partition of a topic, and who may still be able to commit it."""
+
+    key: TopicKey
+    ideal: IdealTopic
+    version: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class WriteAssignment:
+    """What a worker is told to hold. `takes_only`: nothing is given by it."""
+
+    worker: WorkerId
+    assignment: Assignment
+    version: int | None
+    takes_only: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Retire:
+    """A topic that nothing holds any more goes, intent and ideal state in one transaction.
+
+    `remains`: entries whose holders were never confirmed. They stay without an intent, so that a
+    topic whitelisted again later still fences a holder that is frozen until then.
+    """
+
+    key: TopicKey
+    intent_version: int | None
+    ideal_version: int | None
+    remains: IdealTopic | None
+
+
+Step = RegisterWorker | MarkPositions | WriteIdeal | WriteAssignment | Retire
+
+
+def operations(step: Step, paths: Paths) -> tuple[Operation, ...]:
+    """What a step does to the tree. Raises ValueError if a node would be too big."""
+    match step:
+        case RegisterWorker(worker, known, version):
+            return (write(paths.worker_known(worker), encode_known_worker(known), version),)
+        case MarkPositions(key, intent, version):
+            return (write(paths.topic(key), encode_intent(intent), version),)
+        case WriteIdeal(key, ideal, version):
+            return (write(paths.ideal_topic(key), encode_ideal(ideal), version),)
+        case WriteAssignment(worker, assignment, version, _):
+            return (write(paths.assignment(worker), encode_assignment(assignment), version),)
+        case Retire():
+            return _retire(step, paths)
+
+
+def write(path: str, data: bytes, version: int | None) -> Operation:
+    """Create what did not exist, else set it at the version that was read."""
+    return Create(path, data) if version is None else Set(path, data, version)
+
+
+def _retire(step: Retire, paths: Paths) -> tuple[Operation, ...]:
+    done: list[Operation] = []
+    if step.intent_version is not None:
+        done.append(Delete(paths.topic(step.key), step.intent_version))
+    path = paths.ideal_topic(step.key)
+    if step.remains is not None:
+        done.append(write(path, encode_ideal(step.remains), step.ideal_version))
+    elif step.ideal_version is not None:
+        done.append(Delete(path, step.ideal_version))
+    return tuple(done)
