@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from ureplicator_common.model import Partition
-from ureplicator_worker.core.messages import Grant
 from ureplicator_worker.copier.raw.fetch import TopicPartition
 from ureplicator_worker.copier.raw.window import SendWindow
+from ureplicator_worker.core.messages import Grant
 
 
 class Phase(Enum):

@@ -208,7 +208,7 @@ class SendWindow:
         Only while nothing is in flight. What waits is numbered anew from its sequence. With no
         replacement its offsets, up to `next_offset`, count as passed over. Returns what was taken.
         """
-        assert not self._in_flight and self._queue
+        assert not self._in_flight
         head = self._queue.popleft()
         self.queued_bytes -= len(head.view)
         self._sequence = head.sequence
