@@ -1,0 +1,178 @@
+"""REST over the in-memory twins: a fleet that a test can put into any state, and a client for it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from flask.testing import FlaskClient
+from werkzeug.test import TestResponse
+
+from ureplicator_common.clock import ManualClock
+from ureplicator_common.coordination import Create, Operation, Set
+from ureplicator_common.coordination.memory import MemoryCoordination, MemoryStore
+from ureplicator_common.kafka.memory import MemoryPositionReader, MemoryTopicAdmin
+from ureplicator_common.model import (
+    CurrentEntry,
+    CurrentState,
+    IdealEntry,
+    IdealTopic,
+    LiveController,
+    LiveWorker,
+    OwnerEpoch,
+    Partition,
+    PartitionState,
+    Route,
+    RouteSettings,
+    TopicIntent,
+    TopicKey,
+    WorkerId,
+)
+from ureplicator_common.settings import Settings
+from ureplicator_common.znodes import (
+    Paths,
+    decode_intent,
+    encode_controller,
+    encode_current,
+    encode_ideal,
+    encode_intent,
+    encode_live_worker,
+    encode_route,
+)
+from ureplicator_controller.api.app import Dependencies, create_app
+
+ONE_ROUTE = ({"source": "source", "target": "target"},)
+ROUTE = Route("source", "target")
+
+
+class World:
+    """A source with `orders` (4 partitions) and `quiet` (1), an empty target, no worker."""
+
+    def __init__(
+        self,
+        routes: tuple[Mapping[str, Any], ...] = ONE_ROUTE,
+        *,
+        client: type[MemoryCoordination] = MemoryCoordination,
+    ) -> None:
+        names = {route[end] for route in routes for end in ("source", "target")}
+        self.settings = Settings.model_validate(
+            {
+                "fleet": "test",
+                "zookeeper": {"hosts": "z:1"},
+                "clusters": {name: {"bootstrap.servers": f"{name}:1"} for name in names},
+                "routes": list(routes),
+            }
+        )
+        self.clusters = {name: MemoryTopicAdmin() for name in sorted(names)}
+        self.positions = MemoryPositionReader()
+        self.store = MemoryStore()
+        self.theirs = MemoryCoordination(self.store)
+        self.coordination = client(self.store)
+        self.paths = Paths("test")
+        self.clock = ManualClock()
+        for path in self.paths.skeleton:
+            self.theirs.ensure(path)
+        for name in {str(route["source"]) for route in routes}:
+            self.clusters[name].put("orders", 4)
+            self.clusters[name].put("quiet", 1)
+        self.app = create_app(
+            Dependencies(
+                settings=self.settings,
+                coordination=self.coordination,
+                admins=self.clusters.__getitem__,
+                positions=lambda name: self.positions,
+                id="c1",
+                clock=self.clock,
+            )
+        )
+        self.client: FlaskClient = self.app.test_client()
+
+    @property
+    def source(self) -> MemoryTopicAdmin:
+        return self.clusters["source"]
+
+    @property
+    def target(self) -> MemoryTopicAdmin:
+        return self.clusters["target"]
+
+    # --- What others wrote
+
+    def put(self, path: str, data: bytes, *, ephemeral: bool = False) -> None:
+        """Somebody else writes a node, whatever is there."""
+        self.theirs.ensure(path.rpartition("/")[0])
+        there = self.theirs.get(path)
+        operation: Operation = (
+            Set(path, data, -1) if there else Create(path, data, ephemeral=ephemeral)
+        )
+        self.theirs.transact([operation])
+
+    def intend(self, topic: str, intent: TopicIntent, *, route: Route = ROUTE) -> None:
+        self.put(self.paths.topic(TopicKey(route, topic)), encode_intent(intent))
+
+    def intent(self, topic: str, *, route: Route = ROUTE) -> TopicIntent | None:
+        node = self.theirs.get(self.paths.topic(TopicKey(route, topic)))
+        return decode_intent(node.data) if node else None
+
+    def publish(self, settings: RouteSettings, *, route: Route = ROUTE) -> None:
+        self.put(self.paths.route(route), encode_route(settings))
+
+    def lead(self, id: str = "c2") -> None:
+        self.put(self.paths.leader, encode_controller(LiveController(id=id)), ephemeral=True)
+        path = self.paths.controller(id)
+        self.put(path, encode_controller(LiveController(id=id)), ephemeral=True)
+
+    def live(self, worker: str, *, slots: int = 2) -> None:
+        path = self.paths.worker_live(WorkerId(worker))
+        data = encode_live_worker(LiveWorker(slots=slots, host="h", port=7, version="1"))
+        self.put(path, data, ephemeral=True)
+
+    def place(self, topic: str, owners: Mapping[int, str | None], *, since_ms: int = 5) -> None:
+        entries = {
+            number: IdealEntry(
+                worker=WorkerId(owner) if owner else None,
+                owner_epoch=OwnerEpoch(1),
+                since_ms=since_ms,
+                reason="placed" if owner else "no live worker",
+            )
+            for number, owner in owners.items()
+        }
+        path = self.paths.ideal_topic(TopicKey(ROUTE, topic))
+        self.put(path, encode_ideal(IdealTopic(entries=entries)))
+
+    def say(
+        self, worker: str, topic: str, states: Mapping[int, PartitionState], *, reason: str = ""
+    ) -> None:
+        entries = {
+            Partition(ROUTE, topic, number): CurrentEntry(
+                state=state, owner_epoch=OwnerEpoch(1), reason=reason
+            )
+            for number, state in states.items()
+        }
+        path = self.paths.current_state(WorkerId(worker))
+        self.put(path, encode_current(CurrentState(seen_zxid=1, entries=entries)), ephemeral=True)
+
+    # --- What an operator does
+
+    def call(self, method: str, path: str, **request: Any) -> TestResponse:
+        return self.client.open(path, method=method, **request)
+
+    @contextmanager
+    def zookeeper_away(self) -> Iterator[None]:
+        self.coordination.suspend()
+        try:
+            yield
+        finally:
+            self.coordination.restore()
+
+
+def problem_of(answer: TestResponse, status: int) -> dict[str, Any]:
+    """The body of a refusal, after what every refusal must be."""
+    assert answer.status_code == status, answer.text
+    assert answer.content_type == "application/problem+json"
+    body = answer.get_json(force=True)
+    assert body["status"] == status
+    assert body["title"]
+    assert body["detail"]
+    assert "\n" not in body["detail"]
+    return dict(body)

@@ -1,0 +1,198 @@
+"""/instances, /validation, /health, /ready, /metrics and the page over the twins."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from ureplicator_common.model import (
+    KnownWorker,
+    PartitionState,
+    Route,
+    TopicIntent,
+    TopicState,
+    WorkerId,
+)
+from ureplicator_common.znodes import encode_known_worker
+from ureplicator_testkit.api_world import ROUTE, World, problem_of
+
+ONLINE, ERROR = PartitionState.ONLINE, PartitionState.ERROR
+
+
+@pytest.fixture
+def busy(world: World) -> World:
+    """`orders` on w1 (two online, one in error), its fourth partition on nobody; w2 is idle."""
+    world.call("POST", "/topics/orders")
+    world.call("POST", "/topics/quiet")
+    world.lead()
+    world.live("w1")
+    world.live("w2", slots=4)
+    world.place("orders", {0: "w1", 1: "w1", 2: "w1", 3: "w2"})
+    world.place("quiet", {0: "w2"})
+    world.say("w1", "orders", {0: ONLINE, 1: ONLINE, 2: ERROR}, reason="too large")
+    known = KnownWorker(max_slots=2, blacklisted=True, last_seen_ms=9)
+    world.put(world.paths.worker_known(WorkerId("gone")), encode_known_worker(known))
+    return world
+
+
+def test_instances(busy: World) -> None:
+    shown = busy.call("GET", "/instances").get_json()
+    assert shown["instances"] == {"w1": ["orders.0", "orders.1", "orders.2"], "w2": []}
+    assert shown["allInstances"] == ["gone", "w1", "w2"]
+    assert shown["blacklisted"] == ["gone"]
+    assert shown["workers"]["w2"] == {
+        "live": True,
+        "host": "h",
+        "port": 7,
+        "version": "1",
+        "slots": 4,
+        "blacklisted": False,
+        "draining": False,
+        "lastSeen": None,
+        "idealPartitions": 2,
+        "heldPartitions": 0,
+        "onlinePartitions": 0,
+        "errorPartitions": 0,
+        "partitions": [],
+    }
+    gone = shown["workers"]["gone"]
+    assert (gone["live"], gone["blacklisted"], gone["lastSeen"]) == (False, True, 9)
+
+
+def test_one_instance(busy: World) -> None:
+    shown = busy.call("GET", "/instances/w1").get_json()
+    assert list(shown["instances"]) == ["w1"]
+    worker = shown["workers"]["w1"]
+    assert (worker["onlinePartitions"], worker["errorPartitions"]) == (2, 1)
+    assert worker["partitions"][2] == {
+        "route": "source.target",
+        "topic": "orders",
+        "partition": 2,
+        "state": "ERROR",
+        "reason": "too large",
+    }
+
+
+def test_an_unknown_instance(busy: World) -> None:
+    assert problem_of(busy.call("GET", "/instances/nobody"), 404)["field"] == "worker"
+
+
+def test_validation(busy: World) -> None:
+    shown = busy.call("GET", "/validation").get_json()
+    assert shown["numTopics"] == 2
+    assert shown["numTopicPartitions"] == 5
+    assert shown["numOnlineTopicPartitions"] == 2
+    assert shown["numOfflineTopicPartitions"] == 2
+    assert shown["numErrorTopicPartitions"] == 1
+    assert shown["numErrorTopics"] == 1
+    assert shown["IdealState"] == {"w1": 3, "w2": 2}
+    assert shown["ExternalView"] == {"w1": 3, "w2": 0}
+    assert [(each["topic"], each["partition"]) for each in shown["mismatches"]] == [
+        ("orders", 2),
+        ("orders", 3),
+        ("quiet", 0),
+    ]
+
+
+def test_validation_of_one_route() -> None:
+    routes = ({"source": "a", "target": "c"}, {"source": "b", "target": "d"})
+    world = World(routes)
+    world.intend("orders", TopicIntent(4, 4), route=Route("a", "c"))
+    world.intend("orders", TopicIntent(3, 3), route=Route("b", "d"))
+    assert world.call("GET", "/validation").get_json()["numTopicPartitions"] == 7
+    shown = world.call("GET", "/validation?src=b").get_json()
+    assert shown["numTopicPartitions"] == 3
+    assert {each["route"] for each in shown["mismatches"]} == {"b.d"}
+
+
+def test_source_validation_looks_and_changes_nothing(world: World) -> None:
+    world.intend("orders", TopicIntent(2, 2))
+    world.intend("quiet", TopicIntent(1, 1))
+    world.intend("lost", TopicIntent(1, 1))
+    world.intend("leaving", TopicIntent(1, 1, state=TopicState.DELETING))
+    shown = world.call("GET", "/validation/srcKafka").get_json()
+    assert shown == {
+        "numMissingTopics": 1,
+        "missingTopics": ["lost"],
+        "numMismatchedTopics": 1,
+        "numMismatchedTopicPartitions": 2,
+        "mismatchedTopicPartitions": {"orders": 2},
+    }
+    assert world.intent("orders") == TopicIntent(2, 2)
+
+
+def test_looking_often_asks_the_source_seldom(world: World) -> None:
+    world.intend("orders", TopicIntent(2, 2))
+    path = "/validation/srcKafka"
+    assert world.call("GET", path).get_json()["numMismatchedTopics"] == 1
+    with world.source.failing():
+        assert world.call("GET", path).status_code == 200
+        world.clock.advance(6)
+        problem_of(world.call("GET", path), 503)
+    problem_of(world.call("GET", path), 503)  # remembered
+    world.clock.advance(6)
+    assert world.call("GET", path).status_code == 200
+
+
+def test_ready(busy: World) -> None:
+    shown = busy.call("GET", "/ready").get_json()
+    assert shown == {"status": "ready", "id": "c1", "leader": "c2", "controllers": ["c2"]}
+
+
+def test_ready_without_a_leader(world: World) -> None:
+    """Intents are durable without one: this process can serve."""
+    answer = world.call("GET", "/ready")
+    assert answer.status_code == 200
+    assert answer.get_json()["leader"] is None
+
+
+def test_metrics(busy: World) -> None:
+    busy.intend("lost", TopicIntent(1, 1))
+    busy.call("GET", "/topics/some-guess")
+    busy.call("GET", "/nothing/here")
+    answer = busy.call("GET", "/metrics")
+    assert answer.content_type.startswith("text/plain")
+    lines = set(answer.text.splitlines())
+    assert {
+        "ureplicator_zookeeper_connected 1.0",
+        "ureplicator_leader_present 1.0",
+        "ureplicator_live_workers 2.0",
+        "ureplicator_topics 3.0",
+        "ureplicator_error_topics 1.0",
+        'ureplicator_partitions{state="online"} 2.0',
+        'ureplicator_partitions{state="offline"} 3.0',
+        'ureplicator_partitions{state="error"} 1.0',
+        "ureplicator_mismatches 4.0",
+        'ureplicator_worker_ideal_partitions{worker="w1"} 3.0',
+        'ureplicator_worker_external_partitions{worker="w1"} 3.0',
+        'ureplicator_source_up{route="source.target"} 1.0',
+        'ureplicator_missing_topics{route="source.target"} 1.0',
+        'ureplicator_mismatched_topics{route="source.target"} 0.0',
+        'ureplicator_http_requests_total{method="GET",path="/topics/<path:topic>",status="404"} 1.0',
+        'ureplicator_http_requests_total{method="GET",path="unknown",status="404"} 1.0',
+    } <= lines
+
+
+def test_metrics_of_a_source_that_is_away(world: World) -> None:
+    with world.source.failing():
+        text = world.call("GET", "/metrics").text
+    assert 'ureplicator_source_up{route="source.target"} 0.0' in text
+    assert 'ureplicator_missing_topics{route="source.target"}' not in text
+
+
+def test_the_page_needs_nothing_from_outside(world: World) -> None:
+    answer = world.call("GET", "/")
+    assert answer.status_code == 200
+    assert answer.mimetype == "text/html"
+    assert "default-src 'none'" in answer.headers["Content-Security-Policy"]
+    assert str(ROUTE.source) in answer.text
+    for path in re.findall(r'(?:href|src)="(/dashboard/[^"]+)"', answer.text):
+        with world.call("GET", path) as asset:
+            assert asset.status_code == 200
+    assert not re.search(r"https?://", answer.text)
+
+
+def test_the_page_is_there_without_zookeeper(world: World) -> None:
+    with world.zookeeper_away():
+        assert world.call("GET", "/").status_code == 200

@@ -1,0 +1,152 @@
+"""What callers are told when ZooKeeper or a cluster is away, or when an answer is lost."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+import pytest
+
+from ureplicator_common.coordination import Operation
+from ureplicator_common.coordination.memory import MemoryCoordination
+from ureplicator_common.kafka import ClusterUnavailable
+from ureplicator_testkit.api_world import World, problem_of
+
+READS = ["/topics", "/topics/orders", "/instances", "/instances/w1", "/validation"]
+READS += ["/validation/srcKafka", "/ready"]
+WRITES = [("POST", "/topics/quiet"), ("PUT", "/topics"), ("DELETE", "/topics/orders")]
+
+
+@pytest.fixture
+def serving(world: World) -> World:
+    world.call("POST", "/topics", json={"topic": "orders", "numPartitions": 3})
+    return world
+
+
+@pytest.mark.parametrize("path", READS)
+def test_reads_without_zookeeper(serving: World, path: str) -> None:
+    with serving.zookeeper_away():
+        answer = serving.call("GET", path)
+    problem = problem_of(answer, 503)
+    assert "ZooKeeper is away" in problem["detail"]
+    assert answer.headers["Retry-After"] == "1"
+
+
+@pytest.mark.parametrize(("method", "path"), WRITES)
+def test_writes_without_zookeeper(serving: World, method: str, path: str) -> None:
+    body = {"topic": "orders", "numPartitions": 4} if method == "PUT" else None
+    with serving.zookeeper_away():
+        answer = serving.call(method, path, json=body)
+    assert "ZooKeeper is away" in problem_of(answer, 503)["detail"]
+
+
+def test_back_again(serving: World) -> None:
+    with serving.zookeeper_away():
+        pass
+    assert serving.call("GET", "/topics").get_json() == {"topics": ["orders"]}
+
+
+def test_a_server_that_does_not_answer(serving: World) -> None:
+    """Connected as far as anybody knows, but frozen."""
+    serving.coordination.fail_next()
+    problem_of(serving.call("GET", "/topics"), 503)
+
+
+def test_liveness_is_not_zookeepers_business(serving: World) -> None:
+    with serving.zookeeper_away():
+        assert serving.call("GET", "/health").get_json() == {"status": "ok", "id": "c1"}
+        metrics = serving.call("GET", "/metrics")
+    assert metrics.status_code == 200
+    assert "ureplicator_zookeeper_connected 0.0" in metrics.text
+    assert "ureplicator_topics" not in metrics.text
+
+
+def test_source_away(serving: World) -> None:
+    with serving.source.failing(ClusterUnavailable("cluster at s:1: no broker")):
+        for method, path in (("POST", "/topics/quiet"), ("GET", "/validation/srcKafka")):
+            problem = problem_of(serving.call(method, path), 503)
+            assert "s:1" in problem["detail"]
+        body = {"topic": "orders", "numPartitions": 4}
+        problem_of(serving.call("PUT", "/topics", json=body), 503)
+    assert serving.intent("quiet") is None
+
+
+def test_target_away(serving: World) -> None:
+    with serving.target.failing():
+        problem_of(serving.call("POST", "/topics/quiet"), 503)
+        assert serving.call("GET", "/topics/orders").status_code == 200
+    assert serving.intent("quiet") is None
+
+
+# --- An answer that is lost
+
+
+@pytest.mark.parametrize("applied", [True, False])
+def test_adding_is_read_back(world: World, applied: bool) -> None:
+    world.coordination.lose_next_answer(applied=applied)
+    assert world.call("POST", "/topics/orders").status_code == 201
+    assert world.intent("orders") is not None
+
+
+@pytest.mark.parametrize("applied", [True, False])
+def test_expanding_is_read_back(serving: World, applied: bool) -> None:
+    serving.coordination.lose_next_answer(applied=applied)
+    body = {"topic": "orders", "numPartitions": 4}
+    assert serving.call("PUT", "/topics", json=body).status_code == 200
+    intent = serving.intent("orders")
+    assert intent is not None
+    assert intent.partitions == 4
+
+
+@pytest.mark.parametrize("applied", [True, False])
+def test_deleting_is_read_back(serving: World, applied: bool) -> None:
+    serving.coordination.lose_next_answer(applied=applied)
+    assert serving.call("DELETE", "/topics/orders").status_code == 200
+
+
+class CutWhileWriting(MemoryCoordination):
+    """The connection goes, for good, while a write is under way."""
+
+    def transact(self, operations: Sequence[Operation]) -> None:
+        self.lose_next_answer(applied=True)
+        try:
+            super().transact(operations)
+        finally:
+            self.suspend()
+
+
+def test_an_answer_lost_and_nobody_to_ask() -> None:
+    """It may have happened: the answer says so, and in time."""
+    world = World(client=CutWhileWriting)
+    began_s = time.monotonic()
+    problem = problem_of(world.call("POST", "/topics/orders"), 503)
+    assert time.monotonic() - began_s < 2
+    assert "not known" in problem["detail"]
+    assert "GET" in problem["cure"]
+
+
+# --- Somebody else is faster
+
+
+def test_two_writers_one_topic(world: World) -> None:
+    """Another controller's request for the same topic is written between our look and our write."""
+
+    def faster(call: str, topic: str) -> None:
+        world.target.before = lambda call, topic: None
+        second = world.app.test_client().post("/topics/orders")
+        assert second.status_code == 201
+
+    world.target.before = faster
+    problem_of(world.call("POST", "/topics/orders"), 409)
+
+
+def test_deleted_while_it_is_being_expanded(serving: World) -> None:
+    serving.target.put("orders", 3)
+
+    def faster(call: str, topic: str) -> None:
+        serving.target.before = lambda call, topic: None
+        assert serving.app.test_client().delete("/topics/orders").status_code == 200
+
+    serving.target.before = faster
+    body = {"topic": "orders", "numPartitions": 4}
+    problem_of(serving.call("PUT", "/topics", json=body), 409)
