@@ -1,0 +1,77 @@
+"""What operators asked for beside what the two Kafka clusters of a route really have.
+
+uReplicator's words: a topic is *missing* if the source has no topic of that name, and *mismatched*
+if it has another number of partitions; `mismatchedTopicPartitions` then tells how many the source
+has. The target is compared as well, as findings for people: a partition without its counterpart
+there cannot be copied.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from ureplicator_common.kafka import TopicInfo
+from ureplicator_common.model import TopicIntent, TopicState
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """Of one route. `source_partitions`: mismatched topic -> partitions it has at the source.
+
+    `target_findings`: source topic -> what is wrong with its target topic.
+    """
+
+    missing: tuple[str, ...] = ()
+    source_partitions: Mapping[str, int] = field(default_factory=dict)
+    differing_partitions: int = 0
+    target_findings: Mapping[str, str] = field(default_factory=dict)
+
+    def as_json(self) -> dict[str, object]:
+        """uReplicator's names."""
+        return {
+            "numMissingTopics": len(self.missing),
+            "numMismatchedTopics": len(self.source_partitions),
+            "numMismatchedTopicPartitions": self.differing_partitions,
+            "mismatchedTopicPartitions": dict(sorted(self.source_partitions.items())),
+        }
+
+
+def difference(
+    intents: Mapping[str, TopicIntent],
+    source_topics: Mapping[str, TopicInfo],
+    target_topics: Mapping[str, TopicInfo],
+) -> Difference:
+    """Intents of one route by source topic. What is being deleted is not compared."""
+    wanted = {
+        topic: intent
+        for topic, intent in sorted(intents.items())
+        if intent.state is not TopicState.DELETING
+    }
+    mismatched = {
+        topic: source_topics[topic].partitions
+        for topic, intent in wanted.items()
+        if topic in source_topics and source_topics[topic].partitions != intent.partitions
+    }
+    return Difference(
+        missing=tuple(topic for topic in wanted if topic not in source_topics),
+        source_partitions=mismatched,
+        differing_partitions=sum(
+            abs(count - wanted[topic].partitions) for topic, count in mismatched.items()
+        ),
+        target_findings={
+            topic: finding
+            for topic, intent in wanted.items()
+            if (finding := _target_finding(topic, intent, target_topics))
+        },
+    )
+
+
+def _target_finding(topic: str, intent: TopicIntent, target_topics: Mapping[str, TopicInfo]) -> str:
+    name = intent.target_topic or topic
+    found = target_topics.get(name)
+    if found is None:
+        return f"the target has no topic {name}"
+    if found.partitions < intent.partitions:
+        return f"target topic {name} has {found.partitions} of {intent.partitions} partitions"
+    return ""
