@@ -10,7 +10,8 @@
              not touched        back by itself
 
 ERROR may also go to STOPPING (the copier still touches it and tries by itself) and to ERROR (for
-another reason). Any other pair is a programmer's error, told with the partition's story.
+another reason), STOPPING to ERROR (it was let go, but is still ours). Any other pair is a
+programmer's error, told with the partition's story.
 
 `told` is what safety rests on: the copier was sent the partition and has not let go of it since.
 """
@@ -49,6 +50,7 @@ class Held:
     """One partition of ours. `told`: the copier heard of it and has not let go since.
 
     `unclean`: a copier died while it touched the partition, and none has let go properly since.
+    `fault`: why it is STOPPING though it is still ours; once let go it is tried again.
     """
 
     slot: int
@@ -57,6 +59,7 @@ class Held:
     reason: str = ""
     told: bool = False
     unclean: bool = False
+    fault: str = ""
     retry_at_s: float = 0.0
     failures: int = 0
     online_since_s: float = 0.0
@@ -98,6 +101,7 @@ TRANSITIONS: Mapping[tuple[Phase, Phase], Callable[[Held, float], Held]] = {
     (Phase.ONLINE, Phase.STOPPING): _same,
     (Phase.ONLINE, Phase.ERROR): _left_online,
     (Phase.STOPPING, Phase.OFFLINE): _same,
+    (Phase.STOPPING, Phase.ERROR): _same,
     (Phase.ERROR, Phase.STARTING): _same,
     (Phase.ERROR, Phase.ONLINE): _came_online,
     (Phase.ERROR, Phase.STOPPING): _same,
@@ -121,7 +125,8 @@ def move(
 
 def failed(partition: Partition, held: Held, reason: str, *, temporary: bool, now_s: float) -> Held:
     """The copier gave it up: not touched any more, to be tried again after a growing delay."""
-    moved = move(partition, held, Phase.ERROR, reason, now_s=now_s, told=False, unclean=False)
+    clean: dict[str, Any] = {"told": False, "unclean": False, "fault": ""}
+    moved = move(partition, held, Phase.ERROR, reason, now_s=now_s, **clean)
     delays = TEMPORARY_DELAYS_S if temporary else PERMANENT_DELAYS_S
     delay_s = delays[min(moved.failures, len(delays) - 1)]
     return replace(moved, failures=moved.failures + 1, retry_at_s=now_s + delay_s)

@@ -145,6 +145,12 @@ class Turn:
         self.homes[partition] = Home(held.slot, bound=held.unclean)
         self.urgent = True
 
+    def wants(self, partition: Partition) -> bool:
+        """Still ours, under the owner epoch that it is held with."""
+        entry = self.wanted.get(partition)
+        same = entry is not None and entry.owner_epoch == self.held[partition].owner_epoch
+        return same and self.drain_until_s is None
+
     # One copier.
 
     def present(self, copier: CopierId) -> Slot | None:
@@ -180,9 +186,9 @@ class Turn:
     def _take_away(self, wanted: Mapping[Partition, AssignmentEntry]) -> None:
         removed: dict[CopierId, list[Partition]] = {}
         for partition, held in list(self.held.items()):
-            entry = wanted.get(partition)
-            if entry is not None and entry.owner_epoch == held.owner_epoch:
+            if self.wants(partition):
                 continue
+            entry = wanted.get(partition)
             if not held.told:
                 self.let_go(partition)
             elif held.phase is not Phase.STOPPING:

@@ -1,0 +1,126 @@
+"""A test double of the copier: it speaks the lifeline as the real one does and copies nothing.
+
+Partitions get ONLINE once they are granted. Knobs are in the topic's name, so that a test needs no
+other way in: `fails` is given up at once (temporarily), `broken` for good, `slow` takes a second to
+be let go, `dies` ends the process, `raises` raises.
+"""
+
+from __future__ import annotations
+
+import os
+import selectors
+import signal
+import socket
+import time
+from dataclasses import dataclass, field
+
+from ureplicator_common.model import OwnerEpoch, Partition, PartitionState
+from ureplicator_worker.core.messages import (
+    Add,
+    Ask,
+    CopierOrder,
+    Failed,
+    Go,
+    Hello,
+    Message,
+    PartitionReport,
+    Released,
+    Remove,
+    Report,
+    Stop,
+    decode,
+    encode,
+)
+
+REPORT_EVERY_S = 0.1
+SLOW_S = 1.0
+
+
+def copy(order: CopierOrder) -> None:
+    with socket.create_connection((order.host, order.port)) as peer:
+        StubCopier(peer, order.token).run()
+
+
+@dataclass
+class StubCopier:
+    peer: socket.socket
+    token: str
+    pid: int = field(default_factory=os.getpid)
+    asked: dict[Partition, OwnerEpoch] = field(default_factory=dict)
+    online: dict[Partition, OwnerEpoch] = field(default_factory=dict)
+    requests: int = 0
+    stopped: bool = False
+
+    def run(self) -> None:
+        self.say(Hello(self.token, self.pid))
+        inbox = b""
+        with selectors.DefaultSelector() as selector:
+            selector.register(self.peer, selectors.EVENT_READ)
+            while not self.stopped:
+                if selector.select(REPORT_EVERY_S):
+                    try:
+                        data = self.peer.recv(65536)
+                    except ConnectionResetError:
+                        return
+                    if not data:
+                        return
+                    *lines, inbox = (inbox + data).split(b"\n")
+                    for line in lines:
+                        self.hear(decode(line))
+                self.report()
+
+    def say(self, message: Message) -> None:
+        try:
+            self.peer.sendall(encode(message))
+        except OSError:
+            self.stopped = True
+
+    def hear(self, message: Message) -> None:
+        match message:
+            case Add(partitions):
+                self.requests += 1
+                self.asked |= partitions
+                self.say(Ask(self.requests, partitions))
+            case Go(_, granted, refused):
+                for partition, grant in granted.items():
+                    if self.asked.get(partition) == grant.owner_epoch:
+                        self.begin(partition, self.asked.pop(partition))
+                for partition, reason in refused.items():
+                    if self.asked.pop(partition, None) is not None:
+                        self.say(Failed(partition, f"refused: {reason}", temporary=True))
+            case Remove(partitions):
+                self.release(partitions)
+            case Stop():
+                self.release((*self.online, *self.asked))
+                self.stopped = True
+
+    def begin(self, partition: Partition, epoch: OwnerEpoch) -> None:
+        if "dies" in partition.topic:
+            os.kill(os.getpid(), signal.SIGKILL)
+        if "raises" in partition.topic:
+            raise RuntimeError(f"cannot copy {partition}")
+        if "fails" in partition.topic or "broken" in partition.topic:
+            self.say(Failed(partition, "told to", temporary="fails" in partition.topic))
+            return
+        self.online[partition] = epoch
+
+    def release(self, partitions: tuple[Partition, ...]) -> None:
+        if any("slow" in partition.topic for partition in partitions):
+            time.sleep(SLOW_S)
+        for partition in partitions:
+            self.online.pop(partition, None)
+            self.asked.pop(partition, None)
+        self.say(Released(partitions))
+
+    def report(self) -> None:
+        copying = PartitionReport(
+            PartitionState.ONLINE, position=10, committed=10, records=10, lag=0
+        )
+        waiting = PartitionReport(PartitionState.OFFLINE, reason="waits for the driver")
+        self.say(
+            Report(
+                {**dict.fromkeys(self.asked, waiting), **dict.fromkeys(self.online, copying)},
+                latency_ms=(5, 3, 2),
+                latency_sum_ms=20,
+            )
+        )

@@ -1,0 +1,33 @@
+"""What runs inside the Spark task: the one function that a slot's job maps over its partition.
+
+It imports nothing of Spark, and names the copier by text, so that the pickled closure is small and
+holds no code: the executor must have this package installed, as the driver has.
+
+The input is read to its end first: Spark kills the Python process of a task that leaves input
+unread.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+from collections.abc import Callable, Iterable, Iterator
+
+from ureplicator_worker.core.messages import CopierOrder
+
+COPIER = "ureplicator_worker.copier.task:copy"
+
+
+def run(entry: str, order: CopierOrder, rows: Iterable[object]) -> Iterator[int]:
+    """Copy until told to stop; the result is the process that did."""
+    for _ in rows:
+        pass
+    load(entry)(order)
+    yield os.getpid()
+
+
+def load(entry: str) -> Callable[[CopierOrder], None]:
+    """`module:function` -> the function."""
+    module, _, name = entry.partition(":")
+    function: Callable[[CopierOrder], None] = getattr(importlib.import_module(module), name)
+    return function

@@ -1,0 +1,278 @@
+"""The driver's end of the lifelines: one TCP server, one connection per copier run.
+
+Admission is by token. Each run of a copier is born with a random token that opens one connection,
+once: Spark may run a task again after an executor is lost, and two copiers of one run must never
+be. Anything but a first, right Hello within `HELLO_S` is closed without an answer.
+
+One thread serves all connections through a selector. Sending never blocks the caller: bytes wait
+in a buffer per connection, and a copier that lets `BUFFER_BYTES` pile up is cut off, since it
+would not hear a Remove either. Lines are bounded, before the Hello tightly, because anybody on the
+host can connect.
+
+What copiers say goes to the listener as it comes, from this thread; it must return at once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hmac
+import logging
+import queue
+import secrets
+import selectors
+import socket
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from ureplicator_worker.core.messages import Hello, Message, decode, encode
+from ureplicator_worker.core.slots import CopierId
+
+logger = logging.getLogger(__name__)
+
+HELLO_S = 10.0
+HELLO_BYTES = 4 * 1024
+LINE_BYTES = 32 * 1024 * 1024
+"""A Report has some 250 bytes per partition: room for 100,000."""
+BUFFER_BYTES = 64 * 1024 * 1024
+REVOKE_S = 5.0
+_CHUNK_BYTES = 256 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Closed:
+    """The connection is gone, from whichever end."""
+
+
+Heard = Callable[[CopierId, Message | Closed], None]
+
+
+@dataclass(slots=True, eq=False)
+class _Connection:
+    peer: socket.socket
+    opened_s: float
+    copier: CopierId | None = None
+    inbox: bytearray = field(default_factory=bytearray)
+    outbox: bytearray = field(default_factory=bytearray)
+    closing: bool = False
+
+
+class Lifeline:
+    """`address` is where copiers connect to; nothing is served before `start`."""
+
+    def __init__(self, *, host: str, heard: Heard) -> None:
+        self._heard = heard
+        self._server = socket.create_server((host, 0))
+        self._server.setblocking(False)
+        name = self._server.getsockname()
+        self.address: tuple[str, int] = (name[0], name[1])
+        self._tokens: dict[CopierId, str] = {}
+        self._lock = threading.Lock()
+        self._connections: dict[CopierId, _Connection] = {}
+        self._strangers: set[_Connection] = set()
+        self._commands: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+        self._wake_in, self._wake_out = socket.socketpair()
+        self._wake_in.setblocking(False)
+        self._wake_out.setblocking(False)
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(self._server, selectors.EVENT_READ)
+        self._selector.register(self._wake_in, selectors.EVENT_READ)
+        self._stopping = False
+        self._thread = threading.Thread(target=self._serve, name="lifeline", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def close(self) -> None:
+        """Close every connection: all copiers drain, commit and end."""
+        self._stopping = True
+        self._wake()
+        if self._thread.is_alive() and self._thread is not threading.current_thread():
+            self._thread.join()
+        else:
+            self._close_all()
+
+    def admit(self, copier: CopierId) -> str:
+        """A token that lets one connection of this run in."""
+        token = secrets.token_urlsafe(32)
+        with self._lock:
+            self._tokens[copier] = token
+        return token
+
+    def revoke(self, copier: CopierId) -> None:
+        """The run is over: its token opens nothing, its connection is closed.
+
+        Afterwards a Hello of it, if there was one, has been heard.
+        """
+        done = threading.Event()
+        with self._lock:
+            self._tokens.pop(copier, None)
+        self.cut(copier)
+        self._do(done.set)
+        if self._thread.is_alive():
+            done.wait(REVOKE_S)
+
+    def send(self, copier: CopierId, message: Message) -> None:
+        """Never blocks; to a copier that is gone it does nothing."""
+        line = encode(message)
+        self._do(lambda: self._enqueue(copier, line))
+
+    def cut(self, copier: CopierId) -> None:
+        """Close the copier's connection."""
+        self._do(lambda: self._drop(self._connections.get(copier)))
+
+    # The serving thread.
+
+    def _do(self, command: Callable[[], None]) -> None:
+        self._commands.put(command)
+        self._wake()
+
+    def _wake(self) -> None:
+        with contextlib.suppress(BlockingIOError, OSError):
+            self._wake_out.send(b"x")
+
+    def _serve(self) -> None:
+        try:
+            while not self._stopping:
+                for key, _ in self._selector.select(timeout=1.0):
+                    self._ready(key)
+                self._run_commands()
+                self._send_strangers_away()
+        finally:
+            self._close_all()
+
+    def _ready(self, key: selectors.SelectorKey) -> None:
+        if key.fileobj is self._server:
+            self._accept()
+        elif key.fileobj is self._wake_in:
+            with contextlib.suppress(BlockingIOError):
+                self._wake_in.recv(4096)
+        else:
+            connection: _Connection = key.data
+            self._flush(connection)
+            self._receive(connection)
+
+    def _run_commands(self) -> None:
+        while True:
+            try:
+                command = self._commands.get_nowait()
+            except queue.Empty:
+                return
+            command()
+
+    def _accept(self) -> None:
+        try:
+            peer, _ = self._server.accept()
+        except OSError:
+            return
+        peer.setblocking(False)
+        peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        connection = _Connection(peer, time.monotonic())
+        self._strangers.add(connection)
+        self._selector.register(peer, selectors.EVENT_READ, connection)
+
+    def _send_strangers_away(self) -> None:
+        oldest_s = time.monotonic() - HELLO_S
+        for connection in [c for c in self._strangers if c.opened_s < oldest_s]:
+            self._drop(connection)
+
+    def _receive(self, connection: _Connection) -> None:
+        if connection.closing:
+            return
+        try:
+            data = connection.peer.recv(_CHUNK_BYTES)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        if not data:
+            self._drop(connection)
+            return
+        searched = len(connection.inbox)
+        connection.inbox += data
+        try:
+            self._take_lines(connection, searched)
+        except ValueError as error:
+            logger.warning("lifeline of copier %s closed: %s", connection.copier, error)
+            self._drop(connection)
+
+    def _take_lines(self, connection: _Connection, searched: int) -> None:
+        """Raises ValueError for what no copier of ours says."""
+        begin = 0
+        while (end := connection.inbox.find(b"\n", max(begin, searched))) >= 0:
+            self._say(connection, decode(bytes(connection.inbox[begin:end])))
+            begin = end + 1
+            if connection.closing:
+                return
+        del connection.inbox[:begin]
+        limit = HELLO_BYTES if connection.copier is None else LINE_BYTES
+        if len(connection.inbox) > limit:
+            raise ValueError(f"a line of more than {limit} bytes")
+
+    def _say(self, connection: _Connection, message: Message) -> None:
+        if connection.copier is not None:
+            self._heard(connection.copier, message)
+            return
+        copier = self._copier_of(message.token) if isinstance(message, Hello) else None
+        if copier is None:
+            raise ValueError("not admitted")
+        connection.copier = copier
+        self._strangers.discard(connection)
+        self._connections[copier] = connection
+        self._heard(copier, message)
+
+    def _copier_of(self, token: str) -> CopierId | None:
+        """The run that the token was made for; it is used up by that."""
+        with self._lock:
+            for copier, known in self._tokens.items():
+                if hmac.compare_digest(known.encode(), token.encode()):
+                    del self._tokens[copier]
+                    return copier
+        return None
+
+    def _enqueue(self, copier: CopierId, line: bytes) -> None:
+        connection = self._connections.get(copier)
+        if connection is None:
+            return
+        if len(connection.outbox) + len(line) > BUFFER_BYTES:
+            logger.warning("lifeline of copier %s closed: it does not listen", copier)
+            self._drop(connection)
+            return
+        connection.outbox += line
+        self._flush(connection)
+
+    def _flush(self, connection: _Connection) -> None:
+        if connection.closing:
+            return
+        try:
+            while connection.outbox:
+                del connection.outbox[: connection.peer.send(connection.outbox)]
+        except BlockingIOError:
+            pass
+        except OSError:
+            self._drop(connection)
+            return
+        wanted = selectors.EVENT_READ
+        if connection.outbox:
+            wanted |= selectors.EVENT_WRITE
+        self._selector.modify(connection.peer, wanted, connection)
+
+    def _drop(self, connection: _Connection | None) -> None:
+        if connection is None or connection.closing:
+            return
+        connection.closing = True
+        self._selector.unregister(connection.peer)
+        connection.peer.close()
+        self._strangers.discard(connection)
+        copier = connection.copier
+        if copier is not None:
+            self._connections.pop(copier, None)
+            self._heard(copier, Closed())
+
+    def _close_all(self) -> None:
+        for connection in [*self._strangers, *self._connections.values()]:
+            self._drop(connection)
+        for each in (self._server, self._wake_in, self._wake_out):
+            each.close()
+        self._selector.close()

@@ -1,0 +1,55 @@
+"""Is that process still there? A process id alone cannot tell, since the system gives it out again.
+
+So a process is known by its id *and* the time it started, which Linux tells in clock ticks since
+boot (field 22 of `/proc/<pid>/stat`). A zombie counts as gone: it runs no code and holds no socket.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessId:
+    pid: int
+    started_ticks: int
+
+    @classmethod
+    def of(cls, pid: int) -> ProcessId | None:
+        """The process that has the id now, None if there is none."""
+        fields = _fields(pid)
+        return None if fields is None else cls(pid, int(fields[19]))
+
+    def alive(self) -> bool:
+        fields = _fields(self.pid)
+        if fields is None or fields[0] in "ZX":
+            return False
+        return int(fields[19]) == self.started_ticks
+
+    def kill(self) -> None:
+        """SIGKILL, unless the id is somebody else's by now."""
+        if self.alive():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, signal.SIGKILL)
+
+    def wait_gone(self, timeout_s: float) -> bool:
+        """True once it is gone; for processes that are not our children."""
+        until_s = time.monotonic() + timeout_s
+        while self.alive():
+            if time.monotonic() >= until_s:
+                return False
+            time.sleep(0.01)
+        return True
+
+
+def _fields(pid: int) -> list[str] | None:
+    """Fields of `/proc/<pid>/stat` from the third (state) on; the name before may hold anything."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return None

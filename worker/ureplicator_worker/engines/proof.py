@@ -1,0 +1,198 @@
+"""The driver's proof that a partition is still ours: step (2) of the start of a copier.
+
+`ureplicator_common.kafka.positions` tells why: between the initialisation of a copier's own
+transactional id and its first look at the positions, somebody must have seen in ZooKeeper, *after*
+the initialisation, that the partition is still given to this worker. Hence `sync` first, then reads:
+
+    workers/live/<id>         belongs to our session (else another process has our name)
+    assignments/<id>          lists the partition with the owner epoch that the copier was told
+    routes/<route>            the settings that the leader published
+    topics/<route>/<topic>    where to copy to, where to begin, whether there was a position once
+
+Without ZooKeeper there is no proof, hence no answer: the ask waits, in its turn, until there is one,
+or until its copier is gone. A live node that is missing, or still our former session's, is the same
+case: it is about to be written. What fails the proof is refused, each partition with its reason.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+from ureplicator_common import znodes
+from ureplicator_common.coordination import Coordination, Unavailable
+from ureplicator_common.model import (
+    Assignment,
+    OwnerEpoch,
+    Partition,
+    Route,
+    RouteSettings,
+    SessionId,
+    TopicIntent,
+    TopicKey,
+    WorkerId,
+)
+from ureplicator_worker.core.messages import Ask, Go, Grant
+from ureplicator_worker.core.slots import CopierId
+
+logger = logging.getLogger(__name__)
+
+RETRY_S = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class _Waiting:
+    copier: CopierId
+    ask: Ask
+
+
+class Prover:
+    """One thread that answers asks in their order through `answer(copier, go)`.
+
+    `formers` are sessions that this process had before: a live node of theirs is not a stranger's.
+    """
+
+    def __init__(
+        self,
+        *,
+        coordination: Coordination,
+        paths: znodes.Paths,
+        worker: WorkerId,
+        formers: Callable[[], Iterable[SessionId]],
+        answer: Callable[[CopierId, Go], None],
+    ) -> None:
+        self._coordination = coordination
+        self._paths = paths
+        self._worker = worker
+        self._formers = formers
+        self._answer = answer
+        self._queue: deque[_Waiting] = deque()
+        self._changed = threading.Condition()
+        self._stopping = False
+        self._thread = threading.Thread(target=self._work, name="proof", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def close(self) -> None:
+        with self._changed:
+            self._stopping = True
+            self._changed.notify_all()
+        self._thread.join(RETRY_S * 5)
+
+    def ask(self, copier: CopierId, ask: Ask) -> None:
+        with self._changed:
+            self._queue.append(_Waiting(copier, ask))
+            self._changed.notify_all()
+
+    def forget(self, copier: CopierId) -> None:
+        """The copier's connection has ended: nobody waits for its answers."""
+        with self._changed:
+            self._queue = deque(one for one in self._queue if one.copier != copier)
+
+    def _work(self) -> None:
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._queue or self._stopping)
+                if self._stopping:
+                    return
+                waiting = self._queue[0]
+            try:
+                go = self.prove(waiting.ask)
+            except Unavailable as error:
+                logger.info("copier %s waits for its proof: %s", waiting.copier, error)
+                with self._changed:
+                    self._changed.wait_for(lambda: self._stopping, RETRY_S)
+                continue
+            self._finish(waiting, go)
+
+    def _finish(self, waiting: _Waiting, go: Go) -> None:
+        with self._changed:
+            if not self._queue or self._queue[0] is not waiting:
+                return  # forgotten meanwhile
+            self._queue.popleft()
+        for partition, reason in go.refused.items():
+            logger.warning("copier %s is refused %s: %s", waiting.copier, partition, reason)
+        self._answer(waiting.copier, go)
+
+    def prove(self, ask: Ask) -> Go:
+        """Raises Unavailable if nothing can be proven now."""
+        stranger = self._look_at_live_node()
+        if stranger:
+            return Go(ask.request, {}, dict.fromkeys(ask.partitions, stranger))
+        assignment = self._assignment()
+        settings = {r: self._settings(r) for r in {p.route for p in ask.partitions}}
+        intents = {k: self._intent(k) for k in {p.key for p in ask.partitions}}
+        granted: dict[Partition, Grant] = {}
+        refused: dict[Partition, str] = {}
+        for partition, epoch in ask.partitions.items():
+            result = judge(
+                partition,
+                epoch,
+                assignment=assignment,
+                settings=settings[partition.route],
+                intent=intents[partition.key],
+            )
+            if isinstance(result, Grant):
+                granted[partition] = result
+            else:
+                refused[partition] = result
+        return Go(ask.request, granted, refused)
+
+    def _look_at_live_node(self) -> str:
+        """Why nobody may believe us; empty if the live node is our own."""
+        path = self._paths.worker_live(self._worker)
+        self._coordination.sync(path)
+        session = self._coordination.session()
+        node = self._coordination.get(path)
+        if session is None:
+            raise Unavailable("no session with ZooKeeper")
+        if node is None or (node.stat.owner != session and node.stat.owner in self._formers()):
+            raise Unavailable("the live node is not written yet")
+        if node.stat.owner != session:
+            return f"worker {self._worker} is another process (session {node.stat.owner:#x})"
+        return ""
+
+    def _assignment(self) -> Mapping[Partition, tuple[OwnerEpoch, tuple[str, ...]]]:
+        node = self._coordination.get(self._paths.assignment(self._worker))
+        assignment = Assignment() if node is None else znodes.decode_assignment(node.data)
+        return {p: (entry.owner_epoch, entry.fence) for p, entry in assignment.entries.items()}
+
+    def _settings(self, route: Route) -> RouteSettings | None:
+        node = self._coordination.get(self._paths.route(route))
+        return None if node is None else znodes.decode_route(node.data)
+
+    def _intent(self, key: TopicKey) -> TopicIntent | None:
+        node = self._coordination.get(self._paths.topic(key))
+        return None if node is None else znodes.decode_intent(node.data)
+
+
+def judge(
+    partition: Partition,
+    epoch: OwnerEpoch,
+    *,
+    assignment: Mapping[Partition, tuple[OwnerEpoch, tuple[str, ...]]],
+    settings: RouteSettings | None,
+    intent: TopicIntent | None,
+) -> Grant | str:
+    """The right to copy, or why there is none."""
+    if partition not in assignment:
+        return "it is not assigned to this worker any more"
+    owner_epoch, fence = assignment[partition]
+    if owner_epoch != epoch:
+        return f"its owner epoch is {owner_epoch}, not {epoch}"
+    if settings is None:
+        return f"route {partition.route} is not published"
+    if intent is None:
+        return f"topic {partition.key} is not whitelisted any more"
+    return Grant(
+        owner_epoch=epoch,
+        target_topic=intent.target_topic or settings.target_topic(partition.topic),
+        fence=fence,
+        initial=partition.number < intent.initial_partitions,
+        had_position=partition.number in intent.had_position,
+        settings=settings,
+    )

@@ -1,0 +1,201 @@
+"""What a worker says of itself in ZooKeeper: live node, current state, loads. All ephemeral.
+
+Level-triggered: `publish` and friends only note what should be there, and one thread makes it so,
+again and again until it succeeded. A burst of changes becomes one write, and a write of unknown
+outcome is followed by a look at the node.
+
+Identity is id + session. A node under our id is
+
+    our session's           ours; set it if its content differs
+    a former session's      of this process: replaced, in one transaction
+    anybody else's          for `workers/live/<id>`: the id is taken. A process that was killed leaves
+                            its node until its session expires, so we wait for one session timeout
+                            (and what servers round it up by), then give up through `taken`.
+                            For the others, once the live node is ours: left over, replaced.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Mapping
+
+from ureplicator_common import znodes
+from ureplicator_common.clock import Clock
+from ureplicator_common.coordination import (
+    Conflict,
+    Coordination,
+    Create,
+    Delete,
+    Node,
+    OutcomeUnknown,
+    Set,
+    Unavailable,
+)
+from ureplicator_common.model import CurrentState, LiveWorker, SessionId, WorkerId
+
+logger = logging.getLogger(__name__)
+
+RETRY_S = 0.2
+CHECK_S = 10.0
+"""Everything is looked at again so often, changed or not."""
+ROUNDING_S = 3.0
+"""Servers end sessions in steps of their tickTime (2 s by default)."""
+
+
+class Reporter:
+    """`registered` is called once, when the live node is ours for the first time."""
+
+    def __init__(
+        self,
+        *,
+        coordination: Coordination,
+        paths: znodes.Paths,
+        worker: WorkerId,
+        session_timeout_s: float,
+        clock: Clock,
+        registered: Callable[[], None],
+        taken: Callable[[str], None],
+    ) -> None:
+        self._coordination = coordination
+        self._worker = worker
+        self._live_path = paths.worker_live(worker)
+        self._current_path = paths.current_state(worker)
+        self._loads_path = paths.load(worker)
+        self._wait_s = session_timeout_s + ROUNDING_S
+        self._clock = clock
+        self._registered, self._taken = registered, taken
+        self._wanted: dict[str, bytes] = {}
+        self._done: dict[str, tuple[SessionId, bytes]] = {}
+        self._sessions: set[SessionId] = set()
+        self._taken_since_s: float | None = None
+        self._changed = threading.Condition()
+        self._dirty = False
+        self._is_registered = False
+        self._stopping = False
+        self._thread = threading.Thread(target=self._work, name="reporter", daemon=True)
+
+    def start(self, live: LiveWorker) -> None:
+        self._want(self._live_path, znodes.encode_live_worker(live))
+        self._thread.start()
+
+    def publish(self, current: CurrentState) -> None:
+        self._want(self._current_path, znodes.encode_current(current))
+
+    def publish_loads(self, loads: Mapping[str, Mapping[str, float]]) -> None:
+        """Partition -> {"bytesPerS", "recordsPerS"}."""
+        self._want(self._loads_path, znodes.encode(loads))
+
+    def refresh(self) -> None:
+        """The session is new, or came back: look at everything."""
+        with self._changed:
+            self._done.clear()
+            self._dirty = True
+            self._changed.notify_all()
+
+    def formers(self) -> frozenset[SessionId]:
+        """Sessions under which this process wrote, the present one included."""
+        with self._changed:
+            return frozenset(self._sessions)
+
+    def flush(self, timeout_s: float) -> bool:
+        """Wait until all is written; False if it took longer."""
+        with self._changed:
+            return self._changed.wait_for(lambda: not self._dirty, timeout_s)
+
+    def close(self) -> None:
+        with self._changed:
+            self._stopping = True
+            self._changed.notify_all()
+        self._thread.join(RETRY_S * 5)
+
+    def _want(self, path: str, data: bytes) -> None:
+        with self._changed:
+            self._wanted[path] = data
+            self._dirty = True
+            self._changed.notify_all()
+
+    def _work(self) -> None:
+        while True:
+            with self._changed:
+                if not self._changed.wait_for(lambda: self._dirty or self._stopping, CHECK_S):
+                    self._done.clear()
+                if self._stopping:
+                    return
+                wanted = dict(self._wanted)
+            written = self._write_all(wanted)
+            with self._changed:
+                if written and wanted == self._wanted:
+                    self._dirty = False
+                    self._changed.notify_all()
+                elif not written:
+                    self._dirty = True
+                    self._changed.wait_for(lambda: self._stopping, RETRY_S)
+
+    def _write_all(self, wanted: Mapping[str, bytes]) -> bool:
+        """Live node first: the others mean nothing without it. True if all is as wanted."""
+        try:
+            if not self._register(wanted[self._live_path]):
+                return False
+            for path in wanted.keys() - {self._live_path}:
+                self._write(path, wanted[path], replace=True)
+        except (Unavailable, OutcomeUnknown, Conflict) as error:
+            logger.debug("not published yet: %s", error)
+            with self._changed:
+                self._done.clear()
+            return False
+        return True
+
+    def _register(self, data: bytes) -> bool:
+        owner = self._write(self._live_path, data, replace=False)
+        if owner is not None:
+            self._wait_for(owner)
+            return False
+        self._taken_since_s = None
+        if not self._is_registered:
+            self._is_registered = True
+            self._registered()
+        return True
+
+    def _wait_for(self, owner: SessionId) -> None:
+        now_s = self._clock.monotonic_s()
+        if self._taken_since_s is None:
+            self._taken_since_s = now_s
+            logger.warning(
+                "worker %s is taken by session %#x: waiting up to %.0f s for its end",
+                self._worker,
+                owner,
+                self._wait_s,
+            )
+        elif now_s - self._taken_since_s > self._wait_s:
+            self._taken(f"worker id {self._worker} is taken by another live process")
+
+    def _write(self, path: str, data: bytes, *, replace: bool) -> SessionId | None:
+        """Make the node ours with that content. Returns its owner if that is a stranger."""
+        session = self._coordination.session()
+        if session is None:
+            raise Unavailable("no session with ZooKeeper")
+        with self._changed:
+            self._sessions.add(session)
+            if self._done.get(path) == (session, data):
+                return None
+        node = self._coordination.get(path)
+        if node is not None and node.stat.owner != session:
+            if not (replace or node.stat.owner in self._sessions):
+                return node.stat.owner
+            self._coordination.transact([Delete(path, node.stat.version), _create(path, data)])
+        else:
+            self._put(path, data, node)
+        with self._changed:
+            self._done[path] = (session, data)
+        return None
+
+    def _put(self, path: str, data: bytes, node: Node | None) -> None:
+        if node is None:
+            self._coordination.transact([_create(path, data)])
+        elif node.data != data:
+            self._coordination.transact([Set(path, data, node.stat.version)])
+
+
+def _create(path: str, data: bytes) -> Create:
+    return Create(path, data, ephemeral=True)
