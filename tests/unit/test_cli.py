@@ -1,0 +1,226 @@
+"""The command over a live REST server on the twins: output, and above all exit codes."""
+
+from __future__ import annotations
+
+import json
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+from werkzeug.serving import make_server
+from werkzeug.wrappers import Request, Response
+
+from ureplicator_common.cli import cli
+from ureplicator_common.model import PartitionState
+from ureplicator_testkit.api_world import World
+
+CONFIG = """
+fleet: local
+zookeeper: {hosts: "z:1"}
+clusters: {a: {bootstrap.servers: "a:1"}, b: {bootstrap.servers: "b:1"}}
+routes: [{source: a, target: b}]
+"""
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+@pytest.fixture
+def url(world: World) -> Iterator[str]:
+    server = make_server("127.0.0.1", 0, world.app, threaded=True)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    path = tmp_path / "fleet.yaml"
+    path.write_text(CONFIG)
+    return path
+
+
+def run(*words: str, url: str = "") -> Result:
+    return CliRunner().invoke(cli, words, env={"UREPLICATOR_URL": url} if url else {})
+
+
+# --- check-config
+
+
+def test_a_good_configuration(config: Path) -> None:
+    result = run("check-config", str(config))
+    assert result.exit_code == 0
+    assert "good (fleet local, routes a.b)" in result.stdout
+
+
+def test_a_wrong_configuration_tells_every_fault(config: Path) -> None:
+    result = run("check-config", str(config), "--set", "worker.slots=0", "--set", "x.y=1")
+    assert result.exit_code == 1
+    assert result.stdout == ""
+    assert [line.split(": ")[1] for line in result.stderr.splitlines()] == ["worker.slots", "x"]
+
+
+@pytest.mark.parametrize("role", ["check-config", "controller", "worker"])
+def test_a_missing_configuration_is_one_line(tmp_path: Path, role: str) -> None:
+    result = run(role, str(tmp_path / "no.yaml"))
+    assert result.exit_code == 1
+    assert result.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["check-config"],
+        ["nonsense"],
+        ["topics", "nonsense"],
+        ["topics", "add"],
+        ["topics", "expand", "orders"],
+        ["topics", "expand", "orders", "many"],
+        ["topics", "--nonsense"],
+    ],
+)
+def test_wrong_usage(words: list[str]) -> None:
+    assert run(*words).exit_code == 2
+
+
+@pytest.mark.parametrize("words", [[], ["-h"], ["topics", "-h"], ["worker", "-h"], ["--version"]])
+def test_help(words: list[str]) -> None:
+    result = run(*words)
+    assert result.exit_code in (0, 2)  # click answers 2 to the bare command
+    assert result.output
+
+
+# --- topics
+
+
+def test_a_topics_life(url: str) -> None:
+    added = run("topics", "add", "orders", "--partitions", "2", url=url)
+    assert (added.exit_code, added.stderr) == (0, "")
+    assert "2 partitions" in added.stdout
+    assert "4 partitions" in run("topics", "expand", "orders", "4", url=url).stdout
+    assert run("topics", url=url).stdout == "orders\n"
+    assert run("topics", "list", url=url).stdout == "orders\n"
+    assert "no longer" in run("topics", "delete", "orders", url=url).stdout
+
+
+def test_a_refusal_is_one_line_and_names_the_cure(url: str) -> None:
+    run("topics", "add", "orders", url=url)
+    for words in (["add", "orders"], ["add", "nowhere"], ["expand", "orders", "9"]):
+        result = run("topics", *words, url=url)
+        assert result.exit_code == 1
+        assert result.stdout == ""
+        assert result.stderr.count("\n") == 1
+        assert "(" in result.stderr
+
+
+def test_names_that_need_quoting(url: str) -> None:
+    result = run("topics", "show", "a/b?c#d %", url=url)
+    assert result.exit_code == 1
+    assert "'a/b?c#d %' is not whitelisted" in result.stderr
+
+
+def test_showing_a_topic(world: World, url: str) -> None:
+    run("topics", "add", "orders", url=url)
+    world.live("w1")
+    world.place("orders", {0: "w1", 1: "w1"})
+    world.say("w1", "orders", {0: PartitionState.ONLINE, 1: PartitionState.ERROR}, reason="[big]")
+    table = run("topics", "show", "orders", url=url).stdout
+    assert "w1 ONLINE" in table
+    assert "[big]" in table
+    assert "not placed yet" in table
+
+
+def test_machines_get_json(url: str) -> None:
+    assert json.loads(run("topics", "add", "orders", "--json", url=url).stdout)["partitions"] == 4
+    assert json.loads(run("topics", "list", "--json", url=url).stdout) == {"topics": ["orders"]}
+    for words in (["topics", "show", "orders"], ["instances"], ["status"]):
+        assert json.loads(run(*words, "--json", url=url).stdout)
+
+
+# --- instances, status
+
+
+def test_instances(world: World, url: str) -> None:
+    world.live("w1")
+    run("topics", "add", "orders", url=url)
+    world.place("orders", {0: "w1"})
+    world.say("w1", "orders", {0: PartitionState.ONLINE})
+    assert "h:7" in run("instances", url=url).stdout
+    assert "orders" in run("instances", "w1", url=url).stdout
+    assert run("instances", "w9", url=url).exit_code == 1
+
+
+def test_status(world: World, url: str) -> None:
+    run("topics", "add", "orders", url=url)
+    world.lead("c2")
+    result = run("status", url=url)
+    assert result.exit_code == 0
+    assert "leader      c2" in result.stdout
+    assert "4: 0 online, 4 offline, 0 in error" in result.stdout
+    assert "not placed yet" in result.stdout
+
+
+def test_status_without_zookeeper(world: World, url: str) -> None:
+    with world.zookeeper_away():
+        result = run("status", url=url)
+    assert result.exit_code == 1
+    assert "ZooKeeper is away" in result.stderr
+
+
+# --- A controller that is not there
+
+
+def test_nobody_listens() -> None:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port = listener.getsockname()[1]
+    result = run("topics", "--url", f"http://127.0.0.1:{port}")
+    assert result.exit_code == 1
+    assert (
+        result.stderr == f"no controller answers at http://127.0.0.1:{port}: Connection refused\n"
+    )
+
+
+@pytest.mark.parametrize("url", ["nonsense", "http://", "ftp://127.0.0.1"])
+def test_a_wrong_url(url: str) -> None:
+    result = run("topics", "list", "--url", url)
+    assert result.exit_code == 1
+    assert result.stderr.count("\n") == 1
+
+
+@Request.application
+def somebody(request: Request) -> Response:
+    return Response("hi")
+
+
+def test_somebody_else_listens() -> None:
+    server = make_server("127.0.0.1", 0, somebody)
+    thread = threading.Thread(target=server.handle_request)
+    thread.start()
+    result = run("status", "--url", f"http://127.0.0.1:{server.server_port}")
+    thread.join()
+    server.server_close()
+    assert result.exit_code == 1
+    assert "not as a controller would" in result.stderr
+
+
+def test_no_role_is_imported_before_it_is_asked_for() -> None:
+    script = (
+        "import sys, ureplicator_common.cli;"
+        "print([name for name in sys.modules if name.split('.')[0] in"
+        " ('pyspark', 'flask', 'kazoo', 'confluent_kafka', 'ureplicator_controller',"
+        " 'ureplicator_worker')])"
+    )
+    command = [sys.executable, "-c", script]
+    answer = subprocess.run(command, capture_output=True, text=True)  # noqa: S603
+    assert answer.stdout == "[]\n"
