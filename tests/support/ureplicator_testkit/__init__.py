@@ -1,0 +1,1 @@
+"""What tests share: real clusters, processes under watch, and a log comparison that judges."""

@@ -1,0 +1,119 @@
+"""Where Java and the jars are: the same answers as `scripts/setup` gives.
+
+ZooKeeper runs from the jars that pyspark brings; Kafka's are fetched once by `scripts/setup`.
+"""
+
+import os
+import shutil
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+
+KAFKA_VERSION = "4.1.0"
+ZOOKEEPER_JARS = ("zookeeper-", "slf4j-api-", "log4j-api-", "log4j-core-", "log4j-slf4j2-impl-")
+ZOOKEEPER_JARS += ("netty-", "metrics-core-", "snappy-java-", "commons-cli-", "commons-io-")
+ZOOKEEPER_JARS += ("audience-annotations-", "jackson-core-", "jackson-databind-")
+
+# Servers log what they did to standard output; Kafka and ZooKeeper both use Log4j 2.
+LOG4J = """\
+status = error
+appender.console.type = Console
+appender.console.name = console
+appender.console.layout.type = PatternLayout
+appender.console.layout.pattern = %d{ISO8601} %p %c{1} %m%n
+rootLogger.level = info
+rootLogger.appenderRef.console.ref = console
+"""
+
+
+class NotSetUpError(Exception):
+    """Java or a jar is missing: `scripts/setup` was not run."""
+
+
+@dataclass(frozen=True, slots=True)
+class Java:
+    """One way to start a Java program."""
+
+    executable: Path
+    classpath: str
+    options: tuple[str, ...] = ()
+
+    def command(self, main_class: str, *arguments: str | Path) -> list[str]:
+        tail = [main_class, *(str(argument) for argument in arguments)]
+        return [str(self.executable), *self.options, "-cp", self.classpath, *tail]
+
+
+def kafka_java(heap_mb: int, folder: Path) -> Java:
+    """Java for Kafka's classes; its log settings are written into the folder."""
+    return Java(java_executable(), f"{kafka_jars()}/*", _options(heap_mb, folder))
+
+
+def zookeeper_java(heap_mb: int, folder: Path) -> Java:
+    """Java for ZooKeeper's classes; its log settings are written into the folder."""
+    options = (
+        *_options(heap_mb, folder),
+        "-Dzookeeper.admin.enableServer=false",
+        "-Dzookeeper.jmx.log4j.disable=true",
+        "-Dzookeeper.4lw.commands.whitelist=*",
+        # A killed process loses nothing that it wrote; only a killed machine would.
+        "-Dzookeeper.forceSync=no",
+    )
+    return Java(java_executable(), os.pathsep.join(zookeeper_jars()), options)
+
+
+def _options(heap_mb: int, folder: Path) -> tuple[str, ...]:
+    settings = folder / "log4j2.properties"
+    settings.write_text(LOG4J)
+    return (
+        f"-Xmx{heap_mb}m",
+        "-XX:+UseSerialGC",  # fewest threads and the fastest start on few cores
+        "-XX:-UsePerfData",  # else a killed JVM leaves a file in /tmp
+        "-XX:+ExitOnOutOfMemoryError",
+        "-Djava.awt.headless=true",
+        f"-Dlog4j2.configurationFile={settings}",
+    )
+
+
+@cache
+def java_executable() -> Path:
+    home = os.environ.get("JAVA_HOME")
+    candidates = [f"{home}/bin/java"] if home else []
+    candidates += [
+        "java",
+        *(str(p) for p in Path("/usr/lib/jvm").glob("java-17-openjdk-*/bin/java")),
+    ]
+    for candidate in candidates:
+        found = shutil.which(candidate)
+        if found and _major_version(found) >= 17:
+            return Path(found)
+    raise NotSetUpError("Java 17 or later is needed: run scripts/setup")
+
+
+def _major_version(executable: str) -> int:
+    shown = subprocess.run([executable, "-version"], capture_output=True, text=True, check=False)  # noqa: S603
+    _, _, version = shown.stderr.partition('version "')
+    major = version.partition(".")[0]
+    return int(major) if major.isdigit() else 0
+
+
+def jars_folder() -> Path:
+    default = Path.home() / ".cache" / "ureplicator"
+    return Path(os.environ.get("UREPLICATOR_JARS") or default)
+
+
+def kafka_jars() -> Path:
+    folder = jars_folder() / f"kafka_2.13-{KAFKA_VERSION}"
+    if not (folder / f"kafka_2.13-{KAFKA_VERSION}.jar").exists():
+        raise NotSetUpError(f"no Kafka jars in {folder}: run scripts/setup")
+    return folder
+
+
+def zookeeper_jars() -> Sequence[str]:
+    pyspark = find_spec("pyspark")
+    if pyspark is None or pyspark.origin is None:
+        raise NotSetUpError("pyspark is not installed: run scripts/setup")
+    jars = sorted((Path(pyspark.origin).parent / "jars").glob("*.jar"))
+    return [str(jar) for jar in jars if jar.name.startswith(ZOOKEEPER_JARS)]
