@@ -81,6 +81,7 @@ class RouteCopier:
         self._copies: dict[Partition, PartitionCopy] = {}
         self._draining: dict[Partition, PartitionCopy] = {}
         self._trouble = ""
+        self._uncommitted = ""
         self._committing = False
         self._commit_at_s = 0.0
         self._again_at_s = 0.0
@@ -256,9 +257,7 @@ class RouteCopier:
             case own.Committed(positions):
                 self._committed(positions)
             case own.CommitFailed(reason):
-                self._committing = False
-                self._again_at_s = self._now_s + COMMIT_RETRY_S
-                logger.warning("%s: positions not committed: %s", self.route, reason)
+                self._commit_failed(reason)
             case own.FencedOut():
                 self._suspend()
             case own.Trouble(reason):
@@ -431,8 +430,16 @@ class RouteCopier:
             self._committing = True
             self._ownership.put(own.Commit(due))
 
+    def _commit_failed(self, reason: str) -> None:
+        """Tried again soon; said once for each disturbance."""
+        self._committing = False
+        self._again_at_s = self._now_s + COMMIT_RETRY_S
+        if not self._uncommitted:
+            self._uncommitted = reason
+            logger.warning("%s: positions not committed: %s", self.route, reason)
+
     def _committed(self, positions: Mapping[Partition, own.Commitment]) -> None:
-        self._trouble = ""
+        self._trouble = self._uncommitted = ""
         self._committing = False
         for partition, item in positions.items():
             copy = self._copies.get(partition)
