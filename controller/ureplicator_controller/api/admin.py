@@ -10,13 +10,14 @@ from collections.abc import Mapping
 
 from flask import Blueprint, Response, jsonify
 
-from ureplicator_common.kafka import TopicInfo
-from ureplicator_common.model import Route, TopicState
+from ureplicator_common.model import Route
 from ureplicator_common.settings import Settings
 from ureplicator_controller.api.clusters import Cluster
-from ureplicator_controller.api.fleet import Fleet, Picture
+from ureplicator_controller.api.comparison import compare
+from ureplicator_controller.api.fleet import Fleet
 from ureplicator_controller.api.requests import chosen_routes
 from ureplicator_controller.api.topics import mismatch_json
+from ureplicator_controller.core.difference import Difference
 from ureplicator_controller.core.view import mismatches, validate
 
 
@@ -42,37 +43,26 @@ def blueprint(*, settings: Settings, fleet: Fleet, clusters: Mapping[str, Cluste
     def source_validation() -> Response:
         chosen = [config.route for config in chosen_routes(settings)]
         picture = fleet.picture()
-        missing: list[str] = []
-        mismatched: dict[str, int] = {}
-        for route in chosen:
-            source = clusters[route.source].recent_topics()
-            gone, differing = source_differences(picture, route, source)
-            prefix = f"{route}/" if len(chosen) > 1 else ""
-            missing += [prefix + topic for topic in gone]
-            mismatched |= {prefix + topic: count for topic, count in differing.items()}
+        found = {route: compare(picture, route, clusters) for route in chosen}
+        merged = _merged({route: compared for route, (compared, _) in found.items()})
+        reasons = [reason for _, reason in found.values() if reason]
         return jsonify(
-            numMissingTopics=len(missing),
-            missingTopics=missing,
-            numMismatchedTopics=len(mismatched),
-            numMismatchedTopicPartitions=sum(mismatched.values()),
-            mismatchedTopicPartitions=mismatched,
+            merged.as_json()
+            | {"missingTopics": merged.missing, "targetFindings": merged.target_findings}
+            | ({"targetReason": "; ".join(reasons)} if reasons else {})
         )
 
     return api
 
 
-def source_differences(
-    picture: Picture, route: Route, source: Mapping[str, TopicInfo]
-) -> tuple[list[str], dict[str, int]]:
-    """Whitelisted topics that the source lacks; those it has in another size -> by how many."""
+def _merged(found: Mapping[Route, Difference]) -> Difference:
+    """All routes in one; topics carry their route where there are several."""
     missing: list[str] = []
     mismatched: dict[str, int] = {}
-    for key, stored in sorted(picture.snapshot.topics.items()):
-        if key.route != route or stored.value.state is TopicState.DELETING:
-            continue
-        info = source.get(key.topic)
-        if info is None:
-            missing.append(key.topic)
-        elif info.partitions != stored.value.partitions:
-            mismatched[key.topic] = abs(info.partitions - stored.value.partitions)
-    return missing, mismatched
+    findings: dict[str, str] = {}
+    for route, each in found.items():
+        prefix = f"{route}/" if len(found) > 1 else ""
+        missing += [prefix + topic for topic in each.missing]
+        mismatched |= {prefix + topic: count for topic, count in each.mismatched.items()}
+        findings |= {prefix + topic: text for topic, text in each.target_findings.items()}
+    return Difference(tuple(missing), mismatched, findings)

@@ -21,8 +21,8 @@ from prometheus_client.registry import Collector
 from ureplicator_common.coordination import Unavailable
 from ureplicator_common.errors import OperatingError
 from ureplicator_common.settings import Settings
-from ureplicator_controller.api.admin import source_differences
 from ureplicator_controller.api.clusters import Cluster
+from ureplicator_controller.api.comparison import compare
 from ureplicator_controller.api.fleet import Fleet, Picture
 from ureplicator_controller.core.view import mismatches, validate
 
@@ -99,14 +99,13 @@ class FleetCollector(Collector):
         for config in self._settings.routes:
             name = str(config.route)
             try:
-                source = self._clusters[config.source].recent_topics()
+                found, _ = compare(picture, config.route, self._clusters)
             except OperatingError:
                 up.add_metric([name], 0)
                 continue
             up.add_metric([name], 1)
-            gone, differing = source_differences(picture, config.route, source)
-            missing.add_metric([name], len(gone))
-            mismatched.add_metric([name], len(differing))
+            missing.add_metric([name], len(found.missing))
+            mismatched.add_metric([name], len(found.mismatched))
         return (up, missing, mismatched)
 
 

@@ -107,6 +107,8 @@ def test_validation_of_one_route() -> None:
 
 
 def test_source_validation_looks_and_changes_nothing(world: World) -> None:
+    world.target.put("orders", 1)
+    world.target.put("quiet", 1)
     world.intend("orders", TopicIntent(2, 2))
     world.intend("quiet", TopicIntent(1, 1))
     world.intend("lost", TopicIntent(1, 1))
@@ -118,8 +120,32 @@ def test_source_validation_looks_and_changes_nothing(world: World) -> None:
         "numMismatchedTopics": 1,
         "numMismatchedTopicPartitions": 2,
         "mismatchedTopicPartitions": {"orders": 2},
+        "targetFindings": {
+            "lost": "the target has no topic lost",
+            "orders": "target topic orders has 1 of 2 partitions",
+        },
     }
     assert world.intent("orders") == TopicIntent(2, 2)
+    assert world.target.topics()["orders"].partitions == 1
+
+
+def test_source_validation_without_the_target(world: World) -> None:
+    world.intend("orders", TopicIntent(2, 2))
+    with world.target.failing():
+        shown = world.call("GET", "/validation/srcKafka").get_json()
+    assert shown["numMismatchedTopics"] == 1
+    assert shown["targetFindings"] == {}
+    assert "no broker answers" in shown["targetReason"]
+
+
+def test_source_validation_of_several_routes() -> None:
+    world = World(({"source": "a", "target": "c"}, {"source": "b", "target": "d"}))
+    world.intend("orders", TopicIntent(4, 4), route=Route("a", "c"))
+    world.intend("orders", TopicIntent(3, 3), route=Route("b", "d"))
+    world.intend("lost", TopicIntent(1, 1), route=Route("b", "d"))
+    shown = world.call("GET", "/validation/srcKafka").get_json()
+    assert shown["mismatchedTopicPartitions"] == {"b.d/orders": 1}
+    assert shown["missingTopics"] == ["b.d/lost"]
 
 
 def test_looking_often_asks_the_source_seldom(world: World) -> None:

@@ -1,0 +1,36 @@
+"""What is whitelisted beside what the clusters have, for pages and metrics alike.
+
+The answer is about the source; what is wrong at the target is an addition. So a source that is away
+means that there is no answer, and a target that is away only that a part is missing, with the reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from ureplicator_common.errors import OperatingError
+from ureplicator_common.model import Route
+from ureplicator_controller.api.clusters import Cluster
+from ureplicator_controller.api.fleet import Picture
+from ureplicator_controller.core.difference import Difference, difference
+
+
+def compare(
+    picture: Picture, route: Route, clusters: Mapping[str, Cluster]
+) -> tuple[Difference, str]:
+    """The difference of one route, and why the target is left out ("": it is not).
+
+    Raises what the source raises.
+    """
+    intents = {
+        key.topic: stored.value
+        for key, stored in picture.snapshot.topics.items()
+        if key.route == route
+    }
+    source = clusters[route.source].recent_topics()
+    try:
+        return difference(intents, source, clusters[route.target].recent_topics()), ""
+    except OperatingError as error:
+        without_target = replace(difference(intents, source, {}), target_findings={})
+        return without_target, f"{route.target}: {error}"
