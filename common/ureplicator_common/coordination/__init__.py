@@ -107,6 +107,19 @@ class OutcomeUnknown(TemporaryError):
     """The connection was lost while a write was under way: it may have happened. Read back."""
 
 
+def describe(operations: Sequence[Operation]) -> str:
+    """For the text of an error: `Set /a/b and 2 more`."""
+    first = operations[0]
+    more = f" and {len(operations) - 1} more" if len(operations) > 1 else ""
+    return f"{type(first).__name__} {first.path}{more}"
+
+
+def with_ancestors(path: str) -> list[str]:
+    """`/a/b` -> `/a`, `/a/b`."""
+    names = path.strip("/").split("/")
+    return ["/" + "/".join(names[: depth + 1]) for depth in range(len(names))]
+
+
 class Why(StrEnum):
     """What an operation found, in the words of `Conflict.why`."""
 

@@ -21,7 +21,7 @@ the same.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
@@ -40,6 +40,8 @@ from ureplicator_common.coordination import (
     Unavailable,
     Why,
     check_size,
+    describe,
+    with_ancestors,
 )
 from ureplicator_common.model import SessionId
 
@@ -108,7 +110,7 @@ class MemoryStore:
         """All or nothing, one zxid for all of it; each operation sees what those before it did."""
         with self.lock:
             if session not in self._sessions:
-                raise Unavailable(f"{operations[0].path}: the session has expired")
+                raise Unavailable(f"{describe(operations)}: the session has expired")
             draft = _Draft(self._nodes, zxid=self._zxid + 1, session=session)
             for operation in operations:
                 draft.apply(operation)
@@ -229,11 +231,11 @@ class MemoryCoordination:
             return
         if lost:
             self._apply_unheard(operations)
-        raise OutcomeUnknown(f"{operations[0].path}: the answer was lost, as asked for")
+        raise OutcomeUnknown(f"{describe(operations)}: the answer was lost, as asked for")
 
     def ensure(self, path: str) -> None:
         self._request(path)
-        for each in _with_ancestors(path):
+        for each in with_ancestors(path):
             if self._store.node(each) is None:
                 self._store.apply(self._session, [Create(each, b"")])
 
@@ -422,9 +424,3 @@ def _parent(path: str) -> str:
 
 def _name(path: str) -> str:
     return path.rpartition("/")[2]
-
-
-def _with_ancestors(path: str) -> Iterator[str]:
-    """`/a/b` -> `/a`, `/a/b`."""
-    names = path.strip("/").split("/")
-    return ("/" + "/".join(names[: depth + 1]) for depth in range(len(names)))

@@ -2,17 +2,15 @@
 
 kazoo's own recipes and its retry helper are not used: `Lock.is_acquired` stays true after the
 session is lost, and `retry` waits for the next connection and then writes under the *new* session.
-What is left is a connection that reconnects by itself, and these are its traps (2.11), with what
-we do:
+What is left is a connection that reconnects by itself; these are its traps (2.11) and our answers:
 
 * **A request made while reconnecting is queued** and sent later, under whatever session there is
   then. `_Client` refuses it: state and queue are looked at under the one lock under which the
   connection thread changes the state, so that a request is sent on the connection it was made on,
   or never.
-* **The delay between two attempts to connect grows up to an hour.** We cap it at
-  `RECONNECT_DELAY_S`.
-* **One silent host takes the whole session timeout** to be given up. `_Handler` gives each its
-  share.
+* **The delay between two attempts to connect grows up to an hour.** Ours: `RECONNECT_DELAY_S`.
+* **One silent host takes the whole session timeout** to be given up, and so does one that accepts
+  the connection but not yet the session (as a starting server may). `_Handler` gives each a share.
 * **The connection thread dies for good of an unexpected error** (an answer out of order). It is
   then started anew, with a new session.
 * **LOST is only said by a server.** While none answers, kazoo says SUSPENDED, and so do we.
@@ -22,7 +20,6 @@ we do:
 * **Every request writes a byte into a socket pair and blocks when it is full**, at 278 bytes by
   Linux's default; `PIPELINE` keeps well below.
 * Persistent watches do not exist in 2.11: mirrors set one-time watches again with every read.
-* The watch of a content read that met no node is registered on our side but not by the server.
 
 Threads: kazoo's connection, watch and completion threads, one that calls listeners, one per mirror.
 A client must not be carried through a fork.
@@ -35,7 +32,7 @@ import queue
 import socket
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 
 from kazoo.client import KazooClient, TransactionRequest
@@ -74,6 +71,8 @@ from ureplicator_common.coordination import (
     Unavailable,
     Why,
     check_size,
+    describe,
+    with_ancestors,
 )
 from ureplicator_common.coordination.following import FollowingMirror
 from ureplicator_common.errors import ConfigurationError
@@ -82,9 +81,14 @@ from ureplicator_common.model import SessionId
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
+_Listener = Callable[[SessionState], None]
+_Change = tuple[SessionState, tuple[_Listener, ...]]
 
 RECONNECT_DELAY_S = 1.0
 CLOSE_GRACE_S = 2.0
+LEAST_CONNECT_S = 1.0
+"""For the connection, and again for the session. A third of the session timeout, shared by all hosts,
+leaves time to try each of them before the session ends (silence was noticed after two thirds)."""
 PIPELINE = 100
 """Requests of one bulk read under way; bulk reads take turns. With the leftovers of a connection
 that was lost (at most as many) and one request per calling thread this stays under 278."""
@@ -93,6 +97,14 @@ _STATES = {
     KazooState.CONNECTED: SessionState.CONNECTED,
     KazooState.SUSPENDED: SessionState.SUSPENDED,
     KazooState.LOST: SessionState.LOST,
+}
+
+_WHY: dict[type[Exception], Why] = {
+    NoNodeError: Why.NO_NODE,
+    BadVersionError: Why.WRONG_VERSION,
+    NodeExistsError: Why.NODE_EXISTS,
+    NotEmptyError: Why.HAS_CHILDREN,
+    NoChildrenForEphemeralsError: Why.EPHEMERAL_PARENT,
 }
 
 
@@ -107,13 +119,15 @@ class _Handler(SequentialThreadingHandler):
         super().__init__()
         self._connect_timeout_s = connect_timeout_s
         self._socket: socket.socket | None = None
-        self._closing = False
+        self._settled = False
+        self.closing = False
         self.last_error = "no address found"
 
     def create_connection(self, *args: Any, **kwargs: Any) -> socket.socket:
-        if self._closing:
+        if self.closing:
             raise ConnectionAbortedError("closing")
         kwargs["timeout"] = min(kwargs["timeout"], self._connect_timeout_s)
+        self._settled = False
         try:
             self._socket = super().create_connection(*args, **kwargs)
         except OSError as error:
@@ -122,23 +136,28 @@ class _Handler(SequentialThreadingHandler):
         self.last_error = "connected, but no answer"
         return self._socket
 
+    def settled(self) -> None:
+        """There is a session; from here on kazoo's own timeouts are right."""
+        self._settled = True
+
+    def select(
+        self, rlist: Sequence[Any], wlist: Sequence[Any], xlist: Sequence[Any], timeout: float
+    ) -> tuple[list[Any], list[Any], list[Any]]:
+        if not self._settled:
+            timeout = min(timeout, self._connect_timeout_s)
+        return super().select(rlist, wlist, xlist, timeout)
+
     def create_socket_pair(self) -> tuple[socket.socket, socket.socket]:
         pair = super().create_socket_pair()
         for end in pair:
             end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1024 * 1024)
         return pair
 
-    def refuse_connections(self) -> None:
-        self._closing = True
-
     def cut(self) -> None:
         """End what is connected, as if the server had done it."""
-        self._closing = True
         if self._socket is not None:
-            try:
+            with suppress(OSError):
                 self._socket.shutdown(socket.SHUT_RDWR)
-            except OSError:
-                log.debug("there was nothing to cut")
 
 
 class _Client(KazooClient):
@@ -148,6 +167,7 @@ class _Client(KazooClient):
         self, *, hosts: str, timeout: float, handler: _Handler, died: Callable[[], None]
     ) -> None:
         self._gate = threading.RLock()
+        self._settled = handler.settled
         self._died = died
         retry = KazooRetry(
             max_tries=-1,
@@ -165,6 +185,8 @@ class _Client(KazooClient):
             return super()._call(request, async_object)
 
     def _session_callback(self, state: str) -> None:
+        if state == KeeperState.CONNECTED:
+            self._settled()
         with self._gate:
             super()._session_callback(state)
         if state == KeeperState.CLOSED and not self._stopped.is_set():
@@ -237,10 +259,10 @@ class ZooKeeperCoordination:
     ) -> None:
         self._hosts = hosts
         self._request_timeout_s = request_timeout_s or session_timeout_s
-        share_s = session_timeout_s / (hosts.count(",") + 1) / 2
-        self._handler = _Handler(connect_timeout_s=max(share_s, 0.5))
-        self._listeners: list[Callable[[SessionState], None]] = []
-        self._changes: queue.SimpleQueue[SessionState | None] = queue.SimpleQueue()
+        share_s = session_timeout_s / (hosts.count(",") + 1) / 3
+        self._handler = _Handler(connect_timeout_s=max(share_s, LEAST_CONNECT_S))
+        self._listeners: tuple[_Listener, ...] = ()
+        self._changes: queue.SimpleQueue[_Change | None] = queue.SimpleQueue()
         self._mirrors: set[FollowingMirror] = set()
         self._mirrors_lock = threading.Lock()
         self._bulk_turn = threading.Lock()
@@ -288,8 +310,8 @@ class ZooKeeperCoordination:
             return SessionState.LOST
         return SessionState.SUSPENDED
 
-    def on_session(self, listener: Callable[[SessionState], None]) -> None:
-        self._listeners.append(listener)
+    def on_session(self, listener: _Listener) -> None:
+        self._listeners += (listener,)
 
     def get(self, path: str) -> Node | None:
         try:
@@ -320,9 +342,9 @@ class ZooKeeperCoordination:
         try:
             results = self._answer(request.commit_async())
         except (_NotSent, ThrottledOpError) as error:
-            raise Unavailable(f"{_what(operations)} was not sent: {_say(error)}") from error
+            raise Unavailable(f"{describe(operations)} was not sent: {_say(error)}") from error
         except (KazooException, KazooTimeoutError) as error:
-            raise OutcomeUnknown(f"{_what(operations)}: {_say(error)}") from error
+            raise OutcomeUnknown(f"{describe(operations)}: {_say(error)}") from error
         _raise_refusal(operations, results)
 
     def ensure(self, path: str) -> None:
@@ -330,7 +352,7 @@ class ZooKeeperCoordination:
         with _reading(path):
             if self._answer(self._client.exists_async(path)) is not None:
                 return
-            answers = [self._client.create_async(each) for each in _with_ancestors(path)]
+            answers = [self._client.create_async(each) for each in with_ancestors(path)]
             for answer in answers:
                 self._created(answer, path)
 
@@ -363,7 +385,7 @@ class ZooKeeperCoordination:
             revival.join()
 
     def _stop_client(self) -> None:
-        self._handler.refuse_connections()
+        self._handler.closing = True
         if not self._client.connected:
             self._handler.cut()
         cutter = threading.Timer(CLOSE_GRACE_S, self._handler.cut)
@@ -401,12 +423,12 @@ class ZooKeeperCoordination:
         if state == KazooState.CONNECTED:
             for mirror in self._all_mirrors():
                 mirror.mark_everything()
-        self._changes.put(_STATES[state])
+        self._changes.put((_STATES[state], self._listeners))
 
     def _notify_loop(self) -> None:
-        for state in iter(self._changes.get, None):
+        for state, listeners in iter(self._changes.get, None):
             log.info("ZooKeeper at %s: %s", self._hosts, state.value)
-            for listener in list(self._listeners):
+            for listener in listeners:
                 try:
                     listener(state)
                 except Exception:
@@ -443,12 +465,6 @@ def _node(data: bytes, stat: ZnodeStat) -> Node:
     return Node(data, Stat(stat.version, stat.czxid, stat.mzxid, owner))
 
 
-def _with_ancestors(path: str) -> list[str]:
-    """`/a/b` -> `/a`, `/a/b`."""
-    names = path.strip("/").split("/")
-    return ["/" + "/".join(names[: depth + 1]) for depth in range(len(names))]
-
-
 def _add(request: TransactionRequest, operation: Operation) -> None:
     match operation:
         case Create(path, data, ephemeral):
@@ -473,24 +489,9 @@ def _raise_refusal(operations: Sequence[Operation], results: Sequence[object]) -
 
 
 def _why(operation: Operation, error: Exception) -> str:
-    match error:
-        case NoNodeError():
-            return Why.NO_PARENT if isinstance(operation, Create) else Why.NO_NODE
-        case BadVersionError():
-            return Why.WRONG_VERSION
-        case NodeExistsError():
-            return Why.NODE_EXISTS
-        case NotEmptyError():
-            return Why.HAS_CHILDREN
-        case NoChildrenForEphemeralsError():
-            return Why.EPHEMERAL_PARENT
-    return type(error).__name__
-
-
-def _what(operations: Sequence[Operation]) -> str:
-    first = operations[0]
-    more = f" and {len(operations) - 1} more" if len(operations) > 1 else ""
-    return f"{type(first).__name__} {first.path}{more}"
+    if isinstance(operation, Create) and isinstance(error, NoNodeError):
+        return Why.NO_PARENT
+    return _WHY.get(type(error), type(error).__name__)
 
 
 def _say(error: Exception) -> str:

@@ -1,0 +1,133 @@
+"""A followed tree ends as the real one, whatever changes between its reads.
+
+The server here gives one-time watches, as ZooKeeper does, and lets the tree change between any two
+requests of one bulk read: that is where a follower that marks too little goes blind for ever.
+"""
+
+from collections.abc import Iterator, Sequence
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ureplicator_common.coordination import Conflict, Create, Delete, Node, Operation, Set
+from ureplicator_common.coordination.following import Tree
+from ureplicator_common.coordination.memory import MemoryStore
+
+ROOT = "/r"
+PATHS = [ROOT, "/r/a", "/r/a/x", "/r/a/y", "/r/b", "/r/b/x"]
+
+changes = st.one_of(
+    st.builds(Create, st.sampled_from(PATHS), st.binary(max_size=1)),
+    st.builds(Set, st.sampled_from(PATHS), st.binary(max_size=1), st.just(-1)),
+    st.builds(Delete, st.sampled_from(PATHS)),
+)
+
+
+class WatchingServer:
+    """A `Reader`: before each of its answers it makes the next change, if there is one."""
+
+    def __init__(self, changing: Sequence[Operation | None]) -> None:
+        self.store = MemoryStore()
+        self._session = self.store.open_session()
+        self._changing: Iterator[Operation | None] = iter(changing)
+        self._content_watches: set[str] = set()
+        self._child_watches: set[str] = set()
+        self.contents: set[str] = set()
+        self.children: set[str] = set()
+
+    def read(
+        self, contents: Sequence[str], children: Sequence[str]
+    ) -> tuple[list[Node | None], list[Sequence[str] | None]]:
+        return [self._content(path) for path in contents], [self._names(p) for p in children]
+
+    def exists(self, path: str) -> bool:
+        self.change()
+        self._content_watches.add(path)
+        return self.store.node(path) is not None
+
+    def change(self) -> bool:
+        """The next change, with its events; False if there are no more."""
+        for operation in self._changing:
+            if operation is not None:
+                self._try(operation)
+            return True
+        return False
+
+    def marks(self) -> tuple[set[str], set[str]]:
+        marks, self.contents, self.children = (self.contents, self.children), set(), set()
+        return marks
+
+    def _content(self, path: str) -> Node | None:
+        self.change()
+        node = self.store.node(path)
+        if node is not None:
+            self._content_watches.add(path)
+        return node
+
+    def _names(self, path: str) -> Sequence[str] | None:
+        self.change()
+        if self.store.node(path) is None:
+            return None
+        self._child_watches.add(path)
+        return self.store.children(path)
+
+    def _try(self, operation: Operation) -> None:
+        try:
+            self.store.apply(self._session, [operation])
+        except Conflict:
+            return
+        parent = operation.path.rpartition("/")[0]
+        whole = not isinstance(operation, Set)
+        self._fire(self._content_watches, operation.path, whole=whole)
+        if whole:
+            self._fire(self._child_watches, parent, whole=False)
+        if isinstance(operation, Delete):
+            self._fire(self._child_watches, operation.path, whole=True)
+
+    def _fire(self, watches: set[str], path: str, *, whole: bool) -> None:
+        if path not in watches:
+            return
+        watches.remove(path)
+        if whole or watches is self._content_watches:
+            self.contents.add(path)
+        if whole or watches is self._child_watches:
+            self.children.add(path)
+
+
+@settings(max_examples=500, deadline=None)
+@given(
+    before=st.lists(changes, max_size=8),
+    during=st.lists(st.one_of(st.none(), changes), max_size=40),
+)
+def test_a_tree_ends_as_the_real_one(
+    before: list[Operation], during: list[Operation | None]
+) -> None:
+    server = WatchingServer([*before, *during])
+    for _ in before:
+        server.change()
+    server.marks()
+    tree = Tree(ROOT, reader=server)
+    tree.load()
+    while True:
+        contents, children = server.marks()
+        if contents or children:
+            tree.read_again(contents=contents, children=children)
+        elif not server.change():
+            break
+    assert tree.nodes == server.store.subtree(ROOT)
+
+
+@pytest.mark.parametrize("gone", ["/r/a", "/r/a/x"])
+def test_what_is_gone_is_forgotten_with_all_below(gone: str) -> None:
+    made = [Create(path, b"") for path in ("/r", "/r/a", "/r/a/x")]
+    server = WatchingServer(made)
+    while server.change():
+        pass
+    tree = Tree(ROOT, reader=server)
+    tree.load()
+    for path in ("/r/a/x", "/r/a"):
+        if path.startswith(gone):
+            server.store.apply(server._session, [Delete(path)])
+    tree.read_again(contents=set(), children={gone.rpartition("/")[0]})
+    assert tree.nodes == server.store.subtree(ROOT)

@@ -1,0 +1,232 @@
+"""Contents of nodes: what is written is read, and the same value is the same bytes."""
+
+import dataclasses
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ureplicator_common import znodes
+from ureplicator_common.model import (
+    Assignment,
+    AssignmentEntry,
+    CurrentEntry,
+    CurrentState,
+    Delivery,
+    GapPolicy,
+    IdealEntry,
+    IdealTopic,
+    KnownWorker,
+    LiveController,
+    LiveWorker,
+    OwnerEpoch,
+    Partition,
+    PartitionState,
+    Route,
+    RouteSettings,
+    SessionId,
+    TopicIntent,
+    TopicKey,
+    TopicState,
+    WorkerId,
+)
+
+texts = st.text(max_size=20)
+counts = st.integers(min_value=0, max_value=2**31)
+numbers = st.integers(min_value=0, max_value=10_000)
+clusters = st.from_regex(r"[a-z0-9-]{1,12}", fullmatch=True)
+topics = st.from_regex(r"[a-zA-Z0-9._-]{1,30}", fullmatch=True)
+routes = st.builds(Route, clusters, clusters)
+partitions = st.builds(Partition, routes, topics, numbers)
+workers = st.builds(WorkerId, st.from_regex(r"[a-z0-9.-]{1,20}", fullmatch=True))
+owner_epochs = st.builds(OwnerEpoch, counts)
+sessions = st.builds(SessionId, st.integers(min_value=-(2**63), max_value=2**63 - 1))
+
+intents = st.builds(
+    TopicIntent,
+    partitions=numbers,
+    initial_partitions=numbers,
+    state=st.sampled_from(TopicState),
+    blacklisted=st.frozensets(numbers, max_size=5),
+    had_position=st.frozensets(numbers, max_size=5),
+    target_topic=topics,
+    lane=st.sampled_from(["raw", "record", "sql"]),
+    forget_positions=st.booleans(),
+    request_id=texts,
+)
+ideals = st.builds(
+    IdealTopic,
+    entries=st.dictionaries(
+        numbers,
+        st.builds(
+            IdealEntry,
+            worker=st.none() | workers,
+            owner_epoch=owner_epochs,
+            since_ms=counts,
+            reason=texts,
+            holders=st.dictionaries(workers, sessions, max_size=3),
+        ),
+        max_size=5,
+    ),
+)
+assignments = st.builds(
+    Assignment,
+    entries=st.dictionaries(
+        partitions,
+        st.builds(AssignmentEntry, owner_epochs, st.lists(texts, max_size=3).map(tuple)),
+        max_size=5,
+    ),
+)
+currents = st.builds(
+    CurrentState,
+    seen_zxid=st.integers(min_value=-1, max_value=2**63 - 1),
+    entries=st.dictionaries(
+        partitions,
+        st.builds(
+            CurrentEntry, st.sampled_from(PartitionState), owner_epochs, texts, st.booleans()
+        ),
+        max_size=5,
+    ),
+)
+live_workers = st.builds(LiveWorker, counts, texts, counts, counts, texts)
+known_workers = st.builds(KnownWorker, counts, st.booleans(), st.booleans(), counts)
+controllers = st.builds(LiveController, texts, texts, counts, counts, counts, texts)
+settings = st.builds(
+    RouteSettings,
+    delivery=st.sampled_from(Delivery),
+    start=texts,
+    on_gap=st.sampled_from(GapPolicy),
+    abort_on_send_failure=st.booleans(),
+    publish_to_source=st.booleans(),
+    verify_crc=st.booleans(),
+    prefix=texts,
+    rename=st.dictionaries(topics, topics, max_size=3),
+)
+
+
+@given(intents)
+def test_intents_round_trip(intent: TopicIntent) -> None:
+    assert znodes.decode_intent(znodes.encode_intent(intent)) == intent
+
+
+@given(ideals)
+def test_ideal_topics_round_trip(ideal: IdealTopic) -> None:
+    assert znodes.decode_ideal(znodes.encode_ideal(ideal)) == ideal
+
+
+@given(assignments)
+def test_assignments_round_trip(assignment: Assignment) -> None:
+    assert znodes.decode_assignment(znodes.encode_assignment(assignment)) == assignment
+
+
+@given(currents)
+def test_current_states_round_trip(current: CurrentState) -> None:
+    assert znodes.decode_current(znodes.encode_current(current)) == current
+
+
+@given(live_workers)
+def test_live_workers_round_trip(worker: LiveWorker) -> None:
+    assert znodes.decode_live_worker(znodes.encode_live_worker(worker)) == worker
+
+
+@given(known_workers)
+def test_known_workers_round_trip(worker: KnownWorker) -> None:
+    assert znodes.decode_known_worker(znodes.encode_known_worker(worker)) == worker
+
+
+@given(controllers)
+def test_controllers_round_trip(controller: LiveController) -> None:
+    assert znodes.decode_controller(znodes.encode_controller(controller)) == controller
+
+
+@given(settings)
+def test_route_settings_round_trip(route: RouteSettings) -> None:
+    assert znodes.decode_route(znodes.encode_route(route)) == route
+
+
+@given(assignments)
+def test_the_order_of_entries_changes_no_byte(assignment: Assignment) -> None:
+    turned = Assignment(dict(reversed(list(assignment.entries.items()))))
+    assert znodes.encode_assignment(turned) == znodes.encode_assignment(assignment)
+
+
+@given(intents)
+def test_the_order_of_sets_changes_no_byte(intent: TopicIntent) -> None:
+    grown: frozenset[int] = frozenset(sorted(intent.had_position, reverse=True))
+    again = dataclasses.replace(intent, had_position=grown)
+    assert znodes.encode_intent(again) == znodes.encode_intent(intent)
+
+
+@given(st.dictionaries(texts, st.integers() | texts | st.none(), max_size=5))
+def test_json_round_trips(value: dict[str, object]) -> None:
+    assert znodes.decode(znodes.encode(value)) == value
+
+
+@pytest.mark.parametrize("size", [0, 8 * 1024 - 4, 8 * 1024 - 2, 8 * 1024, 100_000])
+def test_large_contents_are_compressed_and_small_ones_readable(size: int) -> None:
+    value = ["x" * size]
+    data = znodes.encode(value)
+    assert znodes.decode(data) == value
+    readable = data.startswith(b"[")
+    assert readable == (size + 4 <= znodes.COMPRESS_ABOVE_BYTES)
+    assert len(data) <= znodes.COMPRESS_ABOVE_BYTES
+
+
+def test_a_content_above_the_limit_is_refused() -> None:
+    incompressible = [f"{number * 2654435761 % 2**64:x}" for number in range(60_000)]
+    with pytest.raises(ValueError, match="above 262144"):
+        znodes.encode(incompressible)
+
+
+def test_an_empty_node_holds_nothing() -> None:
+    assert znodes.decode(b"") == {}
+    assert znodes.decode_assignment(b"") == Assignment()
+    assert znodes.decode_ideal(b"") == IdealTopic({})
+
+
+@pytest.mark.parametrize("garbage", [b"x", b"x\x9c broken", b"{", b"\xff\xfe", b"\x00"])
+def test_garbage_is_a_value_error(garbage: bytes) -> None:
+    with pytest.raises(ValueError, match=r".+"):
+        znodes.decode(garbage)
+
+
+def test_fields_of_a_newer_version_are_ignored() -> None:
+    for encoded, decode in [
+        (znodes.encode_live_worker(LiveWorker(slots=2)), znodes.decode_live_worker),
+        (znodes.encode_known_worker(KnownWorker(max_slots=2)), znodes.decode_known_worker),
+        (znodes.encode_controller(LiveController("c")), znodes.decode_controller),
+        (znodes.encode_route(RouteSettings()), znodes.decode_route),
+        (znodes.encode_intent(TopicIntent(1, 1)), znodes.decode_intent),
+    ]:
+        newer = json.dumps({**json.loads(encoded), "ofTheFuture": 1, "of_the_future": 2})
+        assert decode(newer.encode()) == decode(encoded)
+
+
+def test_fields_an_older_version_did_not_write_have_their_defaults() -> None:
+    assert znodes.decode_live_worker(b'{"slots": 2}') == LiveWorker(slots=2)
+    assert znodes.decode_known_worker(b'{"max_slots": 2}') == KnownWorker(max_slots=2)
+    assert znodes.decode_intent(b'{"partitions":3,"initialPartitions":2}') == TopicIntent(3, 2)
+
+
+@given(routes, topics, numbers, workers)
+def test_every_node_lies_below_its_parent_in_the_skeleton(
+    route: Route, topic: str, number: int, worker: WorkerId
+) -> None:
+    paths = znodes.Paths("local")
+    key = TopicKey(route, topic)
+    assert Partition.parse(f"{key}/{number}") == Partition(route, topic, number)
+    assert paths.topic(key) == f"{paths.topics}/{route.source}.{route.target}/{topic}"
+    assert paths.ideal_topic(key).startswith(f"{paths.ideal}/{route}/")
+    for path, parent in [
+        (paths.controller("c"), paths.controllers),
+        (paths.worker_live(worker), paths.workers_live),
+        (paths.worker_known(worker), paths.workers_known),
+        (paths.route(route), paths.routes),
+        (paths.assignment(worker), paths.assignments),
+        (paths.current_state(worker), paths.current),
+        (paths.load(worker), paths.loads),
+    ]:
+        assert path.rpartition("/")[0] == parent
+        assert parent in paths.skeleton
+    assert paths.leader.rpartition("/")[0] == paths.root
