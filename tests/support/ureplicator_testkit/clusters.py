@@ -14,6 +14,7 @@ import socket
 import time
 import uuid
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
@@ -101,6 +102,22 @@ class _Server:
 
     def __exit__(self, *_: object) -> None:
         self.stop()
+
+
+def start_all(*servers: _Server) -> None:
+    """Start several at the same time; when one cannot, none is left."""
+    pool = ThreadPoolExecutor(len(servers))
+    try:
+        for started in [pool.submit(server.start) for server in servers]:
+            started.result()
+    except BaseException:
+        for server in servers:  # ends the other starts too: their processes are gone
+            server.stop()
+        pool.shutdown()
+        for server in servers:
+            server.stop()
+        raise
+    pool.shutdown()
 
 
 class ZooKeeperServer(_Server):
@@ -318,7 +335,7 @@ class KafkaCluster(_Server):
                 *("--config", node.folder / "server.properties"),
             )
             log = node.folder / "format.log"
-            formatters.append(Process(f"format-{node.folder.name}", command, log=log))
+            formatters.append(Process("format", command, log=log, detached=self.detached))
         for formatter in formatters:
             if formatter.wait(START_DEADLINE_S) != 0:
                 raise AssertionError(f"{formatter.name} failed:\n{formatter.log_tail()}")

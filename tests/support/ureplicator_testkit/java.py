@@ -13,9 +13,11 @@ from importlib.util import find_spec
 from pathlib import Path
 
 KAFKA_VERSION = "4.1.0"
-ZOOKEEPER_JARS = ("zookeeper-", "slf4j-api-", "log4j-api-", "log4j-core-", "log4j-slf4j2-impl-")
-ZOOKEEPER_JARS += ("netty-", "metrics-core-", "snappy-java-", "commons-cli-", "commons-io-")
-ZOOKEEPER_JARS += ("audience-annotations-", "jackson-core-", "jackson-databind-")
+ZOOKEEPER_JARS = (
+    *("zookeeper-", "slf4j-api-", "log4j-api-", "log4j-core-", "log4j-slf4j2-impl-"),
+    *("netty-", "metrics-core-", "snappy-java-", "commons-cli-", "commons-io-"),
+    *("audience-annotations-", "jackson-core-", "jackson-databind-"),
+)
 
 # Servers log what they did to standard output; Kafka and ZooKeeper both use Log4j 2.
 LOG4J = """\
