@@ -7,7 +7,7 @@ requests of one bulk read: that is where a follower that marks too little goes b
 from collections.abc import Iterator, Sequence
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from ureplicator_common.coordination import Conflict, Create, Delete, Node, Operation, Set
@@ -99,6 +99,10 @@ class WatchingServer:
 @given(
     before=st.lists(changes, max_size=8),
     during=st.lists(st.one_of(st.none(), changes), max_size=40),
+)
+@example(  # made again between the reads that found its name and that missed its content
+    before=[Create("/r", b""), Create("/r/a", b"")],
+    during=[None, None, Delete("/r/a"), Create("/r/a", b"again")],
 )
 def test_a_tree_ends_as_the_real_one(
     before: list[Operation], during: list[Operation | None]

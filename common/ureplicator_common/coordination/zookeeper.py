@@ -93,11 +93,6 @@ PIPELINE = 100
 """Requests of one bulk read under way; bulk reads take turns. With the leftovers of a connection
 that was lost (at most as many) and one request per calling thread this stays under 278."""
 
-_STATES = {
-    KazooState.CONNECTED: SessionState.CONNECTED,
-    KazooState.SUSPENDED: SessionState.SUSPENDED,
-    KazooState.LOST: SessionState.LOST,
-}
 
 _WHY: dict[type[Exception], Why] = {
     NoNodeError: Why.NO_NODE,
@@ -423,7 +418,7 @@ class ZooKeeperCoordination:
         if state == KazooState.CONNECTED:
             for mirror in self._all_mirrors():
                 mirror.mark_everything()
-        self._changes.put((_STATES[state], self._listeners))
+        self._changes.put((SessionState(state.lower()), self._listeners))
 
     def _notify_loop(self) -> None:
         for state, listeners in iter(self._changes.get, None):
