@@ -91,7 +91,7 @@ function drawMismatches(validation) {
     byId("mismatches").replaceChildren(element("p", { text: "Nothing: every partition is where it should be.", kind: "quiet" }));
     return;
   }
-  const heads = ["partition", "should be", "is", "why", "for"].map((text) => ({ text }));
+  const heads = ["partition", "should be", "is", "why", "for at most"].map((text) => ({ text }));
   heads[0].kind = "name";
   const rows = found.slice(0, MOST_ROWS).map((each) => [
     `${manyRoutes ? `${each.route} ` : ""}${each.topic}/${each.partition}`,
