@@ -214,8 +214,8 @@ def _session_restored(turn: Turn, event: ev.SessionRestored) -> None:
 
 
 def _drain(turn: Turn, event: ev.Drain) -> None:
-    if turn.drain_until_s is None:
-        turn.drain_until_s = turn.now_s + event.timeout_s
+    until_s = turn.now_s + event.timeout_s
+    turn.drain_until_s = min(until_s, turn.drain_until_s or until_s)
 
 
 _HANDLERS: Mapping[type, Callable[[Turn, Any], None]] = {

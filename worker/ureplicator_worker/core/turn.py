@@ -193,6 +193,7 @@ class Turn:
                 self.let_go(partition)
             elif held.phase is not Phase.STOPPING:
                 why = "taken away" if entry is None else f"owner epoch is {entry.owner_epoch} now"
+                why = "the worker stops" if self.drain_until_s is not None else why
                 self.move(partition, Phase.STOPPING, f"stopping: {why}")
                 slot = self.slots[held.slot]
                 if slot.phase is SlotPhase.RUNNING:

@@ -13,7 +13,10 @@ from collections.abc import Callable, Sequence
 from ureplicator_common import znodes
 from ureplicator_common.coordination import Coordination, Unavailable
 from ureplicator_common.errors import OperatingError
+from ureplicator_common.kafka.positions import fence_ids
+from ureplicator_common.kafka.wire import ClusterClient
 from ureplicator_common.model import Route, WorkerId, transactional_ids
+from ureplicator_common.settings import Settings
 from ureplicator_worker.core.events import FenceFailed, RouteFenced
 
 logger = logging.getLogger(__name__)
@@ -43,7 +46,7 @@ class Fencer:
 
     def request(self, route: Route) -> None:
         """The answer is an event."""
-        name = f"fence-{route}"
+        name = f"worker fence {route}"
         threading.Thread(target=self._try, args=(route,), name=name, daemon=True).start()
 
     def _try(self, route: Route) -> None:
@@ -65,3 +68,17 @@ class Fencer:
         node = self._coordination.get(self._path)
         known = 0 if node is None else znodes.decode_known_worker(node.data).max_slots
         return max(self._slots, known)
+
+
+def kafka_fence(settings: Settings) -> Fence:
+    """Fences on real clusters."""
+
+    def fence(route: Route, ids: Sequence[str]) -> None:
+        bootstrap = settings.cluster(route.target)["bootstrap.servers"]
+        client = ClusterClient(bootstrap)
+        try:
+            fence_ids(client, ids)
+        finally:
+            client.reset()
+
+    return fence

@@ -89,7 +89,7 @@ class Output:
         read, self.end = os.pipe()
         self.tail: list[str] = []
         self._thread = threading.Thread(
-            target=self._pump, args=(read,), name="jvm-output", daemon=True
+            target=self._pump, args=(read,), name="worker jvm-output", daemon=True
         )
         self._thread.start()
 

@@ -79,7 +79,7 @@ class Lifeline:
         self._selector.register(self._server, selectors.EVENT_READ)
         self._selector.register(self._wake_in, selectors.EVENT_READ)
         self._stopping = False
-        self._thread = threading.Thread(target=self._serve, name="lifeline", daemon=True)
+        self._thread = threading.Thread(target=self._serve, name="worker lifeline", daemon=True)
 
     def start(self) -> None:
         self._thread.start()

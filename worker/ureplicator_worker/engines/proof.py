@@ -72,7 +72,7 @@ class Prover:
         self._queue: deque[_Waiting] = deque()
         self._changed = threading.Condition()
         self._stopping = False
-        self._thread = threading.Thread(target=self._work, name="proof", daemon=True)
+        self._thread = threading.Thread(target=self._work, name="worker proof", daemon=True)
 
     def start(self) -> None:
         self._thread.start()
@@ -81,7 +81,8 @@ class Prover:
         with self._changed:
             self._stopping = True
             self._changed.notify_all()
-        self._thread.join(RETRY_S * 5)
+        if self._thread.is_alive():
+            self._thread.join(RETRY_S * 5)
 
     def ask(self, copier: CopierId, ask: Ask) -> None:
         with self._changed:

@@ -73,7 +73,7 @@ class Reporter:
         self._dirty = False
         self._is_registered = False
         self._stopping = False
-        self._thread = threading.Thread(target=self._work, name="reporter", daemon=True)
+        self._thread = threading.Thread(target=self._work, name="worker reporter", daemon=True)
 
     def start(self, live: LiveWorker) -> None:
         self._want(self._live_path, znodes.encode_live_worker(live))
@@ -107,7 +107,8 @@ class Reporter:
         with self._changed:
             self._stopping = True
             self._changed.notify_all()
-        self._thread.join(RETRY_S * 5)
+        if self._thread.is_alive():
+            self._thread.join(RETRY_S * 5)
 
     def _want(self, path: str, data: bytes) -> None:
         with self._changed:

@@ -36,13 +36,15 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from pyspark import SparkConf, SparkContext
 from pyspark.java_gateway import launch_gateway
 
 from ureplicator_common.errors import PermanentError
+from ureplicator_common.model import Partition
 from ureplicator_worker.core.messages import CopierOrder
 from ureplicator_worker.core.slots import CopierId
 from ureplicator_worker.engines import entry, jvm
@@ -55,6 +57,7 @@ STOP_S = 5.0
 GONE_S = 10.0
 """A copier whose job has ended ends within milliseconds; one that has not by then is killed."""
 PROBE_S = 1.0
+SHOWN_PARTITIONS = 10
 
 _DEFAULTS: Mapping[str, str] = {
     "spark.task.maxFailures": "1",
@@ -106,7 +109,9 @@ class SparkEngine:
         self._properties["spark.master"] = properties.get("spark.master") or f"local[{slots + 1}]"
         self.local = self._properties["spark.master"].startswith("local")
         self._host = "127.0.0.1" if self.local else host
+        self._scratch: Path | None = None
         self._processes: dict[CopierId, ProcessId] = {}
+        self._killed: dict[CopierId, str] = {}
         self._orders: list[queue.SimpleQueue[Callable[[], None]]] = []
         self._jvm: subprocess.Popen[bytes] | None = None
         self._stopping = False
@@ -126,6 +131,7 @@ class SparkEngine:
             self._gateway = gateway
             self._jvm = gateway.proc
             self._context = SparkContext(conf=conf, gateway=gateway)
+            _hush(self._context)
             self._rows = self._context.parallelize([0], 1)
         except Exception as error:
             output.handed_over()
@@ -172,21 +178,27 @@ class SparkEngine:
         if process is not None:
             self._processes[copier] = process
 
-    def kill(self, copier: CopierId) -> None:
+    def kill(self, copier: CopierId, reason: str) -> None:
         """End the run: its process at once where it is ours, its job in any case."""
+        self._killed[copier] = reason
         process = self._processes.get(copier)
         if process is not None:
             process.kill()
         cancel = functools.partial(self._context.cancelJobGroup, _group(copier))
         self._spawn(functools.partial(_quietly, cancel), f"cancel-{copier}")
 
-    def kill_all(self, timeout_s: float) -> bool:
-        """SIGKILL to every copier of this machine; True if all are gone in time."""
+    def abandon(self, timeout_s: float) -> None:
+        """SIGKILL to JVM and copiers, the JVM first: it would start copiers again."""
+        self._stopping = True
+        if self._jvm is not None:
+            self._jvm.kill()
         processes = list(self._processes.values())
         for process in processes:
             process.kill()
         until_s = time.monotonic() + timeout_s
-        return all(process.wait_gone(until_s - time.monotonic()) for process in processes)
+        for process in processes:
+            process.wait_gone(until_s - time.monotonic())
+        self._remove_scratch()
 
     def _start_slot(self, number: int) -> None:
         orders: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
@@ -201,6 +213,7 @@ class SparkEngine:
         except Exception as error:  # whatever Spark may say of a task
             reason = brief(error)
         self._over(copier)
+        reason = self._killed.pop(copier, reason)
         process = self._processes.get(copier)
         while process is not None and not process.wait_gone(GONE_S):
             logger.warning("copier %s (pid %d) outlived its job: killed", copier, process.pid)
@@ -224,7 +237,11 @@ class SparkEngine:
         if self._jvm is not None:
             self._jvm.kill()
             self._jvm.wait()
-        shutil.rmtree(self._scratch, ignore_errors=True)
+        self._remove_scratch()
+
+    def _remove_scratch(self) -> None:
+        if self._scratch is not None:
+            shutil.rmtree(self._scratch, ignore_errors=True)
 
     def _stop_context(self) -> None:
         with contextlib.suppress(Exception):
@@ -261,9 +278,15 @@ class SparkEngine:
             time.sleep(PROBE_S)
 
     def _spawn(self, target: Callable[[], None], name: str) -> threading.Thread:
-        thread = threading.Thread(target=target, name=name, daemon=True)
+        thread = threading.Thread(target=target, name=f"worker {name}", daemon=True)
         thread.start()
         return thread
+
+
+def _hush(context: SparkContext) -> None:
+    """The JVM's end would print a traceback of pyspark's own little server; we say it ourselves."""
+    server: Any = context._accumulatorServer  # noqa: SLF001
+    server.handle_error = lambda *_: None
 
 
 def _group(copier: CopierId) -> str:
@@ -279,6 +302,14 @@ def _work(orders: queue.SimpleQueue[Callable[[], None]]) -> None:
 def _quietly(call: Callable[[], None]) -> None:
     with contextlib.suppress(Exception):
         call()
+
+
+def describe(copier: CopierId, partitions: Sequence[Partition]) -> str:
+    """What Spark's page shows of the job: `slot 0: orders-3, orders-4 and 12 more`."""
+    names = [f"{partition.topic}-{partition.number}" for partition in partitions]
+    shown, more = names[:SHOWN_PARTITIONS], len(names) - SHOWN_PARTITIONS
+    rest = f" and {more} more" if more > 0 else ""
+    return f"slot {copier.slot}: {', '.join(shown)}{rest}" if names else f"slot {copier.slot}"
 
 
 def brief(error: Exception) -> str:

@@ -1,0 +1,230 @@
+"""Figures of a worker: what copiers report, added up over their restarts, as status and metrics.
+
+A copier counts from when it began with a partition, so a number that falls, or another run's, begins
+anew at zero; totals here only grow, as Prometheus wants them. Labels name route, topic and partition;
+what is not held any more is dropped, so the number of series is that of the partitions held.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    Metric,
+)
+
+from ureplicator_common.coordination import SessionState
+from ureplicator_common.model import Partition, PartitionState
+from ureplicator_worker.core.messages import LATENCY_BOUNDS_MS, PartitionReport, Report
+from ureplicator_worker.core.slots import CopierId
+from ureplicator_worker.core.turn import WorkerState
+
+_COUNTED = ("records", "bytes", "skipped", "gaps")
+_LABELS = ("route", "topic", "partition")
+
+
+@dataclass(slots=True)
+class _Account:
+    """One partition: the last report, of which run, and the totals."""
+
+    copier: CopierId
+    last: PartitionReport
+    totals: dict[str, int] = field(default_factory=lambda: dict.fromkeys(_COUNTED, 0))
+    at_load: dict[str, int] = field(default_factory=lambda: dict.fromkeys(_COUNTED, 0))
+    rates: dict[str, float] = field(default_factory=lambda: dict.fromkeys(_COUNTED, 0.0))
+
+
+@dataclass(slots=True)
+class _Latency:
+    """One slot's histogram: the last report's counts, and the totals."""
+
+    run: int = 0
+    last: tuple[int, ...] = ()
+    last_sum_ms: int = 0
+    totals: list[int] = field(default_factory=lambda: [0] * (len(LATENCY_BOUNDS_MS) + 1))
+    sum_ms: int = 0
+
+
+class Telemetry:
+    """Heard from the loop, read by the web server: one lock around all of it."""
+
+    def __init__(self, *, now_s: float) -> None:
+        self._lock = threading.Lock()
+        self._accounts: dict[Partition, _Account] = {}
+        self._latencies: dict[int, _Latency] = {}
+        self._rated_s = now_s
+
+    def heard(self, copier: CopierId, report: Report, held: Collection[Partition]) -> None:
+        with self._lock:
+            for partition, figures in report.partitions.items():
+                if partition in held:
+                    self._count(copier, partition, figures)
+            if report.latency_ms:
+                self._count_latency(copier, report)
+
+    def keep_only(self, held: Collection[Partition]) -> None:
+        with self._lock:
+            for partition in [p for p in self._accounts if p not in held]:
+                del self._accounts[partition]
+
+    def loads(self, now_s: float) -> dict[str, dict[str, float]]:
+        """Partition -> rates since the last call; those are also what status shows until then."""
+        with self._lock:
+            span_s = max(now_s - self._rated_s, 0.001)
+            self._rated_s = now_s
+            for account in self._accounts.values():
+                for name in _COUNTED:
+                    account.rates[name] = (account.totals[name] - account.at_load[name]) / span_s
+                account.at_load = dict(account.totals)
+            return {
+                str(partition): {
+                    "bytesPerS": round(account.rates["bytes"], 1),
+                    "recordsPerS": round(account.rates["records"], 1),
+                }
+                for partition, account in self._accounts.items()
+            }
+
+    def figures(self, partition: Partition) -> dict[str, Any]:
+        with self._lock:
+            account = self._accounts.get(partition)
+            if account is None:
+                return {}
+            return {
+                "position": account.last.position,
+                "committed": account.last.committed,
+                "lag": account.last.lag,
+                **account.totals,
+                "recordsPerS": round(account.rates["records"], 1),
+                "bytesPerS": round(account.rates["bytes"], 1),
+            }
+
+    def _count(self, copier: CopierId, partition: Partition, figures: PartitionReport) -> None:
+        account = self._accounts.get(partition)
+        if account is None:
+            account = self._accounts[partition] = _Account(copier, PartitionReport(figures.state))
+        for name in _COUNTED:
+            now, before = getattr(figures, name), getattr(account.last, name)
+            same = account.copier == copier and now >= before
+            account.totals[name] += now - before if same else now
+        account.copier, account.last = copier, figures
+
+    def _count_latency(self, copier: CopierId, report: Report) -> None:
+        latency = self._latencies.setdefault(copier.slot, _Latency())
+        if latency.run != copier.run or len(latency.last) != len(report.latency_ms):
+            latency.run = copier.run
+            latency.last, latency.last_sum_ms = (0,) * len(report.latency_ms), 0
+        deltas = [new - old for new, old in zip(report.latency_ms, latency.last, strict=True)]
+        for bucket, delta in enumerate(deltas[: len(latency.totals)]):
+            latency.totals[bucket] += max(delta, 0)
+        latency.sum_ms += max(report.latency_sum_ms - latency.last_sum_ms, 0)
+        latency.last, latency.last_sum_ms = report.latency_ms, report.latency_sum_ms
+
+    # As Prometheus wants it.
+
+    def metrics(self, held: Iterable[Partition]) -> Iterator[Metric]:
+        kinds: Mapping[str, CounterMetricFamily] = {
+            name: CounterMetricFamily(f"ureplicator_worker_{name}", text, labels=_LABELS)
+            for name, text in (
+                ("records", "Records copied"),
+                ("bytes", "Bytes copied, as they travel"),
+                ("skipped", "Records left out because the target never takes them"),
+                ("gaps", "Holes in the source that were passed over by policy"),
+            )
+        }
+        gauges: Mapping[str, GaugeMetricFamily] = {
+            name: GaugeMetricFamily(f"ureplicator_worker_{name}", text, labels=_LABELS)
+            for name, text in (
+                ("position", "Next source offset to copy"),
+                ("committed", "Position last committed"),
+                ("lag", "Records at the source that are not copied yet"),
+            )
+        }
+        with self._lock:
+            for partition in held:
+                account = self._accounts.get(partition)
+                if account is None:
+                    continue
+                labels = (str(partition.route), partition.topic, str(partition.number))
+                for name, counter in kinds.items():
+                    counter.add_metric(labels, account.totals[name])
+                for name, gauge in gauges.items():
+                    if getattr(account.last, name) >= 0:
+                        gauge.add_metric(labels, getattr(account.last, name))
+            latency = self._latency_metric()
+        yield from (*kinds.values(), *gauges.values(), latency)
+
+    def _latency_metric(self) -> HistogramMetricFamily:
+        metric = HistogramMetricFamily(
+            "ureplicator_worker_latency_seconds",
+            "From a record's timestamp to its acknowledgement by the target",
+            labels=("slot",),
+        )
+        for slot, latency in sorted(self._latencies.items()):
+            total, buckets = 0, []
+            for bound_ms, count in zip(LATENCY_BOUNDS_MS, latency.totals, strict=False):
+                total += count
+                buckets.append((str(bound_ms / 1_000), float(total)))
+            buckets.append(("+Inf", float(total + latency.totals[-1])))
+            metric.add_metric((str(slot),), buckets, latency.sum_ms / 1_000)
+        return metric
+
+
+def state_metrics(state: WorkerState) -> Iterator[Metric]:
+    """What the core knows: partitions by state, copiers, session."""
+    partitions = GaugeMetricFamily(
+        "ureplicator_worker_partitions", "Partitions held, by state", labels=("state",)
+    )
+    for shown in PartitionState:
+        count = sum(held.shown is shown for held in state.held.values())
+        partitions.add_metric((shown.value,), count)
+    starts = CounterMetricFamily(
+        "ureplicator_worker_copier_starts", "Copiers started", labels=("slot",)
+    )
+    running = GaugeMetricFamily(
+        "ureplicator_worker_copier_running", "1 while the slot's copier runs", labels=("slot",)
+    )
+    for slot in state.slots:
+        starts.add_metric((str(slot.number),), slot.run)
+        running.add_metric((str(slot.number),), slot.phase.value == "running")
+    yield from (partitions, starts, running)
+    yield GaugeMetricFamily(
+        "ureplicator_worker_session_connected",
+        "1 while the ZooKeeper session is there",
+        value=float(state.session_state is SessionState.CONNECTED),
+    )
+
+
+def status(state: WorkerState, telemetry: Telemetry) -> dict[str, Any]:
+    """The part of `/status` that changes."""
+    return {
+        "session": state.session_state.value,
+        "seenZxid": state.seen_zxid,
+        "draining": state.drain_until_s is not None,
+        "slots": [
+            {
+                "slot": slot.number,
+                "phase": slot.phase.value,
+                "run": slot.run,
+                "partitions": sum(held.slot == slot.number for held in state.held.values()),
+            }
+            for slot in state.slots
+        ],
+        "partitions": {
+            str(partition): {
+                "state": held.shown.value,
+                "phase": held.phase.value,
+                "reason": held.reason,
+                "slot": held.slot,
+                "ownerEpoch": held.owner_epoch,
+                "told": held.told,
+                **telemetry.figures(partition),
+            }
+            for partition, held in sorted(state.held.items())
+        },
+    }
