@@ -14,7 +14,6 @@ from typing import Any
 
 from flask import request
 
-from ureplicator_common.model import Route
 from ureplicator_common.settings import RouteConfig, Settings
 from ureplicator_controller.api.problems import bad_request, not_found
 
@@ -136,10 +135,6 @@ def chosen_route(settings: Settings) -> RouteConfig:
             cure="choose one with ?src=SOURCE&dst=TARGET",
         )
     return chosen[0]
-
-
-def known_route(settings: Settings, route: Route) -> bool:
-    return any(config.route == route for config in settings.routes)
 
 
 def _listed(names: Any) -> str:
