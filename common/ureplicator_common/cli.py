@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import socket
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -33,6 +34,7 @@ from ureplicator_common.settings import Settings, load_settings
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+_ID = re.compile(r"[a-zA-Z0-9._-]{1,100}")
 _PAGE_WIDTH = 160
 """Of a table that is not written to a terminal: nothing there is cut."""
 
@@ -62,6 +64,13 @@ def _role_options(command: F) -> F:
     return click.argument("config", type=click.Path(path_type=Path))(command)
 
 
+def _legal_id(context: click.Context, parameter: click.Parameter, name: str) -> str:
+    """An id is the name of a node in ZooKeeper and part of Kafka's transactional ids."""
+    if not _ID.fullmatch(name) or name in (".", ".."):
+        raise click.BadParameter("1 to 100 characters of a-z, A-Z, 0-9, '.', '_' and '-'")
+    return name
+
+
 def _process_options(command: F) -> F:
     command = click.option("--log-json", is_flag=True, help="Log one JSON object per line.")(
         command
@@ -71,6 +80,7 @@ def _process_options(command: F) -> F:
         "name",
         default=socket.gethostname,
         show_default="host name",
+        callback=_legal_id,
         help="Name of this process; no two that live at the same time may share it.",
     )(command)
 

@@ -93,6 +93,14 @@ def test_wrong_usage(words: list[str]) -> None:
     assert run(*words).exit_code == 2
 
 
+@pytest.mark.parametrize("name", ["", "a/b", "..", "@leader", "x" * 101, "ü"])
+@pytest.mark.parametrize("role", ["controller", "worker"])
+def test_an_id_that_is_no_name_of_a_node(config: Path, role: str, name: str) -> None:
+    result = run(role, str(config), "--id", name)
+    assert result.exit_code == 2
+    assert "--id" in result.stderr
+
+
 @pytest.mark.parametrize("words", [[], ["-h"], ["topics", "-h"], ["worker", "-h"], ["--version"]])
 def test_help(words: list[str]) -> None:
     result = run(*words)
