@@ -245,14 +245,16 @@ class RouteSettings:
         return self.rename.get(topic, self.prefix + topic)
 
 
+RENEWER = WorkerId("@leader")
+"""Whoever leads, as the one who renews positions without an owner; no worker may be called so."""
+
+
 def transactional_id(*, fleet: str, route: Route, worker: WorkerId, slot: int) -> str:
     """The id whose holder alone can commit positions for a slot (DESIGN section 9)."""
     return f"{fleet}.{route}.{worker}.{slot}"
 
 
-def transactional_ids(
-    *, fleet: str, route: Route, worker: WorkerId, slots: int
-) -> tuple[str, ...]:
+def transactional_ids(*, fleet: str, route: Route, worker: WorkerId, slots: int) -> tuple[str, ...]:
     """All ids a worker may hold on a route: whoever fences it fences every one of them."""
     return tuple(
         transactional_id(fleet=fleet, route=route, worker=worker, slot=slot)

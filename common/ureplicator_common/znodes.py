@@ -60,6 +60,7 @@ class Paths:
     """Where things lie for one fleet."""
 
     def __init__(self, fleet: str) -> None:
+        self.fleet = fleet
         self.root = f"/ureplicator/{fleet}"
         self.epoch = f"{self.root}/epoch"
         self.leader = f"{self.root}/leader"

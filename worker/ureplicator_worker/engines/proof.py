@@ -12,6 +12,9 @@ the initialisation, that the partition is still given to this worker. Hence `syn
 Without ZooKeeper there is no proof, hence no answer: the ask waits, in its turn, until there is one,
 or until its copier is gone. A live node that is missing, or still our former session's, is the same
 case: it is about to be written. What fails the proof is refused, each partition with its reason.
+
+Besides the former owners a copier fences the leader's own id: the leader commits positions that nobody
+owns once more (`ureplicator_controller.engines.offsets`), and may have frozen while it did.
 """
 
 from __future__ import annotations
@@ -25,6 +28,7 @@ from dataclasses import dataclass
 from ureplicator_common import znodes
 from ureplicator_common.coordination import Coordination, Unavailable
 from ureplicator_common.model import (
+    RENEWER,
     Assignment,
     OwnerEpoch,
     Partition,
@@ -34,6 +38,7 @@ from ureplicator_common.model import (
     TopicIntent,
     TopicKey,
     WorkerId,
+    transactional_id,
 )
 from ureplicator_worker.core.messages import Ask, Go, Grant
 from ureplicator_worker.core.slots import CopierId
@@ -127,6 +132,10 @@ class Prover:
         assignment = self._assignment()
         settings = {r: self._settings(r) for r in {p.route for p in ask.partitions}}
         intents = {k: self._intent(k) for k in {p.key for p in ask.partitions}}
+        renewers = {
+            r: transactional_id(fleet=self._paths.fleet, route=r, worker=RENEWER, slot=0)
+            for r in settings
+        }
         granted: dict[Partition, Grant] = {}
         refused: dict[Partition, str] = {}
         for partition, epoch in ask.partitions.items():
@@ -136,6 +145,7 @@ class Prover:
                 assignment=assignment,
                 settings=settings[partition.route],
                 intent=intents[partition.key],
+                renewer=renewers[partition.route],
             )
             if isinstance(result, Grant):
                 granted[partition] = result
@@ -178,6 +188,7 @@ def judge(
     assignment: Mapping[Partition, tuple[OwnerEpoch, tuple[str, ...]]],
     settings: RouteSettings | None,
     intent: TopicIntent | None,
+    renewer: str,
 ) -> Grant | str:
     """The right to copy, or why there is none."""
     if partition not in assignment:
@@ -192,7 +203,7 @@ def judge(
     return Grant(
         owner_epoch=epoch,
         target_topic=intent.target_topic or settings.target_topic(partition.topic),
-        fence=fence,
+        fence=(*fence, renewer),
         initial=partition.number < intent.initial_partitions,
         had_position=partition.number in intent.had_position,
         settings=settings,

@@ -1,0 +1,124 @@
+"""The leader keeps the positions of partitions that nobody owns from fading.
+
+It commits what is stored once more, unchanged, under a transactional id of its own, and goes through
+the same order as a copier (`ureplicator_common.kafka.positions`), since it is an owner for a moment:
+initialise the id, then prove that it still leads and that nobody owns the partition, then read, then
+commit. Every copier fences this id when it starts (`ureplicator_worker.engines.proof`), so a leader that freezes in between
+and thaws when the partition has an owner cannot commit.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from ureplicator_common.coordination import Unavailable
+from ureplicator_common.kafka import ClusterUnavailable
+from ureplicator_common.kafka.positions import CommitRefused, Fenced, PositionStore
+from ureplicator_common.kafka.wire import ClusterClient
+from ureplicator_common.model import (
+    RENEWER,
+    Partition,
+    Route,
+    position_group,
+    transactional_id,
+)
+
+FIRST_AFTER_S = 3_600.0
+EVERY_S = 12 * 3_600.0
+
+logger = logging.getLogger(__name__)
+
+Unowned = Callable[[Route], Mapping[Partition, str]]
+"""The proof: partitions without owner -> target topic, read after a `sync` while this process leads;
+empty if it does not lead any more. Raises Unavailable."""
+
+
+@dataclass(frozen=True, slots=True)
+class Renewal:
+    """One route's store, as the leader uses it."""
+
+    route: Route
+    store: PositionStore
+    client: ClusterClient
+
+
+def open_renewal(*, fleet: str, route: Route, bootstrap: str) -> Renewal:
+    client = ClusterClient(bootstrap)
+    store = PositionStore(
+        client,
+        group=position_group(fleet=fleet, route=route),
+        transactional_id=transactional_id(fleet=fleet, route=route, worker=RENEWER, slot=0),
+    )
+    return Renewal(route, store, client)
+
+
+def renew(renewal: Renewal, unowned: Unowned) -> int:
+    """How many positions were committed again.
+
+    Raises ClusterUnavailable, Fenced, CommitRefused, and Unavailable from the proof.
+    """
+    if not unowned(renewal.route):
+        return 0
+    renewal.store.initialise()
+    proven = unowned(renewal.route)
+    wanted: dict[str, list[int]] = {}
+    for partition, target in proven.items():
+        wanted.setdefault(target, []).append(partition.number)
+    if not wanted:
+        return 0
+    stored = renewal.store.read(wanted)
+    kept = {target: position for target, position in stored.items() if position.offset >= 0}
+    if kept:
+        renewal.store.commit(kept)
+    return len(kept)
+
+
+class PositionRenewer:
+    """A thread that renews every route twice a day, while this process leads."""
+
+    def __init__(
+        self,
+        *,
+        renewals: Mapping[Route, Renewal],
+        unowned: Unowned,
+        leads: Callable[[], bool],
+        first_after_s: float = FIRST_AFTER_S,
+        every_s: float = EVERY_S,
+    ) -> None:
+        self._renewals = renewals
+        self._unowned = unowned
+        self._leads = leads
+        self._wait_s = first_after_s
+        self._every_s = every_s
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="position-renewer", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def close(self) -> None:
+        self._stopping.set()
+        self._thread.join(timeout=20)
+        for renewal in self._renewals.values():
+            renewal.client.close()
+
+    def _run(self) -> None:
+        while not self._stopping.wait(self._wait_s):
+            self._wait_s = self._every_s
+            if self._leads():
+                for renewal in self._renewals.values():
+                    self._renew(renewal)
+
+    def _renew(self, renewal: Renewal) -> None:
+        """A failure is tried again in an hour: the positions last for days."""
+        try:
+            count = renew(renewal, self._unowned)
+        except (ClusterUnavailable, Fenced, CommitRefused, Unavailable) as error:
+            logger.warning("%s: positions not renewed: %s", renewal.route, error)
+            self._wait_s = min(self._every_s, FIRST_AFTER_S)
+        else:
+            if count:
+                logger.info("%s: %d positions without an owner renewed", renewal.route, count)
