@@ -1,8 +1,9 @@
 """`scripts/stack`: one ZooKeeper and two Kafka clusters that stay until they are told to go.
 
-Everything lives in `.local/stack`. Each server carries the name of that folder in its environment,
-and only what carries it counts as ours and is ever ended: a process id in a file may by now be
-somebody else's. That also finds what an interrupted `up` left.
+Everything lives in `.local/stack` (another folder than `.local` by UREPLICATOR_LOCAL). Each server
+carries the name of that folder in its environment, and only what carries it counts as ours and is
+ever ended: a process id in a file may by now be somebody else's. That also finds what an interrupted
+`up` left.
 """
 
 import fcntl
@@ -13,6 +14,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from itertools import zip_longest
 from pathlib import Path
 
 import click
@@ -26,7 +28,7 @@ from ureplicator_testkit.processes import Process, remove_folder
 from ureplicator_testkit.reaper import kill_marked, marked_processes
 
 ROOT = Path(__file__).resolve().parents[3]
-LOCAL = ROOT / ".local"
+LOCAL = Path(os.environ.get("UREPLICATOR_LOCAL") or ROOT / ".local").resolve()
 FOLDER = LOCAL / "stack"
 STATE = FOLDER / "state.json"
 ENVIRONMENT = LOCAL / "stack.env"
@@ -109,8 +111,7 @@ def down() -> None:
 @main.command()
 def status() -> None:
     """Show every server; the exit code is 0 only when all run."""
-    table = Table("server", "state", "pid", "address")
-    table.add_column("log", overflow="fold")
+    table = Table("server", "state", "pid", "address", "log", caption=f"logs are in {FOLDER}")
     ours = _ours()
     for member in _members():
         state = "[green]runs" if member.pid in ours else "[red]ended"
@@ -165,7 +166,10 @@ def _write_down(
     """The environment file comes last: who finds it may rely on all the rest."""
     members = [_member(zookeeper.process, zookeeper.hosts)]
     for cluster in (source, target):
-        members += [_member(process, cluster.bootstrap) for process in cluster.processes()]
+        members += [
+            _member(process, f"127.0.0.1:{port}" if port else "")
+            for process, port in zip_longest(cluster.processes(), cluster.ports)
+        ]
     state = {"wanted": asdict(wanted), "members": [asdict(member) for member in members]}
     _write(STATE, json.dumps(state, indent=2) + "\n")
     addresses = {
@@ -183,7 +187,7 @@ def _write_down(
 
 
 def _member(process: Process, address: str) -> Member:
-    return Member(process.name, process.pid, address, str(process.log.relative_to(ROOT)))
+    return Member(process.name, process.pid, address, str(process.log.relative_to(FOLDER)))
 
 
 def _write(path: Path, text: str) -> None:
@@ -228,7 +232,7 @@ def _all_run() -> bool:
 @contextmanager
 def _alone() -> Iterator[None]:
     """Two calls at the same time wait for each other."""
-    LOCAL.mkdir(exist_ok=True)
+    LOCAL.mkdir(parents=True, exist_ok=True)
     with (LOCAL / "stack.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield

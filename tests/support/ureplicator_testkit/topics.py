@@ -5,7 +5,7 @@ metadata. What librdkafka cannot say is not offered: its timestamp 0 means now.
 """
 
 import random
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -21,7 +21,8 @@ from confluent_kafka import (
     TopicCollection,
     TopicPartition,
 )
-from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewPartitions, NewTopic
 
 from ureplicator_testkit.comparison import Comparison, Headers, Record, compare
 from ureplicator_testkit.processes import NotInTimeError, deadline_factor, eventually
@@ -260,11 +261,19 @@ def _send_one(producer: Producer, topic: str, record: NewRecord, delivered: Any)
 
 
 def read_all(
-    bootstrap: str, topic: str, isolation: str = "read_committed", *, deadline_s: float = 60
+    bootstrap: str,
+    topic: str,
+    isolation: str = "read_committed",
+    *,
+    only: Collection[int] = (),
+    deadline_s: float = 60,
 ) -> dict[int, tuple[Record, ...]]:
-    """Every record of a topic as of now, by partition, from the first that is left."""
+    """Every record of a topic as of now, by partition, from the first that is left.
+
+    `only` these partitions; all of them when none is named.
+    """
     with _consumer(bootstrap, isolation) as consumer:
-        partitions = _partitions_of(consumer, topic)
+        partitions = [p for p in _partitions_of(consumer, topic) if p in only or not only]
         log: dict[int, list[Record]] = {partition: [] for partition in partitions}
         consumer.assign([TopicPartition(topic, p, OFFSET_BEGINNING) for p in partitions])
         pending = set(partitions)

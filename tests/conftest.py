@@ -1,0 +1,101 @@
+"""Shared servers, names of one's own, and the rule that a test run leaves nothing behind.
+
+Cheap tests run first: what they find explains what the expensive ones would only show. The servers
+start when the first test asks for one and serve all that follow, so every test uses topics and fleets
+that nobody else has. A test that freezes or kills a server takes one of its own.
+"""
+
+import re
+import threading
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from ureplicator_testkit import processes
+from ureplicator_testkit.clusters import KafkaCluster, ZooKeeperServer
+
+HERE = Path(__file__).parent
+ORDER = ("unit", "simulation", "helm", "integration", "faults")
+TIMEOUTS_S = {"simulation": 300, "integration": 180, "faults": 600}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """A test's folder gives its place in the order, its marker, and time for its servers."""
+    for item in items:
+        folder = _folder(item)
+        if folder in ("integration", "faults"):
+            item.add_marker(folder)
+        if folder in TIMEOUTS_S and item.get_closest_marker("timeout") is None:
+            item.add_marker(pytest.mark.timeout(TIMEOUTS_S[folder]))
+    items.sort(key=lambda item: ORDER.index(_folder(item)) if _folder(item) in ORDER else -1)
+
+
+def _folder(item: pytest.Item) -> str:
+    return item.path.relative_to(HERE).parts[0] if item.path.is_relative_to(HERE) else ""
+
+
+@pytest.fixture(scope="session", autouse=True)
+def nothing_left_behind() -> Iterator[None]:
+    """Set up before every other fixture, so torn down after all: then all must be gone."""
+    threads = set(threading.enumerate())
+    yield
+    try:
+        processes.eventually(lambda: not _left(threads), 10, "threads and processes end")
+    except processes.NotInTimeError:
+        pytest.fail("left behind by this test run:\n" + "\n".join(_left(threads)))
+    finally:
+        processes.stop_guard()
+
+
+def _left(threads: set[threading.Thread]) -> list[str]:
+    started = [t for t in threading.enumerate() if t not in threads and t.is_alive()]
+    guard = processes.guard_pid()
+    children = [c for c in psutil.Process().children() if c.pid != guard]
+    return [
+        *(f"thread {thread.name}" for thread in started),
+        *(f"child {child.pid}: {child.name()}" for child in children if child.is_running()),
+        *(f"process {line}" for line in processes.leftovers()),
+    ]
+
+
+@pytest.fixture(scope="session")
+def zookeeper() -> Iterator[ZooKeeperServer]:
+    """One ZooKeeper for all tests: look, write under your own fleet, do not disturb."""
+    with ZooKeeperServer() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def source_cluster() -> Iterator[KafkaCluster]:
+    """One broker to copy from, for all tests."""
+    with KafkaCluster(name="source") as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="session")
+def target_cluster() -> Iterator[KafkaCluster]:
+    """One broker to copy to, for all tests."""
+    with KafkaCluster(name="target") as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def unique_name(request: pytest.FixtureRequest) -> str:
+    """Tells the test in logs and listings, and is never used twice."""
+    test = re.sub(r"[^a-z0-9]+", "-", request.node.name.lower()).strip("-")
+    return f"{test[:40].strip('-')}-{uuid.uuid4().hex[:8]}"
+
+
+@pytest.fixture
+def topic(unique_name: str) -> str:
+    """The name of a topic that exists nowhere yet."""
+    return unique_name
+
+
+@pytest.fixture
+def fleet(unique_name: str) -> str:
+    """The name of a fleet that exists nowhere yet."""
+    return unique_name
