@@ -17,7 +17,8 @@ bit, a sequence with every producer id. So a batch is one of four kinds, told by
     PASS     whole: 28 bytes of the header change, the records stay as they are
     REBUILD  it has holes (compaction), was stamped by the broker (log append time), is of an older
              format, or begins before the position: decode it and build a new one
-    DROP     empty (compaction), or of an aborted transaction: nothing in it is to be copied
+    DROP     empty (compaction, of markers too), or of an aborted transaction: nothing in it is to be
+             copied
     CONTROL  an end-of-transaction marker: drop, but it ends an aborted transaction
 
 Never patch lastOffsetDelta: a broker takes that for an uncompressed batch and stores records whose
@@ -38,6 +39,8 @@ LENGTH_OFFSET = 12
 """Bytes before those that the length field counts."""
 MIN_BYTES = 17
 """Through the magic byte: as much as every format has."""
+
+NEWEST_MAGIC = 2
 
 CODEC_BITS = 0x07
 LOG_APPEND_TIME = 0x08
@@ -125,10 +128,10 @@ class Header:
             return Kind.DROP
         if self.magic < 2:
             return Kind.REBUILD
-        if self.attributes & CONTROL:
-            return Kind.CONTROL
         if self.records <= 0:
             return Kind.DROP
+        if self.attributes & CONTROL:
+            return Kind.CONTROL
         whole = self.records == self.last_offset - self.base_offset + 1
         if not whole or self.base_offset < position or self.attributes & LOG_APPEND_TIME:
             return Kind.REBUILD
@@ -138,17 +141,25 @@ class Header:
 def spans(
     buffer: bytearray | memoryview | bytes, start: int, end: int
 ) -> Iterator[tuple[int, int]]:
-    """(start, end) of each whole batch between two places; a cut one at the end is left out."""
+    """(start, end) of each whole batch between two places; a cut one behind them is left out.
+
+    Raises CorruptBatch, also if not even the first is whole: brokers send that one however large it is.
+    """
     at = start
     while end - at >= MIN_BYTES:
         (length,) = _LENGTH.unpack_from(buffer, at + 8)
         stop = at + LENGTH_OFFSET + length
-        if length < MIN_BYTES - LENGTH_OFFSET:
-            raise CorruptBatch(f"length {length} at byte {at - start} of the answer")
+        magic = buffer[at + 16]
+        if magic > NEWEST_MAGIC or stop - at < (HEADER_BYTES if magic >= 2 else MIN_BYTES):
+            raise CorruptBatch(
+                f"format {magic}, length {length} at byte {at - start} of the answer"
+            )
         if stop > end:
-            return
+            break
         yield at, stop
         at = stop
+    if at == start != end:
+        raise CorruptBatch(f"no whole batch in the {end - start} bytes of the answer")
 
 
 def verify(view: memoryview, header: Header) -> None:
@@ -176,12 +187,15 @@ def marker_type(view: memoryview) -> int:
     """Type of a control batch's only record: 0 abort, 1 commit. Its key is (version, type), int16s.
 
     Record: length, attributes, timestamp delta, offset delta, key length as varints; never compressed.
+    Raises CorruptBatch.
     """
-    at = HEADER_BYTES
-    at = _skip_varint(view, at) + 1
-    for _field in range(3):
-        at = _skip_varint(view, at)
-    (kind,) = _ATTRIBUTES.unpack_from(view, at + 2)
+    try:
+        at = _skip_varint(view, HEADER_BYTES) + 1
+        for _field in range(3):
+            at = _skip_varint(view, at)
+        (kind,) = _ATTRIBUTES.unpack_from(view, at + 2)
+    except (IndexError, struct.error) as error:
+        raise CorruptBatch(f"a marker of {len(view)} bytes") from error
     return int(kind)
 
 
