@@ -192,7 +192,7 @@ class Worker:
     def _start(self) -> None:
         threading.excepthook = self._thread_failed
         self._coordination.on_session(self._session_changed)
-        self._web.start(self._pages())
+        self._web.show(self._pages())
         self._prover.start()
         self._thread(self._register, "registration")
         self._thread(self._watch, "watchdog")

@@ -284,7 +284,12 @@ class SparkEngine:
 
 
 def _hush(context: SparkContext) -> None:
-    """The JVM's end would print a traceback of pyspark's own little server; we say it ourselves."""
+    """The JVM's end would print a traceback per connection; we say it ourselves, in one line.
+
+    py4j writes some of them to the root logger, hence the filter there.
+    """
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)
+    logging.getLogger().addFilter(lambda record: "py4j" not in record.pathname)
     server: Any = context._accumulatorServer  # noqa: SLF001
     server.handle_error = lambda *_: None
 

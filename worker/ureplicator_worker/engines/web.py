@@ -1,7 +1,8 @@
 """The worker's pages: `/status` and `/metrics` for people and Prometheus, `/health`, `/ready`.
 
-The standard library's server does for a handful of readers. The port is bound at once, so that a
-taken one is told before anything else is started; `start` begins to answer.
+The standard library's server does for a handful of readers. The port is bound first of all, so that
+a taken one is told before anything else is started; until there are pages to `show`, every answer is
+503, which is quicker for a probe than none.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import json
 import threading
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
+from typing import Any, ClassVar
 
 from ureplicator_common.errors import PermanentError
 
@@ -38,24 +39,25 @@ class WebServer:
         self._thread = threading.Thread(
             target=self._server.serve_forever, args=(0.2,), name="worker web", daemon=True
         )
-
-    def start(self, pages: dict[str, Page]) -> None:
-        self._server.RequestHandlerClass = type("Handler", (_Handler,), {"pages": pages})
         self._thread.start()
 
+    def show(self, pages: dict[str, Page]) -> None:
+        self._server.RequestHandlerClass = type("Handler", (_Handler,), {"pages": pages})
+
     def close(self) -> None:
-        if self._thread.is_alive():
-            self._server.shutdown()
+        self._server.shutdown()
         self._server.server_close()
 
 
 class _Handler(BaseHTTPRequestHandler):
-    pages: dict[str, Page]
+    pages: ClassVar[dict[str, Page]] = {}
     timeout = READ_S
 
     def do_GET(self) -> None:  # the name is the base class's
         page = self.pages.get(self.path.split("?")[0].rstrip("/") or "/status")
-        if page is None:
+        if not self.pages:
+            status, kind, body = json_page(503, {"title": "the worker starts"})
+        elif page is None:
             known = sorted(self.pages)
             status, kind, body = json_page(404, {"title": "no such page", "pages": known})
         else:
