@@ -13,7 +13,7 @@ import base64
 import socket
 import time
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -45,6 +45,14 @@ minSessionTimeout=1000
 maxSessionTimeout=60000
 maxClientCnxns=0
 """
+
+NOT_YET = frozenset(
+    {
+        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+        KafkaError.COORDINATOR_NOT_AVAILABLE,
+        KafkaError.NOT_COORDINATOR,
+    }
+)
 
 QUIET_CLIENT: dict[str, str | int] = {
     "log_level": 0,  # a server that is still starting is no news
@@ -399,20 +407,29 @@ class KafkaCluster(_Server):
         """Make the internal topics exist, else the first test pays for them, or fails on them."""
         settings = {"bootstrap.servers": self._plain_bootstrap(), **QUIET_CLIENT}
         producer = Producer({**settings, "transactional.id": "warm-up"})
+        self._until_served(lambda: producer.init_transactions(10), "transactions")
+        consumer = Consumer({**settings, "group.id": "warm-up"})
+        try:
+            asked = [TopicPartition("warm-up", 0)]
+            self._until_served(lambda: consumer.committed(asked, timeout=30), "groups")
+        finally:
+            consumer.close()
+
+    def _until_served(self, ask: Callable[[], object], what: str) -> None:
+        """A coordinator is elected, moves and loads for a while after the start."""
         end = time.monotonic() + START_DEADLINE_S
         while True:
             try:
-                producer.init_transactions(10)
-                break
+                ask()
+                return
             except KafkaException as error:
                 cause = error.args[0]
-                if not isinstance(cause, KafkaError) or not cause.retriable():
+                # retriable() is true of what the client would try again by itself, no more.
+                if not (cause.retriable() or cause.code() in NOT_YET):
                     raise
                 if time.monotonic() > end:
-                    raise NotInTimeError(f"{self.name}: no transactions: {cause}") from None
-        consumer = Consumer({**settings, "group.id": "warm-up"})
-        consumer.committed([TopicPartition("warm-up", 0)], timeout=30)
-        consumer.close()
+                    raise NotInTimeError(f"{self.name}: no {what}: {cause}") from None
+                time.sleep(0.05)
 
     def _plain_bootstrap(self) -> str:
         return ",".join(f"127.0.0.1:{port}" for port in self.ports)
