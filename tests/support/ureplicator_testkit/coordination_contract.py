@@ -364,8 +364,7 @@ class CoordinationContract:
     def test_a_mirror_waits_for_a_root_that_is_not_there(
         self, client: Coordination, root: str
     ) -> None:
-        calls = Calls()
-        mirror = client.mirror(f"{root}/late", calls.changed)
+        mirror = client.mirror(f"{root}/late", lambda: None)
         until_shown(mirror, {})
         for _ in range(2):
             client.ensure(f"{root}/late/child")
@@ -429,8 +428,7 @@ class CoordinationContract:
         mirror.close()
         changes = calls.changes
         client.transact([Create(f"{root}/a", b"")])
-        follower = client.mirror(root, lambda: None)
-        until_shown(follower, {root: b"", f"{root}/a": b""})
+        until_shown(client.mirror(root, lambda: None), {root: b"", f"{root}/a": b""})
         assert set(mirror.nodes()) == {root}
         assert calls.changes == changes
 
