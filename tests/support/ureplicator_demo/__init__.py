@@ -1,0 +1,1 @@
+"""`scripts/demo`: the whole product on this machine, from nothing to a proven copy."""
