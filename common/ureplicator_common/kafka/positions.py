@@ -283,7 +283,10 @@ def init_producer(client: ClusterClient, transactional_id: str | None) -> Produc
 
     if transactional_id is None:
         return _init_plain(client, request)
-    _until_answered(client, key=transactional_id, kind=TRANSACTION_COORDINATOR, attempt=attempt)
+    try:
+        _until_answered(client, key=transactional_id, kind=TRANSACTION_COORDINATOR, attempt=attempt)
+    except Fenced as error:  # two at once: one of them ended a transaction under the other
+        raise ClusterUnavailable(f"not initialised: {error}", delay_s=PAUSE_S) from error
     return found[-1]
 
 

@@ -173,14 +173,17 @@ class ClusterClient:
     def call(self, broker: Broker, request: Any, response: Any) -> Any:
         """Ask one broker. Raises ClusterUnavailable."""
         address = (broker.host, broker.port)
-        channel = self._channels.get(address)
-        if channel is None:
-            channel = Channel(broker, security=self._security, timeout_s=self._timeout_s)
-            self._channels[address] = channel
         try:
+            channel = self._channels.get(address)
+            if channel is None:
+                channel = Channel(broker, security=self._security, timeout_s=self._timeout_s)
+                self._channels[address] = channel
             return channel.call(request, response)
         except ClusterUnavailable:
             self._channels.pop(address, None)
+            self._coordinators = {
+                key: known for key, known in self._coordinators.items() if known != broker
+            }
             raise
 
     def call_any(self, request: Callable[[], Any], response: Any) -> Any:
@@ -202,7 +205,10 @@ class ClusterClient:
         return view
 
     def coordinator(self, key: str, kind: int) -> Broker:
-        """Coordinator of a group or a transactional id, remembered until `forget_coordinator`."""
+        """Coordinator of a group or a transactional id, remembered while it answers.
+
+        `forget_coordinator` is for one that answers that it is not the coordinator any more.
+        """
         known = self._coordinators.get((kind, key))
         if known is not None:
             return known

@@ -1,0 +1,305 @@
+"""Positions against a coordinator that follows a script."""
+
+import json
+import socket
+import struct
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from kafka.protocol.metadata import FindCoordinatorResponse
+
+from ureplicator_common.kafka import ClusterUnavailable, Position, positions
+from ureplicator_common.kafka.positions import (
+    CommitRefused,
+    Fenced,
+    PositionStore,
+    Provenance,
+    publish_positions,
+)
+from ureplicator_common.kafka.protocol import ErrorCode
+from ureplicator_common.kafka.wire import (
+    GROUP_COORDINATOR,
+    Broker,
+    ClusterClient,
+    receive_exactly,
+)
+
+HERE, THERE = Broker(1, "here", 1), Broker(2, "there", 2)
+KEY = ("t", 0)
+LOST = object()
+"""In a script: the connection breaks instead of an answer."""
+
+
+class Coordinator(ClusterClient):
+    """Answers each kind of request with the next code of its script, 0 when that has ended."""
+
+    def __init__(self, **scripts: list[Any]) -> None:
+        super().__init__("nowhere:1")
+        self.asked: list[str] = []
+        self.looked_up = 0
+        self.resets = 0
+        self.stored: dict[tuple[str, int], Position] = {}
+        self._scripts = {name: deque(script) for name, script in scripts.items()}
+
+    def coordinator(self, key: str, kind: int) -> Broker:
+        known = self._coordinators.get((kind, key))
+        if known is None:
+            self.looked_up += 1
+            known = self._coordinators[(kind, key)] = HERE
+        return known
+
+    def reset(self) -> None:
+        super().reset()
+        self.resets += 1
+
+    def call(self, broker: Broker, request: Any, response: Any) -> Any:
+        name = type(request).__name__.removesuffix("Request")
+        self.asked.append(name)
+        script = self._scripts.get(name)
+        code = script.popleft() if script else 0
+        if code is LOST:
+            raise ClusterUnavailable("broken")
+        answer: Any = getattr(self, f"_{name}")(request, response, code)
+        return response.decode(
+            answer.encode(framed=False, header=False), version=request.version, header=False
+        )
+
+    def call_any(self, request: Callable[[], Any], response: Any) -> Any:
+        return self.call(HERE, request(), response)
+
+    def _InitProducerId(self, request: Any, response: Any, code: int) -> Any:
+        return response(version=4, error_code=code, producer_id=7, producer_epoch=1)
+
+    def _plain(self, request: Any, response: Any, code: int) -> Any:
+        return response(version=request.version, error_code=code)
+
+    _AddOffsetsToTxn = _EndTxn = _plain
+
+    def _TxnOffsetCommit(self, request: Any, response: Any, code: int) -> Any:
+        rows = response.TxnOffsetCommitResponseTopic
+        assert (request.generation_id, request.member_id) == (-1, "")
+        return response(
+            version=3,
+            topics=[
+                rows(
+                    name=topic.name,
+                    partitions=[
+                        rows.TxnOffsetCommitResponsePartition(
+                            partition_index=row.partition_index, error_code=code
+                        )
+                        for row in topic.partitions
+                    ],
+                )
+                for topic in request.topics
+            ],
+        )
+
+    def _OffsetCommit(self, request: Any, response: Any, code: int) -> Any:
+        rows = response.OffsetCommitResponseTopic
+        row = rows.OffsetCommitResponsePartition(partition_index=0, error_code=code)
+        return response(version=7, topics=[rows(name="t", partitions=[row])])
+
+    def _OffsetFetch(self, request: Any, response: Any, code: int) -> Any:
+        assert request.require_stable
+        rows = response.OffsetFetchResponseTopic
+        return response(
+            version=7,
+            error_code=0,
+            topics=[
+                rows(
+                    name=topic.name,
+                    partitions=[
+                        self._row(topic.name, n, response, code) for n in topic.partition_indexes
+                    ],
+                )
+                for topic in request.topics
+            ],
+        )
+
+    def _row(self, topic: str, number: int, response: Any, code: int) -> Any:
+        position = self.stored.get((topic, number), Position(-1))
+        return response.OffsetFetchResponseTopic.OffsetFetchResponsePartition(
+            partition_index=number,
+            committed_offset=position.offset,
+            committed_leader_epoch=position.leader_epoch,
+            metadata=position.metadata,
+            error_code=code,
+        )
+
+
+def ready(**scripts: list[Any]) -> tuple[PositionStore, Coordinator]:
+    client = Coordinator(**scripts)
+    store = PositionStore(client, group="g", transactional_id="own")
+    store.initialise()
+    client.asked.clear()
+    return store, client
+
+
+@pytest.fixture(autouse=True)
+def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(positions, "PAUSE_S", 0.0)
+
+
+TEXT = st.text(max_size=20)
+
+
+@given(
+    st.builds(
+        Provenance,
+        source_cluster=TEXT,
+        source_topic=TEXT,
+        target_topic=TEXT,
+        worker=TEXT,
+        slot=st.integers(0, 100),
+        owner_epoch=st.integers(0, 2**62),
+    )
+)
+def test_provenance_round_trip(provenance: Provenance) -> None:
+    assert Provenance.decode(provenance.encode()) == provenance
+
+
+@pytest.mark.parametrize("text", ["", "x", "{}", "[]", "3", "null", json.dumps({"worker": "w"})])
+def test_metadata_of_others_is_no_provenance(text: str) -> None:
+    assert Provenance.decode(text) is None
+
+
+def test_a_commit_is_one_transaction() -> None:
+    store, client = ready()
+    store.commit({KEY: Position(5), ("u", 3): Position(6)})
+    store.commit({KEY: Position(7)})
+    assert client.asked == ["AddOffsetsToTxn", "TxnOffsetCommit", "EndTxn"] * 2
+
+
+MOVED = [
+    ErrorCode.NOT_COORDINATOR,
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.REQUEST_TIMED_OUT,
+]
+
+
+@pytest.mark.parametrize("name", ["AddOffsetsToTxn", "TxnOffsetCommit", "EndTxn"])
+def test_a_coordinator_that_moved_is_looked_up_again(name: str) -> None:
+    store, client = ready(**{name: list(MOVED)})
+    known = client.looked_up
+    store.commit({KEY: Position(5)})
+    assert client.asked.count(name) == 1 + len(MOVED)
+    assert client.looked_up >= known + len(MOVED)
+
+
+def test_a_former_transaction_is_waited_out() -> None:
+    store, client = ready(AddOffsetsToTxn=[ErrorCode.CONCURRENT_TRANSACTIONS] * 3)
+    store.commit({KEY: Position(5)})
+    assert client.asked.count("AddOffsetsToTxn") == 4
+
+
+@pytest.mark.parametrize("name", ["AddOffsetsToTxn", "TxnOffsetCommit", "EndTxn"])
+@pytest.mark.parametrize("code", [ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED])
+def test_fenced(name: str, code: int) -> None:
+    store, _ = ready(**{name: [code]})
+    with pytest.raises(Fenced):
+        store.commit({KEY: Position(5)})
+    with pytest.raises(AssertionError):
+        store.commit({KEY: Position(5)})
+
+
+@pytest.mark.parametrize(
+    ("name", "code"),
+    [
+        ("AddOffsetsToTxn", LOST),
+        ("AddOffsetsToTxn", 30),
+        ("TxnOffsetCommit", LOST),
+        ("EndTxn", LOST),
+        ("EndTxn", ErrorCode.INVALID_TXN_STATE),
+    ],
+)
+def test_after_any_failure_the_store_refuses_until_it_is_initialised(name: str, code: Any) -> None:
+    store, client = ready(**{name: [code]})
+    with pytest.raises(ClusterUnavailable):
+        store.commit({KEY: Position(5)})
+    with pytest.raises(AssertionError):
+        store.commit({KEY: Position(5)})
+    resets = client.resets
+    store.initialise()
+    assert client.resets == resets + 1
+    store.commit({KEY: Position(5)})
+
+
+def test_a_refused_partition_aborts_the_transaction() -> None:
+    store, client = ready(TxnOffsetCommit=[ErrorCode.UNKNOWN_TOPIC_OR_PARTITION])
+    ends: list[bool] = []
+    plain = client._EndTxn
+
+    def end(request: Any, response: Any, code: int) -> Any:
+        ends.append(request.committed)
+        return plain(request, response, code)
+
+    client._EndTxn = end  # type: ignore[method-assign]
+    with pytest.raises(CommitRefused) as refusal:
+        store.commit({KEY: Position(5)})
+    assert refusal.value.refused == {KEY: "UNKNOWN_TOPIC_OR_PARTITION"}
+    assert ends == [False]
+
+
+def test_read_gives_what_is_stored_and_nothing_unstable() -> None:
+    store, client = ready(OffsetFetch=[ErrorCode.UNSTABLE_OFFSET_COMMIT] * 2)
+    client.stored[KEY] = Position(5, 2, "m")
+    assert store.read({"t": [0, 1]}) == {KEY: Position(5, 2, "m"), ("t", 1): Position(-1)}
+    assert client.asked == ["OffsetFetch"] * 3
+
+
+@pytest.mark.parametrize("code", [ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED])
+def test_two_that_initialise_one_id_at_once_try_again(code: int) -> None:
+    store, _ = ready(InitProducerId=[0, code])
+    with pytest.raises(ClusterUnavailable):
+        store.fence(["other"])
+
+
+def test_publishing_names_what_was_refused() -> None:
+    client = Coordinator(OffsetCommit=[ErrorCode.NOT_COORDINATOR])
+    assert publish_positions(client, "g", {KEY: Position(5)}) == {"NOT_COORDINATOR"}
+    assert publish_positions(client, "g", {KEY: Position(5)}) == set()
+    assert client.looked_up == 2
+
+
+@pytest.fixture
+def seed() -> Iterator[Broker]:
+    """A broker that names coordinators: first one that is not there, then itself."""
+    with socket.create_server(("127.0.0.1", 0)) as absent:
+        dead_port = absent.getsockname()[1]
+    server = socket.create_server(("127.0.0.1", 0))
+    port = server.getsockname()[1]
+
+    def serve() -> None:
+        connection, _ = server.accept()
+        with connection:
+            for answer in (dead_port, port):
+                (size,) = struct.unpack(">i", receive_exactly(connection, 4))
+                (correlation_id,) = struct.unpack_from(">i", receive_exactly(connection, size), 4)
+                found = FindCoordinatorResponse(
+                    version=3, error_code=0, node_id=1, host="127.0.0.1", port=answer
+                )
+                found.with_header(correlation_id=correlation_id, client_id="")
+                connection.sendall(found.encode(framed=True, header=True))
+
+    thread = threading.Thread(target=serve)
+    thread.start()
+    yield Broker(-1, "127.0.0.1", port)
+    thread.join()
+    server.close()
+
+
+def test_a_coordinator_that_does_not_answer_is_looked_up_again(seed: Broker) -> None:
+    """Else a route whose coordinator's broker died would ask the dead one for ever."""
+    client = ClusterClient(str(seed))
+    first = client.coordinator("g", GROUP_COORDINATOR)
+    assert first.port != seed.port
+    with pytest.raises(ClusterUnavailable):
+        client.call(first, None, None)
+    assert client.coordinator("g", GROUP_COORDINATOR).port == seed.port
+    client.close()
