@@ -153,6 +153,13 @@ class Trouble:
 
 
 @dataclass(frozen=True, slots=True)
+class Broken:
+    """The thread has met what it was not made for, and ended: so must the copier."""
+
+    error: Exception
+
+
+@dataclass(frozen=True, slots=True)
 class ProducerReady:
     producer: Producer
 
@@ -174,6 +181,7 @@ OwnershipEvent = (
     | CommitFailed
     | FencedOut
     | Trouble
+    | Broken
     | ProducerReady
     | Located
 )
@@ -207,6 +215,7 @@ class Ownership:
         self._attempted: dict[Partition, set[int]] = {}
         self._request = 0
         self._asked = False
+        self._asked_for: dict[Partition, OwnerEpoch] = {}
         self._retry_at_s = 0.0
         self._thread = threading.Thread(target=self._run, name=f"ownership-{name}", daemon=True)
         self._thread.start()
@@ -222,6 +231,12 @@ class Ownership:
         self._target.close()
 
     def _run(self) -> None:
+        try:
+            self._serve()
+        except Exception as error:  # nobody else would ever hear of it
+            self._post(Broken(error))
+
+    def _serve(self) -> None:
         while True:
             try:
                 command = self._commands.get(timeout=self._patience_s())
@@ -264,6 +279,7 @@ class Ownership:
             return
         self._request += 1
         self._asked = True
+        self._asked_for = asked_for
         self._post(AskDriver(self._request, asked_for))
 
     def _perform(self, command: Command) -> None:
@@ -276,7 +292,7 @@ class Ownership:
             case Go():
                 self._on_go(command)
             case Commit(positions):
-                self._commit(positions)
+                self._commit({part: positions[part] for part in positions if part in self._held})
             case NewProducer():
                 self._new_producer()
             case Locate(partition, grant):
@@ -295,12 +311,13 @@ class Ownership:
             return
         self._asked = False
         for partition, reason in go.refused.items():
-            self._forget(partition)
-            self._post(NotOurs(partition, reason))
+            if self._still_asked(partition):
+                self._forget(partition)
+                self._post(NotOurs(partition, reason))
         granted = {
             partition: grant
             for partition, grant in go.granted.items()
-            if partition in self._waiting or partition in self._held
+            if self._still_asked(partition)
         }
         if not granted or not self._initialised:
             return
@@ -309,6 +326,11 @@ class Ownership:
         self._proven = True
         self._settle_held(granted, stored)
         self._begin_waiting(granted, stored)
+
+    def _still_asked(self, partition: Partition) -> bool:
+        """Not let go since, nor given to us anew: that is another question."""
+        epoch = self._waiting.get(partition, self._held.get(partition))
+        return epoch is not None and epoch == self._asked_for.get(partition)
 
     def _settle_held(
         self,
@@ -372,6 +394,9 @@ class Ownership:
     def _commit(self, positions: Mapping[Partition, Commitment]) -> None:
         if not self._proven:
             self._post(CommitFailed("the proof that we are still the owner is due"))
+            return
+        if not positions:
+            self._post(Committed({}))
             return
         by_target = {
             (item.grant.target_topic, partition.number): partition

@@ -22,6 +22,7 @@ from ureplicator_common.model import GapPolicy, OwnerEpoch, Partition, Partition
 from ureplicator_worker.copier import ownership as own
 from ureplicator_worker.copier.raw.buffers import BufferPool
 from ureplicator_worker.copier.raw.directory import (
+    Broken,
     ClusterLost,
     Connected,
     ConnectFailed,
@@ -134,6 +135,7 @@ class RouteCopier:
     def give_up(self) -> None:
         """Let everything go as it is: nobody will wait for us any longer."""
         for copy in self._copies.values():
+            copy.phase = Phase.GONE
             copy.window.discard()
         self._copies.clear()
         self._draining.clear()
@@ -220,6 +222,8 @@ class RouteCopier:
                 links.on_connect_failed(event, self._now_s)
             case PublishFailed():
                 self._warn_once(event.reason)
+            case Broken(error):
+                raise RuntimeError(f"{self.route}: a directory is broken") from error
 
     def _warn_once(self, reason: str) -> None:
         if not self._publish_warned:
@@ -262,7 +266,10 @@ class RouteCopier:
                 self._suspend()
             case own.Trouble(reason):
                 self._trouble = reason
+            case own.Broken(error):
+                raise RuntimeError(f"{self.route}: ownership is broken") from error
             case own.ProducerReady(producer):
+                self._trouble = ""
                 self._producer_ready((producer.id, producer.epoch))
             case own.Located(partition, offset):
                 self._located(partition, offset)
@@ -325,12 +332,15 @@ class RouteCopier:
             self._say(word)
 
     def _fail(self, copy: PartitionCopy, reason: str, temporary: bool) -> None:
-        """Give a partition up, after a last commit of what was acknowledged."""
+        """Give a partition up, after a last commit of what was acknowledged.
+
+        One that is let go anyway just has nothing more to send.
+        """
         if copy.phase is Phase.COPYING:
             logger.warning("%s: failed: %s", copy.partition, reason)
             copy.failure = (reason, temporary)
-            copy.window.discard()
             self._drain(copy)
+        copy.window.discard()
 
     def _skipped(self, copy: PartitionCopy, reason: str) -> None:
         logger.error(
@@ -359,6 +369,7 @@ class RouteCopier:
             self.target.links.drop_if_open(
                 copy.sent_via, "a partition was let go", now_s=self._now_s
             )
+        copy.phase = Phase.GONE
         copy.window.discard()
         self.target.forget(copy)
         del self._copies[partition]

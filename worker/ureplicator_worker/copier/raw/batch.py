@@ -60,7 +60,7 @@ _OFFSET = struct.Struct(">q")
 
 
 class Kind(Enum):
-    PASS = "pass"
+    PASS = "pass"  # noqa: S105
     REBUILD = "rebuild"
     DROP = "drop"
     CONTROL = "control"

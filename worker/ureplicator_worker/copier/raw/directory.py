@@ -54,7 +54,14 @@ class PublishFailed:
     reason: str
 
 
-DirectoryEvent = ViewChanged | ClusterLost | Connected | ConnectFailed | PublishFailed
+@dataclass(frozen=True, slots=True)
+class Broken:
+    """The thread has met what it was not made for, and ended: so must the copier."""
+
+    error: Exception
+
+
+DirectoryEvent = ViewChanged | ClusterLost | Connected | ConnectFailed | PublishFailed | Broken
 
 
 class Directory:
@@ -69,6 +76,7 @@ class Directory:
         self._topics: frozenset[str] = frozenset()
         self._due_s = 0.0
         self._asked_s = 0.0
+        self._publishing = False
         self._thread = threading.Thread(target=self._run, name=f"directory-{cluster}", daemon=True)
         self._thread.start()
 
@@ -85,7 +93,10 @@ class Directory:
         self._work.put(lambda: self._connect(broker))
 
     def publish(self, group: str, positions: Mapping[tuple[str, int], Position]) -> None:
-        self._work.put(lambda: self._publish(group, positions))
+        """Left out while the last ones are still on their way: newer ones will come."""
+        if not self._publishing:
+            self._publishing = True
+            self._work.put(lambda: self._publish(group, positions))
 
     def close(self) -> None:
         """End the thread; it may be waiting for a broker, for a few seconds at most."""
@@ -94,6 +105,12 @@ class Directory:
         self._client.close()
 
     def _run(self) -> None:
+        try:
+            self._serve()
+        except Exception as error:  # nobody else would ever hear of it
+            self._post(Broken(error))
+
+    def _serve(self) -> None:
         while True:
             try:
                 task = self._work.get(timeout=max(0.001, self._due_s - time.monotonic()))
@@ -134,5 +151,7 @@ class Directory:
             refused = publish_positions(self._client, group, positions)
         except ClusterUnavailable as error:
             refused = {str(error)}
+        finally:
+            self._publishing = False
         if refused:
             self._post(PublishFailed(", ".join(sorted(refused))))

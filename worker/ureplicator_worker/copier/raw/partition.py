@@ -20,6 +20,7 @@ class Phase(Enum):
     STARTING = "starting"
     COPYING = "copying"
     DRAINING = "draining"
+    GONE = "gone"
 
 
 @dataclass(slots=True)

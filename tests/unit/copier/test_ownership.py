@@ -1,0 +1,286 @@
+"""The order of taking a partition over is gone through, always, and nobody commits outside of it."""
+
+import queue
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+import pytest
+
+from ureplicator_common.kafka import Position
+from ureplicator_common.kafka.positions import Provenance
+from ureplicator_common.model import GapPolicy, OwnerEpoch, Partition, Route, RouteSettings
+from ureplicator_testkit.ledger import Ledger, MemoryCluster, MemoryPositions
+from ureplicator_worker.copier import ownership as own
+from ureplicator_worker.core.messages import Go, Grant
+
+ROUTE = Route("a", "b")
+P0, P1 = Partition(ROUTE, "t", 0), Partition(ROUTE, "t", 1)
+K0, K1 = ("t", 0), ("t", 1)
+FENCE = ("f.a.b.former.0", "f.a.b.former.1")
+
+E = TypeVar("E")
+
+
+def grant(epoch: int = 1, **more: object) -> Grant:
+    return Grant(OwnerEpoch(epoch), "t", **{"fence": FENCE, **more})  # type: ignore[arg-type]
+
+
+def commitment(position: int, begun: own.Begun) -> own.Commitment:
+    return own.Commitment(position, 0, begun.grant, begun.beginning)
+
+
+@dataclass
+class Desk:
+    """An ownership thread, its surroundings, and what it says."""
+
+    ledger: Ledger = field(default_factory=Ledger)
+    source: MemoryCluster = field(default_factory=lambda: MemoryCluster("A", {"t": 2}))
+    target: MemoryCluster = field(default_factory=lambda: MemoryCluster("B", {"t": 2}))
+    said: "queue.SimpleQueue[own.OwnershipEvent]" = field(default_factory=queue.SimpleQueue)
+
+    def __post_init__(self) -> None:
+        self.source.offsets = {-2: 100, -1: 900}
+        self.ownership = own.Ownership(
+            name="a.b",
+            worker="w",
+            slot=0,
+            store=MemoryPositions(self.ledger, "own"),
+            source=self.source,
+            target=self.target,
+            post=self.said.put,
+        )
+
+    def next(self, kind: type[E]) -> E:
+        event = self.said.get(timeout=5.0)
+        assert isinstance(event, kind), event
+        return event
+
+    def until(self, kind: type[E]) -> E:
+        while True:
+            event = self.said.get(timeout=5.0)
+            if isinstance(event, kind):
+                return event
+
+    def nothing_more(self) -> None:
+        """By the time a Forget is answered everything before it was said."""
+        self.ownership.put(own.Forget(Partition(ROUTE, "nobody", 0)))
+        assert isinstance(self.said.get(timeout=5.0), own.Forgotten)
+
+    def start(self, *partitions: Partition, epoch: int = 1) -> own.AskDriver:
+        self.ownership.put(own.Start(dict.fromkeys(partitions, OwnerEpoch(epoch))))
+        return self.next(own.AskDriver)
+
+    def own(self, *partitions: Partition) -> list[own.Begun]:
+        """Go through the order with positions 10, 11, ... stored."""
+        for partition in partitions:
+            key = (partition.topic, partition.number)
+            self.ledger.positions[key] = Position(10 + partition.number, 0)
+        ask = self.start(*partitions)
+        self.ownership.put(Go(ask.request, dict.fromkeys(ask.partitions, grant()), {}))
+        return [self.next(own.Begun) for _ in partitions]
+
+
+@pytest.fixture
+def desk() -> Iterator[Desk]:
+    desk = Desk()
+    yield desk
+    desk.ownership.close()
+    assert desk.source.closed
+    assert desk.target.closed
+
+
+def test_the_order(desk: Desk) -> None:
+    ask = desk.start(P0)
+    assert ask.partitions == {P0: 1}
+    assert desk.ledger.calls == [("initialise", "own")]
+    desk.ledger.positions[K0] = Position(10, 3)
+    desk.ownership.put(Go(ask.request, {P0: grant()}, {}))
+    begun = desk.next(own.Begun)
+    assert desk.ledger.done == ["initialise", "fence", "read"]
+    assert desk.ledger.calls[1] == ("fence", *FENCE)
+    assert (begun.beginning.position, begun.beginning.leader_epoch) == (10, 3)
+
+
+def test_a_first_position_is_committed_before_the_first_byte(desk: Desk) -> None:
+    ask = desk.start(P0)
+    desk.ownership.put(Go(ask.request, {P0: grant()}, {}))
+    desk.next(own.Committed)
+    assert desk.next(own.Begun).beginning.position == 100
+    stored = desk.ledger.positions[K0]
+    assert stored.offset == 100
+    assert Provenance.decode(stored.metadata) == Provenance(
+        source_cluster="A",
+        source_topic="A-t",
+        target_topic="B-t",
+        worker="w",
+        slot=0,
+        owner_epoch=1,
+    )
+
+
+def test_a_partition_that_joins_needs_no_new_initialisation(desk: Desk) -> None:
+    desk.own(P0)
+    desk.ledger.positions[K1] = Position(20)
+    ask = desk.start(P1)
+    assert ask.partitions == {P1: 1}
+    desk.ownership.put(Go(ask.request, {P1: grant()}, {}))
+    assert desk.next(own.Begun).partition == P1
+    assert desk.ledger.done == ["initialise", "fence", "read", "fence", "read"]
+
+
+def test_refused_is_let_go(desk: Desk) -> None:
+    ask = desk.start(P0, P1)
+    desk.ledger.positions[K1] = Position(20)
+    desk.ownership.put(Go(ask.request, {P1: grant()}, {P0: "taken away"}))
+    assert desk.next(own.NotOurs) == own.NotOurs(P0, "taken away")
+    assert desk.next(own.Begun).partition == P1
+    desk.nothing_more()
+
+
+def test_an_answer_to_another_question_is_no_proof(desk: Desk) -> None:
+    ask = desk.start(P0)
+    desk.ownership.put(Go(ask.request + 1, {P0: grant()}, {}))
+    desk.nothing_more()
+    assert desk.ledger.done == ["initialise"]
+
+
+@pytest.mark.parametrize("granted", [True, False])
+def test_a_partition_given_anew_meanwhile_is_asked_for_anew(desk: Desk, granted: bool) -> None:
+    ask = desk.start(P0)
+    desk.ownership.put(own.Forget(P0))
+    desk.next(own.Forgotten)
+    desk.ownership.put(own.Start({P0: OwnerEpoch(3)}))
+    go = Go(ask.request, {P0: grant(1)}, {}) if granted else Go(ask.request, {}, {P0: "epoch 3"})
+    desk.ownership.put(go)
+    assert desk.next(own.AskDriver).partitions == {P0: 3}
+
+
+def test_a_commit(desk: Desk) -> None:
+    (begun,) = desk.own(P0)
+    desk.ownership.put(own.Commit({P0: commitment(15, begun)}))
+    assert desk.next(own.Committed).positions[P0].position == 15
+    assert desk.ledger.positions[K0].offset == 15
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_after_a_doubt_nothing_is_committed_until_the_proof(desk: Desk, when: str) -> None:
+    (begun,) = desk.own(P0)
+    desk.ledger.fail_next("commit", when)
+    desk.ownership.put(own.Commit({P0: commitment(15, begun)}))
+    desk.next(own.CommitFailed)
+    desk.next(own.Trouble)
+    ask = desk.next(own.AskDriver)
+    assert ask.partitions == {P0: 1}
+    desk.ownership.put(own.Commit({P0: commitment(16, begun)}))
+    assert "proof" in desk.next(own.CommitFailed).reason
+    desk.ownership.put(Go(ask.request, {P0: grant()}, {}))
+    assert desk.next(own.StillOurs).partition == P0
+    desk.ownership.put(own.Commit({P0: commitment(17, begun)}))
+    desk.next(own.Committed)
+    order = ["initialise", "fence", "read"]
+    assert desk.ledger.done == [*order, "commit", *order, "commit"]
+
+
+def test_fenced_is_told_and_a_position_that_moved_begins_again(desk: Desk) -> None:
+    begun = {each.partition: each for each in desk.own(P0, P1)}
+    desk.ledger.initialise("own")
+    desk.ledger.positions[K0] = Position(50)
+    desk.ownership.put(own.Commit({P0: commitment(15, begun[P0]), P1: commitment(16, begun[P1])}))
+    desk.next(own.FencedOut)
+    ask = desk.next(own.AskDriver)
+    assert set(ask.partitions) == {P0, P1}
+    desk.ownership.put(Go(ask.request, dict.fromkeys(ask.partitions, grant()), {}))
+    failed = desk.next(own.StartFailed)
+    assert (failed.partition, failed.temporary) == (P0, True)
+    assert desk.next(own.StillOurs).partition == P1
+    assert desk.ledger.positions[K0].offset == 50
+
+
+def test_what_was_refused_is_never_committed_afterwards(desk: Desk) -> None:
+    """The loop may have asked for the commit before it heard that the partition is not ours."""
+    begun = {each.partition: each for each in desk.own(P0, P1)}
+    desk.ledger.fail_next("commit")
+    desk.ownership.put(own.Commit({P0: commitment(15, begun[P0])}))
+    ask = desk.until(own.AskDriver)
+    desk.ownership.put(Go(ask.request, {P1: grant()}, {P0: "taken away"}))
+    both = {P0: commitment(16, begun[P0]), P1: commitment(17, begun[P1])}
+    desk.ownership.put(own.Commit(both))
+    desk.next(own.NotOurs)
+    desk.next(own.StillOurs)
+    assert set(desk.next(own.Committed).positions) == {P1}
+    assert desk.ledger.positions[K0].offset == 10
+    desk.ownership.put(own.Commit({P0: commitment(18, begun[P0])}))
+    assert desk.next(own.Committed).positions == {}
+    assert desk.ledger.positions[K0].offset == 10
+
+
+def test_a_refused_position_fails_its_partition_alone(desk: Desk) -> None:
+    begun = {each.partition: each for each in desk.own(P0, P1)}
+    desk.ledger.refused[K0] = "UNKNOWN_TOPIC_OR_PARTITION"
+    desk.ownership.put(own.Commit({P0: commitment(15, begun[P0]), P1: commitment(16, begun[P1])}))
+    assert desk.next(own.StartFailed).partition == P0
+    desk.next(own.CommitFailed)
+    ask = desk.next(own.AskDriver)
+    assert ask.partitions == {P1: 1}
+    desk.ownership.put(Go(ask.request, {P1: grant()}, {}))
+    assert desk.next(own.StillOurs).partition == P1
+
+
+@pytest.mark.parametrize("step", ["initialise", "fence", "read"])
+def test_a_step_that_fails_is_tried_again_with_a_new_proof(desk: Desk, step: str) -> None:
+    desk.ledger.positions[K0] = Position(10)
+    desk.ledger.fail_next(step)
+    desk.ownership.put(own.Start({P0: OwnerEpoch(1)}))
+    while True:
+        event = desk.said.get(timeout=5.0)
+        if isinstance(event, own.Begun):
+            break
+        if isinstance(event, own.AskDriver):
+            desk.ownership.put(Go(event.request, {P0: grant()}, {}))
+    assert desk.ledger.done[-2:] == ["fence", "read"]
+    assert desk.ledger.done.count(step) == 2
+
+
+def test_a_first_position_that_is_not_committed_begins_nothing(desk: Desk) -> None:
+    desk.ledger.fail_next("commit")
+    ask = desk.start(P0)
+    desk.ownership.put(Go(ask.request, {P0: grant()}, {}))
+    desk.next(own.CommitFailed)
+    ask = desk.until(own.AskDriver)
+    assert ask.partitions == {P0: 1}
+    desk.ownership.put(Go(ask.request, {P0: grant()}, {}))
+    desk.next(own.Committed)
+    desk.next(own.Begun)
+
+
+def test_what_cannot_start_is_told_with_its_reason(desk: Desk) -> None:
+    desk.target.partitions["t"] = 1
+    ask = desk.start(P0, P1)
+    desk.ledger.positions[K0] = Position(10)
+    desk.ownership.put(Go(ask.request, dict.fromkeys(ask.partitions, grant()), {}))
+    failed = desk.next(own.StartFailed)
+    assert (failed.partition, failed.temporary) == (P1, True)
+    assert desk.next(own.Begun).partition == P0
+
+
+def test_a_new_producer_is_asked_for_until_there_is_one(desk: Desk) -> None:
+    desk.target.failures = 1
+    desk.ownership.put(own.NewProducer())
+    desk.next(own.Trouble)
+    assert desk.next(own.ProducerReady).producer.id == 1
+
+
+def test_locate_follows_the_policy(desk: Desk) -> None:
+    for policy, offset in ((GapPolicy.EARLIEST, 100), (GapPolicy.LATEST, 900)):
+        desk.ownership.put(own.Locate(P0, grant(settings=RouteSettings(on_gap=policy))))
+        assert desk.next(own.Located).offset == offset
+    desk.source.failures = 1
+    desk.ownership.put(own.Locate(P0, grant(settings=RouteSettings(on_gap=GapPolicy.LATEST))))
+    assert desk.next(own.StartFailed).temporary
+
+
+def test_an_error_nobody_thought_of_is_not_kept_quiet(desk: Desk) -> None:
+    desk.ledger.fail_next("initialise", "broken")
+    desk.ownership.put(own.Start({P0: OwnerEpoch(1)}))
+    assert isinstance(desk.next(own.Broken).error, ZeroDivisionError)
