@@ -17,23 +17,22 @@ from ureplicator_common.model import TopicIntent, TopicState
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """Of one route. `source_partitions`: mismatched topic -> partitions it has at the source.
+    """Of one route. `mismatched`: topic -> partitions by which source and intent differ.
 
     `target_findings`: source topic -> what is wrong with its target topic.
     """
 
     missing: tuple[str, ...] = ()
-    source_partitions: Mapping[str, int] = field(default_factory=dict)
-    differing_partitions: int = 0
+    mismatched: Mapping[str, int] = field(default_factory=dict)
     target_findings: Mapping[str, str] = field(default_factory=dict)
 
     def as_json(self) -> dict[str, object]:
         """uReplicator's names."""
         return {
             "numMissingTopics": len(self.missing),
-            "numMismatchedTopics": len(self.source_partitions),
-            "numMismatchedTopicPartitions": self.differing_partitions,
-            "mismatchedTopicPartitions": dict(sorted(self.source_partitions.items())),
+            "numMismatchedTopics": len(self.mismatched),
+            "numMismatchedTopicPartitions": sum(self.mismatched.values()),
+            "mismatchedTopicPartitions": dict(sorted(self.mismatched.items())),
         }
 
 
@@ -49,16 +48,13 @@ def difference(
         if intent.state is not TopicState.DELETING
     }
     mismatched = {
-        topic: source_topics[topic].partitions
+        topic: abs(source_topics[topic].partitions - intent.partitions)
         for topic, intent in wanted.items()
         if topic in source_topics and source_topics[topic].partitions != intent.partitions
     }
     return Difference(
         missing=tuple(topic for topic in wanted if topic not in source_topics),
-        source_partitions=mismatched,
-        differing_partitions=sum(
-            abs(count - wanted[topic].partitions) for topic, count in mismatched.items()
-        ),
+        mismatched=mismatched,
         target_findings={
             topic: finding
             for topic, intent in wanted.items()

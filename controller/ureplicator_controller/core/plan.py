@@ -296,9 +296,10 @@ class _Planner:
     def _refresh_fence(
         self, case: Case, worker: WorkerId, told: AssignmentEntry, entry: IdealEntry
     ) -> None:
+        """Only to shorten it: a holder's slots may grow, but not those it was given this with."""
         others = sorted(holder for holder in entry.holders if holder != worker)
         fence = self._fences.of(case.key.route, others)
-        if fence is not None and fence != told.fence:
+        if fence is not None and not set(told.fence) <= set(fence):
             self._write_of(worker)[case.partition] = replace(told, fence=fence)
 
     # The steps.

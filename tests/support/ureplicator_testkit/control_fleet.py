@@ -1,0 +1,433 @@
+"""A fleet without threads, clocks or Kafka: the real plan over the store in memory, and small
+workers.
+
+Everything happens when it is called, so a test is a history, and a random one can be replayed. The
+workers do what the design asks of a worker, in steps that may be taken in any order and as late as
+a test likes: read the assignment, start (own ids, proof, fence, position), commit, let go,
+publish. They die, freeze and thaw; their sessions expire when the test says so.
+
+Three things are watched all the time, and raise `Broken`:
+
+* the invariants of `core.invariants`, after every step of the leader;
+* take before give: a partition is given while no live session copies it that could still commit;
+* one owner: nobody's commit is accepted after an owner of a later epoch has read the position.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from ureplicator_common.coordination import Check, Conflict, Create, Delete, Operation, Set
+from ureplicator_common.coordination.memory import MemoryStore
+from ureplicator_common.model import (
+    Assignment,
+    CurrentEntry,
+    CurrentState,
+    IdealEntry,
+    KnownWorker,
+    LiveWorker,
+    OwnerEpoch,
+    Partition,
+    PartitionState,
+    Route,
+    SessionId,
+    TopicIntent,
+    TopicKey,
+    TopicState,
+    WorkerId,
+    transactional_id,
+    transactional_ids,
+)
+from ureplicator_common.znodes import (
+    Paths,
+    decode_assignment,
+    decode_known_worker,
+    encode_current,
+    encode_intent,
+    encode_known_worker,
+    encode_live_worker,
+)
+from ureplicator_controller.core.invariants import Ledger, check_invariants
+from ureplicator_controller.core.plan import Plan, plan
+from ureplicator_controller.core.snapshot import Delays, Snapshot, parse
+from ureplicator_controller.core.steps import Step, WriteAssignment, operations
+
+ROUTE = Route("source", "target")
+Planner = Callable[[Snapshot, float], Plan]
+
+
+class Broken(AssertionError):
+    """Something that must never happen did."""
+
+
+@dataclass
+class Kafka:
+    """Who may commit, and who was seen to own what."""
+
+    producer_epochs: dict[str, int] = field(default_factory=dict)
+    readers: dict[Partition, OwnerEpoch] = field(default_factory=dict)
+    """Highest owner epoch under which a position was read."""
+    commits: dict[Partition, list[str]] = field(default_factory=dict)
+
+    def init(self, transactional_id: str) -> int:
+        epoch = self.producer_epochs.get(transactional_id, 0) + 1
+        self.producer_epochs[transactional_id] = epoch
+        return epoch
+
+
+@dataclass
+class Copy:
+    """One partition in a worker's hands. `stage`: granted, fenced, copying."""
+
+    owner_epoch: OwnerEpoch
+    stage: str
+    committed: bool = False
+
+
+class Process:
+    """One process of a worker. Its id may be another process's too: frozen ones linger."""
+
+    def __init__(self, fleet: ControlFleet, id: str, slots: int) -> None:
+        self.id = WorkerId(id)
+        self.slots = slots
+        self.frozen = False
+        self.dead = False
+        self.session = SessionId(0)
+        self.copies: dict[Partition, Copy] = {}
+        self._fleet = fleet
+        self._told = Assignment()
+        self._seen_zxid = -1
+        self._own: dict[str, int] = {}
+        self.connect()
+
+    def __repr__(self) -> str:
+        return f"{self.id}:{self.session:x}"
+
+    @property
+    def runs(self) -> bool:
+        return not self.dead and not self.frozen
+
+    @property
+    def connected(self) -> bool:
+        return self._fleet.store.alive(self.session)
+
+    def connect(self) -> None:
+        """A session and the live node; what is being copied goes on."""
+        self.session = self._fleet.store.open_session()
+        live = encode_live_worker(LiveWorker(slots=self.slots))
+        path = self._fleet.paths.worker_live(self.id)
+        self._fleet.store.apply(self.session, [Create(path, live, ephemeral=True)])
+
+    def read(self) -> None:
+        """Look at the assignment."""
+        node = self._fleet.store.node(self._fleet.paths.assignment(self.id))
+        if node is not None:
+            self._told, self._seen_zxid = decode_assignment(node.data), node.stat.mzxid
+
+    def publish(self) -> None:
+        """Say what is held: what is copied, and what the assignment that was read lists."""
+        entries: dict[Partition, CurrentEntry] = {
+            partition: CurrentEntry(PartitionState.OFFLINE, told.owner_epoch, "starting")
+            for partition, told in self._told.entries.items()
+        }
+        for partition, copy in self.copies.items():
+            online = copy.stage == "copying"
+            state = PartitionState.ONLINE if online else PartitionState.OFFLINE
+            entries[partition] = CurrentEntry(state, copy.owner_epoch, "", copy.committed)
+        path = self._fleet.paths.current_state(self.id)
+        data = encode_current(CurrentState(self._seen_zxid, entries))
+        before = self._fleet.store.node(path)
+        write: list[Operation] = [Create(path, data, ephemeral=True)]
+        if before is not None and before.stat.owner == self.session:
+            if before.data == data:
+                return
+            write = [Set(path, data, before.stat.version)]
+        elif before is not None:
+            write.insert(0, Delete(path, before.stat.version))
+        self._fleet.store.apply(self.session, write)
+
+    def start(self, partition: Partition) -> None:
+        """Steps 1 and 2 of the design's section 9: own ids, then the proof in the store."""
+        told = self._told.entries.get(partition)
+        if told is None or partition in self.copies:
+            return
+        self._init_own(partition.route)
+        if self._proves(partition, told.owner_epoch):
+            self.copies[partition] = Copy(told.owner_epoch, "granted")
+
+    def _init_own(self, route: Route) -> None:
+        """Once per process, all ids the worker ever had; after a lost commit, the ids it uses."""
+        known = self._fleet.store.node(self._fleet.paths.worker_known(self.id))
+        most = decode_known_worker(known.data).max_slots if known else 0
+        slots = self.slots if self._own else max(most, self.slots)
+        for id in transactional_ids(
+            fleet=self._fleet.name, route=route, worker=self.id, slots=slots
+        ):
+            fenced = self._own.get(id) != self._fleet.kafka.producer_epochs.get(id)
+            if id not in self._own or fenced:
+                self._own[id] = self._fleet.kafka.init(id)
+
+    def _proves(self, partition: Partition, owner_epoch: OwnerEpoch) -> bool:
+        live = self._fleet.store.node(self._fleet.paths.worker_live(self.id))
+        node = self._fleet.store.node(self._fleet.paths.assignment(self.id))
+        told = decode_assignment(node.data).entries.get(partition) if node else None
+        mine = live is not None and live.stat.owner == self.session
+        return mine and told is not None and told.owner_epoch == owner_epoch
+
+    def fence(self, partition: Partition) -> None:
+        """Step 3."""
+        copy, told = self.copies.get(partition), self._told.entries.get(partition)
+        if copy is None or copy.stage != "granted":
+            return
+        if told is None or told.owner_epoch != copy.owner_epoch:
+            return
+        for id in told.fence:
+            self._fleet.kafka.init(id)
+        copy.stage = "fenced"
+
+    def position(self, partition: Partition) -> None:
+        """Steps 4 and 5."""
+        copy = self.copies.get(partition)
+        if copy is None or copy.stage != "fenced":
+            return
+        copy.stage = "copying"
+        readers = self._fleet.kafka.readers
+        readers[partition] = max(readers.get(partition, OwnerEpoch(0)), copy.owner_epoch)
+
+    def commit(self, partition: Partition) -> None:
+        """Accepted from whoever was not fenced; a fenced one begins again at its proof."""
+        copy = self.copies.get(partition)
+        if copy is None or copy.stage != "copying":
+            return
+        if not self.can_commit(partition):
+            del self.copies[partition]
+            return
+        if copy.owner_epoch < self._fleet.kafka.readers[partition]:
+            raise Broken(f"{self!r} committed {partition} after a later owner read the position")
+        copy.committed = True
+        self._fleet.kafka.commits.setdefault(partition, []).append(self.id)
+
+    def can_commit(self, partition: Partition) -> bool:
+        slot = partition.number % self.slots
+        id = transactional_id(
+            fleet=self._fleet.name, route=partition.route, worker=self.id, slot=slot
+        )
+        return self._own.get(id) == self._fleet.kafka.producer_epochs.get(id)
+
+    def let_go(self, partition: Partition) -> None:
+        """What the assignment no longer lists: drain, commit, forget."""
+        copy, told = self.copies.get(partition), self._told.entries.get(partition)
+        if copy is not None and (told is None or told.owner_epoch != copy.owner_epoch):
+            self.commit(partition)
+            self.copies.pop(partition, None)
+
+    def obey(self) -> None:
+        """Everything a healthy worker does, to its end."""
+        if not self.connected:
+            self.connect()
+        self.read()
+        for partition in sorted({*self.copies, *self._told.entries}):
+            for step in (self.let_go, self.start, self.fence, self.position, self.commit):
+                step(partition)
+        self.publish()
+
+
+class ControlFleet:
+    """Store, Kafka, processes and the leader that is being tested."""
+
+    def __init__(self, *, delays: Delays | None = None, planner: Planner = plan) -> None:
+        self.name = "test"
+        self.paths = Paths(self.name)
+        self.store = MemoryStore()
+        self.kafka = Kafka()
+        self.now_s = 1_000.0
+        self.processes: list[Process] = []
+        self.delays = delays or Delays(rebalance_s=120.0, join_s=10.0)
+        self.planner = planner
+        self.between: Callable[[], None] = lambda: None
+        """Called after each step of the leader, for histories that happen in between."""
+        self.writes = 0
+        self._session = self.store.open_session()
+        self._absent_since: dict[WorkerId, float] = {}
+        self._present_since: dict[WorkerId, float] = {}
+        for path in self.paths.skeleton:
+            self._make(path)
+        for parent in (self.paths.topics, self.paths.ideal):
+            self._make(f"{parent}/{ROUTE}")
+        self.elect()
+
+    def _make(self, path: str) -> None:
+        parts = path.strip("/").split("/")
+        for depth in range(1, len(parts) + 1):
+            each = "/" + "/".join(parts[:depth])
+            if self.store.node(each) is None:
+                self.store.apply(self._session, [Create(each, b"")])
+
+    # What operators and machines do.
+
+    def worker(self, id: str, *, slots: int = 2) -> Process:
+        """Start a process; a session of the same id must be gone."""
+        process = Process(self, id, slots)
+        self.processes.append(process)
+        return process
+
+    def topic(self, name: str, partitions: int = 1, **changes: Any) -> None:
+        """Whitelist, or change what is asked of a topic."""
+        path = self.paths.topic(TopicKey(ROUTE, name))
+        node = self.store.node(path)
+        if node is None:
+            intent = TopicIntent(partitions=partitions, initial_partitions=partitions)
+            data = encode_intent(replace(intent, **changes))
+            self.store.apply(self._session, [Create(path, data)])
+        else:
+            stored = self.snapshot().topics[TopicKey(ROUTE, name)].value
+            changed = replace(stored, **{"partitions": partitions, **changes})
+            self.store.apply(self._session, [Set(path, encode_intent(changed), -1)])
+
+    def delete(self, name: str) -> None:
+        intent = self.snapshot().topics[TopicKey(ROUTE, name)].value
+        self.topic(name, intent.partitions, state=TopicState.DELETING)
+
+    def tag(self, id: str, **tags: bool) -> None:
+        """Blacklist or drain a worker, or take it back."""
+        known = self.snapshot().known[WorkerId(id)].value
+        changed = KnownWorker(known.max_slots, **tags)
+        path = self.paths.worker_known(WorkerId(id))
+        self.store.apply(self._session, [Set(path, encode_known_worker(changed), -1)])
+
+    def kill(self, process: Process) -> None:
+        """The process is gone, and its session too."""
+        process.dead = True
+        self.expire(process)
+
+    def freeze(self, process: Process) -> None:
+        """The process stands still for longer than its session lives."""
+        process.frozen = True
+        self.expire(process)
+
+    def expire(self, process: Process) -> None:
+        self.store.expire(process.session)
+
+    def thaw(self, process: Process) -> None:
+        process.frozen = False
+
+    # What the leader does.
+
+    def elect(self) -> None:
+        """Another leader: a new epoch, and nothing remembered."""
+        node = self.store.node(self.paths.epoch)
+        assert node is not None
+        self.store.apply(self._session, [Set(self.paths.epoch, b"", node.stat.version)])
+        self._absent_since.clear()
+        self._present_since.clear()
+
+    def snapshot(self) -> Snapshot:
+        nodes = self.store.subtree(self.paths.root)
+        seen = parse(nodes, self.paths, fleet=self.name, wall_ms=int(self.now_s * 1_000))
+        return replace(
+            seen,
+            delays=self.delays,
+            absent_since=dict(self._absent_since),
+            present_since=dict(self._present_since),
+        )
+
+    def look(self) -> Snapshot:
+        """A snapshot for the plan: who came and went is noted."""
+        seen = self.snapshot()
+        for worker in {*seen.known, *seen.assignments} - seen.sessions.keys():
+            self._absent_since.setdefault(worker, self.now_s)
+        for worker in seen.sessions:
+            gone_s = self._absent_since.pop(worker, self.now_s)
+            if self.now_s - gone_s >= self.delays.rebalance_s:
+                self._present_since.pop(worker, None)
+            self._present_since.setdefault(worker, self.now_s)
+        return self.snapshot()
+
+    def cycle(self, *, die_after: int | None = None) -> Plan:
+        """One cycle; with `die_after` the leader dies after so many steps, and another is
+        elected."""
+        seen = self.look()
+        decided = self.planner(seen, self.now_s)
+        ledger = Ledger(seen)
+        for done, step in enumerate(decided.steps):
+            if done == die_after:
+                break
+            broken = ledger.admit(step)
+            if broken:
+                raise Broken(f"{step}: {broken[0]}")
+            if not self._apply(step, seen):
+                break
+            self.between()
+        if die_after is not None:
+            self.elect()
+        return decided
+
+    def _apply(self, step: Step, seen: Snapshot) -> bool:
+        if isinstance(step, WriteAssignment):
+            self._check_give(step, seen)
+        epoch = Check(self.paths.epoch, seen.epoch)
+        try:
+            self.store.apply(self._session, [epoch, *operations(step, self.paths)])
+        except Conflict:
+            return False
+        self.writes += 1
+        broken = check_invariants(self.snapshot())
+        if broken:
+            raise Broken(f"after {step}: {broken[0]}")
+        return True
+
+    def _check_give(self, step: WriteAssignment, seen: Snapshot) -> None:
+        stored = seen.assignments.get(step.worker)
+        before = stored.value.entries if stored else {}
+        for partition in step.assignment.entries.keys() - before.keys():
+            for process in self.processes:
+                copies = partition in process.copies and process.can_commit(partition)
+                if copies and seen.sessions.get(process.id) == process.session:
+                    raise Broken(f"{partition} given to {step.worker} while {process!r} copies it")
+
+    # Time, and what comes of all that.
+
+    def settle(self, *, rounds: int = 30) -> None:
+        """Leader and running workers act in turn until nothing changes any more."""
+        for _ in range(rounds):
+            before = self.store.subtree(self.paths.root)
+            self.cycle()
+            for process in self.running():
+                process.obey()
+            if self.store.subtree(self.paths.root) == before:
+                return
+        raise Broken(f"still not quiet after {rounds} rounds: {self.look()}")
+
+    def running(self) -> Iterator[Process]:
+        """Processes that can act; one whose id another session has taken gives up."""
+        for process in self.processes:
+            if process.runs and not process.connected:
+                live = self.store.node(self.paths.worker_live(process.id))
+                process.dead = live is not None and live.stat.owner != process.session
+            if process.runs:
+                yield process
+
+    def wait(self, seconds: float) -> None:
+        self.now_s += seconds
+
+    def entry(self, name: str, number: int = 0) -> IdealEntry:
+        return self.snapshot().ideal[TopicKey(ROUTE, name)].value.entries[number]
+
+    def owners(self, name: str) -> dict[int, str | None]:
+        entries = self.snapshot().ideal[TopicKey(ROUTE, name)].value.entries
+        return {number: entries[number].worker for number in sorted(entries)}
+
+    def counts(self) -> dict[str, int]:
+        """Partitions per worker in the ideal states."""
+        counts: dict[str, int] = {}
+        for stored in self.snapshot().ideal.values():
+            for entry in stored.value.entries.values():
+                if entry.worker is not None:
+                    counts[entry.worker] = counts.get(entry.worker, 0) + 1
+        return counts
+
+
+def partition(name: str, number: int = 0) -> Partition:
+    return Partition(ROUTE, name, number)
