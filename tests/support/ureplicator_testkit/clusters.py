@@ -372,6 +372,9 @@ class KafkaCluster(_Server):
             "share.coordinator.state.topic.num.partitions": "1",
             "share.coordinator.state.topic.replication.factor": replicas,
             "share.coordinator.state.topic.min.isr": "1",
+            # Compaction within a test's patience: 15 s and a 128 MiB buffer by default.
+            "log.cleaner.backoff.ms": "500",
+            "log.cleaner.dedupe.buffer.size": str(8 << 20),
             **self._properties,
         }
         return "".join(f"{key}={value}\n" for key, value in settings.items())

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from ureplicator_common.model import OwnerEpoch, Partition, PartitionState, Route
 from ureplicator_testkit.processes import Process, eventually
+from ureplicator_testkit.topics import offsets
 from ureplicator_worker.core.messages import (
     Add,
     Ask,
@@ -60,6 +61,8 @@ class StubDriver:
         grant: Callable[[Partition, OwnerEpoch], Grant] | None = None,
     ) -> None:
         self.mode = "grant"
+        self._source = source
+        self._partitions = tuple(partitions)
         self.grant = grant or (lambda partition, epoch: Grant(epoch, partition.topic))
         self.asked: list[Ask] = []
         self.released: set[Partition] = set()
@@ -136,15 +139,23 @@ class StubDriver:
     def wait_online(self, deadline_s: float = 20.0) -> None:
         eventually(self.all_online, deadline_s, "all partitions are ONLINE")
 
-    def caught_up(self) -> bool:
-        """Everything the source has was copied, and committed."""
+    def caught_up(self, ends: Mapping[Partition, int]) -> bool:
+        """Everything the source had was copied, and committed."""
         report = self._report
         return self.all_online() and all(
-            row.lag == 0 and row.committed == row.position for row in report.values()
+            partition in report and report[partition].committed >= end
+            for partition, end in ends.items()
         )
 
     def wait_caught_up(self, deadline_s: float = 30.0) -> None:
-        eventually(self.caught_up, deadline_s, "all partitions are caught up and committed")
+        """As of the moment of the call."""
+        ends = {
+            partition: offsets(self._source, partition.topic, isolation="read_committed")[
+                partition.number
+            ][1]
+            for partition in self._partitions
+        }
+        eventually(lambda: self.caught_up(ends), deadline_s, "all is copied and committed")
 
     def remove(self, *partitions: Partition) -> None:
         self.say(Remove(partitions))
