@@ -154,6 +154,32 @@ class NamingSettings(_Section):
         return rename
 
 
+class AutoWhitelistSettings(_Section):
+    """Which source topics are to be copied without being asked for. This version offers only off."""
+
+    enabled: bool = False
+    include: tuple[str, ...] = (".*",)
+    exclude: tuple[str, ...] = ()
+    """Patterns that whole topic names are matched with; exclusion wins."""
+
+    @field_validator("enabled")
+    @classmethod
+    def _offered(cls, enabled: bool) -> bool:
+        if enabled:
+            raise ValueError("auto-whitelisting is not offered by this version: whitelist by REST")
+        return enabled
+
+    @field_validator("include", "exclude")
+    @classmethod
+    def _patterns(cls, patterns: tuple[str, ...]) -> tuple[str, ...]:
+        for pattern in patterns:
+            try:
+                re.compile(pattern)
+            except re.error as error:
+                raise ValueError(f"{pattern!r} is not a regular expression: {error}") from error
+        return patterns
+
+
 class RouteConfig(_Section):
     """One way records go, and how."""
 
@@ -173,6 +199,7 @@ class RouteConfig(_Section):
     verify_crc: bool = True
     """Check each batch when it is read: a few per cent of CPU against passing on broken bytes."""
     naming: NamingSettings = NamingSettings()
+    auto_whitelist: AutoWhitelistSettings = AutoWhitelistSettings()
 
     @field_validator("delivery")
     @classmethod

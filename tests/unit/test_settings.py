@@ -275,3 +275,15 @@ def test_the_tree_is_frozen(home: Path) -> None:
     settings = load(home)
     with pytest.raises(ValueError, match="frozen"):
         settings.fleet = "other"
+
+
+def test_auto_whitelisting_is_known_and_refused_when_switched_on(tmp_path: Path) -> None:
+    written = tmp_path / "fleet.yaml"
+    written.write_text(
+        "fleet: f\nzookeeper: {hosts: '127.0.0.1:2181'}\n"
+        "clusters: {a: {bootstrap.servers: '127.0.0.1:1'}, b: {bootstrap.servers: '127.0.0.1:2'}}\n"
+        "routes:\n- source: a\n  target: b\n  auto_whitelist: {enabled: false, include: ['x.*']}\n"
+    )
+    assert load_settings(written, environ={}).routes[0].auto_whitelist.include == ("x.*",)
+    with pytest.raises(ConfigurationError, match=r"routes\.0\.auto_whitelist\.enabled.*not offered"):
+        load_settings(written, environ={}, overrides=["routes.0.auto_whitelist.enabled=true"])
