@@ -369,9 +369,6 @@ class KafkaCluster(_Server):
             "transaction.state.log.num.partitions": "5",
             "transaction.state.log.replication.factor": replicas,
             "transaction.state.log.min.isr": "1",
-            # Compacted topics are cleaned at once, and the map for it leaves the heap some room.
-            "log.cleaner.backoff.ms": "500",
-            "log.cleaner.dedupe.buffer.size": str(16 * 1024 * 1024),
             "share.coordinator.state.topic.num.partitions": "1",
             "share.coordinator.state.topic.replication.factor": replicas,
             "share.coordinator.state.topic.min.isr": "1",
