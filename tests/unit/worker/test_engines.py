@@ -1,0 +1,261 @@
+"""The small engines: fencing, figures, pages, processes, the task's entry, Spark's words."""
+
+from __future__ import annotations
+
+import os
+import queue
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+import requests
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import Metric
+
+from ureplicator_common import znodes
+from ureplicator_common.coordination import Create
+from ureplicator_common.coordination.memory import MemoryCoordination, MemoryStore
+from ureplicator_common.errors import PermanentError, TemporaryError
+from ureplicator_common.model import (
+    KnownWorker,
+    OwnerEpoch,
+    Partition,
+    PartitionState,
+    Route,
+    WorkerId,
+)
+from ureplicator_worker.core.events import FenceFailed, RouteFenced
+from ureplicator_worker.core.messages import LATENCY_BOUNDS_MS, PartitionReport, Report
+from ureplicator_worker.core.partition import Held, Phase
+from ureplicator_worker.core.slots import CopierId
+from ureplicator_worker.core.turn import initial
+from ureplicator_worker.engines import entry, jvm, telemetry
+from ureplicator_worker.engines.fencing import Fencer
+from ureplicator_worker.engines.processes import ProcessId
+from ureplicator_worker.engines.spark import brief, describe
+from ureplicator_worker.engines.web import WebServer, json_page
+
+ROUTE = Route("a", "b")
+PARTITION = Partition(ROUTE, "t", 0)
+WORKER = WorkerId("w")
+PATHS = znodes.Paths("f")
+
+
+class Fencing:
+    def __init__(self, error: Exception | None = None) -> None:
+        self.client = MemoryCoordination(MemoryStore())
+        self.events: queue.SimpleQueue[RouteFenced | FenceFailed] = queue.SimpleQueue()
+        self.fenced: list[str] = []
+        self.error = error
+        self.fencer = Fencer(
+            coordination=self.client,
+            paths=PATHS,
+            fleet="f",
+            worker=WORKER,
+            slots=2,
+            fence=self.fence,
+            happened=self.events.put,
+        )
+
+    def fence(self, route: Route, ids: Sequence[str]) -> None:
+        if self.error:
+            raise self.error
+        self.fenced += ids
+
+    def result(self) -> RouteFenced | FenceFailed:
+        self.fencer.request(ROUTE)
+        return self.events.get(timeout=5)
+
+
+def test_all_ids_of_the_present_slots_are_fenced() -> None:
+    stage = Fencing()
+    assert stage.result() == RouteFenced(ROUTE)
+    assert stage.fenced == ["f.a.b.w.0", "f.a.b.w.1"]
+
+
+def test_slots_of_a_former_life_are_fenced_too() -> None:
+    stage = Fencing()
+    stage.client.ensure(PATHS.workers_known)
+    known = znodes.encode_known_worker(KnownWorker(max_slots=4))
+    stage.client.transact([Create(PATHS.worker_known(WORKER), known)])
+    assert stage.result() == RouteFenced(ROUTE)
+    assert stage.fenced[-1] == "f.a.b.w.3"
+
+
+def test_a_fence_that_fails_says_why() -> None:
+    stage = Fencing(TemporaryError("nobody answers"))
+    assert stage.result() == FenceFailed(ROUTE, "target unreachable: nobody answers")
+    stage.client.suspend()
+    failed = stage.result()
+    assert isinstance(failed, FenceFailed)
+    assert failed.reason.startswith("ZooKeeper unreachable")
+
+
+def report(records: int, *, latency: Sequence[int] = (), sum_ms: int = 0) -> Report:
+    figures = PartitionReport(
+        PartitionState.ONLINE,
+        position=records,
+        committed=records,
+        records=records,
+        bytes=10 * records,
+        lag=3,
+    )
+    return Report({PARTITION: figures}, tuple(latency), sum_ms)
+
+
+def test_totals_grow_over_restarts_and_rates_are_per_second() -> None:
+    figures = telemetry.Telemetry(now_s=0.0)
+    for copier, records in [
+        (CopierId(0, 1), 100),
+        (CopierId(0, 1), 150),
+        (CopierId(0, 1), 20),  # begun anew by the same copier
+        (CopierId(0, 2), 30),  # and by the next one, which got further at once
+    ]:
+        figures.heard(copier, report(records), {PARTITION})
+    assert figures.loads(10.0) == {str(PARTITION): {"bytesPerS": 200.0, "recordsPerS": 20.0}}
+    shown = figures.figures(PARTITION)
+    assert (shown["records"], shown["position"], shown["lag"]) == (200, 30, 3)
+    assert figures.loads(20.0) == {str(PARTITION): {"bytesPerS": 0.0, "recordsPerS": 0.0}}
+    figures.keep_only(set())
+    assert figures.loads(30.0) == {}
+
+
+def test_what_is_not_held_is_not_counted() -> None:
+    figures = telemetry.Telemetry(now_s=0.0)
+    figures.heard(CopierId(0, 1), report(1), set())
+    assert figures.figures(PARTITION) == {}
+
+
+def test_metrics_are_what_prometheus_reads() -> None:
+    figures = telemetry.Telemetry(now_s=0.0)
+    buckets = [2, 1, *[0] * (len(LATENCY_BOUNDS_MS) - 2), 4]
+    figures.heard(CopierId(0, 1), report(7, latency=buckets, sum_ms=1500), {PARTITION})
+    state = initial(slots=1, silence_s=1, now_s=0)
+    registry = CollectorRegistry()
+
+    class Collector:
+        def collect(self) -> list[Metric]:
+            return [*telemetry.state_metrics(state), *figures.metrics([PARTITION])]
+
+    registry.register(Collector())
+    text = generate_latest(registry).decode()
+    labels = 'partition="0",route="a.b",topic="t"'
+    assert f"ureplicator_worker_records_total{{{labels}}} 7.0" in text
+    assert f"ureplicator_worker_lag{{{labels}}} 3.0" in text
+    assert 'ureplicator_worker_latency_seconds_bucket{le="0.002",slot="0"} 3.0' in text
+    assert 'ureplicator_worker_latency_seconds_bucket{le="+Inf",slot="0"} 7.0' in text
+    assert 'ureplicator_worker_latency_seconds_sum{slot="0"} 1.5' in text
+    assert 'ureplicator_worker_partitions{state="ERROR"} 0.0' in text
+
+
+def test_status_shows_partitions_with_reason_and_figures() -> None:
+    figures = telemetry.Telemetry(now_s=0.0)
+    figures.heard(CopierId(0, 1), report(7), {PARTITION})
+    state = initial(slots=1, silence_s=1, now_s=0)
+    held = Held(0, OwnerEpoch(4), phase=Phase.STOPPING, reason="stopping: x", told=True)
+    state = type(state)(slots=state.slots, silence_s=1, held={PARTITION: held})
+    shown: dict[str, Any] = telemetry.status(state, figures)["partitions"][str(PARTITION)]
+    assert shown["state"] == "OFFLINE"
+    assert shown["reason"] == "stopping: x"
+    assert shown["records"] == 7
+
+
+def test_pages_answer_503_until_there_are_any() -> None:
+    server = WebServer(host="127.0.0.1", port=0)
+    url = f"http://127.0.0.1:{server.port}"
+    try:
+        assert requests.get(f"{url}/health", timeout=5).status_code == 503
+        server.show({"/status": lambda: json_page(200, {"fine": True})})
+        assert requests.get(f"{url}/?pretty", timeout=5).json() == {"fine": True}
+        assert requests.get(f"{url}/other", timeout=5).status_code == 404
+        with pytest.raises(PermanentError, match=r"cannot listen on 127\.0\.0\.1:\d+: Address"):
+            WebServer(host="127.0.0.1", port=server.port)
+    finally:
+        server.close()
+
+
+def test_a_process_is_its_id_and_its_start() -> None:
+    sleeper = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+    process = ProcessId.of(sleeper.pid)
+    assert process is not None
+    assert process.alive()
+    assert not ProcessId(sleeper.pid, process.started_ticks + 1).alive()
+    ProcessId(sleeper.pid, process.started_ticks + 1).kill()
+    assert not process.wait_gone(0.1)
+    sleeper.send_signal(signal.SIGSTOP)
+    process.kill()
+    assert process.wait_gone(5), "a zombie is gone, even before its parent looks"
+    assert sleeper.wait() == -signal.SIGKILL
+    assert ProcessId.of(sleeper.pid) is None
+
+
+def test_the_task_reads_its_input_to_the_end_then_copies() -> None:
+    rows = iter([1, 2, 3])
+    done = entry.run(f"{__name__}:_note", order := object(), rows)  # type: ignore[arg-type]
+    assert list(done) == [os.getpid()]
+    assert next(rows, None) is None
+    assert _noted == [order]
+
+
+_noted: list[object] = []
+
+
+def _note(order: object) -> None:
+    _noted.append(order)
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        (
+            "An error occurred\n: org.apache.spark.SparkException: Job aborted\n"
+            "Traceback (most recent call last):\n  File x\nRuntimeError: cannot copy\n\n\tat a.b",
+            "RuntimeError: cannot copy",
+        ),
+        (
+            "org: Job aborted: Lost task 0.0 in stage 1.0 (TID 1) (h executor driver): Worker gone\n",
+            "Worker gone",
+        ),
+        ("strange\nmore", "Exception: strange"),
+        ("", "Exception: "),
+    ],
+)
+def test_what_spark_says_in_hundreds_of_lines_becomes_one(text: str, line: str) -> None:
+    assert brief(Exception(text)) == line
+
+
+def test_a_slot_is_described_by_what_it_copies() -> None:
+    partitions = [Partition(ROUTE, "t", number) for number in range(12)]
+    assert describe(CopierId(1, 1), []) == "slot 1"
+    assert describe(CopierId(1, 1), partitions[:2]) == "slot 1: t-0, t-1"
+    assert describe(CopierId(1, 1), partitions).endswith("t-9 and 2 more")
+
+
+def test_java_is_found_or_missed_in_one_line(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Any
+) -> None:
+    old = tmp_path / "bin" / "java"
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    with pytest.raises(PermanentError, match="Java is missing"):
+        jvm.find_java()
+    old.parent.mkdir()
+    old.write_text("#!/bin/sh\necho 'openjdk version \"11.0.2\"' >&2\n")
+    old.chmod(0o755)
+    with pytest.raises(PermanentError, match="is Java 11: install Java 17 or newer"):
+        jvm.find_java()
+
+
+def test_scratch_folders_of_dead_processes_are_swept(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Any
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    stale = tmp_path / "ureplicator-spark-1-1-x"
+    stale.mkdir()
+    mine = jvm.make_scratch()
+    assert not stale.exists()
+    assert jvm.make_scratch() != mine
+    assert mine.exists()
+    assert "spark.log" in (mine / "log4j2.properties").read_text()

@@ -1,0 +1,175 @@
+"""The driver's proof over coordination in memory: what is granted, refused, and what must wait."""
+
+from __future__ import annotations
+
+import queue
+from collections.abc import Iterator
+
+import pytest
+
+from ureplicator_common import znodes
+from ureplicator_common.coordination import Create, Delete, Set, Unavailable
+from ureplicator_common.coordination.memory import MemoryCoordination, MemoryStore
+from ureplicator_common.model import (
+    RENEWER,
+    Assignment,
+    AssignmentEntry,
+    LiveWorker,
+    OwnerEpoch,
+    Partition,
+    Route,
+    RouteSettings,
+    SessionId,
+    TopicIntent,
+    WorkerId,
+)
+from ureplicator_worker.core.messages import Ask, Go, Grant
+from ureplicator_worker.core.slots import CopierId
+from ureplicator_worker.engines.proof import Prover
+
+ROUTE = Route("a", "b")
+WORKER = WorkerId("w")
+PATHS = znodes.Paths("f")
+COPIER = CopierId(0, 1)
+
+
+def part(number: int, topic: str = "t") -> Partition:
+    return Partition(ROUTE, topic, number)
+
+
+class Stage:
+    def __init__(self) -> None:
+        self.store = MemoryStore()
+        self.client = MemoryCoordination(self.store)
+        self.leader = MemoryCoordination(self.store)
+        self.answers: queue.SimpleQueue[tuple[CopierId, Go]] = queue.SimpleQueue()
+        self.formers: set[SessionId] = set()
+        for path in PATHS.skeleton:
+            self.leader.ensure(path)
+        self.register()
+        self.assign({part(0): AssignmentEntry(OwnerEpoch(3), ("f.a.b.other.0",))})
+        self.settings = RouteSettings(prefix="copy-")
+        self.put(PATHS.route(ROUTE), znodes.encode_route(self.settings))
+        intent = TopicIntent(partitions=4, initial_partitions=2, had_position=frozenset({0}))
+        self.put(PATHS.topic(part(0).key), znodes.encode_intent(intent))
+        self.prover = Prover(
+            coordination=self.client,
+            paths=PATHS,
+            worker=WORKER,
+            formers=lambda: self.formers,
+            answer=lambda copier, go: self.answers.put((copier, go)),
+        )
+
+    def register(self) -> None:
+        live = znodes.encode_live_worker(LiveWorker(slots=1))
+        self.client.transact([Create(PATHS.worker_live(WORKER), live, ephemeral=True)])
+
+    def assign(self, entries: dict[Partition, AssignmentEntry]) -> None:
+        self.put(PATHS.assignment(WORKER), znodes.encode_assignment(Assignment(entries)))
+
+    def put(self, path: str, data: bytes) -> None:
+        self.leader.ensure(path)
+        self.leader.transact([Set(path, data, -1)])
+
+    def prove(self, *partitions: Partition, epoch: int = 3) -> Go:
+        return self.prover.prove(Ask(7, dict.fromkeys(partitions, OwnerEpoch(epoch))))
+
+
+@pytest.fixture
+def stage() -> Iterator[Stage]:
+    stage = Stage()
+    yield stage
+    stage.prover.close()
+
+
+def test_what_is_ours_is_granted_with_all_that_starting_needs(stage: Stage) -> None:
+    expected = Grant(
+        owner_epoch=OwnerEpoch(3),
+        target_topic="copy-t",
+        fence=("f.a.b.other.0", f"f.a.b.{RENEWER}.0"),
+        initial=True,
+        had_position=True,
+        settings=stage.settings,
+    )
+    assert stage.prove(part(0)) == Go(7, {part(0): expected}, {})
+
+
+def test_later_partitions_are_not_initial_and_the_intent_may_name_the_target(stage: Stage) -> None:
+    stage.assign({part(2): AssignmentEntry(OwnerEpoch(3))})
+    intent = TopicIntent(partitions=4, initial_partitions=2, target_topic="elsewhere")
+    stage.put(PATHS.topic(part(2).key), znodes.encode_intent(intent))
+    grant = stage.prove(part(2)).granted[part(2)]
+    assert (grant.initial, grant.had_position, grant.target_topic) == (False, False, "elsewhere")
+
+
+def test_each_refusal_has_its_reason_and_the_rest_is_granted(stage: Stage) -> None:
+    stage.assign(
+        {part(0): AssignmentEntry(OwnerEpoch(3)), part(0, "u"): AssignmentEntry(OwnerEpoch(3))}
+    )
+    go = stage.prove(part(0), part(1), part(0, "u"))
+    assert go.granted.keys() == {part(0)}
+    assert go.refused == {
+        part(1): "it is not assigned to this worker any more",
+        part(0, "u"): "topic a.b/u is not whitelisted any more",
+    }
+    assert stage.prove(part(0), epoch=2).refused == {part(0): "its owner epoch is 3, not 2"}
+
+
+def test_a_route_that_is_not_published_is_refused(stage: Stage) -> None:
+    stage.leader.transact([Delete(PATHS.route(ROUTE))])
+    assert stage.prove(part(0)).refused == {part(0): "route a.b is not published"}
+
+
+def test_no_assignment_at_all(stage: Stage) -> None:
+    stage.leader.transact([Delete(PATHS.assignment(WORKER))])
+    assert stage.prove(part(0)).refused.keys() == {part(0)}
+
+
+def test_another_process_with_our_name_refuses_everything(stage: Stage) -> None:
+    path = PATHS.worker_live(WORKER)
+    stage.leader.transact([Delete(path), Create(path, b"{}", ephemeral=True)])
+    assert "is another process" in stage.prove(part(0)).refused[part(0)]
+
+
+def test_a_live_node_not_written_yet_is_no_proof_and_no_refusal(stage: Stage) -> None:
+    path = PATHS.worker_live(WORKER)
+    stage.leader.transact([Delete(path)])
+    with pytest.raises(Unavailable):
+        stage.prove(part(0))
+    stage.leader.transact([Create(path, b"{}", ephemeral=True)])
+    former = stage.leader.session()
+    assert former is not None
+    stage.formers = {former}
+    with pytest.raises(Unavailable):
+        stage.prove(part(0))
+
+
+def test_asks_wait_for_zookeeper_and_are_answered_in_order(stage: Stage) -> None:
+    stage.client.suspend()
+    stage.prover.start()
+    for number in range(5):
+        stage.prover.ask(COPIER, Ask(number, {part(0): OwnerEpoch(3)}))
+    with pytest.raises(queue.Empty):
+        stage.answers.get(timeout=0.3)
+    stage.client.restore()
+    assert [stage.answers.get(timeout=5)[1].request for _ in range(5)] == [0, 1, 2, 3, 4]
+
+
+def test_the_asks_of_a_copier_that_ended_are_dropped(stage: Stage) -> None:
+    stage.client.suspend()
+    stage.prover.start()
+    other = CopierId(1, 1)
+    stage.prover.ask(COPIER, Ask(1, {part(0): OwnerEpoch(3)}))
+    stage.prover.ask(other, Ask(2, {part(0): OwnerEpoch(3)}))
+    stage.prover.forget(COPIER)
+    stage.client.restore()
+    copier, go = stage.answers.get(timeout=5)
+    assert (copier, go.request) == (other, 2)
+    assert stage.answers.empty()
+
+
+def test_a_proof_that_was_under_way_when_its_copier_ended_is_not_sent(stage: Stage) -> None:
+    stage.prover.start()
+    stage.client.fail_next(3)
+    stage.prover.ask(COPIER, Ask(1, {part(0): OwnerEpoch(3)}))
+    assert stage.answers.get(timeout=5)[1].request == 1

@@ -1,0 +1,184 @@
+"""What a worker publishes, and under which session, over coordination in memory."""
+
+from __future__ import annotations
+
+import queue
+from collections.abc import Iterator
+
+import pytest
+
+from ureplicator_common import znodes
+from ureplicator_common.clock import ManualClock
+from ureplicator_common.coordination import Create, Node
+from ureplicator_common.coordination.memory import MemoryCoordination, MemoryStore
+from ureplicator_common.model import (
+    CurrentEntry,
+    CurrentState,
+    LiveWorker,
+    OwnerEpoch,
+    Partition,
+    PartitionState,
+    Route,
+    WorkerId,
+)
+from ureplicator_testkit.processes import eventually
+from ureplicator_worker.engines.reporter import ROUNDING_S, Reporter
+
+WORKER = WorkerId("w")
+PATHS = znodes.Paths("f")
+LIVE = LiveWorker(slots=2, host="h", port=1, pid=2, version="v")
+PARTITION = Partition(Route("a", "b"), "t", 0)
+SESSION_TIMEOUT_S = 10.0
+
+
+def current(state: PartitionState, zxid: int = 1) -> CurrentState:
+    return CurrentState(zxid, {PARTITION: CurrentEntry(state, OwnerEpoch(1))})
+
+
+class Stage:
+    def __init__(self) -> None:
+        self.store = MemoryStore()
+        self.client = MemoryCoordination(self.store)
+        self.other = MemoryCoordination(self.store)
+        self.clock = ManualClock()
+        self.heard: queue.SimpleQueue[str] = queue.SimpleQueue()
+        for path in PATHS.skeleton:
+            self.other.ensure(path)
+        self.reporter = Reporter(
+            coordination=self.client,
+            paths=PATHS,
+            worker=WORKER,
+            session_timeout_s=SESSION_TIMEOUT_S,
+            clock=self.clock,
+            registered=lambda: self.heard.put("registered"),
+            taken=self.heard.put,
+        )
+
+    def node(self, path: str) -> Node | None:
+        return self.other.get(path)
+
+    def is_ours(self, path: str) -> bool:
+        node = self.node(path)
+        return node is not None and node.stat.owner == self.client.session()
+
+    def shows(self, expected: CurrentState) -> bool:
+        node = self.node(PATHS.current_state(WORKER))
+        return node is not None and znodes.decode_current(node.data) == expected
+
+
+@pytest.fixture
+def stage() -> Iterator[Stage]:
+    stage = Stage()
+    yield stage
+    stage.reporter.close()
+
+
+def test_the_live_node_comes_first_and_is_told(stage: Stage) -> None:
+    stage.reporter.start(LIVE)
+    assert stage.heard.get(timeout=5) == "registered"
+    node = stage.node(PATHS.worker_live(WORKER))
+    assert node is not None
+    assert znodes.decode_live_worker(node.data) == LIVE
+    assert node.stat.owner == stage.client.session()
+
+
+def test_the_last_of_many_states_is_what_is_published(stage: Stage) -> None:
+    stage.reporter.start(LIVE)
+    for zxid in range(100):
+        stage.reporter.publish(current(PartitionState.OFFLINE, zxid))
+    stage.reporter.publish(current(PartitionState.ONLINE, 100))
+    assert stage.reporter.flush(5)
+    assert stage.shows(current(PartitionState.ONLINE, 100))
+
+
+def test_loads_are_published(stage: Stage) -> None:
+    stage.reporter.start(LIVE)
+    loads = {str(PARTITION): {"bytesPerS": 1.5, "recordsPerS": 2.0}}
+    stage.reporter.publish_loads(loads)
+    assert stage.reporter.flush(5)
+    node = stage.node(PATHS.load(WORKER))
+    assert node is not None
+    assert znodes.decode(node.data) == loads
+
+
+@pytest.mark.parametrize("applied", [True, False])
+def test_a_write_of_unknown_outcome_is_looked_at_and_made_good(stage: Stage, applied: bool) -> None:
+    stage.reporter.start(LIVE)
+    stage.heard.get(timeout=5)
+    stage.client.lose_next_answer(applied=applied)
+    stage.reporter.publish(current(PartitionState.ONLINE))
+    assert stage.reporter.flush(5)
+    assert stage.shows(current(PartitionState.ONLINE))
+
+
+def test_an_outage_delays_and_loses_nothing(stage: Stage) -> None:
+    stage.reporter.start(LIVE)
+    stage.heard.get(timeout=5)
+    stage.client.suspend()
+    stage.reporter.publish(current(PartitionState.ONLINE))
+    assert not stage.reporter.flush(0.3)
+    stage.client.restore()
+    assert stage.reporter.flush(5)
+    assert stage.shows(current(PartitionState.ONLINE))
+
+
+def test_a_new_session_publishes_everything_again(stage: Stage) -> None:
+    stage.reporter.start(LIVE)
+    stage.reporter.publish(current(PartitionState.ONLINE))
+    assert stage.reporter.flush(5)
+    stage.client.suspend()
+    stage.client.expire()
+    assert stage.node(PATHS.worker_live(WORKER)) is None
+    stage.client.restore()
+    stage.reporter.refresh()
+    assert stage.reporter.flush(5)
+    assert stage.is_ours(PATHS.worker_live(WORKER))
+    assert stage.is_ours(PATHS.current_state(WORKER))
+    assert stage.heard.get(timeout=1) == "registered"
+    assert stage.heard.empty()
+
+
+def test_nodes_left_by_a_former_process_are_replaced_once_the_live_node_is_ours(
+    stage: Stage,
+) -> None:
+    path = PATHS.current_state(WORKER)
+    stage.other.transact([Create(path, b"{}", ephemeral=True)])
+    stage.reporter.start(LIVE)
+    stage.reporter.publish(current(PartitionState.ONLINE))
+    assert stage.reporter.flush(5)
+    assert stage.is_ours(path)
+
+
+def test_a_taken_id_is_waited_for(stage: Stage) -> None:
+    path = PATHS.worker_live(WORKER)
+    stage.other.transact([Create(path, b"{}", ephemeral=True)])
+    stage.reporter.start(LIVE)
+    stage.reporter.publish(current(PartitionState.ONLINE))
+    assert not stage.reporter.flush(0.5)
+    assert stage.heard.empty()
+    assert stage.node(PATHS.current_state(WORKER)) is None
+    stage.other.close()
+    stage.other = MemoryCoordination(stage.store)
+    assert stage.heard.get(timeout=5) == "registered"
+    eventually(lambda: stage.is_ours(path), 5, "the live node is ours")
+
+
+def test_a_taken_id_is_given_up_after_the_session_timeout(stage: Stage) -> None:
+    path = PATHS.worker_live(WORKER)
+    stage.other.transact([Create(path, b"{}", ephemeral=True)])
+    stage.reporter.start(LIVE)
+    assert not stage.reporter.flush(0.3)
+    stage.clock.advance(SESSION_TIMEOUT_S + ROUNDING_S + 1)
+    assert stage.heard.get(timeout=5) == "worker id w is taken by another live process"
+
+
+def test_formers_are_the_sessions_we_wrote_under(stage: Stage) -> None:
+    stage.reporter.start(LIVE)
+    assert stage.reporter.flush(5)
+    first = stage.client.session()
+    stage.client.suspend()
+    stage.client.expire()
+    stage.client.restore()
+    stage.reporter.refresh()
+    assert stage.reporter.flush(5)
+    assert stage.reporter.formers() == {first, stage.client.session()}

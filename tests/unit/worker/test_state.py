@@ -1,0 +1,415 @@
+"""Tables for `step`: each row a short history and what the worker says and publishes at its end."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import pytest
+
+from ureplicator_common.model import (
+    AssignmentEntry,
+    OwnerEpoch,
+    Partition,
+    PartitionState,
+    Route,
+    SessionId,
+)
+from ureplicator_worker.core import events as ev
+from ureplicator_worker.core.messages import PartitionReport, Report
+from ureplicator_worker.core.partition import Held, InvalidTransition, Phase, move
+from ureplicator_worker.core.slots import CopierId, Home, Slot, choose
+from ureplicator_worker.core.state import check_invariants, step
+from ureplicator_worker.core.turn import LATE_START_S, WorkerState, initial
+
+ROUTE = Route("a", "b")
+SILENCE_S = 60.0
+
+
+def part(number: int) -> Partition:
+    return Partition(ROUTE, "t", number)
+
+
+def entries(*numbers: int, epoch: int = 1) -> Mapping[Partition, AssignmentEntry]:
+    return {part(number): AssignmentEntry(OwnerEpoch(epoch)) for number in numbers}
+
+
+class Run:
+    """A worker driven by hand: its state, and all instructions since they were last taken."""
+
+    def __init__(self, *, slots: int = 2, running: bool = True) -> None:
+        self.state: WorkerState = initial(slots=slots, silence_s=SILENCE_S, now_s=0.0)
+        self.said: list[ev.Instruction] = []
+        self.zxid = 10
+        if running:
+            self.do(ev.Tick(0.0), ev.SessionRestored(SessionId(1)))
+            self.do(*(ev.CopierConnected(CopierId(number, 1)) for number in range(slots)))
+            self.take()
+
+    def do(self, *events: ev.Event) -> Run:
+        for event in events:
+            self.state, instructions = step(self.state, event)
+            self.said += instructions
+        return self
+
+    def wait(self, seconds: float) -> Run:
+        return self.do(ev.Tick(self.state.now_s + seconds))
+
+    def assign(self, *numbers: int, epoch: int = 1) -> Run:
+        self.zxid += 1
+        return self.do(ev.AssignmentChanged(entries(*numbers, epoch=epoch), self.zxid))
+
+    def online(self, *numbers: int, epoch: int = 1) -> Run:
+        self.assign(*numbers, epoch=epoch).do(ev.RouteFenced(ROUTE))
+        for number in numbers:
+            self.report(number, PartitionState.ONLINE)
+        self.take()
+        return self
+
+    def report(self, number: int, state: PartitionState, reason: str = "") -> Run:
+        figures = PartitionReport(state, reason=reason, committed=5)
+        return self.do(ev.CopierReported(self.copier(number), Report({part(number): figures})))
+
+    def copier(self, number: int) -> CopierId:
+        return self.state.slots[self.state.held[part(number)].slot].copier
+
+    def take(self) -> list[ev.Instruction]:
+        said, self.said = self.said, []
+        return said
+
+    def told(self) -> list[ev.Instruction]:
+        """Taken, without what is published."""
+        return [one for one in self.take() if not isinstance(one, ev.Publish)]
+
+    def seen(self) -> dict[int, tuple[PartitionState, str]]:
+        assert self.state.published is not None
+        published = self.state.published.entries
+        return {p.number: (entry.state, entry.reason) for p, entry in published.items()}
+
+    def phases(self) -> dict[int, Phase]:
+        return {p.number: held.phase for p, held in self.state.held.items()}
+
+
+def test_all_copiers_start_at_once_and_wait_for_work() -> None:
+    run = Run(slots=2, running=False).do(ev.Tick(0.0))
+    assert run.told() == [ev.StartCopier(CopierId(0, 1), ()), ev.StartCopier(CopierId(1, 1), ())]
+
+
+def test_nothing_is_added_before_the_route_is_fenced_once() -> None:
+    run = Run().assign(0, 1)
+    assert run.told() == [ev.FenceRoute(ROUTE)]
+    run.wait(5)
+    assert run.told() == []
+    run.do(ev.RouteFenced(ROUTE))
+    assert run.told() == [
+        ev.AddPartitions(CopierId(0, 1), {part(0): OwnerEpoch(1)}),
+        ev.AddPartitions(CopierId(1, 1), {part(1): OwnerEpoch(1)}),
+    ]
+    run.assign(0, 1, 2)
+    assert run.told() == [ev.AddPartitions(CopierId(0, 1), {part(2): OwnerEpoch(1)})]
+
+
+def test_a_fence_that_fails_is_an_error_and_tried_again_every_second() -> None:
+    run = Run().assign(0).do(ev.FenceFailed(ROUTE, "target unreachable: x"))
+    assert run.seen() == {0: (PartitionState.ERROR, "target unreachable: x")}
+    run.take()
+    assert run.wait(0.9).told() == []
+    assert run.wait(0.2).told() == [ev.FenceRoute(ROUTE)]
+    run.do(ev.RouteFenced(ROUTE))
+    assert run.told() == [ev.AddPartitions(CopierId(0, 1), {part(0): OwnerEpoch(1)})]
+    assert run.seen()[0] == (
+        PartitionState.OFFLINE,
+        "starting again after: target unreachable: x",
+    )
+
+
+def test_online_is_the_copiers_word_and_published_at_once() -> None:
+    run = Run().assign(0).do(ev.RouteFenced(ROUTE))
+    assert run.seen() == {0: (PartitionState.OFFLINE, "starting")}
+    run.report(0, PartitionState.ONLINE)
+    assert run.seen() == {0: (PartitionState.ONLINE, "")}
+    assert run.state.published is not None
+    assert run.state.published.entries[part(0)].committed
+    assert run.state.published.seen_zxid == run.zxid
+
+
+def test_reasons_alone_wait_for_a_tenth_of_a_second() -> None:
+    run = Run().assign(0).do(ev.RouteFenced(ROUTE))
+    run.take()
+    run.report(0, PartitionState.OFFLINE, "waits")
+    run.report(0, PartitionState.OFFLINE, "waits longer")
+    assert not run.take()
+    run.wait(0.1)
+    assert [type(one) for one in run.take()] == [ev.Publish]
+    assert run.seen() == {0: (PartitionState.OFFLINE, "starting: waits longer")}
+
+
+def test_what_changes_nothing_is_not_published() -> None:
+    run = Run().online(0)
+    run.report(0, PartitionState.ONLINE).wait(1).report(0, PartitionState.ONLINE).wait(1)
+    assert run.take() == []
+
+
+def test_taken_away_stays_published_until_released() -> None:
+    run = Run().online(0, 1).assign(1)
+    assert run.told() == [ev.RemovePartitions(CopierId(0, 1), (part(0),))]
+    assert run.seen()[0] == (PartitionState.OFFLINE, "stopping: taken away")
+    run.wait(20).report(0, PartitionState.ONLINE)
+    assert run.phases()[0] is Phase.STOPPING
+    run.do(ev.CopierReleased(CopierId(0, 1), (part(0),)))
+    assert set(run.seen()) == {1}
+
+
+def test_what_no_copier_heard_of_is_let_go_at_once() -> None:
+    run = Run().assign(0).assign()
+    assert run.seen() == {}
+    assert run.state.published is not None
+    assert run.state.published.seen_zxid == run.zxid
+
+
+def test_failed_then_taken_away_is_let_go_at_once() -> None:
+    run = Run().online(0).do(ev.CopierFailed(CopierId(0, 1), part(0), "x", True)).assign()
+    assert run.told() == []
+    assert run.seen() == {}
+
+
+def test_failed_while_stopping_waits_for_released() -> None:
+    run = Run().online(0).assign()
+    run.take()
+    run.do(ev.CopierFailed(CopierId(0, 1), part(0), "x", True))
+    assert run.told() == [ev.RemovePartitions(CopierId(0, 1), (part(0),))]
+    assert run.phases() == {0: Phase.STOPPING}
+    run.do(ev.CopierReleased(CopierId(0, 1), (part(0),)))
+    assert run.phases() == {}
+
+
+def test_a_new_owner_epoch_is_remove_released_add() -> None:
+    run = Run().online(0).assign(0, epoch=2)
+    assert run.told() == [ev.RemovePartitions(CopierId(0, 1), (part(0),))]
+    run.do(ev.CopierReleased(CopierId(0, 1), (part(0),)))
+    assert run.told() == [ev.AddPartitions(CopierId(0, 1), {part(0): OwnerEpoch(2)})]
+
+
+def test_released_without_being_asked_is_followed_up_and_tried_again() -> None:
+    run = Run().online(0).do(ev.CopierReleased(CopierId(0, 1), (part(0),)))
+    assert run.told() == [ev.RemovePartitions(CopierId(0, 1), (part(0),))]
+    run.do(ev.CopierReleased(CopierId(0, 1), (part(0),)))
+    assert run.seen()[0][0] is PartitionState.ERROR
+    assert run.told() == []
+    assert run.wait(0.5).told() == [ev.AddPartitions(CopierId(0, 1), {part(0): OwnerEpoch(1)})]
+
+
+@pytest.mark.parametrize(
+    ("temporary", "delays_s"),
+    [(True, [0.5, 1, 2, 2, 2]), (False, [5, 10, 20, 40, 60, 60])],
+)
+def test_failures_back_off(temporary: bool, delays_s: Sequence[float]) -> None:
+    run = Run().online(0)
+    for delay_s in delays_s:
+        run.do(ev.CopierFailed(CopierId(0, 1), part(0), "broken", temporary))
+        assert run.phases() == {0: Phase.ERROR}
+        run.take()
+        assert run.wait(delay_s - 0.1).told() == []
+        assert run.wait(0.1).told() == [ev.AddPartitions(CopierId(0, 1), {part(0): OwnerEpoch(1)})]
+
+
+def test_half_a_minute_online_forgets_failures() -> None:
+    run = Run().online(0)
+    for _ in range(3):
+        run.do(ev.CopierFailed(CopierId(0, 1), part(0), "broken", False)).wait(60)
+    run.report(0, PartitionState.ONLINE).wait(31)
+    run.do(ev.CopierFailed(CopierId(0, 1), part(0), "broken", False))
+    assert run.state.held[part(0)].retry_at_s == run.state.now_s + 5
+
+
+def test_an_error_the_copier_keeps_is_not_ours_to_retry() -> None:
+    run = Run().online(0).report(0, PartitionState.ERROR, "source: unreachable")
+    assert run.seen() == {0: (PartitionState.ERROR, "source: unreachable")}
+    run.take()
+    assert run.wait(10).told() == []
+    run.report(0, PartitionState.ONLINE)
+    assert run.seen() == {0: (PartitionState.ONLINE, "")}
+    run.report(0, PartitionState.ERROR, "again").assign()
+    assert run.phases() == {0: Phase.STOPPING}
+
+
+def test_a_copiers_end_is_an_error_until_its_next_run_on_the_same_slot() -> None:
+    run = Run().online(0, 1, 2).do(ev.CopierEnded(CopierId(0, 1), "killed"))
+    assert run.seen()[0] == (PartitionState.ERROR, "copier ended: killed")
+    assert run.seen()[1] == (PartitionState.ONLINE, "")
+    assert run.told() == [ev.StartCopier(CopierId(0, 2), (part(0), part(2)))]
+    run.do(ev.CopierConnected(CopierId(0, 2)))
+    assert run.told() == [
+        ev.AddPartitions(CopierId(0, 2), {part(0): OwnerEpoch(1), part(2): OwnerEpoch(1)})
+    ]
+
+
+def test_repeated_ends_back_off_and_a_steady_run_forgets_them() -> None:
+    run = Run().online(0)
+    starts: list[float] = []
+    for number in range(1, 6):
+        ended_s = run.state.now_s
+        run.do(ev.CopierEnded(CopierId(0, number), "killed"))
+        while not any(isinstance(one, ev.StartCopier) for one in run.take()):
+            run.wait(0.1)
+        starts.append(round(run.state.now_s - ended_s, 1))
+        run.do(ev.CopierConnected(CopierId(0, number + 1)))
+        run.take()
+    assert starts == pytest.approx([0.0, 0.5, 1.0, 2.0, 2.0], abs=0.15)
+    run.wait(10).do(ev.CopierEnded(CopierId(0, 6), "killed"))
+    assert ev.StartCopier(CopierId(0, 7), (part(0),)) in run.take()
+
+
+def test_stopping_is_let_go_by_the_end_of_the_process_and_must_come_back_to_its_slot() -> None:
+    run = Run().online(0, 1, 2).assign(1)
+    run.do(ev.CopierEnded(CopierId(0, 1), "killed"))
+    assert set(run.seen()) == {1}
+    run.assign(1, 2, 3, 4, 5, 0)
+    assert run.state.held[part(0)].slot == 0
+    assert run.state.held[part(0)].unclean
+
+
+def test_the_end_of_a_lifeline_is_not_the_end_of_the_process() -> None:
+    run = Run().online(0).do(ev.CopierClosed(CopierId(0, 1)))
+    assert run.seen()[0][0] is PartitionState.ERROR
+    run.assign()
+    assert run.phases() == {0: Phase.STOPPING}
+    run.do(ev.CopierEnded(CopierId(0, 1), "killed"))
+    assert run.phases() == {}
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        ev.CopierReleased(CopierId(0, 1), (part(0),)),
+        ev.CopierFailed(CopierId(0, 1), part(0), "late", True),
+        ev.CopierReported(CopierId(0, 1), Report({part(0): PartitionReport(PartitionState.ERROR)})),
+        ev.CopierEnded(CopierId(0, 1), "late"),
+        ev.CopierClosed(CopierId(0, 1)),
+        ev.CopierConnected(CopierId(0, 1)),
+    ],
+)
+def test_the_word_of_a_former_run_counts_for_nothing(event: ev.Event) -> None:
+    run = (
+        Run().online(0).do(ev.CopierEnded(CopierId(0, 1), "x"), ev.CopierConnected(CopierId(0, 2)))
+    )
+    run.report(0, PartitionState.ONLINE)
+    run.take()
+    before = run.state
+    run.do(event)
+    assert run.take() == []
+    assert run.state.held == before.held
+
+
+def test_a_copier_that_finds_no_room_is_told_and_taken_when_it_comes() -> None:
+    run = Run(slots=1, running=False).do(ev.Tick(0), ev.SessionRestored(SessionId(1)))
+    run.assign(0).do(ev.RouteFenced(ROUTE)).wait(LATE_START_S)
+    assert run.seen()[0][1].startswith("no Spark capacity")
+    run.take()
+    run.do(ev.CopierConnected(CopierId(0, 1)))
+    assert run.told() == [ev.AddPartitions(CopierId(0, 1), {part(0): OwnerEpoch(1)})]
+
+
+def test_a_silent_copier_is_killed_but_not_one_without_partitions() -> None:
+    run = Run().online(0).wait(SILENCE_S + 1)
+    assert run.told() == [ev.KillCopier(CopierId(0, 1), "copier silent for 61 s")]
+    assert run.seen()[0] == (PartitionState.ERROR, "copier silent for 61 s")
+
+
+def test_a_copier_that_was_idle_for_long_is_not_silent_when_it_gets_work() -> None:
+    run = Run().wait(SILENCE_S * 10).assign(0).do(ev.RouteFenced(ROUTE)).wait(1)
+    assert not any(isinstance(one, ev.KillCopier) for one in run.take())
+
+
+@pytest.mark.parametrize("event", [ev.SessionSuspended(), ev.SessionLost()])
+def test_without_a_session_copying_goes_on_and_nothing_is_published(event: ev.Event) -> None:
+    run = Run().online(0, 1).do(event)
+    run.report(0, PartitionState.ERROR, "x").wait(100)
+    assert not [one for one in run.take() if not isinstance(one, ev.KillCopier)]
+    assert run.phases()[1] is not Phase.STOPPING
+    run.do(ev.SessionRestored(SessionId(2)))
+    assert run.take()[:2] == [ev.Register(SessionId(2)), ev.ReadAssignment()]
+    assert run.seen()[0][0] is PartitionState.ERROR
+
+
+def test_an_older_assignment_is_not_news_and_a_missing_one_is() -> None:
+    run = Run().online(0)
+    run.do(ev.AssignmentChanged({}, run.zxid - 1))
+    assert run.phases() == {0: Phase.ONLINE}
+    run.do(ev.AssignmentChanged({}, -1))
+    assert run.phases() == {0: Phase.STOPPING}
+    assert run.state.seen_zxid == run.zxid
+
+
+def test_drain_stops_copiers_waits_for_their_ends_and_publishes_before_it_exits() -> None:
+    run = Run().online(0, 1).do(ev.Drain(30.0))
+    assert run.told() == [ev.StopCopier(CopierId(0, 1)), ev.StopCopier(CopierId(1, 1))]
+    assert set(run.phases().values()) == {Phase.STOPPING}
+    for slot in (0, 1):
+        copier = CopierId(slot, 1)
+        run.do(ev.CopierReleased(copier, (part(slot),)), ev.CopierClosed(copier))
+    assert run.phases() == {}
+    assert not any(isinstance(one, ev.Exit) for one in run.take())
+    run.do(ev.CopierEnded(CopierId(0, 1), "it returned"), ev.CopierEnded(CopierId(1, 1), "x"))
+    assert run.take()[-1] == ev.Exit(0, "drained")
+    assert run.seen() == {}
+
+
+def test_drain_is_bounded() -> None:
+    run = Run(slots=1).online(0).do(ev.Drain(30.0))
+    run.take()
+    assert run.wait(30).told() == [ev.KillCopier(CopierId(0, 1), "not drained in time")]
+    assert run.wait(1).told() == []
+    assert run.wait(5).told() == [ev.Exit(1, "copiers did not end")]
+
+
+def test_a_second_drain_shortens_the_first() -> None:
+    run = Run(slots=1).online(0).do(ev.Drain(30.0))
+    run.take()
+    run.do(ev.Drain(0.0))
+    assert run.told() == [ev.KillCopier(CopierId(0, 1), "not drained in time")]
+
+
+def test_nothing_starts_while_draining() -> None:
+    run = Run(slots=1, running=False).do(ev.Tick(0), ev.Drain(30.0))
+    assert ev.KillCopier(CopierId(0, 1), "the worker stops") in run.take()
+    run.assign(0).do(ev.CopierEnded(CopierId(0, 1), "killed"))
+    assert run.take()[-1] == ev.Exit(0, "drained")
+
+
+def test_a_pair_outside_the_table_raises_with_the_story() -> None:
+    held = move(part(0), Held(0, OwnerEpoch(1)), Phase.STARTING, "starting", now_s=1.0)
+    with pytest.raises(InvalidTransition, match=r"OFFLINE -> STARTING: starting"):
+        move(part(0), held, Phase.STARTING, "again", now_s=2.0)
+
+
+def test_invariants_are_checked() -> None:
+    state = Run().online(0).state
+    held = {part(0): replace(state.held[part(0)], told=False)}
+    with pytest.raises(InvalidTransition, match="ONLINE without a copier"):
+        check_invariants(replace(state, held=held))
+
+
+@pytest.mark.parametrize(
+    ("counts", "home", "slot"),
+    [
+        ({0: 0, 1: 0}, None, 0),
+        ({0: 1, 1: 0}, None, 1),
+        ({0: 1, 1: 1}, Home(1, bound=False), 1),
+        ({0: 1, 1: 2}, Home(1, bound=False), 0),
+        ({0: 1, 1: 9}, Home(1, bound=True), 1),
+        ({0: 1}, Home(7, bound=True), 0),
+    ],
+)
+def test_choice_of_a_slot(counts: dict[int, int], home: Home | None, slot: int) -> None:
+    assert choose(counts, home) == slot
+
+
+def test_counts_stay_even_over_many_assignments() -> None:
+    run = Run(slots=3).assign(*range(10))
+    slots = [held.slot for held in run.state.held.values()]
+    assert sorted(slots.count(number) for number in range(3)) == [3, 3, 4]
+
+
+def test_a_slot_says_who_its_copier_is() -> None:
+    assert str(Slot(3).started(0.0).copier) == "3#1"
