@@ -32,6 +32,7 @@ from ureplicator_worker.copier.raw.directory import (
     ViewChanged,
 )
 from ureplicator_worker.copier.raw.links import Links
+from ureplicator_worker.copier.raw.pace import Pace
 from ureplicator_worker.copier.raw.partition import PartitionCopy, Phase
 from ureplicator_worker.copier.raw.source import Source
 from ureplicator_worker.copier.raw.target import Target, latency_ms
@@ -66,6 +67,7 @@ class RouteCopier:
         target: Directory,
         ownership: own.Ownership,
         pool: BufferPool,
+        pace: Pace,
         group: str,
         commit_interval_s: float,
         say: Callable[[Message], None],
@@ -96,6 +98,7 @@ class RouteCopier:
         self.source = Source(
             source,
             pool=pool,
+            pace=pace,
             failed=self._fail,
             out_of_range=self._out_of_range,
             filled=self._filled,
@@ -192,7 +195,7 @@ class RouteCopier:
             return PartitionState.OFFLINE, "stopping"
         for end, trouble in (
             ("source", self.source.links.trouble(*copy.source) or copy.source_trouble),
-            ("target", self.target.links.trouble(*copy.target) or copy.target_trouble),
+            ("target", self._target_trouble(copy)),
             ("target", self._trouble),
         ):
             if trouble:
@@ -202,6 +205,12 @@ class RouteCopier:
         if copy.answered:
             return PartitionState.ONLINE, ""
         return PartitionState.OFFLINE, "starting: waiting for the first answer"
+
+    def _target_trouble(self, copy: PartitionCopy) -> str:
+        """Nothing to send, no trouble: brokers close idle connections, and no answer ever clears it."""
+        if copy.window.empty:
+            return ""
+        return self.target.links.trouble(*copy.target) or copy.target_trouble
 
     def on_source(self, event: DirectoryEvent) -> None:
         self._on_directory(self.source.links, event)

@@ -29,6 +29,7 @@ from ureplicator_worker.copier.raw.buffers import BufferPool
 from ureplicator_worker.copier.raw.channel import HotChannel
 from ureplicator_worker.copier.raw.directory import Directory, DirectoryEvent
 from ureplicator_worker.copier.raw.links import Links
+from ureplicator_worker.copier.raw.pace import Pace
 from ureplicator_worker.copier.route import RouteCopier
 from ureplicator_worker.core.messages import (
     Add,
@@ -84,6 +85,7 @@ class Copier:
         for end in (self._wake_in, self._wake_out):
             end.setblocking(False)
         self._pool = BufferPool(limit_bytes=order.buffer_bytes)
+        self._pace = Pace()
         self._routes: dict[Route, RouteCopier] = {}
         self._asks: dict[int, tuple[RouteCopier, int]] = {}
         self._ask = 0
@@ -200,8 +202,7 @@ class Copier:
             case Go():
                 self._on_go(message)
             case Limits(bytes_per_s):
-                for route_copier in self._routes.values():
-                    route_copier.source.bytes_per_s = bytes_per_s
+                self._pace.bytes_per_s = bytes_per_s
             case Stop():
                 self._stop()
             case _:
@@ -228,6 +229,9 @@ class Copier:
             self._driver_gone()
 
     def _report(self) -> None:
+        """Left out while the driver does not read: a later one tells it all, and memory is finite."""
+        if self._lifeline is None or self._lifeline.wants_write:
+            return
         partitions: dict[Partition, Any] = {}
         counts: list[int] = []
         total_ms = 0.0
@@ -285,6 +289,7 @@ class Copier:
                 target=self._directory(route.target, lambda event: opened[0].on_target(event)),
                 ownership=ownership,
                 pool=self._pool,
+                pace=self._pace,
                 group=group,
                 commit_interval_s=order.commit_interval_s,
                 say=lambda message: self._say_for(opened[0], message),

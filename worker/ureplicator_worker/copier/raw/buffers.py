@@ -48,6 +48,7 @@ class BufferPool:
         self._limit_bytes = limit_bytes
         self._used_bytes = 0
         self._kept: dict[int, list[bytearray]] = {}
+        self._kept_bytes = 0
 
     @property
     def used_bytes(self) -> int:
@@ -67,13 +68,29 @@ class BufferPool:
         while rounded < size:
             rounded *= 2
         kept = self._kept.get(rounded)
-        buffer = kept.pop() if kept else bytearray(rounded)
+        if kept:
+            buffer = kept.pop()
+            self._kept_bytes -= rounded
+        else:
+            self._make_room(rounded)
+            buffer = bytearray(rounded)
         self._used_bytes += rounded
         return Lease(self, buffer, size)
+
+    def _make_room(self, size: int) -> None:
+        """Let go of kept buffers of other sizes, as far as the limit needs it; large ones first."""
+        for other in sorted(self._kept, reverse=True):
+            while self._kept[other] and not self._fits(size):
+                self._kept[other].pop()
+                self._kept_bytes -= other
+
+    def _fits(self, size: int) -> bool:
+        return self._used_bytes + self._kept_bytes + size <= self._limit_bytes
 
     def take_back(self, buffer: bytearray, *, again: bool) -> None:
         size = len(buffer)
         self._used_bytes -= size
         kept = self._kept.setdefault(size, [])
-        if again and len(kept) < KEPT_PER_SIZE and size <= self._limit_bytes // 4:
+        if again and len(kept) < KEPT_PER_SIZE and self._fits(size):
             kept.append(buffer)
+            self._kept_bytes += size

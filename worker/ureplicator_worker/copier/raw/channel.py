@@ -10,7 +10,6 @@ from __future__ import annotations
 import socket
 import ssl
 import struct
-import time
 from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -24,6 +23,8 @@ SOCKET_BUFFER_BYTES = 4 << 20
 TLS_PIECE_BYTES = 1 << 16
 READS_PER_TURN = 16
 """Then other connections get their turn."""
+LONGEST_ANSWER_BYTES = 1 << 30
+"""Above the largest batch that a broker can be told to take; what claims more is no broker."""
 
 _SIZE = struct.Struct(">i")
 _CORRELATION_ID = struct.Struct(">i")
@@ -71,10 +72,12 @@ class HotChannel:
         self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
         return self._correlation_id
 
-    def send(self, pieces: Iterable[Piece], *, correlation_id: int, context: Any) -> None:
+    def send(
+        self, pieces: Iterable[Piece], *, correlation_id: int, context: Any, now_s: float
+    ) -> None:
         """Queue a framed request and send what the socket takes now. Raises ChannelClosed."""
         self._outgoing.extend(memoryview(piece) for piece in pieces)
-        self._asked.append((correlation_id, context, time.monotonic()))
+        self._asked.append((correlation_id, context, now_s))
         self.on_writable()
 
     def on_writable(self) -> None:
@@ -111,10 +114,17 @@ class HotChannel:
             for _ in range(READS_PER_TURN):
                 if not self._read_some(answered):
                     return
+            while self._decrypted and self._read_some(answered):
+                pass
         except WOULD_BLOCK:
             return
         except OSError as error:
             raise ChannelClosed(str(error)) from error
+
+    @property
+    def _decrypted(self) -> bool:
+        """Whether there is something to read that no selector will tell of."""
+        return isinstance(self._connection, ssl.SSLSocket) and self._connection.pending() > 0
 
     def _read_some(self, answered: Callable[[Any, Lease], None]) -> bool:
         """One recv. False when the selector should be asked again."""
@@ -137,6 +147,8 @@ class HotChannel:
         self._size_filled += count
         if self._size_filled == 4:
             (size,) = _SIZE.unpack(self._size)
+            if not (self._asked and _CORRELATION_ID.size <= size <= LONGEST_ANSWER_BYTES):
+                raise ChannelClosed(f"an answer of {size} bytes to {len(self._asked)} requests")
             self._lease = self._pool.lease(size)
             self._filled = self._size_filled = 0
         return True

@@ -51,6 +51,7 @@ class PartitionCopy:
     """`fetch_offset` runs ahead of `window.position`; `committed` trails behind it.
 
     `suspended`: our transactional id was fenced, and the proof that we are still the owner is due.
+    `moved_at_s`: when the target last took something of it, or it began to wait.
     `failure`: why the partition is given up once what was acknowledged is committed.
     """
 
@@ -71,6 +72,7 @@ class PartitionCopy:
     fetch_after_s: float = 0.0
     send_after_s: float = 0.0
     drain_until_s: float = 0.0
+    moved_at_s: float = 0.0
     committed_at_s: float = 0.0
     sent_via: int = -1
     needs_producer: bool = True

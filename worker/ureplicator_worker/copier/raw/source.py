@@ -22,18 +22,28 @@ from ureplicator_worker.copier.raw.fetch import (
     parse,
 )
 from ureplicator_worker.copier.raw.links import Links
+from ureplicator_worker.copier.raw.pace import Pace
 from ureplicator_worker.copier.raw.partition import PartitionCopy, Phase
 
 MAX_WAIT_MS = 100
 """How long a broker may hold a request for which it has nothing. An added partition waits so long."""
 ANSWER_BYTES = 8 << 20
 PARTITION_BYTES = 1 << 20
+LEAST_PARTITION_BYTES = 256 << 10
+LEAST_ROOM_BYTES = 64 << 10
+"""What waits for an absent target outlives the buffers it came in (`SendWindow.detach`). So a partition
+may wait with its part of half of the buffers and one fetch more: 64 MiB of 100 partitions, but never
+less than 64 KiB and a fetch of 256 KiB, so 320 MiB of 1,000."""
 SILENCE_LIMIT_S = 5.0
 RETRY_S = 0.1
 BUSY_PAUSE_S = 0.02
 IDLE_PAUSE_S = 0.002
 CORRUPT_TRIES = 3
 """Bytes may be garbled on the way; after so many the log itself is."""
+
+SESSION_LOST = frozenset(
+    {ErrorCode.FETCH_SESSION_ID_NOT_FOUND, ErrorCode.INVALID_FETCH_SESSION_EPOCH}
+)
 
 Asked = dict[TopicPartition, PartitionCopy]
 
@@ -46,6 +56,7 @@ class Source:
         directory: Directory,
         *,
         pool: BufferPool,
+        pace: Pace,
         failed: Callable[[PartitionCopy, str, bool], None],
         out_of_range: Callable[[PartitionCopy, str], None],
         filled: Callable[[PartitionCopy], None],
@@ -57,8 +68,9 @@ class Source:
             lost=self._lost,
             silence_limit_s=SILENCE_LIMIT_S,
         )
-        self.bytes_per_s = 0
         self._pool = pool
+        self._pace = pace
+        self._answer_bytes = min(ANSWER_BYTES, pool.limit_bytes // 4)
         self._failed = failed
         self._out_of_range = out_of_range
         self._filled = filled
@@ -67,6 +79,7 @@ class Source:
         self._now_s = 0.0
         self._looked_s = 0.0
         self._pause_s = 0.0
+        self._room = 0
         self._used: list[HotChannel] = []
 
     def work(self, copies: Iterable[PartitionCopy], now_s: float) -> None:
@@ -78,7 +91,7 @@ class Source:
         self._now_s = now_s
         busy = bool(self._used) and all(channel.in_flight for channel in self._used)
         pause_s = BUSY_PAUSE_S if busy else self._pause_s
-        if now_s - self._looked_s < pause_s or not self._pool.has_room(ANSWER_BYTES):
+        if now_s - self._looked_s < pause_s or not self._pool.has_room(self._answer_bytes):
             return
         self._looked_s = now_s
         self._used.clear()
@@ -89,12 +102,14 @@ class Source:
         """Whether anything was asked for."""
         now_s = self._now_s
         by_leader: dict[int, list[PartitionCopy]] = {}
+        copies = list(copies)
         for copy in copies:
             if copy.phase is not Phase.COPYING or copy.suspended:
                 continue
             if now_s >= copy.fetch_after_s:
                 leader = self.links.leader(*copy.source)
                 by_leader.setdefault(leader.node_id, []).append(copy)
+        self._room = max(LEAST_ROOM_BYTES, self._pool.limit_bytes // (2 * max(1, len(copies))))
         sent = False
         for node_id, led in by_leader.items():
             if node_id < 0:
@@ -117,10 +132,12 @@ class Source:
             return False
         self._used.append(channel)
         held = self._now_s < self._hold_until_s.get(node_id, 0.0)
-        if channel.in_flight or held or not self._pool.has_room(ANSWER_BYTES):
+        held = held or not self._pace.allows(self._now_s)
+        if channel.in_flight or held or not self._pool.has_room(self._answer_bytes):
             return False
-        room = max(PARTITION_BYTES, self._pool.limit_bytes // (2 * len(copies)))
-        asked: Asked = {copy.source: copy for copy in copies if copy.window.queued_bytes < room}
+        asked: Asked = {
+            copy.source: copy for copy in copies if copy.window.queued_bytes < self._room
+        }
         if not asked:
             return False
         session = self._sessions.setdefault(node_id, FetchSession())
@@ -129,10 +146,10 @@ class Source:
             {key: self._wanted(copy) for key, copy in asked.items()},
             correlation_id=correlation_id,
             max_wait_ms=MAX_WAIT_MS,
-            max_bytes=ANSWER_BYTES,
+            max_bytes=self._answer_bytes,
         )
         try:
-            channel.send([request], correlation_id=correlation_id, context=asked)
+            channel.send([request], correlation_id=correlation_id, context=asked, now_s=self._now_s)
         except ChannelClosed as error:
             self.links.drop(node_id, str(error), now_s=self._now_s)
             return False
@@ -143,7 +160,7 @@ class Source:
             offset=copy.fetch_offset,
             leader_epoch=self.links.leader(*copy.source).epoch,
             last_fetched_epoch=copy.fetched_epoch,
-            max_bytes=PARTITION_BYTES,
+            max_bytes=min(PARTITION_BYTES, max(LEAST_PARTITION_BYTES, self._room)),
         )
 
     def _answered(self, node_id: int, asked: Asked, lease: Lease) -> None:
@@ -152,9 +169,11 @@ class Source:
             session = self._sessions[node_id]
             offsets = {key: want.offset for key, want in session.known.items()}
             session.answered(answer)
+            self._hold_until_s[node_id] = self._now_s + answer.throttle_ms / 1_000
+            self._pace.spend(len(lease.view), self._now_s)
             if answer.error:
+                self._refused_all(node_id, asked, answer.error)
                 return
-            self._throttle(node_id, answer.throttle_ms, len(lease.view))
             for copy in asked.values():
                 copy.answered = True
             for fetched in answer.partitions:
@@ -175,12 +194,14 @@ class Source:
         if offsets[copy.source] == copy.fetch_offset:
             self._take(copy, fetched, lease)
 
-    def _throttle(self, node_id: int, throttle_ms: int, size: int) -> None:
-        """The broker's quota, and our own limit: the next fetch waits."""
-        delay_s = throttle_ms / 1_000
-        if self.bytes_per_s:
-            delay_s = max(delay_s, size / self.bytes_per_s)
-        self._hold_until_s[node_id] = self._now_s + delay_s
+    def _refused_all(self, node_id: int, asked: Asked, error: int) -> None:
+        """Nothing of the request was done; a session that the broker has dropped is made anew."""
+        if error in SESSION_LOST:
+            return
+        self._hold_until_s[node_id] = self._now_s + RETRY_S
+        for copy in asked.values():
+            copy.answered = False
+            copy.source_trouble = error_name(error)
 
     def _take(self, copy: PartitionCopy, fetched: Fetched, lease: Lease) -> None:
         if fetched.error or fetched.diverging:

@@ -7,7 +7,8 @@ them, in turn, so that none waits behind another's backlog.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterable
 
 from ureplicator_common.kafka.protocol import (
     LEADER_MOVED,
@@ -32,8 +33,21 @@ SILENCE_LIMIT_S = 15.0
 RETRY_S = 0.1
 DETACH_AFTER_S = 1.0
 
-SEQUENCE_LOST = frozenset({ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.UNKNOWN_PRODUCER_ID})
+SEQUENCE_LOST = frozenset(
+    {
+        ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+        ErrorCode.UNKNOWN_PRODUCER_ID,
+        ErrorCode.INVALID_PRODUCER_EPOCH,
+    }
+)
 TOO_LARGE = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE})
+RECORD_FAULTS = TOO_LARGE | {
+    ErrorCode.INVALID_RECORD,
+    ErrorCode.INVALID_TIMESTAMP,
+    ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
+    ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT,
+}
+"""The fault is in the records, so they may be left out. A lost right to write, say, is in none."""
 
 Sent = dict[tuple[str, int], tuple[PartitionCopy, Batch]]
 
@@ -69,7 +83,9 @@ class Target:
 
     def activate(self, copy: PartitionCopy) -> None:
         """The partition may have something to send."""
-        self._active[copy] = None
+        if copy not in self._active:
+            copy.moved_at_s = self._now_s
+            self._active[copy] = None
 
     def forget(self, copy: PartitionCopy) -> None:
         self._active.pop(copy, None)
@@ -77,16 +93,16 @@ class Target:
     def work(self, now_s: float) -> None:
         """Send the requests that may go out now."""
         self._now_s = now_s
-        by_leader: dict[int, list[PartitionCopy]] = {}
+        by_leader: dict[int, deque[PartitionCopy]] = {}
         for copy in list(self._active):
             if copy.window.empty:
                 del self._active[copy]
-            elif copy.suspended:
+            elif copy.suspended or copy.needs_producer:
                 continue
             elif copy.window.can_send and now_s >= copy.send_after_s:
                 node_id = self.links.leader(*copy.target).node_id
                 if copy.window.in_flight == 0 or copy.sent_via == node_id:
-                    by_leader.setdefault(node_id, []).append(copy)
+                    by_leader.setdefault(node_id, deque()).append(copy)
         for node_id, copies in by_leader.items():
             if node_id < 0:
                 self.links.directory.refresh()
@@ -94,13 +110,13 @@ class Target:
             else:
                 self._produce(node_id, copies)
 
-    def _wait(self, copies: list[PartitionCopy]) -> None:
+    def _wait(self, copies: Iterable[PartitionCopy]) -> None:
         for copy in copies:
             if self.links.view is not None:
                 copy.target_trouble = "no leader"
             copy.send_after_s = self._now_s + RETRY_S
 
-    def _produce(self, node_id: int, copies: list[PartitionCopy]) -> None:
+    def _produce(self, node_id: int, copies: deque[PartitionCopy]) -> None:
         channel = self.links.channel(node_id, self._now_s)
         if channel is None:
             self._detach(copies)
@@ -115,35 +131,40 @@ class Target:
                     ((*key, batch.view) for key, (_, batch) in sent.items()),
                     correlation_id=correlation_id,
                 )
-                channel.send(pieces, correlation_id=correlation_id, context=sent)
+                channel.send(pieces, correlation_id=correlation_id, context=sent, now_s=self._now_s)
         except ChannelClosed as error:
             self.links.drop(node_id, str(error), now_s=self._now_s)
 
-    def _next_round(self, node_id: int, copies: list[PartitionCopy]) -> Sent:
-        """One batch of each partition, as far as the size of a request allows."""
+    def _next_round(self, node_id: int, copies: deque[PartitionCopy]) -> Sent:
+        """One batch of each partition, as far as the size of a request allows.
+
+        Who had a turn goes to the end: what did not fit is first in the next request.
+        """
         sent: Sent = {}
         size = 0
-        for copy in copies:
+        for _ in range(len(copies)):
             if size >= REQUEST_BYTES:
-                self._active[copy] = self._active.pop(copy)
-                continue
+                break
+            copy = copies.popleft()
+            copies.append(copy)
             batch = copy.window.next()
             if batch is not None:
+                self._active[copy] = self._active.pop(copy)
                 copy.sent_via = node_id
                 sent[copy.target] = (copy, batch)
                 size += len(batch.view)
         return sent
 
-    def _detach(self, copies: list[PartitionCopy]) -> None:
+    def _detach(self, copies: Iterable[PartitionCopy]) -> None:
         """What must wait for an absent broker shall not keep the buffers that others need."""
         for copy in copies:
             copy.window.detach()
 
     def detach_stalled(self, now_s: float) -> None:
-        """The same for brokers that are slow to answer."""
+        """The same for whatever else does not move: a batch holds the whole answer that it lies in,
+        and a few that wait long enough would hold all buffers."""
         for copy in self._active:
-            channel = self.links.channel(copy.sent_via, now_s) if copy.sent_via >= 0 else None
-            if channel is not None and channel.oldest_age_s(now_s) > DETACH_AFTER_S:
+            if now_s - copy.moved_at_s > DETACH_AFTER_S:
                 copy.window.detach()
 
     def _answered(self, node_id: int, sent: Sent, lease: Lease) -> None:
@@ -152,13 +173,17 @@ class Target:
         finally:
             lease.release()
         for produced in answer.partitions:
-            copy, batch = sent[(produced.topic, produced.number)]
-            self._take(copy, batch, produced)
+            asked = sent.pop((produced.topic, produced.number), None)
+            if asked is not None:
+                self._take(*asked, produced)
+        if sent:
+            self._lost(node_id, [sent])
 
     def _take(self, copy: PartitionCopy, batch: Batch, produced: Produced) -> None:
         if produced.error in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
             copy.window.acknowledged(batch)
             copy.target_trouble = ""
+            copy.moved_at_s = self._now_s
             self._acknowledged(copy, batch)
         elif produced.error in RETRIABLE_PRODUCE:
             self._later(copy, batch, produced)
@@ -166,7 +191,8 @@ class Target:
             copy.needs_producer |= copy.window.is_head(batch)
             copy.window.lost(batch)
         else:
-            batch.refusal = produced
+            if copy.window.is_head(batch):
+                batch.refusal = produced
             copy.window.lost(batch)
         self.activate(copy)
         self._settle(copy)
@@ -188,7 +214,8 @@ class Target:
 
     def _refused(self, copy: PartitionCopy, head: Batch, refusal: Produced) -> None:
         """A batch that no try will bring in: cut it smaller, leave it out, or give up."""
-        skip = not copy.grant.settings.abort_on_send_failure
+        faulty = refusal.error in RECORD_FAULTS
+        skip = faulty and not copy.grant.settings.abort_on_send_failure
         if head.records > 1 and (skip or refusal.error in TOO_LARGE):
             self._split(copy, head)
             return
@@ -196,7 +223,7 @@ class Target:
         detail = f" ({refusal.message})" if refusal.message else ""
         reason = f"target refused offset {at}: {error_name(refusal.error)}{detail}"
         if not skip:
-            self._failed(copy, reason, False)
+            self._failed(copy, reason, not faulty)
             return
         copy.window.replace_head([], next_offset=head.next_offset)
         copy.counters.skipped += head.records

@@ -217,7 +217,7 @@ class SendWindow:
         for batch in self._queue:
             batch.sequence = -1
         if not replacements:
-            self.position = next_offset
+            self.position, self.leader_epoch = next_offset, head.leader_epoch
         head.release()
         return head
 
