@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from confluent_kafka import TopicPartition
+from confluent_kafka import KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._listoffsets import OffsetSpec
 from rich.console import Console
@@ -27,10 +28,14 @@ class Ends:
         self._admin = AdminClient({"bootstrap.servers": bootstrap, **QUIET})
         latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]
         self._wanted = {TopicPartition(topic, number): latest for number in range(partitions)}
+        self._last = 0
 
     def total(self) -> int:
+        """As of now; as of the last answer while a partition has no leader that answers."""
         answers = self._admin.list_offsets(dict(self._wanted), request_timeout=ANSWER_S)
-        return sum(answer.result(timeout=ANSWER_S).offset for answer in answers.values())
+        with contextlib.suppress(KafkaException):
+            self._last = sum(each.result(timeout=ANSWER_S).offset for each in answers.values())
+        return self._last
 
 
 @dataclass(frozen=True, slots=True)

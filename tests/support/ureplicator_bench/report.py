@@ -1,0 +1,102 @@
+"""The figures, for people."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from rich.console import Console
+from rich.table import Table
+
+from ureplicator_bench.latency import Latency
+from ureplicator_bench.load import Profile
+from ureplicator_bench.memory import LIMIT_MB, Memory
+from ureplicator_bench.throughput import Throughput
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One figure of both; the ratio says how many times better the first is."""
+
+    what: str
+    unit: str
+    figure: Callable[[Throughput], float]
+    more_is_better: bool
+
+
+ROWS: Sequence[Row] = (
+    Row("throughput", "records/s", lambda t: t.records_per_s, True),
+    Row("second half", "records/s", lambda t: t.second_half_records_per_s, True),
+    Row("throughput", "MB/s", lambda t: t.mb_per_s, True),
+    Row("processor", "CPU-s/GB", lambda t: t.cpu_s_per_gb, False),
+    Row("of the brokers", "CPU-s/GB", lambda t: t.brokers_cpu_s_per_gb, False),
+    Row("peak memory", "MB", lambda t: t.peak_rss_bytes / 1e6, False),
+    Row("start-up", "s", lambda t: t.start_s, False),
+)
+
+
+def print_throughput(
+    console: Console, profile: Profile, results: Sequence[tuple[str, Throughput]]
+) -> None:
+    console.print(
+        f"[bold]{profile.name}: {profile.records:,} records of {profile.size:,} bytes,"
+        f" codec {profile.codec}, {profile.partitions} partitions"
+    )
+    table = _table([name for name, _ in results])
+    for row in ROWS:
+        figures = [row.figure(result) for _, result in results]
+        table.add_row(
+            f"{row.what}, {row.unit}",
+            *map(_short, figures),
+            *_ratio(figures, row.more_is_better),
+        )
+    console.print(table)
+    for name, result in results:
+        if not result.finished:
+            console.print(f"[yellow]{name} was not done in time: figures are of what it did")
+
+
+def print_latency(console: Console, results: Sequence[tuple[str, Latency]], per_s: int) -> None:
+    console.print(f"[bold]latency at {per_s} records/s, consumer included")
+    table = _table([name for name, _ in results])
+    for what in ("p50_ms", "p99_ms", "p999_ms", "max_ms"):
+        figures = [getattr(result, what) for _, result in results]
+        name = what.removesuffix("_ms").replace("p999", "p99.9")
+        table.add_row(f"{name}, ms", *map(_short, figures), *_ratio(figures, False))
+    console.print(table)
+    for name, result in results:
+        if result.received != result.sent:
+            console.print(f"[yellow]{name}: {result.received} of {result.sent} records arrived")
+
+
+def print_memory(console: Console, found: Memory) -> None:
+    done = "" if found.complete else " [red](not all of it)"
+    console.print(f"copied {found.copied_gb:.2f} GB in {found.seconds:.0f} s{done}")
+    table = Table("process of the worker", "pid", "peak memory, MB")
+    for each in found.processes:
+        over = each.python and each.peak_mb >= LIMIT_MB
+        table.add_row(each.what, str(each.pid), f"{'[red]' if over else ''}{each.peak_mb:.0f}")
+    console.print(table)
+    verdict = "[green]yes" if found.good else "[red]no"
+    console.print(f"every Python process under {LIMIT_MB} MB: {verdict}")
+
+
+def _table(names: Sequence[str]) -> Table:
+    table = Table("")
+    for name in names:
+        table.add_column(name, justify="right")
+    if len(names) > 1:
+        table.add_column("times better", justify="right")
+    return table
+
+
+def _ratio(figures: Sequence[float], more_is_better: bool) -> Sequence[str]:
+    if len(figures) < 2:
+        return ()
+    ours, other = figures[:2]
+    above, below = (ours, other) if more_is_better else (other, ours)
+    return (f"{above / below:.1f}",) if below else ("",)
+
+
+def _short(figure: float) -> str:
+    return f"{figure:,.0f}" if figure >= 100 else f"{figure:.1f}"

@@ -1,0 +1,107 @@
+"""How fast, and at what cost, a full topic is copied.
+
+From the first record at the target to the last: what comes before is the start-up, shown by itself.
+The second half alone is shown too, because compilers of JVMs need some seconds to get going.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+from ureplicator_bench.contenders import Contender
+from ureplicator_bench.load import Profile
+from ureplicator_bench.servers import Servers
+from ureplicator_bench.usage import PeakRss, cpu_s
+from ureplicator_demo.progress import Ends
+
+LOOK_EVERY_S = 0.02
+
+
+@dataclass(frozen=True, slots=True)
+class Throughput:
+    """What was measured; bytes are those of the values, before compression."""
+
+    records: int
+    size: int
+    seconds: float
+    start_s: float
+    second_half_records_per_s: float
+    cpu_s: float
+    brokers_cpu_s: float
+    peak_rss_bytes: int
+    finished: bool
+
+    @property
+    def records_per_s(self) -> float:
+        return self.records / self.seconds
+
+    @property
+    def mb_per_s(self) -> float:
+        return self.records_per_s * self.size / 1e6
+
+    @property
+    def cpu_s_per_gb(self) -> float:
+        return self.cpu_s / (self.records * self.size / 1e9)
+
+    @property
+    def brokers_cpu_s_per_gb(self) -> float:
+        return self.brokers_cpu_s / (self.records * self.size / 1e9)
+
+
+@dataclass(frozen=True, slots=True)
+class _Look:
+    at_s: float
+    copied: int
+    cpu_s: float
+    brokers_cpu_s: float
+
+
+def measure(
+    contender: Contender, servers: Servers, topic: str, profile: Profile, *, deadline_s: float
+) -> Throughput:
+    """Start it, wait until all is copied or the time is up, and stop it."""
+    target = Ends(servers.target.bootstrap, topic, profile.partitions)
+    began = time.monotonic()
+    end = began + deadline_s
+
+    def look(copied: int) -> _Look:
+        cpu = cpu_s(contender.processes()), cpu_s(servers.brokers())
+        return _Look(time.monotonic(), copied, *cpu)
+
+    try:
+        with PeakRss(contender.processes) as memory:
+            contender.start(topic, profile)
+            first = look(_wait(contender, target, 1, end))
+            half = look(_wait(contender, target, (profile.records + first.copied) // 2, end))
+            last = look(_wait(contender, target, profile.records, end))
+    finally:
+        contender.stop()
+    if last.copied <= first.copied:
+        raise AssertionError(f"{contender.name} copied nothing within {deadline_s:.0f} s")
+    return Throughput(
+        records=last.copied - first.copied,
+        size=profile.size,
+        seconds=last.at_s - first.at_s,
+        start_s=first.at_s - began,
+        second_half_records_per_s=_rate(half, last),
+        cpu_s=last.cpu_s - first.cpu_s,
+        brokers_cpu_s=last.brokers_cpu_s - first.brokers_cpu_s,
+        peak_rss_bytes=memory.bytes,
+        finished=last.copied >= profile.records,
+    )
+
+
+def _rate(one: _Look, other: _Look) -> float:
+    return (other.copied - one.copied) / max(other.at_s - one.at_s, 1e-9)
+
+
+def _wait(contender: Contender, target: Ends, wanted: int, end: float) -> int:
+    """What is there when it is enough, or when the time is up."""
+    while True:
+        for process in contender.processes():
+            process.assert_running()
+        copied = target.total()
+        if copied >= wanted or time.monotonic() > end:
+            return copied
+        time.sleep(LOOK_EVERY_S)
