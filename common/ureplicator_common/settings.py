@@ -132,6 +132,7 @@ class NamingSettings(_Section):
     """What a source topic is called on the target; the same name unless said otherwise."""
 
     prefix: str = Field(default="", pattern=r"^[a-zA-Z0-9._-]*$", max_length=200)
+    """Stands before the source topic's name. Empty: clients move over without a change."""
     rename: Mapping[str, str] = Field(default_factory=dict)
     """Source topic -> target topic; the prefix does not count for these."""
 
@@ -184,8 +185,11 @@ class RouteConfig(_Section):
     """One way records go, and how."""
 
     source: str
+    """Name of the cluster to copy from, one of `clusters`."""
     target: str
+    """Name of the cluster to copy to, one of `clusters`."""
     delivery: str = Delivery.AT_LEAST_ONCE.value
+    """What a crash may do: repeat some records, lose none. The only choice of this version."""
     start: str = "earliest"
     """Where partitions begin that existed when their topic was whitelisted: `earliest`, `latest`, a
     time in ISO 8601 or in milliseconds. The default loses nothing."""
@@ -313,7 +317,9 @@ class Settings(_Section):
     """Name of the deployment: it is in ZooKeeper's paths, group names and transactional ids."""
     zookeeper: ZookeeperSettings
     clusters: Mapping[str, ClusterSettings]
+    """Name -> how to reach it, in librdkafka's words; `bootstrap.servers` at least."""
     routes: tuple[RouteConfig, ...]
+    """Which cluster is copied to which; at least one."""
     controller: ControllerSettings = ControllerSettings()
     worker: WorkerSettings = WorkerSettings()
 
