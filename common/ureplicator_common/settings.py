@@ -159,9 +159,11 @@ class AutoWhitelistSettings(_Section):
     """Which source topics are to be copied without being asked for. This version offers only off."""
 
     enabled: bool = False
+    """Only false is taken: copying what nobody asked for needs rules that are not built yet."""
     include: tuple[str, ...] = (".*",)
+    """Regular expressions, each for a whole topic name."""
     exclude: tuple[str, ...] = ()
-    """Patterns that whole topic names are matched with; exclusion wins."""
+    """As `include`; exclusion wins."""
 
     @field_validator("enabled")
     @classmethod
