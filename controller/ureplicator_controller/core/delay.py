@@ -18,7 +18,7 @@ failover makes a pending delay longer by no more than the delay itself.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ureplicator_common.model import KnownWorker, WorkerId
 from ureplicator_controller.core.snapshot import Snapshot
@@ -35,6 +35,28 @@ class Census:
     away: Mapping[WorkerId, float]
     leaving: Mapping[WorkerId, str]
     settled_at_s: float
+
+
+def track(before: Snapshot, seen: Snapshot, now_s: float) -> Snapshot:
+    """`seen` with the times at which workers came and went, from those of the snapshot before.
+
+    A worker that is back within the delay has not joined: a flapping one would else put off
+    everybody's share for ever. Nor does it matter that it has another session.
+    """
+    absent_since = {
+        worker: before.absent_since.get(worker, now_s)
+        for worker in {*seen.known, *seen.assignments} - seen.sessions.keys()
+    }
+    present_since = dict(before.present_since)
+    for worker, since_s in absent_since.items():
+        if now_s - since_s >= seen.delays.rebalance_s:
+            present_since.pop(worker, None)
+    for worker in seen.sessions:
+        gone_s = before.absent_since.get(worker, now_s)
+        if now_s - gone_s >= seen.delays.rebalance_s > 0:
+            present_since[worker] = now_s
+        present_since.setdefault(worker, now_s)
+    return replace(seen, absent_since=absent_since, present_since=present_since)
 
 
 def census(snapshot: Snapshot, now_s: float) -> Census:

@@ -139,6 +139,7 @@ def parse(
     *,
     fleet: str,
     wall_ms: int = 0,
+    delays: Delays | None = None,
     memo: Memo | None = None,
 ) -> Snapshot:
     """Nodes of a mirror -> snapshot, without the times that only an observer knows."""
@@ -169,6 +170,7 @@ def parse(
         unclear_topics=frozenset(bad_topics) | frozenset(bad_ideal),
         unclear_workers=frozenset((*bad_assignments, *bad_current, *bad_live, *bad_known)),
         findings=tuple(reader.findings),
+        delays=delays or Delays(),
     )
 
 

@@ -1,8 +1,8 @@
 """Partitions whose position nobody renews, because nobody owns them. Pure.
 
-Kafka deletes the offsets of a group without members after a while (`offsets.retention.minutes`, seven
-days by default), so owners commit theirs again every day. For a partition that is paused, blacklisted
-or without a worker the leader does it (`engines.offsets`).
+Kafka deletes the offsets of a group without members after a while (`offsets.retention.minutes`,
+seven days by default), so owners commit theirs again every day. For a partition that is paused,
+blacklisted or without a worker the leader does it (`engines.offsets`).
 """
 
 from __future__ import annotations

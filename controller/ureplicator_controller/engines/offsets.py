@@ -1,10 +1,11 @@
 """The leader keeps the positions of partitions that nobody owns from fading.
 
-It commits what is stored once more, unchanged, under a transactional id of its own, and goes through
-the same order as a copier (`ureplicator_common.kafka.positions`), since it is an owner for a moment:
-initialise the id, then prove that it still leads and that nobody owns the partition, then read, then
-commit. Every copier fences this id when it starts (`ureplicator_worker.engines.proof`), so a leader that freezes in between
-and thaws when the partition has an owner cannot commit.
+It commits what is stored once more, unchanged, under a transactional id of its own, and goes
+through the same order as a copier (`ureplicator_common.kafka.positions`), since it is an owner for
+a moment: initialise the id, then prove that it still leads and that nobody owns the partition,
+then read, then commit. Every copier fences this id when it starts
+(`ureplicator_worker.engines.proof`), so a leader that freezes in between and thaws when the
+partition has an owner cannot commit.
 """
 
 from __future__ import annotations
@@ -32,8 +33,8 @@ EVERY_S = 12 * 3_600.0
 logger = logging.getLogger(__name__)
 
 Unowned = Callable[[Route], Mapping[Partition, str]]
-"""The proof: partitions without owner -> target topic, read after a `sync` while this process leads;
-empty if it does not lead any more. Raises Unavailable."""
+"""The proof: partitions without owner -> target topic, read after a `sync` while this process
+leads; empty if it does not lead any more. Raises Unavailable."""
 
 
 @dataclass(frozen=True, slots=True)

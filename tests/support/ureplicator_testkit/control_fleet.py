@@ -49,6 +49,7 @@ from ureplicator_common.znodes import (
     encode_known_worker,
     encode_live_worker,
 )
+from ureplicator_controller.core.delay import track
 from ureplicator_controller.core.invariants import Ledger, check_invariants
 from ureplicator_controller.core.plan import Plan, plan
 from ureplicator_controller.core.snapshot import Delays, Snapshot, parse
@@ -250,8 +251,7 @@ class ControlFleet:
         """Called after each step of the leader, for histories that happen in between."""
         self.writes = 0
         self._session = self.store.open_session()
-        self._absent_since: dict[WorkerId, float] = {}
-        self._present_since: dict[WorkerId, float] = {}
+        self._before = Snapshot(fleet=self.name, epoch=0)
         for path in self.paths.skeleton:
             self._make(path)
         for parent in (self.paths.topics, self.paths.ideal):
@@ -320,30 +320,18 @@ class ControlFleet:
         node = self.store.node(self.paths.epoch)
         assert node is not None
         self.store.apply(self._session, [Set(self.paths.epoch, b"", node.stat.version)])
-        self._absent_since.clear()
-        self._present_since.clear()
+        self._before = Snapshot(fleet=self.name, epoch=0)
 
     def snapshot(self) -> Snapshot:
+        """The tree as it is."""
         nodes = self.store.subtree(self.paths.root)
-        seen = parse(nodes, self.paths, fleet=self.name, wall_ms=int(self.now_s * 1_000))
-        return replace(
-            seen,
-            delays=self.delays,
-            absent_since=dict(self._absent_since),
-            present_since=dict(self._present_since),
-        )
+        wall_ms = int(self.now_s * 1_000)
+        return parse(nodes, self.paths, fleet=self.name, wall_ms=wall_ms, delays=self.delays)
 
     def look(self) -> Snapshot:
         """A snapshot for the plan: who came and went is noted."""
-        seen = self.snapshot()
-        for worker in {*seen.known, *seen.assignments} - seen.sessions.keys():
-            self._absent_since.setdefault(worker, self.now_s)
-        for worker in seen.sessions:
-            gone_s = self._absent_since.pop(worker, self.now_s)
-            if self.now_s - gone_s >= self.delays.rebalance_s:
-                self._present_since.pop(worker, None)
-            self._present_since.setdefault(worker, self.now_s)
-        return self.snapshot()
+        self._before = track(self._before, self.snapshot(), self.now_s)
+        return self._before
 
     def cycle(self, *, die_after: int | None = None) -> Plan:
         """One cycle; with `die_after` the leader dies after so many steps, and another is

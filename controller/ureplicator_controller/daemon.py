@@ -1,0 +1,261 @@
+"""A controller process: election, control loop and engines here, REST in a child.
+
+    main thread ---- REST child (gunicorn, own ZooKeeper session)
+        |   watches the child, the control loop's pulse, and the signals
+        +-- control loop (election, snapshot, plan, writes)
+        +-- topic observer (Kafka metadata)
+        +-- position renewer (positions without owner)
+        +-- metrics server
+
+gunicorn forks, and a ZooKeeper client that was opened before a fork hangs: so REST is a child by
+exec, and nothing of ours is shared with it but the listening socket and a pipe.
+
+Beginning: the ports first, since a taken one is for good; then REST, which answers 503 with the
+reason while ZooKeeper is away; then ZooKeeper, waited for as long as it takes. End: SIGTERM makes
+room for another leader at once and exits 0. A loop that does not turn any more cannot be mended
+from inside: the process exits 1 with one line, and a supervisor starts it again.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+from prometheus_client import CollectorRegistry, start_http_server
+
+from ureplicator_common._version import __version__
+from ureplicator_common.clock import SystemClock
+from ureplicator_common.coordination import Coordination, Unavailable
+from ureplicator_common.coordination.zookeeper import ZooKeeperCoordination
+from ureplicator_common.errors import OperatingError, PermanentError
+from ureplicator_common.kafka.admin import ConfluentTopicAdmin
+from ureplicator_common.model import LiveController, Partition, Route
+from ureplicator_common.settings import Settings
+from ureplicator_common.znodes import Paths
+from ureplicator_controller.api.serving import WsgiConfig
+from ureplicator_controller.core.snapshot import Delays
+from ureplicator_controller.core.unowned import unowned
+from ureplicator_controller.engines.executor import Executor
+from ureplicator_controller.engines.leadership import Identity, Leadership
+from ureplicator_controller.engines.metrics import ControlMetrics
+from ureplicator_controller.engines.observer import Observer
+from ureplicator_controller.engines.offsets import PositionRenewer, open_renewal
+from ureplicator_controller.engines.rebalancer import Rebalancer
+from ureplicator_controller.engines.topics import TopicObserver
+from ureplicator_controller.rest_child import RestChild, bind
+
+log = logging.getLogger(__name__)
+
+POLL_S = 0.2
+CONNECT_S = 5.0
+PULSE_S = 60.0
+"""A turn of the control loop takes seconds in the biggest fleet; a request to ZooKeeper ends with
+the session timeout."""
+
+
+def run(
+    settings: Settings,
+    *,
+    id: str,
+    config: Path,
+    overrides: Sequence[str] = (),
+    log_json: bool = False,
+) -> int:
+    """Be controller `id` until told to stop; the exit code. Called from the main thread."""
+    stopping = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stopping.set())
+    wsgi = WsgiConfig(config=str(config), overrides=tuple(overrides), id=id, log_json=log_json)
+    try:
+        with ExitStack() as closing:
+            Controller(settings, id=id, wsgi=wsgi, stopping=stopping, closing=closing).run()
+    except OperatingError as error:
+        print(f"ureplicator controller: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Control:
+    """What only exists once ZooKeeper was reached."""
+
+    coordination: Coordination
+    observer: Observer
+    leadership: Leadership
+    rebalancer: Rebalancer
+
+
+class Controller:
+    """Wires everything; what it opens is closed by `closing`, last first."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        id: str,
+        wsgi: WsgiConfig,
+        stopping: threading.Event,
+        closing: ExitStack,
+    ) -> None:
+        self._settings = settings
+        self._id = id
+        self._wsgi = wsgi
+        self._stopping = stopping
+        self._closing = closing
+        self._clock = SystemClock()
+        self._paths = Paths(settings.fleet)
+        self._metrics = ControlMetrics(CollectorRegistry())
+
+    def run(self) -> None:
+        """Until told to stop. Raises OperatingError if it cannot go on."""
+        listener = self._closing.enter_context(
+            bind(self._settings.controller.host, self._settings.controller.port)
+        )
+        live = self._live(listener, self._serve_metrics())
+        rest = self._start_rest(listener)
+        coordination = self._connect(rest)
+        if coordination is None:
+            return
+        control = self._control(coordination, live)
+        self._start_engines(control)
+        self._closing.callback(control.rebalancer.close)  # first: room for another leader
+        control.rebalancer.start()
+        while not self._stopping.wait(POLL_S):
+            rest.watch()
+            self._check_pulse(control.rebalancer)
+        log.info("told to stop")
+
+    def _serve_metrics(self) -> int:
+        host, port = self._settings.controller.host, self._settings.controller.metrics_port
+        try:
+            server, thread = start_http_server(port, host, self._metrics.registry)
+        except OSError as error:
+            raise PermanentError(
+                f"metrics cannot be served on {host}:{port}: {error.strerror}"
+            ) from error
+        self._closing.callback(thread.join)
+        self._closing.callback(server.server_close)
+        self._closing.callback(server.shutdown)
+        return server.server_port
+
+    def _live(self, listener: socket.socket, metrics_port: int) -> LiveController:
+        return LiveController(
+            id=self._id,
+            host=self._settings.controller.host,
+            port=listener.getsockname()[1],
+            metrics_port=metrics_port,
+            pid=os.getpid(),
+            version=__version__,
+        )
+
+    def _start_rest(self, listener: socket.socket) -> RestChild:
+        rest = RestChild(
+            listener=listener, config=self._wsgi, environment=os.environ, clock=self._clock
+        )
+        self._closing.callback(rest.close)
+        rest.watch()
+        host, port = listener.getsockname()[:2]
+        log.info("controller %s: REST at http://%s:%d", self._id, host, port)
+        return rest
+
+    def _connect(self, rest: RestChild) -> Coordination | None:
+        """However long it takes; None: told to stop meanwhile."""
+        coordination = ZooKeeperCoordination(
+            hosts=self._settings.zookeeper.hosts,
+            session_timeout_s=self._settings.zookeeper.session_timeout_s,
+        )
+        self._closing.callback(coordination.close)
+        while not self._stopping.is_set():
+            rest.watch()
+            try:
+                coordination.connect(CONNECT_S)
+                for path in self._paths.skeleton:
+                    coordination.ensure(path)
+                return coordination
+            except Unavailable as error:
+                log.warning("waiting for ZooKeeper: %s", error)
+                self._stopping.wait(POLL_S)
+        return None
+
+    def _control(self, coordination: Coordination, live: LiveController) -> _Control:
+        limits = self._settings.controller
+        observer = Observer(
+            coordination,
+            fleet=self._settings.fleet,
+            clock=self._clock,
+            delays=Delays(rebalance_s=limits.rebalance_delay_s, join_s=limits.join_delay_s),
+        )
+        leadership = Leadership(coordination, paths=self._paths, controller=live)
+        rebalancer = Rebalancer(
+            identity=Identity(
+                coordination,
+                paths=self._paths,
+                controller=live,
+                clock=self._clock,
+                patience_s=self._settings.zookeeper.session_timeout_s,
+            ),
+            leadership=leadership,
+            observer=observer,
+            executor=Executor(
+                coordination, paths=self._paths, observer=observer, metrics=self._metrics
+            ),
+            paths=self._paths,
+            routes={config.route: config.settings for config in self._settings.routes},
+            clock=self._clock,
+            metrics=self._metrics,
+        )
+        coordination.on_session(rebalancer.session_changed)
+        return _Control(coordination, observer, leadership, rebalancer)
+
+    def _start_engines(self, control: _Control) -> None:
+        """Only the leader's count: each asks whether we lead, each time."""
+
+        def leads() -> bool:
+            return control.leadership.epoch() is not None
+
+        topics = TopicObserver(
+            routes=[config.route for config in self._settings.routes],
+            admins=lambda name: ConfluentTopicAdmin(self._settings.cluster(name)),
+            seen=lambda: control.observer.latest if leads() else None,
+            metrics=self._metrics,
+        )
+        renewer = PositionRenewer(
+            renewals={
+                config.route: open_renewal(
+                    fleet=self._settings.fleet,
+                    route=config.route,
+                    bootstrap=self._settings.cluster(config.target)["bootstrap.servers"],
+                )
+                for config in self._settings.routes
+            },
+            unowned=lambda route: unowned_now(control, route),
+            leads=leads,
+        )
+        for engine in (topics, renewer):
+            engine.start()
+            self._closing.callback(engine.close)
+
+    def _check_pulse(self, rebalancer: Rebalancer) -> None:
+        if rebalancer.failure is not None:
+            raise rebalancer.failure
+        silent_s = self._clock.monotonic_s() - rebalancer.turned_at_s
+        if not rebalancer.is_alive() or silent_s > PULSE_S:
+            raise PermanentError(f"the control loop has not turned for {silent_s:.0f} s")
+
+
+def unowned_now(control: _Control, route: Route) -> Mapping[Partition, str]:
+    """The renewer's proof: read after a sync, and led before and after. Raises Unavailable."""
+    epoch = control.leadership.epoch()
+    if epoch is None:
+        return {}
+    seen = control.observer.fresh()
+    still = control.leadership.epoch() == epoch == seen.epoch
+    return unowned(seen, route) if still else {}

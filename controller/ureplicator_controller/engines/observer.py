@@ -1,0 +1,187 @@
+"""What the leader sees: a mirror of the fleet's tree, as snapshots that are fit to decide on.
+
+**Read your writes.** The mirror hears of a write by a watch, some time after the store confirmed
+it. A plan made in between would be made on a picture that its own leader has already changed; the
+versions would refuse most of it, but not what is decided *about* another node (that a worker was
+told to let go, say). So the executor notes each write here, and there is no snapshot until the
+mirror shows them all. If that takes too long, or a write had no answer, everything is read again.
+
+**Presence.** When workers came and went is known to nobody but who watches: it is noted with each
+snapshot in monotonic seconds, and begins anew with each leadership.
+
+**A lost watch** must not blind us for ever: everything is read again every 30 s.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+
+from ureplicator_common.clock import Clock
+from ureplicator_common.coordination import (
+    Coordination,
+    Create,
+    Delete,
+    Node,
+    Operation,
+    Set,
+)
+from ureplicator_common.znodes import Paths
+from ureplicator_controller.core.delay import track
+from ureplicator_controller.core.snapshot import Delays, Memo, Snapshot, parse
+
+DEBOUNCE_S = 0.1
+"""Least time between two cycles: the first change is answered at once, those after it together."""
+REFRESH_S = 30.0
+CATCH_UP_S = 1.0
+"""How long the mirror may lag behind our own writes before everything is read again: a watch takes
+milliseconds."""
+
+
+class Observer:
+    """One per process; `snapshot` is for the control thread, `fresh` for any."""
+
+    def __init__(
+        self, coordination: Coordination, *, fleet: str, clock: Clock, delays: Delays
+    ) -> None:
+        self._coordination = coordination
+        self._fleet = fleet
+        self._paths = Paths(fleet)
+        self._clock = clock
+        self._delays = delays
+        self._memo = Memo()
+        self._wake = threading.Event()
+        self._mirror = coordination.mirror(self._paths.root, self._wake.set)
+        self._expected: dict[str, int] = {}
+        self._deleted: dict[str, int] = {}
+        self._behind_since_s: float | None = None
+        self._unsure = False
+        self._refreshed_at_s = clock.monotonic_s()
+        self._woke_at_s = 0.0
+        self._drawn_from: Mapping[str, int] | None = None
+        self._presence = Snapshot(fleet=fleet, epoch=0)
+        self.latest: Snapshot | None = None
+        """What was decided on last, for other threads to look at; None before that."""
+
+    def wait(self, timeout_s: float) -> None:
+        """Until something changed, but no longer; and never more often than the debounce allows."""
+        self._wake.wait(max(0.0, min(timeout_s, self._refresh_in_s())))
+        rest_s = self._woke_at_s + DEBOUNCE_S - self._clock.monotonic_s()
+        if 0 < rest_s <= DEBOUNCE_S:
+            threading.Event().wait(rest_s)
+        self._wake.clear()
+        self._woke_at_s = self._clock.monotonic_s()
+
+    def wake(self) -> None:
+        """End a wait, or the next one."""
+        self._wake.set()
+
+    def _refresh_in_s(self) -> float:
+        return self._refreshed_at_s + REFRESH_S - self._clock.monotonic_s()
+
+    def nodes(self) -> Mapping[str, Node]:
+        """As last heard. Raises Unavailable."""
+        return self._mirror.nodes()
+
+    def is_ready(self) -> bool:
+        """Whether the mirror shows our own writes; reads again what is due. Raises Unavailable."""
+        now_s = self._clock.monotonic_s()
+        if self._unsure or self._refresh_in_s() <= 0 or self._is_stuck(now_s):
+            self.resync()
+        if self._has_caught_up(self._mirror.nodes()):
+            self._behind_since_s = None
+        elif self._behind_since_s is None:
+            self._behind_since_s = now_s
+        return self._behind_since_s is None
+
+    def has_news(self) -> bool:
+        """Whether anything changed that a plan looks at, since the last snapshot."""
+        return self._drawn_from != self._fingerprint(self._mirror.nodes())
+
+    def snapshot(self) -> Snapshot:
+        """The fleet now, with presence. Raises Unavailable."""
+        nodes = self._mirror.nodes()
+        seen = parse(
+            nodes,
+            self._paths,
+            fleet=self._fleet,
+            delays=self._delays,
+            wall_ms=self._clock.wall_ms(),
+            memo=self._memo,
+        )
+        self._presence = self.latest = track(self._presence, seen, self._clock.monotonic_s())
+        self._drawn_from = self._fingerprint(nodes)
+        return self._presence
+
+    def _fingerprint(self, nodes: Mapping[str, Node]) -> Mapping[str, int]:
+        loads = self._paths.loads + "/"
+        return {path: node.stat.mzxid for path, node in nodes.items() if not path.startswith(loads)}
+
+    def _is_stuck(self, now_s: float) -> bool:
+        return self._behind_since_s is not None and now_s - self._behind_since_s > CATCH_UP_S
+
+    def fresh(self) -> Snapshot:
+        """The fleet as the store has it now, without presence. Blocks. Raises Unavailable."""
+        self._coordination.sync(self._paths.root)
+        self._mirror.refresh()
+        return parse(self._mirror.nodes(), self._paths, fleet=self._fleet, delays=self._delays)
+
+    def begin(self) -> None:
+        """A leadership begins: nothing noted before counts. Raises Unavailable."""
+        self._presence = Snapshot(fleet=self._fleet, epoch=0)
+        self.latest = None
+        self.forget()
+        self.resync()
+
+    def forget(self) -> None:
+        """Everything is news: plan again even if nothing changes."""
+        self._drawn_from = None
+
+    def resync(self) -> None:
+        """Read everything again, after all that the store has confirmed. Raises Unavailable."""
+        self._coordination.sync(self._paths.root)
+        self._mirror.refresh()
+        self._expected.clear()
+        self._deleted.clear()
+        self._behind_since_s = None
+        self._unsure = False
+        self._refreshed_at_s = self._clock.monotonic_s()
+
+    def doubt(self) -> None:
+        """A write had no answer, or met what we had not seen: read again before the next look."""
+        self._unsure = True
+        self.forget()
+
+    def expect(self, operations: Sequence[Operation]) -> None:
+        """These were written; nobody else writes them between our read and our write."""
+        nodes = self._mirror.nodes()
+        for operation in operations:
+            match operation:
+                case Create(path):
+                    self._expected[path] = 0
+                case Set(path, _, version):
+                    self._expected[path] = version + 1
+                case Delete(path):
+                    self._expected.pop(path, None)
+                    if path in nodes:
+                        self._deleted[path] = nodes[path].stat.czxid
+
+    def _has_caught_up(self, nodes: Mapping[str, Node]) -> bool:
+        for path, version in list(self._expected.items()):
+            node = nodes.get(path)
+            if node is None or node.stat.version < version or self._is_deleted(path, node):
+                return False
+        for path, czxid in self._deleted.items():
+            node = nodes.get(path)
+            if node is not None and node.stat.czxid == czxid:
+                return False
+        self._expected.clear()
+        self._deleted.clear()
+        return True
+
+    def _is_deleted(self, path: str, node: Node) -> bool:
+        """Still the node that was deleted before the one that is expected was created."""
+        return self._deleted.get(path) == node.stat.czxid
+
+    def close(self) -> None:
+        self._mirror.close()

@@ -1,0 +1,216 @@
+"""The control loop: wait, look, plan, execute; and first of all, lead.
+
+One thread does everything that writes, so that there is nothing to interleave. A turn never waits
+for Kafka or for REST. Whatever a turn meets ends that turn, not the loop: the one catch-all is
+here; it counts, waits a little longer each time, and goes on. Only what no further turn can mend
+(our id is somebody else's) ends the loop, and with it the process.
+
+A cycle that decided something ends in one line: what, why, how long it took.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Mapping
+
+from ureplicator_common.clock import Clock
+from ureplicator_common.coordination import Node, SessionState, Unavailable
+from ureplicator_common.errors import PermanentError
+from ureplicator_common.model import Route, RouteSettings
+from ureplicator_common.znodes import Paths, encode_route
+from ureplicator_controller.core.invariants import check_invariants
+from ureplicator_controller.core.plan import Plan, plan
+from ureplicator_controller.core.snapshot import Snapshot
+from ureplicator_controller.core.steps import write
+from ureplicator_controller.engines.executor import Executor, Outcome
+from ureplicator_controller.engines.leadership import Identity, Leadership
+from ureplicator_controller.engines.metrics import ControlMetrics
+from ureplicator_controller.engines.observer import Observer
+
+log = logging.getLogger(__name__)
+
+IDLE_S = 5.0
+"""Longest wait without a reason: what a lost watch on the leader node could cost a failover."""
+UNSETTLED_S = 0.2
+"""Between two looks while something is expected at any moment (our id, our own writes)."""
+BACKOFF_S = (0.2, 0.5, 1.0, 2.0, 5.0)
+
+
+class Rebalancer:
+    """The thread; `turn` is one round of it, for tests to call."""
+
+    def __init__(
+        self,
+        *,
+        identity: Identity,
+        leadership: Leadership,
+        observer: Observer,
+        executor: Executor,
+        paths: Paths,
+        routes: Mapping[Route, RouteSettings],
+        clock: Clock,
+        metrics: ControlMetrics,
+    ) -> None:
+        self._identity = identity
+        self._leadership = leadership
+        self._observer = observer
+        self._executor = executor
+        self._paths = paths
+        self._routes = routes
+        self._clock = clock
+        self._metrics = metrics
+        self._led: int | None = None
+        self._wake_at_s: float | None = None
+        self._failures = 0
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="control loop", daemon=True)
+        self.failure: PermanentError | None = None
+        """Why the loop ended by itself."""
+        self.turned_at_s = clock.monotonic_s()
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def is_alive(self) -> bool:
+        return self._thread.is_alive()
+
+    def session_changed(self, state: SessionState) -> None:
+        """For `Coordination.on_session`."""
+        if state is not SessionState.CONNECTED:
+            self._metrics.leading.set(0)
+        self._observer.wake()
+
+    def close(self, timeout_s: float = 10.0) -> None:
+        """Stop after the present turn, and make room for another leader."""
+        self._stopping.set()
+        self._observer.wake()
+        if self._thread.ident is not None:
+            self._thread.join(timeout_s)
+        try:
+            self._leadership.resign()
+        except Unavailable:
+            log.debug("resigning: the session will end anyway")
+
+    def _run(self) -> None:
+        wait_s = 0.0
+        while not self._stopping.is_set():
+            if self._failures:
+                self._stopping.wait(wait_s)
+            else:
+                self._observer.wait(wait_s)
+            try:
+                wait_s = 0.0 if self._stopping.is_set() else self.turn()
+            except PermanentError as error:
+                self.failure = error
+                return
+
+    def turn(self) -> float:
+        """One round; how long the next may wait if nothing happens. Raises PermanentError."""
+        try:
+            wait_s = self._turn()
+            self._failures = 0
+        except PermanentError:
+            raise
+        except Unavailable as error:
+            wait_s = self._back_off()
+            log.warning("ZooKeeper, next try in %g s: %s", wait_s, error)
+        except Exception:
+            self._metrics.cycles.labels("failed").inc()
+            wait_s = self._back_off()
+            log.exception("the cycle failed, next try in %g s", wait_s)
+        self.turned_at_s = self._clock.monotonic_s()
+        return wait_s
+
+    def _back_off(self) -> float:
+        self._observer.forget()
+        wait_s = BACKOFF_S[min(self._failures, len(BACKOFF_S) - 1)]
+        self._failures += 1
+        return wait_s
+
+    def _turn(self) -> float:
+        if not self._identity.claim():
+            self._metrics.leading.set(0)
+            return UNSETTLED_S
+        epoch = self._lead()
+        self._metrics.leading.set(0 if epoch is None else 1)
+        if epoch is None:
+            return IDLE_S
+        if not self._observer.is_ready():
+            return UNSETTLED_S
+        now_s = self._clock.monotonic_s()
+        if self._observer.has_news() or self._is_due(now_s):
+            return self._cycle(epoch, now_s)
+        return self._wait_s(now_s)
+
+    def _lead(self) -> int | None:
+        """Our epoch, after an election if there is a reason for one."""
+        epoch = self._leadership.epoch()
+        if epoch is None and self._leadership.is_vacant(self._observer.nodes()):
+            self._leadership.attempt()
+            epoch = self._leadership.epoch()
+        if epoch is not None and epoch != self._led:
+            self._begin(epoch)
+        return epoch
+
+    def _begin(self, epoch: int) -> None:
+        """What every leadership does first: look with fresh eyes, publish the configuration."""
+        self._metrics.epoch.set(epoch)
+        self._observer.begin()
+        nodes = self._observer.nodes()
+        for route, settings in sorted(self._routes.items()):
+            self._publish(route, settings, nodes, epoch)
+        self._led = epoch
+
+    def _publish(
+        self, route: Route, settings: RouteSettings, nodes: Mapping[str, Node], epoch: int
+    ) -> None:
+        path, data = self._paths.route(route), encode_route(settings)
+        stored = nodes.get(path)
+        if stored is not None and stored.data == data:
+            return
+        outcome = self._executor.write(
+            [write(path, data, stored.stat.version if stored else None)], epoch
+        )
+        if outcome is Outcome.DEPOSED:
+            self._leadership.depose()
+        if outcome is not Outcome.DONE:
+            raise Unavailable(f"{path} could not be published: {outcome}")
+        log.info("route %s published", route)
+
+    def _cycle(self, epoch: int, began_s: float) -> float:
+        snapshot = self._observer.snapshot()
+        self._metrics.unreadable.set(len(snapshot.findings))
+        decided = plan(snapshot, began_s)
+        self._wake_at_s = decided.wake_at_s
+        self._metrics.waiting.set(len(decided.waiting))
+        outcome = self._execute(decided, snapshot, epoch)
+        took_s = self._clock.monotonic_s() - began_s
+        self._metrics.cycles.labels(outcome.value).inc()
+        self._metrics.cycle_s.observe(took_s)
+        if decided.steps:
+            why = "; ".join(decided.reasons) or "nothing left to fence"
+            log.info("%s: %s (%d steps, %.0f ms)", outcome, why, len(decided.steps), took_s * 1_000)
+        if outcome is Outcome.DEPOSED:
+            self._leadership.depose()
+        return self._wait_s(began_s) if outcome is Outcome.QUIET else UNSETTLED_S
+
+    def _execute(self, decided: Plan, snapshot: Snapshot, epoch: int) -> Outcome:
+        """What was broken before, by hand, is told; the plan may mend it."""
+        if snapshot.epoch != epoch:
+            return Outcome.DEPOSED
+        if not decided.steps:
+            return Outcome.QUIET
+        found = check_invariants(snapshot)
+        if found:
+            self._metrics.violations.inc(len(found))
+            log.error("found broken (%d in all): %s", len(found), found[0])
+        return self._executor.execute(decided.steps, snapshot, epoch)
+
+    def _is_due(self, now_s: float) -> bool:
+        return self._wake_at_s is not None and now_s >= self._wake_at_s
+
+    def _wait_s(self, now_s: float) -> float:
+        if self._wake_at_s is None:
+            return IDLE_S
+        return min(IDLE_S, max(0.0, self._wake_at_s - now_s))

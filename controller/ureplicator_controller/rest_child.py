@@ -1,0 +1,131 @@
+"""The REST child: gunicorn by exec on a socket that the daemon bound.
+
+The daemon binds first, so that a port that is taken is one clear line and not a child that dies
+again and again. It keeps the socket: a child that died is started anew on the same address, and
+whoever connects in between waits in the socket's queue instead of being refused.
+
+The child ends when the pipe of `api.serving` closes, so it cannot outlive the daemon, however that
+ends.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import subprocess
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+
+from ureplicator_common.clock import Clock
+from ureplicator_common.errors import PermanentError
+from ureplicator_controller.api.serving import ENVIRONMENT, WsgiConfig, command
+
+log = logging.getLogger(__name__)
+
+BACKLOG = 128
+STOP_S = 8.0
+"""gunicorn grants its requests 5 s (`api.serving`)."""
+RESTART_S = (0.0, 1.0, 2.0, 5.0, 10.0)
+STEADY_S = 60.0
+"""A child that lived so long did not die of its start: the next restart is at once again."""
+
+
+def bind(host: str, port: int) -> socket.socket:
+    """A listening socket. Raises PermanentError with one line if the port is taken."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((host, port))
+        listener.listen(BACKLOG)
+    except OSError as error:
+        listener.close()
+        raise PermanentError(f"REST cannot listen on {host}:{port}: {error.strerror}") from error
+    return listener
+
+
+@dataclass(slots=True)
+class _Life:
+    """The running child and its past."""
+
+    process: subprocess.Popen[bytes]
+    pipe_fd: int
+    started_at_s: float
+
+
+class RestChild:
+    """Starts the child, and again when it dies. `watch` is called from time to time."""
+
+    def __init__(
+        self,
+        *,
+        listener: socket.socket,
+        config: WsgiConfig,
+        environment: Mapping[str, str],
+        clock: Clock,
+        arguments: Sequence[str] | None = None,
+    ) -> None:
+        self._listener = listener
+        self._config = config
+        self._environment = environment
+        self._clock = clock
+        self._arguments = arguments or command(listen_fd=listener.fileno())
+        self._life: _Life | None = None
+        self._deaths = 0
+        self._next_start_s = clock.monotonic_s()
+
+    def watch(self) -> None:
+        """Start the child if there is none and its time has come."""
+        now_s = self._clock.monotonic_s()
+        if self._life is not None:
+            code = self._life.process.poll()
+            if code is None:
+                return
+            self._bury(self._life, code, now_s)
+        if now_s >= self._next_start_s:
+            self._life = self._start(now_s)
+
+    def _start(self, now_s: float) -> _Life:
+        """The write end of the pipe is the daemon's alone; only the read end is inherited."""
+        read_fd, write_fd = os.pipe()
+        try:
+            config = replace(self._config, pipe_fd=read_fd)
+            process = subprocess.Popen(  # noqa: S603  # our own interpreter
+                self._arguments,
+                env={**self._environment, ENVIRONMENT: config.to_json()},
+                pass_fds=(self._listener.fileno(), read_fd),
+                stdin=subprocess.DEVNULL,
+                start_new_session=True,
+            )
+        except OSError:
+            os.close(write_fd)
+            raise
+        finally:
+            os.close(read_fd)
+        return _Life(process, write_fd, now_s)
+
+    def _bury(self, life: _Life, code: int, now_s: float) -> None:
+        os.close(life.pipe_fd)
+        self._life = None
+        if now_s - life.started_at_s > STEADY_S:
+            self._deaths = 0
+        wait_s = RESTART_S[min(self._deaths, len(RESTART_S) - 1)]
+        self._deaths += 1
+        self._next_start_s = now_s + wait_s
+        log.warning("REST ended with code %d; starting it again in %g s", code, wait_s)
+
+    def close(self) -> None:
+        """End the child: first politely."""
+        if self._life is None:
+            return
+        life, self._life = self._life, None
+        os.close(life.pipe_fd)
+        with suppress(ProcessLookupError):
+            life.process.terminate()
+        try:
+            life.process.wait(STOP_S)
+        except subprocess.TimeoutExpired:
+            life.process.kill()
+            life.process.wait()
