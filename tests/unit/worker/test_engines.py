@@ -216,8 +216,10 @@ def _note(order: object) -> None:
             "RuntimeError: cannot copy",
         ),
         (
-            "org: Job aborted: Lost task 0.0 in stage 1.0 (TID 1) (h executor driver): Worker gone\n",
-            "Worker gone",
+            "Job aborted: Lost task 0.0 in stage 1.0 (TID 1) (h executor driver): "
+            "org.apache.spark.SparkException: Python worker exited unexpectedly (crashed). "
+            "Consider setting 'x' to 'true'.\n\tat java",
+            "Python worker exited unexpectedly (crashed)",
         ),
         ("strange\nmore", "Exception: strange"),
         ("", "Exception: "),

@@ -58,6 +58,7 @@ GONE_S = 10.0
 """A copier whose job has ended ends within milliseconds; one that has not by then is killed."""
 PROBE_S = 1.0
 SHOWN_PARTITIONS = 10
+REASON_CHARACTERS = 300
 
 _DEFAULTS: Mapping[str, str] = {
     "spark.task.maxFailures": "1",
@@ -323,7 +324,7 @@ def brief(error: Exception) -> str:
     python = _PYTHON_ERROR.findall(text)
     lost = re.search(r"Lost task .*?: (.*)", text)
     if python:
-        return str(python[-1]).strip()[:300]
+        return str(python[-1]).strip()[:REASON_CHARACTERS]
     if lost:
-        return lost[1].strip()[:300]
-    return f"{type(error).__name__}: {text.strip()}".splitlines()[0][:300]
+        return re.sub(r"^[\w.]+Exception: |\. Consider .*", "", lost[1])[:REASON_CHARACTERS]
+    return f"{type(error).__name__}: {text.strip()}".splitlines()[0][:REASON_CHARACTERS]
