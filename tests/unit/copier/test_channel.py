@@ -1,0 +1,165 @@
+"""One connection: requests go out whole, answers come in whole, or it is closed."""
+
+import socket
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from ureplicator_worker.copier.raw.buffers import BufferPool, Lease
+from ureplicator_worker.copier.raw.channel import ChannelClosed, HotChannel
+
+
+@dataclass
+class Wire:
+    pool: BufferPool = field(default_factory=lambda: BufferPool(limit_bytes=1 << 20))
+    answers: list[tuple[Any, bytes]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        ours, self.peer = socket.socketpair()
+        self.channel = HotChannel(ours, pool=self.pool)
+
+    def ask(self, *pieces: bytes, now_s: float = 0.0) -> int:
+        number = self.channel.next_correlation_id()
+        self.channel.send(pieces, correlation_id=number, context=f"asked {number}", now_s=now_s)
+        return number
+
+    def take(self, context: Any, lease: Lease) -> None:
+        self.answers.append((context, bytes(lease.view[4:])))
+        lease.release()
+
+    def read(self) -> None:
+        self.channel.on_readable(self.take)
+
+
+def answer(number: int, body: bytes = b"") -> bytes:
+    return struct.pack(">ii", 4 + len(body), number) + body
+
+
+@pytest.fixture
+def wire() -> Iterator[Wire]:
+    wire = Wire()
+    yield wire
+    wire.channel.close()
+    wire.peer.close()
+    assert wire.pool.used_bytes == 0
+
+
+def test_a_question_and_its_answer(wire: Wire) -> None:
+    number = wire.ask(b"one", b"", b"two")
+    assert wire.peer.recv(100) == b"onetwo"
+    assert (wire.channel.in_flight, wire.channel.wants_write) == (1, False)
+    wire.peer.sendall(answer(number, b"body"))
+    wire.read()
+    assert wire.answers == [("asked 1", b"body")]
+    assert wire.channel.in_flight == 0
+
+
+def test_several_answers_in_one_read(wire: Wire) -> None:
+    numbers = [wire.ask(b"x") for _ in range(5)]
+    wire.peer.sendall(b"".join(answer(number, b"%d" % number) for number in numbers))
+    for _ in range(3):
+        wire.read()
+    assert wire.answers == [(f"asked {number}", b"%d" % number) for number in numbers]
+
+
+@pytest.mark.parametrize("size", [1, 3, 5, 7])
+def test_answers_in_crumbs(wire: Wire, size: int) -> None:
+    numbers = [wire.ask(b"x"), wire.ask(b"y")]
+    raw = answer(numbers[0], b"first body") + answer(numbers[1])
+    for at in range(0, len(raw), size):
+        wire.peer.sendall(raw[at : at + size])
+        wire.read()
+    wire.read()
+    assert wire.answers == [("asked 1", b"first body"), ("asked 2", b"")]
+
+
+def test_nothing_to_read_is_no_trouble(wire: Wire) -> None:
+    wire.ask(b"x")
+    wire.read()
+    assert wire.answers == []
+
+
+def test_a_request_larger_than_the_socket_takes_goes_out_in_order(wire: Wire) -> None:
+    pieces = [bytes([number % 251]) * (1 + 977 * number % 60_000) for number in range(1_500)]
+    wire.ask(*pieces)
+    assert wire.channel.wants_write
+    received = bytearray()
+    while len(received) < sum(map(len, pieces)):
+        received += wire.peer.recv(1 << 20)
+        wire.channel.on_writable()
+    assert received == b"".join(pieces)
+    assert not wire.channel.wants_write
+
+
+def test_a_wrong_correlation_id_closes(wire: Wire) -> None:
+    number = wire.ask(b"x")
+    wire.peer.sendall(answer(number + 1))
+    with pytest.raises(ChannelClosed, match="where 1 was due"):
+        wire.read()
+
+
+@pytest.mark.parametrize("size", [-1, 0, 3, 2**31 - 1])
+def test_a_size_that_no_answer_has_closes(wire: Wire, size: int) -> None:
+    wire.ask(b"x")
+    wire.peer.sendall(struct.pack(">i", size))
+    with pytest.raises(ChannelClosed, match="an answer of"):
+        wire.read()
+
+
+def test_an_answer_nobody_asked_for_closes(wire: Wire) -> None:
+    wire.peer.sendall(answer(1))
+    with pytest.raises(ChannelClosed):
+        wire.read()
+
+
+@pytest.mark.parametrize("sent", [0, 2, 6])
+def test_the_end_of_the_peer_is_told(wire: Wire, sent: int) -> None:
+    number = wire.ask(b"x")
+    wire.peer.sendall(answer(number, b"body")[:sent])
+    wire.peer.close()
+    with pytest.raises(ChannelClosed, match="closed by the broker"):
+        wire.read()
+    assert wire.channel.close() == ["asked 1"]
+
+
+def test_sending_to_nobody_is_told_and_the_request_is_not_forgotten(wire: Wire) -> None:
+    wire.peer.close()
+    with pytest.raises(ChannelClosed):
+        wire.ask(b"x")
+    assert wire.channel.close() == ["asked 1"]
+
+
+def test_close_names_what_is_never_answered(wire: Wire) -> None:
+    for _ in range(3):
+        wire.ask(b"x")
+    wire.peer.sendall(answer(1) + answer(2, b"body")[:6])
+    wire.read()
+    wire.read()
+    assert wire.channel.close() == ["asked 2", "asked 3"]
+    assert (wire.channel.in_flight, wire.channel.wants_write) == (0, False)
+    assert wire.pool.used_bytes == 0
+
+
+def test_the_age_of_the_oldest_request(wire: Wire) -> None:
+    assert wire.channel.oldest_age_s(50.0) == 0.0
+    number = wire.ask(b"x", now_s=10.0)
+    wire.ask(b"x", now_s=12.0)
+    assert wire.channel.oldest_age_s(13.0) == 3.0
+    wire.peer.sendall(answer(number))
+    wire.read()
+    assert wire.channel.oldest_age_s(13.0) == 1.0
+
+
+def test_a_callee_may_close_the_channel(wire: Wire) -> None:
+    numbers = [wire.ask(b"x"), wire.ask(b"x")]
+    wire.peer.sendall(answer(numbers[0]) + answer(numbers[1]))
+
+    def take(context: Any, lease: Lease) -> None:
+        wire.take(context, lease)
+        wire.channel.close()
+
+    wire.channel.on_readable(take)
+    assert wire.answers == [("asked 1", b"")]

@@ -1,0 +1,146 @@
+"""Whatever one end of the lifeline says, the other hears."""
+
+import contextlib
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ureplicator_common.model import (
+    GapPolicy,
+    OwnerEpoch,
+    Partition,
+    PartitionState,
+    Route,
+    RouteSettings,
+)
+from ureplicator_worker.core.messages import (
+    Add,
+    Ask,
+    Failed,
+    Go,
+    Grant,
+    Hello,
+    Limits,
+    Message,
+    PartitionReport,
+    Released,
+    Remove,
+    Report,
+    Stop,
+    decode,
+    encode,
+)
+
+NAMES = st.text("abc.-_", min_size=1, max_size=10)
+ALIASES = st.text("abc-_", min_size=1, max_size=10)
+PARTITIONS = st.builds(Partition, st.builds(Route, ALIASES, ALIASES), NAMES, st.integers(0, 10_000))
+EPOCHS = st.integers(0, 2**62).map(OwnerEpoch)
+TEXT = st.text(max_size=30)
+COUNTS = st.integers(-1, 2**62)
+SETTINGS = st.builds(
+    RouteSettings,
+    start=st.sampled_from(["earliest", "latest", "1234"]),
+    on_gap=st.sampled_from(GapPolicy),
+    abort_on_send_failure=st.booleans(),
+    publish_to_source=st.booleans(),
+    verify_crc=st.booleans(),
+    prefix=TEXT,
+    rename=st.dictionaries(NAMES, NAMES, max_size=3),
+)
+GRANTS = st.builds(
+    Grant,
+    owner_epoch=EPOCHS,
+    target_topic=NAMES,
+    fence=st.lists(NAMES, max_size=3).map(tuple),
+    initial=st.booleans(),
+    had_position=st.booleans(),
+    settings=SETTINGS,
+)
+REPORTS = st.builds(
+    PartitionReport,
+    state=st.sampled_from(PartitionState),
+    reason=TEXT,
+    position=COUNTS,
+    committed=COUNTS,
+    records=COUNTS,
+    bytes=COUNTS,
+    lag=COUNTS,
+    skipped=COUNTS,
+    gaps=COUNTS,
+)
+OWNED = st.dictionaries(PARTITIONS, EPOCHS, max_size=4)
+SOME = st.lists(PARTITIONS, max_size=4).map(tuple)
+MESSAGES: st.SearchStrategy[Message] = st.one_of(
+    st.builds(Hello, TEXT, st.integers(1, 2**22)),
+    st.builds(Add, OWNED),
+    st.builds(Remove, SOME),
+    st.builds(Limits, st.integers(0, 2**40)),
+    st.just(Stop()),
+    st.builds(Ask, st.integers(0, 2**31), OWNED),
+    st.builds(
+        Go,
+        st.integers(0, 2**31),
+        st.dictionaries(PARTITIONS, GRANTS, max_size=3),
+        st.dictionaries(PARTITIONS, TEXT, max_size=3),
+    ),
+    st.builds(
+        Report,
+        st.dictionaries(PARTITIONS, REPORTS, max_size=3),
+        st.lists(st.integers(0, 2**40), max_size=16).map(tuple),
+        st.integers(0, 2**40),
+    ),
+    st.builds(Released, SOME),
+    st.builds(Failed, PARTITIONS, TEXT, st.booleans()),
+)
+
+
+@given(MESSAGES)
+def test_round_trip_in_one_line(message: Message) -> None:
+    line = encode(message)
+    assert line.endswith(b"\n")
+    assert line.count(b"\n") == 1
+    assert decode(line) == message
+    assert decode(line[:-1]) == message
+
+
+@given(MESSAGES, st.data())
+def test_a_cut_line_is_refused(message: Message, data: st.DataObject) -> None:
+    line = encode(message)
+    with pytest.raises(ValueError, match=r"."):
+        decode(line[: data.draw(st.integers(0, len(line) - 3))])
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"",
+        b"{}",
+        b"[]",
+        b"null",
+        b'"Stop"',
+        b'{"type":"Nonsense"}',
+        b'{"type":"Add"}',
+        b'{"type":"Add","partitions":["a.b/t/0"]}',
+        b'{"type":"Add","partitions":{"nowhere":1}}',
+        b'{"type":"Hello","token":"x"}',
+        b'{"type":["Stop"]}',
+        b'{"type":"Go","request":1,"granted":{"a.b/t/0":{}},"refused":{}}',
+        b"GET / HTTP/1.1\r\n",
+        b"\xff\xfe\x00",
+    ],
+)
+def test_nothing_else_is_taken_for_a_message(line: bytes) -> None:
+    with pytest.raises(ValueError, match=r"."):
+        decode(line)
+
+
+@given(st.binary(max_size=60))
+def test_garbage_is_a_value_error(line: bytes) -> None:
+    with contextlib.suppress(ValueError):
+        decode(line)
+
+
+def test_a_message_names_its_type() -> None:
+    assert json.loads(encode(Stop())) == {"type": "Stop"}
