@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 from prometheus_client import Gauge
 
@@ -79,7 +80,7 @@ class TopicObserver:
         answers = {name: self._topics(name) for name in sorted(names)}
         for route in self._routes:
             source, target = answers[route.source], answers[route.target]
-            if source is not None and target is not None:
+            if source is not None:
                 self._tell(route, _compare(snapshot, route, source, target))
 
     def _forget(self) -> None:
@@ -125,12 +126,14 @@ def _compare(
     snapshot: Snapshot,
     route: Route,
     source: Mapping[str, TopicInfo],
-    target: Mapping[str, TopicInfo],
+    target: Mapping[str, TopicInfo] | None,
 ) -> Difference:
+    """A target that is away leaves out what is wrong there, and nothing else."""
     intents = {
         key.topic: stored.value for key, stored in snapshot.topics.items() if key.route == route
     }
-    return difference(intents, source, target)
+    found = difference(intents, source, target or {})
+    return found if target is not None else replace(found, target_findings={})
 
 
 def _in_words(found: Difference) -> str:

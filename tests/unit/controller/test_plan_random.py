@@ -202,7 +202,7 @@ def _event(chance: random.Random) -> Event:
 
 @pytest.mark.parametrize("block", range(4))
 def test_seeded_histories_keep_the_invariants_and_come_to_rest(block: int) -> None:
-    for seed in range(block * 100, block * 100 + 100):
+    for seed in range(block * 75, block * 75 + 75):
         try:
             run(history(seed))
         except AssertionError as error:
@@ -210,7 +210,7 @@ def test_seeded_histories_keep_the_invariants_and_come_to_rest(block: int) -> No
 
 
 @settings(
-    max_examples=150, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
+    max_examples=100, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
 )
 @given(HISTORIES)
 def test_random_histories_keep_the_invariants_and_come_to_rest(

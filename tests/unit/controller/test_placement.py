@@ -1,0 +1,101 @@
+"""Placement alone: even within one, fewest moves, topics spread, always the same."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ureplicator_common.model import Partition, Route, TopicKey, WorkerId
+from ureplicator_controller.core.placement import Board, even_out
+
+ROUTE = Route("a", "b")
+WORKERS = [WorkerId(f"w{number}") for number in range(6)]
+
+
+def key(topic: str) -> TopicKey:
+    return TopicKey(ROUTE, topic)
+
+
+def board_of(counts: list[int], *, away: int = 0, topics: int = 3) -> Board:
+    """Workers with so many partitions each, the last `away` of them away."""
+    present = len(counts) - away
+    board = Board(WORKERS[:present], WORKERS[present : len(counts)])
+    number = 0
+    for worker, count in zip(WORKERS, counts, strict=False):
+        for _ in range(count):
+            topic = f"t{number % topics}"
+            board.own(worker, key(topic), Partition(ROUTE, topic, number))
+            number += 1
+    return board
+
+
+def test_even_fleet_is_left_alone() -> None:
+    for counts in ([3, 3, 3], [4, 3, 3], [3, 4, 3], [0, 0], [1]):
+        assert even_out(board_of(counts)) == {}
+
+
+def test_newcomer_gets_its_share_and_the_reason_says_so() -> None:
+    moves = even_out(board_of([4, 4, 0]))
+    assert len(moves) == 2
+    assert {move.reason for move in moves.values()} == {"joined: share of w2"}
+
+
+def test_uneven_fleet_is_levelled_between_those_that_own() -> None:
+    moves = even_out(board_of([5, 1]))
+    assert [move.reason for move in moves.values()] == ["balance: share of w1"] * 2
+
+
+def test_partitions_of_a_topic_are_spread() -> None:
+    board = Board(WORKERS[:3], [])
+    for topic in ("big", "small"):
+        for number in range(6 if topic == "big" else 3):
+            board.give(key(topic), Partition(ROUTE, topic, number))
+    for topic in ("big", "small"):
+        spread = {len(board._movable[key(topic)][worker]) for worker in WORKERS[:3]}
+        assert len(spread) == 1
+
+
+def test_ties_go_by_name() -> None:
+    board = Board(WORKERS[:3], [])
+    given = [board.give(key("t"), Partition(ROUTE, "t", number)) for number in range(3)]
+    assert given == WORKERS[:3]
+
+
+@given(st.lists(st.integers(0, 30), min_size=1, max_size=6), st.integers(1, 5))
+def test_fewest_moves_lead_to_even_counts(counts: list[int], topics: int) -> None:
+    board = board_of(counts, topics=topics)
+    moves = even_out(board)
+    after = [board.counts[worker] for worker in WORKERS[: len(counts)]]
+    assert max(after) - min(after) <= 1
+    assert sum(after) == sum(counts)
+    base, extra = divmod(sum(counts), len(counts))
+    quotas = [base + (place < extra) for place in range(len(counts))]
+    least = sum(
+        max(0, count - quota)
+        for count, quota in zip(sorted(counts, reverse=True), quotas, strict=True)
+    )
+    assert len(moves) == least
+
+
+@given(st.lists(st.integers(0, 30), min_size=2, max_size=6), st.data())
+def test_who_is_away_gives_and_takes_nothing(counts: list[int], data: st.DataObject) -> None:
+    away = data.draw(st.integers(1, len(counts) - 1))
+    board = board_of(counts, away=away)
+    owner = {
+        partition: worker
+        for topic in board._movable.values()
+        for worker, partitions in topic.items()
+        for partition in partitions
+    }
+    moves = even_out(board)
+    absent = set(WORKERS[len(counts) - away : len(counts)])
+    fair = -(-sum(counts) // len(counts))
+    taken = Counter(owner[partition] for partition in moves)
+    for partition, move in moves.items():
+        assert move.worker not in absent
+        assert owner[partition] not in absent
+        assert move.worker != owner[partition]
+    for worker, count in taken.items():
+        assert counts[WORKERS.index(worker)] - count >= fair - 1, "never below its fair share"
