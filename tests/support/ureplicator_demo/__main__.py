@@ -42,6 +42,8 @@ MARK = Mark("UREPLICATOR_DEMO", str(FOLDER))
 STACK = stack.ROOT / "scripts" / "stack"
 PARTITIONS = 8
 WORKERS = 2
+KEPT_FOR_EVER = {"retention.ms": "-1"}
+"""The records are dated in the past; brokers would begin to remove them while one looks."""
 BEFORE = 0.6
 """The part of the records that is there before copying begins; the rest comes while it goes on."""
 COPY_DEADLINE_S = 180.0
@@ -85,20 +87,22 @@ def _run(keep: bool, records: int) -> None:
     FOLDER.mkdir(parents=True)
     began = time.monotonic()
     ours = not _stack_runs()
-    good = False
+    good = leave = False
     fleet: Fleet | None = None
     try:
         console.print("[bold]1[/] servers: one ZooKeeper, two Kafka clusters")
         servers = _servers()
         fleet = _fleet(keep, "demo" if ours else f"demo-{int(time.time())}")
-        topic = fleet.name
-        _show(fleet, servers, topic, records)
-        good = True
-        console.print(f"[green]every record is there, once, in order ({_since(began)})")
-        if keep:
-            _leave(fleet, ours)
+        try:
+            _show(fleet, servers, fleet.name, records)
+            good = True
+            console.print(f"[green]every record is there, once, in order ({_since(began)})")
+        finally:
+            leave = keep and not isinstance(sys.exception(), KeyboardInterrupt | SystemExit)
+            if leave:
+                _leave(fleet, ours)
     finally:
-        if not (keep and good):
+        if not leave:
             _clean_up(fleet, ours, good)
 
 
@@ -106,7 +110,7 @@ def _show(fleet: Fleet, servers: Mapping[str, str], topic: str, records: int) ->
     source, target = servers["SOURCE_BOOTSTRAP"], servers["TARGET_BOOTSTRAP"]
     console.print(f"[bold]2[/] one controller, {WORKERS} workers; meanwhile a topic is filled")
     fleet.start()
-    create_topic(source, topic, partitions=PARTITIONS)
+    create_topic(source, topic, partitions=PARTITIONS, config=KEPT_FOR_EVER)
     before = int(records * BEFORE)
     fill(source, topic, partitions=PARTITIONS, first=0, count=before)
     fleet.wait_ready()
@@ -124,7 +128,10 @@ def _show(fleet: Fleet, servers: Mapping[str, str], topic: str, records: int) ->
     found = compare_clusters(source, target, topic, PARTITIONS)
     if not found.clean:
         raise Failed(f"the two sides differ\n{found}")
-    console.print(f"  {sum(each.source_count for each in found.partitions):,} records are equal")
+    count = sum(each.source_count for each in found.partitions)
+    if count != records:
+        raise Failed(f"the source has {count:,} records, not {records:,}")
+    console.print(f"  {count:,} records are equal")
 
 
 def _watch(fleet: Fleet, source: str, target: str, topic: str, records: int) -> None:
