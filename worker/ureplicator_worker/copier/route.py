@@ -207,9 +207,10 @@ class RouteCopier:
         return PartitionState.OFFLINE, "starting: waiting for the first answer"
 
     def _target_trouble(self, copy: PartitionCopy) -> str:
-        """Nothing to send, no trouble: brokers close idle connections, and no answer ever clears it."""
+        """With nothing to send a connection proves nothing (brokers close idle ones, and no answer
+        would ever clear its trouble): then the metadata, asked for every few seconds, tell."""
         if copy.window.empty:
-            return ""
+            return self.target.links.cluster_trouble
         return self.target.links.trouble(*copy.target) or copy.target_trouble
 
     def on_source(self, event: DirectoryEvent) -> None:

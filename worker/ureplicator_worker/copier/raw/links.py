@@ -46,7 +46,7 @@ class Links:
         self._connecting: set[int] = set()
         self._retry_at_s: dict[int, float] = {}
         self._trouble: dict[int, str] = {}
-        self._cluster_trouble = ""
+        self.cluster_trouble = ""  # why no broker answers a question about the cluster
 
     @property
     def channels(self) -> Iterator[HotChannel]:
@@ -64,8 +64,8 @@ class Links:
         leader = self.leader(topic, number)
         if leader.node_id in self._trouble:
             return self._trouble[leader.node_id]
-        if self._cluster_trouble and leader.node_id not in self._channels:
-            return self._cluster_trouble
+        if self.cluster_trouble and leader.node_id not in self._channels:
+            return self.cluster_trouble
         return ""
 
     def channel(self, node_id: int, now_s: float) -> HotChannel | None:
@@ -79,7 +79,7 @@ class Links:
         return channel
 
     def on_view(self, event: ViewChanged) -> None:
-        self._cluster_trouble = ""
+        self.cluster_trouble = ""
         former, self.view = self.view, event.view
         if former is None:
             return
@@ -90,7 +90,7 @@ class Links:
                 self.drop(node_id, "has another address now", now_s=0.0)
 
     def on_cluster_lost(self, event: ClusterLost) -> None:
-        self._cluster_trouble = event.reason
+        self.cluster_trouble = event.reason
 
     def on_connected(self, event: Connected) -> None:
         self._connecting.discard(event.node_id)
