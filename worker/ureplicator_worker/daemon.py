@@ -120,6 +120,7 @@ class Worker:
             slots=self._options.slots,
             silence_s=self._options.watchdog_s,
             now_s=self._stepped_s,
+            routes=tuple(config.route for config in settings.routes),
         )
 
     # Beginning and end.

@@ -37,8 +37,12 @@ def entries(*numbers: int, epoch: int = 1) -> Mapping[Partition, AssignmentEntry
 class Run:
     """A worker driven by hand: its state, and all instructions since they were last taken."""
 
-    def __init__(self, *, slots: int = 2, running: bool = True) -> None:
-        self.state: WorkerState = initial(slots=slots, silence_s=SILENCE_S, now_s=0.0)
+    def __init__(
+        self, *, slots: int = 2, running: bool = True, routes: tuple[Route, ...] = ()
+    ) -> None:
+        self.state: WorkerState = initial(
+            slots=slots, silence_s=SILENCE_S, now_s=0.0, routes=routes
+        )
         self.said: list[ev.Instruction] = []
         self.zxid = 10
         if running:
@@ -107,6 +111,17 @@ def test_nothing_is_added_before_the_route_is_fenced_once() -> None:
     ]
     run.assign(0, 1, 2)
     assert run.told() == [ev.AddPartitions(CopierId(0, 1), {part(2): OwnerEpoch(1)})]
+
+
+def test_configured_routes_are_fenced_as_soon_as_there_is_a_session() -> None:
+    run = Run(running=False, routes=(ROUTE,)).do(ev.Tick(0.0))
+    assert ev.FenceRoute(ROUTE) not in run.told()
+    run.do(ev.SessionRestored(SessionId(1)))
+    assert ev.FenceRoute(ROUTE) in run.told()
+    run.do(ev.RouteFenced(ROUTE), ev.CopierConnected(CopierId(0, 1)))
+    run.take()
+    run.assign(0)
+    assert ev.FenceRoute(ROUTE) not in run.told()
 
 
 def test_a_fence_that_fails_is_an_error_and_tried_again_every_second() -> None:

@@ -160,9 +160,7 @@ class Failed:
     temporary: bool
 
 
-Message = (
-    Hello | Add | Remove | Limits | Stop | Ask | Go | Report | Released | Failed
-)
+Message = Hello | Add | Remove | Limits | Stop | Ask | Go | Report | Released | Failed
 
 
 def encode(message: Message) -> bytes:

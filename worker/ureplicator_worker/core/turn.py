@@ -43,10 +43,15 @@ class Fence:
 
 @dataclass(frozen=True, slots=True)
 class WorkerState:
-    """`silence_s`: a copier that says nothing for so long, though it has partitions, is killed."""
+    """`silence_s`: a copier that says nothing for so long, though it has partitions, is killed.
+
+    `routes`: those of the configuration. They are fenced when the worker has a session, before
+    anything is assigned: on a cluster that never saw a transaction this takes seconds.
+    """
 
     slots: tuple[Slot, ...]
     silence_s: float
+    routes: tuple[Route, ...] = ()
     now_s: float = 0.0
     session: SessionId | None = None
     session_state: SessionState = SessionState.LOST
@@ -63,10 +68,15 @@ class WorkerState:
     exited: bool = False
 
 
-def initial(*, slots: int, silence_s: float, now_s: float) -> WorkerState:
+def initial(
+    *, slots: int, silence_s: float, now_s: float, routes: tuple[Route, ...] = ()
+) -> WorkerState:
     """A worker before its first step."""
     return WorkerState(
-        slots=tuple(Slot(number) for number in range(slots)), silence_s=silence_s, now_s=now_s
+        slots=tuple(Slot(number) for number in range(slots)),
+        silence_s=silence_s,
+        routes=routes,
+        now_s=now_s,
     )
 
 
@@ -93,6 +103,7 @@ class Turn:
         return WorkerState(
             slots=tuple(self.slots),
             silence_s=self.before.silence_s,
+            routes=self.before.routes,
             now_s=self.now_s,
             session=self.session,
             session_state=self.session_state,
@@ -178,6 +189,7 @@ class Turn:
         self._take_away(wanted)
         self._take_on(wanted)
         self._watch_slots()
+        self._fence_ahead()
         self._tell()
         if self.drain_until_s is not None:
             self._leave(self.drain_until_s)
@@ -256,6 +268,11 @@ class Turn:
         for copier, epochs in added.items():
             self.slots[copier.slot] = replace(self.slots[copier.slot], heard_s=self.now_s)
             self.instructions.append(ev.AddPartitions(copier, epochs))
+
+    def _fence_ahead(self) -> None:
+        if self.session is not None and self.drain_until_s is None:
+            for route in self.before.routes:
+                self._fenced(route)
 
     def _fenced(self, route: Route) -> bool:
         fence = self.fences.get(route, Fence())
