@@ -298,7 +298,7 @@ def decode_route(data: bytes) -> RouteSettings:
     return RouteSettings(**raw)
 
 
-def _known(raw: Mapping[str, Any], kind: type) -> dict[str, Any]:
+def _known(raw: Mapping[str, Any], kind: type[Any]) -> dict[str, Any]:
     """Only the fields this version knows: a newer process may have written more."""
     names = kind.__dataclass_fields__
     return {name: value for name, value in raw.items() if name in names}

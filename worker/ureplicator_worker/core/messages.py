@@ -173,7 +173,8 @@ def decode(line: bytes) -> Message:
     """One line -> message. Raises ValueError for anything else."""
     try:
         raw = json.loads(line)
-        return _DECODERS[raw["type"]](raw)
+        message: Message = _DECODERS[raw["type"]](raw)
+        return message
     except (KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"not a lifeline message: {line[:200]!r}") from error
 
