@@ -383,3 +383,12 @@ def test_a_taken_port_and_a_missing_java_are_one_line_each(tmp_path: Path) -> No
     for process in (taken, missing):
         assert "Traceback" not in process.log_text()
         process.kill_tree()
+
+
+def test_a_worker_that_is_told_to_stop_while_it_starts_ends_at_once(tmp_path: Path) -> None:
+    worker = StubWorker(tmp_path / "worker.log")
+    try:
+        assert worker.process.terminate(20) == 0
+        worker.process.assert_tree_gone()
+    finally:
+        worker.close()

@@ -178,6 +178,8 @@ class SparkEngine:
         process = ProcessId.of(pid) if self.local else None
         if process is not None:
             self._processes[copier] = process
+        if copier in self._killed:  # before Spark had begun with it: there was nothing to end then
+            self.kill(copier, self._killed[copier])
 
     def kill(self, copier: CopierId, reason: str) -> None:
         """End the run: its process at once where it is ours, its job in any case."""
