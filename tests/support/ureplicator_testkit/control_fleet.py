@@ -407,6 +407,15 @@ class ControlFleet:
         entries = self.snapshot().ideal[TopicKey(ROUTE, name)].value.entries
         return {number: entries[number].worker for number in sorted(entries)}
 
+    def process(self, id: str) -> Process:
+        """The one of that id that is not dead."""
+        return next(each for each in self.processes if each.id == id and not each.dead)
+
+    def fences(self, id: str, name: str = "t", number: int = 0) -> set[str]:
+        """Whom a worker is told to fence."""
+        told = self.snapshot().assignments[WorkerId(id)].value.entries
+        return set(told[partition(name, number)].fence)
+
     def counts(self) -> dict[str, int]:
         """Partitions per worker in the ideal states."""
         counts: dict[str, int] = {}
@@ -419,3 +428,21 @@ class ControlFleet:
 
 def partition(name: str, number: int = 0) -> Partition:
     return Partition(ROUTE, name, number)
+
+
+def two_workers(partitions: int = 4, *, delays: Delays | None = None) -> ControlFleet:
+    """a and b, with a topic t that came to rest a while ago."""
+    fleet = ControlFleet(delays=delays)
+    fleet.worker("a")
+    fleet.worker("b")
+    fleet.topic("t", partitions)
+    fleet.settle()
+    fleet.wait(60)
+    fleet.settle()
+    return fleet
+
+
+def ids_of(worker: str, slots: int = 2) -> set[str]:
+    """Transactional ids of a worker."""
+    ids = transactional_ids(fleet="test", route=ROUTE, worker=WorkerId(worker), slots=slots)
+    return set(ids)

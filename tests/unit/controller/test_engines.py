@@ -10,7 +10,6 @@ from prometheus_client import CollectorRegistry
 from ureplicator_common.clock import ManualClock
 from ureplicator_common.coordination import Create, Delete, Set
 from ureplicator_common.coordination.memory import MemoryCoordination, MemoryStore
-from ureplicator_common.kafka.memory import MemoryTopicAdmin
 from ureplicator_common.model import (
     Assignment,
     CurrentEntry,
@@ -41,7 +40,6 @@ from ureplicator_controller.engines.leadership import Identity, IdTaken, Leaders
 from ureplicator_controller.engines.metrics import ControlMetrics
 from ureplicator_controller.engines.observer import REFRESH_S, Observer
 from ureplicator_controller.engines.rebalancer import Rebalancer
-from ureplicator_controller.engines.topics import TopicObserver
 
 FLEET = "test"
 PATHS = Paths(FLEET)
@@ -461,68 +459,3 @@ def test_steps_share_transactions_up_to_a_limit() -> None:
     assert [len(batch) for batch in batches(iter(steps))] == [BATCH_OPERATIONS, 1]
     big = [[Set("/a", bytes(300_000), 0)], [Set("/b", bytes(300_000), 0)]]
     assert [len(batch) for batch in batches(iter(big))] == [1, 1]
-
-
-# Kafka
-
-
-class Clusters:
-    def __init__(self) -> None:
-        self.source, self.target = MemoryTopicAdmin(), MemoryTopicAdmin()
-
-    def __call__(self, name: str) -> MemoryTopicAdmin:
-        return self.source if name == "source" else self.target
-
-
-def observer_of(fleet: Fleet, clusters: Clusters) -> TopicObserver:
-    machine = fleet.one
-    return TopicObserver(
-        routes=[ROUTE],
-        admins=clusters,
-        seen=lambda: machine.observer.latest if machine.leads else None,
-        metrics=machine.metrics,
-    )
-
-
-def test_missing_and_mismatched_topics_are_counted(fleet: Fleet) -> None:
-    clusters = Clusters()
-    topics = observer_of(fleet, clusters)
-    fleet.one.turn()
-    fleet.topic(2, "t")
-    fleet.topic(2, "gone")
-    fleet.one.turn()
-    clusters.source.put("t", 5)
-    topics.look()
-    route = str(ROUTE)
-    assert fleet.one.figure("missing_topics", route=route) == 1
-    assert fleet.one.figure("mismatched_topics", route=route) == 1
-    assert fleet.one.figure("mismatched_topic_partitions", route=route) == 3
-
-
-def test_cluster_that_is_away_costs_only_its_own_figures(
-    fleet: Fleet, caplog: pytest.LogCaptureFixture
-) -> None:
-    clusters = Clusters()
-    topics = observer_of(fleet, clusters)
-    fleet.one.turn()
-    fleet.topic(1)
-    fleet.one.turn()
-    with caplog.at_level(logging.WARNING), clusters.source.failing():
-        topics.look()
-        topics.look()
-    assert caplog.text.count("cluster source") == 1
-    assert fleet.one.figure("kafka_failures_total", cluster="source") == 2
-    topics.look()
-    assert fleet.one.figure("missing_topics", route=str(ROUTE)) == 1
-
-
-def test_only_the_leader_tells_of_topics(fleet: Fleet) -> None:
-    topics = observer_of(fleet, Clusters())
-    fleet.one.turn()
-    fleet.topic(1)
-    fleet.one.turn()
-    topics.look()
-    fleet.one.client.expire()
-    topics.look()
-    name = "ureplicator_controller_missing_topics"
-    assert fleet.one.metrics.registry.get_sample_value(name, {"route": str(ROUTE)}) is None

@@ -1,0 +1,99 @@
+"""Looking at Kafka: figures, findings, and clusters that are away."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from ureplicator_common.kafka.memory import MemoryTopicAdmin
+from ureplicator_common.model import Route, SessionId, TopicIntent, TopicKey
+from ureplicator_controller.core.snapshot import Snapshot, Stored
+from ureplicator_controller.engines.metrics import ControlMetrics
+from ureplicator_controller.engines.topics import TopicObserver
+
+ROUTE = Route("source", "target")
+
+
+class World:
+    """Two clusters, and two topics of two partitions that are whitelisted."""
+
+    def __init__(self) -> None:
+        self.clusters = {"source": MemoryTopicAdmin(), "target": MemoryTopicAdmin()}
+        self.metrics = ControlMetrics(CollectorRegistry())
+        self.seen: Snapshot | None = Snapshot(
+            fleet="test",
+            epoch=1,
+            topics={
+                TopicKey(ROUTE, name): Stored(TopicIntent(2, 2), 0, 0, SessionId(0))
+                for name in ("t", "gone")
+            },
+        )
+        self.observer = TopicObserver(
+            routes=[ROUTE],
+            admins=self.clusters.__getitem__,
+            seen=lambda: self.seen,
+            metrics=self.metrics,
+        )
+
+    def figure(self, name: str, **labels: str) -> float | None:
+        full = f"ureplicator_controller_{name}"
+        return self.metrics.registry.get_sample_value(full, labels or {"route": str(ROUTE)})
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+def test_missing_and_mismatched_topics_are_counted(world: World) -> None:
+    world.clusters["source"].put("t", 5)
+    world.observer.look()
+    assert world.figure("missing_topics") == 1
+    assert world.figure("mismatched_topics") == 1
+    assert world.figure("mismatched_topic_partitions") == 3
+
+
+def test_finding_is_logged_once_and_again_when_it_is_gone(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    world.clusters["source"].put("t", 2)
+    with caplog.at_level(logging.INFO):
+        world.observer.look()
+        world.observer.look()
+        assert caplog.text.count("not in the source: gone") == 1
+        for cluster in world.clusters.values():
+            cluster.put("gone", 2)
+            cluster.put("t", 2)
+        world.observer.look()
+    assert "as whitelisted" in caplog.text
+
+
+def test_source_that_is_away_costs_only_figures(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.WARNING), world.clusters["source"].failing():
+        world.observer.look()
+        world.observer.look()
+    assert caplog.text.count("cluster source") == 1
+    assert world.figure("kafka_failures_total", cluster="source") == 2
+    world.observer.look()
+    assert world.figure("missing_topics") == 2
+
+
+def test_target_that_is_away_costs_only_what_is_wrong_there(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    world.clusters["source"].put("t", 2)
+    with caplog.at_level(logging.INFO), world.clusters["target"].failing():
+        world.observer.look()
+    assert world.figure("missing_topics") == 1
+    assert "not right in the target" not in caplog.text
+
+
+def test_only_the_leader_tells_of_topics(world: World) -> None:
+    world.observer.look()
+    world.seen = None
+    world.observer.look()
+    assert world.figure("missing_topics") is None
