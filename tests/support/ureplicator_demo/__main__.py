@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import fcntl
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -31,9 +30,8 @@ from ureplicator_common.rest_client import RestFailure
 from ureplicator_demo.compare import compare_clusters
 from ureplicator_demo.fleet import Fleet, Mark
 from ureplicator_demo.progress import Ends, Rate, Sample, shown
-from ureplicator_demo.records import fill
 from ureplicator_testkit import stack
-from ureplicator_testkit.processes import remove_folder
+from ureplicator_testkit.processes import Process, remove_folder
 from ureplicator_testkit.topics import create_topic
 
 FOLDER = stack.LOCAL / "demo"
@@ -46,6 +44,7 @@ KEPT_FOR_EVER = {"retention.ms": "-1"}
 """The records are dated in the past; brokers would begin to remove them while one looks."""
 BEFORE = 0.6
 """The part of the records that is there before copying begins; the rest comes while it goes on."""
+PRODUCE_DEADLINE_S = 120.0
 COPY_DEADLINE_S = 180.0
 LOOK_EVERY_S = 0.1
 
@@ -112,7 +111,7 @@ def _show(fleet: Fleet, servers: Mapping[str, str], topic: str, records: int) ->
     fleet.start()
     create_topic(source, topic, partitions=PARTITIONS, config=KEPT_FOR_EVER)
     before = int(records * BEFORE)
-    fill(source, topic, partitions=PARTITIONS, first=0, count=before)
+    _await_produced(_produce(source, topic, 0, before))
     fleet.wait_ready()
     _print_addresses(fleet, servers, topic)
     console.print(
@@ -120,10 +119,9 @@ def _show(fleet: Fleet, servers: Mapping[str, str], topic: str, records: int) ->
         f" {records - before:,} more are produced meanwhile"
     )
     fleet.rest("POST", "/topics", {"topic": topic})
-    with _producing(source, topic, before, records - before) as producer:
-        _watch(fleet, source, target, topic, records)
-        if producer.wait():
-            raise Failed("the producer failed: see the lines above")
+    producer = _produce(source, topic, before, records - before)
+    _watch(fleet, source, target, topic, records)
+    _await_produced(producer)
     console.print("[bold]4[/] comparing: key, value, headers, timestamp, partition and order")
     found = compare_clusters(source, target, topic, PARTITIONS)
     if not found.clean:
@@ -152,21 +150,20 @@ def _watch(fleet: Fleet, source: str, target: str, topic: str, records: int) -> 
             time.sleep(LOOK_EVERY_S)
 
 
-@contextmanager
-def _producing(
-    bootstrap: str, topic: str, first: int, count: int
-) -> Iterator[subprocess.Popen[bytes]]:
-    """A process of its own that fills the topic: producing and watching would hold each other up."""
+def _produce(bootstrap: str, topic: str, first: int, count: int) -> Process:
+    """Fills the topic from a process of its own: producing and watching would hold each other up."""
     arguments = [bootstrap, topic, str(PARTITIONS), str(first), str(count)]
-    producer = subprocess.Popen(  # noqa: S603
+    return Process(
+        "producer",
         [sys.executable, "-m", "ureplicator_demo.records", *arguments],
-        env={**os.environ, MARK.name: MARK.value},
+        log=FOLDER / "producer.log",
+        env={MARK.name: MARK.value},
     )
-    try:
-        yield producer
-    finally:
-        producer.kill()
-        producer.wait()
+
+
+def _await_produced(producer: Process) -> None:
+    if producer.wait(PRODUCE_DEADLINE_S):
+        raise Failed(f"the producer failed:\n{producer.log_tail()}")
 
 
 def _fleet(keep: bool, name: str) -> Fleet:
