@@ -159,16 +159,23 @@ class Process:
             self.copies[partition] = Copy(told.owner_epoch, "granted")
 
     def _init_own(self, route: Route) -> None:
-        """Once per process, all ids the worker ever had; after a lost commit, the ids it uses."""
+        """Once per process, all ids the worker ever had; after that, those that were fenced.
+
+        All that was copied under a fenced id must be proven again: the new epoch could commit it.
+        """
         known = self._fleet.store.node(self._fleet.paths.worker_known(self.id))
         most = decode_known_worker(known.data).max_slots if known else 0
         slots = self.slots if self._own else max(most, self.slots)
-        for id in transactional_ids(
-            fleet=self._fleet.name, route=route, worker=self.id, slots=slots
-        ):
-            fenced = self._own.get(id) != self._fleet.kafka.producer_epochs.get(id)
-            if id not in self._own or fenced:
+        for slot in range(slots):
+            id = self._id_of(route, slot)
+            if id not in self._own or self._own[id] != self._fleet.kafka.producer_epochs[id]:
                 self._own[id] = self._fleet.kafka.init(id)
+                for each in list(self.copies):
+                    if each.number % self.slots == slot:
+                        del self.copies[each]
+
+    def _id_of(self, route: Route, slot: int) -> str:
+        return transactional_id(fleet=self._fleet.name, route=route, worker=self.id, slot=slot)
 
     def _proves(self, partition: Partition, owner_epoch: OwnerEpoch) -> bool:
         live = self._fleet.store.node(self._fleet.paths.worker_live(self.id))
@@ -211,10 +218,7 @@ class Process:
         self._fleet.kafka.commits.setdefault(partition, []).append(self.id)
 
     def can_commit(self, partition: Partition) -> bool:
-        slot = partition.number % self.slots
-        id = transactional_id(
-            fleet=self._fleet.name, route=partition.route, worker=self.id, slot=slot
-        )
+        id = self._id_of(partition.route, partition.number % self.slots)
         return self._own.get(id) == self._fleet.kafka.producer_epochs.get(id)
 
     def let_go(self, partition: Partition) -> None:
