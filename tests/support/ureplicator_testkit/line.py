@@ -61,6 +61,9 @@ class MemoryDirectory(Directory):
 
     def close(self) -> None:
         self.closed = True
+        for event in self.events:
+            if isinstance(event, Connected):
+                event.connection.close()
 
 
 class MemoryOwnership(own.Ownership):

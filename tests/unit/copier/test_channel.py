@@ -99,6 +99,7 @@ def test_a_wrong_correlation_id_closes(wire: Wire) -> None:
     wire.peer.sendall(answer(number + 1))
     with pytest.raises(ChannelClosed, match="where 1 was due"):
         wire.read()
+    assert wire.channel.close() == ["asked 1"]
 
 
 @pytest.mark.parametrize("size", [-1, 0, 3, 2**31 - 1])
@@ -120,7 +121,7 @@ def test_the_end_of_the_peer_is_told(wire: Wire, sent: int) -> None:
     number = wire.ask(b"x")
     wire.peer.sendall(answer(number, b"body")[:sent])
     wire.peer.close()
-    with pytest.raises(ChannelClosed, match="closed by the broker"):
+    with pytest.raises(ChannelClosed, match=r"closed by the broker|reset"):
         wire.read()
     assert wire.channel.close() == ["asked 1"]
 

@@ -156,11 +156,12 @@ class HotChannel:
     def _complete(self, answered: Callable[[Any, Lease], None]) -> None:
         lease, self._lease = self._lease, None
         assert lease is not None
-        correlation_id, context, _asked_s = self._asked.popleft()
+        correlation_id, context, _asked_s = self._asked[0]
         (answer_id,) = _CORRELATION_ID.unpack_from(lease.view)
         if answer_id != correlation_id:
             lease.release()
             raise ChannelClosed(f"answer {answer_id} where {correlation_id} was due")
+        self._asked.popleft()
         answered(context, lease)
 
     def close(self) -> list[Any]:
