@@ -130,7 +130,7 @@ class MirrorMaker:
     """MirrorMaker 2 in its dedicated mode, with the JVM settings of Kafka's own start script."""
 
     def __init__(self, servers: Servers, folder: Path, *, tuned: bool) -> None:
-        self.name = f"MirrorMaker 2 {KAFKA_VERSION} ({'tuned' if tuned else 'default'})"
+        self.name = f"MirrorMaker 2 ({'tuned' if tuned else 'default'})"
         self._servers, self._folder, self._tuned = servers, folder, tuned
         self._runs = 0
         self._process: Process | None = None

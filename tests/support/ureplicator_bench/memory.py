@@ -21,7 +21,8 @@ from ureplicator_testkit.topics import create_topic
 
 LIMIT_MB = 300
 CHUNK = 20_000
-MOST_LAG_BYTES = 256_000_000
+MOST_LAG_BYTES = 600_000_000
+"""Also there before copying begins: buffers are full when a worker has to catch up."""
 KEPT_BYTES = 128 * 1024 * 1024
 TOPIC_CONFIG = {
     "retention.bytes": str(KEPT_BYTES),  # of each partition
@@ -56,13 +57,16 @@ class Memory:
 def measure(
     ours: Ours, servers: Servers, profile: Profile, *, say: Callable[[str], None]
 ) -> Memory:
-    topic = "bench-memory"
+    topic, target = "bench-memory", servers.target.bootstrap
     for cluster in (servers.source, servers.target):
         create_topic(cluster.bootstrap, topic, partitions=profile.partitions, config=TOPIC_CONFIG)
     try:
+        filler = Filler(servers.source.bootstrap, topic, profile)
+        ahead = min(MOST_LAG_BYTES // profile.size, profile.records)
+        filler.add(ahead)
         ours.start(topic, profile)
         began = time.monotonic()
-        copied = _copy(ours, servers, topic, profile, say)
+        copied = _copy(ours, filler, ahead, Ends(target, topic, profile.partitions), profile, say)
         return Memory(
             copied_gb=copied * profile.size / 1e9,
             seconds=time.monotonic() - began,
@@ -74,12 +78,15 @@ def measure(
 
 
 def _copy(
-    ours: Ours, servers: Servers, topic: str, profile: Profile, say: Callable[[str], None]
+    ours: Ours,
+    filler: Filler,
+    filled: int,
+    target: Ends,
+    profile: Profile,
+    say: Callable[[str], None],
 ) -> int:
-    filler = Filler(servers.source.bootstrap, topic, profile)
-    target = Ends(servers.target.bootstrap, topic, profile.partitions)
     most_lag = MOST_LAG_BYTES // profile.size
-    filled = said = copied = 0
+    said = copied = 0
     moved = time.monotonic()
     while copied < profile.records:
         if filled < profile.records and filled - copied < most_lag:

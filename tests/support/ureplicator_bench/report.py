@@ -29,7 +29,7 @@ ROWS: Sequence[Row] = (
     Row("second half", "records/s", lambda t: t.second_half_records_per_s, True),
     Row("throughput", "MB/s", lambda t: t.mb_per_s, True),
     Row("processor", "CPU-s/GB", lambda t: t.cpu_s_per_gb, False),
-    Row("of the brokers", "CPU-s/GB", lambda t: t.brokers_cpu_s_per_gb, False),
+    Row("brokers", "CPU-s/GB", lambda t: t.brokers_cpu_s_per_gb, False),
     Row("peak memory", "MB", lambda t: t.peak_rss_bytes / 1e6, False),
     Row("start-up", "s", lambda t: t.start_s, False),
 )
