@@ -285,5 +285,7 @@ def test_auto_whitelisting_is_known_and_refused_when_switched_on(tmp_path: Path)
         "routes:\n- source: a\n  target: b\n  auto_whitelist: {enabled: false, include: ['x.*']}\n"
     )
     assert load_settings(written, environ={}).routes[0].auto_whitelist.include == ("x.*",)
-    with pytest.raises(ConfigurationError, match=r"routes\.0\.auto_whitelist\.enabled.*not offered"):
+    with pytest.raises(
+        ConfigurationError, match=r"routes\.0\.auto_whitelist\.enabled.*not offered"
+    ):
         load_settings(written, environ={}, overrides=["routes.0.auto_whitelist.enabled=true"])
