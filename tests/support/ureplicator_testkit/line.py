@@ -10,7 +10,7 @@ from ureplicator_common.kafka import Position
 from ureplicator_common.kafka.positions import Producer
 from ureplicator_common.kafka.wire import Broker
 from ureplicator_common.model import OwnerEpoch, Partition, Route, RouteSettings
-from ureplicator_testkit.batches import field
+from ureplicator_testkit.batches import batch, field
 from ureplicator_testkit.broker import MemoryKafka
 from ureplicator_worker.copier import ownership as own
 from ureplicator_worker.copier.raw.buffers import BufferPool
@@ -125,6 +125,9 @@ class MemoryOwnership(own.Ownership):
         self.closed = True
 
 
+MakeLine = Callable[..., "Line"]
+
+
 class Line:
     def __init__(
         self,
@@ -220,11 +223,27 @@ class Line:
 def records(kafka: MemoryKafka, key: tuple[str, int]) -> list[Record]:
     """What a consumer of the log sees."""
     found: list[Record] = []
-    for batch in kafka.logs[key].taken:
-        if field(batch, "records") > 0:
-            found += decode(memoryview(batch))
+    for stored in kafka.logs[key].taken:
+        if field(stored, "records") > 0:
+            found += decode(memoryview(stored))
     return found
 
 
 def values(kafka: MemoryKafka, key: tuple[str, int]) -> list[bytes | None]:
     return [record.value for record in records(kafka, key)]
+
+
+def fill(line: Line, key: tuple[str, int], batches: int, *, size: int = 20_000) -> None:
+    """Batches of four records each, too large to be merged."""
+    for number in range(batches):
+        values = [b"%d-%d" % (number, n) * (size // 20) for n in range(4)]
+        line.source.logs[key].put(batch([(number, b"%d" % number, v, ()) for v in values]))
+
+
+def seen(found: list[Record]) -> list[tuple[object, ...]]:
+    """Records without their offsets."""
+    return [(r.timestamp_ms, r.key, r.value, tuple(r.headers)) for r in found]
+
+
+def assert_same(line: Line, key: tuple[str, int]) -> None:
+    assert seen(records(line.target, key)) == seen(records(line.source, key))

@@ -1,0 +1,24 @@
+"""A line between two clusters in memory, for each test its own."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from ureplicator_testkit.broker import MemoryKafka
+from ureplicator_testkit.line import Line, MakeLine
+
+
+@pytest.fixture
+def make() -> Iterator[MakeLine]:
+    lines: list[Line] = []
+
+    def make(partitions: int = 2, *, nodes: int = 1, **more: object) -> Line:
+        source = MemoryKafka("A", {"t": partitions}, nodes=nodes)
+        target = MemoryKafka("B", {"t": partitions}, nodes=nodes)
+        lines.append(Line(source, target, **more))  # type: ignore[arg-type]
+        return lines[-1]
+
+    yield make
+    for line in lines:
+        line.close()
+        assert line.pool.used_bytes == 0 or line.copier.report()

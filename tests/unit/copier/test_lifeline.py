@@ -1,0 +1,83 @@
+"""The copier's end of the lifeline: whole messages, whatever pieces they come in."""
+
+import select
+import socket
+from collections.abc import Iterator
+
+import pytest
+
+from ureplicator_worker.copier.lifeline import LINE_LIMIT_BYTES, Lifeline, LifelineClosed
+from ureplicator_worker.core.messages import Hello, Limits, Stop, decode, encode
+
+
+@pytest.fixture
+def ends() -> Iterator[tuple[Lifeline, socket.socket]]:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        line = Lifeline(*server.getsockname())
+        driver, _ = server.accept()
+    yield line, driver
+    line.close()
+    driver.close()
+
+
+def read(line: Lifeline) -> list[object]:
+    """What comes next."""
+    select.select([line], [], [], 5.0)
+    return list(line.on_readable())
+
+
+def test_messages_both_ways(ends: tuple[Lifeline, socket.socket]) -> None:
+    line, driver = ends
+    line.send(Hello("token", 7))
+    assert decode(driver.recv(1_000)) == Hello("token", 7)
+    driver.sendall(encode(Limits(5)) + encode(Stop()))
+    assert read(line) == [Limits(5), Stop()]
+
+
+def test_a_message_in_pieces(ends: tuple[Lifeline, socket.socket]) -> None:
+    line, driver = ends
+    raw = encode(Limits(5)) + encode(Stop())
+    heard: list[object] = []
+    for at in range(0, len(raw), 7):
+        driver.sendall(raw[at : at + 7])
+        heard += read(line)
+    assert heard == [Limits(5), Stop()]
+    assert list(line.on_readable()) == []
+
+
+def test_what_a_driver_does_not_read_waits(ends: tuple[Lifeline, socket.socket]) -> None:
+    line, driver = ends
+    word = Hello("x" * 1_000_000, 7)
+    while not line.wants_write:
+        line.send(word)
+    driver.settimeout(5.0)
+    received = bytearray()
+    while line.wants_write or not received.endswith(b"\n"):
+        received += driver.recv(1 << 20)
+        line.on_writable()
+    assert {decode(each) for each in received.splitlines()} == {word}
+
+
+def test_the_end_of_the_driver_is_told(ends: tuple[Lifeline, socket.socket]) -> None:
+    line, driver = ends
+    driver.close()
+    with pytest.raises(LifelineClosed):
+        read(line)
+
+
+def test_a_line_without_end_is_no_driver(
+    ends: tuple[Lifeline, socket.socket], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ureplicator_worker.copier.lifeline.LINE_LIMIT_BYTES", 10)
+    assert LINE_LIMIT_BYTES > 1 << 20
+    line, driver = ends
+    driver.sendall(b"x" * 11)
+    with pytest.raises(LifelineClosed, match="too long"):
+        read(line)
+
+
+def test_nobody_there() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = server.getsockname()
+    with pytest.raises(LifelineClosed):
+        Lifeline(*address)

@@ -1,0 +1,243 @@
+"""How partitions are let go, stopped and told of, between two clusters in memory."""
+
+from collections import deque
+
+import pytest
+
+from ureplicator_common.model import GapPolicy, PartitionState, RouteSettings
+from ureplicator_testkit import batches as b
+from ureplicator_testkit.line import MakeLine, assert_same, fill, records, seen
+from ureplicator_worker.copier import ownership as own
+from ureplicator_worker.core.messages import Failed, Released
+
+K0, K1 = ("t", 0), ("t", 1)
+
+
+def test_let_go_means_let_go(make: MakeLine) -> None:
+    """An answer of the source that comes later must not be sent any more."""
+    line = make(1)
+    (partition,) = line.add(0)
+    line.run(lambda: line.report(partition).state is PartitionState.ONLINE)
+    line.source.frozen.add(1)
+    line.turns(5)
+    fill(line, K0, 5)
+    line.ownership.events.append(own.NotOurs(partition, "taken away"))
+    line.turn()
+    line.source.frozen.clear()
+    line.turns(20)
+    assert line.said == [Released((partition,))]
+    assert line.target.logs[K0].taken == []
+    assert line.pool.used_bytes == 0
+
+
+def test_remove_drains_and_commits(make: MakeLine) -> None:
+    line = make()
+    fill(line, K0, 50)
+    partitions = line.add(0, 1)
+    line.run(lambda: line.report(partitions[0]).records > 0)
+    line.copier.remove(partitions[0])
+    line.run(lambda: bool(line.said))
+    assert line.said == [Released((partitions[0],))]
+    copied = sum(b.field(batch, "records") for batch in line.target.logs[K0].taken)
+    assert line.ownership.stored[partitions[0]] == copied
+    line.copier.remove_all()
+    line.run(lambda: line.copier.idle)
+
+
+def test_remove_answers_for_what_was_never_heard_of(make: MakeLine) -> None:
+    line = make()
+    line.ownership.hold.add(own.Start)
+    (partition,) = line.add(0)
+    line.copier.remove(partition)
+    line.run(lambda: bool(line.said))
+    assert line.said == [Released((partition,))]
+    line.ownership.let_pass()
+    line.turns(3)
+    assert line.copier.idle
+    assert line.said == [Released((partition,))]
+
+
+def test_a_drain_is_given_up_in_time(make: MakeLine) -> None:
+    line = make()
+    fill(line, K0, 3)
+    line.target.silent.add(1)
+    (partition,) = line.add(0)
+    line.run(lambda: bool(line.target.requests))
+    line.copier.remove(partition)
+    line.run(lambda: bool(line.said), skip_s=1.0)
+    assert line.said == [Released((partition,))]
+    line.turns(3)
+    assert line.pool.used_bytes == 0
+
+
+def test_a_refusal_while_draining_ends_the_drain(make: MakeLine) -> None:
+    line = make()
+    fill(line, K0, 3)
+    line.target.frozen.add(1)
+    (partition,) = line.add(0)
+    line.turns(10)
+    line.copier.remove(partition)
+    line.target.refuse[K0] = deque([29] * 100)
+    line.target.frozen.clear()
+    line.run(lambda: bool(line.said))
+    assert line.said == [Released((partition,))]
+    assert len(line.target.requests) == 1
+
+
+def test_fenced_partitions_wait_for_the_proof(make: MakeLine) -> None:
+    line = make()
+    (partition,) = line.add(0)
+    line.run(lambda: line.report(partition).state is PartitionState.ONLINE)
+    line.ownership.events.append(own.FencedOut())
+    line.turn()
+    fill(line, K0, 3)
+    line.turns(20)
+    assert line.target.logs[K0].taken == []
+    assert "fenced" in line.report(partition).reason
+    line.ownership.events.append(own.StillOurs(partition))
+    line.run(lambda: line.copied(partition))
+    assert_same(line, K0)
+
+
+@pytest.mark.parametrize(
+    ("policy", "start", "there"),
+    [(GapPolicy.EARLIEST, 8, 8), (GapPolicy.LATEST, 8, 20)],
+)
+def test_a_hole_at_the_source(make: MakeLine, policy: GapPolicy, start: int, there: int) -> None:
+    line = make(settings=RouteSettings(on_gap=policy))
+    fill(line, K0, 5)
+    line.source.logs[K0].start = start
+    line.ownership.located = there
+    (partition,) = line.add(0)
+    line.run(lambda: line.copied(partition))
+    assert seen(records(line.target, K0)) == seen(records(line.source, K0))[there:]
+    assert line.report(partition).gaps == 1
+
+
+def test_a_hole_stops_the_partition_unless_told_otherwise(make: MakeLine) -> None:
+    line = make()
+    fill(line, K0, 5)
+    line.source.logs[K0].start = 8
+    line.add(0)
+    line.run(lambda: bool(line.said))
+    assert isinstance(line.said[0], Failed)
+    assert "out of range" in line.said[0].reason
+
+
+def test_a_corrupt_batch_is_fetched_again_then_stops_the_partition(make: MakeLine) -> None:
+    line = make()
+    fill(line, K0, 2)
+    good = line.source.logs[K0].taken[1]
+    line.source.logs[K0].taken[1] = good[:-1] + bytes([good[-1] ^ 1])
+    (partition,) = line.add(0)
+    line.run(lambda: line.ownership.stored.get(partition) == 4)
+    line.source.logs[K0].taken[1] = good
+    line.run(lambda: line.copied(partition))
+    fill(line, K0, 1)
+    bad = line.source.logs[K0].taken[2]
+    line.source.logs[K0].taken[2] = bad[:-1] + bytes([bad[-1] ^ 1])
+    line.run(lambda: bool(line.said))
+    assert isinstance(line.said[0], Failed)
+    assert "corrupt at offset 8" in line.said[0].reason
+    line.source.logs[K0].taken.pop()
+    assert_same(line, K0)
+
+
+@pytest.mark.parametrize("end", ["source", "target"])
+def test_a_topic_made_anew_is_another_topic(make: MakeLine, end: str) -> None:
+    line = make()
+    (partition,) = line.add(0)
+    line.run(lambda: line.report(partition).state is PartitionState.ONLINE)
+    getattr(line, end).topic_ids["t"] = "another"
+    getattr(line, f"{end}_directory").refresh()
+    line.run(lambda: bool(line.said))
+    assert isinstance(line.said[0], Failed)
+    assert f"{end} topic t was made anew" in line.said[0].reason
+
+
+def test_an_error_of_the_whole_fetch_is_shown_and_not_hammered(make: MakeLine) -> None:
+    line = make()
+    fill(line, K0, 1)
+    line.source.fetch_error = 29
+    (partition,) = line.add(0)
+    line.turns(100, skip_s=0.01)
+    assert line.report(partition).state is PartitionState.ERROR
+    assert len(line.source.requests) < 20
+    line.source.fetch_error = 0
+    line.run(lambda: line.copied(partition))
+    assert line.report(partition).state is PartitionState.ONLINE
+
+
+def test_a_fetch_session_that_the_broker_dropped(make: MakeLine) -> None:
+    line = make()
+    (partition,) = line.add(0)
+    line.run(lambda: line.report(partition).state is PartitionState.ONLINE)
+    line.source.sessions.clear()
+    fill(line, K0, 3)
+    line.run(lambda: line.copied(partition))
+    assert_same(line, K0)
+
+
+def test_an_idle_connection_that_the_target_closes_is_no_trouble(make: MakeLine) -> None:
+    line = make()
+    fill(line, K0, 1)
+    (partition,) = line.add(0)
+    line.run(lambda: line.copied(partition))
+    line.target.cut(1)
+    line.turns(10)
+    assert line.report(partition).state is PartitionState.ONLINE
+    fill(line, K0, 1)
+    line.run(lambda: line.copied(partition))
+    assert_same(line, K0)
+
+
+def test_the_pace_is_kept(make: MakeLine) -> None:
+    line = make(1)
+    line.pace.bytes_per_s = 1_000_000
+    fill(line, K0, 200)
+    (partition,) = line.add(0)
+    started_s = line.now_s
+    line.run(lambda: line.copied(partition))
+    size = sum(map(len, line.source.logs[K0].taken))
+    assert line.now_s - started_s > 0.6 * size / 1_000_000
+
+
+def test_trouble_of_the_clusters_ends_with_an_answer(make: MakeLine) -> None:
+    line = make()
+    (partition,) = line.add(0)
+    line.run(lambda: line.report(partition).state is PartitionState.ONLINE)
+    line.ownership.events.append(own.Trouble("no producer id"))
+    line.turn()
+    assert line.report(partition).state is PartitionState.ERROR
+    line.ownership.put(own.NewProducer())
+    line.turn()
+    assert line.report(partition).state is PartitionState.ONLINE
+
+
+def test_committed_positions_are_published_at_the_source(make: MakeLine) -> None:
+    line = make()
+    fill(line, K0, 1)
+    (partition,) = line.add(0)
+    line.run(lambda: line.copied(partition))
+    fill(line, K0, 1)
+    line.run(lambda: line.copied(partition), skip_s=6.0)
+    assert [position.offset for position in (line.source_directory.published[-1][K0],)] == [8]
+
+
+def test_give_up_leaves_nothing_behind(make: MakeLine) -> None:
+    line = make()
+    fill(line, K0, 20)
+    line.target.frozen.add(1)
+    line.add(0)
+    line.turns(20)
+    line.copier.give_up()
+    assert line.copier.idle
+    assert line.pool.used_bytes == 0
+    line.turns(3)
+
+
+def test_a_broken_thread_ends_the_copier(make: MakeLine) -> None:
+    line = make()
+    line.ownership.events.append(own.Broken(ZeroDivisionError()))
+    with pytest.raises(RuntimeError, match="ownership"):
+        line.turn()
