@@ -104,7 +104,8 @@ class Peer:
 class MemoryKafka:
     """Knobs: `refuse` (codes for the next produces or fetches of a partition), `silent` (nodes that
     read and never answer), `frozen` (nodes that do not even read), `down` (nodes nobody reaches),
-    `cut_after` (bytes that a node still sends before it breaks the connection)."""
+    `cut_after` (bytes that a node still sends before it breaks the connection), `omit` (partitions
+    left out of answers to produces)."""
 
     def __init__(self, cluster_id: str, topics: dict[str, int], *, nodes: int = 1) -> None:
         self.cluster_id = cluster_id
@@ -124,6 +125,7 @@ class MemoryKafka:
         self.session_ids = 0
         self.sessions: dict[int, dict[TopicPartition, Any]] = {}
         self.fetch_error = 0
+        self.omit: set[TopicPartition] = set()
         self.requests: list[Any] = []
         self._peers: list[Peer] = []
 
@@ -243,6 +245,8 @@ class MemoryKafka:
             rows = []
             for row in topic.partition_data:
                 key = (topic.name, row.index)
+                if key in self.omit:
+                    continue
                 error, offset = self._fault(node_id, key), -1
                 if not error:
                     error, offset = self.logs[key].produce(bytes(row.records))

@@ -155,6 +155,17 @@ def test_what_the_target_refuses_for_now_comes_again(
     assert_same(line, K0)
 
 
+def test_a_partition_that_an_answer_leaves_out_is_sent_again(make: MakeLine) -> None:
+    line = make()
+    fill(line, K0, 5)
+    line.target.omit.add(K0)
+    (partition,) = line.add(0)
+    line.run(lambda: len(line.target.requests) > 3)
+    line.target.omit.clear()
+    line.run(lambda: line.copied(partition))
+    assert_same(line, K0)
+
+
 def test_a_producer_that_the_target_forgot(make: MakeLine) -> None:
     line = make()
     (partition,) = line.add(0)

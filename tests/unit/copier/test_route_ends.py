@@ -70,6 +70,21 @@ def test_a_drain_is_given_up_in_time(make: MakeLine) -> None:
     assert line.pool.used_bytes == 0
 
 
+def test_what_is_on_its_way_when_a_partition_is_let_go_is_taken_back(make: MakeLine) -> None:
+    """As far as it can be: the next owner sends it, too."""
+    line = make(1)
+    fill(line, K0, 3)
+    line.target.frozen.add(1)
+    (partition,) = line.add(0)
+    line.run(lambda: any(copy.window.in_flight for copy in line.copier._copies.values()))
+    line.ownership.events.append(own.NotOurs(partition, "taken away"))
+    line.turns(3)
+    line.target.frozen.clear()
+    line.turns(10)
+    assert line.target.logs[K0].taken == []
+    assert line.pool.used_bytes == 0
+
+
 def test_a_refusal_while_draining_ends_the_drain(make: MakeLine) -> None:
     line = make()
     fill(line, K0, 3)

@@ -60,7 +60,7 @@ class Sending(RuleBasedStateMachine):
         self.skipped: set[int] = set()
         self.pipe: deque[Request] = deque()
         self.ghosts: deque[Request] = deque()
-        self.offset = 0
+        self.offset = self.position = 0
         self.number = 0
         self.producers = 0
         self.proven = False
@@ -214,6 +214,10 @@ class Sending(RuleBasedStateMachine):
 
     @invariant()
     def the_position_passes_nothing_that_is_not_there(self) -> None:
+        waiting = [*self.window._in_flight, *self.window._queue]
+        assert all(self.window.position <= batch.first_offset for batch in waiting)
+        assert self.window.position >= self.position
+        self.position = self.window.position
         there = set(ids(self.log))
         for number in self.expected:
             if self.ends[number] <= self.window.position:
@@ -264,6 +268,44 @@ def fails() -> bool:
     except AssertionError:
         return True
     return False
+
+
+def test_the_position_waits_for_a_refused_batch_whose_followers_were_taken() -> None:
+    """The log may have it none the less (not enough replicas *after* the append)."""
+    sending = Sending()
+    sending.restart()
+    for _ in range(4):
+        sending.push(1, False)
+    sending.send(1)
+    sending.the_log_gets_a_request(0)
+    sending.an_answer_comes()
+    sending.send(3)
+    sending.the_log_gets_a_request(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
+    sending.the_log_gets_a_request(0)
+    sending.the_log_gets_a_request(0)
+    for _ in range(3):
+        sending.an_answer_comes()
+        assert sending.window.position == 1
+    assert sending.window.in_flight == 0
+    sending.teardown()
+
+
+@pytest.mark.parametrize("end", ["detach", "discard"])
+def test_what_a_socket_may_still_send_is_left_alone(end: str) -> None:
+    """The connection has the bytes by reference; its buffer must not be filled with others."""
+    sending = Sending()
+    sending.restart()
+    sending.push(1, False)
+    batch = sending.window.next()
+    assert batch is not None
+    on_the_socket, bytes_then = batch.view, bytes(batch.view)
+    getattr(sending.window, end)()
+    assert sending.pool.used_bytes == 0
+    other = sending.pool.lease(len(on_the_socket))
+    other.view[:] = b"\0" * len(on_the_socket)
+    assert on_the_socket == bytes_then
+    if end == "detach":
+        assert batch.view == bytes_then
 
 
 @pytest.mark.parametrize("limits_watched", [True, False])
