@@ -190,12 +190,19 @@ class LiveWorker:
 
 @dataclass(frozen=True, slots=True)
 class KnownWorker:
-    """`workers/known/<id>`: what outlives a session. `max_slots` is the most it ever had."""
+    """`workers/known/<id>`: what outlives a session. `max_slots` is the most it ever had.
+
+    Operators set `blacklisted` and `draining`. `evicted_session` counts as dead, though it may live,
+    until it has answered its assignment (0: none): see `ureplicator_controller.core.eviction`.
+    """
 
     max_slots: int
     blacklisted: bool = False
     draining: bool = False
     last_seen_ms: int = 0
+    evicted_session: SessionId = SessionId(0)
+    request_id: str = ""
+    """Id of the request that wrote this last, as in `TopicIntent`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -191,7 +191,11 @@ class Controller:
             coordination,
             fleet=self._settings.fleet,
             clock=self._clock,
-            delays=Delays(rebalance_s=limits.rebalance_delay_s, join_s=limits.join_delay_s),
+            delays=Delays(
+                rebalance_s=limits.rebalance_delay_s,
+                join_s=limits.join_delay_s,
+                handover_s=limits.handover_timeout_s,
+            ),
         )
         leadership = Leadership(coordination, paths=self._paths, controller=live)
         rebalancer = Rebalancer(

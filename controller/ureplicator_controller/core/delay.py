@@ -56,7 +56,12 @@ def track(before: Snapshot, seen: Snapshot, now_s: float) -> Snapshot:
         if now_s - gone_s >= seen.delays.rebalance_s > 0:
             present_since[worker] = now_s
         present_since.setdefault(worker, now_s)
-    return replace(seen, absent_since=absent_since, present_since=present_since)
+    return replace(
+        seen,
+        absent_since=absent_since,
+        present_since=present_since,
+        asked_since=before.asked_since,
+    )
 
 
 def census(snapshot: Snapshot, now_s: float) -> Census:

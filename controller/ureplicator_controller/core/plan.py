@@ -27,8 +27,8 @@ A deleted topic is taken from all and retired when nothing holds it. Holders tha
 (dead, or frozen) outlive it in the ideal node, see `Retire`: a topic whitelisted again under the
 same name would else be copied beside a process that thaws.
 
-Not done here: a live worker that never lets go keeps its partitions from moving (see
-`Plan.waiting`).
+A live worker that never lets go would keep its partitions from moving (see `Plan.waiting`): it is
+evicted (`eviction`), and the rest of the plan is made as if it were gone already.
 """
 
 from __future__ import annotations
@@ -53,9 +53,17 @@ from ureplicator_common.model import (
 )
 from ureplicator_controller.core.cases import Case, cases
 from ureplicator_controller.core.delay import Census, census, why_gone
+from ureplicator_controller.core.eviction import (
+    NOT_EVICTED,
+    asked_since,
+    evictions,
+    is_over,
+    overdue,
+    without,
+)
 from ureplicator_controller.core.holding import Fences, Holdings
 from ureplicator_controller.core.placement import Board, Move, even_out
-from ureplicator_controller.core.snapshot import Snapshot
+from ureplicator_controller.core.snapshot import Ask, Snapshot
 from ureplicator_controller.core.steps import (
     MarkPositions,
     RegisterWorker,
@@ -80,18 +88,30 @@ class Plan:
     """`wake_at_s`: when the next delay ends, None if none is pending. `reasons`: for people.
 
     `waiting`: partitions that are not given because of these workers: they live and hold it still,
-    or nobody knows which transactional ids of theirs to fence.
+    or nobody knows which transactional ids of theirs to fence. `asked_since`: when the live ones
+    were first waited for; the leader hands it to the next plan (`Snapshot.asked_since`).
     """
 
     steps: tuple[Step, ...]
     wake_at_s: float | None
     reasons: tuple[str, ...]
     waiting: Mapping[Partition, tuple[WorkerId, ...]] = field(default_factory=dict)
+    asked_since: Mapping[Ask, float] = field(default_factory=dict)
 
 
 def plan(snapshot: Snapshot, now_s: float) -> Plan:
     """The steps that lead from this snapshot towards what operators want."""
-    return _Planner(snapshot, now_s).run()
+    decided = _Planner(snapshot, now_s).run()
+    late = overdue(snapshot, decided.asked_since, now_s)
+    if not late:
+        return decided
+    after = _Planner(without(snapshot, late, now_s), now_s).run()
+    why = (f"worker {worker} evicted: did not let go of {late[worker]}" for worker in sorted(late))
+    return replace(
+        after,
+        steps=(*evictions(snapshot, late), *after.steps),
+        reasons=(*why, *after.reasons),
+    )
 
 
 def next_epoch(previous: int, leader_epoch: int) -> OwnerEpoch:
@@ -140,7 +160,10 @@ class _Planner:
         reasons = tuple(
             f"{why} ({count})" if count > 1 else why for why, count in sorted(self._reasons.items())
         )
-        return Plan(steps, self._wake_at_s, reasons, self._waiting)
+        asked = asked_since(self._snapshot, self._waiting, self._now_s)
+        if asked:
+            self._wake_by(min(asked.values()) + self._snapshot.delays.handover_s)
+        return Plan(steps, self._wake_at_s, reasons, self._waiting, asked)
 
     def _each(self) -> Iterator[Case]:
         return (case for topic in self._cases.values() for case in topic.values())
@@ -228,6 +251,8 @@ class _Planner:
         holders: Mapping[WorkerId, SessionId] = self._holdings.remaining(case)
         if entry.worker is not None and not _is_told(case, entry.worker, entry):
             holders = self._try_to_give(case, entry.worker, entry, holders)
+        elif entry.worker is None and entry.reason == DELETING:
+            self._wait_for(case, self._holdings.held_by(case, holders))
         case.after = replace(entry, holders=holders)
         if before is None or _differs(before, case.after):
             self._changed.add(case.key)
@@ -258,19 +283,23 @@ class _Planner:
         """
         if owner not in self._snapshot.sessions:
             return holders
-        held_by = tuple(self._holdings.held_by(case, holders))
+        held_by = self._holdings.held_by(case, holders)
         if held_by:
-            self._waiting[case.partition] = held_by
+            self._wait_for(case, held_by)
             return holders
         others = sorted(worker for worker in holders if worker != owner)
         fence = self._fences.of(case.key.route, others)
         if fence is None:
-            self._waiting[case.partition] = tuple(others)
+            self._wait_for(case, others)
             return holders
         self._write_of(owner)[case.partition] = AssignmentEntry(entry.owner_epoch, fence)
         self._given.add(owner)
         self._reasons[f"given to {owner}"] += 1
         return {owner: self._snapshot.sessions[owner], **holders}
+
+    def _wait_for(self, case: Case, workers: Sequence[WorkerId]) -> None:
+        if workers:
+            self._waiting[case.partition] = tuple(workers)
 
     # What that makes of the assignments.
 
@@ -305,16 +334,21 @@ class _Planner:
     # The steps.
 
     def _register(self) -> Iterator[Step]:
-        """Every live worker's slots, before anything is given to it."""
+        """Every live worker's slots, before anything is given to it; the end of an eviction."""
         for worker in sorted(self._snapshot.live):
             if worker in self._snapshot.unclear_workers:
                 continue
             slots = self._snapshot.live[worker].value.slots
             stored = self._snapshot.known.get(worker)
-            known = stored.value if stored else KnownWorker(max_slots=0)
+            before = stored.value if stored else KnownWorker(max_slots=0)
+            known = before
             if known.max_slots < slots:
                 known = replace(known, max_slots=slots, last_seen_ms=self._snapshot.wall_ms)
                 self._reasons[f"worker {worker} registered"] += 1
+            if known.evicted_session != NOT_EVICTED and is_over(self._snapshot, worker):
+                known = replace(known, evicted_session=NOT_EVICTED)
+                self._reasons[f"worker {worker} answers again"] += 1
+            if known != before:
                 yield RegisterWorker(worker, known, stored.version if stored else None)
 
     def _mark_positions(self) -> Iterator[Step]:

@@ -32,6 +32,7 @@ from ureplicator_common.model import (
     IdealTopic,
     KnownWorker,
     LiveWorker,
+    Partition,
     Route,
     RouteSettings,
     SessionId,
@@ -52,6 +53,9 @@ from ureplicator_common.znodes import (
 
 T = TypeVar("T")
 K = TypeVar("K")
+
+Ask = tuple[Partition, WorkerId, SessionId]
+"""A partition that a worker was asked to let go, in that session."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,18 +78,20 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Delays:
-    """How long the leader waits before it moves anything; seconds."""
+    """How long the leader waits: before it moves anything, and for a worker to let go; seconds."""
 
     rebalance_s: float = 120.0
     join_s: float = 10.0
+    handover_s: float = 30.0
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
     """The fleet at the start of a cycle. `wall_ms` is for display: it only ends up in `since_ms`.
 
-    `sessions` are the live workers, also those whose node is garbled. `absent_since` and
-    `present_since` are in the observer's monotonic seconds; only the leader has them.
+    `sessions` are the live workers, also those whose node is garbled, but not those that were
+    evicted and did not answer since (`core.eviction`). `absent_since`, `present_since` and
+    `asked_since` are in the observer's monotonic seconds; only the leader has them.
     """
 
     fleet: str
@@ -104,6 +110,7 @@ class Snapshot:
     findings: tuple[Finding, ...] = ()
     absent_since: Mapping[WorkerId, float] = field(default_factory=dict)
     present_since: Mapping[WorkerId, float] = field(default_factory=dict)
+    asked_since: Mapping[Ask, float] = field(default_factory=dict)
     delays: Delays = Delays()
 
 
@@ -154,6 +161,9 @@ def parse(
     reader.memo.turn()
     sessions = {worker: stored.owner for worker, stored in live.items()}
     sessions |= {worker: nodes[paths.worker_live(worker)].stat.owner for worker in bad_live}
+    for worker, stored in known.items():
+        if sessions.get(worker) == stored.value.evicted_session:
+            del sessions[worker]
     epoch = nodes.get(paths.epoch)
     return Snapshot(
         fleet=fleet,

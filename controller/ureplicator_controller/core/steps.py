@@ -14,6 +14,7 @@ from ureplicator_common.model import (
     Assignment,
     IdealTopic,
     KnownWorker,
+    SessionId,
     TopicIntent,
     TopicKey,
     WorkerId,
@@ -37,6 +38,21 @@ class RegisterWorker:
     worker: WorkerId
     known: KnownWorker
     version: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Evict:
+    """A live worker does not let go: its session counts as dead from now on.
+
+    `version` is that of the live node. A version knows no owner, so the executor looks at that
+    before; should it be another session's node all the same, that one registers again.
+    """
+
+    worker: WorkerId
+    session: SessionId
+    version: int
+    known: KnownWorker
+    known_version: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +97,7 @@ class Retire:
     remains: IdealTopic | None
 
 
-Step = RegisterWorker | MarkPositions | WriteIdeal | WriteAssignment | Retire
+Step = RegisterWorker | Evict | MarkPositions | WriteIdeal | WriteAssignment | Retire
 
 
 def operations(step: Step, paths: Paths) -> tuple[Operation, ...]:
@@ -89,6 +105,11 @@ def operations(step: Step, paths: Paths) -> tuple[Operation, ...]:
     match step:
         case RegisterWorker(worker, known, version):
             return (write(paths.worker_known(worker), encode_known_worker(known), version),)
+        case Evict(worker, _, version, known, known_version):
+            return (
+                Delete(paths.worker_live(worker), version),
+                write(paths.worker_known(worker), encode_known_worker(known), known_version),
+            )
         case MarkPositions(key, intent, version):
             return (write(paths.topic(key), encode_intent(intent), version),)
         case WriteIdeal(key, ideal, version):

@@ -163,6 +163,8 @@ def _why(
         if others:
             return f"waiting for {others} to let go"
         return entry.reason if entry else "not placed yet"
+    if owner not in snapshot.sessions and owner in snapshot.live:
+        return f"worker {owner} was evicted and has not answered since"
     if owner not in snapshot.sessions:
         return f"worker {owner} is gone; it keeps the partition until the rebalance delay ends"
     if others:

@@ -26,7 +26,7 @@ from ureplicator_common.coordination import (
 from ureplicator_common.znodes import Paths
 from ureplicator_controller.core.invariants import Ledger
 from ureplicator_controller.core.snapshot import Snapshot
-from ureplicator_controller.core.steps import Step, operations
+from ureplicator_controller.core.steps import Evict, Step, operations
 from ureplicator_controller.engines.metrics import ControlMetrics
 from ureplicator_controller.engines.observer import Observer
 
@@ -79,11 +79,24 @@ class Executor:
                 log.error("step refused: %s: %s", type(step).__name__, violations[0])
                 break
             admitted.append(step)
+        if not self._still_meant(admitted):
+            self._observer.doubt()
+            return Outcome.CONFLICT
         for batch in batches(operations(step, self._paths) for step in admitted):
             outcome = self.write(batch, epoch)
             if outcome is not Outcome.DONE:
                 return outcome
         return Outcome.DONE if len(admitted) == len(steps) else Outcome.VIOLATION
+
+    def _still_meant(self, steps: Sequence[Step]) -> bool:
+        """The live nodes to be deleted are those sessions' own: a version does not tell."""
+        for step in steps:
+            if isinstance(step, Evict):
+                node = self._coordination.get(self._paths.worker_live(step.worker))
+                if node is None or node.stat.owner != step.session:
+                    return False
+                self._metrics.evictions.inc()
+        return True
 
     def write(self, batch: Sequence[Operation], epoch: int) -> Outcome:
         """One fenced transaction. Raises Unavailable."""

@@ -56,6 +56,11 @@ class ControlMetrics:
             "Partitions not given to their owner because another worker still holds them.",
             registry=registry,
         )
+        self.evictions = Counter(
+            "ureplicator_controller_evictions",
+            "Live workers that did not let go of a partition in time.",
+            registry=registry,
+        )
         self.missing_topics = Gauge(
             "ureplicator_controller_missing_topics",
             "Whitelisted topics that the source does not have.",

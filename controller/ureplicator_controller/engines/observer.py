@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from ureplicator_common.clock import Clock
 from ureplicator_common.coordination import (
@@ -28,7 +29,7 @@ from ureplicator_common.coordination import (
 )
 from ureplicator_common.znodes import Paths
 from ureplicator_controller.core.delay import track
-from ureplicator_controller.core.snapshot import Delays, Memo, Snapshot, parse
+from ureplicator_controller.core.snapshot import Ask, Delays, Memo, Snapshot, parse
 
 DEBOUNCE_S = 0.1
 """Least time between two cycles: the first change is answered at once, those after it together."""
@@ -112,6 +113,10 @@ class Observer:
         self._presence = self.latest = track(self._presence, seen, self._clock.monotonic_s())
         self._drawn_from = self._fingerprint(nodes)
         return self._presence
+
+    def remember(self, asked_since: Mapping[Ask, float]) -> None:
+        """What the plan made of the snapshot asked of workers, for the next one."""
+        self._presence = replace(self._presence, asked_since=asked_since)
 
     def _fingerprint(self, nodes: Mapping[str, Node]) -> Mapping[str, int]:
         loads = self._paths.loads + "/"

@@ -26,7 +26,6 @@ from ureplicator_common.model import (
     CurrentEntry,
     CurrentState,
     IdealEntry,
-    KnownWorker,
     LiveWorker,
     OwnerEpoch,
     Partition,
@@ -53,7 +52,7 @@ from ureplicator_controller.core.delay import track
 from ureplicator_controller.core.invariants import Ledger, check_invariants
 from ureplicator_controller.core.plan import Plan, plan
 from ureplicator_controller.core.snapshot import Delays, Snapshot, parse
-from ureplicator_controller.core.steps import Step, WriteAssignment, operations
+from ureplicator_controller.core.steps import Evict, Step, WriteAssignment, operations
 
 ROUTE = Route("source", "target")
 Planner = Callable[[Snapshot, float], Plan]
@@ -94,6 +93,7 @@ class Process:
         self.id = WorkerId(id)
         self.slots = slots
         self.frozen = False
+        self.hung = False
         self.dead = False
         self.session = SessionId(0)
         self.copies: dict[Partition, Copy] = {}
@@ -117,6 +117,10 @@ class Process:
     def connect(self) -> None:
         """A session and the live node; what is being copied goes on."""
         self.session = self._fleet.store.open_session()
+        self.register()
+
+    def register(self) -> None:
+        """The live node."""
         live = encode_live_worker(LiveWorker(slots=self.slots))
         path = self._fleet.paths.worker_live(self.id)
         self._fleet.store.apply(self.session, [Create(path, live, ephemeral=True)])
@@ -230,13 +234,22 @@ class Process:
 
     def obey(self) -> None:
         """Everything a healthy worker does, to its end."""
+        if self.hung:
+            self.commit_all()
+            return
         if not self.connected:
             self.connect()
+        self._fleet.register_again(self)
         self.read()
         for partition in sorted({*self.copies, *self._told.entries}):
             for step in (self.let_go, self.start, self.fence, self.position, self.commit):
                 step(partition)
         self.publish()
+
+    def commit_all(self) -> None:
+        """What the copiers do by themselves."""
+        for partition in sorted(self.copies):
+            self.commit(partition)
 
 
 class ControlFleet:
@@ -297,7 +310,11 @@ class ControlFleet:
     def tag(self, id: str, **tags: bool) -> None:
         """Blacklist or drain a worker, or take it back."""
         known = self.snapshot().known[WorkerId(id)].value
-        changed = KnownWorker(known.max_slots, **tags)
+        changed = replace(
+            known,
+            blacklisted=tags.get("blacklisted", False),
+            draining=tags.get("draining", False),
+        )
         path = self.paths.worker_known(WorkerId(id))
         self.store.apply(self._session, [Set(path, encode_known_worker(changed), -1)])
 
@@ -310,6 +327,18 @@ class ControlFleet:
         """The process stands still for longer than its session lives."""
         process.frozen = True
         self.expire(process)
+
+    def hang(self, process: Process) -> None:
+        """Its main loop stands still; its session, and what it copies, go on."""
+        process.hung = True
+
+    def recover(self, process: Process) -> None:
+        process.hung = False
+
+    def register_again(self, process: Process) -> None:
+        """The thread that keeps the live node does so, whatever the main loop does."""
+        if self.store.node(self.paths.worker_live(process.id)) is None:
+            process.register()
 
     def expire(self, process: Process) -> None:
         self.store.expire(process.session)
@@ -342,6 +371,10 @@ class ControlFleet:
         elected."""
         seen = self.look()
         decided = self.planner(seen, self.now_s)
+        self._before = replace(self._before, asked_since=decided.asked_since)
+        evicted = {step.worker for step in decided.steps if isinstance(step, Evict)}
+        alive = {id: session for id, session in seen.sessions.items() if id not in evicted}
+        seen = replace(seen, sessions=alive)
         ledger = Ledger(seen)
         for done, step in enumerate(decided.steps):
             if done == die_after:
@@ -395,7 +428,7 @@ class ControlFleet:
     def running(self) -> Iterator[Process]:
         """Processes that can act; one whose id another session has taken gives up."""
         for process in self.processes:
-            if process.runs and not process.connected:
+            if process.runs:
                 live = self.store.node(self.paths.worker_live(process.id))
                 process.dead = live is not None and live.stat.owner != process.session
             if process.runs:

@@ -42,7 +42,10 @@ EVENTS = st.one_of(
         st.sampled_from(["start", "fence", "position", "commit", "let_go"]),
         st.tuples(st.integers(0, 9), chosen),
     ),
-    st.tuples(st.sampled_from(["kill", "freeze", "expire", "thaw"]), st.integers(0, 9)),
+    st.tuples(
+        st.sampled_from(["kill", "freeze", "expire", "thaw", "hang", "recover", "register_again"]),
+        st.integers(0, 9),
+    ),
     st.tuples(st.just("worker"), st.tuples(st.sampled_from(IDS), st.integers(1, 3))),
     st.tuples(st.just("wait"), st.integers(1, 25)),
     st.tuples(st.sampled_from(["pause", "resume", "delete", "blacklist"]), chosen),
@@ -103,7 +106,7 @@ class World:
                 self._happen(name, who)
 
     def _start(self, id: str, slots: int) -> None:
-        live = self.fleet.snapshot().sessions
+        live = self.fleet.snapshot().live
         if id not in live and len(self.fleet.processes) < 12:
             self.fleet.worker(id, slots=slots)
 
@@ -130,8 +133,11 @@ class World:
         process = self._process(who)
         if process is None or process.dead:
             return
-        if name in ("kill", "freeze", "expire", "thaw"):
+        if name in ("kill", "freeze", "expire", "thaw", "hang", "recover"):
             getattr(self.fleet, name)(process)
+        elif name == "register_again":
+            if process.runs and process.connected:
+                self.fleet.register_again(process)
         elif process in set(self.fleet.running()) and (process.connected or name == "obey"):
             getattr(process, name)()
 
@@ -142,7 +148,7 @@ class World:
     def heal(self) -> None:
         """No more faults, and time enough for every delay."""
         for process in self.fleet.processes:
-            process.frozen = False
+            process.frozen = process.hung = False
         for worker in self.fleet.snapshot().known:
             self.fleet.tag(worker)
         if not list(self.fleet.running()):
@@ -190,6 +196,7 @@ def _event(chance: random.Random) -> Event:
         (26, (chance.choice(["obey", "obey", "obey", "read", "publish"]), who)),
         (14, (chance.choice(["start", "fence", "position", "commit", "let_go"]), (who, where))),
         (12, (chance.choice(["kill", "freeze", "expire", "thaw", "thaw"]), who)),
+        (4, (chance.choice(["hang", "recover", "register_again"]), who)),
         (8, ("worker", (chance.choice(IDS), chance.randint(1, 3)))),
         (6, ("wait", chance.randint(1, 25))),
         (7, (chance.choice(["pause", "resume", "resume", "delete", "blacklist"]), where)),
