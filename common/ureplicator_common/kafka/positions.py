@@ -39,7 +39,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -70,7 +70,7 @@ from ureplicator_common.kafka.wire import (
     ClusterClient,
 )
 
-TRANSACTION_TIMEOUT_MS = 30_000
+TRANSACTION_TIMEOUT_MS = 60_000
 """Longer than any commit of ours lasts; a transaction left open blocks stable reads for so long, unless
 somebody fences its id, as every new owner does."""
 
@@ -78,6 +78,10 @@ PATIENCE_S = 15.0
 """How long one operation asks again while a coordinator moves or finishes a former transaction."""
 
 PAUSE_S = 0.02
+
+POSITIONS_PER_REQUEST = 500
+"""A coordinator writes what one request brings as one batch, which may have 1 MiB by default: with the
+longest names a position takes about 1 KiB. What is above is refused as a whole, for ever."""
 
 TargetPartition = tuple[str, int]
 
@@ -114,7 +118,7 @@ class Provenance:
     owner_epoch: int
 
     def encode(self) -> str:
-        """Short keys: a coordinator takes 4 KiB of metadata for each partition."""
+        """Some 250 bytes: a coordinator takes 4 KiB of metadata for each partition."""
         return json.dumps(asdict(self), separators=(",", ":"))
 
     @classmethod
@@ -190,6 +194,14 @@ class PositionStore:
         self, producer: Producer, positions: Mapping[TargetPartition, Position]
     ) -> dict[TargetPartition, str]:
         """Partitions that the coordinator refused, with its reason."""
+        refused: dict[TargetPartition, str] = {}
+        for some in _portions(positions):
+            refused |= self._add_some(producer, some)
+        return refused
+
+    def _add_some(
+        self, producer: Producer, positions: Mapping[TargetPartition, Position]
+    ) -> dict[TargetPartition, str]:
         refused: dict[TargetPartition, str] = {}
 
         def attempt(coordinator: Broker) -> set[int]:
@@ -326,6 +338,15 @@ def publish_positions(
 
     Nothing ever reads these back by itself. Raises ClusterUnavailable.
     """
+    refused: set[str] = set()
+    for some in _portions(positions):
+        refused |= _publish_some(client, group, some)
+    return refused
+
+
+def _publish_some(
+    client: ClusterClient, group: str, positions: Mapping[TargetPartition, Position]
+) -> set[str]:
     rows = OffsetCommitRequest.OffsetCommitRequestTopic
     request = OffsetCommitRequest(
         version=7,
@@ -421,9 +442,15 @@ def _fetch_request(group: str, wanted: Mapping[str, Sequence[int]]) -> OffsetFet
     )
 
 
-def _by_topic(
-    positions: Mapping[tuple[str, int], Position],
-) -> dict[str, dict[int, Position]]:
+def _portions(
+    positions: Mapping[TargetPartition, Position],
+) -> Iterator[dict[TargetPartition, Position]]:
+    keys = list(positions)
+    for start in range(0, len(keys), POSITIONS_PER_REQUEST):
+        yield {key: positions[key] for key in keys[start : start + POSITIONS_PER_REQUEST]}
+
+
+def _by_topic(positions: Mapping[TargetPartition, Position]) -> dict[str, dict[int, Position]]:
     by_topic: dict[str, dict[int, Position]] = {}
     for (topic, number), position in positions.items():
         by_topic.setdefault(topic, {})[number] = position

@@ -15,6 +15,7 @@ from kafka.protocol.metadata import FindCoordinatorResponse
 
 from ureplicator_common.kafka import ClusterUnavailable, Position, positions
 from ureplicator_common.kafka.positions import (
+    POSITIONS_PER_REQUEST,
     CommitRefused,
     Fenced,
     PositionStore,
@@ -303,3 +304,23 @@ def test_a_coordinator_that_does_not_answer_is_looked_up_again(seed: Broker) -> 
         client.call(first, None, None)
     assert client.coordinator("g", GROUP_COORDINATOR).port == seed.port
     client.close()
+
+
+def test_many_positions_go_in_portions_but_in_one_transaction() -> None:
+    """A coordinator refuses what would not fit into one batch of its log."""
+    store, client = ready()
+    client.asked.clear()
+    many = {("t", number): Position(number) for number in range(2 * POSITIONS_PER_REQUEST + 1)}
+    store.commit(many)
+    assert client.asked == ["AddOffsetsToTxn", *["TxnOffsetCommit"] * 3, "EndTxn"]
+    client.asked.clear()
+    assert publish_positions(client, "g", many) == set()
+    assert client.asked == ["OffsetCommit"] * 3
+
+
+def test_a_portion_that_is_refused_takes_the_whole_commit_along() -> None:
+    store, _ = ready(TxnOffsetCommit=[0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION])
+    many = {("t", number): Position(number) for number in range(POSITIONS_PER_REQUEST + 1)}
+    with pytest.raises(CommitRefused) as refusal:
+        store.commit(many)
+    assert list(refusal.value.refused) == [("t", POSITIONS_PER_REQUEST)]
