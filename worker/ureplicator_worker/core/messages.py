@@ -175,7 +175,7 @@ def decode(line: bytes) -> Message:
         raw = json.loads(line)
         message: Message = _DECODERS[raw["type"]](raw)
         return message
-    except (KeyError, TypeError, AttributeError) as error:
+    except (KeyError, TypeError, AttributeError, RecursionError) as error:
         raise ValueError(f"not a lifeline message: {line[:200]!r}") from error
 
 
@@ -197,6 +197,13 @@ def _epochs(raw: Mapping[str, int]) -> dict[Partition, OwnerEpoch]:
 
 def _partitions(raw: list[str]) -> tuple[Partition, ...]:
     return tuple(Partition.parse(text) for text in raw)
+
+
+def _hello(token: Any, pid: Any) -> Hello:
+    """The only message that anybody may send: a wrong type must not reach who reads it."""
+    if not isinstance(token, str) or not isinstance(pid, int):
+        raise TypeError("a text and a number are expected")
+    return Hello(token, pid)
 
 
 def _grant(raw: dict[str, Any]) -> Grant:
@@ -234,7 +241,7 @@ def _report(raw: dict[str, Any]) -> Report:
 
 
 _DECODERS: Mapping[str, Any] = {
-    "Hello": lambda raw: Hello(token=raw["token"], pid=raw["pid"]),
+    "Hello": lambda raw: _hello(raw["token"], raw["pid"]),
     "Add": lambda raw: Add(partitions=_epochs(raw["partitions"])),
     "Remove": lambda raw: Remove(partitions=_partitions(raw["partitions"])),
     "Limits": lambda raw: Limits(bytes_per_s=raw["bytes_per_s"]),
