@@ -35,6 +35,7 @@ from ureplicator_common.model import Delivery, GapPolicy, Route, RouteSettings
 MASK = "********"
 _CLUSTER_NAME = re.compile(r"[a-z0-9-]+")
 _TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+_ADDRESS = re.compile(r"(?:[^\s:/,\[\]]+|\[[0-9a-fA-F:.%]+\]):([0-9]{1,5})")
 _SECRET = re.compile(
     r"password|secret|token|credential|passphrase|jaas|\.key$|key\.pem|\bkey\b", re.I
 )
@@ -65,6 +66,12 @@ def _property_text(value: object) -> object:
     if not isinstance(value, str):
         raise ValueError("one text, number or boolean is expected")
     return value
+
+
+def _is_address(text: str) -> bool:
+    """`host:port`, the host a name or an address; the part of us that has its own sockets needs both."""
+    match = _ADDRESS.fullmatch(text)
+    return match is not None and 0 < int(match[1]) <= 65_535
 
 
 PropertyText = Annotated[str, BeforeValidator(_property_text)]
@@ -108,8 +115,11 @@ class ClusterSettings(_Section):
     @model_validator(mode="after")
     def _reachable(self) -> ClusterSettings:
         faults = []
-        if not self.properties.get("bootstrap.servers", "").strip():
+        servers = self.properties.get("bootstrap.servers", "")
+        if not servers.strip():
             faults.append(Fault("bootstrap.servers", "is required"))
+        elif not all(_is_address(server.strip()) for server in servers.split(",")):
+            faults.append(Fault("bootstrap.servers", f"{servers!r} is not host:port,host:port,..."))
         protocol = self.properties.get("security.protocol", "PLAINTEXT")
         if protocol.upper() != "PLAINTEXT":
             faults.append(

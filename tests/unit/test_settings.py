@@ -170,6 +170,24 @@ def test_every_fault_is_told_with_its_key(home: Path) -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    "servers",
+    ["a", "a:", ":9092", "a:b", "a:0", "a:70000", "SSL://a:9092", "a:1,", "a:1;b:2", "::1:2"],
+)
+def test_a_bootstrap_server_without_host_or_port(home: Path, servers: str) -> None:
+    override = f"clusters.source.bootstrap.servers='{servers}'"
+    (fault,) = faults(home, MINIMAL, overrides=[override])
+    assert fault.startswith(f"clusters.source.bootstrap.servers: '{servers}' is not host:port")
+
+
+@pytest.mark.parametrize("servers", ["a:1", "a.b-c_d:9092, 10.0.0.1:2", "[::1]:9092"])
+def test_bootstrap_servers(home: Path, servers: str) -> None:
+    override = f"clusters.source.bootstrap.servers='{servers}'"
+    assert (
+        load(home, MINIMAL, overrides=[override]).cluster("source")["bootstrap.servers"] == servers
+    )
+
+
 def test_relations_are_told_beside_faults_elsewhere(home: Path) -> None:
     text = """
     fleet: ""
