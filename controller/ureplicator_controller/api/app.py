@@ -31,6 +31,7 @@ from ureplicator_controller.api.clusters import Cluster
 from ureplicator_controller.api.fleet import Fleet
 from ureplicator_controller.api.positions import Positions
 from ureplicator_controller.api.whitelist import Whitelist
+from ureplicator_controller.api.wishes import Wishes
 
 log = logging.getLogger(__name__)
 
@@ -65,12 +66,13 @@ def create_app(needs: Dependencies) -> Flask:
     whitelist = Whitelist(
         coordination=needs.coordination, fleet=fleet, clusters=clusters, new_id=needs.new_id
     )
+    wishes = Wishes(coordination=needs.coordination, fleet=fleet, new_id=needs.new_id)
     positions = Positions(needs.positions, fleet=settings.fleet)
     registry = CollectorRegistry()
     registry.register(health.FleetCollector(settings=settings, fleet=fleet, clusters=clusters))
     for blueprint in (
         topics.blueprint(settings=settings, fleet=fleet, whitelist=whitelist, positions=positions),
-        instances.blueprint(fleet=fleet),
+        instances.blueprint(fleet=fleet, wishes=wishes),
         admin.blueprint(settings=settings, fleet=fleet, clusters=clusters),
         health.blueprint(id=needs.id, fleet=fleet, registry=registry),
         dashboard.blueprint(settings=settings, id=needs.id),

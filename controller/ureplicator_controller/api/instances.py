@@ -1,4 +1,8 @@
-"""`/instances`: the workers, live and remembered, and what each of them holds."""
+"""`/instances`: the workers, live and remembered, and what each of them holds.
+
+DELETE empties a worker: each of its partitions is taken, let go and only then given to another one,
+and it gets nothing more until POST takes it back. Both are idempotent.
+"""
 
 from __future__ import annotations
 
@@ -7,14 +11,14 @@ from typing import Any
 
 from flask import Blueprint, Response, jsonify
 
-from ureplicator_common.model import PartitionState, WorkerId
+from ureplicator_common.model import KnownWorker, PartitionState, WorkerId
 from ureplicator_controller.api.fleet import Fleet, Picture
-from ureplicator_controller.api.problems import not_found
 from ureplicator_controller.api.requests import only_parameters
+from ureplicator_controller.api.wishes import Wishes, unknown_worker
 from ureplicator_controller.core.view import ideal_entry, wanted_partitions
 
 
-def blueprint(*, fleet: Fleet) -> Blueprint:
+def blueprint(*, fleet: Fleet, wishes: Wishes) -> Blueprint:
     api = Blueprint("instances", __name__)
 
     @api.get("/instances")
@@ -28,19 +32,38 @@ def blueprint(*, fleet: Fleet) -> Blueprint:
         only_parameters()
         picture = fleet.picture()
         if worker not in known_workers(picture):
-            raise not_found(
-                f"no worker {worker!r} lives or is remembered",
-                field="worker",
-                cure="GET /instances lists them",
-            )
+            raise unknown_worker(worker)
         return jsonify(describe(picture, [WorkerId(worker)]))
+
+    @api.delete("/instances/<path:worker>")
+    def leave(worker: str) -> Response:
+        only_parameters()
+        id = worker_name(worker)
+        return _tags(id, wishes.leave(id))
+
+    @api.post("/instances/<path:worker>")
+    def take_back(worker: str) -> Response:
+        only_parameters()
+        id = worker_name(worker)
+        return _tags(id, wishes.take_back(id))
 
     return api
 
 
+def worker_name(name: str) -> WorkerId:
+    """One that can be a node's name."""
+    if "/" in name or "\0" in name or name in (".", ".."):
+        raise unknown_worker(name)
+    return WorkerId(name)
+
+
+def _tags(worker: WorkerId, known: KnownWorker) -> Response:
+    return jsonify(worker=worker, blacklisted=known.blacklisted, draining=known.draining)
+
+
 def known_workers(picture: Picture) -> list[WorkerId]:
     snapshot = picture.snapshot
-    return sorted({*snapshot.sessions, *snapshot.known})
+    return sorted({*snapshot.sessions, *snapshot.live, *snapshot.known})
 
 
 def describe(picture: Picture, workers: Iterable[WorkerId]) -> dict[str, Any]:
@@ -75,6 +98,7 @@ def _worker(
     states = [each["state"] for each in held]
     return {
         "live": worker in snapshot.sessions,
+        "evicted": live is not None and worker not in snapshot.sessions,
         "host": live.value.host if live else "",
         "port": live.value.port if live else 0,
         "version": live.value.version if live else "",

@@ -43,6 +43,7 @@ def test_instances(busy: World) -> None:
     assert shown["blacklisted"] == ["gone"]
     assert shown["workers"]["w2"] == {
         "live": True,
+        "evicted": False,
         "host": "h",
         "port": 7,
         "version": "1",

@@ -15,6 +15,7 @@ from ureplicator_testkit.api_world import World, problem_of
 READS = ["/topics", "/topics/orders", "/instances", "/instances/w1", "/validation"]
 READS += ["/validation/srcKafka", "/ready"]
 WRITES = [("POST", "/topics/quiet"), ("PUT", "/topics"), ("DELETE", "/topics/orders")]
+WRITES += [("DELETE", "/instances/w1"), ("POST", "/instances/w1")]
 
 
 @pytest.fixture

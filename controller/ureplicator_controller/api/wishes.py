@@ -1,0 +1,94 @@
+"""What operators ask of workers, as the whitelist is what they ask of topics: an intent that the
+leader acts on.
+
+Written like every intent (`coordination.intents`): at the version that was read, with a request id
+that tells whether a write without an answer was made. The leader writes to the same nodes (a
+worker's slots, an eviction), so a version that has moved on is the usual case, and is decided anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from http import HTTPStatus
+
+from ureplicator_common.coordination import Coordination, Create, Node, Operation, Set
+from ureplicator_common.coordination.intents import update
+from ureplicator_common.model import KnownWorker, WorkerId
+from ureplicator_common.znodes import decode_known_worker, decode_live_worker, encode_known_worker
+from ureplicator_controller.api.fleet import Fleet
+from ureplicator_controller.api.problems import Problem, not_found
+from ureplicator_controller.api.whitelist import WRITE_TIMEOUT_S
+
+
+class Wishes:
+    """Writes to the nodes that are not of one topic."""
+
+    def __init__(
+        self, *, coordination: Coordination, fleet: Fleet, new_id: Callable[[], str]
+    ) -> None:
+        self._coordination = coordination
+        self._fleet = fleet
+        self._new_id = new_id
+
+    def leave(self, worker: WorkerId) -> KnownWorker:
+        """Empty a worker at once, and give it nothing more. Raises Problem, Unavailable."""
+        return self._tag(worker, leaving=True)
+
+    def take_back(self, worker: WorkerId) -> KnownWorker:
+        return self._tag(worker, leaving=False)
+
+    def _tag(self, worker: WorkerId, *, leaving: bool) -> KnownWorker:
+        path = self._fleet.paths.worker_known(worker)
+        request_id = self._new_id()
+        there = KnownWorker(max_slots=0)
+
+        def operations(node: Node | None) -> Sequence[Operation]:
+            nonlocal there
+            known = _known(path, node) if node else self._newcomer(worker)
+            there = replace(known, blacklisted=leaving, draining=leaving)
+            if there == known:
+                return ()
+            data = encode_known_worker(replace(there, request_id=request_id))
+            return (Set(path, data, node.stat.version) if node else Create(path, data),)
+
+        def applied(node: Node | None) -> bool:
+            return node is not None and _known(path, node).request_id == request_id
+
+        self._coordination.sync(path)
+        update(self._coordination, path, operations, applied, timeout_s=WRITE_TIMEOUT_S)
+        self._fleet.settle(path)
+        return there
+
+    def _newcomer(self, worker: WorkerId) -> KnownWorker:
+        """One that lives, and that the leader has not written down yet."""
+        node = self._coordination.get(self._fleet.paths.worker_live(worker))
+        if node is None:
+            raise unknown_worker(worker)
+        try:
+            return KnownWorker(max_slots=decode_live_worker(node.data).slots)
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise _unreadable(self._fleet.paths.worker_live(worker), error) from error
+
+
+def unknown_worker(worker: str) -> Problem:
+    return not_found(
+        f"no worker {worker!r} lives or is remembered",
+        field="worker",
+        cure="GET /instances lists them",
+    )
+
+
+def _known(path: str, node: Node) -> KnownWorker:
+    try:
+        return decode_known_worker(node.data)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise _unreadable(path, error) from error
+
+
+def _unreadable(path: str, error: Exception) -> Problem:
+    return Problem(
+        HTTPStatus.INTERNAL_SERVER_ERROR,
+        f"{path} in ZooKeeper cannot be read: {error!r}",
+        cure="mend or remove that node by hand",
+    )
