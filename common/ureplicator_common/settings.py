@@ -303,7 +303,7 @@ class WorkerSettings(_Section):
     """0: any free one, shown in the live node."""
     commit_interval_s: Positive = 1.0
     """Time between two commits of positions: at most so much is repeated after a crash."""
-    buffer_bytes: int = Field(default=64 * 1024 * 1024, ge=1024 * 1024)
+    buffer_bytes: int = Field(default=64 * 1024 * 1024, ge=16 * 1024 * 1024)
     """Bytes a slot may hold between fetch and acknowledgement; a slow target then slows the fetch.
     64 MiB: 100 ms at 5 Gbit/s."""
     drain_timeout_s: Positive = 30.0
