@@ -33,6 +33,8 @@ from ureplicator_common.kafka.protocol import ErrorCode, error_name
 CLIENT_ID = "ureplicator"
 CONNECT_TIMEOUT_S = 5.0
 REQUEST_TIMEOUT_S = 10.0
+LONGEST_ANSWER_BYTES = 1 << 28
+"""Far above the metadata of the largest cluster; what claims more is no broker."""
 METADATA_VERSION = 10
 FIND_COORDINATOR_VERSION = 3
 LIST_OFFSETS_VERSION = 6
@@ -136,14 +138,22 @@ class Channel:
         request.with_header(correlation_id=self._correlation_id, client_id=CLIENT_ID)
         try:
             self._connection.sendall(request.encode(framed=True, header=True))
-            (size,) = struct.unpack(">i", receive_exactly(self._connection, 4))
-            answer = receive_exactly(self._connection, size)
+            answer = self._receive()
         except OSError as error:
             self.close()
             raise ClusterUnavailable(f"{self.broker} did not answer: {error}") from error
-        (correlation_id,) = struct.unpack_from(">i", answer)
-        assert correlation_id == self._correlation_id, "answers arrive in order on one connection"
         return response.decode(bytes(answer), version=request.version, header=True)
+
+    def _receive(self) -> bytearray:
+        """The answer to the last request. Raises ConnectionError for anything else."""
+        (size,) = struct.unpack(">i", receive_exactly(self._connection, 4))
+        if not 4 <= size <= LONGEST_ANSWER_BYTES:
+            raise ConnectionAbortedError(f"an answer of {size} bytes: this is no broker")
+        answer = receive_exactly(self._connection, size)
+        (correlation_id,) = struct.unpack_from(">i", answer)
+        if correlation_id != self._correlation_id:
+            raise ConnectionAbortedError(f"answer {correlation_id} to {self._correlation_id}")
+        return answer
 
     def close(self) -> None:
         self._connection.close()

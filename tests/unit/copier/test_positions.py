@@ -324,3 +324,23 @@ def test_a_portion_that_is_refused_takes_the_whole_commit_along() -> None:
     with pytest.raises(CommitRefused) as refusal:
         store.commit(many)
     assert list(refusal.value.refused) == [("t", POSITIONS_PER_REQUEST)]
+
+
+@pytest.mark.parametrize("answer", [b"HTTP/1.1 400 Bad Request", b"\0\0\0\0", b"\0\0\0\4\0\0\0\7"])
+def test_what_is_no_broker_is_as_good_as_none(answer: bytes) -> None:
+    """Its first bytes as a length would be gigabytes."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+
+        def serve() -> None:
+            connection, _ = server.accept()
+            with connection:
+                connection.recv(1 << 16)
+                connection.sendall(answer)
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        client = ClusterClient(f"127.0.0.1:{port}")
+        with pytest.raises(ClusterUnavailable, match=r"an answer of|answer 7 to 1"):
+            client.view(["t"])
+        thread.join()
