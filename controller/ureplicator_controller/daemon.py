@@ -204,7 +204,7 @@ class Controller:
                 paths=self._paths,
                 controller=live,
                 clock=self._clock,
-                patience_s=self._settings.zookeeper.session_timeout_s,
+                session_timeout_s=self._settings.zookeeper.session_timeout_s,
             ),
             leadership=leadership,
             observer=observer,

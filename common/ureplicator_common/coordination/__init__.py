@@ -32,6 +32,10 @@ TRANSACTION_LIMIT_BYTES = 768 * 1024
 """What one transaction may hold. The server drops the connection of a client that sends more than
 1,048,575 bytes (jute.maxbuffer): the same transaction would be lost again and again, in silence."""
 
+EXPIRY_ROUNDING_S = 3.0
+"""Servers end sessions in steps of their tickTime (2 s by default): a dead process's node may stay so
+much longer than its session timeout."""
+
 _OPERATION_OVERHEAD_BYTES = 96
 """Headers, version, flags and access list of one operation on the wire; about 70 in truth."""
 

@@ -13,8 +13,8 @@ So nothing is believed here that was true a moment ago. `epoch()` asks anew each
 session is still the one that was elected, and the store has the last word at every write.
 
 Identity is id + session. A `controllers/<id>` node of another session that lives is somebody else
-with our id, or what is left of our own former process: after one session timeout it must be the
-first.
+with our id, or what is left of our own former process: after one session timeout (and what servers
+round it up by) it must be the first.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from contextlib import suppress
 
 from ureplicator_common.clock import Clock
 from ureplicator_common.coordination import (
+    EXPIRY_ROUNDING_S,
     Conflict,
     Coordination,
     Create,
@@ -55,13 +56,13 @@ class Identity:
         paths: Paths,
         controller: LiveController,
         clock: Clock,
-        patience_s: float,
+        session_timeout_s: float,
     ) -> None:
         self._coordination = coordination
         self._path = paths.controller(controller.id)
         self._controller = controller
         self._clock = clock
-        self._patience_s = patience_s
+        self._patience_s = session_timeout_s + EXPIRY_ROUNDING_S
         self._claimed: SessionId | None = None
         self._taken_since_s: float | None = None
 

@@ -8,7 +8,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from ureplicator_common.clock import ManualClock
-from ureplicator_common.coordination import Create, Delete, Set
+from ureplicator_common.coordination import EXPIRY_ROUNDING_S, Create, Delete, Set
 from ureplicator_common.coordination.memory import MemoryCoordination, MemoryStore
 from ureplicator_common.model import (
     Assignment,
@@ -61,7 +61,7 @@ class Machine:
             self.client, fleet=FLEET, clock=clock, delays=Delays(rebalance_s=20, join_s=5)
         )
         self.identity = Identity(
-            self.client, paths=PATHS, controller=live, clock=clock, patience_s=10
+            self.client, paths=PATHS, controller=live, clock=clock, session_timeout_s=10
         )
         self.leadership = Leadership(self.client, paths=PATHS, controller=live)
         self.executor = Executor(
@@ -235,12 +235,14 @@ def test_resigning_makes_room_at_once(fleet: Fleet) -> None:
     assert fleet.two.leads
 
 
-def test_taken_id_waits_one_session_timeout_and_then_gives_up(fleet: Fleet) -> None:
+def test_taken_id_waits_until_a_dead_session_must_have_ended_and_then_gives_up(
+    fleet: Fleet,
+) -> None:
     fleet.one.turn()
     twin = Machine(fleet.store, "one", fleet.clock)
     twin.turn()
     assert not twin.identity.claim()
-    fleet.clock.advance(9)
+    fleet.clock.advance(10 + EXPIRY_ROUNDING_S - 1)
     assert not twin.identity.claim()
     fleet.clock.advance(2)
     with pytest.raises(IdTaken, match="the id one"):

@@ -9,7 +9,7 @@ import pytest
 
 from ureplicator_common import znodes
 from ureplicator_common.clock import ManualClock
-from ureplicator_common.coordination import Create, Node
+from ureplicator_common.coordination import EXPIRY_ROUNDING_S, Create, Node
 from ureplicator_common.coordination.memory import MemoryCoordination, MemoryStore
 from ureplicator_common.model import (
     CurrentEntry,
@@ -22,7 +22,7 @@ from ureplicator_common.model import (
     WorkerId,
 )
 from ureplicator_testkit.processes import eventually
-from ureplicator_worker.engines.reporter import ROUNDING_S, Reporter
+from ureplicator_worker.engines.reporter import Reporter
 
 WORKER = WorkerId("w")
 PATHS = znodes.Paths("f")
@@ -168,7 +168,7 @@ def test_a_taken_id_is_given_up_after_the_session_timeout(stage: Stage) -> None:
     stage.other.transact([Create(path, b"{}", ephemeral=True)])
     stage.reporter.start(LIVE)
     assert not stage.reporter.flush(0.3)
-    stage.clock.advance(SESSION_TIMEOUT_S + ROUNDING_S + 1)
+    stage.clock.advance(SESSION_TIMEOUT_S + EXPIRY_ROUNDING_S + 1)
     assert stage.heard.get(timeout=5) == "worker id w is taken by another live process"
 
 

@@ -23,6 +23,7 @@ from collections.abc import Callable, Mapping
 from ureplicator_common import znodes
 from ureplicator_common.clock import Clock
 from ureplicator_common.coordination import (
+    EXPIRY_ROUNDING_S,
     Conflict,
     Coordination,
     Create,
@@ -39,8 +40,6 @@ logger = logging.getLogger(__name__)
 RETRY_S = 0.2
 CHECK_S = 10.0
 """Everything is looked at again so often, changed or not."""
-ROUNDING_S = 3.0
-"""Servers end sessions in steps of their tickTime (2 s by default)."""
 
 
 class Reporter:
@@ -62,7 +61,7 @@ class Reporter:
         self._live_path = paths.worker_live(worker)
         self._current_path = paths.current_state(worker)
         self._loads_path = paths.load(worker)
-        self._wait_s = session_timeout_s + ROUNDING_S
+        self._wait_s = session_timeout_s + EXPIRY_ROUNDING_S
         self._clock = clock
         self._registered, self._taken = registered, taken
         self._wanted: dict[str, bytes] = {}
