@@ -55,6 +55,9 @@ from ureplicator_common.model import (
 COMPRESS_ABOVE_BYTES = 8 * 1024
 LIMIT_BYTES = 256 * 1024
 
+UNREADABLE = (ValueError, KeyError, TypeError, AttributeError)
+"""What the decoders raise for a node that somebody else wrote: garbage, or a newer version's words."""
+
 
 class Paths:
     """Where things lie for one fleet."""

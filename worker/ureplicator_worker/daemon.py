@@ -410,7 +410,11 @@ class Worker:
             node = self._mirror.nodes().get(self._paths.assignment(self._id))
         except Unavailable:
             return
-        assignment = Assignment() if node is None else znodes.decode_assignment(node.data)
+        try:
+            assignment = Assignment() if node is None else znodes.decode_assignment(node.data)
+        except znodes.UNREADABLE as error:
+            logger.error("the assignment cannot be read, the last one stays: %r", error)
+            return
         zxid = -1 if node is None else node.stat.mzxid
         self._queue.put(ev.AssignmentChanged(assignment.entries, zxid))
 

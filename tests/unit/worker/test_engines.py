@@ -27,13 +27,14 @@ from ureplicator_common.model import (
     Route,
     WorkerId,
 )
+from ureplicator_common.settings import Settings
 from ureplicator_worker.core.events import FenceFailed, RouteFenced
 from ureplicator_worker.core.messages import LATENCY_BOUNDS_MS, PartitionReport, Report
 from ureplicator_worker.core.partition import Held, Phase
 from ureplicator_worker.core.slots import CopierId
 from ureplicator_worker.core.turn import initial
 from ureplicator_worker.engines import entry, jvm, telemetry
-from ureplicator_worker.engines.fencing import Fencer
+from ureplicator_worker.engines.fencing import Fencer, kafka_fence
 from ureplicator_worker.engines.processes import ProcessId
 from ureplicator_worker.engines.spark import brief, describe
 from ureplicator_worker.engines.web import WebServer, json_page
@@ -83,6 +84,30 @@ def test_slots_of_a_former_life_are_fenced_too() -> None:
     stage.client.transact([Create(PATHS.worker_known(WORKER), known)])
     assert stage.result() == RouteFenced(ROUTE)
     assert stage.fenced[-1] == "f.a.b.w.3"
+
+
+def test_slots_that_cannot_be_read_are_no_reason_to_die() -> None:
+    stage = Fencing()
+    stage.client.ensure(PATHS.workers_known)
+    stage.client.transact([Create(PATHS.worker_known(WORKER), b"garbage")])
+    failed = stage.result()
+    assert isinstance(failed, FenceFailed)
+    assert "cannot be read" in failed.reason
+
+
+@pytest.mark.parametrize("route", [Route("a", "new"), Route("new", "b")])
+def test_a_route_that_this_worker_has_no_clusters_for_is_a_reason(route: Route) -> None:
+    clusters = {name: {"bootstrap.servers": f"{name}:1"} for name in ("a", "b")}
+    settings = Settings.model_validate(
+        {
+            "fleet": "f",
+            "zookeeper": {"hosts": "127.0.0.1:1"},
+            "clusters": clusters,
+            "routes": [{"source": "a", "target": "b"}],
+        }
+    )
+    with pytest.raises(PermanentError, match="cluster new is not in this worker's configuration"):
+        kafka_fence(settings)(route, ["f.a.b.w.0"])
 
 
 def test_a_fence_that_fails_says_why() -> None:

@@ -110,14 +110,14 @@ def test_each_refusal_has_its_reason_and_the_rest_is_granted(stage: Stage) -> No
     assert go.granted.keys() == {part(0)}
     assert go.refused == {
         part(1): "it is not assigned to this worker any more",
-        part(0, "u"): "topic a.b/u is not whitelisted any more",
+        part(0, "u"): "topic a.b/u is not whitelisted any more, or unreadable",
     }
     assert stage.prove(part(0), epoch=2).refused == {part(0): "its owner epoch is 3, not 2"}
 
 
 def test_a_route_that_is_not_published_is_refused(stage: Stage) -> None:
     stage.leader.transact([Delete(PATHS.route(ROUTE))])
-    assert stage.prove(part(0)).refused == {part(0): "route a.b is not published"}
+    assert stage.prove(part(0)).refused == {part(0): "route a.b is not published, or unreadable"}
 
 
 def test_no_assignment_at_all(stage: Stage) -> None:
@@ -173,3 +173,17 @@ def test_a_proof_that_was_under_way_when_its_copier_ended_is_not_sent(stage: Sta
     stage.client.fail_next(3)
     stage.prover.ask(COPIER, Ask(1, {part(0): OwnerEpoch(3)}))
     assert stage.answers.get(timeout=5)[1].request == 1
+
+
+@pytest.mark.parametrize("path", [PATHS.route(ROUTE), PATHS.topic(part(0).key)])
+@pytest.mark.parametrize("data", [b"garbage", b"[1]", b'{"on_gap": "of a newer version"}'])
+def test_a_node_that_cannot_be_read_grants_nothing(stage: Stage, path: str, data: bytes) -> None:
+    stage.put(path, data)
+    (reason,) = stage.prove(part(0)).refused.values()
+    assert reason.endswith("unreadable")
+
+
+def test_an_assignment_that_cannot_be_read_is_waited_for(stage: Stage) -> None:
+    stage.put(PATHS.assignment(WORKER), b"garbage")
+    with pytest.raises(Unavailable, match="cannot be read"):
+        stage.prove(part(0))

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 
 from ureplicator_common import znodes
 from ureplicator_common.coordination import Coordination, Unavailable
-from ureplicator_common.errors import OperatingError
+from ureplicator_common.errors import ConfigurationError, OperatingError, PermanentError
 from ureplicator_common.kafka.positions import fence_ids
 from ureplicator_common.kafka.wire import ClusterClient
 from ureplicator_common.model import Route, WorkerId, transactional_ids
@@ -57,6 +57,8 @@ class Fencer:
             self._fence(route, ids)
         except Unavailable as error:
             self._happened(FenceFailed(route, f"ZooKeeper unreachable: {error}"))
+        except PermanentError as error:
+            self._happened(FenceFailed(route, str(error)))
         except OperatingError as error:
             self._happened(FenceFailed(route, f"target unreachable: {error}"))
         else:
@@ -64,16 +66,26 @@ class Fencer:
             self._happened(RouteFenced(route))
 
     def _most_slots(self) -> int:
-        """Raises Unavailable."""
+        """Raises Unavailable, PermanentError."""
         node = self._coordination.get(self._path)
-        known = 0 if node is None else znodes.decode_known_worker(node.data).max_slots
+        try:
+            known = 0 if node is None else znodes.decode_known_worker(node.data).max_slots
+        except znodes.UNREADABLE as error:
+            raise PermanentError(f"{self._path} cannot be read: {error!r}") from error
         return max(self._slots, known)
 
 
 def kafka_fence(settings: Settings) -> Fence:
-    """Fences on real clusters."""
+    """Fences on real clusters.
+
+    A route of the leader's may not be in this worker's configuration yet: then its partitions wait
+    here, with the reason, before a copier hears of them.
+    """
 
     def fence(route: Route, ids: Sequence[str]) -> None:
+        for name in (route.source, route.target):
+            if name not in settings.clusters:
+                raise ConfigurationError(f"cluster {name} is not in this worker's configuration")
         bootstrap = settings.cluster(route.target)["bootstrap.servers"]
         client = ClusterClient(bootstrap)
         try:

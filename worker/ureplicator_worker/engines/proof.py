@@ -24,6 +24,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from typing import TypeVar
 
 from ureplicator_common import znodes
 from ureplicator_common.coordination import Coordination, Unavailable
@@ -46,6 +47,8 @@ from ureplicator_worker.core.slots import CopierId
 logger = logging.getLogger(__name__)
 
 RETRY_S = 0.2
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,17 +171,28 @@ class Prover:
         return ""
 
     def _assignment(self) -> Mapping[Partition, tuple[OwnerEpoch, tuple[str, ...]]]:
-        node = self._coordination.get(self._paths.assignment(self._worker))
-        assignment = Assignment() if node is None else znodes.decode_assignment(node.data)
+        path = self._paths.assignment(self._worker)
+        node = self._coordination.get(path)
+        try:
+            assignment = Assignment() if node is None else znodes.decode_assignment(node.data)
+        except znodes.UNREADABLE as error:
+            raise Unavailable(f"{path} cannot be read: {error!r}") from error
         return {p: (entry.owner_epoch, entry.fence) for p, entry in assignment.entries.items()}
 
     def _settings(self, route: Route) -> RouteSettings | None:
-        node = self._coordination.get(self._paths.route(route))
-        return None if node is None else znodes.decode_route(node.data)
+        return self._read(self._paths.route(route), znodes.decode_route)
 
     def _intent(self, key: TopicKey) -> TopicIntent | None:
-        node = self._coordination.get(self._paths.topic(key))
-        return None if node is None else znodes.decode_intent(node.data)
+        return self._read(self._paths.topic(key), znodes.decode_intent)
+
+    def _read(self, path: str, decode: Callable[[bytes], T]) -> T | None:
+        """A node that cannot be read is taken for a missing one: it grants nothing."""
+        node = self._coordination.get(path)
+        try:
+            return None if node is None else decode(node.data)
+        except znodes.UNREADABLE as error:
+            logger.error("%s cannot be read: %r", path, error)
+            return None
 
 
 def judge(
@@ -197,9 +211,9 @@ def judge(
     if owner_epoch != epoch:
         return f"its owner epoch is {owner_epoch}, not {epoch}"
     if settings is None:
-        return f"route {partition.route} is not published"
+        return f"route {partition.route} is not published, or unreadable"
     if intent is None:
-        return f"topic {partition.key} is not whitelisted any more"
+        return f"topic {partition.key} is not whitelisted any more, or unreadable"
     return Grant(
         owner_epoch=epoch,
         target_topic=intent.target_topic or settings.target_topic(partition.topic),
