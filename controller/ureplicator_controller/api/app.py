@@ -21,6 +21,7 @@ from ureplicator_common.kafka import PositionReader, TopicAdmin
 from ureplicator_common.settings import Settings
 from ureplicator_controller.api import (
     admin,
+    blacklist,
     dashboard,
     health,
     instances,
@@ -72,6 +73,7 @@ def create_app(needs: Dependencies) -> Flask:
     registry.register(health.FleetCollector(settings=settings, fleet=fleet, clusters=clusters))
     for blueprint in (
         topics.blueprint(settings=settings, fleet=fleet, whitelist=whitelist, positions=positions),
+        blacklist.blueprint(settings=settings, fleet=fleet, whitelist=whitelist),
         instances.blueprint(fleet=fleet, wishes=wishes),
         admin.blueprint(settings=settings, fleet=fleet, clusters=clusters),
         health.blueprint(id=needs.id, fleet=fleet, registry=registry),

@@ -99,6 +99,17 @@ def partition_count(value: object) -> int:
     return count
 
 
+def partition_number(value: object) -> int:
+    """3 or "3"; whether there is such a partition is for others to say."""
+    text = value if isinstance(value, str) else ""
+    if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
+        return value
+    if _COUNT.fullmatch(text):
+        return int(text)
+    said = "the partition is missing" if value is None else f"{_short(value)} is not a partition"
+    raise bad_request(said, field="partition", cure="a whole number from 0 on")
+
+
 def only_parameters(*names: str) -> None:
     """A misspelt parameter would silently mean something else."""
     for name in request.args:
@@ -107,9 +118,9 @@ def only_parameters(*names: str) -> None:
             raise bad_request(f"{name!r} is not a known parameter", field=name, cure=cure)
 
 
-def chosen_routes(settings: Settings) -> tuple[RouteConfig, ...]:
-    """The routes that `?src=&dst=` leave."""
-    only_parameters(*_ROUTE_PARAMETERS)
+def chosen_routes(settings: Settings, *, also: Collection[str] = ()) -> tuple[RouteConfig, ...]:
+    """The routes that `?src=&dst=` leave. `also`: other parameters of the call."""
+    only_parameters(*_ROUTE_PARAMETERS, *also)
     source, target = (request.args.get(name) for name in _ROUTE_PARAMETERS)
     chosen = tuple(
         config
@@ -125,9 +136,9 @@ def chosen_routes(settings: Settings) -> tuple[RouteConfig, ...]:
     return chosen
 
 
-def chosen_route(settings: Settings) -> RouteConfig:
+def chosen_route(settings: Settings, *, also: Collection[str] = ()) -> RouteConfig:
     """The one route that is meant."""
-    chosen = chosen_routes(settings)
+    chosen = chosen_routes(settings, also=also)
     if len(chosen) > 1:
         raise bad_request(
             f"there are several routes: {_listed(str(config.route) for config in chosen)}",
@@ -142,7 +153,7 @@ def _listed(names: Any) -> str:
 
 
 def _example(fields: Collection[str]) -> str:
-    values = {"topic": "orders", "numPartitions": 4}
+    values = {"topic": "orders", "numPartitions": 4, "partition": 0, "opt": "blacklist"}
     return "send " + json.dumps({name: values.get(name, "") for name in sorted(fields)})
 
 

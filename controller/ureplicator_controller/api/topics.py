@@ -100,6 +100,26 @@ def blueprint(
         config = chosen_route(settings)
         return _answer(config.route, topic, whitelist.delete(config, topic_name(topic)))
 
+    @api.post("/topics/<topic>/pause")
+    def pause_topic(topic: str) -> Response:
+        return paused(topic, True)
+
+    @api.post("/topics/<topic>/resume")
+    def resume_topic(topic: str) -> Response:
+        return paused(topic, False)
+
+    def paused(named: str, wanted: bool) -> Response:
+        config = chosen_route(settings)
+        topic = topic_name(named)
+        json_body((), required=False)
+        intent = whitelist.set_paused(config, topic, paused=wanted)
+        return jsonify(
+            topic=topic,
+            route=str(config.route),
+            partitions=intent.partitions,
+            state=intent.state,
+        )
+
     return api
 
 

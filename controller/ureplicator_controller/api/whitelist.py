@@ -1,4 +1,4 @@
-"""Intents: how a topic is whitelisted, grown and let go of.
+"""Intents: how a topic is whitelisted, grown, paused and let go of.
 
 The order is always the same: look at the intent, look at the source, bring the target up to it,
 then write the intent in one transaction that names the version it was decided on. A request that
@@ -115,6 +115,46 @@ class Whitelist:
         self._write(key, change, request_id=request_id)
         return replace(there, state=TopicState.DELETING)
 
+    def set_paused(self, config: RouteConfig, topic: str, *, paused: bool) -> TopicIntent:
+        """Let go of all of a topic and keep its positions, or go on from them. Idempotent."""
+        key = TopicKey(config.route, topic)
+        state = TopicState.PAUSED if paused else TopicState.ACTIVE
+
+        def change(there: TopicIntent) -> TopicIntent:
+            return replace(there, state=state)
+
+        return self._change(key, change)
+
+    def blacklist(
+        self, config: RouteConfig, topic: str, number: int, *, listed: bool
+    ) -> TopicIntent:
+        """One partition on or off the blacklist."""
+        key = TopicKey(config.route, topic)
+
+        def change(there: TopicIntent) -> TopicIntent:
+            _refuse_partition(key, there, number)
+            if (number in there.blacklisted) == listed:
+                raise _as_it_was(key, number, listed=listed)
+            return replace(there, blacklisted=there.blacklisted ^ {number})
+
+        return self._change(key, change)
+
+    def _change(self, key: TopicKey, change: Callable[[TopicIntent], TopicIntent]) -> TopicIntent:
+        """Of a topic that is there and stays; the intent afterwards."""
+        request_id = self._new_id()
+        self._coordination.sync(self._fleet.paths.topic(key))
+        wanted: list[TopicIntent] = []
+
+        def decide(now: TopicIntent | None) -> TopicIntent | None:
+            there = _staying(key, now)
+            wanted.append(change(there))
+            if wanted[-1] == there:
+                return None
+            return replace(wanted[-1], request_id=request_id)
+
+        self._write(key, decide, request_id=request_id)
+        return wanted[-1]
+
     def _write(self, key: TopicKey, change: Change, *, request_id: str) -> None:
         path = self._fleet.paths.topic(key)
 
@@ -217,13 +257,35 @@ def _known(key: TopicKey, there: TopicIntent | None) -> TopicIntent:
     return there
 
 
-def _grown(key: TopicKey, there: TopicIntent | None, partitions: int) -> TopicIntent:
-    """What is there, if it can be given so many partitions."""
+def _staying(key: TopicKey, there: TopicIntent | None) -> TopicIntent:
     known = _known(key, there)
     if known.state is TopicState.DELETING:
         raise conflict(
             f"{key.topic} is being deleted on {key.route}", field="topic", cure="add it again later"
         )
+    return known
+
+
+def _refuse_partition(key: TopicKey, there: TopicIntent, number: int) -> None:
+    if number >= there.partitions:
+        raise bad_request(
+            f"{key.topic} has no partition {number} on {key.route}",
+            field="partition",
+            cure=f"a number from 0 to {there.partitions - 1}",
+        )
+
+
+def _as_it_was(key: TopicKey, number: int, *, listed: bool) -> Problem:
+    return bad_request(
+        f"partition {number} of {key.topic} is {'already' if listed else 'not'} blacklisted",
+        field="opt",
+        cure="GET /blacklist lists those that are",
+    )
+
+
+def _grown(key: TopicKey, there: TopicIntent | None, partitions: int) -> TopicIntent:
+    """What is there, if it can be given so many partitions."""
+    known = _staying(key, there)
     if partitions < known.partitions:
         raise bad_request(
             f"{key.topic} has {known.partitions} partitions already, they cannot become fewer",

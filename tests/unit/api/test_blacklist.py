@@ -1,0 +1,172 @@
+"""Pausing topics and blacklisting partitions, over the twins."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ureplicator_common.model import TopicIntent, TopicState
+from ureplicator_testkit.api_world import World, problem_of
+
+TWO_ROUTES = (
+    {"source": "source", "target": "target"},
+    {"source": "other", "target": "target", "naming": {"prefix": "other."}},
+)
+HAD = TopicIntent(3, 2, had_position=frozenset({0, 1}), target_topic="orders")
+
+
+@pytest.fixture
+def copying(world: World) -> World:
+    world.intend("orders", HAD)
+    world.target.put("orders", 4)
+    return world
+
+
+def intent(world: World) -> TopicIntent:
+    there = world.intent("orders")
+    assert there is not None
+    return there
+
+
+def blacklisted(world: World) -> list[tuple[str, int]]:
+    shown = world.call("GET", "/blacklist").get_json()["blacklist"]
+    return [(each["topic"], each["partition"]) for each in shown]
+
+
+# --- Pause and resume
+
+
+def test_pausing_and_resuming_are_idempotent_and_keep_the_rest(copying: World) -> None:
+    for verb, state in (("pause", TopicState.PAUSED), ("resume", TopicState.ACTIVE)):
+        for _ in range(2):
+            answer = copying.call("POST", f"/topics/orders/{verb}")
+            assert answer.status_code == 200
+            assert answer.get_json()["state"] == state
+        there = intent(copying)
+        assert there.state is state
+        assert (there.had_position, there.initial_partitions) == (HAD.had_position, 2)
+
+
+def test_what_is_so_already_is_not_written(copying: World) -> None:
+    copying.call("POST", "/topics/orders/resume")
+    assert intent(copying).request_id == ""
+
+
+def test_a_topic_that_is_being_deleted_is_not_resumed(copying: World) -> None:
+    copying.call("DELETE", "/topics/orders")
+    problem_of(copying.call("POST", "/topics/orders/resume"), 409)
+    assert intent(copying).state is TopicState.DELETING
+
+
+@pytest.mark.parametrize("applied", [True, False])
+def test_pausing_is_read_back(copying: World, applied: bool) -> None:
+    copying.coordination.lose_next_answer(applied=applied)
+    assert copying.call("POST", "/topics/orders/pause").status_code == 200
+    assert intent(copying).state is TopicState.PAUSED
+
+
+def test_pausing_takes_no_body(copying: World) -> None:
+    problem_of(copying.call("POST", "/topics/orders/pause", json={"topic": "orders"}), 400)
+
+
+# --- The blacklist
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        {"query_string": {"topic": "orders", "partition": "1", "opt": "blacklist"}},
+        {"json": {"topic": "orders", "partition": 1, "opt": "blacklist"}},
+        {"json": {"topic": "orders", "partition": "1", "opt": "blacklist"}},
+        {"query_string": "topic=orders&partition=1", "json": {"partition": 1, "opt": "blacklist"}},
+    ],
+)
+def test_a_partition_is_blacklisted(copying: World, request_: dict[str, Any]) -> None:
+    answer = copying.call("POST", "/blacklist", **request_)
+    assert answer.get_json() == {
+        "topic": "orders",
+        "partition": 1,
+        "route": "source.target",
+        "blacklisted": True,
+    }
+    assert blacklisted(copying) == [("orders", 1)]
+    assert intent(copying).had_position == HAD.had_position
+
+
+def test_and_taken_off_again(copying: World) -> None:
+    for opt in ("blacklist", "whitelist"):
+        query = {"topic": "orders", "partition": 1, "opt": opt}
+        assert copying.call("POST", "/blacklist", query_string=query).status_code == 200
+        problem = problem_of(copying.call("POST", "/blacklist", query_string=query), 400)
+        assert problem["field"] == "opt"
+    assert blacklisted(copying) == []
+
+
+def test_it_survives_expansion_and_pause(copying: World) -> None:
+    copying.call("POST", "/blacklist?topic=orders&partition=1&opt=blacklist")
+    body = {"topic": "orders", "numPartitions": 4}
+    assert copying.call("PUT", "/topics", json=body).status_code == 200
+    copying.call("POST", "/topics/orders/pause")
+    copying.call("POST", "/topics/orders/resume")
+    assert intent(copying).partitions == 4
+    assert blacklisted(copying) == [("orders", 1)]
+    assert copying.call("GET", "/topics/orders").get_json()["blacklisted"] == [1]
+
+
+@pytest.mark.parametrize(
+    ("query", "field"),
+    [
+        ("partition=1&opt=blacklist", "topic"),
+        ("topic=..&partition=1&opt=blacklist", "topic"),
+        ("topic=orders&opt=blacklist", "partition"),
+        ("topic=orders&partition=&opt=blacklist", "partition"),
+        ("topic=orders&partition=-1&opt=blacklist", "partition"),
+        ("topic=orders&partition=1.0&opt=blacklist", "partition"),
+        ("topic=orders&partition=99999999999&opt=blacklist", "partition"),
+        ("topic=orders&partition=3&opt=blacklist", "partition"),
+        ("topic=orders&partition=1", "opt"),
+        ("topic=orders&partition=1&opt=Blacklist", "opt"),
+        ("topic=orders&partition=1&opt=whitelist", "opt"),
+        ("topic=orders&partition=1&opt=blacklist&force=1", "force"),
+    ],
+)
+def test_what_is_refused_names_its_field(copying: World, query: str, field: str) -> None:
+    problem = problem_of(copying.call("POST", f"/blacklist?{query}"), 400)
+    assert problem["field"] == field
+    assert problem["cure"]
+    assert intent(copying) == HAD
+
+
+@pytest.mark.parametrize("body", [{"partition": True}, {"partition": -1}, {"opt": ["blacklist"]}])
+def test_bodies_that_are_refused(copying: World, body: dict[str, Any]) -> None:
+    whole = {"topic": "orders", "partition": 1, "opt": "blacklist"} | body
+    problem_of(copying.call("POST", "/blacklist", json=whole), 400)
+
+
+def test_query_and_body_must_agree(copying: World) -> None:
+    answer = copying.call(
+        "POST",
+        "/blacklist?partition=1",
+        json={"topic": "orders", "partition": 2, "opt": "blacklist"},
+    )
+    assert problem_of(answer, 400)["field"] == "partition"
+
+
+@pytest.mark.parametrize("applied", [True, False])
+def test_blacklisting_is_read_back(copying: World, applied: bool) -> None:
+    """Made twice it would be refused the second time."""
+    copying.coordination.lose_next_answer(applied=applied)
+    query = "topic=orders&partition=1&opt=blacklist"
+    assert copying.call("POST", f"/blacklist?{query}").status_code == 200
+    assert blacklisted(copying) == [("orders", 1)]
+
+
+def test_with_several_routes_one_is_chosen() -> None:
+    world = World(TWO_ROUTES)
+    world.intend("orders", HAD)
+    query = "topic=orders&partition=1&opt=blacklist"
+    assert problem_of(world.call("POST", f"/blacklist?{query}"), 400)["field"] == "src"
+    assert world.call("POST", f"/blacklist?{query}&src=source").status_code == 200
+    assert blacklisted(world) == [("orders", 1)]
+    assert world.call("GET", "/blacklist?src=other").get_json() == {"blacklist": []}
