@@ -56,8 +56,9 @@ class MemoryDirectory(Directory):
         else:
             self.events.append(Connected(broker.node_id, self.kafka.connect(broker.node_id)))
 
-    def publish(self, group: str, positions: Mapping[tuple[str, int], Position]) -> None:
+    def publish(self, group: str, positions: Mapping[tuple[str, int], Position]) -> bool:
         self.published.append(positions)
+        return True
 
     def close(self) -> None:
         self.closed = True

@@ -89,6 +89,7 @@ class RouteCopier:
         self._commit_at_s = 0.0
         self._again_at_s = 0.0
         self._publish_at_s = 0.0
+        self._publish_due = False
         self._check_at_s = 0.0
         self._now_s = 0.0
         self._producer: tuple[int, int] | None = None
@@ -162,6 +163,8 @@ class RouteCopier:
         self.source.links.drop_silent(self._now_s)
         self.target.links.drop_silent(self._now_s)
         self.target.detach_stalled(self._now_s)
+        if self._publish_due and self._now_s >= self._publish_at_s:
+            self._publish()
         for copy in list(self._draining.values()):
             if self._now_s > copy.drain_until_s:
                 logger.warning("%s: let go before all was committed", copy.partition)
@@ -231,6 +234,7 @@ class RouteCopier:
             case ConnectFailed():
                 links.on_connect_failed(event, self._now_s)
             case PublishFailed():
+                self._publish_due = True
                 self._warn_once(event.reason)
             case Broken(error):
                 raise RuntimeError(f"{self.route}: a directory is broken") from error
@@ -291,6 +295,7 @@ class RouteCopier:
         copy = PartitionCopy.begin(event.partition, event.grant, event.beginning)
         copy.committed_at_s = self._now_s
         self._copies[event.partition] = copy
+        self._publish_due = True
         self._follow()
         self._need_producer(copy)
         logger.info("%s: copying from %d", event.partition, copy.window.position)
@@ -467,19 +472,23 @@ class RouteCopier:
             if copy is not None:
                 copy.committed = item.position
                 copy.committed_at_s = self._now_s
-        if self._now_s >= self._publish_at_s:
-            self._publish_at_s = self._now_s + PUBLISH_EVERY_S
-            self._publish()
+        self._publish_due |= bool(positions)
 
     def _publish(self) -> None:
-        """Trailing, for the usual lag tools at the source; nothing reads it back by itself."""
+        """Trailing, for the usual lag tools at the source; nothing reads it back by itself.
+
+        The last ones before a partition falls quiet must get there, too: else it would show a lag that
+        is none, for ever.
+        """
+        self._publish_at_s = self._now_s + PUBLISH_EVERY_S
+        self._publish_due = False
         positions = {
             copy.source: Position(copy.committed, -1)
             for copy in self._copies.values()
             if copy.committed >= 0 and copy.grant.settings.publish_to_source
         }
         if positions:
-            self.source.links.directory.publish(self._group, positions)
+            self._publish_due = not self.source.links.directory.publish(self._group, positions)
 
     def close(self) -> None:
         for links in (self.source.links, self.target.links):

@@ -92,11 +92,13 @@ class Directory:
     def connect(self, broker: Broker) -> None:
         self._work.put(lambda: self._connect(broker))
 
-    def publish(self, group: str, positions: Mapping[tuple[str, int], Position]) -> None:
-        """Left out while the last ones are still on their way: newer ones will come."""
-        if not self._publishing:
-            self._publishing = True
-            self._work.put(lambda: self._publish(group, positions))
+    def publish(self, group: str, positions: Mapping[tuple[str, int], Position]) -> bool:
+        """False, and nothing done, while the last ones are still on their way."""
+        if self._publishing:
+            return False
+        self._publishing = True
+        self._work.put(lambda: self._publish(group, positions))
+        return True
 
     def close(self) -> None:
         """End the thread; it may be waiting for a broker, for a few seconds at most."""

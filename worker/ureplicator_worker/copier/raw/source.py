@@ -174,8 +174,9 @@ class Source:
             if answer.error:
                 self._refused_all(node_id, asked, answer.error)
                 return
-            for copy in asked.values():
+            for copy in asked.values():  # in a session, what is well and has no news is left out
                 copy.answered = True
+                copy.source_trouble = ""
             for fetched in answer.partitions:
                 self._take_current(asked.get(fetched.topic_partition), fetched, lease, offsets)
         finally:
@@ -207,7 +208,6 @@ class Source:
         if fetched.error or fetched.diverging:
             self._refused(copy, fetched)
             return
-        copy.source_trouble = ""
         copy.high_watermark = fetched.high_watermark
         if fetched.start == fetched.end:
             return

@@ -1,0 +1,62 @@
+"""A route whose partitions have fallen quiet: what is shown of them is still true."""
+
+import pytest
+
+from ureplicator_common.model import Partition, PartitionState
+from ureplicator_testkit.line import ROUTE, Line, MakeLine, fill
+from ureplicator_worker.copier.raw.directory import PublishFailed
+from ureplicator_worker.copier.route import PUBLISH_EVERY_S
+
+K0 = ("t", 0)
+
+
+def published(line: Line) -> int:
+    return line.source_directory.published[-1][K0].offset
+
+
+def test_the_last_position_is_published_though_nothing_follows(make: MakeLine) -> None:
+    line = make()
+    (partition,) = line.add(0)
+    for _ in range(4):
+        fill(line, K0, 1)
+        line.run(lambda: line.copied(partition))
+    assert published(line) < line.source.logs[K0].end
+    line.turns(2, skip_s=PUBLISH_EVERY_S)
+    assert published(line) == line.source.logs[K0].end
+    count = len(line.source_directory.published)
+    line.turns(5, skip_s=PUBLISH_EVERY_S)
+    assert len(line.source_directory.published) == count
+
+
+def test_a_position_taken_over_is_published(make: MakeLine) -> None:
+    line = make()
+    fill(line, K0, 1)
+    line.ownership.stored[Partition(ROUTE, *K0)] = line.source.logs[K0].end
+    line.add(0)
+    line.turns(2, skip_s=PUBLISH_EVERY_S)
+    assert published(line) == line.source.logs[K0].end
+
+
+def test_positions_that_did_not_get_there_are_published_again(make: MakeLine) -> None:
+    line = make()
+    fill(line, K0, 1)
+    (partition,) = line.add(0)
+    line.run(lambda: line.copied(partition))
+    line.turns(2, skip_s=PUBLISH_EVERY_S)
+    count = len(line.source_directory.published)
+    line.source_directory.events.append(PublishFailed("away"))
+    line.turns(2, skip_s=PUBLISH_EVERY_S)
+    assert len(line.source_directory.published) == count + 1
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_a_trouble_that_has_passed_is_forgotten_without_a_record(
+    make: MakeLine, number: int
+) -> None:
+    """In a fetch session a partition without news is not in the answer."""
+    line = make()
+    partitions = line.add(0, 1)
+    line.run(lambda: all(line.report(p).state is PartitionState.ONLINE for p in partitions))
+    line.copier._copies[partitions[number]].source_trouble = "no leader"
+    assert line.report(partitions[number]).state is PartitionState.ERROR
+    line.run(lambda: line.report(partitions[number]).state is PartitionState.ONLINE)
