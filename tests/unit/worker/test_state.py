@@ -20,7 +20,7 @@ from ureplicator_worker.core.messages import PartitionReport, Report
 from ureplicator_worker.core.partition import Held, InvalidTransition, Phase, move
 from ureplicator_worker.core.slots import CopierId, Home, Slot, choose
 from ureplicator_worker.core.state import check_invariants, step
-from ureplicator_worker.core.turn import LATE_START_S, WorkerState, initial
+from ureplicator_worker.core.turn import LATE_END_S, LATE_START_S, WorkerState, initial
 
 ROUTE = Route("a", "b")
 SILENCE_S = 60.0
@@ -291,6 +291,17 @@ def test_the_end_of_a_lifeline_is_not_the_end_of_the_process() -> None:
     assert run.phases() == {0: Phase.STOPPING}
     run.do(ev.CopierEnded(CopierId(0, 1), "killed"))
     assert run.phases() == {}
+
+
+def test_a_copier_that_does_not_end_is_killed_until_it_has() -> None:
+    run = Run().online(0).do(ev.CopierClosed(CopierId(0, 1)))
+    run.take()
+    kill = ev.KillCopier(CopierId(0, 1), "it does not end by itself")
+    for _ in range(2):
+        assert kill not in run.wait(LATE_END_S - 1).take()
+        assert kill in run.wait(1).take()
+    run.do(ev.CopierEnded(CopierId(0, 1), "killed"))
+    assert ev.StartCopier(CopierId(0, 2), (part(0),)) in run.take()
 
 
 @pytest.mark.parametrize(

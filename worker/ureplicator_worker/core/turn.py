@@ -28,6 +28,9 @@ PUBLISH_EVERY_S = 0.1
 LATE_START_S = 15.0
 """A copier not connected by then finds no room: Spark starts one in 1-2 s, 5 s on a busy
 machine."""
+LATE_END_S = 60.0
+"""A copier whose lifeline closed drains for 15 s, then waits for its threads, some 30 s with both
+clusters silent. One that is still there is killed, and again after as long: it may be frozen."""
 KILL_GRACE_S = 5.0
 """After `drain_timeout_s`, for killed processes to be gone."""
 
@@ -237,6 +240,9 @@ class Turn:
                     reason = f"copier silent for {quiet_s:.0f} s"
                     self.close(slot.copier, reason)
                     self.instructions.append(ev.KillCopier(slot.copier, reason))
+            elif self.now_s - slot.since_s >= LATE_END_S:
+                self.slots[number] = slot.enter(SlotPhase.CLOSING, self.now_s)
+                self.instructions.append(ev.KillCopier(slot.copier, "it does not end by itself"))
 
     def _start(self, number: int) -> None:
         self.slots[number] = slot = self.slots[number].started(self.now_s)
