@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from ureplicator_common.clock import Clock
 from ureplicator_common.coordination import Coordination, Node, SessionState, Unavailable
 from ureplicator_common.model import LiveController
-from ureplicator_common.znodes import Paths, decode_controller
+from ureplicator_common.znodes import UNREADABLE, Paths, decode_controller
 from ureplicator_controller.core.snapshot import Memo, Snapshot, parse
 from ureplicator_controller.core.view import ExternalView, external_view
 
@@ -115,5 +115,5 @@ class Fleet:
 def _controller(node: Node) -> LiveController:
     try:
         return decode_controller(node.data)
-    except (ValueError, TypeError):
+    except UNREADABLE:
         return LiveController(id="?")

@@ -21,7 +21,7 @@ from ureplicator_common.coordination.intents import update
 from ureplicator_common.kafka import TopicInfo
 from ureplicator_common.model import RouteSettings, TopicIntent, TopicKey, TopicState
 from ureplicator_common.settings import RouteConfig
-from ureplicator_common.znodes import decode_intent, encode_intent
+from ureplicator_common.znodes import UNREADABLE, decode_intent, encode_intent
 from ureplicator_controller.api.clusters import Cluster, ensure_target
 from ureplicator_controller.api.fleet import Fleet
 from ureplicator_controller.api.problems import Problem, bad_request, conflict, not_found
@@ -214,7 +214,7 @@ class Whitelist:
 def _intent(key: TopicKey, node: Node) -> TopicIntent:
     try:
         return decode_intent(node.data)
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except UNREADABLE as error:
         raise Problem(
             HTTPStatus.INTERNAL_SERVER_ERROR,
             f"the node of {key} in ZooKeeper cannot be read: {error!r}",

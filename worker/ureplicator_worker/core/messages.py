@@ -49,8 +49,8 @@ class CopierOrder:
     slot: int
     host: str
     port: int
-    token: str
-    clusters: Mapping[str, Mapping[str, str]]
+    token: str = field(repr=False)
+    clusters: Mapping[str, Mapping[str, str]] = field(repr=False)
     commit_interval_s: float
     buffer_bytes: int
 

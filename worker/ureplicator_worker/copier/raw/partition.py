@@ -1,8 +1,10 @@
 """One partition on its way: where it is fetched, what waits to be sent, how it is doing.
 
-STARTING --ready--> COPYING --drain--> DRAINING --(empty, committed)--> gone
-    |                  |                  |
-    +------------------+------------------+--fail--> gone, with a reason
+COPYING --drain--> DRAINING --(empty, committed)--> GONE
+   |                  |
+   +--fail: drain-----+--(refused, or not in time)--> GONE, with a reason
+
+It exists once copying may begin; what comes before is the ownership's (`copier.ownership`).
 """
 
 from __future__ import annotations
@@ -17,7 +19,6 @@ from ureplicator_worker.core.messages import Grant
 
 
 class Phase(Enum):
-    STARTING = "starting"
     COPYING = "copying"
     DRAINING = "draining"
     GONE = "gone"
