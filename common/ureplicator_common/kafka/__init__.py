@@ -17,6 +17,10 @@ class ClusterUnavailable(TemporaryError):
     """No broker of the cluster answered, or none that may answer this now."""
 
 
+class PartitionUnavailable(ClusterUnavailable):
+    """One partition has no leader, or its leader refuses: the others are not concerned."""
+
+
 class TopicAlreadyExists(PermanentError):
     """Somebody made the topic in the meantime."""
 

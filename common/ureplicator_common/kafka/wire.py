@@ -27,7 +27,7 @@ from kafka.protocol.metadata import (
     MetadataResponse,
 )
 
-from ureplicator_common.kafka import ClusterUnavailable
+from ureplicator_common.kafka import ClusterUnavailable, PartitionUnavailable
 from ureplicator_common.kafka.protocol import ErrorCode, error_name
 
 CLIENT_ID = "ureplicator"
@@ -238,7 +238,7 @@ class ClusterClient:
         """Offset of the first record not older than a time; EARLIEST and LATEST are times, too.
 
         LATEST is the last stable offset. A time after the last record gives the end.
-        Raises ClusterUnavailable.
+        Raises PartitionUnavailable, ClusterUnavailable.
         """
         found = self._list_offset(topic, partition, timestamp_ms)
         return found if found >= 0 else self._list_offset(topic, partition, LATEST)
@@ -247,13 +247,13 @@ class ClusterClient:
         view = self.view([topic])
         leader = view.brokers.get(view.leaders.get((topic, partition), Leader(-1, -1)).node_id)
         if leader is None:
-            raise ClusterUnavailable(f"{topic}/{partition} has no leader", delay_s=0.2)
+            raise PartitionUnavailable(f"{topic}/{partition} has no leader", delay_s=0.2)
         answer = self.call(
             leader, _list_offsets_request(topic, partition, timestamp_ms), ListOffsetsResponse
         )
         (row,) = answer.topics[0].partitions
         if row.error_code:
-            raise ClusterUnavailable(
+            raise PartitionUnavailable(
                 f"offsets of {topic}/{partition}: {error_name(row.error_code)}", delay_s=0.2
             )
         return int(row.offset)

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ureplicator_common.kafka import ClusterUnavailable, Position
+from ureplicator_common.kafka import ClusterUnavailable, PartitionUnavailable, Position
 from ureplicator_common.kafka.positions import (
     CommitRefused,
     Fenced,
@@ -109,6 +109,7 @@ class MemoryCluster(ClusterClient):
         self.partitions = dict(topics)
         self.topic_ids = {topic: f"{cluster_id}-{topic}" for topic in topics}
         self.offsets: dict[int, int] = {}
+        self.leaderless: set[tuple[str, int]] = set()
         self.failures = 0
         self.closed = False
         self.producers = 0
@@ -133,6 +134,8 @@ class MemoryCluster(ClusterClient):
     def offset_at(self, topic: str, partition: int, *, timestamp_ms: int) -> int:
         """`offsets` by timestamp (-2 earliest, -1 latest)."""
         self._answer()
+        if (topic, partition) in self.leaderless:
+            raise PartitionUnavailable(f"{topic}/{partition} has no leader", delay_s=0.0)
         return self.offsets[timestamp_ms]
 
     def call_any(self, request: Callable[[], Any], response: Any) -> Any:

@@ -264,6 +264,16 @@ def test_what_cannot_start_is_told_with_its_reason(desk: Desk) -> None:
     assert desk.next(own.Begun).partition == P0
 
 
+def test_a_new_partition_without_a_leader_holds_up_no_other(desk: Desk) -> None:
+    desk.source.leaderless.add(K0)
+    ask = desk.start(P0, P1)
+    desk.ownership.put(Go(ask.request, dict.fromkeys(ask.partitions, grant()), {}))
+    failed = desk.next(own.StartFailed)
+    assert (failed.partition, failed.reason, failed.temporary) == (P0, "t/0 has no leader", True)
+    assert desk.until(own.Begun).partition == P1
+    desk.nothing_more()
+
+
 def test_a_new_producer_is_asked_for_until_there_is_one(desk: Desk) -> None:
     desk.target.failures = 1
     desk.ownership.put(own.NewProducer())

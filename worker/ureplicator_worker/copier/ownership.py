@@ -23,7 +23,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from ureplicator_common.kafka import ClusterUnavailable, Position
+from ureplicator_common.kafka import ClusterUnavailable, PartitionUnavailable, Position
 from ureplicator_common.kafka.positions import (
     CommitRefused,
     Fenced,
@@ -369,6 +369,9 @@ class Ownership:
             except CannotStart as error:
                 self._forget(partition)
                 self._post(StartFailed(partition, str(error), error.temporary))
+            except PartitionUnavailable as error:  # the others need not wait for it
+                self._forget(partition)
+                self._post(StartFailed(partition, str(error), True))
             else:
                 begun[partition] = Begun(partition, grant, beginning)
         self._fix_new_positions(begun)
