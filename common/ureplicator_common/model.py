@@ -206,6 +206,23 @@ class KnownWorker:
 
 
 @dataclass(frozen=True, slots=True)
+class Switches:
+    """`settings`: what operators switch while the fleet runs.
+
+    `auto_balancing` off: what has an owner stays with it, whoever joins or is lost. `frozen`: beyond
+    that, nothing changes its owner unless an operator asks for that very thing. A rebalance is due
+    while `rebalance_asked` (the request's id) is not `rebalance_done`, which the leader writes.
+    """
+
+    auto_balancing: bool = True
+    frozen: bool = False
+    rebalance_asked: str = ""
+    rebalance_done: str = ""
+    request_id: str = ""
+    """Id of the request that wrote this last, as in `TopicIntent`."""
+
+
+@dataclass(frozen=True, slots=True)
 class LiveController:
     """`controllers/<id>` (ephemeral) and, for the one that leads, `leader`."""
 

@@ -13,7 +13,7 @@
 | assignments/<worker>            | persistent | Assignment              | the leader        |
 | current/<worker>                | ephemeral  | CurrentState            | the worker        |
 | loads/<worker>                  | ephemeral  | loads                   | the worker        |
-| settings                        | persistent | live switches           | REST              |
+| settings                        | persistent | Switches                | REST, the leader  |
 
 Contents are JSON with sorted keys (the same value is the same bytes: a write that changes nothing is
 seen as such), compressed above 8 KiB; a node must stay under 256 KiB of ZooKeeper's 1 MiB. Unknown
@@ -46,6 +46,7 @@ from ureplicator_common.model import (
     Route,
     RouteSettings,
     SessionId,
+    Switches,
     TopicIntent,
     TopicKey,
     TopicState,
@@ -280,6 +281,14 @@ def encode_known_worker(worker: KnownWorker) -> bytes:
 def decode_known_worker(data: bytes) -> KnownWorker:
     raw = decode(data)
     return KnownWorker(**_known(raw, KnownWorker))
+
+
+def encode_switches(switches: Switches) -> bytes:
+    return encode(asdict(switches))
+
+
+def decode_switches(data: bytes) -> Switches:
+    return Switches(**_known(decode(data), Switches))
 
 
 def encode_controller(controller: LiveController) -> bytes:

@@ -26,6 +26,7 @@ from ureplicator_common.model import (
     Route,
     RouteSettings,
     SessionId,
+    Switches,
     TopicIntent,
     TopicKey,
     TopicState,
@@ -90,7 +91,10 @@ currents = st.builds(
     ),
 )
 live_workers = st.builds(LiveWorker, counts, texts, counts, counts, texts)
-known_workers = st.builds(KnownWorker, counts, st.booleans(), st.booleans(), counts)
+known_workers = st.builds(
+    KnownWorker, counts, st.booleans(), st.booleans(), counts, sessions, texts
+)
+switches = st.builds(Switches, st.booleans(), st.booleans(), texts, texts, texts)
 controllers = st.builds(LiveController, texts, texts, counts, counts, counts, texts)
 settings = st.builds(
     RouteSettings,
@@ -133,6 +137,15 @@ def test_live_workers_round_trip(worker: LiveWorker) -> None:
 @given(known_workers)
 def test_known_workers_round_trip(worker: KnownWorker) -> None:
     assert znodes.decode_known_worker(znodes.encode_known_worker(worker)) == worker
+
+
+@given(switches)
+def test_switches_round_trip(value: Switches) -> None:
+    assert znodes.decode_switches(znodes.encode_switches(value)) == value
+
+
+def test_an_empty_settings_node_is_what_the_fleet_starts_with() -> None:
+    assert znodes.decode_switches(b"") == Switches()
 
 
 @given(controllers)

@@ -72,6 +72,7 @@ from ureplicator_controller.core.steps import (
     WriteAssignment,
     WriteIdeal,
 )
+from ureplicator_controller.core.switches import at_once, is_asked, mark_done, may_go
 
 EPOCH_SHIFT = 20
 """A million changes of owner per partition and leader before the terms of two leaders could meet;
@@ -101,6 +102,22 @@ class Plan:
 
 def plan(snapshot: Snapshot, now_s: float) -> Plan:
     """The steps that lead from this snapshot towards what operators want."""
+    if is_asked(snapshot):
+        return _rebalance(snapshot, now_s)
+    return _plan(snapshot, now_s)
+
+
+def _rebalance(snapshot: Snapshot, now_s: float) -> Plan:
+    """Once without delays, and whatever the switches say; the delays that go on are forgotten."""
+    decided = _plan(at_once(snapshot), now_s)
+    return replace(
+        decided,
+        steps=(*decided.steps, *mark_done(snapshot)),
+        reasons=("rebalance asked for", *decided.reasons),
+    )
+
+
+def _plan(snapshot: Snapshot, now_s: float) -> Plan:
     decided = _Planner(snapshot, now_s).run()
     late = overdue(snapshot, decided.asked_since, now_s)
     if not late:
@@ -203,8 +220,12 @@ class _Planner:
             return "new partition" if case.key in self._snapshot.ideal else "new topic"
         if entry.worker is None:
             return _why_again(entry.reason)
+        switches, leaving = self._snapshot.switches, entry.worker in self._census.leaving
         if entry.worker in self._snapshot.sessions or case.told_to(entry.worker):
-            return why_gone(entry.worker, self._census, self._snapshot)
+            why = why_gone(entry.worker, self._census, self._snapshot)
+            return why if may_go(switches, leaving) else ""
+        if switches.frozen and not leaving:
+            return ""
         return f"worker {entry.worker} lost before it began"
 
     def _wake_by(self, at_s: float) -> None:
@@ -219,7 +240,7 @@ class _Planner:
         for case in homeless:
             why = case.move.reason if case.move else ""
             case.move = Move(self._board.give(case.key, case.partition), why)
-        moves = even_out(self._board)
+        moves = even_out(self._board) if may_go(self._snapshot.switches, False) else {}
         if not moves:
             return
         if self._now_s < self._census.settled_at_s:

@@ -36,6 +36,7 @@ from ureplicator_common.model import (
     Route,
     RouteSettings,
     SessionId,
+    Switches,
     TopicIntent,
     TopicKey,
     WorkerId,
@@ -49,6 +50,7 @@ from ureplicator_common.znodes import (
     decode_known_worker,
     decode_live_worker,
     decode_route,
+    decode_switches,
 )
 
 T = TypeVar("T")
@@ -111,6 +113,8 @@ class Snapshot:
     absent_since: Mapping[WorkerId, float] = field(default_factory=dict)
     present_since: Mapping[WorkerId, float] = field(default_factory=dict)
     asked_since: Mapping[Ask, float] = field(default_factory=dict)
+    switches: Switches = field(default_factory=Switches)
+    switches_version: int | None = None
     delays: Delays = Delays()
 
 
@@ -158,6 +162,7 @@ def parse(
     live, bad_live = reader.read(paths.workers_live, 1, WorkerId, decode_live_worker)
     known, bad_known = reader.read(paths.workers_known, 1, WorkerId, decode_known_worker)
     routes, _ = reader.read(paths.routes, 1, Route.parse, decode_route)
+    switches = reader.read_one(paths.settings, decode_switches)
     reader.memo.turn()
     sessions = {worker: stored.owner for worker, stored in live.items()}
     sessions |= {worker: nodes[paths.worker_live(worker)].stat.owner for worker in bad_live}
@@ -181,7 +186,14 @@ def parse(
         unclear_workers=frozenset((*bad_assignments, *bad_current, *bad_live, *bad_known)),
         findings=tuple(reader.findings),
         delays=delays or Delays(),
+        switches=switches.value if switches else _switches_without(nodes.get(paths.settings)),
+        switches_version=switches.version if switches else None,
     )
+
+
+def _switches_without(node: Node | None) -> Switches:
+    """Nobody has switched anything; or nobody can tell what, and then nothing moves by itself."""
+    return Switches() if node is None else Switches(auto_balancing=False, frozen=True)
 
 
 class _Reader:
@@ -226,6 +238,16 @@ class _Reader:
                 self.findings.append(Finding(path, f"cannot be read: {error!r}"))
                 bad.append(key)
         return good, bad
+
+    def read_one(self, path: str, decode: Callable[[bytes], T]) -> Stored[T] | None:
+        """A node that has no key; None if it is not there, or cannot be read."""
+        if path not in self._nodes:
+            return None
+        try:
+            return self.memo.read(path, self._nodes[path], decode)
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            self.findings.append(Finding(path, f"cannot be read: {error!r}"))
+            return None
 
 
 def _topic_key(name: str) -> TopicKey:

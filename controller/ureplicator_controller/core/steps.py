@@ -15,6 +15,7 @@ from ureplicator_common.model import (
     IdealTopic,
     KnownWorker,
     SessionId,
+    Switches,
     TopicIntent,
     TopicKey,
     WorkerId,
@@ -25,6 +26,7 @@ from ureplicator_common.znodes import (
     encode_ideal,
     encode_intent,
     encode_known_worker,
+    encode_switches,
 )
 
 
@@ -97,7 +99,17 @@ class Retire:
     remains: IdealTopic | None
 
 
-Step = RegisterWorker | Evict | MarkPositions | WriteIdeal | WriteAssignment | Retire
+@dataclass(frozen=True, slots=True)
+class MarkRebalanced:
+    """A rebalance that operators asked for was planned, and everything before this step is done."""
+
+    switches: Switches
+    version: int
+
+
+Step = (
+    RegisterWorker | Evict | MarkPositions | WriteIdeal | WriteAssignment | Retire | MarkRebalanced
+)
 
 
 def operations(step: Step, paths: Paths) -> tuple[Operation, ...]:
@@ -116,6 +128,8 @@ def operations(step: Step, paths: Paths) -> tuple[Operation, ...]:
             return (write(paths.ideal_topic(key), encode_ideal(ideal), version),)
         case WriteAssignment(worker, assignment, version, _):
             return (write(paths.assignment(worker), encode_assignment(assignment), version),)
+        case MarkRebalanced(switches, version):
+            return (write(paths.settings, encode_switches(switches), version),)
         case Retire():
             return _retire(step, paths)
 

@@ -32,6 +32,7 @@ from ureplicator_common.model import (
     PartitionState,
     Route,
     SessionId,
+    Switches,
     TopicIntent,
     TopicKey,
     TopicState,
@@ -47,6 +48,7 @@ from ureplicator_common.znodes import (
     encode_intent,
     encode_known_worker,
     encode_live_worker,
+    encode_switches,
 )
 from ureplicator_controller.core.delay import track
 from ureplicator_controller.core.invariants import Ledger, check_invariants
@@ -317,6 +319,20 @@ class ControlFleet:
         )
         path = self.paths.worker_known(WorkerId(id))
         self.store.apply(self._session, [Set(path, encode_known_worker(changed), -1)])
+
+    def switches(self) -> Switches:
+        return self.snapshot().switches
+
+    def switch(self, switches: Switches) -> None:
+        """Operators write the live switches."""
+        self.switch_to(encode_switches(switches))
+
+    def switch_to(self, data: bytes) -> None:
+        self._make(self.paths.settings)
+        self.store.apply(self._session, [Set(self.paths.settings, data, -1)])
+
+    def ask_rebalance(self, request_id: str) -> None:
+        self.switch(replace(self.switches(), rebalance_asked=request_id))
 
     def kill(self, process: Process) -> None:
         """The process is gone, and its session too."""

@@ -16,7 +16,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ureplicator_common.model import CurrentState, IdealEntry, IdealTopic, Partition, TopicState
+from ureplicator_common.model import (
+    CurrentState,
+    IdealEntry,
+    IdealTopic,
+    Partition,
+    Switches,
+    TopicState,
+)
 from ureplicator_controller.core.plan import Plan, plan
 from ureplicator_controller.core.snapshot import Delays, Snapshot, Stored
 from ureplicator_controller.core.view import external_view, mismatches
@@ -28,6 +35,12 @@ IDS = ("a", "b", "c", "d")
 TOPICS = ("t", "u")
 PARTITIONS = 3
 DELAYS = Delays(rebalance_s=20.0, join_s=5.0)
+SWITCHES = (
+    Switches(),
+    Switches(auto_balancing=False),
+    Switches(frozen=True),
+    Switches(frozen=True, rebalance_asked="now"),
+)
 
 number = st.integers(0, PARTITIONS - 1)
 chosen = st.tuples(st.sampled_from(TOPICS), number)
@@ -50,6 +63,7 @@ EVENTS = st.one_of(
     st.tuples(st.just("wait"), st.integers(1, 25)),
     st.tuples(st.sampled_from(["pause", "resume", "delete", "blacklist"]), chosen),
     st.tuples(st.sampled_from(["drain", "take_back"]), st.sampled_from(IDS)),
+    st.tuples(st.just("switch"), st.sampled_from(SWITCHES)),
 )
 
 HISTORIES = st.lists(EVENTS, min_size=20, max_size=80)
@@ -100,6 +114,8 @@ class World:
             case ("drain" | "take_back", str() as id):
                 if id in self.fleet.snapshot().known:
                     self.fleet.tag(id, draining=name == "drain")
+            case ("switch", Switches() as switches):
+                self.fleet.switch(switches)
             case ("start" | "fence" | "position" | "commit" | "let_go", (who, what)):
                 self._step(name, who, partition(*what))
             case (_, int() as who):
@@ -149,6 +165,7 @@ class World:
         """No more faults, and time enough for every delay."""
         for process in self.fleet.processes:
             process.frozen = process.hung = False
+        self.fleet.switch(Switches())
         for worker in self.fleet.snapshot().known:
             self.fleet.tag(worker)
         if not list(self.fleet.running()):
@@ -197,6 +214,7 @@ def _event(chance: random.Random) -> Event:
         (14, (chance.choice(["start", "fence", "position", "commit", "let_go"]), (who, where))),
         (12, (chance.choice(["kill", "freeze", "expire", "thaw", "thaw"]), who)),
         (4, (chance.choice(["hang", "recover", "register_again"]), who)),
+        (3, ("switch", chance.choice(SWITCHES))),
         (8, ("worker", (chance.choice(IDS), chance.randint(1, 3)))),
         (6, ("wait", chance.randint(1, 25))),
         (7, (chance.choice(["pause", "resume", "resume", "delete", "blacklist"]), where)),
