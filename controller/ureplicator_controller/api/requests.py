@@ -1,7 +1,8 @@
 """What callers may send, judged once: bodies, names, counts, and the choice of a route.
 
-Bodies are JSON objects with known fields only, and are sent as `application/json`. That is not
-pedantry: a page in somebody's browser can send a form to this port without asking, but not JSON.
+Bodies are JSON objects with known fields only. Tools may leave the content type out, as uReplicator's
+own examples with `curl -d` do. A page in somebody's browser may not: it can send a form to this port
+without asking, but then says where it comes from (`Origin`), and is refused unless it sends JSON.
 Numbers may be text ("4"), as uReplicator's tools send them.
 """
 
@@ -33,7 +34,7 @@ def json_body(fields: Collection[str], *, required: bool) -> Mapping[str, Any]:
         if required:
             raise bad_request("the body is empty", cure=_example(fields))
         return {}
-    if request.mimetype != "application/json":
+    if request.mimetype != "application/json" and "Origin" in request.headers:
         raise bad_request(
             f"the content type is {request.mimetype or 'missing'}, not application/json",
             field="Content-Type",

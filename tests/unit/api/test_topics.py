@@ -213,9 +213,15 @@ def test_wrong_bodies(world: World, method: str, data: bytes, word: str) -> None
 
 
 @pytest.mark.parametrize("kind", [None, "text/plain", "application/x-www-form-urlencoded"])
-def test_wrong_content_type(world: World, kind: str | None) -> None:
-    answer = world.call("POST", "/topics", data=b'{"topic": "orders"}', content_type=kind)
+def test_a_form_of_a_foreign_page_is_refused_and_a_tool_is_not(
+    world: World, kind: str | None
+) -> None:
+    body = b'{"topic": "orders"}'
+    page = {"Origin": "http://elsewhere.example"}
+    answer = world.call("POST", "/topics", data=body, content_type=kind, headers=page)
     assert problem_of(answer, 400)["field"] == "Content-Type"
+    assert world.intent("orders") is None
+    assert world.call("POST", "/topics", data=body, content_type=kind).status_code == 201
 
 
 def test_a_body_too_long(world: World) -> None:
