@@ -35,6 +35,9 @@ ROWS: Sequence[Row] = (
 )
 
 
+OTHERS_SHARE = 0.1
+
+
 def print_throughput(
     console: Console, profile: Profile, results: Sequence[tuple[str, Throughput]]
 ) -> None:
@@ -52,6 +55,11 @@ def print_throughput(
         )
     console.print(table)
     for name, result in results:
+        if result.others_share > OTHERS_SHARE:
+            console.print(
+                f"[yellow]other programs took {result.others_share:.0%} of the machine while"
+                f" {name} copied: repeat this when it is quiet"
+            )
         if not result.finished:
             console.print(f"[yellow]{name} was not done in time: figures are of what it did")
 

@@ -6,13 +6,14 @@ The second half alone is shown too, because compilers of JVMs need some seconds 
 
 from __future__ import annotations
 
+import os
 import time
 from dataclasses import dataclass
 
 from ureplicator_bench.contenders import Contender
 from ureplicator_bench.load import Profile
 from ureplicator_bench.servers import Servers
-from ureplicator_bench.usage import PeakRss, cpu_s
+from ureplicator_bench.usage import PeakRss, cpu_s, machine_cpu_s
 from ureplicator_demo.progress import Ends
 
 LOOK_EVERY_S = 0.02
@@ -29,6 +30,7 @@ class Throughput:
     second_half_records_per_s: float
     cpu_s: float
     brokers_cpu_s: float
+    others_cpu_s: float
     peak_rss_bytes: int
     finished: bool
 
@@ -39,6 +41,11 @@ class Throughput:
     @property
     def mb_per_s(self) -> float:
         return self.records_per_s * self.size / 1e6
+
+    @property
+    def others_share(self) -> float:
+        """The part of the machine that programs took which have no part in this."""
+        return max(self.others_cpu_s, 0.0) / (self.seconds * (os.cpu_count() or 1))
 
     @property
     def cpu_s_per_gb(self) -> float:
@@ -55,6 +62,7 @@ class _Look:
     copied: int
     cpu_s: float
     brokers_cpu_s: float
+    others_cpu_s: float
 
 
 def measure(
@@ -66,8 +74,9 @@ def measure(
     end = began + deadline_s
 
     def look(copied: int) -> _Look:
-        cpu = cpu_s(contender.processes()), cpu_s(servers.brokers())
-        return _Look(time.monotonic(), copied, *cpu)
+        used, brokers = cpu_s(contender.processes()), cpu_s(servers.brokers())
+        others = machine_cpu_s() - used - brokers - sum(os.times()[:2])
+        return _Look(time.monotonic(), copied, used, brokers, others)
 
     try:
         with PeakRss(contender.processes) as memory:
@@ -87,6 +96,7 @@ def measure(
         second_half_records_per_s=_rate(half, last),
         cpu_s=last.cpu_s - first.cpu_s,
         brokers_cpu_s=last.brokers_cpu_s - first.brokers_cpu_s,
+        others_cpu_s=last.others_cpu_s - first.others_cpu_s,
         peak_rss_bytes=memory.bytes,
         finished=last.copied >= profile.records,
     )

@@ -25,6 +25,13 @@ def cpu_s(processes: Iterable[Process]) -> float:
     return sum(_cpu_s(pid) for process in processes for pid in process.tree())
 
 
+def machine_cpu_s() -> float:
+    """Seconds of processor time that the whole machine has spent working."""
+    fields = Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:]
+    user, nice, system, _idle, _iowait, *interrupts = map(int, fields[:7])
+    return (user + nice + system + sum(interrupts)) / _TICKS_PER_S
+
+
 def rss_bytes(processes: Iterable[Process]) -> int:
     """Resident memory of the trees now; what processes share counts for each of them."""
     return sum(_rss_bytes(pid) for process in processes for pid in process.tree())
