@@ -21,6 +21,7 @@ from ureplicator_common.kafka import PositionReader, TopicAdmin
 from ureplicator_common.settings import Settings
 from ureplicator_controller.api import (
     admin,
+    balance,
     blacklist,
     dashboard,
     health,
@@ -74,6 +75,7 @@ def create_app(needs: Dependencies) -> Flask:
     for blueprint in (
         topics.blueprint(settings=settings, fleet=fleet, whitelist=whitelist, positions=positions),
         blacklist.blueprint(settings=settings, fleet=fleet, whitelist=whitelist),
+        balance.blueprint(fleet=fleet, wishes=wishes),
         instances.blueprint(fleet=fleet, wishes=wishes),
         admin.blueprint(settings=settings, fleet=fleet, clusters=clusters),
         health.blueprint(id=needs.id, fleet=fleet, registry=registry),

@@ -1,5 +1,5 @@
-"""What operators ask of workers, as the whitelist is what they ask of topics: an intent that the
-leader acts on.
+"""What operators ask of workers and of the fleet: intents that the leader acts on, as the whitelist
+is what they ask of topics.
 
 Written like every intent (`coordination.intents`): at the version that was read, with a request id
 that tells whether a write without an answer was made. The leader writes to the same nodes (a
@@ -14,8 +14,14 @@ from http import HTTPStatus
 
 from ureplicator_common.coordination import Coordination, Create, Node, Operation, Set
 from ureplicator_common.coordination.intents import update
-from ureplicator_common.model import KnownWorker, WorkerId
-from ureplicator_common.znodes import decode_known_worker, decode_live_worker, encode_known_worker
+from ureplicator_common.model import KnownWorker, Switches, WorkerId
+from ureplicator_common.znodes import (
+    decode_known_worker,
+    decode_live_worker,
+    decode_switches,
+    encode_known_worker,
+    encode_switches,
+)
 from ureplicator_controller.api.fleet import Fleet
 from ureplicator_controller.api.problems import Problem, not_found
 from ureplicator_controller.api.whitelist import WRITE_TIMEOUT_S
@@ -60,6 +66,37 @@ class Wishes:
         self._fleet.settle(path)
         return there
 
+    def switch(self, change: Callable[[Switches], Switches]) -> Switches:
+        """The switches afterwards. Raises Problem, Unavailable."""
+        return self._switch(change, self._new_id())
+
+    def rebalance(self) -> str:
+        """Ask for a rebalance now; the request's id."""
+        request_id = self._new_id()
+        self._switch(lambda now: replace(now, rebalance_asked=request_id), request_id)
+        return request_id
+
+    def _switch(self, change: Callable[[Switches], Switches], request_id: str) -> Switches:
+        path = self._fleet.paths.settings
+        wanted = Switches()
+
+        def operations(node: Node | None) -> Sequence[Operation]:
+            nonlocal wanted
+            there = _switches(path, node)
+            wanted = change(there)
+            if wanted == there:
+                return ()
+            data = encode_switches(replace(wanted, request_id=request_id))
+            return (Set(path, data, node.stat.version) if node else Create(path, data),)
+
+        def applied(node: Node | None) -> bool:
+            return _switches(path, node).request_id == request_id
+
+        self._coordination.sync(path)
+        update(self._coordination, path, operations, applied, timeout_s=WRITE_TIMEOUT_S)
+        self._fleet.settle(path)
+        return wanted
+
     def _newcomer(self, worker: WorkerId) -> KnownWorker:
         """One that lives, and that the leader has not written down yet."""
         node = self._coordination.get(self._fleet.paths.worker_live(worker))
@@ -82,6 +119,13 @@ def unknown_worker(worker: str) -> Problem:
 def _known(path: str, node: Node) -> KnownWorker:
     try:
         return decode_known_worker(node.data)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise _unreadable(path, error) from error
+
+
+def _switches(path: str, node: Node | None) -> Switches:
+    try:
+        return decode_switches(node.data) if node else Switches()
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise _unreadable(path, error) from error
 

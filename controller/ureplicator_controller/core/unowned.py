@@ -30,14 +30,14 @@ def unowned(snapshot: Snapshot, route: Route) -> dict[Partition, str]:
 
 
 def _taken(snapshot: Snapshot) -> Iterator[Partition]:
-    """Told to be held, or said to be, by anybody, alive or not."""
-    for assignment in snapshot.assignments.values():
-        yield from assignment.value.entries
-    for current in snapshot.current.values():
-        yield from current.value.entries
+    """Told to be held, or said to be, by a worker that has a session."""
+    for worker in snapshot.sessions:
+        for part in (snapshot.assignments.get(worker), snapshot.current.get(worker)):
+            if part is not None:
+                yield from part.value.entries
 
 
 def _has_owner(snapshot: Snapshot, key: TopicKey, number: int) -> bool:
     ideal = snapshot.ideal.get(key)
     entry = ideal.value.entries.get(number) if ideal else None
-    return entry is not None and entry.worker is not None
+    return entry is not None and entry.worker in snapshot.sessions

@@ -15,6 +15,8 @@ from ureplicator_testkit.api_world import World, problem_of
 READS = ["/topics", "/topics/orders", "/instances", "/instances/w1", "/validation", "/blacklist"]
 READS += ["/validation/srcKafka", "/ready"]
 WRITES = [("POST", "/topics/quiet"), ("PUT", "/topics"), ("DELETE", "/topics/orders")]
+WRITES += [("POST", "/instances"), ("POST", "/rebalance"), ("POST", "/rebalance?dry_run=true")]
+WRITES += [("POST", "/admin/freeze"), ("POST", "/admin/disable_autobalancing")]
 WRITES += [("POST", "/topics/orders/pause"), ("POST", "/topics/orders/resume")]
 WRITES += [("POST", "/blacklist?topic=orders&partition=0&opt=blacklist")]
 WRITES += [("DELETE", "/instances/w1"), ("POST", "/instances/w1")]

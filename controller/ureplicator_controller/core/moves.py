@@ -1,0 +1,47 @@
+"""What a plan moves, for people: partition by partition, from whom, to whom, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from ureplicator_common.model import IdealEntry, Partition, WorkerId
+from ureplicator_controller.core.snapshot import Snapshot
+from ureplicator_controller.core.steps import Step, WriteIdeal
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """A partition gets another owner; None: it had, or gets, nobody."""
+
+    partition: Partition
+    source: WorkerId | None
+    target: WorkerId | None
+    reason: str
+
+    def as_json(self) -> dict[str, object]:
+        return {
+            "route": str(self.partition.route),
+            "topic": self.partition.topic,
+            "partition": self.partition.number,
+            "from": self.source,
+            "to": self.target,
+            "reason": self.reason,
+        }
+
+
+def moves(snapshot: Snapshot, steps: Sequence[Step]) -> Iterator[Moved]:
+    """Changes of owner that the steps make of the snapshot, in their order."""
+    for step in steps:
+        if isinstance(step, WriteIdeal):
+            stored = snapshot.ideal.get(step.key)
+            before = stored.value.entries if stored else {}
+            for number, entry in sorted(step.ideal.entries.items()):
+                source = _owner(before.get(number))
+                if source != entry.worker:
+                    partition = Partition(step.key.route, step.key.topic, number)
+                    yield Moved(partition, source, entry.worker, entry.reason)
+
+
+def _owner(entry: IdealEntry | None) -> WorkerId | None:
+    return entry.worker if entry else None
