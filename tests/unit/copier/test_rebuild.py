@@ -179,3 +179,11 @@ def test_no_payload_is_more_than_corrupt(payload: bytes, count: int) -> None:
     )
     with contextlib.suppress(CorruptBatch):
         list(decode(view))
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+def test_a_damaged_message_of_an_old_format_is_not_given_a_new_checksum(magic: int) -> None:
+    message = bytearray(b.old_batch([(5, b"k", b"value")], magic=magic, base_offset=3))
+    message[-1] ^= 0xFF
+    with pytest.raises(CorruptBatch, match="checksum"):
+        list(decode(memoryview(message)))

@@ -158,6 +158,23 @@ def test_a_corrupt_batch_is_fetched_again_then_stops_the_partition(make: MakeLin
     assert_same(line, K0)
 
 
+def test_what_came_before_a_corrupt_batch_arrives_though_the_target_is_slow(make: MakeLine) -> None:
+    line = make()
+    fill(line, K0, 2)
+    bad = line.source.logs[K0].taken[1]
+    line.source.logs[K0].taken[1] = bad[:-1] + bytes([bad[-1] ^ 1])
+    line.target.silent.add(1)
+    line.add(0)
+    line.turns(60)
+    assert not line.said
+    line.target.silent.clear()
+    line.run(lambda: bool(line.said))
+    assert isinstance(line.said[0], Failed)
+    assert "corrupt at offset 4" in line.said[0].reason
+    line.source.logs[K0].taken.pop()
+    assert_same(line, K0)
+
+
 @pytest.mark.parametrize("end", ["source", "target"])
 def test_a_topic_made_anew_is_another_topic(make: MakeLine, end: str) -> None:
     line = make()

@@ -17,9 +17,9 @@ import logging
 from bisect import bisect_left
 from collections.abc import Callable, Mapping
 
-from ureplicator_common.kafka import Position
 from ureplicator_common.model import GapPolicy, OwnerEpoch, Partition, PartitionState, Route
 from ureplicator_worker.copier import ownership as own
+from ureplicator_worker.copier.publish import Publisher
 from ureplicator_worker.copier.raw.buffers import BufferPool
 from ureplicator_worker.copier.raw.directory import (
     Broken,
@@ -51,7 +51,6 @@ DRAIN_S = 10.0
 """How long a partition that is let go may take to send and commit the rest; then it goes as it is."""
 RENEW_S = 12 * 3600.0
 """Positions fade on the target after `offsets.retention.minutes` (7 days by default)."""
-PUBLISH_EVERY_S = 5.0
 STALLED_CHECK_S = 0.5
 COMMIT_RETRY_S = 0.2
 
@@ -76,7 +75,6 @@ class RouteCopier:
         self.latency_counts = [0] * (len(LATENCY_BOUNDS_MS) + 1)
         self.latency_sum_ms = 0.0
         self._ownership = ownership
-        self._group = group
         self._commit_interval_s = commit_interval_s
         self._say = say
         self._starting: dict[Partition, OwnerEpoch] = {}
@@ -88,19 +86,17 @@ class RouteCopier:
         self._committing = False
         self._commit_at_s = 0.0
         self._again_at_s = 0.0
-        self._publish_at_s = 0.0
-        self._publish_due = False
         self._check_at_s = 0.0
         self._now_s = 0.0
         self._producer: tuple[int, int] | None = None
         self._producer_asked = False
         self._producer_used: set[tuple[str, int]] = set()
-        self._publish_warned = False
+        self._publisher = Publisher(source, group=group)
         self.source = Source(
             source,
             pool=pool,
             pace=pace,
-            failed=self._fail,
+            failed=self._finish,
             out_of_range=self._out_of_range,
             filled=self._filled,
         )
@@ -163,8 +159,7 @@ class RouteCopier:
         self.source.links.drop_silent(self._now_s)
         self.target.links.drop_silent(self._now_s)
         self.target.detach_stalled(self._now_s)
-        if self._publish_due and self._now_s >= self._publish_at_s:
-            self._publish()
+        self._publisher.work(self._copies.values(), self._now_s)
         for copy in list(self._draining.values()):
             if self._now_s > copy.drain_until_s:
                 logger.warning("%s: let go before all was committed", copy.partition)
@@ -234,15 +229,9 @@ class RouteCopier:
             case ConnectFailed():
                 links.on_connect_failed(event, self._now_s)
             case PublishFailed():
-                self._publish_due = True
-                self._warn_once(event.reason)
+                self._publisher.failed(event.reason)
             case Broken(error):
                 raise RuntimeError(f"{self.route}: a directory is broken") from error
-
-    def _warn_once(self, reason: str) -> None:
-        if not self._publish_warned:
-            self._publish_warned = True
-            logger.warning("%s: positions are not published at the source: %s", self.route, reason)
 
     def _check_topics(self) -> None:
         """A topic made anew is another topic: never mix the two."""
@@ -295,7 +284,7 @@ class RouteCopier:
         copy = PartitionCopy.begin(event.partition, event.grant, event.beginning)
         copy.committed_at_s = self._now_s
         self._copies[event.partition] = copy
-        self._publish_due = True
+        self._publisher.changed()
         self._follow()
         self._need_producer(copy)
         logger.info("%s: copying from %d", event.partition, copy.window.position)
@@ -347,15 +336,19 @@ class RouteCopier:
             self._say(word)
 
     def _fail(self, copy: PartitionCopy, reason: str, temporary: bool) -> None:
-        """Give a partition up, after a last commit of what was acknowledged.
+        """Give a partition up, after a last commit of what was acknowledged."""
+        self._finish(copy, reason, temporary)
+        copy.window.discard()
 
-        One that is let go anyway just has nothing more to send.
+    def _finish(self, copy: PartitionCopy, reason: str, temporary: bool) -> None:
+        """Give a partition up for what the source has next: what was fetched before is still sent.
+
+        One that is let go anyway just has nothing more to fetch.
         """
         if copy.phase is Phase.COPYING:
             logger.warning("%s: failed: %s", copy.partition, reason)
             copy.failure = (reason, temporary)
             self._drain(copy)
-        copy.window.discard()
 
     def _skipped(self, copy: PartitionCopy, reason: str) -> None:
         logger.error(
@@ -396,7 +389,7 @@ class RouteCopier:
     def _out_of_range(self, copy: PartitionCopy, reason: str) -> None:
         policy = copy.grant.settings.on_gap
         if policy is GapPolicy.STOP:
-            self._fail(copy, f"{reason} (on_gap: stop)", False)
+            self._finish(copy, f"{reason} (on_gap: stop)", False)
             return
         logger.error("%s: %s; going on at the %s", copy.partition, reason, policy)
         copy.fetch_after_s = float("inf")
@@ -472,23 +465,8 @@ class RouteCopier:
             if copy is not None:
                 copy.committed = item.position
                 copy.committed_at_s = self._now_s
-        self._publish_due |= bool(positions)
-
-    def _publish(self) -> None:
-        """Trailing, for the usual lag tools at the source; nothing reads it back by itself.
-
-        The last ones before a partition falls quiet must get there, too: else it would show a lag that
-        is none, for ever.
-        """
-        self._publish_at_s = self._now_s + PUBLISH_EVERY_S
-        self._publish_due = False
-        positions = {
-            copy.source: Position(copy.committed, -1)
-            for copy in self._copies.values()
-            if copy.committed >= 0 and copy.grant.settings.publish_to_source
-        }
         if positions:
-            self._publish_due = not self.source.links.directory.publish(self._group, positions)
+            self._publisher.changed()
 
     def close(self) -> None:
         for links in (self.source.links, self.target.links):

@@ -6,7 +6,8 @@ still accepts connections.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from ureplicator_common.kafka.wire import ClusterView, Leader
@@ -83,6 +84,7 @@ class Links:
         former, self.view = self.view, event.view
         if former is None:
             return
+        self.view = replace(event.view, leaders=newest_leaders(former, event.view))
         for node_id in [node for node in self._channels if node not in event.view.brokers]:
             self.drop(node_id, "left the cluster", now_s=0.0)
         for node_id, broker in event.view.brokers.items():
@@ -153,3 +155,16 @@ class Links:
 
     def _node(self, channel: HotChannel) -> int | None:
         return next((node for node, known in self._channels.items() if known is channel), None)
+
+
+def newest_leaders(former: ClusterView, latest: ClusterView) -> Mapping[tuple[str, int], Leader]:
+    """A broker that lags behind may name a leader that is none any more: its epoch tells.
+
+    Epochs of a topic made anew begin anew.
+    """
+    leaders = dict(latest.leaders)
+    for key, leader in former.leaders.items():
+        same = former.topic_ids.get(key[0]) == latest.topic_ids.get(key[0])
+        if same and key in leaders and leader.epoch > leaders[key].epoch:
+            leaders[key] = leader
+    return leaders

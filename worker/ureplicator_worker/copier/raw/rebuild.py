@@ -62,6 +62,8 @@ def decode(view: memoryview) -> Iterator[Record]:
             batch = stored.next_batch()
             if batch is None:
                 raise CorruptBatch("cut batch")
+            if stored_format(view) < 2 and not batch.validate_crc():
+                raise CorruptBatch("checksum of a message of the old format is wrong")
             for record in batch:
                 yield Record(
                     offset=record.offset,
@@ -129,6 +131,11 @@ def split(view: memoryview, *, first_offset: int) -> list[Built]:
 def merge(views: Sequence[memoryview]) -> Built | None:
     """One batch of several that follow each other; offsets in the answer are counted from 0."""
     return build((record for view in views for record in decode(view)), codec=_codec(views[0]))
+
+
+def stored_format(view: memoryview) -> int:
+    """0, 1 or 2. The checksum of format 2 is verified where it is read (`batch.verify`)."""
+    return view[16]
 
 
 def _codec(view: memoryview) -> int:

@@ -189,6 +189,8 @@ class Target:
             self._later(copy, batch, produced)
         elif produced.error in SEQUENCE_LOST:
             copy.needs_producer |= copy.window.is_head(batch)
+            copy.target_trouble = error_name(produced.error)
+            copy.send_after_s = self._now_s + RETRY_S
             copy.window.lost(batch)
         else:
             if copy.window.is_head(batch):
