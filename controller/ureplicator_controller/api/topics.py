@@ -100,6 +100,11 @@ def blueprint(
         config = chosen_route(settings)
         return _answer(config.route, topic, whitelist.delete(config, topic_name(topic)))
 
+    _offer_pausing(api, settings=settings, whitelist=whitelist)
+    return api
+
+
+def _offer_pausing(api: Blueprint, *, settings: Settings, whitelist: Whitelist) -> None:
     @api.post("/topics/<topic>/pause")
     def pause_topic(topic: str) -> Response:
         return paused(topic, True)
@@ -119,8 +124,6 @@ def blueprint(
             partitions=intent.partitions,
             state=intent.state,
         )
-
-    return api
 
 
 def describe(picture: Picture, key: TopicKey) -> dict[str, Any]:

@@ -61,6 +61,9 @@ class ControlMetrics:
             "Live workers that did not let go of a partition in time.",
             registry=registry,
         )
+        self._of_clusters(registry)
+
+    def _of_clusters(self, registry: CollectorRegistry) -> None:
         self.missing_topics = Gauge(
             "ureplicator_controller_missing_topics",
             "Whitelisted topics that the source does not have.",
