@@ -1,5 +1,4 @@
-"""A fleet without threads, clocks or Kafka: the real plan over the store in memory, and small
-workers.
+"""A fleet without threads, clocks or Kafka: the real plan over the store in memory, small workers.
 
 Everything happens when it is called, so a test is a history, and a random one can be replayed. The
 workers do what the design asks of a worker, in steps that may be taken in any order and as late as
