@@ -223,6 +223,18 @@ class Switches:
 
 
 @dataclass(frozen=True, slots=True)
+class PastMove:
+    """A change of owner that was done, in `history`; `number` grows by one with each."""
+
+    number: int
+    partition: Partition
+    source: WorkerId | None
+    target: WorkerId | None
+    reason: str
+    wall_ms: int
+
+
+@dataclass(frozen=True, slots=True)
 class LiveController:
     """`controllers/<id>` (ephemeral) and, for the one that leads, `leader`."""
 

@@ -14,6 +14,7 @@
 | current/<worker>                | ephemeral  | CurrentState            | the worker        |
 | loads/<worker>                  | ephemeral  | loads                   | the worker        |
 | settings                        | persistent | Switches                | REST, the leader  |
+| history/<n>                     | persistent | a block of PastMove     | the leader        |
 
 Contents are JSON with sorted keys (the same value is the same bytes: a write that changes nothing is
 seen as such), compressed above 8 KiB; a node must stay under 256 KiB of ZooKeeper's 1 MiB. Unknown
@@ -24,7 +25,7 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -43,6 +44,7 @@ from ureplicator_common.model import (
     OwnerEpoch,
     Partition,
     PartitionState,
+    PastMove,
     Route,
     RouteSettings,
     SessionId,
@@ -78,6 +80,7 @@ class Paths:
         self.current = f"{self.root}/current"
         self.loads = f"{self.root}/loads"
         self.settings = f"{self.root}/settings"
+        self.history = f"{self.root}/history"
 
     @property
     def skeleton(self) -> tuple[str, ...]:
@@ -118,6 +121,9 @@ class Paths:
 
     def current_state(self, worker: WorkerId) -> str:
         return f"{self.current}/{worker}"
+
+    def history_block(self, number: int) -> str:
+        return f"{self.history}/{number}"
 
     def load(self, worker: WorkerId) -> str:
         return f"{self.loads}/{worker}"
@@ -289,6 +295,29 @@ def encode_switches(switches: Switches) -> bytes:
 
 def decode_switches(data: bytes) -> Switches:
     return Switches(**_known(decode(data), Switches))
+
+
+def encode_history(moves: Sequence[PastMove]) -> bytes:
+    return encode(
+        [
+            [move.number, str(move.partition), move.source, move.target, move.reason, move.wall_ms]
+            for move in moves
+        ]
+    )
+
+
+def decode_history(data: bytes) -> tuple[PastMove, ...]:
+    return tuple(
+        PastMove(
+            number=int(number),
+            partition=Partition.parse(partition),
+            source=None if source is None else WorkerId(source),
+            target=None if target is None else WorkerId(target),
+            reason=reason,
+            wall_ms=int(wall_ms),
+        )
+        for number, partition, source, target, reason, wall_ms in decode(data) or ()
+    )
 
 
 def encode_controller(controller: LiveController) -> bytes:

@@ -23,6 +23,7 @@ from ureplicator_common.model import (
     OwnerEpoch,
     Partition,
     PartitionState,
+    PastMove,
     Route,
     RouteSettings,
     SessionId,
@@ -95,6 +96,12 @@ known_workers = st.builds(
     KnownWorker, counts, st.booleans(), st.booleans(), counts, sessions, texts
 )
 switches = st.builds(Switches, st.booleans(), st.booleans(), texts, texts, texts)
+histories = st.lists(
+    st.builds(
+        PastMove, counts, partitions, st.none() | workers, st.none() | workers, texts, counts
+    ),
+    max_size=3,
+).map(tuple)
 controllers = st.builds(LiveController, texts, texts, counts, counts, counts, texts)
 settings = st.builds(
     RouteSettings,
@@ -146,6 +153,12 @@ def test_switches_round_trip(value: Switches) -> None:
 
 def test_an_empty_settings_node_is_what_the_fleet_starts_with() -> None:
     assert znodes.decode_switches(b"") == Switches()
+
+
+@given(histories)
+def test_histories_round_trip(moves: tuple[PastMove, ...]) -> None:
+    assert znodes.decode_history(znodes.encode_history(moves)) == moves
+    assert znodes.decode_history(b"") == ()
 
 
 @given(controllers)

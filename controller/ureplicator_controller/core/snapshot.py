@@ -33,6 +33,7 @@ from ureplicator_common.model import (
     KnownWorker,
     LiveWorker,
     Partition,
+    PastMove,
     Route,
     RouteSettings,
     SessionId,
@@ -45,6 +46,7 @@ from ureplicator_common.znodes import (
     Paths,
     decode_assignment,
     decode_current,
+    decode_history,
     decode_ideal,
     decode_intent,
     decode_known_worker,
@@ -115,6 +117,7 @@ class Snapshot:
     asked_since: Mapping[Ask, float] = field(default_factory=dict)
     switches: Switches = field(default_factory=Switches)
     switches_version: int | None = None
+    history: Mapping[int, Stored[tuple[PastMove, ...]]] = field(default_factory=dict)
     delays: Delays = Delays()
 
 
@@ -162,6 +165,7 @@ def parse(
     live, bad_live = reader.read(paths.workers_live, 1, WorkerId, decode_live_worker)
     known, bad_known = reader.read(paths.workers_known, 1, WorkerId, decode_known_worker)
     routes, _ = reader.read(paths.routes, 1, Route.parse, decode_route)
+    history, _ = reader.read(paths.history, 1, int, decode_history)
     switches = reader.read_one(paths.settings, decode_switches)
     reader.memo.turn()
     sessions = {worker: stored.owner for worker, stored in live.items()}
@@ -188,6 +192,7 @@ def parse(
         delays=delays or Delays(),
         switches=switches.value if switches else _switches_without(nodes.get(paths.settings)),
         switches_version=switches.version if switches else None,
+        history=history,
     )
 
 

@@ -119,8 +119,10 @@ class Observer:
         self._presence = replace(self._presence, asked_since=asked_since)
 
     def _fingerprint(self, nodes: Mapping[str, Node]) -> Mapping[str, int]:
-        loads = self._paths.loads + "/"
-        return {path: node.stat.mzxid for path, node in nodes.items() if not path.startswith(loads)}
+        unheeded = (self._paths.loads + "/", self._paths.history)
+        return {
+            path: node.stat.mzxid for path, node in nodes.items() if not path.startswith(unheeded)
+        }
 
     def _is_stuck(self, now_s: float) -> bool:
         return self._behind_since_s is not None and now_s - self._behind_since_s > CATCH_UP_S

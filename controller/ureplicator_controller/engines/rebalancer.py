@@ -18,8 +18,10 @@ from ureplicator_common.clock import Clock
 from ureplicator_common.coordination import Node, SessionState, Unavailable
 from ureplicator_common.errors import PermanentError
 from ureplicator_common.model import Route, RouteSettings
-from ureplicator_common.znodes import Paths, encode_route
+from ureplicator_common.znodes import Paths, encode_history, encode_route
+from ureplicator_controller.core.history import append
 from ureplicator_controller.core.invariants import check_invariants
+from ureplicator_controller.core.moves import moves
 from ureplicator_controller.core.plan import Plan, plan
 from ureplicator_controller.core.snapshot import Snapshot
 from ureplicator_controller.core.steps import write
@@ -206,7 +208,23 @@ class Rebalancer:
         if found:
             self._metrics.violations.inc(len(found))
             log.error("found broken (%d in all): %s", len(found), found[0])
-        return self._executor.execute(decided.steps, snapshot, epoch)
+        outcome = self._executor.execute(decided.steps, snapshot, epoch)
+        if outcome is Outcome.DONE:
+            outcome = self._record(decided, snapshot, epoch)
+        return outcome
+
+    def _record(self, decided: Plan, snapshot: Snapshot, epoch: int) -> Outcome:
+        """Tell of it in the history; what cannot be told is in the log."""
+        blocks = [
+            write(self._paths.history_block(number), encode_history(block), version)
+            for number, block, version in append(snapshot, list(moves(snapshot, decided.steps)))
+        ]
+        if not blocks:
+            return Outcome.DONE
+        outcome = self._executor.write(blocks, epoch)
+        if outcome is not Outcome.DONE:
+            log.warning("moves missing in the history: %s", outcome)
+        return outcome
 
     def _is_due(self, now_s: float) -> bool:
         return self._wake_at_s is not None and now_s >= self._wake_at_s

@@ -26,6 +26,7 @@ from ureplicator_common.model import (
 from ureplicator_common.znodes import (
     Paths,
     decode_assignment,
+    decode_history,
     decode_route,
     encode_current,
     encode_intent,
@@ -461,3 +462,22 @@ def test_steps_share_transactions_up_to_a_limit() -> None:
     assert [len(batch) for batch in batches(iter(steps))] == [BATCH_OPERATIONS, 1]
     big = [[Set("/a", bytes(300_000), 0)], [Set("/b", bytes(300_000), 0)]]
     assert [len(batch) for batch in batches(iter(big))] == [1, 1]
+
+
+# --- The history
+
+
+def test_the_leader_tells_what_it_moved_and_is_not_woken_by_it(fleet: Fleet) -> None:
+    fleet.worker("a")
+    fleet.topic(2)
+    fleet.one.turn(4)
+    node = fleet.hand.get(PATHS.history_block(0))
+    assert node is not None
+    told = decode_history(node.data)
+    assert [(past.number, past.source, past.target, past.reason) for past in told] == [
+        (0, None, "a", "new topic"),
+        (1, None, "a", "new topic"),
+    ]
+    fleet.one.turn(4)
+    assert not fleet.one.observer.has_news()
+    assert fleet.hand.get(PATHS.history_block(0)) == node
