@@ -157,7 +157,7 @@ class _ListByDefault(click.Group):
 
 @cli.group(cls=_ListByDefault)
 def topics() -> None:
-    """List, add, expand and delete topics."""
+    """List, add, expand, pause and delete topics."""
 
 
 @topics.command("list")
@@ -225,10 +225,61 @@ def delete_topic(topic: str, url: str, as_json: bool, src: str, dst: str) -> Non
     _confirm(body, as_json, "{topic}: is no longer copied on {route}")
 
 
-@cli.command()
+@topics.command("pause")
+@click.argument("topic")
+@_client_options
+@_route_options
+def pause_topic(topic: str, url: str, as_json: bool, src: str, dst: str) -> None:
+    """Stop copying a topic for now; its positions are kept."""
+    body = _ask("POST", url, f"/topics/{rest_client.quoted(topic)}/pause", src=src, dst=dst)
+    _confirm(body, as_json, "{topic}: is {state} on {route}")
+
+
+@topics.command("resume")
+@click.argument("topic")
+@_client_options
+@_route_options
+def resume_topic(topic: str, url: str, as_json: bool, src: str, dst: str) -> None:
+    """Go on copying a topic that was paused, from where it was."""
+    body = _ask("POST", url, f"/topics/{rest_client.quoted(topic)}/resume", src=src, dst=dst)
+    _confirm(body, as_json, "{topic}: is {state} on {route}")
+
+
+class _ShowByDefault(click.Group):
+    """`instances`, also with a worker's name or options, is `instances show`."""
+
+    def parse_args(self, context: click.Context, args: list[str]) -> list[str]:
+        named = bool(args) and (args[0] in self.commands or args[0] in context.help_option_names)
+        return super().parse_args(context, args if named else ["show", *args])
+
+
+@cli.group(cls=_ShowByDefault)
+def instances() -> None:
+    """Show, drain and restore workers; `instances WORKER` is `instances show WORKER`."""
+
+
+@instances.command("drain")
+@click.argument("worker_id", metavar="WORKER")
+@_client_options
+def drain_instance(worker_id: str, url: str, as_json: bool) -> None:
+    """Empty a worker, and give it nothing more until it is restored."""
+    body = _ask("DELETE", url, f"/instances/{rest_client.quoted(worker_id)}")
+    _confirm(body, as_json, "{worker}: is being emptied, and is given nothing more")
+
+
+@instances.command("restore")
+@click.argument("worker_id", metavar="WORKER")
+@_client_options
+def restore_instance(worker_id: str, url: str, as_json: bool) -> None:
+    """Let a drained worker take part again."""
+    body = _ask("POST", url, f"/instances/{rest_client.quoted(worker_id)}")
+    _confirm(body, as_json, "{worker}: takes part again")
+
+
+@instances.command("show")
 @click.argument("worker_id", metavar="[WORKER]", required=False)
 @_client_options
-def instances(worker_id: str | None, url: str, as_json: bool) -> None:
+def show_instances(worker_id: str | None, url: str, as_json: bool) -> None:
     """The workers, or what one of them holds."""
     path = f"/instances/{rest_client.quoted(worker_id)}" if worker_id else "/instances"
     body = _ask("GET", url, path)

@@ -87,6 +87,8 @@ def test_a_missing_configuration_is_one_line(tmp_path: Path, role: str) -> None:
         ["topics", "expand", "orders"],
         ["topics", "expand", "orders", "many"],
         ["topics", "--nonsense"],
+        ["instances", "--nonsense"],
+        ["instances", "drain"],
     ],
 )
 def test_wrong_usage(words: list[str]) -> None:
@@ -101,7 +103,9 @@ def test_an_id_that_is_no_name_of_a_node(config: Path, role: str, name: str) -> 
     assert "--id" in result.stderr
 
 
-@pytest.mark.parametrize("words", [[], ["-h"], ["topics", "-h"], ["worker", "-h"], ["--version"]])
+@pytest.mark.parametrize(
+    "words", [[], ["-h"], ["topics", "-h"], ["instances", "-h"], ["worker", "-h"], ["--version"]]
+)
 def test_help(words: list[str]) -> None:
     result = run(*words)
     assert result.exit_code in (0, 2)  # click answers 2 to the bare command
@@ -155,6 +159,15 @@ def test_machines_get_json(url: str) -> None:
         assert json.loads(run(*words, "--json", url=url).stdout)
 
 
+def test_pausing_and_resuming(url: str) -> None:
+    run("topics", "add", "orders", url=url)
+    assert (
+        run("topics", "pause", "orders", url=url).stdout == "orders: is paused on source.target\n"
+    )
+    assert "is active" in run("topics", "resume", "orders", url=url).stdout
+    assert run("topics", "pause", "quiet", url=url).exit_code == 1
+
+
 # --- instances, status
 
 
@@ -166,6 +179,18 @@ def test_instances(world: World, url: str) -> None:
     assert "h:7" in run("instances", url=url).stdout
     assert "orders" in run("instances", "w1", url=url).stdout
     assert run("instances", "w9", url=url).exit_code == 1
+
+
+def test_draining_and_restoring(world: World, url: str) -> None:
+    world.live("w1")
+    assert "emptied" in run("instances", "drain", "w1", url=url).stdout
+    shown = json.loads(run("instances", "w1", "--json", url=url).stdout)
+    assert shown["workers"]["w1"]["draining"] is True
+    assert "takes part" in run("instances", "restore", "w1", url=url).stdout
+    assert run("instances", "drain", "w9", url=url).exit_code == 1
+    world.live("drain")
+    shown = json.loads(run("instances", "show", "drain", "--json", url=url).stdout)
+    assert list(shown["workers"]) == ["drain"], "a worker may be called like a command"
 
 
 def test_status(world: World, url: str) -> None:
