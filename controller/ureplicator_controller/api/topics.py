@@ -28,9 +28,10 @@ from ureplicator_controller.api.requests import (
     chosen_routes,
     json_body,
     partition_count,
+    partition_number,
     topic_name,
 )
-from ureplicator_controller.api.whitelist import Whitelist
+from ureplicator_controller.api.whitelist import Whitelist, refuse_partition
 from ureplicator_controller.core.view import Mismatch, ideal_entry, topic_mismatches
 
 _FIELDS = ("topic", "numPartitions")
@@ -100,8 +101,27 @@ def blueprint(
         config = chosen_route(settings)
         return _answer(config.route, topic, whitelist.delete(config, topic_name(topic)))
 
+    _offer_positions(api, settings=settings, fleet=fleet, positions=positions)
     _offer_pausing(api, settings=settings, whitelist=whitelist)
     return api
+
+
+def _offer_positions(
+    api: Blueprint, *, settings: Settings, fleet: Fleet, positions: Positions
+) -> None:
+    @api.get("/offset/<topic>/<partition>")
+    def show_position(topic: str, partition: str) -> Response:
+        picture = fleet.picture()
+        key = _find(settings, picture, topic_name(topic))
+        number = partition_number(partition)
+        intent = picture.snapshot.topics[key].value
+        refuse_partition(key, intent, number)
+        known, reason = positions.of(key, intent)
+        shown = {"topic": key.topic, "partition": number, "route": str(key.route)}
+        position = known[str(number)] if known is not None else None
+        return jsonify(
+            shown | {"position": position} | ({"positionReason": reason} if reason else {})
+        )
 
 
 def _offer_pausing(api: Blueprint, *, settings: Settings, whitelist: Whitelist) -> None:

@@ -132,7 +132,7 @@ class Whitelist:
         key = TopicKey(config.route, topic)
 
         def change(there: TopicIntent) -> TopicIntent:
-            _refuse_partition(key, there, number)
+            refuse_partition(key, there, number)
             if (number in there.blacklisted) == listed:
                 raise _as_it_was(key, number, listed=listed)
             return replace(there, blacklisted=there.blacklisted ^ {number})
@@ -266,7 +266,7 @@ def _staying(key: TopicKey, there: TopicIntent | None) -> TopicIntent:
     return known
 
 
-def _refuse_partition(key: TopicKey, there: TopicIntent, number: int) -> None:
+def refuse_partition(key: TopicKey, there: TopicIntent, number: int) -> None:
     if number >= there.partitions:
         raise bad_request(
             f"{key.topic} has no partition {number} on {key.route}",

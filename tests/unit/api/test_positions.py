@@ -6,9 +6,10 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 
-from ureplicator_common.kafka import Position
-from ureplicator_common.model import Route, TopicIntent, TopicKey
+from ureplicator_common.kafka import ClusterUnavailable, Position
+from ureplicator_common.model import Route, TopicIntent, TopicKey, position_group
 from ureplicator_controller.api.positions import ANSWER_S, Positions
+from ureplicator_testkit.api_world import ROUTE, World
 
 KEY = TopicKey(Route("a", "b"), "orders")
 INTENT = TopicIntent(partitions=2, initial_partitions=2, target_topic="copy")
@@ -45,3 +46,20 @@ def test_a_controller_without_a_reader() -> None:
     known, reason = Positions(None, fleet="f").of(KEY, INTENT)
     assert known is None
     assert reason
+
+
+def test_the_position_of_one_partition(world: World) -> None:
+    world.intend("orders", TopicIntent(4, 4))
+    group = position_group(fleet="test", route=ROUTE)
+    world.positions.stored[(group, "orders", 2)] = Position(offset=41)
+    shown = {"topic": "orders", "partition": 2, "route": "source.target", "position": 41}
+    assert world.call("GET", "/offset/orders/2").get_json() == shown
+    assert world.call("GET", "/offset/orders/3").get_json()["position"] is None
+
+
+def test_a_position_is_null_with_the_target_away(world: World) -> None:
+    world.intend("orders", TopicIntent(4, 4))
+    with world.positions.failing(ClusterUnavailable("t:1 refused")):
+        shown = world.call("GET", "/offset/orders/2").get_json()
+    assert shown["position"] is None
+    assert "t:1 refused" in shown["positionReason"]
