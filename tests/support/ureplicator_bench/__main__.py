@@ -1,9 +1,9 @@
 """`scripts/bench`: copies the same topics with this replicator and with MirrorMaker 2, and compares.
 
 Both get the same brokers, the same full topic and an empty target topic with as many partitions,
-one after the other. Each copies the topic twice, and the second time counts: the brokers of a cluster
-that is in use have long compiled what either of the two asks of them. All processes of either
-count: here a controller with its REST server, a driver, its JVM and the copiers; there one JVM.
+one after the other. Before anything counts, each copies for a while: the brokers of a cluster that is
+in use have long compiled what either of the two asks of them. All processes of either count: here
+a controller with its REST server, a driver, its JVM and the copiers; there one JVM.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ import os
 import platform
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -41,6 +42,8 @@ PROFILES = {
         Profile("lz4", records=1_500_000, size=1_000, codec="lz4"),
     )
 }
+WARM_UP_S = 15.0
+WARM_UP_ROUNDS = 4
 MEMORY = Profile("memory", records=5_000_000, size=1_000)
 
 console = Console(stderr=True, highlight=False)
@@ -143,8 +146,15 @@ def _compare(
 ) -> tuple[bool, dict[str, Any]]:
     figures: dict[str, Any] = {"throughput": {}, "latency": {}}
     good = True
-    for profile in wanted.profiles:
-        results = _throughput(profile, servers, contenders, wanted.deadline_s)
+    for number, profile in enumerate(wanted.profiles):
+        with _filled(profile, servers) as topic:
+            if number == 0:
+                for contender in contenders:
+                    _warm_up(contender, servers, topic, profile, wanted.deadline_s)
+            results = [
+                (each.name, _copied(each, servers, topic, profile, wanted.deadline_s))
+                for each in contenders
+            ]
         print_throughput(console, profile, results)
         figures["throughput"][profile.name] = {"profile": asdict(profile)} | {
             name: asdict(result)
@@ -159,26 +169,42 @@ def _compare(
     return good, figures
 
 
-def _throughput(
-    profile: Profile, servers: Servers, contenders: Sequence[Contender], deadline_s: float
-) -> list[tuple[str, throughput.Throughput]]:
-    topic = f"bench-{profile.name}"
-    source, target = servers.source.bootstrap, servers.target.bootstrap
+@contextmanager
+def _filled(profile: Profile, servers: Servers) -> Iterator[str]:
+    topic, source = f"bench-{profile.name}", servers.source.bootstrap
     _say(f"{profile.name}: filling {topic}")
     create_topic(source, topic, partitions=profile.partitions)
     Filler(source, topic, profile).add(profile.records)
-    results = []
-    for measured in (False, True):
-        for contender in contenders:
-            _say(f"{profile.name}: {contender.name} copies{'' if measured else ', to warm up'}")
-            create_topic(target, topic, partitions=profile.partitions)
-            os.sync()  # else the kernel holds whoever comes first to the speed of the disk
-            found = throughput.measure(contender, servers, topic, profile, deadline_s=deadline_s)
-            delete_topic(target, topic)
-            if measured:
-                results.append((contender.name, found))
+    yield topic
     delete_topic(source, topic)
-    return results
+
+
+def _warm_up(
+    contender: Contender, servers: Servers, topic: str, profile: Profile, deadline_s: float
+) -> None:
+    """Have it copy for a while, in as many rounds as that takes."""
+    copied_s, rounds = 0.0, 0
+    while copied_s < WARM_UP_S and rounds < WARM_UP_ROUNDS:
+        copied_s += _copied(contender, servers, topic, profile, deadline_s, "to warm up").seconds
+        rounds += 1
+
+
+def _copied(
+    contender: Contender,
+    servers: Servers,
+    topic: str,
+    profile: Profile,
+    deadline_s: float,
+    why: str = "measured",
+) -> throughput.Throughput:
+    """One copy of the whole topic to a target topic of its own."""
+    _say(f"{profile.name}: {contender.name} copies, {why}")
+    target = servers.target.bootstrap
+    create_topic(target, topic, partitions=profile.partitions)
+    os.sync()  # else the kernel holds whoever comes first to the speed of the disk
+    found = throughput.measure(contender, servers, topic, profile, deadline_s=deadline_s)
+    delete_topic(target, topic)
+    return found
 
 
 def _latency(

@@ -21,6 +21,7 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
 from ureplicator_bench.contenders import Contender
 from ureplicator_bench.load import Profile
 from ureplicator_bench.servers import Servers
+from ureplicator_bench.usage import cpu_s, others_cpu_s, share
 from ureplicator_demo.progress import Ends
 from ureplicator_testkit.processes import eventually
 from ureplicator_testkit.topics import QUIET
@@ -42,6 +43,7 @@ class Latency:
     p99_ms: float
     p999_ms: float
     max_ms: float
+    others_share: float
 
 
 def measure(
@@ -55,6 +57,7 @@ def measure(
         sender.run(1.0)
         ends = Ends(target, topic, partitions)
         eventually(lambda: ends.total() >= sender.sent, 120, f"{contender.name} copies", poll_s=0.2)
+        others_s, began = _others_s(contender, servers), time.monotonic()
         total = sender.sent + int((WARM_S + seconds) * PER_S)
         consumer = subprocess.Popen(  # noqa: S603
             [sys.executable, "-m", __name__, target, topic, str(partitions), str(total)],
@@ -69,20 +72,26 @@ def measure(
         finally:
             consumer.kill()
             consumer.wait()
+        others_s = _others_s(contender, servers) - others_s
+        others_share = share(others_s, time.monotonic() - began)
     finally:
         contender.stop()
     late = [ms for stamp, ms in json.loads(answer) if stamp >= counted_from]
-    return _quantiles(sorted(late), sent=sender.sent - before)
+    return _quantiles(sorted(late), sent=sender.sent - before, others_share=others_share)
 
 
-def _quantiles(late: Sequence[float], *, sent: int) -> Latency:
+def _others_s(contender: Contender, servers: Servers) -> float:
+    return others_cpu_s(cpu_s([*contender.processes(), *servers.brokers()]))
+
+
+def _quantiles(late: Sequence[float], *, sent: int, others_share: float) -> Latency:
     if not late:
         raise AssertionError("no record arrived")
 
     def at(part: float) -> float:
         return late[min(int(len(late) * part), len(late) - 1)]
 
-    return Latency(sent, len(late), at(0.5), at(0.99), at(0.999), late[-1])
+    return Latency(sent, len(late), at(0.5), at(0.99), at(0.999), late[-1], others_share)
 
 
 class _Sender:

@@ -55,11 +55,7 @@ def print_throughput(
         )
     console.print(table)
     for name, result in results:
-        if result.others_share > OTHERS_SHARE:
-            console.print(
-                f"[yellow]other programs took {result.others_share:.0%} of the machine while"
-                f" {name} copied: repeat this when it is quiet"
-            )
+        _warn(console, name, result.others_share)
         if not result.finished:
             console.print(f"[yellow]{name} was not done in time: figures are of what it did")
 
@@ -73,6 +69,7 @@ def print_latency(console: Console, results: Sequence[tuple[str, Latency]], per_
         table.add_row(f"{name}, ms", *map(_short, figures), *_ratio(figures, False))
     console.print(table)
     for name, result in results:
+        _warn(console, name, result.others_share)
         if result.received != result.sent:
             console.print(f"[yellow]{name}: {result.received} of {result.sent} records arrived")
 
@@ -87,6 +84,14 @@ def print_memory(console: Console, found: Memory) -> None:
     console.print(table)
     verdict = "[green]yes" if found.good else "[red]no"
     console.print(f"every Python process under {LIMIT_MB} MB: {verdict}")
+
+
+def _warn(console: Console, name: str, others_share: float) -> None:
+    if others_share > OTHERS_SHARE:
+        console.print(
+            f"[yellow]other programs took {others_share:.0%} of the machine while {name} copied:"
+            " repeat this when it is quiet"
+        )
 
 
 def _table(names: Sequence[str]) -> Table:

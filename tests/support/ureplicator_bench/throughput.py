@@ -6,14 +6,13 @@ The second half alone is shown too, because compilers of JVMs need some seconds 
 
 from __future__ import annotations
 
-import os
 import time
 from dataclasses import dataclass
 
 from ureplicator_bench.contenders import Contender
 from ureplicator_bench.load import Profile
 from ureplicator_bench.servers import Servers
-from ureplicator_bench.usage import PeakRss, cpu_s, machine_cpu_s
+from ureplicator_bench.usage import PeakRss, cpu_s, others_cpu_s, share
 from ureplicator_demo.progress import Ends
 
 LOOK_EVERY_S = 0.02
@@ -45,7 +44,7 @@ class Throughput:
     @property
     def others_share(self) -> float:
         """The part of the machine that programs took which have no part in this."""
-        return max(self.others_cpu_s, 0.0) / (self.seconds * (os.cpu_count() or 1))
+        return share(self.others_cpu_s, self.seconds)
 
     @property
     def cpu_s_per_gb(self) -> float:
@@ -75,7 +74,7 @@ def measure(
 
     def look(copied: int) -> _Look:
         used, brokers = cpu_s(contender.processes()), cpu_s(servers.brokers())
-        others = machine_cpu_s() - used - brokers - sum(os.times()[:2])
+        others = others_cpu_s(used + brokers)
         return _Look(time.monotonic(), copied, used, brokers, others)
 
     try:

@@ -25,8 +25,17 @@ def cpu_s(processes: Iterable[Process]) -> float:
     return sum(_cpu_s(pid) for process in processes for pid in process.tree())
 
 
-def machine_cpu_s() -> float:
-    """Seconds of processor time that the whole machine has spent working."""
+def others_cpu_s(known_s: float) -> float:
+    """What the machine has spent on programs that are neither of ours nor `known_s`."""
+    return _machine_cpu_s() - known_s - sum(os.times()[:4])
+
+
+def share(used_s: float, seconds: float) -> float:
+    """Which part of the whole machine so much processor time is."""
+    return max(used_s, 0.0) / (seconds * (os.cpu_count() or 1))
+
+
+def _machine_cpu_s() -> float:
     fields = Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:]
     user, nice, system, _idle, _iowait, *interrupts = map(int, fields[:7])
     return (user + nice + system + sum(interrupts)) / _TICKS_PER_S
