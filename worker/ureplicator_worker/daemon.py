@@ -212,6 +212,7 @@ class Worker:
             coordination=self._coordination,
             paths=self._paths,
             worker=self._id,
+            slots=self._options.slots,
             formers=self._reporter.formers,
             answer=self._lifeline.send,
         )

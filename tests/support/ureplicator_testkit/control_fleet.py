@@ -1,12 +1,9 @@
 """A fleet without threads, clocks or Kafka: the real plan over the store in memory, small workers.
 
 Everything happens when it is called, so a test is a history, and a random one can be replayed. The
-workers do what the design asks of a worker, in steps that may be taken in any order and as late as
-a test likes: read the assignment, start (own ids, proof, fence, position), commit, let go,
-publish. They die, freeze and thaw; their sessions expire when the test says so.
-
-Three things are watched all the time, and raise `Broken`:
-
+workers do what the design asks of them, in steps that may be taken in any order and as late as a test
+likes: read the assignment, start (own ids, proof, fence, position), commit, let go, publish. They die,
+freeze and thaw; their sessions expire when the test says so. Watched all the time, raising `Broken`:
 * the invariants of `core.invariants`, after every step of the leader;
 * take before give: a partition is given while no live session copies it that could still commit;
 * one owner: nobody's commit is accepted after an owner of a later epoch has read the position.
@@ -168,9 +165,7 @@ class Process:
 
         All that was copied under a fenced id must be proven again: the new epoch could commit it.
         """
-        known = self._fleet.store.node(self._fleet.paths.worker_known(self.id))
-        most = decode_known_worker(known.data).max_slots if known else 0
-        slots = self.slots if self._own else max(most, self.slots)
+        slots = self.slots if self._own else max(self._noted_slots(), self.slots)
         for slot in range(slots):
             id = self._id_of(route, slot)
             if id not in self._own or self._own[id] != self._fleet.kafka.producer_epochs[id]:
@@ -179,6 +174,10 @@ class Process:
                     if each.number % self.slots == slot:
                         del self.copies[each]
 
+    def _noted_slots(self) -> int:
+        node = self._fleet.store.node(self._fleet.paths.worker_known(self.id))
+        return decode_known_worker(node.data).max_slots if node else 0
+
     def _id_of(self, route: Route, slot: int) -> str:
         return transactional_id(fleet=self._fleet.name, route=route, worker=self.id, slot=slot)
 
@@ -186,8 +185,9 @@ class Process:
         live = self._fleet.store.node(self._fleet.paths.worker_live(self.id))
         node = self._fleet.store.node(self._fleet.paths.assignment(self.id))
         told = decode_assignment(node.data).entries.get(partition) if node else None
-        mine = live is not None and live.stat.owner == self.session
-        return mine and told is not None and told.owner_epoch == owner_epoch
+        if live is None or live.stat.owner != self.session or self._noted_slots() < self.slots:
+            return False
+        return told is not None and told.owner_epoch == owner_epoch
 
     def fence(self, partition: Partition) -> None:
         """Step 3."""

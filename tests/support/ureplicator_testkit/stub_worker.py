@@ -30,6 +30,7 @@ from ureplicator_common.errors import TemporaryError
 from ureplicator_common.model import (
     Assignment,
     AssignmentEntry,
+    KnownWorker,
     OwnerEpoch,
     Partition,
     Route,
@@ -72,6 +73,8 @@ class Stage:
         for path in self._paths.skeleton:
             self._leader.ensure(path)
         self.put(self._paths.route(Route("a", "b")), znodes.encode_route(RouteSettings()))
+        known = znodes.encode_known_worker(KnownWorker(max_slots=2))
+        self.put(self._paths.worker_known(self._id), known)
 
     def put(self, path: str, data: bytes) -> None:
         node = self._leader.get(path)

@@ -225,6 +225,11 @@ def _event(chance: random.Random) -> Event:
     return event
 
 
+def test_a_worker_back_with_more_slots_than_the_leader_knew() -> None:
+    """The seed that showed it: it copied under an id that no successor had been told to fence."""
+    run(history(1339))
+
+
 @pytest.mark.parametrize("block", range(4))
 def test_seeded_histories_keep_the_invariants_and_come_to_rest(block: int) -> None:
     for seed in range(block * 75, block * 75 + 75):

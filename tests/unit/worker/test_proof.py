@@ -14,6 +14,7 @@ from ureplicator_common.model import (
     RENEWER,
     Assignment,
     AssignmentEntry,
+    KnownWorker,
     LiveWorker,
     OwnerEpoch,
     Partition,
@@ -47,6 +48,7 @@ class Stage:
         for path in PATHS.skeleton:
             self.leader.ensure(path)
         self.register()
+        self.note(2)
         self.assign({part(0): AssignmentEntry(OwnerEpoch(3), ("f.a.b.other.0",))})
         self.settings = RouteSettings(prefix="copy-")
         self.put(PATHS.route(ROUTE), znodes.encode_route(self.settings))
@@ -56,6 +58,7 @@ class Stage:
             coordination=self.client,
             paths=PATHS,
             worker=WORKER,
+            slots=2,
             formers=lambda: self.formers,
             answer=lambda copier, go: self.answers.put((copier, go)),
         )
@@ -63,6 +66,10 @@ class Stage:
     def register(self) -> None:
         live = znodes.encode_live_worker(LiveWorker(slots=1))
         self.client.transact([Create(PATHS.worker_live(WORKER), live, ephemeral=True)])
+
+    def note(self, slots: int) -> None:
+        known = KnownWorker(max_slots=slots)
+        self.put(PATHS.worker_known(WORKER), znodes.encode_known_worker(known))
 
     def assign(self, entries: dict[Partition, AssignmentEntry]) -> None:
         self.put(PATHS.assignment(WORKER), znodes.encode_assignment(Assignment(entries)))
@@ -92,6 +99,14 @@ def test_what_is_ours_is_granted_with_all_that_starting_needs(stage: Stage) -> N
         settings=stage.settings,
     )
     assert stage.prove(part(0)) == Go(7, {part(0): expected}, {})
+
+
+def test_more_slots_than_the_leader_has_noted_wait_for_it(stage: Stage) -> None:
+    stage.note(1)
+    with pytest.raises(Unavailable, match="noted 1 of our 2 slots"):
+        stage.prove(part(0))
+    stage.note(3)
+    assert stage.prove(part(0)).granted.keys() == {part(0)}
 
 
 def test_later_partitions_are_not_initial_and_the_intent_may_name_the_target(stage: Stage) -> None:

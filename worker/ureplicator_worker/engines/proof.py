@@ -5,6 +5,7 @@ transactional id and its first look at the positions, somebody must have seen in
 the initialisation, that the partition is still given to this worker. Hence `sync` first, then reads:
 
     workers/live/<id>         belongs to our session (else another process has our name)
+    workers/known/<id>        the leader has noted at least our slots (see below)
     assignments/<id>          lists the partition with the owner epoch that the copier was told
     routes/<route>            the settings that the leader published
     topics/<route>/<topic>    where to copy to, where to begin, whether there was a position once
@@ -12,6 +13,10 @@ the initialisation, that the partition is still given to this worker. Hence `syn
 Without ZooKeeper there is no proof, hence no answer: the ask waits, in its turn, until there is one,
 or until its copier is gone. A live node that is missing, or still our former session's, is the same
 case: it is about to be written. What fails the proof is refused, each partition with its reason.
+
+A worker that restarts with more slots has transactional ids that nobody would fence before the leader
+has noted them. It notes them before it gives any partition, and after everything it decided on an older
+picture: so whoever waits for the note finds its assignment as those decisions left it.
 
 Besides the former owners a copier fences the leader's own id: the leader commits positions that nobody
 owns once more (`ureplicator_controller.engines.offsets`), and may have frozen while it did.
@@ -69,12 +74,14 @@ class Prover:
         coordination: Coordination,
         paths: znodes.Paths,
         worker: WorkerId,
+        slots: int,
         formers: Callable[[], Iterable[SessionId]],
         answer: Callable[[CopierId, Go], None],
     ) -> None:
         self._coordination = coordination
         self._paths = paths
         self._worker = worker
+        self._slots = slots
         self._formers = formers
         self._answer = answer
         self._queue: deque[_Waiting] = deque()
@@ -132,6 +139,7 @@ class Prover:
         stranger = self._look_at_live_node()
         if stranger:
             return Go(ask.request, {}, dict.fromkeys(ask.partitions, stranger))
+        self._look_at_slots()
         assignment = self._assignment()
         settings = {r: self._settings(r) for r in {p.route for p in ask.partitions}}
         intents = {k: self._intent(k) for k in {p.key for p in ask.partitions}}
@@ -169,6 +177,13 @@ class Prover:
         if node.stat.owner != session:
             return f"worker {self._worker} is another process (session {node.stat.owner:#x})"
         return ""
+
+    def _look_at_slots(self) -> None:
+        """Raises Unavailable until every transactional id of ours would be fenced by a successor."""
+        node = self._coordination.get(self._paths.worker_known(self._worker))
+        noted = 0 if node is None else znodes.decode_known_worker(node.data).max_slots
+        if noted < self._slots:
+            raise Unavailable(f"the leader has noted {noted} of our {self._slots} slots")
 
     def _assignment(self) -> Mapping[Partition, tuple[OwnerEpoch, tuple[str, ...]]]:
         path = self._paths.assignment(self._worker)
