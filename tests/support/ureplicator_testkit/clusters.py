@@ -233,7 +233,7 @@ class KafkaCluster(_Server):
         assert advertised_ports is None or len(advertised_ports) == brokers
         super().__init__(name, folder, detached)
         self.brokers = brokers
-        self.cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        self.cluster_id = _new_cluster_id()
         self._properties = dict(properties or {})
         self._heap_mb = heap_mb
         self._nodes: dict[int, _Node] = {}
@@ -436,6 +436,12 @@ class KafkaCluster(_Server):
 
     def _plain_bootstrap(self) -> str:
         return ",".join(f"127.0.0.1:{port}" for port in self.ports)
+
+
+def _new_cluster_id() -> str:
+    """As Kafka writes its ids; one that began with `-` would be read as an option."""
+    id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+    return id if not id.startswith("-") else _new_cluster_id()
 
 
 def _listeners(node: _Node) -> dict[str, str]:
