@@ -12,12 +12,12 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
 from ureplicator_common.coordination import Unavailable
 from ureplicator_common.kafka import ClusterUnavailable
-from ureplicator_common.kafka.positions import CommitRefused, Fenced, PositionStore
+from ureplicator_common.kafka.positions import CommitRefused, Fenced, PositionStore, TargetPartition
 from ureplicator_common.kafka.wire import ClusterClient
 from ureplicator_common.model import (
     RENEWER,
@@ -59,22 +59,35 @@ def open_renewal(*, fleet: str, route: Route, bootstrap: str) -> Renewal:
 def renew(renewal: Renewal, unowned: Unowned) -> int:
     """How many positions were committed again.
 
-    Raises ClusterUnavailable, Fenced, CommitRefused, and Unavailable from the proof.
+    Raises ClusterUnavailable, Fenced, and Unavailable from the proof.
     """
-    if not unowned(renewal.route):
-        return 0
-    renewal.store.initialise()
-    proven = unowned(renewal.route)
+    refused: set[TargetPartition] = set()
+    while unowned(renewal.route):
+        renewal.store.initialise()
+        wanted = _by_target(unowned(renewal.route), without=refused)
+        if not wanted:
+            return 0
+        stored = renewal.store.read(wanted)
+        kept = {target: position for target, position in stored.items() if position.offset >= 0}
+        try:
+            if kept:
+                renewal.store.commit(kept)
+            return len(kept)
+        except CommitRefused as error:
+            logger.warning("%s: not renewed: %s", renewal.route, dict(error.refused))
+            refused |= error.refused.keys()
+    return 0
+
+
+def _by_target(
+    partitions: Mapping[Partition, str], *, without: Collection[TargetPartition]
+) -> dict[str, list[int]]:
+    """Target topic -> partitions. One that the target refuses must not let the others fade."""
     wanted: dict[str, list[int]] = {}
-    for partition, target in proven.items():
-        wanted.setdefault(target, []).append(partition.number)
-    if not wanted:
-        return 0
-    stored = renewal.store.read(wanted)
-    kept = {target: position for target, position in stored.items() if position.offset >= 0}
-    if kept:
-        renewal.store.commit(kept)
-    return len(kept)
+    for partition, target in partitions.items():
+        if (target, partition.number) not in without:
+            wanted.setdefault(target, []).append(partition.number)
+    return wanted
 
 
 class PositionRenewer:
@@ -117,7 +130,7 @@ class PositionRenewer:
         """A failure is tried again in an hour: the positions last for days."""
         try:
             count = renew(renewal, self._unowned)
-        except (ClusterUnavailable, Fenced, CommitRefused, Unavailable) as error:
+        except (ClusterUnavailable, Fenced, Unavailable) as error:
             logger.warning("%s: positions not renewed: %s", renewal.route, error)
             self._wait_s = min(self._every_s, FIRST_AFTER_S)
         else:

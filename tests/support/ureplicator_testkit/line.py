@@ -77,7 +77,7 @@ class MemoryOwnership(own.Ownership):
         self.hold: set[type[Any]] = set()
         self.held_back: deque[own.Command] = deque()
         self.stored: dict[Partition, int] = {}
-        self.producers = 0
+        self.producers = self.commits = 0
         self.located = 0
         self.closed = False
 
@@ -98,6 +98,7 @@ class MemoryOwnership(own.Ownership):
                 for partition, epoch in partitions.items():
                     self.events.append(self.begun(partition, epoch))
             case own.Commit(positions):
+                self.commits += 1
                 self.stored |= {part: item.position for part, item in positions.items()}
                 self.events.append(own.Committed(positions))
             case own.Forget(partition):

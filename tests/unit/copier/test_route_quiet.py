@@ -6,6 +6,7 @@ from ureplicator_common.model import Partition, PartitionState
 from ureplicator_testkit.line import ROUTE, Line, MakeLine, fill
 from ureplicator_worker.copier.publish import PUBLISH_EVERY_S
 from ureplicator_worker.copier.raw.directory import PublishFailed
+from ureplicator_worker.copier.route import RENEW_S
 
 K0 = ("t", 0)
 
@@ -47,6 +48,31 @@ def test_positions_that_did_not_get_there_are_published_again(make: MakeLine) ->
     line.source_directory.events.append(PublishFailed("away"))
     line.turns(2, skip_s=PUBLISH_EVERY_S)
     assert len(line.source_directory.published) == count + 1
+
+
+def commits(line: Line, count: int, *, skip_s: float) -> int:
+    """How many commits so many turns bring."""
+    before = line.ownership.commits
+    line.turns(count, skip_s=skip_s)
+    return line.ownership.commits - before
+
+
+def test_a_quiet_position_is_committed_again_before_it_fades(make: MakeLine) -> None:
+    line = make()
+    fill(line, K0, 1)
+    (partition,) = line.add(0)
+    line.run(lambda: line.copied(partition))
+    assert commits(line, 10, skip_s=60) == 0
+    assert commits(line, 3, skip_s=RENEW_S) >= 1
+    assert line.ownership.stored[partition] == line.source.logs[K0].end
+
+
+def test_a_position_taken_over_is_renewed_at_once_and_then_not_for_hours(make: MakeLine) -> None:
+    line = make()
+    line.ownership.stored[Partition(ROUTE, *K0)] = 0
+    line.add(0)
+    assert commits(line, 10, skip_s=10) == 1
+    assert commits(line, 10, skip_s=10) == 0
 
 
 @pytest.mark.parametrize("number", [0, 1])

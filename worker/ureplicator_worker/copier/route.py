@@ -282,7 +282,9 @@ class RouteCopier:
         if self._starting.pop(event.partition, None) is None:
             return
         copy = PartitionCopy.begin(event.partition, event.grant, event.beginning)
-        copy.committed_at_s = self._now_s
+        taken_over = event.beginning.committed == event.beginning.position
+        # Nobody knows how old a position is that was found: it is renewed with the next commit.
+        copy.committed_at_s = -RENEW_S if taken_over else self._now_s
         self._copies[event.partition] = copy
         self._publisher.changed()
         self._follow()
@@ -442,7 +444,7 @@ class RouteCopier:
             if not copy.suspended
             and (
                 copy.window.position != copy.committed
-                or self._now_s - copy.committed_at_s > RENEW_S
+                or self._now_s - copy.committed_at_s >= RENEW_S
             )
         }
         if due:
