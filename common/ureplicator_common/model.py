@@ -222,16 +222,47 @@ class Switches:
     """Id of the request that wrote this last, as in `TopicIntent`."""
 
 
+class EventKind(StrEnum):
+    """What an event in the history is about; `ureplicator_controller.core.chronicle` tells them."""
+
+    MOVE = "move"
+    WORKER = "worker"
+    LEADER = "leader"
+    SWITCH = "switch"
+
+
 @dataclass(frozen=True, slots=True)
-class PastMove:
-    """A change of owner that was done, in `history`; `number` grows by one with each."""
+class PastEvent:
+    """Something that happened to the fleet, in `history`; `number` grows by one with each.
+
+    `request` is the id of the request that asked for it, "" if nobody did. The fields from
+    `partition` on are those of a move. `took_ms`: from the decision until the new owner was ONLINE;
+    None while it is not, and for ever if it never was.
+    """
 
     number: int
-    partition: Partition
-    source: WorkerId | None
-    target: WorkerId | None
+    kind: EventKind
     reason: str
     wall_ms: int
+    request: str = ""
+    worker: WorkerId | None = None
+    partition: Partition | None = None
+    source: WorkerId | None = None
+    target: WorkerId | None = None
+    owner_epoch: OwnerEpoch = OwnerEpoch(0)
+    took_ms: int | None = None
+
+    @property
+    def id(self) -> str:
+        """By which logs name it: of a move, what the worker's log says too."""
+        if self.partition is None:
+            return f"{self.kind}-{self.number}"
+        return owned(self.partition, self.owner_epoch)
+
+
+def owned(partition: Partition, owner_epoch: OwnerEpoch) -> str:
+    """`source.target/topic/7@1048576`: one time in a partition's life, the same word in every log."""
+    return f"{partition}@{owner_epoch}"
 
 
 @dataclass(frozen=True, slots=True)

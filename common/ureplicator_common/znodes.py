@@ -14,7 +14,7 @@
 | current/<worker>                | ephemeral  | CurrentState            | the worker        |
 | loads/<worker>                  | ephemeral  | loads                   | the worker        |
 | settings                        | persistent | Switches                | REST, the leader  |
-| history/<n>                     | persistent | a block of PastMove     | the leader        |
+| history/<n>                     | persistent | a block of PastEvent    | the leader        |
 
 Contents are JSON with sorted keys (the same value is the same bytes: a write that changes nothing is
 seen as such), compressed above 8 KiB; a node must stay under 256 KiB of ZooKeeper's 1 MiB. Unknown
@@ -35,6 +35,7 @@ from ureplicator_common.model import (
     CurrentEntry,
     CurrentState,
     Delivery,
+    EventKind,
     GapPolicy,
     IdealEntry,
     IdealTopic,
@@ -44,7 +45,7 @@ from ureplicator_common.model import (
     OwnerEpoch,
     Partition,
     PartitionState,
-    PastMove,
+    PastEvent,
     Route,
     RouteSettings,
     SessionId,
@@ -297,27 +298,29 @@ def decode_switches(data: bytes) -> Switches:
     return Switches(**_known(decode(data), Switches))
 
 
-def encode_history(moves: Sequence[PastMove]) -> bytes:
-    return encode(
-        [
-            [move.number, str(move.partition), move.source, move.target, move.reason, move.wall_ms]
-            for move in moves
-        ]
-    )
+def encode_history(events: Sequence[PastEvent]) -> bytes:
+    """What a field usually is, is left out: a block is full of such fields."""
+    return encode([_without_defaults(event) for event in events])
 
 
-def decode_history(data: bytes) -> tuple[PastMove, ...]:
-    return tuple(
-        PastMove(
-            number=int(number),
-            partition=Partition.parse(partition),
-            source=None if source is None else WorkerId(source),
-            target=None if target is None else WorkerId(target),
-            reason=reason,
-            wall_ms=int(wall_ms),
-        )
-        for number, partition, source, target, reason, wall_ms in decode(data) or ()
-    )
+def _without_defaults(event: PastEvent) -> dict[str, Any]:
+    """`partition` as text."""
+    fields = PastEvent.__dataclass_fields__
+    raw = {name: getattr(event, name) for name in fields}
+    said = {name: value for name, value in raw.items() if value != fields[name].default}
+    return said | ({"partition": str(event.partition)} if event.partition else {})
+
+
+def decode_history(data: bytes) -> tuple[PastEvent, ...]:
+    return tuple(_event(raw) for raw in decode(data) or ())
+
+
+def _event(raw: Mapping[str, Any]) -> PastEvent:
+    known = _known(raw, PastEvent)
+    known["kind"] = EventKind(known["kind"])
+    if "partition" in known:
+        known["partition"] = Partition.parse(known["partition"])
+    return PastEvent(**known)
 
 
 def encode_controller(controller: LiveController) -> bytes:

@@ -14,6 +14,7 @@ from ureplicator_common.model import (
     CurrentEntry,
     CurrentState,
     Delivery,
+    EventKind,
     GapPolicy,
     IdealEntry,
     IdealTopic,
@@ -23,7 +24,7 @@ from ureplicator_common.model import (
     OwnerEpoch,
     Partition,
     PartitionState,
-    PastMove,
+    PastEvent,
     Route,
     RouteSettings,
     SessionId,
@@ -98,7 +99,18 @@ known_workers = st.builds(
 switches = st.builds(Switches, st.booleans(), st.booleans(), texts, texts, texts)
 histories = st.lists(
     st.builds(
-        PastMove, counts, partitions, st.none() | workers, st.none() | workers, texts, counts
+        PastEvent,
+        number=counts,
+        kind=st.sampled_from(EventKind),
+        reason=texts,
+        wall_ms=counts,
+        request=texts,
+        worker=st.none() | workers,
+        partition=st.none() | partitions,
+        source=st.none() | workers,
+        target=st.none() | workers,
+        owner_epoch=owner_epochs,
+        took_ms=st.none() | counts,
     ),
     max_size=3,
 ).map(tuple)
@@ -156,8 +168,8 @@ def test_an_empty_settings_node_is_what_the_fleet_starts_with() -> None:
 
 
 @given(histories)
-def test_histories_round_trip(moves: tuple[PastMove, ...]) -> None:
-    assert znodes.decode_history(znodes.encode_history(moves)) == moves
+def test_histories_round_trip(events: tuple[PastEvent, ...]) -> None:
+    assert znodes.decode_history(znodes.encode_history(events)) == events
     assert znodes.decode_history(b"") == ()
 
 

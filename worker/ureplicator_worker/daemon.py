@@ -39,7 +39,7 @@ from ureplicator_common.clock import SystemClock
 from ureplicator_common.coordination import Coordination, Mirror, SessionState, Unavailable
 from ureplicator_common.coordination.zookeeper import ZooKeeperCoordination
 from ureplicator_common.errors import PermanentError
-from ureplicator_common.model import Assignment, LiveWorker, Partition, WorkerId
+from ureplicator_common.model import Assignment, LiveWorker, Partition, WorkerId, owned
 from ureplicator_common.settings import Settings
 from ureplicator_worker.core import events as ev
 from ureplicator_worker.core import messages as msg
@@ -478,6 +478,6 @@ def _log_changes(before: WorkerState, after: WorkerState) -> None:
     for partition, held in after.held.items():
         old = before.held.get(partition)
         if old is None or old.phase is not held.phase:
-            logger.info("%s: %s %s", partition, held.phase, held.reason)
+            logger.info("%s: %s %s", owned(partition, held.owner_epoch), held.phase, held.reason)
     for partition in before.held.keys() - after.held.keys():
-        logger.info("%s: let go", partition)
+        logger.info("%s: let go", owned(partition, before.held[partition].owner_epoch))

@@ -33,6 +33,7 @@ from ureplicator_controller.api import (
 from ureplicator_controller.api.clusters import Cluster
 from ureplicator_controller.api.fleet import Fleet
 from ureplicator_controller.api.positions import Positions
+from ureplicator_controller.api.request_ids import RequestIds, is_write
 from ureplicator_controller.api.whitelist import Whitelist
 from ureplicator_controller.api.wishes import Wishes
 
@@ -66,10 +67,11 @@ def create_app(needs: Dependencies) -> Flask:
     app.json.sort_keys = False  # type: ignore[attr-defined]  # of the default provider
     fleet = Fleet(needs.coordination, fleet=settings.fleet, clock=needs.clock)
     clusters = _clusters(needs)
+    ids = RequestIds(needs.new_id)
     whitelist = Whitelist(
-        coordination=needs.coordination, fleet=fleet, clusters=clusters, new_id=needs.new_id
+        coordination=needs.coordination, fleet=fleet, clusters=clusters, new_id=ids.current
     )
-    wishes = Wishes(coordination=needs.coordination, fleet=fleet, new_id=needs.new_id)
+    wishes = Wishes(coordination=needs.coordination, fleet=fleet, new_id=ids.current)
     positions = Positions(needs.positions, fleet=settings.fleet)
     registry = CollectorRegistry()
     registry.register(health.FleetCollector(settings=settings, fleet=fleet, clusters=clusters))
@@ -86,7 +88,8 @@ def create_app(needs: Dependencies) -> Flask:
         app.register_blueprint(blueprint)
     problems.register(app)
     health.count_requests(app, registry)
-    app.after_request(_log_write)
+    app.after_request(partial(_log_write, ids))
+    app.after_request(ids.tell)
     return app
 
 
@@ -97,14 +100,15 @@ def _clusters(needs: Dependencies) -> Mapping[str, Cluster]:
     }
 
 
-def _log_write(response: Response) -> Response:
+def _log_write(ids: RequestIds, response: Response) -> Response:
     """Who changed what is asked after every incident."""
-    if request.method not in ("GET", "HEAD", "OPTIONS"):
+    if is_write():
         log.info(
-            "%s %s from %s: %s",
+            "%s %s from %s: %s (request %s)",
             request.method,
             request.full_path.rstrip("?"),
             request.remote_addr,
             response.status_code,
+            ids.current(),
         )
     return response

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from ureplicator_common.model import IdealEntry, Partition, WorkerId
+from ureplicator_common.model import IdealEntry, OwnerEpoch, Partition, WorkerId
 from ureplicator_controller.core.snapshot import Snapshot
 from ureplicator_controller.core.steps import Step, WriteIdeal
 
@@ -18,6 +18,7 @@ class Moved:
     source: WorkerId | None
     target: WorkerId | None
     reason: str
+    owner_epoch: OwnerEpoch
 
     def as_json(self) -> dict[str, object]:
         return {
@@ -40,7 +41,7 @@ def moves(snapshot: Snapshot, steps: Sequence[Step]) -> Iterator[Moved]:
                 source = _owner(before.get(number))
                 if source != entry.worker:
                     partition = Partition(step.key.route, step.key.topic, number)
-                    yield Moved(partition, source, entry.worker, entry.reason)
+                    yield Moved(partition, source, entry.worker, entry.reason, entry.owner_epoch)
 
 
 def _owner(entry: IdealEntry | None) -> WorkerId | None:

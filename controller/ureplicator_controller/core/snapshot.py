@@ -33,7 +33,7 @@ from ureplicator_common.model import (
     KnownWorker,
     LiveWorker,
     Partition,
-    PastMove,
+    PastEvent,
     Route,
     RouteSettings,
     SessionId,
@@ -117,7 +117,7 @@ class Snapshot:
     asked_since: Mapping[Ask, float] = field(default_factory=dict)
     switches: Switches = field(default_factory=Switches)
     switches_version: int | None = None
-    history: Mapping[int, Stored[tuple[PastMove, ...]]] = field(default_factory=dict)
+    history: Mapping[int, Stored[tuple[PastEvent, ...]]] = field(default_factory=dict)
     delays: Delays = Delays()
 
 
@@ -165,9 +165,10 @@ def parse(
     live, bad_live = reader.read(paths.workers_live, 1, WorkerId, decode_live_worker)
     known, bad_known = reader.read(paths.workers_known, 1, WorkerId, decode_known_worker)
     routes, _ = reader.read(paths.routes, 1, Route.parse, decode_route)
-    history, _ = reader.read(paths.history, 1, int, decode_history)
+    history, bad_history = reader.read(paths.history, 1, int, decode_history)
     switches = reader.read_one(paths.settings, decode_switches)
     reader.memo.turn()
+    history |= {number: _nothing(nodes[paths.history_block(number)]) for number in bad_history}
     sessions = {worker: stored.owner for worker, stored in live.items()}
     sessions |= {worker: nodes[paths.worker_live(worker)].stat.owner for worker in bad_live}
     for worker, stored in known.items():
@@ -194,6 +195,11 @@ def parse(
         switches_version=switches.version if switches else None,
         history=history,
     )
+
+
+def _nothing(node: Node) -> Stored[tuple[PastEvent, ...]]:
+    """A block of the history that cannot be read: nothing is decided on it, so it is written anew."""
+    return Stored((), node.stat.version, node.stat.mzxid, node.stat.owner)
 
 
 def _switches_without(node: Node | None) -> Switches:

@@ -109,6 +109,7 @@ class Leadership:
     ) -> None:
         self._coordination = coordination
         self._paths = paths
+        self.leader = controller.id
         self._data = encode_controller(controller)
         self._elected: tuple[SessionId, int] | None = None
 

@@ -12,19 +12,19 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from ureplicator_common.clock import Clock
 from ureplicator_common.coordination import Node, SessionState, Unavailable
 from ureplicator_common.errors import PermanentError
 from ureplicator_common.model import Route, RouteSettings
 from ureplicator_common.znodes import Paths, encode_history, encode_route
-from ureplicator_controller.core.history import append
+from ureplicator_controller.core.chronicle import chronicle, told
+from ureplicator_controller.core.history import written
 from ureplicator_controller.core.invariants import check_invariants
-from ureplicator_controller.core.moves import moves
 from ureplicator_controller.core.plan import Plan, plan
 from ureplicator_controller.core.snapshot import Snapshot
-from ureplicator_controller.core.steps import write
+from ureplicator_controller.core.steps import Step, write
 from ureplicator_controller.engines.executor import Executor, Outcome
 from ureplicator_controller.engines.leadership import Identity, Leadership
 from ureplicator_controller.engines.metrics import ControlMetrics
@@ -36,6 +36,8 @@ IDLE_S = 5.0
 """Longest wait without a reason: what a lost watch on the leader node could cost a failover."""
 UNSETTLED_S = 0.2
 """Between two looks while something is expected at any moment (our id, our own writes)."""
+MOST_LINES = 10_000
+"""In the log about one cycle: a tenth of a second or so. A rebalance of so many is not read by people."""
 BACKOFF_S = (0.2, 0.5, 1.0, 2.0, 5.0)
 
 
@@ -63,6 +65,7 @@ class Rebalancer:
         self._clock = clock
         self._metrics = metrics
         self._led: int | None = None
+        self._told_of: Snapshot | None = None
         self._wake_at_s: float | None = None
         self._failures = 0
         self._stopping = threading.Event()
@@ -162,6 +165,7 @@ class Rebalancer:
         nodes = self._observer.nodes()
         for route, settings in sorted(self._routes.items()):
             self._publish(route, settings, nodes, epoch)
+        self._told_of = None
         self._led = epoch
 
     def _publish(
@@ -188,6 +192,8 @@ class Rebalancer:
         self._wake_at_s = decided.wake_at_s
         self._metrics.waiting.set(len(decided.waiting))
         outcome = self._execute(decided, snapshot, epoch)
+        if outcome in (Outcome.DONE, Outcome.QUIET):
+            outcome = self._tell(decided.steps, snapshot, epoch, outcome)
         took_s = self._clock.monotonic_s() - began_s
         self._metrics.cycles.labels(outcome.value).inc()
         self._metrics.cycle_s.observe(took_s)
@@ -208,22 +214,26 @@ class Rebalancer:
         if found:
             self._metrics.violations.inc(len(found))
             log.error("found broken (%d in all): %s", len(found), found[0])
-        outcome = self._executor.execute(decided.steps, snapshot, epoch)
-        if outcome is Outcome.DONE:
-            outcome = self._record(decided, snapshot, epoch)
-        return outcome
+        return self._executor.execute(decided.steps, snapshot, epoch)
 
-    def _record(self, decided: Plan, snapshot: Snapshot, epoch: int) -> Outcome:
-        """Tell of it in the history; what cannot be told is in the log."""
+    def _tell(
+        self, done: Sequence[Step], snapshot: Snapshot, epoch: int, outcome: Outcome
+    ) -> Outcome:
+        """What happened, and what was done about it, in the log and in the history."""
+        events = chronicle(self._told_of, snapshot, done, leader=self._leadership.leader)
+        for event in events[:MOST_LINES]:
+            log.info("%s", told(event))
+        if len(events) > MOST_LINES:
+            log.info("and %d more", len(events) - MOST_LINES)
         blocks = [
             write(self._paths.history_block(number), encode_history(block), version)
-            for number, block, version in append(snapshot, list(moves(snapshot, decided.steps)))
+            for number, block, version in written(snapshot, events)
         ]
-        if not blocks:
-            return Outcome.DONE
-        outcome = self._executor.write(blocks, epoch)
-        if outcome is not Outcome.DONE:
-            log.warning("moves missing in the history: %s", outcome)
+        told_so = self._executor.write(blocks, epoch) if blocks else Outcome.DONE
+        if told_so is not Outcome.DONE:
+            log.warning("moves missing in the history, see above: %s", told_so)
+            return told_so
+        self._told_of = snapshot
         return outcome
 
     def _is_due(self, now_s: float) -> bool:

@@ -1,58 +1,111 @@
-"""/history over the twins."""
+"""/history over the twins, and the ids by which a request is followed."""
 
 from __future__ import annotations
 
+import logging
+
 import pytest
 
-from ureplicator_common.model import Partition, PastMove, WorkerId
+from ureplicator_common.model import EventKind, OwnerEpoch, Partition, PastEvent, WorkerId
 from ureplicator_common.znodes import encode_history
 from ureplicator_testkit.api_world import ROUTE, World, problem_of
+
+MOVES = [
+    PastEvent(
+        number,
+        EventKind.MOVE,
+        "balance",
+        1_000 + number,
+        partition=Partition(ROUTE, "orders" if number % 10 else "quiet", number % 4),
+        source=WorkerId("w1"),
+        target=WorkerId("w2"),
+        owner_epoch=OwnerEpoch(5),
+        took_ms=300,
+    )
+    for number in range(129)
+]
+LAST = PastEvent(
+    129, EventKind.WORKER, "drained", 1_129, request="mine-1f2e", worker=WorkerId("w1")
+)
 
 
 @pytest.fixture
 def moved(world: World) -> World:
-    """130 moves in three blocks; every tenth of `quiet`, the others of `orders`."""
+    """129 moves, every tenth of `quiet`, the others of `orders`; then a worker is drained."""
+    events = [*MOVES, LAST]
     for block in range(3):
-        moves = [
-            PastMove(
-                number,
-                Partition(ROUTE, "orders" if number % 10 else "quiet", number % 4),
-                WorkerId("w1"),
-                WorkerId("w2") if number else None,
-                "balance",
-                1_000 + number,
-            )
-            for number in range(block * 64, min(130, block * 64 + 64))
-        ]
-        world.put(world.paths.history_block(block), encode_history(moves))
+        data = encode_history(events[block * 64 : block * 64 + 64])
+        world.put(world.paths.history_block(block), data)
     return world
 
 
-def test_the_last_moves_newest_first(moved: World) -> None:
+def numbers(world: World, query: str) -> list[int]:
+    shown = world.call("GET", f"/history?{query}").get_json()["history"]
+    return [each["number"] for each in shown]
+
+
+def test_the_last_events_newest_first(moved: World) -> None:
     shown = moved.call("GET", "/history").get_json()["history"]
     assert [each["number"] for each in shown] == list(range(129, 29, -1))
     assert shown[0] == {
         "number": 129,
-        "time": 1_129,
+        "time": "1970-01-01T00:00:01.129+00:00",
+        "kind": "worker",
+        "event": "worker-129",
+        "worker": "w1",
+        "reason": "drained",
+        "request": "mine-1f2e",
+    }
+    assert shown[1] == {
+        "number": 128,
+        "time": "1970-01-01T00:00:01.128+00:00",
+        "kind": "move",
+        "event": "source.target/orders/0@5",
         "route": "source.target",
         "topic": "orders",
-        "partition": 1,
+        "partition": 0,
         "from": "w1",
         "to": "w2",
+        "ownerEpoch": 5,
         "reason": "balance",
+        "request": "",
+        "tookMs": 300,
     }
 
 
-def test_of_one_topic_and_so_many(moved: World) -> None:
-    shown = moved.call("GET", "/history?topic=quiet&limit=2").get_json()["history"]
-    assert [each["number"] for each in shown] == [120, 110]
-    assert len(moved.call("GET", "/history?limit=500").get_json()["history"]) == 130
-    assert moved.call("GET", "/history?topic=other").get_json() == {"history": []}
+@pytest.mark.parametrize(
+    ("query", "found"),
+    [
+        ("topic=quiet&limit=2", [120, 110]),
+        ("topic=quiet&partition=2&limit=2", [110, 90]),
+        ("topic=other", []),
+        ("kind=worker", [129]),
+        ("worker=w1&limit=2", [129, 128]),
+        ("worker=w3", []),
+        ("event=source.target/quiet/2@5&limit=1", [110]),
+        ("event=worker-129", [129]),
+        ("request=mine-1f2e", [129]),
+        ("src=source&limit=1", [129]),
+    ],
+)
+def test_filters(moved: World, query: str, found: list[int]) -> None:
+    assert numbers(moved, query) == found
+
+
+def test_all_of_it(moved: World) -> None:
+    assert len(numbers(moved, "limit=500")) == 130
 
 
 @pytest.mark.parametrize(
     ("query", "field"),
-    [("limit=-1", "limit"), ("limit=", "limit"), ("limit=²", "limit"), ("topic=..", "topic")],
+    [
+        ("limit=-1", "limit"),
+        ("limit=", "limit"),
+        ("limit=²", "limit"),
+        ("topic=..", "topic"),
+        ("partition=x", "partition"),
+        ("kind=other", "kind"),
+    ],
 )
 def test_what_is_refused_names_its_field(moved: World, query: str, field: str) -> None:
     assert problem_of(moved.call("GET", f"/history?{query}"), 400)["field"] == field
@@ -60,6 +113,52 @@ def test_what_is_refused_names_its_field(moved: World, query: str, field: str) -
 
 def test_a_block_that_cannot_be_read_hides_no_other(moved: World) -> None:
     moved.put(moved.paths.history_block(1), b"{")
-    assert len(moved.call("GET", "/history?limit=500").get_json()["history"]) == 66
+    assert len(numbers(moved, "limit=500")) == 66
     unreadable = moved.call("GET", "/validation").get_json()["unreadable"]
     assert [each["path"] for each in unreadable] == [moved.paths.history_block(1)]
+
+
+# --- Request ids
+
+
+def asked(world: World, *, as_: str) -> str:
+    """Whitelist a topic under a caller's id; the id that is answered."""
+    answer = world.call("POST", "/topics/orders", headers={"X-Request-Id": as_})
+    assert answer.status_code == 201
+    return str(answer.headers["X-Request-Id"])
+
+
+def test_header_log_and_intent_say_the_same_id(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.INFO):
+        id = asked(world, as_="deploy-42")
+    assert id.startswith("deploy-42-")
+    intent = world.intent("orders")
+    assert intent is not None
+    assert intent.request_id == id
+    assert f"(request {id})" in caplog.text
+
+
+def test_a_callers_name_finds_all_requests_of_that_name(world: World) -> None:
+    one = asked(world, as_="deploy-42")
+    answer = world.call("DELETE", "/topics/orders", headers={"X-Request-Id": "deploy-42"})
+    two = answer.headers["X-Request-Id"]
+    assert one != two
+    events = [
+        PastEvent(number, EventKind.SWITCH, "frozen", 1, request=request)
+        for number, request in enumerate((one, two, "deploy-4", "deploy-42"))
+    ]
+    world.put(world.paths.history_block(0), encode_history(events))
+    assert numbers(world, "request=deploy-42") == [3, 1, 0]
+    assert numbers(world, f"request={two}") == [1]
+
+
+@pytest.mark.parametrize("theirs", ["", "a b", "x" * 65, "ü", "a\tb"])
+def test_an_id_of_no_use_is_replaced(world: World, theirs: str) -> None:
+    assert len(asked(world, as_=theirs)) == 32
+
+
+def test_a_refused_write_has_one_too_and_a_read_has_none(world: World) -> None:
+    assert world.call("POST", "/topics/nowhere").headers["X-Request-Id"]
+    assert "X-Request-Id" not in world.call("GET", "/topics").headers

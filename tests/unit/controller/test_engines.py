@@ -5,133 +5,23 @@ from __future__ import annotations
 import logging
 
 import pytest
-from prometheus_client import CollectorRegistry
 
-from ureplicator_common.clock import ManualClock
 from ureplicator_common.coordination import EXPIRY_ROUNDING_S, Create, Delete, Set
-from ureplicator_common.coordination.memory import MemoryCoordination, MemoryStore
 from ureplicator_common.model import (
     Assignment,
-    CurrentEntry,
-    CurrentState,
-    LiveController,
-    LiveWorker,
-    PartitionState,
-    Route,
-    RouteSettings,
-    TopicIntent,
-    TopicKey,
     WorkerId,
 )
 from ureplicator_common.znodes import (
-    Paths,
-    decode_assignment,
-    decode_history,
     decode_route,
-    encode_current,
-    encode_intent,
-    encode_live_worker,
 )
 from ureplicator_controller.core.plan import Plan, plan
-from ureplicator_controller.core.snapshot import Delays, Snapshot
+from ureplicator_controller.core.snapshot import Snapshot
 from ureplicator_controller.core.steps import WriteAssignment
 from ureplicator_controller.engines import rebalancer as rebalancer_module
-from ureplicator_controller.engines.executor import BATCH_OPERATIONS, Executor, batches
-from ureplicator_controller.engines.leadership import Identity, IdTaken, Leadership
-from ureplicator_controller.engines.metrics import ControlMetrics
-from ureplicator_controller.engines.observer import REFRESH_S, Observer
-from ureplicator_controller.engines.rebalancer import Rebalancer
-
-FLEET = "test"
-PATHS = Paths(FLEET)
-ROUTE = Route("source", "target")
-KEY = TopicKey(ROUTE, "t")
-SETTINGS = RouteSettings(prefix="copy-")
-
-
-class Machine:
-    """One controller, turned by hand."""
-
-    def __init__(self, store: MemoryStore, id: str, clock: ManualClock) -> None:
-        self.client = MemoryCoordination(store)
-        for path in PATHS.skeleton:
-            self.client.ensure(path)
-        live = LiveController(id=id)
-        self.metrics = ControlMetrics(CollectorRegistry())
-        self.observer = Observer(
-            self.client, fleet=FLEET, clock=clock, delays=Delays(rebalance_s=20, join_s=5)
-        )
-        self.identity = Identity(
-            self.client, paths=PATHS, controller=live, clock=clock, session_timeout_s=10
-        )
-        self.leadership = Leadership(self.client, paths=PATHS, controller=live)
-        self.executor = Executor(
-            self.client, paths=PATHS, observer=self.observer, metrics=self.metrics
-        )
-        self.loop = Rebalancer(
-            identity=self.identity,
-            leadership=self.leadership,
-            observer=self.observer,
-            executor=self.executor,
-            paths=PATHS,
-            routes={ROUTE: SETTINGS},
-            clock=clock,
-            metrics=self.metrics,
-        )
-
-    def turn(self, times: int = 3) -> None:
-        for _ in range(times):
-            self.loop.turn()
-
-    @property
-    def leads(self) -> bool:
-        return self.leadership.epoch() is not None
-
-    def figure(self, name: str, **labels: str) -> float:
-        return self.metrics.registry.get_sample_value(f"ureplicator_controller_{name}", labels) or 0
-
-
-class Fleet:
-    """The store with some controllers, and a hand for everything else."""
-
-    def __init__(self) -> None:
-        self.store = MemoryStore()
-        self.clock = ManualClock()
-        self.one = Machine(self.store, "one", self.clock)
-        self.two = Machine(self.store, "two", self.clock)
-        self.hand = MemoryCoordination(self.store)
-
-    def worker(self, id: str, *, slots: int = 2) -> MemoryCoordination:
-        client = MemoryCoordination(self.store)
-        live = encode_live_worker(LiveWorker(slots=slots))
-        client.transact([Create(PATHS.worker_live(WorkerId(id)), live, ephemeral=True)])
-        return client
-
-    def topic(self, partitions: int, name: str = "t") -> None:
-        self.hand.ensure(f"{PATHS.topics}/{ROUTE}")
-        data = encode_intent(TopicIntent(partitions=partitions, initial_partitions=partitions))
-        self.hand.transact([Create(PATHS.topic(TopicKey(ROUTE, name)), data)])
-
-    def told(self, worker: str) -> Assignment:
-        node = self.hand.get(PATHS.assignment(WorkerId(worker)))
-        return decode_assignment(node.data) if node else Assignment()
-
-    def answer(self, client: MemoryCoordination, worker: str) -> None:
-        """Be a worker that copies what it is told."""
-        node = self.hand.get(PATHS.assignment(WorkerId(worker)))
-        assert node is not None
-        told = decode_assignment(node.data).entries
-        entries = {
-            partition: CurrentEntry(PartitionState.ONLINE, entry.owner_epoch)
-            for partition, entry in told.items()
-        }
-        path = PATHS.current_state(WorkerId(worker))
-        data = encode_current(CurrentState(node.stat.mzxid, entries))
-        before = self.hand.get(path)
-        if before is None:
-            client.transact([Create(path, data, ephemeral=True)])
-        else:
-            client.transact([Set(path, data, before.stat.version)])
+from ureplicator_controller.engines.executor import BATCH_OPERATIONS, batches
+from ureplicator_controller.engines.leadership import IdTaken
+from ureplicator_controller.engines.observer import REFRESH_S
+from ureplicator_testkit.control_machines import FLEET, KEY, PATHS, ROUTE, SETTINGS, Fleet, Machine
 
 
 @pytest.fixture
@@ -462,22 +352,3 @@ def test_steps_share_transactions_up_to_a_limit() -> None:
     assert [len(batch) for batch in batches(iter(steps))] == [BATCH_OPERATIONS, 1]
     big = [[Set("/a", bytes(300_000), 0)], [Set("/b", bytes(300_000), 0)]]
     assert [len(batch) for batch in batches(iter(big))] == [1, 1]
-
-
-# --- The history
-
-
-def test_the_leader_tells_what_it_moved_and_is_not_woken_by_it(fleet: Fleet) -> None:
-    fleet.worker("a")
-    fleet.topic(2)
-    fleet.one.turn(4)
-    node = fleet.hand.get(PATHS.history_block(0))
-    assert node is not None
-    told = decode_history(node.data)
-    assert [(past.number, past.source, past.target, past.reason) for past in told] == [
-        (0, None, "a", "new topic"),
-        (1, None, "a", "new topic"),
-    ]
-    fleet.one.turn(4)
-    assert not fleet.one.observer.has_news()
-    assert fleet.hand.get(PATHS.history_block(0)) == node
