@@ -8,25 +8,28 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from flask import Blueprint, Response, jsonify
+from flask_openapi3 import APIBlueprint
 
 from ureplicator_common.model import Route
 from ureplicator_common.settings import Settings
+from ureplicator_controller.api.answers import Answered, SourceValidation, Validation, responses
 from ureplicator_controller.api.clusters import Cluster
 from ureplicator_controller.api.comparison import compare
 from ureplicator_controller.api.fleet import Fleet
-from ureplicator_controller.api.requests import chosen_routes
+from ureplicator_controller.api.openapi import group
+from ureplicator_controller.api.requests import RouteQuery, chosen_routes
 from ureplicator_controller.api.topics import mismatch_json
 from ureplicator_controller.core.difference import Difference
 from ureplicator_controller.core.view import mismatches, validate
 
 
-def blueprint(*, settings: Settings, fleet: Fleet, clusters: Mapping[str, Cluster]) -> Blueprint:
-    api = Blueprint("admin", __name__)
+def blueprint(*, settings: Settings, fleet: Fleet, clusters: Mapping[str, Cluster]) -> APIBlueprint:
+    api = group("validation", __name__)
 
-    @api.get("/validation")
-    def validation() -> Response:
-        chosen = [config.route for config in chosen_routes(settings)]
+    @api.get("/validation", responses=responses(Validation, 404))
+    def validation(query: RouteQuery) -> Answered:
+        """Counts, and all that is not as it should be."""
+        chosen = [config.route for config in chosen_routes(settings, query)]
         picture = fleet.picture()
         one = chosen[0] if len(chosen) == 1 and len(settings.routes) > 1 else None
         found = [
@@ -37,16 +40,17 @@ def blueprint(*, settings: Settings, fleet: Fleet, clusters: Mapping[str, Cluste
         ]
         counts = validate(picture.snapshot, picture.view, one).as_json()
         unreadable = [{"path": each.path, "why": each.why} for each in picture.snapshot.findings]
-        return jsonify(counts | {"mismatches": found, "unreadable": unreadable})
+        return counts | {"mismatches": found, "unreadable": unreadable}
 
-    @api.get("/validation/srcKafka")
-    def source_validation() -> Response:
-        chosen = [config.route for config in chosen_routes(settings)]
+    @api.get("/validation/srcKafka", responses=responses(SourceValidation, 404))
+    def source_validation(query: RouteQuery) -> Answered:
+        """What is whitelisted against what the clusters have. Looking changes nothing."""
+        chosen = [config.route for config in chosen_routes(settings, query)]
         picture = fleet.picture()
         found = {route: compare(picture, route, clusters) for route in chosen}
         merged = _merged({route: compared for route, (compared, _) in found.items()})
         reasons = [reason for _, reason in found.values() if reason]
-        return jsonify(
+        return (
             merged.as_json()
             | {"missingTopics": merged.missing, "targetFindings": merged.target_findings}
             | ({"targetReason": "; ".join(reasons)} if reasons else {})

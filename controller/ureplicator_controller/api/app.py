@@ -27,6 +27,7 @@ from ureplicator_controller.api import (
     health,
     history,
     instances,
+    openapi,
     problems,
     topics,
 )
@@ -48,7 +49,10 @@ def _new_id() -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dependencies:
-    """The world of one REST process. `admins` and `positions` take a cluster's name."""
+    """The world of one REST process. `admins` and `positions` take a cluster's name.
+
+    `check_answers`: an answer that is not as its call declares becomes a fault; for tests.
+    """
 
     settings: Settings
     coordination: Coordination
@@ -57,12 +61,13 @@ class Dependencies:
     id: str = ""
     clock: Clock = field(default_factory=SystemClock)
     new_id: Callable[[], str] = _new_id
+    check_answers: bool = False
 
 
 def create_app(needs: Dependencies) -> Flask:
     """One application; it opens nothing by itself before it is asked something."""
     settings = needs.settings
-    app = Flask(__name__, static_folder=None)
+    app = openapi.new_app(__name__, check_answers=needs.check_answers)
     app.config["MAX_CONTENT_LENGTH"] = LONGEST_BODY_BYTES
     app.json.sort_keys = False  # type: ignore[attr-defined]  # of the default provider
     fleet = Fleet(needs.coordination, fleet=settings.fleet, clock=needs.clock)
@@ -83,9 +88,9 @@ def create_app(needs: Dependencies) -> Flask:
         instances.blueprint(fleet=fleet, wishes=wishes),
         admin.blueprint(settings=settings, fleet=fleet, clusters=clusters),
         health.blueprint(id=needs.id, fleet=fleet, registry=registry),
-        dashboard.blueprint(settings=settings, id=needs.id),
     ):
-        app.register_blueprint(blueprint)
+        app.register_api(blueprint)
+    app.register_blueprint(dashboard.blueprint(settings=settings, id=needs.id))
     problems.register(app)
     health.count_requests(app, registry)
     app.after_request(partial(_log_write, ids))

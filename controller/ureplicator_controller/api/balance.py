@@ -13,85 +13,75 @@ from __future__ import annotations
 import time
 from dataclasses import replace
 
-from flask import Blueprint, Response, jsonify, request
+from flask_openapi3 import APIBlueprint
 
+from ureplicator_controller.api.answers import (
+    Answered,
+    Balancing,
+    BalancingSwitched,
+    FreezeSwitched,
+    Frozen,
+    Rebalanced,
+    responses,
+)
 from ureplicator_controller.api.fleet import Fleet, Picture
-from ureplicator_controller.api.problems import bad_request, unavailable
-from ureplicator_controller.api.requests import json_body, only_parameters
+from ureplicator_controller.api.openapi import group
+from ureplicator_controller.api.problems import unavailable
+from ureplicator_controller.api.requests import OptionalBody, Query, RebalanceQuery
 from ureplicator_controller.api.wishes import Wishes
 from ureplicator_controller.core.moves import moves
 from ureplicator_controller.core.plan import plan
 
-_DRY_RUN = "dry_run"
-_BOOLEANS = {"true": True, "false": False}
 
+def blueprint(*, fleet: Fleet, wishes: Wishes) -> APIBlueprint:
+    api = group("balance", __name__)
 
-def blueprint(*, fleet: Fleet, wishes: Wishes) -> Blueprint:
-    api = Blueprint("balance", __name__)
-
-    def balancing(opt: str, wanted: bool) -> Response:
-        _no_arguments()
+    def balancing(opt: str, wanted: bool) -> Answered:
         now = wishes.switch(lambda now: replace(now, auto_balancing=wanted))
-        return jsonify(opt=opt, auto_balancing=now.auto_balancing)
+        return {"opt": opt, "auto_balancing": now.auto_balancing}
 
-    def freezing(opt: str, wanted: bool) -> Response:
-        _no_arguments()
+    def freezing(opt: str, wanted: bool) -> Answered:
         now = wishes.switch(lambda now: replace(now, frozen=wanted))
-        return jsonify(opt=opt, frozen=now.frozen)
+        return {"opt": opt, "frozen": now.frozen}
 
-    @api.post("/admin/enable_autobalancing")
-    def enable() -> Response:
+    @api.post("/admin/enable_autobalancing", responses=responses(BalancingSwitched))
+    def enable_autobalancing(query: Query, body: OptionalBody) -> Answered:
+        """Lost and new workers move partitions by themselves."""
         return balancing("enable_autobalancing", True)
 
-    @api.post("/admin/disable_autobalancing")
-    def disable() -> Response:
+    @api.post("/admin/disable_autobalancing", responses=responses(BalancingSwitched))
+    def disable_autobalancing(query: Query, body: OptionalBody) -> Answered:
+        """What has an owner stays with it, whoever joins or is lost."""
         return balancing("disable_autobalancing", False)
 
-    @api.get("/admin/autobalancing_status")
-    def status() -> Response:
-        only_parameters()
-        return jsonify(auto_balancing=fleet.picture().snapshot.switches.auto_balancing)
+    @api.get("/admin/autobalancing_status", responses=responses(Balancing))
+    def autobalancing_status(query: Query) -> Answered:
+        """Whether lost and new workers move partitions by themselves."""
+        return {"auto_balancing": fleet.picture().snapshot.switches.auto_balancing}
 
-    @api.post("/admin/freeze")
-    def freeze() -> Response:
+    @api.post("/admin/freeze", responses=responses(FreezeSwitched))
+    def freeze(query: Query, body: OptionalBody) -> Answered:
+        """Hold the fleet still: nothing moves but what operators ask for."""
         return freezing("freeze", True)
 
-    @api.post("/admin/unfreeze")
-    def unfreeze() -> Response:
+    @api.post("/admin/unfreeze", responses=responses(FreezeSwitched))
+    def unfreeze(query: Query, body: OptionalBody) -> Answered:
+        """Let the fleet move again."""
         return freezing("unfreeze", False)
 
-    @api.get("/admin/freeze")
-    def frozen() -> Response:
-        only_parameters()
-        return jsonify(frozen=fleet.picture().snapshot.switches.frozen)
+    @api.get("/admin/freeze", responses=responses(Frozen))
+    def freeze_status(query: Query) -> Answered:
+        """Whether the fleet is held still."""
+        return {"frozen": fleet.picture().snapshot.switches.frozen}
 
-    @api.post("/instances")
-    def rebalance_instances() -> Response:
-        _no_arguments()
-        return jsonify(rebalance="asked", request=wishes.rebalance())
-
-    @api.post("/rebalance")
-    def rebalance() -> Response:
-        only_parameters(_DRY_RUN)
-        json_body((), required=False)
-        if _is_dry(request.args.get(_DRY_RUN, "false")):
-            return jsonify(_preview(fleet.picture()))
-        return jsonify(rebalance="asked", request=wishes.rebalance())
+    @api.post("/rebalance", responses=responses(Rebalanced))
+    def rebalance(query: RebalanceQuery, body: OptionalBody) -> Answered:
+        """Rebalance now, or show what that would move."""
+        if query.dry_run == "true":
+            return _preview(fleet.picture())
+        return {"rebalance": "asked", "request": wishes.rebalance()}
 
     return api
-
-
-def _no_arguments() -> None:
-    only_parameters()
-    json_body((), required=False)
-
-
-def _is_dry(value: str) -> bool:
-    if value not in _BOOLEANS:
-        raise bad_request(
-            f"{_DRY_RUN} is neither true nor false", field=_DRY_RUN, cure=f"use {_DRY_RUN}=true"
-        )
-    return _BOOLEANS[value]
 
 
 def _preview(picture: Picture) -> dict[str, object]:

@@ -10,73 +10,70 @@ topic.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
-from typing import Any
+from typing import TypeVar
 
-from flask import Blueprint, Response, jsonify, request
+from flask_openapi3 import APIBlueprint
 
 from ureplicator_common.settings import Settings
+from ureplicator_controller.api.answers import Answered, Blacklist, BlacklistChanged, responses
 from ureplicator_controller.api.fleet import Fleet
+from ureplicator_controller.api.openapi import group
 from ureplicator_controller.api.problems import bad_request
 from ureplicator_controller.api.requests import (
+    BlacklistBody,
+    BlacklistQuery,
+    RouteQuery,
     chosen_route,
     chosen_routes,
-    json_body,
-    partition_number,
-    topic_name,
+    missing,
 )
 from ureplicator_controller.api.whitelist import Whitelist
 
-_FIELDS = ("topic", "partition", "opt")
-_OPTIONS = {"blacklist": True, "whitelist": False}
+_Said = TypeVar("_Said")
 
 
-def blueprint(*, settings: Settings, fleet: Fleet, whitelist: Whitelist) -> Blueprint:
-    api = Blueprint("blacklist", __name__)
+def blueprint(*, settings: Settings, fleet: Fleet, whitelist: Whitelist) -> APIBlueprint:
+    api = group("blacklist", __name__)
 
-    @api.get("/blacklist")
-    def show() -> Response:
-        routes = {config.route for config in chosen_routes(settings)}
+    @api.get("/blacklist", responses=responses(Blacklist, 404))
+    def list_blacklist(query: RouteQuery) -> Answered:
+        """The partitions that are set aside."""
+        routes = {config.route for config in chosen_routes(settings, query)}
         topics = fleet.picture().snapshot.topics
-        return jsonify(
-            blacklist=[
+        return {
+            "blacklist": [
                 {"topic": key.topic, "partition": number, "route": str(key.route)}
                 for key in sorted(topics)
                 if key.route in routes
                 for number in sorted(topics[key].value.blacklisted)
             ]
-        )
+        }
 
-    @api.post("/blacklist")
-    def change() -> Response:
-        config = chosen_route(settings, also=_FIELDS)
-        asked = _asked()
-        topic = topic_name(asked.get("topic"))
-        number = partition_number(asked.get("partition"))
-        listed = _option(asked.get("opt"))
+    @api.post("/blacklist", responses=responses(BlacklistChanged, 404, 409, 413))
+    def change_blacklist(query: BlacklistQuery, body: BlacklistBody) -> Answered:
+        """Set a partition aside, or take it back; said in the query or in the body."""
+        config = chosen_route(settings, query)
+        topic = _said("topic", query.topic, body.topic)
+        number = _said("partition", query.partition, body.partition)
+        listed = _said("opt", query.opt, body.opt) == "blacklist"
         whitelist.blacklist(config, topic, number, listed=listed)
-        return jsonify(topic=topic, partition=number, route=str(config.route), blacklisted=listed)
+        return {
+            "topic": topic,
+            "partition": number,
+            "route": str(config.route),
+            "blacklisted": listed,
+        }
 
     return api
 
 
-def _asked() -> Mapping[str, Any]:
-    """Query and body, as one."""
-    body = json_body(_FIELDS, required=False)
-    query = {name: request.args[name] for name in _FIELDS if name in request.args}
-    for name in query.keys() & body.keys():
-        if str(body[name]) != query[name]:
-            raise bad_request(
-                f"{name} in the query is not {name} in the body",
-                field=name,
-                cure="say it once",
-            )
-    return {**body, **query}
-
-
-def _option(value: object) -> bool:
-    if not isinstance(value, str) or value not in _OPTIONS:
-        said = "opt is missing" if value is None else f"opt is {json.dumps(value)[:80]}"
-        raise bad_request(said, field="opt", cure="use opt=blacklist or opt=whitelist")
-    return _OPTIONS[value]
+def _said(name: str, query: _Said | None, body: _Said | None) -> _Said:
+    """What query and body say, as one."""
+    said = body if query is None else query
+    if said is None:
+        raise missing(BlacklistBody, name)
+    if body not in (None, said):
+        raise bad_request(
+            f"{name} in the query is not {name} in the body", field=name, cure="say it once"
+        )
+    return said

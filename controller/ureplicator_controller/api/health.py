@@ -10,9 +10,11 @@ from __future__ import annotations
 
 from collections import Counter as Tally
 from collections.abc import Iterable, Mapping
+from http import HTTPStatus
 from typing import Any
 
-from flask import Blueprint, Flask, Response, jsonify, request
+from flask import Flask, Response, request
+from flask_openapi3 import APIBlueprint
 from prometheus_client import CollectorRegistry, Counter, generate_latest
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
@@ -21,31 +23,36 @@ from prometheus_client.registry import Collector
 from ureplicator_common.coordination import Unavailable
 from ureplicator_common.errors import OperatingError
 from ureplicator_common.settings import Settings
+from ureplicator_controller.api.answers import Answered, Health, Ready, responses
 from ureplicator_controller.api.clusters import Cluster
 from ureplicator_controller.api.comparison import compare
 from ureplicator_controller.api.fleet import Fleet, Picture
+from ureplicator_controller.api.openapi import group
 from ureplicator_controller.core.view import mismatches, validate
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+_METRICS = {"text/plain": {"schema": {"type": "string"}}}
 
 
-def blueprint(*, id: str, fleet: Fleet, registry: CollectorRegistry) -> Blueprint:
-    api = Blueprint("health", __name__)
+def blueprint(*, id: str, fleet: Fleet, registry: CollectorRegistry) -> APIBlueprint:
+    api = group("health", __name__)
 
-    @api.get("/health")
-    def health() -> Response:
-        return jsonify(status="ok", id=id)
+    @api.get("/health", responses={HTTPStatus.OK: Health})
+    def health() -> Answered:
+        """Is this process alive."""
+        return {"status": "ok", "id": id}
 
-    @api.get("/ready")
-    def ready() -> Response:
+    @api.get("/ready", responses=responses(Ready))
+    def ready() -> Answered:
+        """Can it serve, and who leads."""
         picture = fleet.picture()
         leader = picture.leader.id if picture.leader else None
-        return jsonify(
-            status="ready", id=id, leader=leader, controllers=sorted(picture.controllers)
-        )
+        controllers = sorted(picture.controllers)
+        return {"status": "ready", "id": id, "leader": leader, "controllers": controllers}
 
-    @api.get("/metrics")
+    @api.get("/metrics", responses={HTTPStatus.OK: {"content": _METRICS}}, validate_response=False)
     def metrics() -> Response:
+        """For Prometheus."""
         return Response(generate_latest(registry), content_type=CONTENT_TYPE)
 
     return api

@@ -9,23 +9,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
+from typing import Any
 
-from flask import Blueprint, Response, jsonify, request
+from flask_openapi3 import APIBlueprint
 
-from ureplicator_common.model import EventKind, PastEvent, Route
+from ureplicator_common.model import PastEvent, Route
 from ureplicator_common.settings import Settings
+from ureplicator_controller.api.answers import Answered, History, responses
 from ureplicator_controller.api.fleet import Fleet
-from ureplicator_controller.api.problems import bad_request
+from ureplicator_controller.api.openapi import group
 from ureplicator_controller.api.request_ids import is_of
-from ureplicator_controller.api.requests import chosen_routes, partition_number, topic_name
-from ureplicator_controller.core.history import KEPT, past_events
+from ureplicator_controller.api.requests import HistoryQuery, chosen_routes
+from ureplicator_controller.core.history import past_events
 
-USUAL = 100
-
-_FILTERS: Mapping[str, Callable[[PastEvent, str], bool]] = {
+_FILTERS: Mapping[str, Callable[[PastEvent, Any], bool]] = {
     "topic": lambda past, name: past.partition is not None and past.partition.topic == name,
     "partition": lambda past, number: (
-        past.partition is not None and past.partition.number == int(number)
+        past.partition is not None and past.partition.number == number
     ),
     "worker": lambda past, worker: worker in (past.worker, past.source, past.target),
     "kind": lambda past, kind: past.kind == kind,
@@ -34,15 +34,15 @@ _FILTERS: Mapping[str, Callable[[PastEvent, str], bool]] = {
 }
 
 
-def blueprint(*, settings: Settings, fleet: Fleet) -> Blueprint:
-    api = Blueprint("history", __name__)
+def blueprint(*, settings: Settings, fleet: Fleet) -> APIBlueprint:
+    api = group("history", __name__)
 
-    @api.get("/history")
-    def show() -> Response:
-        routes = {config.route for config in chosen_routes(settings, also=(*_FILTERS, "limit"))}
+    @api.get("/history", responses=responses(History, 404))
+    def show_history(query: HistoryQuery) -> Answered:
+        """The last few hundred events, newest first."""
+        routes = {config.route for config in chosen_routes(settings, query)}
         every = len(routes) == len(settings.routes)
-        limit = _limit(request.args.get("limit"))
-        wanted = _wanted()
+        wanted = {name: value for name in _FILTERS if (value := getattr(query, name)) is not None}
         found = sorted(
             (
                 past
@@ -53,39 +53,13 @@ def blueprint(*, settings: Settings, fleet: Fleet) -> Blueprint:
             key=lambda past: past.number,
             reverse=True,
         )
-        return jsonify(history=[_shown(past) for past in found[:limit]])
+        return {"history": [_shown(past) for past in found[: query.limit]]}
 
     return api
 
 
 def _is_on(past: PastEvent, routes: set[Route]) -> bool:
     return past.partition is not None and past.partition.route in routes
-
-
-def _wanted() -> dict[str, str]:
-    """The filters that are asked for, judged."""
-    wanted = {name: request.args[name] for name in _FILTERS if name in request.args}
-    if "topic" in wanted:
-        topic_name(wanted["topic"])
-    if "partition" in wanted:
-        partition_number(wanted["partition"])
-    if "kind" in wanted and wanted["kind"] not in list(EventKind):
-        raise bad_request(
-            f"there are no events of kind {wanted['kind'][:80]!r}",
-            field="kind",
-            cure=f"known are {', '.join(EventKind)}",
-        )
-    return wanted
-
-
-def _limit(value: str | None) -> int:
-    if value is None:
-        return USUAL
-    if not (value.isascii() and value.isdigit() and len(value) < 10 and int(value) > 0):
-        raise bad_request(
-            "limit is not a whole number above 0", field="limit", cure=f"at most {KEPT} are kept"
-        )
-    return int(value)
 
 
 def _shown(past: PastEvent) -> dict[str, object]:

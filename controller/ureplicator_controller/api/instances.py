@@ -9,42 +9,55 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from flask import Blueprint, Response, jsonify
+from flask_openapi3 import APIBlueprint
 
 from ureplicator_common.model import KnownWorker, PartitionState, WorkerId
+from ureplicator_controller.api.answers import (
+    Answered,
+    Instances,
+    RebalanceAsked,
+    WorkerTagged,
+    responses,
+)
 from ureplicator_controller.api.fleet import Fleet, Picture
-from ureplicator_controller.api.requests import only_parameters
+from ureplicator_controller.api.openapi import group
+from ureplicator_controller.api.requests import OptionalBody, Query, SomeWorker
 from ureplicator_controller.api.wishes import Wishes, unknown_worker
 from ureplicator_controller.core.view import ideal_entry, wanted_partitions
 
 
-def blueprint(*, fleet: Fleet, wishes: Wishes) -> Blueprint:
-    api = Blueprint("instances", __name__)
+def blueprint(*, fleet: Fleet, wishes: Wishes) -> APIBlueprint:
+    api = group("instances", __name__)
 
-    @api.get("/instances")
-    def list_instances() -> Response:
-        only_parameters()
+    @api.get("/instances", responses=responses(Instances))
+    def list_instances(query: Query) -> Answered:
+        """Workers, where their pages are, and what they hold."""
         picture = fleet.picture()
-        return jsonify(describe(picture, known_workers(picture)))
+        return describe(picture, known_workers(picture))
 
-    @api.get("/instances/<path:worker>")
-    def show_instance(worker: str) -> Response:
-        only_parameters()
+    @api.post("/instances", responses=responses(RebalanceAsked))
+    def rebalance_instances(query: Query, body: OptionalBody) -> Answered:
+        """Rebalance now, without waiting for delays."""
+        return {"rebalance": "asked", "request": wishes.rebalance()}
+
+    @api.get("/instances/<path:worker>", responses=responses(Instances, 404))
+    def show_instance(path: SomeWorker, query: Query) -> Answered:
+        """One worker, and what it holds."""
         picture = fleet.picture()
-        if worker not in known_workers(picture):
-            raise unknown_worker(worker)
-        return jsonify(describe(picture, [WorkerId(worker)]))
+        if path.worker not in known_workers(picture):
+            raise unknown_worker(path.worker)
+        return describe(picture, [WorkerId(path.worker)])
 
-    @api.delete("/instances/<path:worker>")
-    def leave(worker: str) -> Response:
-        only_parameters()
-        id = worker_name(worker)
+    @api.delete("/instances/<path:worker>", responses=responses(WorkerTagged, 404))
+    def drain_instance(path: SomeWorker, query: Query) -> Answered:
+        """Empty a worker, and give it nothing more."""
+        id = worker_name(path.worker)
         return _tags(id, wishes.leave(id))
 
-    @api.post("/instances/<path:worker>")
-    def take_back(worker: str) -> Response:
-        only_parameters()
-        id = worker_name(worker)
+    @api.post("/instances/<path:worker>", responses=responses(WorkerTagged, 404, 413))
+    def restore_instance(path: SomeWorker, query: Query, body: OptionalBody) -> Answered:
+        """Take a worker back."""
+        id = worker_name(path.worker)
         return _tags(id, wishes.take_back(id))
 
     return api
@@ -57,8 +70,8 @@ def worker_name(name: str) -> WorkerId:
     return WorkerId(name)
 
 
-def _tags(worker: WorkerId, known: KnownWorker) -> Response:
-    return jsonify(worker=worker, blacklisted=known.blacklisted, draining=known.draining)
+def _tags(worker: WorkerId, known: KnownWorker) -> Answered:
+    return {"worker": worker, "blacklisted": known.blacklisted, "draining": known.draining}
 
 
 def known_workers(picture: Picture) -> list[WorkerId]:

@@ -1,161 +1,377 @@
-"""What callers may send, judged once: bodies, names, counts, and the choice of a route.
+"""What callers may send, as models: they check it, and the schema at /openapi.json is made of them.
 
-Bodies are JSON objects with known fields only. Tools may leave the content type out, as uReplicator's
-own examples with `curl -d` do. A page in somebody's browser may not: it can send a form to this port
-without asking, but then says where it comes from (`Origin`), and is refused unless it sends JSON.
-Numbers may be text ("4"), as uReplicator's tools send them.
+A model says of each field what it is (`title`) and what is taken (`description`); a refusal is made
+of the same two, so the message, the check and the schema cannot drift apart. A field or parameter
+that no model has is refused: a misspelt one would silently mean something else.
+
+Bodies are JSON objects. Tools may leave the content type out, as uReplicator's own examples with
+`curl -d` do. A page in somebody's browser may not: it can send a form to this port without asking,
+but then says where it comes from (`Origin`), and is refused unless it sends JSON. Numbers may be
+text ("4"), as uReplicator's tools send them.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Mapping
-from typing import Any
+from collections.abc import Iterable
+from typing import Annotated, Any, ClassVar, Literal
 
-from flask import request
+from flask import Request, request
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ModelWrapValidatorHandler,
+    Strict,
+    ValidationError,
+    model_validator,
+)
+from pydantic_core import ErrorDetails, PydanticCustomError
 
+from ureplicator_common.model import EventKind
 from ureplicator_common.settings import RouteConfig, Settings
-from ureplicator_controller.api.problems import bad_request, not_found
+from ureplicator_controller.api.described import Described
+from ureplicator_controller.api.problems import Problem, bad_request, not_found
 
 MOST_PARTITIONS = 100_000
 """Of one topic: beyond any broker's, and its nodes would be above ZooKeeper's limit long before."""
+MOST = 999_999_999
 
-_TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
-_COUNT = re.compile(r"[0-9]{1,9}")
+_DIGITS = re.compile(r"[0-9]{1,9}")
 _INTERNAL = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
-_ROUTE_PARAMETERS = ("src", "dst")
+_REFUSED = "refused"
+_ROUTE_CURE = "choose one with ?src=SOURCE&dst=TARGET"
 
 
-def json_body(fields: Collection[str], *, required: bool) -> Mapping[str, Any]:
-    """The request's JSON object; {} for an empty body that is not required."""
-    data = request.get_data()
-    if not data.strip():
-        if required:
-            raise bad_request("the body is empty", cure=_example(fields))
-        return {}
-    if request.mimetype != "application/json" and "Origin" in request.headers:
-        raise bad_request(
-            f"the content type is {request.mimetype or 'missing'}, not application/json",
-            field="Content-Type",
-            cure="send the header Content-Type: application/json",
-        )
-    body = _parsed(data, fields)
-    for name in body:
-        if name not in fields:
+class ToolRequest(Request):
+    """Takes JSON from tools that do not say so, and from nobody else."""
+
+    def get_json(self, force: bool = False, silent: bool = False, cache: bool = True) -> Any:
+        """The body's JSON object; None for an empty body."""
+        data = self.get_data()
+        if not data.strip():
+            return None
+        if self.mimetype != "application/json" and "Origin" in self.headers:
             raise bad_request(
-                f"{name!r} is not a known field", field=name, cure=f"known are {_listed(fields)}"
+                f"the content type is {self.mimetype or 'missing'}, not application/json",
+                field="Content-Type",
+                cure="send the header Content-Type: application/json",
             )
-    return body
+        try:
+            body = json.loads(data)
+        except (ValueError, RecursionError) as error:
+            raise bad_request(f"the body is not JSON: {error}", cure="send JSON") from error
+        if not isinstance(body, dict):
+            raise bad_request("the body is not a JSON object", cure='send {"name": value, ...}')
+        return body
 
 
-def _parsed(data: bytes, fields: Collection[str]) -> dict[str, Any]:
-    try:
-        body = json.loads(data)
-    except (ValueError, RecursionError) as error:
-        raise bad_request(f"the body is not JSON: {error}", cure=_example(fields)) from error
-    if not isinstance(body, dict):
-        raise bad_request("the body is not a JSON object", cure=_example(fields))
-    return body
+class Asked(Described):
+    """Base of all that is asked; turns what pydantic finds into one problem."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+    one_is: ClassVar[str] = "field"
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _checked(cls, data: Any, handler: ModelWrapValidatorHandler[Asked]) -> Asked:
+        cls.look(data)
+        try:
+            return handler({} if data is None else data)
+        except ValidationError as error:
+            found = error.errors(include_url=False)
+            raise _refusal(cls, max(found, key=_is_unknown)) from error
+
+    @classmethod
+    def look(cls, data: Any) -> None:
+        """What a kind of input is refused for as a whole."""
 
 
-def topic_name(value: object, *, field: str = "topic") -> str:
-    """A name that a source topic can have."""
-    if value is None:
-        raise bad_request("the topic is missing", field=field, cure="name the topic")
-    if not isinstance(value, str) or not _TOPIC.fullmatch(value) or value in (".", ".."):
-        raise bad_request(
-            f"{_short(value)} is not a legal topic name",
-            field=field,
-            cure="1 to 249 characters of a-z, A-Z, 0-9, '.', '_' and '-'; not '.' or '..'",
-        )
-    if value in _INTERNAL:
-        raise bad_request(
-            f"{value} belongs to the brokers and is not copied",
-            field=field,
-            cure="choose a topic that is not internal",
-        )
+class Path(Asked):
+    """Parts of the path."""
+
+
+class Query(Asked):
+    """Parameters behind the `?`. Nothing but this: there are none."""
+
+    one_is: ClassVar[str] = "parameter"
+
+    @classmethod
+    def look(cls, data: Any) -> None:
+        for name, values in request.args.lists():
+            if len(values) > 1:
+                raise bad_request(f"{name!r} is there twice", field=name, cure="say it once")
+
+
+class Body(Asked):
+    """A JSON object that must be there."""
+
+    @classmethod
+    def look(cls, data: Any) -> None:
+        if data is None:
+            raise bad_request("the body is empty", cure=_example(cls))
+
+
+class OptionalBody(Asked):
+    """A JSON object, or nothing. Nothing but this: there is nothing to say."""
+
+    model_config = ConfigDict(openapi_extra={"required": False})  # type: ignore[typeddict-unknown-key]
+
+
+# --- Values
+
+
+def _whole(value: object) -> object:
+    """4, "4" and 4.0 are the same; true is not 1."""
+    if isinstance(value, str) and _DIGITS.fullmatch(value):
+        return int(value)
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
     return value
 
 
-def partition_count(value: object) -> int:
-    """4 or "4"."""
-    text = value if isinstance(value, str) else ""
-    if isinstance(value, int) and not isinstance(value, bool):
-        count = value
-    elif _COUNT.fullmatch(text):
-        count = int(text)
-    else:
-        raise bad_request(
-            f"{_short(value)} is not a number of partitions",
-            field="numPartitions",
-            cure="a whole number above 0",
-        )
-    if not 1 <= count <= MOST_PARTITIONS:
-        raise bad_request(
-            f"{count} partitions are not possible",
-            field="numPartitions",
-            cure=f"a number from 1 to {MOST_PARTITIONS}",
-        )
-    return count
+def _copied(name: str) -> str:
+    if name in (".", ".."):
+        raise ValueError
+    if name in _INTERNAL:
+        said, cure = "belongs to the brokers and is not copied", "choose one that is not internal"
+        raise PydanticCustomError(_REFUSED, f"{name} {said}", {"cure": cure})
+    return name
 
 
-def partition_number(value: object) -> int:
-    """3 or "3"; whether there is such a partition is for others to say."""
-    text = value if isinstance(value, str) else ""
-    if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
-        return value
-    if _COUNT.fullmatch(text):
-        return int(text)
-    said = "the partition is missing" if value is None else f"{_short(value)} is not a partition"
-    raise bad_request(said, field="partition", cure="a whole number from 0 on")
+_DigitsSchema = Annotated[str, Field(pattern="^[0-9]{1,9}$")]
+_Whole = BeforeValidator(_whole)
+_WHOLE_TITLE = "a whole number"
+
+TopicName = Annotated[
+    str, Field(pattern=r"^[a-zA-Z0-9._-]{1,249}$", max_length=249), AfterValidator(_copied)
+]
+"""A name that a source topic can have."""
+Count = Annotated[
+    int,
+    Strict(),
+    Field(ge=1, le=MOST_PARTITIONS),
+    BeforeValidator(
+        _whole,
+        json_schema_input_type=Annotated[int, Field(ge=1, le=MOST_PARTITIONS)] | _DigitsSchema,
+    ),
+]
+Number = Annotated[
+    int,
+    Strict(),
+    Field(ge=0, le=MOST),
+    BeforeValidator(
+        _whole, json_schema_input_type=Annotated[int, Field(ge=0, le=MOST)] | _DigitsSchema
+    ),
+]
+"""Of a partition; whether there is such a one is for others to say."""
+Limit = Annotated[int, Strict(), Field(ge=1, le=MOST), _Whole]
+NumberText = Annotated[int, Strict(), Field(ge=0, le=MOST), _Whole]
+"""A partition where all is text anyway: in paths and queries."""
+Option = Literal["blacklist", "whitelist"]
+
+_TOPIC_TITLE = "a legal topic name"
+_TOPIC_CURE = "1 to 249 characters of a-z, A-Z, 0-9, '.', '_' and '-'; not '.' or '..'"
+_COUNT_TITLE = "a possible number of partitions"
+_COUNT_CURE = f"a whole number from 1 to {MOST_PARTITIONS}"
+_NUMBER_TITLE = "a partition"
+_NUMBER_CURE = "a whole number from 0 on"
+_OPTION_TITLE = "an option"
+_OPTION_CURE = "blacklist or whitelist"
 
 
-def only_parameters(*names: str) -> None:
-    """A misspelt parameter would silently mean something else."""
-    for name in request.args:
-        if name not in names:
-            cure = f"known are {_listed(names)}" if names else "there are none here"
-            raise bad_request(f"{name!r} is not a known parameter", field=name, cure=cure)
+# --- What the calls take
 
 
-def chosen_routes(settings: Settings, *, also: Collection[str] = ()) -> tuple[RouteConfig, ...]:
-    """The routes that `?src=&dst=` leave. `also`: other parameters of the call."""
-    only_parameters(*_ROUTE_PARAMETERS, *also)
-    source, target = (request.args.get(name) for name in _ROUTE_PARAMETERS)
+class SomeTopic(Path):
+    """Any name: what is not whitelisted is not found."""
+
+    topic: str
+
+
+class LegalTopic(Path):
+    topic: TopicName = Field(title=_TOPIC_TITLE, description=_TOPIC_CURE)
+
+
+class TopicPartition(LegalTopic):
+    partition: NumberText = Field(title=_NUMBER_TITLE, description=_NUMBER_CURE)
+
+
+class SomeWorker(Path):
+    worker: str
+
+
+class RouteQuery(Query):
+    """Which routes are meant; where there is only one, nobody need say so."""
+
+    src: str | None = Field(
+        default=None, title="a cluster", description="name of the source cluster"
+    )
+    dst: str | None = Field(
+        default=None, title="a cluster", description="name of the target cluster"
+    )
+
+
+class HistoryQuery(RouteQuery):
+    topic: TopicName | None = Field(default=None, title=_TOPIC_TITLE, description=_TOPIC_CURE)
+    partition: NumberText | None = Field(
+        default=None, title=_NUMBER_TITLE, description=_NUMBER_CURE
+    )
+    worker: str | None = Field(default=None, description="who lost it, got it, came or went")
+    kind: EventKind | None = Field(
+        default=None, title="a kind of event", description=f"one of {', '.join(EventKind)}"
+    )
+    event: str | None = Field(default=None, description="its id, as logs have it")
+    request: str | None = Field(default=None, description="X-Request-Id of who asked for it")
+    limit: Limit = Field(default=100, title=_WHOLE_TITLE, description="a whole number above 0")
+
+
+class RebalanceQuery(Query):
+    dry_run: Literal["true", "false"] = Field(
+        default="false", title="true or false", description="true: only show what would be done"
+    )
+
+
+class BlacklistQuery(RouteQuery):
+    topic: TopicName | None = Field(default=None, title=_TOPIC_TITLE, description=_TOPIC_CURE)
+    partition: NumberText | None = Field(
+        default=None, title=_NUMBER_TITLE, description=_NUMBER_CURE
+    )
+    opt: Option | None = Field(default=None, title=_OPTION_TITLE, description=_OPTION_CURE)
+
+
+class BlacklistBody(OptionalBody):
+    topic: TopicName | None = Field(default=None, title=_TOPIC_TITLE, description=_TOPIC_CURE)
+    partition: Number | None = Field(
+        default=None, title=_NUMBER_TITLE, description=_NUMBER_CURE, examples=[0]
+    )
+    opt: Option | None = Field(default=None, title=_OPTION_TITLE, description=_OPTION_CURE)
+
+
+class NewTopic(Body):
+    topic: TopicName = Field(title=_TOPIC_TITLE, description=_TOPIC_CURE, examples=["orders"])
+    num_partitions: Count | None = Field(
+        default=None,
+        alias="numPartitions",
+        title=_COUNT_TITLE,
+        description=f"{_COUNT_CURE}; the source's when it is missing",
+        examples=[4],
+    )
+
+
+class NewNamedTopic(OptionalBody):
+    topic: TopicName | None = Field(default=None, title=_TOPIC_TITLE, description=_TOPIC_CURE)
+    num_partitions: Count | None = Field(
+        default=None,
+        alias="numPartitions",
+        title=_COUNT_TITLE,
+        description=f"{_COUNT_CURE}; the source's when it is missing",
+        examples=[4],
+    )
+
+
+class GrownTopic(Body):
+    topic: TopicName = Field(title=_TOPIC_TITLE, description=_TOPIC_CURE, examples=["orders"])
+    num_partitions: Count = Field(
+        alias="numPartitions", title=_COUNT_TITLE, description=_COUNT_CURE, examples=[4]
+    )
+
+
+class GrownNamedTopic(Body):
+    topic: TopicName | None = Field(default=None, title=_TOPIC_TITLE, description=_TOPIC_CURE)
+    num_partitions: Count = Field(
+        alias="numPartitions", title=_COUNT_TITLE, description=_COUNT_CURE, examples=[4]
+    )
+
+
+# --- Which routes are meant
+
+
+def chosen_routes(settings: Settings, query: RouteQuery) -> tuple[RouteConfig, ...]:
+    """The routes that `?src=&dst=` leave."""
     chosen = tuple(
         config
         for config in settings.routes
-        if source in (None, config.source) and target in (None, config.target)
+        if query.src in (None, config.source) and query.dst in (None, config.target)
     )
     if not chosen:
         raise not_found(
-            f"there is no route from {source or 'anywhere'} to {target or 'anywhere'}",
-            field="src" if source else "dst",
+            f"there is no route from {query.src or 'anywhere'} to {query.dst or 'anywhere'}",
+            field="src" if query.src else "dst",
             cure=f"the routes are {_listed(str(config.route) for config in settings.routes)}",
         )
     return chosen
 
 
-def chosen_route(settings: Settings, *, also: Collection[str] = ()) -> RouteConfig:
+def chosen_route(settings: Settings, query: RouteQuery) -> RouteConfig:
     """The one route that is meant."""
-    chosen = chosen_routes(settings, also=also)
+    chosen = chosen_routes(settings, query)
     if len(chosen) > 1:
         raise bad_request(
             f"there are several routes: {_listed(str(config.route) for config in chosen)}",
             field="src",
-            cure="choose one with ?src=SOURCE&dst=TARGET",
+            cure=_ROUTE_CURE,
         )
     return chosen[0]
 
 
-def _listed(names: Any) -> str:
+# --- Refusals
+
+
+def missing(model: type[Asked], name: str) -> Problem:
+    """For what two places may say, and neither did."""
+    _, cure = _said_of(model, name)
+    return bad_request(f"{name} is missing", field=name, cure=cure)
+
+
+def _refusal(model: type[Asked], error: ErrorDetails) -> Problem:
+    name = str(error["loc"][0]) if error["loc"] else ""
+    if _is_unknown(error):
+        known = _names(model)
+        return bad_request(
+            f"{name!r} is not a known {model.one_is}",
+            field=name,
+            cure=f"known are {_listed(known)}" if known else "there are none here",
+        )
+    title, cure = _said_of(model, name)
+    if error["type"] == "missing" or error["input"] is None:
+        return missing(model, name)
+    if error["type"] == _REFUSED:
+        return bad_request(error["msg"], field=name, cure=error["ctx"]["cure"])
+    return bad_request(f"{_short(error['input'])} is not {title}", field=name, cure=cure)
+
+
+def _is_unknown(error: ErrorDetails) -> bool:
+    """Told first: a misspelt field is missing too."""
+    return error["type"] == "extra_forbidden"
+
+
+def _names(model: type[BaseModel]) -> list[str]:
+    return [info.alias or name for name, info in model.model_fields.items()]
+
+
+def _said_of(model: type[BaseModel], wanted: str) -> tuple[str, str]:
+    """Title and description of a field by the name that callers use."""
+    for name, info in model.model_fields.items():
+        if wanted in (name, info.alias):
+            return info.title or "taken here", info.description or ""
+    return "taken here", ""
+
+
+def _listed(names: Iterable[str]) -> str:
     return ", ".join(sorted(names))
 
 
-def _example(fields: Collection[str]) -> str:
-    values = {"topic": "orders", "numPartitions": 4, "partition": 0, "opt": "blacklist"}
-    return "send " + json.dumps({name: values.get(name, "") for name in sorted(fields)})
+def _example(model: type[BaseModel]) -> str:
+    values = {
+        info.alias or name: info.examples[0]
+        for name, info in model.model_fields.items()
+        if info.examples
+    }
+    return "send " + json.dumps(values)
 
 
 def _short(value: object) -> str:

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from flask import Blueprint, Response, jsonify, url_for
+from flask import url_for
+from flask_openapi3 import APIBlueprint
 
 from ureplicator_common.model import (
     Partition,
@@ -20,130 +21,140 @@ from ureplicator_common.model import (
     WorkerId,
 )
 from ureplicator_common.settings import Settings
+from ureplicator_controller.api.answers import (
+    Answered,
+    PositionShown,
+    TopicIntended,
+    Topics,
+    TopicShown,
+    responses,
+)
 from ureplicator_controller.api.fleet import Fleet, Picture
+from ureplicator_controller.api.openapi import group
 from ureplicator_controller.api.positions import Positions
 from ureplicator_controller.api.problems import bad_request, not_found
 from ureplicator_controller.api.requests import (
+    GrownNamedTopic,
+    GrownTopic,
+    LegalTopic,
+    NewNamedTopic,
+    NewTopic,
+    OptionalBody,
+    RouteQuery,
+    SomeTopic,
+    TopicPartition,
     chosen_route,
     chosen_routes,
-    json_body,
-    partition_count,
-    partition_number,
-    topic_name,
 )
 from ureplicator_controller.api.whitelist import Whitelist, refuse_partition
 from ureplicator_controller.core.view import Mismatch, ideal_entry, topic_mismatches
 
-_FIELDS = ("topic", "numPartitions")
-
 
 def blueprint(
     *, settings: Settings, fleet: Fleet, whitelist: Whitelist, positions: Positions
-) -> Blueprint:
-    api = Blueprint("topics", __name__)
+) -> APIBlueprint:
+    api = group("topics", __name__)
 
-    @api.get("/topics")
-    def list_topics() -> Response:
-        routes = {config.route for config in chosen_routes(settings)}
+    @api.get("/topics", responses=responses(Topics, 404))
+    def list_topics(query: RouteQuery) -> Answered:
+        """Names of what is copied."""
+        routes = {config.route for config in chosen_routes(settings, query)}
         topics = fleet.picture().snapshot.topics
-        return jsonify(topics=sorted({key.topic for key in topics if key.route in routes}))
+        return {"topics": sorted({key.topic for key in topics if key.route in routes})}
 
-    @api.get("/topics/<path:topic>")
-    def show_topic(topic: str) -> Response:
+    @api.get("/topics/<path:topic>", responses=responses(TopicShown, 404))
+    def show_topic(path: SomeTopic, query: RouteQuery) -> Answered:
+        """What a topic should be, what it is, and why it is not what it should be."""
         picture = fleet.picture()
-        key = _find(settings, picture, topic)
+        key = _find(settings, picture, path.topic, query)
         shown = describe(picture, key)
         known, reason = positions.of(key, picture.snapshot.topics[key].value)
-        return jsonify(
-            shown | {"positions": known} | ({"positionsReason": reason} if reason else {})
-        )
+        return shown | {"positions": known} | ({"positionsReason": reason} if reason else {})
 
-    @api.post("/topics")
-    def add_topic() -> tuple[Response, int, Mapping[str, str]]:
-        return added(json_body(_FIELDS, required=True), None)
+    @api.delete("/topics/<path:topic>", responses=responses(TopicIntended, 404))
+    def delete_topic(path: LegalTopic, query: RouteQuery) -> Answered:
+        """Stop copying; the target and the positions stay."""
+        config = chosen_route(settings, query)
+        return _answer(config.route, path.topic, whitelist.delete(config, path.topic))
 
-    @api.post("/topics/<path:topic>")
-    def add_named_topic(topic: str) -> tuple[Response, int, Mapping[str, str]]:
-        return added(json_body(_FIELDS, required=False), topic)
-
-    def added(
-        body: Mapping[str, Any], named: str | None
-    ) -> tuple[Response, int, Mapping[str, str]]:
-        config = chosen_route(settings)
-        topic = _named(body, named)
-        count = body.get("numPartitions")
-        intent = whitelist.add(config, topic, None if count is None else partition_count(count))
-        location = url_for(".show_topic", topic=topic, src=config.source, dst=config.target)
-        return _answer(config.route, topic, intent), 201, {"Location": location}
-
-    @api.put("/topics")
-    def expand_topic() -> Response:
-        return expanded(json_body(_FIELDS, required=True), None)
-
-    @api.put("/topics/<path:topic>")
-    def expand_named_topic(topic: str) -> Response:
-        return expanded(json_body(_FIELDS, required=True), topic)
-
-    def expanded(body: Mapping[str, Any], named: str | None) -> Response:
-        config = chosen_route(settings)
-        topic = _named(body, named)
-        if body.get("numPartitions") is None:
-            raise bad_request(
-                "numPartitions is missing",
-                field="numPartitions",
-                cure="say how many partitions the topic shall have",
-            )
-        intent = whitelist.expand(config, topic, partition_count(body["numPartitions"]))
-        return _answer(config.route, topic, intent)
-
-    @api.delete("/topics/<path:topic>")
-    def delete_topic(topic: str) -> Response:
-        config = chosen_route(settings)
-        return _answer(config.route, topic, whitelist.delete(config, topic_name(topic)))
-
+    _offer_adding(api, settings=settings, whitelist=whitelist)
+    _offer_expanding(api, settings=settings, whitelist=whitelist)
     _offer_positions(api, settings=settings, fleet=fleet, positions=positions)
     _offer_pausing(api, settings=settings, whitelist=whitelist)
     return api
 
 
+def _offer_adding(api: APIBlueprint, *, settings: Settings, whitelist: Whitelist) -> None:
+    said = responses(TopicIntended, 404, 409, 413, status=201)
+
+    @api.post("/topics", responses=said)
+    def add_topic(query: RouteQuery, body: NewTopic) -> Answered:
+        """Copy a topic; all partitions by default. It is made on the target if it is missing."""
+        return added(query, body.topic, body.num_partitions)
+
+    @api.post("/topics/<path:topic>", responses=said)
+    def add_named_topic(path: LegalTopic, query: RouteQuery, body: NewNamedTopic) -> Answered:
+        """Copy the topic in the path."""
+        return added(query, _named(path.topic, body.topic), body.num_partitions)
+
+    def added(query: RouteQuery, topic: str, partitions: int | None) -> Answered:
+        config = chosen_route(settings, query)
+        intent = whitelist.add(config, topic, partitions)
+        location = url_for(".show_topic", topic=topic, src=config.source, dst=config.target)
+        return _answer(config.route, topic, intent), 201, {"Location": location}
+
+
+def _offer_expanding(api: APIBlueprint, *, settings: Settings, whitelist: Whitelist) -> None:
+    said = responses(TopicIntended, 404, 409, 413)
+
+    @api.put("/topics", responses=said)
+    def expand_topic(query: RouteQuery, body: GrownTopic) -> Answered:
+        """Copy more partitions, after the source was expanded."""
+        return expanded(query, body.topic, body.num_partitions)
+
+    @api.put("/topics/<path:topic>", responses=said)
+    def expand_named_topic(path: LegalTopic, query: RouteQuery, body: GrownNamedTopic) -> Answered:
+        """Copy more partitions of the topic in the path."""
+        return expanded(query, _named(path.topic, body.topic), body.num_partitions)
+
+    def expanded(query: RouteQuery, topic: str, partitions: int) -> Answered:
+        config = chosen_route(settings, query)
+        return _answer(config.route, topic, whitelist.expand(config, topic, partitions))
+
+
 def _offer_positions(
-    api: Blueprint, *, settings: Settings, fleet: Fleet, positions: Positions
+    api: APIBlueprint, *, settings: Settings, fleet: Fleet, positions: Positions
 ) -> None:
-    @api.get("/offset/<topic>/<partition>")
-    def show_position(topic: str, partition: str) -> Response:
+    @api.get("/offset/<topic>/<partition>", responses=responses(PositionShown, 404))
+    def show_position(path: TopicPartition, query: RouteQuery) -> Answered:
+        """The position of one partition."""
         picture = fleet.picture()
-        key = _find(settings, picture, topic_name(topic))
-        number = partition_number(partition)
+        key = _find(settings, picture, path.topic, query)
         intent = picture.snapshot.topics[key].value
-        refuse_partition(key, intent, number)
+        refuse_partition(key, intent, path.partition)
         known, reason = positions.of(key, intent)
-        shown = {"topic": key.topic, "partition": number, "route": str(key.route)}
-        position = known[str(number)] if known is not None else None
-        return jsonify(
-            shown | {"position": position} | ({"positionReason": reason} if reason else {})
-        )
+        shown = {"topic": key.topic, "partition": path.partition, "route": str(key.route)}
+        position = known[str(path.partition)] if known is not None else None
+        return shown | {"position": position} | ({"positionReason": reason} if reason else {})
 
 
-def _offer_pausing(api: Blueprint, *, settings: Settings, whitelist: Whitelist) -> None:
-    @api.post("/topics/<topic>/pause")
-    def pause_topic(topic: str) -> Response:
-        return paused(topic, True)
+def _offer_pausing(api: APIBlueprint, *, settings: Settings, whitelist: Whitelist) -> None:
+    said = responses(TopicIntended, 404, 409, 413)
 
-    @api.post("/topics/<topic>/resume")
-    def resume_topic(topic: str) -> Response:
-        return paused(topic, False)
+    @api.post("/topics/<topic>/pause", responses=said)
+    def pause_topic(path: LegalTopic, query: RouteQuery, body: OptionalBody) -> Answered:
+        """Stop copying for a while; positions stay."""
+        return paused(path, query, wanted=True)
 
-    def paused(named: str, wanted: bool) -> Response:
-        config = chosen_route(settings)
-        topic = topic_name(named)
-        json_body((), required=False)
-        intent = whitelist.set_paused(config, topic, paused=wanted)
-        return jsonify(
-            topic=topic,
-            route=str(config.route),
-            partitions=intent.partitions,
-            state=intent.state,
-        )
+    @api.post("/topics/<topic>/resume", responses=said)
+    def resume_topic(path: LegalTopic, query: RouteQuery, body: OptionalBody) -> Answered:
+        """Go on copying where it was stopped."""
+        return paused(path, query, wanted=False)
+
+    def paused(path: LegalTopic, query: RouteQuery, *, wanted: bool) -> Answered:
+        config = chosen_route(settings, query)
+        intent = whitelist.set_paused(config, path.topic, paused=wanted)
+        return _answer(config.route, path.topic, intent) | {"state": intent.state}
 
 
 def describe(picture: Picture, key: TopicKey) -> dict[str, Any]:
@@ -208,9 +219,9 @@ def _online_by_worker(
     }
 
 
-def _find(settings: Settings, picture: Picture, topic: str) -> TopicKey:
+def _find(settings: Settings, picture: Picture, topic: str, query: RouteQuery) -> TopicKey:
     """The whitelisted topic that is meant; asks for a route only where it matters."""
-    routes = [config.route for config in chosen_routes(settings)]
+    routes = [config.route for config in chosen_routes(settings, query)]
     topics = picture.snapshot.topics
     keys = [key for route in routes if (key := TopicKey(route, topic)) in topics]
     if not keys:
@@ -220,25 +231,23 @@ def _find(settings: Settings, picture: Picture, topic: str) -> TopicKey:
             cure="GET /topics lists those that are; POST /topics adds one",
         )
     if len(keys) > 1:
-        chosen_route(settings)
+        chosen_route(settings, query)
     return keys[0]
 
 
-def _named(body: Mapping[str, Any], named: str | None) -> str:
-    """The topic's name, from the path or from the body; they may not differ."""
-    if named is None:
-        return topic_name(body.get("topic"))
-    if body.get("topic", named) != named:
+def _named(path: str, body: str | None) -> str:
+    """The topic's name, from the path; the body may not say another."""
+    if body not in (None, path):
         raise bad_request(
             "the topic in the body is not the one in the path",
             field="topic",
             cure="leave it out of the body",
         )
-    return topic_name(named)
+    return path
 
 
-def _answer(route: Route, topic: str, intent: TopicIntent) -> Response:
+def _answer(route: Route, topic: str, intent: TopicIntent) -> dict[str, Any]:
     answer = {"topic": topic, "route": str(route), "partitions": intent.partitions}
     if intent.state is not TopicState.ACTIVE:
         answer["state"] = intent.state
-    return jsonify(answer)
+    return answer

@@ -25,7 +25,7 @@ from ureplicator_common.znodes import UNREADABLE, decode_intent, encode_intent
 from ureplicator_controller.api.clusters import Cluster, ensure_target
 from ureplicator_controller.api.fleet import Fleet
 from ureplicator_controller.api.problems import Problem, bad_request, conflict, not_found
-from ureplicator_controller.api.requests import topic_name
+from ureplicator_controller.api.requests import LegalTopic
 
 WRITE_TIMEOUT_S = 1.5
 """How long a contended write, or one of unknown outcome, is tried: an answer comes within 2 s."""
@@ -198,7 +198,7 @@ class Whitelist:
         snapshot = self._fleet.picture().snapshot
         published = snapshot.routes.get(config.route)
         settings: RouteSettings = published.value if published else config.settings
-        name = topic_name(settings.target_topic(topic))
+        name = LegalTopic(topic=settings.target_topic(topic)).topic
         for key, stored in sorted(snapshot.topics.items()):
             taken = stored.value.target_topic or key.topic
             other = key != TopicKey(config.route, topic)

@@ -84,6 +84,7 @@ class World:
                 positions=lambda name: self.positions,
                 id="c1",
                 clock=self.clock,
+                check_answers=True,
             )
         )
         self.client: FlaskClient = self.app.test_client()

@@ -1,0 +1,305 @@
+"""What is answered, as models: the schema at /openapi.json is made of them.
+
+Views answer with plain dictionaries; in tests each answer is checked against the model that its call
+declares (`checked`), so neither can change without the other. Keys that are not always there have
+a default here.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from datetime import datetime
+from http import HTTPStatus
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field, RootModel
+
+from ureplicator_common.model import EventKind, PartitionState, TopicState
+from ureplicator_controller.api.described import Described
+
+Answered = dict[str, Any] | tuple[dict[str, Any], int, Mapping[str, str]]
+Responses = dict[HTTPStatus, type[BaseModel] | dict[str, Any] | None]
+
+PROBLEM = "application/problem+json"
+
+
+class Answer(Described):
+    model_config = ConfigDict(extra="forbid")
+
+
+class ProblemShown(Described):
+    """RFC 9457: what is wrong, which part of the request it is about, and what would help."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    instance: str
+    field: str | None = None
+    cure: str | None = None
+
+
+_PROBLEM_CONTENT = {PROBLEM: {"schema": {"$ref": f"#/components/schemas/{ProblemShown.__name__}"}}}
+_PHRASES = {
+    HTTPStatus.BAD_REQUEST: "The request is wrong",
+    HTTPStatus.NOT_FOUND: "There is no such thing",
+    HTTPStatus.CONFLICT: "The state of the fleet or of a cluster does not allow it",
+    HTTPStatus.PRECONDITION_FAILED: "What is there is not what If-Match names",
+    HTTPStatus.REQUEST_ENTITY_TOO_LARGE: "The body is too long",
+    HTTPStatus.INTERNAL_SERVER_ERROR: "A fault of the controller, or a node nobody can read",
+    HTTPStatus.SERVICE_UNAVAILABLE: "ZooKeeper or a cluster is away: try again",
+}
+
+
+def problems(*statuses: int) -> Responses:
+    """The refusals that a call may answer with."""
+    return {
+        HTTPStatus(status): {
+            "description": _PHRASES[HTTPStatus(status)],
+            "content": _PROBLEM_CONTENT,
+        }
+        for status in statuses
+    }
+
+
+def responses(model: type[BaseModel], *refusals: int, status: int = 200) -> Responses:
+    """A success, and what all calls that look at the fleet may be refused with, and more."""
+    return {HTTPStatus(status): model} | problems(400, *refusals, 500, 503)
+
+
+def checked(answer: Any, declared: Mapping[Any, Any]) -> Any:
+    """The answer, if it is as its call declares. Raises ValidationError, KeyError."""
+    body, status = answer[:2] if isinstance(answer, tuple) else (answer, 200)
+    model = declared[HTTPStatus(status)]
+    if isinstance(model, type) and issubclass(model, BaseModel):
+        model.model_validate_json(json.dumps(body), strict=True)
+    return answer
+
+
+# --- /topics, /offset
+
+
+class Topics(Answer):
+    topics: list[str]
+
+
+class TopicIntended(Answer):
+    topic: str
+    route: str
+    partitions: int
+    state: TopicState | None = None
+
+
+class MismatchShown(Answer):
+    partition: int
+    ideal: dict[str, PartitionState]
+    actual: dict[str, PartitionState]
+    reason: str
+    since: int | None = Field(description="milliseconds since 1970; null: nothing was decided yet")
+
+
+class TopicShown(Answer):
+    topic: str
+    route: str
+    targetTopic: str
+    state: TopicState
+    partitions: int
+    blacklisted: list[int]
+    idealState: dict[str, dict[str, PartitionState]]
+    externalView: dict[str, dict[str, PartitionState]]
+    serverToPartitionMapping: dict[str, dict[str, PartitionState]]
+    serverToNumPartitionsMapping: dict[str, int]
+    mismatches: list[MismatchShown]
+    positions: dict[str, int | None] | None
+    positionsReason: str | None = None
+
+
+class PositionShown(Answer):
+    topic: str
+    partition: int
+    route: str
+    position: int | None
+    positionReason: str | None = None
+
+
+# --- /blacklist
+
+
+class BlacklistedPartition(Answer):
+    topic: str
+    partition: int
+    route: str
+
+
+class Blacklist(Answer):
+    blacklist: list[BlacklistedPartition]
+
+
+class BlacklistChanged(BlacklistedPartition):
+    blacklisted: bool
+
+
+# --- /instances
+
+
+class HeldPartition(Answer):
+    route: str
+    topic: str
+    partition: int
+    state: PartitionState
+    reason: str
+
+
+class WorkerShown(Answer):
+    live: bool
+    evicted: bool
+    host: str
+    port: int
+    version: str
+    slots: int
+    blacklisted: bool
+    draining: bool
+    lastSeen: int | None
+    idealPartitions: int
+    heldPartitions: int
+    onlinePartitions: int
+    errorPartitions: int
+    partitions: list[HeldPartition]
+
+
+class Instances(Answer):
+    instances: dict[str, list[str]]
+    blacklisted: list[str]
+    allInstances: list[str]
+    workers: dict[str, WorkerShown]
+
+
+class WorkerTagged(Answer):
+    worker: str
+    blacklisted: bool
+    draining: bool
+
+
+# --- /admin, /rebalance, /history
+
+
+class BalancingSwitched(Answer):
+    opt: str
+    auto_balancing: bool
+
+
+class Balancing(Answer):
+    auto_balancing: bool
+
+
+class FreezeSwitched(Answer):
+    opt: str
+    frozen: bool
+
+
+class Frozen(Answer):
+    frozen: bool
+
+
+class RebalanceAsked(Answer):
+    rebalance: str
+    request: str
+
+
+class MoveShown(Answer):
+    route: str
+    topic: str
+    partition: int
+    source: str | None = Field(alias="from")
+    to: str | None
+    reason: str
+
+
+class Waiting(Answer):
+    partition: str
+    workers: list[str] = Field(alias="for")
+
+
+class DryRun(Answer):
+    dryRun: bool
+    moves: list[MoveShown]
+    reasons: list[str]
+    waiting: list[Waiting]
+
+
+class Rebalanced(RootModel[RebalanceAsked | DryRun]):
+    """By whether it was a dry run."""
+
+
+class OtherEvent(Answer):
+    number: int
+    time: datetime
+    kind: EventKind
+    event: str
+    worker: str | None
+    reason: str
+    request: str
+
+
+class PastMove(MoveShown):
+    number: int
+    time: datetime
+    kind: EventKind
+    event: str
+    ownerEpoch: int
+    request: str
+    tookMs: int | None = Field(description="until the new owner was ONLINE; null: it is not yet")
+
+
+class History(Answer):
+    history: list[PastMove | OtherEvent]
+
+
+# --- /validation
+
+
+class RoutedMismatch(MismatchShown):
+    route: str
+    topic: str
+
+
+class UnreadableNode(Answer):
+    path: str
+    why: str
+
+
+class Validation(Answer):
+    numTopics: int
+    numTopicPartitions: int
+    numOnlineTopicPartitions: int
+    numOfflineTopicPartitions: int
+    numErrorTopicPartitions: int
+    numErrorTopics: int
+    IdealState: dict[str, int]
+    ExternalView: dict[str, int]
+    mismatches: list[RoutedMismatch]
+    unreadable: list[UnreadableNode]
+
+
+class SourceValidation(Answer):
+    numMissingTopics: int
+    missingTopics: list[str]
+    numMismatchedTopics: int
+    numMismatchedTopicPartitions: int
+    mismatchedTopicPartitions: dict[str, int]
+    targetFindings: dict[str, str]
+    targetReason: str | None = None
+
+
+# --- /health, /ready
+
+
+class Health(Answer):
+    status: str
+    id: str
+
+
+class Ready(Health):
+    leader: str | None
+    controllers: list[str]

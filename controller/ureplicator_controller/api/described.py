@@ -1,0 +1,25 @@
+"""Models whose schema is worked out once: it is asked for with each call, and takes milliseconds."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+from pydantic import BaseModel
+
+
+class Described(BaseModel):
+    @classmethod
+    def model_json_schema(cls, *args: Any, **kwargs: Any) -> dict[str, Any]:
+        return _schema(cls, args, tuple(sorted(kwargs.items())))
+
+    @classmethod
+    def worked_out(cls, *args: Any, **kwargs: Any) -> dict[str, Any]:
+        return super().model_json_schema(*args, **kwargs)
+
+
+@cache
+def _schema(
+    model: type[Described], args: tuple[Any, ...], kwargs: tuple[tuple[str, Any], ...]
+) -> dict[str, Any]:
+    return model.worked_out(*args, **dict(kwargs))

@@ -1,0 +1,44 @@
+"""The application as flask-openapi3 makes it: /openapi.json comes from the very models that check.
+
+Requests are checked against `requests`, answers (where `check_answers` says so: in tests) against
+`answers`; so nothing is written twice and nothing can drift.
+"""
+
+from __future__ import annotations
+
+from flask_openapi3 import APIBlueprint, Info, OpenAPI, Tag
+
+from ureplicator_common._version import __version__
+from ureplicator_controller.api.answers import ProblemShown, checked
+from ureplicator_controller.api.requests import ToolRequest
+
+_ABOUT = """Copies topics between Kafka clusters. Any controller answers any call. A 2xx to a write \
+means that the wish is durable; the controller that leads acts on it."""
+
+
+def new_app(import_name: str, *, check_answers: bool) -> OpenAPI:
+    app = OpenAPI(
+        import_name,
+        info=Info(title="uReplicator", version=__version__, description=_ABOUT),
+        doc_ui=False,
+        static_folder=None,
+        validation_error_status=400,
+        validation_error_model=ProblemShown,
+        validate_response=check_answers,
+        validate_response_callback=checked,
+    )
+    app.request_class = ToolRequest
+
+    app.add_url_rule("/openapi.json", "openapi", lambda: app.api_doc)
+    return app
+
+
+def group(name: str, import_name: str) -> APIBlueprint:
+    """The calls of one subject. All verbs of a path belong to one group."""
+    return APIBlueprint(
+        name, import_name, abp_tags=[Tag(name=name)], operation_id_callback=_operation_id
+    )
+
+
+def _operation_id(*, name: str, path: str, method: str) -> str:
+    return name
