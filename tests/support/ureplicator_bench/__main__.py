@@ -22,10 +22,10 @@ import click
 from confluent_kafka import KafkaException
 from rich.console import Console
 
-from ureplicator_bench import latency, memory, throughput
+from ureplicator_bench import control, latency, memory, throughput
 from ureplicator_bench.contenders import Contender, MirrorMaker, Ours
 from ureplicator_bench.load import Filler, Profile
-from ureplicator_bench.report import print_latency, print_memory, print_throughput
+from ureplicator_bench.report import print_figure, print_latency, print_memory, print_throughput
 from ureplicator_bench.servers import Servers, running
 from ureplicator_common.rest_client import RestFailure
 from ureplicator_testkit.java import KAFKA_VERSION, NotSetUpError
@@ -83,6 +83,7 @@ class Wanted:
 )
 @click.option("--deadline", type=float, default=300.0, show_default=True, help="For one copy, s.")
 @click.option("--memory", "only_memory", is_flag=True, help="Copy 5 GB and show memory instead.")
+@click.option("--control", "only_control", is_flag=True, help="Measure the control plane instead.")
 @click.option("--json", "as_json", is_flag=True, help="Print figures for machines.")
 def main(
     names: tuple[str, ...],
@@ -94,6 +95,7 @@ def main(
     latency_seconds: float,
     deadline: float,
     only_memory: bool,
+    only_control: bool,
     as_json: bool,
 ) -> None:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
@@ -102,7 +104,7 @@ def main(
     profiles = tuple(_changed(base, changes) for base in bases)
     wanted = Wanted(profiles, latency_seconds, deadline, mm2)
     try:
-        good, figures = _run(wanted, only_memory=only_memory)
+        good, figures = _control() if only_control else _run(wanted, only_memory=only_memory)
     except (AssertionError, RestFailure, KafkaException, NotSetUpError) as error:
         console.print(f"[red]bench: {error}", soft_wrap=True)
         sys.exit(1)
@@ -120,22 +122,37 @@ def _changed(base: Profile, changes: dict[str, Any]) -> Profile:
 
 
 def _run(wanted: Wanted, *, only_memory: bool) -> tuple[bool, dict[str, Any]]:
+    with _folder(), running(FOLDER) as servers:
+        ours = Ours(servers, FOLDER)
+        if only_memory:
+            found = memory.measure(ours, servers, wanted.profiles[0], say=_say)
+            print_memory(console, found)
+            return found.good, {"memory": asdict(found)}
+        contenders: list[Contender] = [ours]
+        if wanted.mm2 != "none":
+            contenders.append(MirrorMaker(servers, FOLDER, tuned=wanted.mm2 == "tuned"))
+        return _compare(wanted, servers, contenders)
+
+
+def _control() -> tuple[bool, dict[str, Any]]:
+    found = []
+    with _folder():
+        for figure in control.figures(FOLDER, say=_say):
+            print_figure(console, figure)
+            found.append(figure)
+    return all(each.good for each in found), {"control": [asdict(each) for each in found]}
+
+
+@contextmanager
+def _folder() -> Iterator[None]:
+    """An empty one, while something is measured."""
     load = os.getloadavg()[0]
     if load > 0.5:
         console.print(f"[yellow]this machine is not quiet (load {load:.1f}): figures will be low")
     remove_folder(FOLDER)
     FOLDER.mkdir(parents=True)
     try:
-        with running(FOLDER) as servers:
-            ours = Ours(servers, FOLDER)
-            if only_memory:
-                found = memory.measure(ours, servers, wanted.profiles[0], say=_say)
-                print_memory(console, found)
-                return found.good, {"memory": asdict(found)}
-            contenders: list[Contender] = [ours]
-            if wanted.mm2 != "none":
-                contenders.append(MirrorMaker(servers, FOLDER, tuned=wanted.mm2 == "tuned"))
-            return _compare(wanted, servers, contenders)
+        yield
     finally:
         stop_guard()
         remove_folder(FOLDER)

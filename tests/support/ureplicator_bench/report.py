@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from rich.console import Console
 from rich.table import Table
 
+from ureplicator_bench.control import Figure
 from ureplicator_bench.latency import Latency
 from ureplicator_bench.load import Profile
 from ureplicator_bench.memory import LIMIT_MB, Memory
@@ -86,6 +87,13 @@ def print_memory(console: Console, found: Memory) -> None:
     console.print(f"every Python process under {LIMIT_MB} MB: {verdict}")
 
 
+def print_figure(console: Console, figure: Figure) -> None:
+    limit = "" if figure.limit is None else f" (limit {_short(figure.limit)})"
+    colour = "green" if figure.good else "red"
+    value = f"{_short(figure.value)} {figure.unit}".rstrip()
+    console.print(f"{figure.what}: [{colour}]{value}[/]{limit}", soft_wrap=True)
+
+
 def _warn(console: Console, name: str, others_share: float) -> None:
     if others_share > OTHERS_SHARE:
         console.print(
@@ -112,4 +120,6 @@ def _ratio(figures: Sequence[float], more_is_better: bool) -> Sequence[str]:
 
 
 def _short(figure: float) -> str:
-    return f"{figure:,.0f}" if figure >= 100 else f"{figure:.1f}"
+    return (
+        f"{figure:,.0f}" if figure >= 100 else f"{figure:.1f}" if figure >= 10 else f"{figure:.2f}"
+    )

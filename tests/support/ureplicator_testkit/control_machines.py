@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Generic, TypeVar
+
 from prometheus_client import CollectorRegistry
 
-from ureplicator_common.clock import ManualClock
-from ureplicator_common.coordination import Create, Set
+from ureplicator_common.clock import Clock, ManualClock
+from ureplicator_common.coordination import Coordination, Create, Set
 from ureplicator_common.coordination.memory import MemoryCoordination, MemoryStore
 from ureplicator_common.model import (
     Assignment,
@@ -39,19 +41,23 @@ PATHS = Paths(FLEET)
 ROUTE = Route("source", "target")
 KEY = TopicKey(ROUTE, "t")
 SETTINGS = RouteSettings(prefix="copy-")
+REBALANCE_S = 20.0
 
 
-class Machine:
+C = TypeVar("C", bound=Coordination)
+
+
+class Machine(Generic[C]):
     """One controller, turned by hand."""
 
-    def __init__(self, store: MemoryStore, id: str, clock: ManualClock) -> None:
-        self.client = MemoryCoordination(store)
+    def __init__(self, client: C, id: str, clock: Clock) -> None:
+        self.client = client
         for path in PATHS.skeleton:
             self.client.ensure(path)
         live = LiveController(id=id)
         self.metrics = ControlMetrics(CollectorRegistry())
         self.observer = Observer(
-            self.client, fleet=FLEET, clock=clock, delays=Delays(rebalance_s=20, join_s=5)
+            self.client, fleet=FLEET, clock=clock, delays=Delays(rebalance_s=REBALANCE_S, join_s=5)
         )
         self.identity = Identity(
             self.client, paths=PATHS, controller=live, clock=clock, session_timeout_s=10
@@ -89,8 +95,8 @@ class Fleet:
     def __init__(self) -> None:
         self.store = MemoryStore()
         self.clock = ManualClock()
-        self.one = Machine(self.store, "one", self.clock)
-        self.two = Machine(self.store, "two", self.clock)
+        self.one = Machine(MemoryCoordination(self.store), "one", self.clock)
+        self.two = Machine(MemoryCoordination(self.store), "two", self.clock)
         self.hand = MemoryCoordination(self.store)
 
     def worker(self, id: str, *, slots: int = 2) -> MemoryCoordination:

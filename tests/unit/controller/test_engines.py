@@ -7,6 +7,7 @@ import logging
 import pytest
 
 from ureplicator_common.coordination import EXPIRY_ROUNDING_S, Create, Delete, Set
+from ureplicator_common.coordination.memory import MemoryCoordination
 from ureplicator_common.model import (
     Assignment,
     WorkerId,
@@ -130,7 +131,7 @@ def test_taken_id_waits_until_a_dead_session_must_have_ended_and_then_gives_up(
     fleet: Fleet,
 ) -> None:
     fleet.one.turn()
-    twin = Machine(fleet.store, "one", fleet.clock)
+    twin = Machine(MemoryCoordination(fleet.store), "one", fleet.clock)
     twin.turn()
     assert not twin.identity.claim()
     fleet.clock.advance(10 + EXPIRY_ROUNDING_S - 1)
@@ -142,7 +143,7 @@ def test_taken_id_waits_until_a_dead_session_must_have_ended_and_then_gives_up(
 
 def test_id_of_a_former_process_is_free_when_its_session_ends(fleet: Fleet) -> None:
     fleet.one.turn()
-    twin = Machine(fleet.store, "one", fleet.clock)
+    twin = Machine(MemoryCoordination(fleet.store), "one", fleet.clock)
     twin.turn()
     fleet.one.client.expire()
     twin.turn()
