@@ -9,6 +9,7 @@
 | workers/known/<id>              | persistent | KnownWorker             | the leader, REST  |
 | routes/<route>                  | persistent | RouteSettings           | the leader        |
 | topics/<route>/<topic>          | persistent | TopicIntent             | REST, the leader  |
+| targets/<cluster>/<topic>       | persistent | who claims that target  | REST, the leader  |
 | ideal/<route>/<topic>           | persistent | IdealTopic              | the leader        |
 | assignments/<worker>            | persistent | Assignment              | the leader        |
 | current/<worker>                | ephemeral  | CurrentState            | the worker        |
@@ -76,6 +77,7 @@ class Paths:
         self.workers_known = f"{self.root}/workers/known"
         self.routes = f"{self.root}/routes"
         self.topics = f"{self.root}/topics"
+        self.targets = f"{self.root}/targets"
         self.ideal = f"{self.root}/ideal"
         self.assignments = f"{self.root}/assignments"
         self.current = f"{self.root}/current"
@@ -93,6 +95,7 @@ class Paths:
             self.workers_known,
             self.routes,
             self.topics,
+            self.targets,
             self.ideal,
             self.assignments,
             self.current,
@@ -113,6 +116,9 @@ class Paths:
 
     def topic(self, key: TopicKey) -> str:
         return f"{self.topics}/{key}"
+
+    def target(self, cluster: str, topic: str) -> str:
+        return f"{self.targets}/{cluster}/{topic}"
 
     def ideal_topic(self, key: TopicKey) -> str:
         return f"{self.ideal}/{key}"
@@ -184,6 +190,15 @@ def decode_intent(data: bytes) -> TopicIntent:
         forget_positions=bool(raw.get("forgetPositions", False)),
         request_id=raw.get("requestId", ""),
     )
+
+
+def encode_claim(key: TopicKey) -> bytes:
+    return encode({"topic": str(key)})
+
+
+def decode_claim(data: bytes) -> TopicKey:
+    route, _, topic = str(decode(data)["topic"]).partition("/")
+    return TopicKey(Route.parse(route), topic)
 
 
 def encode_ideal(ideal: IdealTopic) -> bytes:

@@ -68,6 +68,11 @@ def responses(model: type[BaseModel], *refusals: int, status: int = 200) -> Resp
     return {HTTPStatus(status): model} | problems(400, *refusals, 500, 503)
 
 
+def writing(model: type[BaseModel], *refusals: int, status: int = 200) -> Responses:
+    """As `responses`, of a call that takes If-Match."""
+    return responses(model, *refusals, 412, 413, status=status)
+
+
 def checked(answer: Any, declared: Mapping[Any, Any]) -> Any:
     """The answer, if it is as its call declares. Raises ValidationError, KeyError."""
     body, status = answer[:2] if isinstance(answer, tuple) else (answer, 200)

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
+from functools import partial
 
 from flask_openapi3 import APIBlueprint
 
@@ -23,11 +24,13 @@ from ureplicator_controller.api.answers import (
     Frozen,
     Rebalanced,
     responses,
+    writing,
 )
+from ureplicator_controller.api.conditions import etag
 from ureplicator_controller.api.fleet import Fleet, Picture
 from ureplicator_controller.api.openapi import group
 from ureplicator_controller.api.problems import unavailable
-from ureplicator_controller.api.requests import OptionalBody, Query, RebalanceQuery
+from ureplicator_controller.api.requests import Conditional, OptionalBody, Query, RebalanceQuery
 from ureplicator_controller.api.wishes import Wishes
 from ureplicator_controller.core.moves import moves
 from ureplicator_controller.core.plan import plan
@@ -36,50 +39,55 @@ from ureplicator_controller.core.plan import plan
 def blueprint(*, fleet: Fleet, wishes: Wishes) -> APIBlueprint:
     api = group("balance", __name__)
 
-    def balancing(opt: str, wanted: bool) -> Answered:
-        now = wishes.switch(lambda now: replace(now, auto_balancing=wanted))
+    def balancing(opt: str, wanted: bool, header: Conditional) -> Answered:
+        change = partial(replace, auto_balancing=wanted)
+        now = wishes.switch(change, header.condition)
         return {"opt": opt, "auto_balancing": now.auto_balancing}
 
-    def freezing(opt: str, wanted: bool) -> Answered:
-        now = wishes.switch(lambda now: replace(now, frozen=wanted))
+    def freezing(opt: str, wanted: bool, header: Conditional) -> Answered:
+        now = wishes.switch(partial(replace, frozen=wanted), header.condition)
         return {"opt": opt, "frozen": now.frozen}
 
-    @api.post("/admin/enable_autobalancing", responses=responses(BalancingSwitched))
-    def enable_autobalancing(query: Query, body: OptionalBody) -> Answered:
+    @api.post("/admin/enable_autobalancing", responses=writing(BalancingSwitched))
+    def enable_autobalancing(query: Query, body: OptionalBody, header: Conditional) -> Answered:
         """Lost and new workers move partitions by themselves."""
-        return balancing("enable_autobalancing", True)
+        return balancing("enable_autobalancing", True, header)
 
-    @api.post("/admin/disable_autobalancing", responses=responses(BalancingSwitched))
-    def disable_autobalancing(query: Query, body: OptionalBody) -> Answered:
+    @api.post("/admin/disable_autobalancing", responses=writing(BalancingSwitched))
+    def disable_autobalancing(query: Query, body: OptionalBody, header: Conditional) -> Answered:
         """What has an owner stays with it, whoever joins or is lost."""
-        return balancing("disable_autobalancing", False)
+        return balancing("disable_autobalancing", False, header)
 
     @api.get("/admin/autobalancing_status", responses=responses(Balancing))
     def autobalancing_status(query: Query) -> Answered:
         """Whether lost and new workers move partitions by themselves."""
-        return {"auto_balancing": fleet.picture().snapshot.switches.auto_balancing}
+        picture = fleet.picture()
+        shown = {"auto_balancing": picture.snapshot.switches.auto_balancing}
+        return shown, 200, etag(picture.nodes.get(fleet.paths.settings))
 
-    @api.post("/admin/freeze", responses=responses(FreezeSwitched))
-    def freeze(query: Query, body: OptionalBody) -> Answered:
+    @api.post("/admin/freeze", responses=writing(FreezeSwitched))
+    def freeze(query: Query, body: OptionalBody, header: Conditional) -> Answered:
         """Hold the fleet still: nothing moves but what operators ask for."""
-        return freezing("freeze", True)
+        return freezing("freeze", True, header)
 
-    @api.post("/admin/unfreeze", responses=responses(FreezeSwitched))
-    def unfreeze(query: Query, body: OptionalBody) -> Answered:
+    @api.post("/admin/unfreeze", responses=writing(FreezeSwitched))
+    def unfreeze(query: Query, body: OptionalBody, header: Conditional) -> Answered:
         """Let the fleet move again."""
-        return freezing("unfreeze", False)
+        return freezing("unfreeze", False, header)
 
     @api.get("/admin/freeze", responses=responses(Frozen))
     def freeze_status(query: Query) -> Answered:
         """Whether the fleet is held still."""
-        return {"frozen": fleet.picture().snapshot.switches.frozen}
+        picture = fleet.picture()
+        shown = {"frozen": picture.snapshot.switches.frozen}
+        return shown, 200, etag(picture.nodes.get(fleet.paths.settings))
 
-    @api.post("/rebalance", responses=responses(Rebalanced))
-    def rebalance(query: RebalanceQuery, body: OptionalBody) -> Answered:
+    @api.post("/rebalance", responses=writing(Rebalanced))
+    def rebalance(query: RebalanceQuery, body: OptionalBody, header: Conditional) -> Answered:
         """Rebalance now, or show what that would move."""
         if query.dry_run == "true":
             return _preview(fleet.picture())
-        return {"rebalance": "asked", "request": wishes.rebalance()}
+        return {"rebalance": "asked", "request": wishes.rebalance(header.condition)}
 
     return api
 

@@ -5,7 +5,7 @@ something they must say the same. What is asked for and is so already is answere
 uReplicator did: its tools take anything but a 200 as "look before you repeat that".
 
 The blacklist belongs to the topic's intent. It survives a pause and an expansion, and ends with the
-topic.
+topic. So the ETag that If-Match takes here is the topic's.
 """
 
 from __future__ import annotations
@@ -15,13 +15,20 @@ from typing import TypeVar
 from flask_openapi3 import APIBlueprint
 
 from ureplicator_common.settings import Settings
-from ureplicator_controller.api.answers import Answered, Blacklist, BlacklistChanged, responses
+from ureplicator_controller.api.answers import (
+    Answered,
+    Blacklist,
+    BlacklistChanged,
+    responses,
+    writing,
+)
 from ureplicator_controller.api.fleet import Fleet
 from ureplicator_controller.api.openapi import group
 from ureplicator_controller.api.problems import bad_request
 from ureplicator_controller.api.requests import (
     BlacklistBody,
     BlacklistQuery,
+    Conditional,
     RouteQuery,
     chosen_route,
     chosen_routes,
@@ -49,14 +56,16 @@ def blueprint(*, settings: Settings, fleet: Fleet, whitelist: Whitelist) -> APIB
             ]
         }
 
-    @api.post("/blacklist", responses=responses(BlacklistChanged, 404, 409, 413))
-    def change_blacklist(query: BlacklistQuery, body: BlacklistBody) -> Answered:
+    @api.post("/blacklist", responses=writing(BlacklistChanged, 404, 409))
+    def change_blacklist(
+        query: BlacklistQuery, body: BlacklistBody, header: Conditional
+    ) -> Answered:
         """Set a partition aside, or take it back; said in the query or in the body."""
         config = chosen_route(settings, query)
         topic = _said("topic", query.topic, body.topic)
         number = _said("partition", query.partition, body.partition)
         listed = _said("opt", query.opt, body.opt) == "blacklist"
-        whitelist.blacklist(config, topic, number, listed=listed)
+        whitelist.blacklist(config, topic, number, listed=listed, condition=header.condition)
         return {
             "topic": topic,
             "partition": number,

@@ -39,6 +39,8 @@ class Picture:
     view: ExternalView
     leader: LiveController | None = None
     controllers: Mapping[str, LiveController] = field(default_factory=dict)
+    nodes: Mapping[str, Node] = field(default_factory=dict)
+    """What it was drawn from."""
 
 
 class Fleet:
@@ -109,6 +111,7 @@ class Fleet:
                 for path, node in nodes.items()
                 if path.startswith(below)
             },
+            nodes=nodes,
         )
 
 

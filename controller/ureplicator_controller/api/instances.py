@@ -18,10 +18,12 @@ from ureplicator_controller.api.answers import (
     RebalanceAsked,
     WorkerTagged,
     responses,
+    writing,
 )
+from ureplicator_controller.api.conditions import etag
 from ureplicator_controller.api.fleet import Fleet, Picture
 from ureplicator_controller.api.openapi import group
-from ureplicator_controller.api.requests import OptionalBody, Query, SomeWorker
+from ureplicator_controller.api.requests import Conditional, OptionalBody, Query, SomeWorker
 from ureplicator_controller.api.wishes import Wishes, unknown_worker
 from ureplicator_controller.core.view import ideal_entry, wanted_partitions
 
@@ -35,10 +37,10 @@ def blueprint(*, fleet: Fleet, wishes: Wishes) -> APIBlueprint:
         picture = fleet.picture()
         return describe(picture, known_workers(picture))
 
-    @api.post("/instances", responses=responses(RebalanceAsked))
-    def rebalance_instances(query: Query, body: OptionalBody) -> Answered:
+    @api.post("/instances", responses=writing(RebalanceAsked))
+    def rebalance_instances(query: Query, body: OptionalBody, header: Conditional) -> Answered:
         """Rebalance now, without waiting for delays."""
-        return {"rebalance": "asked", "request": wishes.rebalance()}
+        return {"rebalance": "asked", "request": wishes.rebalance(header.condition)}
 
     @api.get("/instances/<path:worker>", responses=responses(Instances, 404))
     def show_instance(path: SomeWorker, query: Query) -> Answered:
@@ -46,19 +48,23 @@ def blueprint(*, fleet: Fleet, wishes: Wishes) -> APIBlueprint:
         picture = fleet.picture()
         if path.worker not in known_workers(picture):
             raise unknown_worker(path.worker)
-        return describe(picture, [WorkerId(path.worker)])
+        worker = WorkerId(path.worker)
+        node = picture.nodes.get(fleet.paths.worker_known(worker))
+        return describe(picture, [worker]), 200, etag(node)
 
-    @api.delete("/instances/<path:worker>", responses=responses(WorkerTagged, 404))
-    def drain_instance(path: SomeWorker, query: Query) -> Answered:
+    @api.delete("/instances/<path:worker>", responses=writing(WorkerTagged, 404))
+    def drain_instance(path: SomeWorker, query: Query, header: Conditional) -> Answered:
         """Empty a worker, and give it nothing more."""
         id = worker_name(path.worker)
-        return _tags(id, wishes.leave(id))
+        return _tags(id, wishes.leave(id, header.condition))
 
-    @api.post("/instances/<path:worker>", responses=responses(WorkerTagged, 404, 413))
-    def restore_instance(path: SomeWorker, query: Query, body: OptionalBody) -> Answered:
+    @api.post("/instances/<path:worker>", responses=writing(WorkerTagged, 404))
+    def restore_instance(
+        path: SomeWorker, query: Query, body: OptionalBody, header: Conditional
+    ) -> Answered:
         """Take a worker back."""
         id = worker_name(path.worker)
-        return _tags(id, wishes.take_back(id))
+        return _tags(id, wishes.take_back(id, header.condition))
 
     return api
 

@@ -15,6 +15,7 @@ from flask import Flask, Response, request
 from werkzeug.exceptions import HTTPException
 
 from ureplicator_common.coordination import OutcomeUnknown, Unavailable
+from ureplicator_common.coordination.intents import MovedOn
 from ureplicator_common.errors import OperatingError, TemporaryError
 from ureplicator_common.kafka import ClusterUnavailable, TopicRefused
 
@@ -70,6 +71,11 @@ def conflict(detail: str, *, field: str = "", cure: str = "") -> Problem:
     return Problem(HTTPStatus.CONFLICT, detail, field=field, cure=cure)
 
 
+def moved_on(detail: str) -> Problem:
+    cure = "look again with GET, and send its ETag if you still want to"
+    return Problem(HTTPStatus.PRECONDITION_FAILED, detail, field="If-Match", cure=cure)
+
+
 def unavailable(detail: str, *, cure: str = "try again", retry_after_s: int = 1) -> Problem:
     return Problem(HTTPStatus.SERVICE_UNAVAILABLE, detail, cure=cure, retry_after_s=retry_after_s)
 
@@ -107,6 +113,8 @@ def _translated(error: OperatingError) -> Problem:
             f"ZooKeeper was lost while it wrote, the outcome is not known: {error}",
             cure="look with GET, then try again",
         )
+    if isinstance(error, MovedOn):
+        return moved_on("it is not what If-Match names any more")
     if isinstance(error, ClusterUnavailable):
         return unavailable(f"a Kafka cluster is away: {error}")
     if isinstance(error, TopicRefused):

@@ -33,6 +33,7 @@ from pydantic_core import ErrorDetails, PydanticCustomError
 
 from ureplicator_common.model import EventKind
 from ureplicator_common.settings import RouteConfig, Settings
+from ureplicator_controller.api.conditions import PATTERN, Condition
 from ureplicator_controller.api.described import Described
 from ureplicator_controller.api.problems import Problem, bad_request, not_found
 
@@ -119,6 +120,24 @@ class OptionalBody(Asked):
     """A JSON object, or nothing. Nothing but this: there is nothing to say."""
 
     model_config = ConfigDict(openapi_extra={"required": False})  # type: ignore[typeddict-unknown-key]
+
+
+class Conditional(Asked):
+    """Headers of a write."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    if_match: str | None = Field(
+        default=None,
+        alias="If-Match",
+        pattern=PATTERN,
+        title="an ETag as GET gives it",
+        description='"123" or several of them, or *; a weak one (W/...) is of no use',
+    )
+
+    @property
+    def condition(self) -> Condition:
+        return Condition.of(self.if_match)
 
 
 # --- Values
@@ -227,6 +246,14 @@ class HistoryQuery(RouteQuery):
     event: str | None = Field(default=None, description="its id, as logs have it")
     request: str | None = Field(default=None, description="X-Request-Id of who asked for it")
     limit: Limit = Field(default=100, title=_WHOLE_TITLE, description="a whole number above 0")
+
+
+class DeleteQuery(RouteQuery):
+    positions: Literal["keep", "forget"] = Field(
+        default="keep",
+        title="what can be done with positions",
+        description="keep or forget; forget: a topic that is added again begins at the start",
+    )
 
 
 class RebalanceQuery(Query):

@@ -28,12 +28,16 @@ from ureplicator_controller.api.answers import (
     Topics,
     TopicShown,
     responses,
+    writing,
 )
+from ureplicator_controller.api.conditions import etag
 from ureplicator_controller.api.fleet import Fleet, Picture
 from ureplicator_controller.api.openapi import group
 from ureplicator_controller.api.positions import Positions
 from ureplicator_controller.api.problems import bad_request, not_found
 from ureplicator_controller.api.requests import (
+    Conditional,
+    DeleteQuery,
     GrownNamedTopic,
     GrownTopic,
     LegalTopic,
@@ -69,13 +73,20 @@ def blueprint(
         key = _find(settings, picture, path.topic, query)
         shown = describe(picture, key)
         known, reason = positions.of(key, picture.snapshot.topics[key].value)
-        return shown | {"positions": known} | ({"positionsReason": reason} if reason else {})
+        said = {"positions": known} | ({"positionsReason": reason} if reason else {})
+        return shown | said, 200, etag(picture.nodes.get(fleet.paths.topic(key)))
 
-    @api.delete("/topics/<path:topic>", responses=responses(TopicIntended, 404))
-    def delete_topic(path: LegalTopic, query: RouteQuery) -> Answered:
-        """Stop copying; the target and the positions stay."""
+    @api.delete("/topics/<path:topic>", responses=writing(TopicIntended, 404))
+    def delete_topic(path: LegalTopic, query: DeleteQuery, header: Conditional) -> Answered:
+        """Stop copying; the target stays, and the positions unless they are to be forgotten."""
         config = chosen_route(settings, query)
-        return _answer(config.route, path.topic, whitelist.delete(config, path.topic))
+        intent = whitelist.delete(
+            config,
+            path.topic,
+            forget_positions=query.positions == "forget",
+            condition=header.condition,
+        )
+        return _answer(config.route, path.topic, intent)
 
     _offer_adding(api, settings=settings, whitelist=whitelist)
     _offer_expanding(api, settings=settings, whitelist=whitelist)
@@ -85,41 +96,48 @@ def blueprint(
 
 
 def _offer_adding(api: APIBlueprint, *, settings: Settings, whitelist: Whitelist) -> None:
-    said = responses(TopicIntended, 404, 409, 413, status=201)
+    said = writing(TopicIntended, 404, 409, status=201)
 
     @api.post("/topics", responses=said)
-    def add_topic(query: RouteQuery, body: NewTopic) -> Answered:
+    def add_topic(query: RouteQuery, body: NewTopic, header: Conditional) -> Answered:
         """Copy a topic; all partitions by default. It is made on the target if it is missing."""
-        return added(query, body.topic, body.num_partitions)
+        return added(query, body.topic, body.num_partitions, header)
 
     @api.post("/topics/<path:topic>", responses=said)
-    def add_named_topic(path: LegalTopic, query: RouteQuery, body: NewNamedTopic) -> Answered:
+    def add_named_topic(
+        path: LegalTopic, query: RouteQuery, body: NewNamedTopic, header: Conditional
+    ) -> Answered:
         """Copy the topic in the path."""
-        return added(query, _named(path.topic, body.topic), body.num_partitions)
+        return added(query, _named(path.topic, body.topic), body.num_partitions, header)
 
-    def added(query: RouteQuery, topic: str, partitions: int | None) -> Answered:
+    def added(
+        query: RouteQuery, topic: str, partitions: int | None, header: Conditional
+    ) -> Answered:
         config = chosen_route(settings, query)
-        intent = whitelist.add(config, topic, partitions)
+        intent = whitelist.add(config, topic, partitions, header.condition)
         location = url_for(".show_topic", topic=topic, src=config.source, dst=config.target)
         return _answer(config.route, topic, intent), 201, {"Location": location}
 
 
 def _offer_expanding(api: APIBlueprint, *, settings: Settings, whitelist: Whitelist) -> None:
-    said = responses(TopicIntended, 404, 409, 413)
+    said = writing(TopicIntended, 404, 409)
 
     @api.put("/topics", responses=said)
-    def expand_topic(query: RouteQuery, body: GrownTopic) -> Answered:
+    def expand_topic(query: RouteQuery, body: GrownTopic, header: Conditional) -> Answered:
         """Copy more partitions, after the source was expanded."""
-        return expanded(query, body.topic, body.num_partitions)
+        return expanded(query, body.topic, body.num_partitions, header)
 
     @api.put("/topics/<path:topic>", responses=said)
-    def expand_named_topic(path: LegalTopic, query: RouteQuery, body: GrownNamedTopic) -> Answered:
+    def expand_named_topic(
+        path: LegalTopic, query: RouteQuery, body: GrownNamedTopic, header: Conditional
+    ) -> Answered:
         """Copy more partitions of the topic in the path."""
-        return expanded(query, _named(path.topic, body.topic), body.num_partitions)
+        return expanded(query, _named(path.topic, body.topic), body.num_partitions, header)
 
-    def expanded(query: RouteQuery, topic: str, partitions: int) -> Answered:
+    def expanded(query: RouteQuery, topic: str, partitions: int, header: Conditional) -> Answered:
         config = chosen_route(settings, query)
-        return _answer(config.route, topic, whitelist.expand(config, topic, partitions))
+        intent = whitelist.expand(config, topic, partitions, header.condition)
+        return _answer(config.route, topic, intent)
 
 
 def _offer_positions(
@@ -139,21 +157,28 @@ def _offer_positions(
 
 
 def _offer_pausing(api: APIBlueprint, *, settings: Settings, whitelist: Whitelist) -> None:
-    said = responses(TopicIntended, 404, 409, 413)
+    said = writing(TopicIntended, 404, 409)
 
     @api.post("/topics/<topic>/pause", responses=said)
-    def pause_topic(path: LegalTopic, query: RouteQuery, body: OptionalBody) -> Answered:
+    def pause_topic(
+        path: LegalTopic, query: RouteQuery, body: OptionalBody, header: Conditional
+    ) -> Answered:
         """Stop copying for a while; positions stay."""
-        return paused(path, query, wanted=True)
+        return paused(path, query, header, wanted=True)
 
     @api.post("/topics/<topic>/resume", responses=said)
-    def resume_topic(path: LegalTopic, query: RouteQuery, body: OptionalBody) -> Answered:
+    def resume_topic(
+        path: LegalTopic, query: RouteQuery, body: OptionalBody, header: Conditional
+    ) -> Answered:
         """Go on copying where it was stopped."""
-        return paused(path, query, wanted=False)
+        return paused(path, query, header, wanted=False)
 
-    def paused(path: LegalTopic, query: RouteQuery, *, wanted: bool) -> Answered:
+    def paused(
+        path: LegalTopic, query: RouteQuery, header: Conditional, *, wanted: bool
+    ) -> Answered:
         config = chosen_route(settings, query)
-        intent = whitelist.set_paused(config, path.topic, paused=wanted)
+        condition = header.condition
+        intent = whitelist.set_paused(config, path.topic, paused=wanted, condition=condition)
         return _answer(config.route, path.topic, intent) | {"state": intent.state}
 
 

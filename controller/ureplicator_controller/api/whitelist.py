@@ -22,9 +22,11 @@ from ureplicator_common.kafka import TopicInfo
 from ureplicator_common.model import RouteSettings, TopicIntent, TopicKey, TopicState
 from ureplicator_common.settings import RouteConfig
 from ureplicator_common.znodes import UNREADABLE, decode_intent, encode_intent
+from ureplicator_controller.api.claims import claim, taken_by
 from ureplicator_controller.api.clusters import Cluster, ensure_target
+from ureplicator_controller.api.conditions import ALWAYS, Condition
 from ureplicator_controller.api.fleet import Fleet
-from ureplicator_controller.api.problems import Problem, bad_request, conflict, not_found
+from ureplicator_controller.api.problems import Problem, bad_request, conflict, moved_on, not_found
 from ureplicator_controller.api.requests import LegalTopic
 
 WRITE_TIMEOUT_S = 1.5
@@ -50,17 +52,27 @@ class Whitelist:
         self._clusters = clusters
         self._new_id = new_id
 
-    def find(self, key: TopicKey) -> TopicIntent | None:
+    def find(self, key: TopicKey, condition: Condition = ALWAYS) -> TopicIntent | None:
         """As ZooKeeper has it now. Raises Unavailable, Problem."""
         path = self._fleet.paths.topic(key)
         self._coordination.sync(path)
         node = self._coordination.get(path)
+        if not condition.met_if_there(node):
+            raise moved_on(f"{key} was changed since")
         return _intent(key, node) if node else None
 
-    def add(self, config: RouteConfig, topic: str, partitions: int | None) -> TopicIntent:
+    def add(
+        self,
+        config: RouteConfig,
+        topic: str,
+        partitions: int | None,
+        condition: Condition = ALWAYS,
+    ) -> TopicIntent:
         """Whitelist a topic, with all of the source's partitions unless told otherwise."""
         key = TopicKey(config.route, topic)
         _refuse_if_there(key, self.find(key))
+        if condition.must_be_there:
+            raise moved_on(f"{key} is not whitelisted")
         source = self._in_source(key)
         wanted = source.partitions if partitions is None else partitions
         _refuse_more_than(source, wanted)
@@ -73,18 +85,28 @@ class Whitelist:
             request_id=self._new_id(),
         )
 
-        def change(there: TopicIntent | None) -> TopicIntent:
-            _refuse_if_there(key, there)
-            return intent
-
-        self._coordination.ensure(f"{self._fleet.paths.topics}/{key.route}")
-        self._write(key, change, request_id=intent.request_id)
+        self._create(key, intent)
         return intent
 
-    def expand(self, config: RouteConfig, topic: str, partitions: int) -> TopicIntent:
+    def _create(self, key: TopicKey, intent: TopicIntent) -> None:
+        paths = self._fleet.paths
+        path, claimed = paths.topic(key), paths.target(key.route.target, intent.target_topic)
+
+        def operations(node: Node | None) -> Sequence[Operation]:
+            _refuse_if_there(key, _intent(key, node) if node else None)
+            claiming = claim(self._coordination, paths, key, intent.target_topic)
+            return (Create(path, encode_intent(intent)), claiming)
+
+        self._coordination.ensure(f"{paths.topics}/{key.route}")
+        self._coordination.ensure(f"{paths.targets}/{key.route.target}")
+        self._update(key, operations, request_id=intent.request_id, also=(claimed,))
+
+    def expand(
+        self, config: RouteConfig, topic: str, partitions: int, condition: Condition = ALWAYS
+    ) -> TopicIntent:
         """More partitions of a whitelisted topic; as many as there are is no change."""
         key = TopicKey(config.route, topic)
-        there = _grown(key, self.find(key), partitions)
+        there = _grown(key, self.find(key, condition), partitions)
         if there.partitions < partitions:
             source = self._in_source(key)
             _refuse_more_than(source, partitions)
@@ -98,24 +120,40 @@ class Whitelist:
                 return None
             return replace(grown, partitions=partitions, request_id=request_id)
 
-        self._write(key, change, request_id=request_id)
+        self._write(key, change, request_id=request_id, condition=condition)
         return replace(there, partitions=partitions)
 
-    def delete(self, config: RouteConfig, topic: str) -> TopicIntent:
-        """Let go of a topic; the leader removes its nodes when nobody copies it any more."""
+    def delete(
+        self,
+        config: RouteConfig,
+        topic: str,
+        *,
+        forget_positions: bool = False,
+        condition: Condition = ALWAYS,
+    ) -> TopicIntent:
+        """Let go of a topic; the leader removes its nodes when nobody copies it any more.
+
+        Forgetting its positions can be asked for until then, and cannot be taken back.
+        """
         key = TopicKey(config.route, topic)
-        there = _known(key, self.find(key))
+        there = _known(key, self.find(key, condition))
         request_id = self._new_id()
 
+        def deleting(now: TopicIntent) -> TopicIntent:
+            forget = forget_positions or now.forget_positions
+            return replace(now, state=TopicState.DELETING, forget_positions=forget)
+
         def change(now: TopicIntent | None) -> TopicIntent | None:
-            if now is None or now.state is TopicState.DELETING:
+            if now is None or deleting(now) == now:
                 return None
-            return replace(now, state=TopicState.DELETING, request_id=request_id)
+            return replace(deleting(now), request_id=request_id)
 
-        self._write(key, change, request_id=request_id)
-        return replace(there, state=TopicState.DELETING)
+        self._write(key, change, request_id=request_id, condition=condition)
+        return deleting(there)
 
-    def set_paused(self, config: RouteConfig, topic: str, *, paused: bool) -> TopicIntent:
+    def set_paused(
+        self, config: RouteConfig, topic: str, *, paused: bool, condition: Condition = ALWAYS
+    ) -> TopicIntent:
         """Let go of all of a topic and keep its positions, or go on from them. Idempotent."""
         key = TopicKey(config.route, topic)
         state = TopicState.PAUSED if paused else TopicState.ACTIVE
@@ -123,10 +161,16 @@ class Whitelist:
         def change(there: TopicIntent) -> TopicIntent:
             return replace(there, state=state)
 
-        return self._change(key, change)
+        return self._change(key, change, condition)
 
     def blacklist(
-        self, config: RouteConfig, topic: str, number: int, *, listed: bool
+        self,
+        config: RouteConfig,
+        topic: str,
+        number: int,
+        *,
+        listed: bool,
+        condition: Condition = ALWAYS,
     ) -> TopicIntent:
         """One partition on or off the blacklist."""
         key = TopicKey(config.route, topic)
@@ -137,9 +181,14 @@ class Whitelist:
                 raise _as_it_was(key, number, listed=listed)
             return replace(there, blacklisted=there.blacklisted ^ {number})
 
-        return self._change(key, change)
+        return self._change(key, change, condition)
 
-    def _change(self, key: TopicKey, change: Callable[[TopicIntent], TopicIntent]) -> TopicIntent:
+    def _change(
+        self,
+        key: TopicKey,
+        change: Callable[[TopicIntent], TopicIntent],
+        condition: Condition,
+    ) -> TopicIntent:
         """Of a topic that is there and stays; the intent afterwards."""
         request_id = self._new_id()
         self._coordination.sync(self._fleet.paths.topic(key))
@@ -152,10 +201,12 @@ class Whitelist:
                 return None
             return replace(wanted[-1], request_id=request_id)
 
-        self._write(key, decide, request_id=request_id)
+        self._write(key, decide, request_id=request_id, condition=condition)
         return wanted[-1]
 
-    def _write(self, key: TopicKey, change: Change, *, request_id: str) -> None:
+    def _write(
+        self, key: TopicKey, change: Change, *, request_id: str, condition: Condition
+    ) -> None:
         path = self._fleet.paths.topic(key)
 
         def operations(node: Node | None) -> Sequence[Operation]:
@@ -165,10 +216,31 @@ class Whitelist:
             data = encode_intent(wanted)
             return (Set(path, data, node.stat.version) if node else Create(path, data),)
 
+        self._update(key, operations, request_id=request_id, condition=condition)
+
+    def _update(
+        self,
+        key: TopicKey,
+        operations: Callable[[Node | None], Sequence[Operation]],
+        *,
+        request_id: str,
+        condition: Condition = ALWAYS,
+        also: Sequence[str] = (),
+    ) -> None:
+        path = self._fleet.paths.topic(key)
+
         def applied(node: Node | None) -> bool:
             return node is not None and _intent(key, node).request_id == request_id
 
-        update(self._coordination, path, operations, applied, timeout_s=WRITE_TIMEOUT_S)
+        update(
+            self._coordination,
+            path,
+            operations,
+            applied,
+            timeout_s=WRITE_TIMEOUT_S,
+            meant=condition.met_if_there,
+            also=also,
+        )
         self._fleet.settle(path)
 
     def _in_source(self, key: TopicKey) -> TopicInfo:
@@ -203,11 +275,7 @@ class Whitelist:
             taken = stored.value.target_topic or key.topic
             other = key != TopicKey(config.route, topic)
             if other and key.route.target == config.target and taken == name:
-                raise conflict(
-                    f"{name} on {config.target} is already the target of {key}",
-                    field="topic",
-                    cure="give one of them another name by the route's naming",
-                )
+                raise taken_by(key, name)
         return name
 
 

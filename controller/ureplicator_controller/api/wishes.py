@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from http import HTTPStatus
 
 from ureplicator_common.coordination import Coordination, Create, Node, Operation, Set
@@ -22,6 +23,7 @@ from ureplicator_common.znodes import (
     encode_known_worker,
     encode_switches,
 )
+from ureplicator_controller.api.conditions import ALWAYS, Condition
 from ureplicator_controller.api.fleet import Fleet
 from ureplicator_controller.api.problems import Problem, not_found
 from ureplicator_controller.api.whitelist import WRITE_TIMEOUT_S
@@ -37,14 +39,14 @@ class Wishes:
         self._fleet = fleet
         self._new_id = new_id
 
-    def leave(self, worker: WorkerId) -> KnownWorker:
+    def leave(self, worker: WorkerId, condition: Condition = ALWAYS) -> KnownWorker:
         """Empty a worker at once, and give it nothing more. Raises Problem, Unavailable."""
-        return self._tag(worker, leaving=True)
+        return self._tag(worker, condition, leaving=True)
 
-    def take_back(self, worker: WorkerId) -> KnownWorker:
-        return self._tag(worker, leaving=False)
+    def take_back(self, worker: WorkerId, condition: Condition = ALWAYS) -> KnownWorker:
+        return self._tag(worker, condition, leaving=False)
 
-    def _tag(self, worker: WorkerId, *, leaving: bool) -> KnownWorker:
+    def _tag(self, worker: WorkerId, condition: Condition, *, leaving: bool) -> KnownWorker:
         path = self._fleet.paths.worker_known(worker)
         request_id = self._new_id()
         there = KnownWorker(max_slots=0)
@@ -61,22 +63,45 @@ class Wishes:
         def applied(node: Node | None) -> bool:
             return node is not None and _known(path, node).request_id == request_id
 
-        self._coordination.sync(path)
-        update(self._coordination, path, operations, applied, timeout_s=WRITE_TIMEOUT_S)
-        self._fleet.settle(path)
+        if self._coordination.get(path) is None:
+            self._newcomer(worker)
+        self._update(path, operations, applied, condition)
         return there
 
-    def switch(self, change: Callable[[Switches], Switches]) -> Switches:
-        """The switches afterwards. Raises Problem, Unavailable."""
-        return self._switch(change, self._new_id())
+    def _update(
+        self,
+        path: str,
+        operations: Callable[[Node | None], Sequence[Operation]],
+        applied: Callable[[Node | None], bool],
+        condition: Condition,
+    ) -> None:
+        self._coordination.sync(path)
+        update(
+            self._coordination,
+            path,
+            operations,
+            applied,
+            timeout_s=WRITE_TIMEOUT_S,
+            meant=condition.met_by,
+        )
+        self._fleet.settle(path)
 
-    def rebalance(self) -> str:
+    def switch(
+        self, change: Callable[[Switches], Switches], condition: Condition = ALWAYS
+    ) -> Switches:
+        """The switches afterwards. Raises Problem, Unavailable."""
+        return self._switch(change, self._new_id(), condition)
+
+    def rebalance(self, condition: Condition = ALWAYS) -> str:
         """Ask for a rebalance now; the request's id."""
         request_id = self._new_id()
-        self._switch(lambda now: replace(now, rebalance_asked=request_id), request_id)
+        asked = partial(replace, rebalance_asked=request_id)
+        self._switch(asked, request_id, condition)
         return request_id
 
-    def _switch(self, change: Callable[[Switches], Switches], request_id: str) -> Switches:
+    def _switch(
+        self, change: Callable[[Switches], Switches], request_id: str, condition: Condition
+    ) -> Switches:
         path = self._fleet.paths.settings
         wanted = Switches()
 
@@ -92,9 +117,7 @@ class Wishes:
         def applied(node: Node | None) -> bool:
             return _switches(path, node).request_id == request_id
 
-        self._coordination.sync(path)
-        update(self._coordination, path, operations, applied, timeout_s=WRITE_TIMEOUT_S)
-        self._fleet.settle(path)
+        self._update(path, operations, applied, condition)
         return wanted
 
     def _newcomer(self, worker: WorkerId) -> KnownWorker:

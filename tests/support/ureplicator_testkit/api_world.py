@@ -10,7 +10,7 @@ from flask.testing import FlaskClient
 from werkzeug.test import TestResponse
 
 from ureplicator_common.clock import ManualClock
-from ureplicator_common.coordination import Create, Operation, Set
+from ureplicator_common.coordination import Create, Delete, Node, Operation, Set
 from ureplicator_common.coordination.memory import MemoryCoordination, MemoryStore
 from ureplicator_common.kafka.memory import MemoryPositionReader, MemoryTopicAdmin
 from ureplicator_common.model import (
@@ -114,6 +114,14 @@ class World:
     def intent(self, topic: str, *, route: Route = ROUTE) -> TopicIntent | None:
         node = self.theirs.get(self.paths.topic(TopicKey(route, topic)))
         return decode_intent(node.data) if node else None
+
+    def remove(self, topic: str, *, route: Route = ROUTE) -> None:
+        """As the leader does when nobody holds the topic any more."""
+        self.theirs.transact([Delete(self.paths.topic(TopicKey(route, topic)))])
+
+    def tree(self) -> Mapping[str, Node]:
+        """All of ZooKeeper."""
+        return self.store.subtree("/")
 
     def publish(self, settings: RouteSettings, *, route: Route = ROUTE) -> None:
         self.put(self.paths.route(route), encode_route(settings))

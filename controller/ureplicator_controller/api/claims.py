@@ -1,0 +1,52 @@
+"""Claims: one source topic for each target topic, whoever whitelists at the same time elsewhere.
+
+Whoever whitelists a topic writes the claim on its target's name in the same transaction as the intent:
+of two at once the second finds another version there and is refused. A claim is in force while the
+intent it names is there with that target; a claim that outlived its intent is taken over. So nothing
+has to remove claims, and a topic that was whitelisted without one is only not guarded by it.
+"""
+
+from __future__ import annotations
+
+from ureplicator_common.coordination import Coordination, Create, Operation, Set
+from ureplicator_common.model import TopicKey
+from ureplicator_common.znodes import UNREADABLE, Paths, decode_claim, decode_intent, encode_claim
+from ureplicator_controller.api.problems import Problem, conflict
+
+
+def claim(coordination: Coordination, paths: Paths, key: TopicKey, target_topic: str) -> Operation:
+    """What is to be written with the intent. Raises Problem if another topic has the target."""
+    path = paths.target(key.route.target, target_topic)
+    there = coordination.get(path)
+    if there is None:
+        return Create(path, encode_claim(key))
+    owner = _owner(there.data)
+    if owner not in (None, key) and _in_force(coordination, paths, owner, target_topic):
+        raise taken_by(owner, target_topic)
+    return Set(path, encode_claim(key), there.stat.version)
+
+
+def taken_by(key: TopicKey, target_topic: str) -> Problem:
+    return conflict(
+        f"{target_topic} on {key.route.target} is already the target of {key}",
+        field="topic",
+        cure="give one of them another name by the route's naming",
+    )
+
+
+def _in_force(coordination: Coordination, paths: Paths, owner: TopicKey, target_topic: str) -> bool:
+    node = coordination.get(paths.topic(owner))
+    if node is None:
+        return False
+    try:
+        intent = decode_intent(node.data)
+    except UNREADABLE:
+        return True
+    return (intent.target_topic or owner.topic) == target_topic
+
+
+def _owner(data: bytes) -> TopicKey | None:
+    try:
+        return decode_claim(data)
+    except UNREADABLE:
+        return None
