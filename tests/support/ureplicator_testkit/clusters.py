@@ -1,4 +1,4 @@
-"""Real servers for tests and for `scripts/stack`: one ZooKeeper, KRaft Kafka clusters, all local.
+"""Real servers for tests and for `scripts/stack`: ZooKeeper, KRaft Kafka clusters, all local.
 
 Every server listens on 127.0.0.1 only, logs into a file, and counts as started only when it answers
 its own protocol: a port opens long before a broker can serve. `stop` removes everything, data too,
@@ -6,7 +6,8 @@ and so does a start that fails.
 
 A cluster of one broker is one combined process. A larger one has a controller process of its own, so
 that any broker can be killed or frozen without taking the quorum along. Brokers talk to one another
-on a listener of their own: clients can then be sent through proxies by `advertised_ports`.
+on a listener of their own: clients can then be sent through proxies by `advertised_ports`. A client
+that is to have a proxy to itself gets a listener to itself (`listeners`, `advertise`).
 """
 
 import base64
@@ -129,7 +130,9 @@ def start_all(*servers: _Server) -> None:
 
 
 class ZooKeeperServer(_Server):
-    """One standalone ZooKeeper."""
+    """One ZooKeeper: a standalone one, or (`ensemble`) a member of several."""
+
+    main_class = "org.apache.zookeeper.server.ZooKeeperServerMain"
 
     def __init__(
         self,
@@ -160,17 +163,24 @@ class ZooKeeperServer(_Server):
     def start(self) -> Self:
         """Start it, with the data that it has, and wait until it serves."""
         try:
-            java = zookeeper_java(self._heap_mb, self.folder)
-            config = self.folder / "zookeeper.properties"
-            config.write_text(ZOOKEEPER_CONFIG.format(data=self.folder / "data", port=self.port))
-            command = java.command("org.apache.zookeeper.server.ZooKeeperServerMain", config)
-            log = self.folder / "zookeeper.log"
-            self._process = Process(self.name, command, log=log, detached=self.detached)
+            self.launch()
             eventually(self._serves, START_DEADLINE_S, f"{self.name} serves")
         except BaseException:
             self.stop()
             raise
         return self
+
+    def launch(self) -> None:
+        """Start it, and do not wait."""
+        java = zookeeper_java(self._heap_mb, self.folder)
+        config = self.folder / "zookeeper.properties"
+        config.write_text(self.config())
+        command = java.command(self.main_class, config)
+        log = self.folder / "zookeeper.log"
+        self._process = Process(self.name, command, log=log, detached=self.detached)
+
+    def config(self) -> str:
+        return ZOOKEEPER_CONFIG.format(data=self.folder / "data", port=self.port)
 
     def kill(self) -> None:
         """End it without warning (SIGKILL); its data stays."""
@@ -182,11 +192,15 @@ class ZooKeeperServer(_Server):
         self.start()
 
     def answers(self) -> bool:
-        """It says `Mode: standalone` to the `srvr` command, as a server does that serves."""
+        """It says `Mode: ...` to the `srvr` command, as a server does that serves."""
+        return self.says("Mode: ")
+
+    def says(self, part: str) -> bool:
         try:
             with socket.create_connection(("127.0.0.1", self.port), timeout=2) as connection:
                 connection.sendall(b"srvr")
-                return b"Mode: " in b"".join(iter(lambda: connection.recv(4096), b""))
+                answer = b"".join(iter(lambda: connection.recv(4096), b""))
+                return part.encode() in answer
         except OSError:
             return False
 
@@ -205,6 +219,7 @@ class _Node:
     internal_port: int
     controller_port: int | None  # None: a broker that is no controller
     folder: Path
+    more: dict[str, tuple[int, int]]  # listener -> the port it listens on, the one it advertises
     process: Process | None = field(default=None)
 
     @property
@@ -224,11 +239,13 @@ class KafkaCluster(_Server):
         properties: Mapping[str, str] | None = None,
         ports: Sequence[int] | None = None,
         advertised_ports: Sequence[int] | None = None,
+        listeners: Sequence[str] = (),
         heap_mb: int = 384,
         folder: Path | None = None,
         detached: bool = False,
     ) -> None:
-        """`properties` go to every broker and win over what this class sets."""
+        """`properties` go to every broker and win over what this class sets; `listeners` name more
+        of them than the usual one, each broker has each."""
         assert ports is None or len(ports) == brokers
         assert advertised_ports is None or len(advertised_ports) == brokers
         super().__init__(name, folder, detached)
@@ -238,6 +255,10 @@ class KafkaCluster(_Server):
         self._heap_mb = heap_mb
         self._nodes: dict[int, _Node] = {}
         self._claim_nodes(ports, advertised_ports)
+        for node in self._nodes.values():
+            for listener in listeners if node.port else ():
+                port = self._claim(None)
+                node.more[listener] = port, port
 
     def _claim_nodes(self, ports: Sequence[int] | None, advertised: Sequence[int] | None) -> None:
         combined = self.brokers == 1
@@ -250,10 +271,11 @@ class KafkaCluster(_Server):
                 internal_port=self._claim(None),
                 controller_port=self._claim(None) if combined else None,
                 folder=self.folder / f"broker-{index + 1}",
+                more={},
             )
         if not combined:
             port, folder = self._claim(None), self.folder / "controller"
-            self._nodes[CONTROLLER_ID] = _Node(CONTROLLER_ID, None, None, 0, port, folder)
+            self._nodes[CONTROLLER_ID] = _Node(CONTROLLER_ID, None, None, 0, port, folder, {})
 
     # --- where it is -------------------------------------------------------------------------
 
@@ -267,6 +289,14 @@ class KafkaCluster(_Server):
     def ports(self) -> list[int]:
         """The ports that the brokers listen on, behind proxies if there are any."""
         return [node.port for node in self._nodes.values() if node.port]
+
+    def listener_port(self, listener: str, broker: int = 1) -> int:
+        """Where a broker listens for those who are to use this listener."""
+        return self._nodes[broker].more[listener][0]
+
+    def advertise(self, listener: str, port: int, broker: int = 1) -> None:
+        """Send the clients of a listener to this port: a proxy of it. Before `start`."""
+        self._nodes[broker].more[listener] = self.listener_port(listener, broker), port
 
     def processes(self) -> list[Process]:
         return [node.process for node in self._nodes.values() if node.process]
@@ -447,18 +477,19 @@ def _new_cluster_id() -> str:
 def _listeners(node: _Node) -> dict[str, str]:
     """Clients, other brokers and the controller each have a listener, all on loopback."""
     listening, advertised = [], []
-    if node.port:
-        internal = f"INTERNAL://127.0.0.1:{node.internal_port}"
-        listening += [f"PLAINTEXT://127.0.0.1:{node.port}", internal]
-        advertised += [f"PLAINTEXT://127.0.0.1:{node.advertised_port}", internal]
+    if node.port and node.advertised_port:
+        clients = {"PLAINTEXT": (node.port, node.advertised_port), **node.more}
+        clients["INTERNAL"] = node.internal_port, node.internal_port
+        for name, (port, advertised_port) in clients.items():
+            listening.append(f"{name}://127.0.0.1:{port}")
+            advertised.append(f"{name}://127.0.0.1:{advertised_port}")
     if node.controller_port:
         listening.append(f"CONTROLLER://127.0.0.1:{node.controller_port}")
+    names = ("PLAINTEXT", "INTERNAL", "CONTROLLER", *node.more)
     settings = {
         "listeners": ",".join(listening),
         "controller.listener.names": "CONTROLLER",
-        "listener.security.protocol.map": (
-            "PLAINTEXT:PLAINTEXT,INTERNAL:PLAINTEXT,CONTROLLER:PLAINTEXT"
-        ),
+        "listener.security.protocol.map": ",".join(f"{name}:PLAINTEXT" for name in names),
     }
     if advertised:
         settings["advertised.listeners"] = ",".join(advertised)
