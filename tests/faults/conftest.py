@@ -1,50 +1,110 @@
-"""Servers that a fault test may break, one set for all of them: each test leaves them running."""
+"""Servers and one fleet that fault tests may break, the same for all of them.
 
-from collections.abc import Callable, Iterator
+Starting three Spark drivers takes longer than most faults, so the fleet (two controllers, three
+workers) lives for the whole run, and every test leaves it healed. One that fails may leave anything:
+then the next gets a new fleet. A module says with `DELAYS` how patient its controllers are.
+"""
+
+import uuid
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from ureplicator_testkit.clusters import KafkaCluster, ZooKeeperServer, start_all
-from ureplicator_testkit.fleet import Fleet, fleet_on
-from ureplicator_testkit.topics import create_topic
+from ureplicator_testkit.fleet import Fleet
+from ureplicator_testkit.flow import Flow
+from ureplicator_testkit.network import CONTROLLERS, WORKERS, Site
 
-Servers = tuple[ZooKeeperServer, KafkaCluster, KafkaCluster]
-StartFleet = Callable[..., Fleet]
 
-PARTITIONS = 4
+class House:
+    """The site, and the fleet of the moment."""
+
+    def __init__(self, folder: Path) -> None:
+        self.site = Site()
+        self._folder = folder
+        self._fleet: Fleet | None = None
+        self._sound = False
+
+    def fleet(self, delays: dict[str, float]) -> Fleet:
+        """In the best of health, with these delays."""
+        if self._fleet is not None and not self._sound:
+            self._fleet.kill()
+            self._fleet = None
+            self.site.heal()
+        self._sound = False
+        if self._fleet is None:
+            self._fleet = self._new_fleet(delays)
+        self._fleet.use(**delays)
+        return self._fleet
+
+    def _new_fleet(self, delays: dict[str, float]) -> Fleet:
+        name = f"faults-{uuid.uuid4().hex[:8]}"
+        folder = self._folder / name
+        folder.mkdir()
+        fleet = Fleet(
+            name=name,
+            folder=folder,
+            zookeeper=self.site.zookeeper.hosts,
+            source=self.site.source.bootstrap,
+            target=self.site.target.bootstrap,
+            links=self.site.links,
+            controller=delays,
+        )
+        return fleet.start(controllers=len(CONTROLLERS), workers=len(WORKERS))
+
+    def is_sound(self) -> None:
+        """The test that had the fleet passed, and left it healed."""
+        self._sound = True
+
+    def close(self) -> None:
+        """A clean end, if there is anything that can end cleanly."""
+        try:
+            if self._fleet is not None and self._sound:
+                self._fleet.stop()
+        finally:
+            if self._fleet is not None:
+                self._fleet.kill()
+            self.site.stop()
 
 
 @pytest.fixture(scope="session")
-def servers() -> Iterator[Servers]:
-    zookeeper = ZooKeeperServer()
-    source, target = KafkaCluster(name="faulty-source"), KafkaCluster(name="faulty-target")
+def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
+    house = House(tmp_path_factory.mktemp("fleets"))
     try:
-        start_all(zookeeper, source, target)
-        yield zookeeper, source, target
+        house.site.start()
+        yield house
     finally:
-        for server in (target, source, zookeeper):
-            server.stop()
+        house.close()
+
+
+@pytest.fixture(scope="session")
+def site(house: House) -> Site:
+    return house.site
 
 
 @pytest.fixture
-def filled_topic(servers: Servers, topic: str) -> str:
-    """A source topic of four partitions."""
-    create_topic(servers[1].bootstrap, topic, partitions=PARTITIONS)
-    return topic
+def fleet(house: House, request: pytest.FixtureRequest) -> Fleet:
+    delays: dict[str, float] = request.module.DELAYS
+    return house.fleet(delays)
 
 
 @pytest.fixture
-def start_fleet(servers: Servers, fleet: str, tmp_path: Path) -> Iterator[StartFleet]:
-    """Start a fleet; nothing of it is left after the test."""
-    fleets: list[Fleet] = []
+def flow(house: House, fleet: Fleet, topic: str, request: pytest.FixtureRequest) -> Iterator[Flow]:
+    """A topic that flows. What is left of it after a test that passed does no more harm."""
+    flow = Flow(house.site, fleet, topic, **_marked(request))
+    try:
+        flow.start()
+        failed = request.session.testsfailed
+        yield flow
+        if request.session.testsfailed == failed:
+            fleet.rest("DELETE", f"/topics/{topic}")
+            house.is_sound()
+    finally:
+        flow.stop()
 
-    def start(*, controllers: int = 1, workers: int = 1, **settings: Any) -> Fleet:
-        made = fleet_on(servers, name=fleet, folder=tmp_path, **settings)
-        fleets.append(made)
-        return made.start(controllers=controllers, workers=workers)
 
-    yield start
-    for made in fleets:
-        made.kill()
+def _marked(request: pytest.FixtureRequest) -> dict[str, Any]:
+    """What a test wants of its flow: `@pytest.mark.flow(rate=..., partitions=...)`."""
+    marker = request.node.get_closest_marker("flow")
+    return dict(marker.kwargs) if marker else {}

@@ -1,0 +1,167 @@
+"""One process, or all of them, on a bad network: proxies stand before ZooKeeper and the brokers.
+
+Each test ends with both logs, and all commits, read from the beginning (`Flow.judge`).
+"""
+
+import random
+
+import pytest
+import requests
+
+from ureplicator_testkit.fleet import SESSION_TIMEOUT_S, Fleet
+from ureplicator_testkit.flow import Flow
+from ureplicator_testkit.network import Site
+from ureplicator_testkit.processes import eventually
+from ureplicator_testkit.proxy import Proxy, Way
+from ureplicator_testkit.topics import create_topic
+
+DELAYS = {"rebalance_delay_s": 0, "handover_timeout_s": 8}
+SEED = 4
+TAKEN_OVER_S = SESSION_TIMEOUT_S + 2
+SILENCE_NOTICED_S = 25
+"""A silent target is given up after 15 s; ten more on a busy machine."""
+RECOVERY_S = 5
+MEGABIT_BYTES = 125_000
+
+
+def others(fleet: Fleet, *ids: str) -> set[str]:
+    return set(fleet.workers) - set(ids)
+
+
+def test_a_worker_cut_from_zookeeper_alone_is_replaced_and_cannot_commit_any_more(
+    fleet: Fleet, flow: Flow
+) -> None:
+    """It hears nothing and goes on, until its commits are refused."""
+    victim = flow.a_worker()
+    fleet.links[victim].stall_zookeeper()
+    flow.wait_owned_by(others(fleet, victim), TAKEN_OVER_S)
+    flow.assert_flows()
+    fleet.workers[victim].assert_running()
+    fleet.links[victim].heal()
+    fleet.wait_workers(victim)
+    flow.judge(most_duplicates=flow.since_a_commit(times=4))
+
+
+def test_connections_to_zookeeper_that_are_reset_again_and_again_move_nothing(
+    fleet: Fleet, flow: Flow
+) -> None:
+    moves, leader = fleet.moves(flow.topic), fleet.leader()
+    for _ in range(8):
+        for links in fleet.links.values():
+            links.reset_zookeeper()
+        fleet.wait_seconds(0.4)
+    flow.assert_flows()
+    assert eventually(fleet.leader, 10, "somebody leads") == leader
+    assert fleet.moves(flow.topic) == moves
+    flow.judge()
+
+
+def test_a_leader_cut_from_zookeeper_refuses_writes_while_another_one_leads(
+    site: Site, fleet: Fleet, flow: Flow
+) -> None:
+    leader, later = fleet.leader(), f"{flow.topic}-later"
+    create_topic(site.source.bootstrap, later, partitions=1)
+    fleet.links[leader].stall_zookeeper()
+    with fleet.asking(fleet.follower_of(leader)):
+        successor = fleet.wait_leader(other_than=leader)
+        for _ in range(3):
+            answer = fleet.call("POST", "/topics", controller=leader, json={"topic": later})
+            assert answer.status_code == 503, answer.text
+            assert "ZooKeeper" in answer.json()["detail"]
+        assert fleet.call("GET", "/health", controller=leader).ok
+        fleet.whitelist(later)
+        fleet.wait_online(later, 1)
+        fleet.links[leader].heal()
+        fleet.wait_controller(leader)
+        assert fleet.leader() == successor
+    assert fleet.call("GET", f"/topics/{later}", controller=leader).ok
+    flow.judge()
+    fleet.rest("DELETE", f"/topics/{later}")
+
+
+Cut = tuple[str, tuple[Way, ...]]
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        pytest.param(("source", ()), ("target", ()), id="stalled"),
+        pytest.param(("source", (Way.UP,)), ("target", (Way.DOWN,)), id="half-open"),
+        pytest.param(("source", (Way.DOWN,)), ("target", (Way.UP,)), id="half-open-otherwise"),
+    ],
+)
+def test_two_workers_cut_from_a_cluster_each(
+    fleet: Fleet, flow: Flow, first: Cut, second: Cut
+) -> None:
+    owners, moves = flow.owners(), fleet.moves(flow.topic)
+    cuts = {"w1": first, "w2": second}
+    for id, (end, ways) in cuts.items():
+        proxy_of(fleet, id, end).stall(*ways)
+    for id, (end, _) in cuts.items():
+        eventually(lambda: in_error(fleet, id, end), SILENCE_NOTICED_S, f"{id} says so")  # noqa: B023
+    flow.assert_flows(*(number for number, owner in owners.items() if owner == "w3"))
+    for id, (end, _) in cuts.items():
+        proxy_of(fleet, id, end).heal()
+    fleet.wait_online(flow.topic, flow.partitions, deadline_s=RECOVERY_S)
+    flow.assert_flows()
+    assert flow.owners() == owners
+    assert fleet.moves(flow.topic) == moves
+    flow.judge(most_duplicates=flow.since_a_commit(times=2))
+
+
+def test_workers_that_are_refused(fleet: Fleet, flow: Flow) -> None:
+    owners = flow.owners()
+    cuts = {"w1": "source", "w2": "target"}
+    for id, end in cuts.items():
+        proxy_of(fleet, id, end).refuse()
+    for id, end in cuts.items():
+        eventually(lambda: in_error(fleet, id, end), 15, f"{id} says so")  # noqa: B023
+    flow.assert_flows(*(number for number, owner in owners.items() if owner == "w3"))
+    for id, end in cuts.items():
+        proxy_of(fleet, id, end).heal()
+    fleet.wait_online(flow.topic, flow.partitions, deadline_s=RECOVERY_S)
+    assert flow.owners() == owners
+    flow.judge(most_duplicates=flow.since_a_commit())
+
+
+def test_connections_that_are_cut_anywhere(fleet: Fleet, flow: Flow) -> None:
+    """In the middle of a request, of an answer, of a batch, of a commit."""
+    dice = random.Random(SEED)  # noqa: S311
+    for _ in range(12):
+        for id in fleet.workers:
+            end, way = dice.choice(["source", "target"]), dice.choice(list(Way))
+            proxy_of(fleet, id, end).cut_after(dice.randrange(1, 20_000), way)
+        fleet.wait_seconds(0.7)
+    fleet.wait_online(flow.topic, flow.partitions)
+    flow.assert_flows()
+    flow.judge(most_duplicates=flow.since_a_commit(times=3))
+
+
+def test_a_slow_network_makes_nobody_flap(fleet: Fleet, flow: Flow) -> None:
+    """100 ms there and back, 3 Mbit/s each way, for all."""
+    owners, moves, leader = flow.owners(), fleet.moves(flow.topic), fleet.leader()
+    for links in fleet.links.values():
+        for proxy in (*links.zookeeper, links.source, links.target):
+            proxy.slow(delay_s=0.05, rate_bytes_per_s=3 * MEGABIT_BYTES)
+    fleet.wait_seconds(2 * SESSION_TIMEOUT_S)
+    flow.assert_flows()
+    flow.wait_caught_up()
+    assert flow.owners() == owners
+    assert fleet.moves(flow.topic) == moves
+    assert fleet.leader() == leader
+    flow.judge()
+
+
+def proxy_of(fleet: Fleet, worker: str, end: str) -> Proxy:
+    links = fleet.links[worker]
+    return links.source if end == "source" else links.target
+
+
+def in_error(fleet: Fleet, worker: str, end: str) -> bool:
+    try:
+        rows = fleet.status(worker)["partitions"].values()
+    except requests.RequestException:
+        return False
+    return bool(rows) and all(
+        row["state"] == "ERROR" and row["reason"].startswith(end) for row in rows
+    )

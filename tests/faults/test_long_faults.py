@@ -1,0 +1,127 @@
+"""Workers and leaders that are gone for good, or seem to be: others take over, and a former owner
+that comes back does no harm (S, E).
+
+Without a rebalance delay, so that every lost worker's partitions move. Each test ends with both logs,
+and all commits, read from the beginning (`Flow.judge`).
+"""
+
+import random
+import time
+
+from ureplicator_testkit.fleet import SESSION_TIMEOUT_S, Fleet
+from ureplicator_testkit.flow import Flow
+from ureplicator_testkit.processes import eventually
+
+HANDOVER_TIMEOUT_S = 8
+DELAYS = {"rebalance_delay_s": 0, "handover_timeout_s": HANDOVER_TIMEOUT_S}
+SEED = 4
+TAKEN_OVER_S = SESSION_TIMEOUT_S + 2
+
+
+def others(fleet: Fleet, *ids: str) -> set[str]:
+    return set(fleet.workers) - set(ids)
+
+
+def test_a_worker_killed_at_random_is_replaced_and_nothing_is_lost(
+    fleet: Fleet, flow: Flow
+) -> None:
+    """The second dies while the first is still starting again."""
+    dice = random.Random(SEED)  # noqa: S311
+    took_s: list[float] = []
+    dead: list[str] = []
+    for _ in range(3):
+        if len(dead) == 2:
+            fleet.wait_workers(*dead)
+            fleet.wait_settled()
+            dead.clear()
+        fleet.wait_seconds(dice.uniform(0, 1))
+        victim = dice.choice(sorted(set(flow.owners().values()).difference(dead)))
+        dead.append(victim)
+        fleet.workers[victim].kill_tree()
+        began_s = time.monotonic()
+        flow.wait_owned_by(others(fleet, victim), TAKEN_OVER_S)
+        took_s.append(time.monotonic() - began_s)
+        fleet.start_worker(victim)
+    print(f"killed worker's partitions ONLINE elsewhere after {[round(s, 2) for s in took_s]} s")
+    flow.judge(most_duplicates=flow.since_a_commit(times=3))
+
+
+def test_a_worker_and_a_leader_that_thaw_after_all_was_given_away_do_no_harm(
+    fleet: Fleet, flow: Flow
+) -> None:
+    leader, victim = fleet.leader(), flow.a_worker()
+    frozen = [fleet.controllers[leader], fleet.workers[victim]]
+    with fleet.asking(fleet.follower_of(leader)):
+        for process in frozen:
+            process.pause()
+        successor = fleet.wait_leader(other_than=leader)
+        flow.wait_owned_by(others(fleet, victim), 20)
+        for process in frozen:
+            process.resume()
+        fleet.wait_workers(victim)
+        eventually(
+            lambda: set(fleet.rest("GET", "/ready")["controllers"]) == set(fleet.controllers),
+            20,
+            "the thawed controller is back",
+        )
+        assert fleet.leader() == successor
+    flow.judge(most_duplicates=flow.since_a_commit(times=4))
+
+
+def test_a_leader_killed_in_the_middle_of_its_plans_loses_no_order(
+    fleet: Fleet, flow: Flow
+) -> None:
+    """Its way to ZooKeeper is slow, so that a drain takes it many round trips."""
+    dice = random.Random(SEED)  # noqa: S311
+    for _ in range(3):
+        leader, drained = fleet.leader(), flow.a_worker()
+        fleet.links[leader].slow_zookeeper(0.03)
+        assert fleet.call("DELETE", f"/instances/{drained}", controller=leader).ok
+        fleet.wait_seconds(dice.uniform(0, 0.6))
+        fleet.controllers[leader].kill_tree()
+        fleet.links[leader].slow_zookeeper(0)
+        fleet.wait_leader(other_than=leader)
+        flow.wait_owned_by(others(fleet, drained), 15)
+        fleet.start_controller(leader)
+        fleet.rest("POST", f"/instances/{drained}")
+        fleet.wait_settled()
+    flow.judge()
+
+
+def test_a_fleet_that_shrinks_to_one_and_grows_again(fleet: Fleet, flow: Flow) -> None:
+    first, *leaving = sorted(fleet.workers)
+    for id in leaving:
+        assert fleet.workers[id].terminate() == 0
+    flow.wait_owned_by({first}, 15)
+    moves = len(fleet.moves(flow.topic))
+    for id in leaving:
+        fleet.start_worker(id)
+    fleet.wait_workers(*leaving)
+    fleet.wait_settled()
+    moved = len(fleet.moves(flow.topic)) - moves
+    assert moved <= flow.partitions * len(leaving) // len(fleet.workers), "only their shares move"
+    flow.judge()
+
+
+def test_a_worker_whose_loop_hangs_while_its_session_lives_is_evicted(
+    fleet: Fleet, flow: Flow
+) -> None:
+    id = flow.a_worker()
+    hang = fleet.folder / "hang"
+    assert fleet.workers[id].terminate() == 0
+    fleet.start_worker(id, hang=hang)
+    fleet.wait_workers(id)
+    fleet.wait_settled()
+    assert id in flow.owners().values()
+    hang.touch()
+    try:
+        fleet.rest("DELETE", f"/instances/{id}")
+        flow.wait_owned_by(others(fleet, id), HANDOVER_TIMEOUT_S + 15)
+        assert id not in fleet.live_workers()
+        flow.assert_flows()
+    finally:
+        hang.unlink()
+    fleet.rest("POST", f"/instances/{id}")
+    fleet.wait_workers(id)
+    fleet.workers[id].assert_running()
+    flow.judge(most_duplicates=flow.since_a_commit(times=10))
