@@ -22,7 +22,6 @@ from ureplicator_worker.core.messages import (
     Go,
     Grant,
     Hello,
-    Limits,
     Message,
     PartitionReport,
     Released,
@@ -76,7 +75,6 @@ MESSAGES: st.SearchStrategy[Message] = st.one_of(
     st.builds(Hello, TEXT, st.integers(1, 2**22)),
     st.builds(Add, OWNED),
     st.builds(Remove, SOME),
-    st.builds(Limits, st.integers(0, 2**40)),
     st.just(Stop()),
     st.builds(Ask, st.integers(0, 2**31), OWNED),
     st.builds(

@@ -1,8 +1,9 @@
 """Error codes and API versions of the Kafka protocol that we handle by name.
 
 The versions are the highest that brokers 2.8 have and brokers 4.x still take (KIP-896), so one fixed
-version each serves all supported brokers and nothing needs negotiating. EndTxn stays below 5 and
-AddPartitionsToTxn below 4 on purpose: see `positions`.
+version each serves all supported brokers and nothing needs negotiating, but for Fetch: see
+`ureplicator_worker.copier.raw.fetch`. EndTxn stays below 5 and AddPartitionsToTxn below 4 on purpose:
+see `positions`.
 Source of the codes: https://kafka.apache.org/protocol.html#protocol_error_codes
 """
 
@@ -49,6 +50,8 @@ class ErrorCode(IntEnum):
     THROTTLING_QUOTA_EXCEEDED = 89
     PRODUCER_FENCED = 90
     UNKNOWN_TOPIC_ID = 100
+    INCONSISTENT_TOPIC_ID = 103
+    FETCH_SESSION_TOPIC_ID_ERROR = 106
 
 
 COORDINATOR_MOVED = frozenset(
@@ -71,6 +74,7 @@ LEADER_MOVED = frozenset(
         ErrorCode.FENCED_LEADER_EPOCH,
         ErrorCode.UNKNOWN_LEADER_EPOCH,
         ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.INCONSISTENT_TOPIC_ID,
     }
 )
 """Refresh the metadata, then try again where the leader is."""

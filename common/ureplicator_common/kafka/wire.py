@@ -17,10 +17,12 @@ import struct
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 from kafka.protocol.consumer import ListOffsetsRequest, ListOffsetsResponse
 from kafka.protocol.metadata import (
+    ApiVersionsRequest,
+    ApiVersionsResponse,
     FindCoordinatorRequest,
     FindCoordinatorResponse,
     MetadataRequest,
@@ -35,6 +37,7 @@ CONNECT_TIMEOUT_S = 5.0
 REQUEST_TIMEOUT_S = 10.0
 LONGEST_ANSWER_BYTES = 1 << 28
 """Far above the metadata of the largest cluster; what claims more is no broker."""
+API_VERSIONS_VERSION = 0
 METADATA_VERSION = 10
 FIND_COORDINATOR_VERSION = 3
 LIST_OFFSETS_VERSION = 6
@@ -79,12 +82,13 @@ class Leader:
 
 @dataclass(frozen=True, slots=True)
 class ClusterView:
-    """One answer to a Metadata request. Topics that do not exist are missing."""
+    """One answer to a Metadata request. `missing`: topics asked for that do not exist."""
 
     cluster_id: str
     brokers: Mapping[int, Broker]
     leaders: Mapping[tuple[str, int], Leader]
     topic_ids: Mapping[str, str]
+    missing: frozenset[str] = frozenset()
 
 
 def connect(
@@ -123,11 +127,18 @@ def receive_exactly(connection: socket.socket, size: int) -> bytearray:
 class Channel:
     """One blocking connection for cold requests."""
 
-    def __init__(self, broker: Broker, *, security: Security, timeout_s: float) -> None:
+    def __init__(self, broker: Broker, connection: socket.socket) -> None:
+        """The connection's own timeout is how long an answer is waited for."""
         self.broker = broker
-        self._connection = connect(broker, security=security)
-        self._connection.settimeout(timeout_s)
+        self._connection = connection
         self._correlation_id = 0
+
+    @classmethod
+    def open(cls, broker: Broker, *, security: Security, timeout_s: float) -> Self:
+        """Raises ClusterUnavailable."""
+        connection = connect(broker, security=security)
+        connection.settimeout(timeout_s)
+        return cls(broker, connection)
 
     def call(self, request: Any, response: Any) -> Any:
         """Send `request` (version set), decode the answer with class `response`.
@@ -159,6 +170,16 @@ class Channel:
         self._connection.close()
 
 
+def newest_versions(broker: Broker, connection: socket.socket) -> Mapping[int, int]:
+    """Highest version of each request that a broker takes, by API key; asked on a fresh connection.
+
+    Raises ClusterUnavailable; the connection is closed then.
+    """
+    request = ApiVersionsRequest(version=API_VERSIONS_VERSION)
+    answer = Channel(broker, connection).call(request, ApiVersionsResponse)
+    return {row.api_key: row.max_version for row in answer.api_keys}
+
+
 class ClusterClient:
     """Cold requests to one cluster: finds brokers and coordinators, keeps a channel to each."""
 
@@ -186,7 +207,7 @@ class ClusterClient:
         try:
             channel = self._channels.get(address)
             if channel is None:
-                channel = Channel(broker, security=self._security, timeout_s=self._timeout_s)
+                channel = Channel.open(broker, security=self._security, timeout_s=self._timeout_s)
                 self._channels[address] = channel
             return channel.call(request, response)
         except ClusterUnavailable:
@@ -303,6 +324,11 @@ def _view(answer: Any) -> ClusterView:
             for row in topic.partitions
         },
         topic_ids={topic.name: str(topic.topic_id) for topic in known},
+        missing=frozenset(
+            topic.name
+            for topic in answer.topics
+            if topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        ),
     )
 
 

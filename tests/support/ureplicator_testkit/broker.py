@@ -1,4 +1,4 @@
-"""A Kafka cluster in memory that can fail: it speaks Fetch 12 and Produce 9 over socket pairs.
+"""A Kafka cluster in memory that can fail: it speaks Fetch 12 and 13, Produce 9, over socket pairs.
 
 It runs only when it is pumped, in the thread of the test, so what happens when is the test's choice.
 A log keeps batches as a broker does and takes them by a broker's rules: base offset 0, a checksum that
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import socket
 import struct
+import uuid
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -22,6 +23,7 @@ from ureplicator_common.kafka.protocol import ErrorCode
 from ureplicator_common.kafka.wire import Broker, ClusterView, Leader
 from ureplicator_testkit.batches import checksum_fits, patched
 from ureplicator_testkit.batches import field as header_field
+from ureplicator_worker.copier.raw.fetch import API_KEY, IDS
 
 TopicPartition = tuple[str, int]
 REMEMBERED = 5
@@ -89,6 +91,14 @@ class Log:
         return found
 
 
+@dataclass(frozen=True)
+class Wish:
+    """One partition of a fetch session, and how its topic was named."""
+
+    topic_id: Any
+    row: Any
+
+
 @dataclass
 class Peer:
     """The broker's end of one connection."""
@@ -105,14 +115,15 @@ class MemoryKafka:
     """Knobs: `refuse` (codes for the next produces or fetches of a partition), `silent` (nodes that
     read and never answer), `frozen` (nodes that do not even read), `down` (nodes nobody reaches),
     `cut_after` (bytes that a node still sends before it breaks the connection), `omit` (partitions
-    left out of answers to produces)."""
+    left out of answers to produces), `newest` (what it tells of its versions)."""
 
     def __init__(self, cluster_id: str, topics: dict[str, int], *, nodes: int = 1) -> None:
         self.cluster_id = cluster_id
         self.nodes = {n: Broker(n, f"{cluster_id}{n}", 9092) for n in range(1, nodes + 1)}
         self.logs: dict[TopicPartition, Log] = {}
         self.leaders: dict[TopicPartition, int] = {}
-        self.topic_ids = {topic: f"{cluster_id}-{topic}-1" for topic in topics}
+        self.newest = {API_KEY: IDS}
+        self.topic_ids = {topic: str(uuid.uuid4()) for topic in topics}
         for topic, count in topics.items():
             for number in range(count):
                 self.logs[(topic, number)] = Log()
@@ -123,13 +134,14 @@ class MemoryKafka:
         self.down: set[int] = set()
         self.cut_after: dict[int, int] = {}
         self.session_ids = 0
-        self.sessions: dict[int, dict[TopicPartition, Any]] = {}
+        self.sessions: dict[int, dict[TopicPartition, Wish]] = {}
         self.fetch_error = 0
         self.omit: set[TopicPartition] = set()
         self.requests: list[Any] = []
         self._peers: list[Peer] = []
 
     def view(self, topics: Iterable[str]) -> ClusterView:
+        topics = frozenset(topics)
         known = {topic for topic in topics if topic in self.topic_ids}
         return ClusterView(
             cluster_id=self.cluster_id,
@@ -140,7 +152,21 @@ class MemoryKafka:
                 if key[0] in known
             },
             topic_ids={topic: self.topic_ids[topic] for topic in known},
+            missing=topics - known,
         )
+
+    def delete(self, topic: str) -> None:
+        """With its logs; of what was produced to it nothing is known any more."""
+        del self.topic_ids[topic]
+        for key in [key for key in self.logs if key[0] == topic]:
+            del self.logs[key], self.leaders[key]
+
+    def create(self, topic: str, partitions: int) -> None:
+        """Under a new id, led by the first node."""
+        self.topic_ids[topic] = str(uuid.uuid4())
+        for number in range(partitions):
+            self.logs[(topic, number)] = Log()
+            self.leaders[(topic, number)] = 1
 
     def move(self, key: TopicPartition, node: int) -> None:
         self.leaders[key] = node
@@ -225,7 +251,8 @@ class MemoryKafka:
         if api_key == 0:
             answer = self._produce(node_id, ProduceRequest.decode(raw, version=9, header=True))
         else:
-            answer = self._fetch(node_id, FetchRequest.decode(raw, version=12, header=True))
+            (version,) = struct.unpack_from(">h", raw, 2)
+            answer = self._fetch(node_id, FetchRequest.decode(raw, version=version, header=True))
         answer.with_header(correlation_id=correlation_id, client_id="")
         return bytes(answer.encode(framed=True, header=True))
 
@@ -266,10 +293,11 @@ class MemoryKafka:
 
     def _fetch(self, node_id: int, request: Any) -> Any:
         self.requests.append(request)
+        version = request.version
         if self.fetch_error:
-            return FetchResponse(version=12, error_code=self.fetch_error)
+            return FetchResponse(version=version, error_code=self.fetch_error)
         asked = {
-            (topic.topic, row.partition): row
+            (asked_topic(topic), row.partition): Wish(topic.topic_id, row)
             for topic in request.topics
             for row in topic.partitions
         }
@@ -277,38 +305,50 @@ class MemoryKafka:
             self.session_ids += 1
             session_id, session = self.session_ids, asked
         elif request.session_id not in self.sessions:
-            return FetchResponse(version=12, error_code=int(ErrorCode.FETCH_SESSION_ID_NOT_FOUND))
+            return FetchResponse(
+                version=version, error_code=int(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+            )
         else:
             session_id, session = request.session_id, self.sessions[request.session_id]
             for topic in request.forgotten_topics_data:
                 for number in topic.partitions:
-                    del session[(topic.topic, number)]
+                    del session[(asked_topic(topic), number)]
             session.update(asked)
         self.sessions[session_id] = session
         return self._fetched(node_id, request, session_id, session)
 
     def _fetched(
-        self, node_id: int, request: Any, session_id: int, session: dict[TopicPartition, Any]
+        self, node_id: int, request: Any, session_id: int, session: dict[TopicPartition, Wish]
     ) -> Any:
         topics = FetchResponse.FetchableTopicResponse
         room = request.max_bytes
         responses: dict[str, Any] = {}
-        for key, want in session.items():
-            row = self._fetched_row(node_id, key, want, room)
+        for (asked, number), wish in session.items():
+            key = (self._name(asked), number)
+            fault = self._fetch_fault(node_id, key, request.version)
+            row = self._fetched_row(fault, key, wish.row, room)
             room -= len(row.records or b"")
             if row.records or row.error_code or request.session_epoch == 0:
-                found = responses.setdefault(key[0], topics(topic=key[0], partitions=[]))
-                found.partitions.append(row)
+                empty = topics(topic=asked, topic_id=wish.topic_id, partitions=[])
+                responses.setdefault(asked, empty).partitions.append(row)
         return FetchResponse(
-            version=12,
+            version=request.version,
             throttle_time_ms=0,
             error_code=0,
             session_id=session_id,
             responses=list(responses.values()),
         )
 
-    def _fetched_row(self, node_id: int, key: TopicPartition, want: Any, room: int) -> Any:
-        error, data, log = self._fault(node_id, key), b"", self.logs.get(key, Log())
+    def _name(self, asked: str) -> str:
+        """Of a topic asked for by name or id; an unknown id stays what it is."""
+        return next((name for name, id in self.topic_ids.items() if id == asked), asked)
+
+    def _fetch_fault(self, node_id: int, key: TopicPartition, version: int) -> int:
+        unknown_id = version >= IDS and key not in self.logs
+        return ErrorCode.UNKNOWN_TOPIC_ID if unknown_id else self._fault(node_id, key)
+
+    def _fetched_row(self, error: int, key: TopicPartition, want: Any, room: int) -> Any:
+        data, log = b"", self.logs.get(key, Log())
         if not error and not log.start <= want.fetch_offset <= log.end:
             error = ErrorCode.OFFSET_OUT_OF_RANGE
         if not error and room > 0:
@@ -327,3 +367,8 @@ class MemoryKafka:
             preferred_read_replica=-1,
             records=data,
         )
+
+
+def asked_topic(topic: Any) -> str:
+    """How a request names a topic: by its name, or else by its id."""
+    return topic.topic or str(topic.topic_id)

@@ -129,6 +129,7 @@ class MemoryCluster(ClusterClient):
                 (topic, n): Leader(1, 0) for topic in known for n in range(self.partitions[topic])
             },
             topic_ids={topic: self.topic_ids[topic] for topic in known},
+            missing=frozenset(topics) - set(known),
         )
 
     def offset_at(self, topic: str, partition: int, *, timestamp_ms: int) -> int:

@@ -22,7 +22,6 @@ from ureplicator_worker.copier.raw.directory import (
     ViewChanged,
 )
 from ureplicator_worker.copier.raw.links import Links
-from ureplicator_worker.copier.raw.pace import Pace
 from ureplicator_worker.copier.raw.partition import Beginning
 from ureplicator_worker.copier.raw.rebuild import Record, decode
 from ureplicator_worker.copier.route import RouteCopier
@@ -54,7 +53,8 @@ class MemoryDirectory(Directory):
         if broker.node_id in self.kafka.down:
             self.events.append(ConnectFailed(broker.node_id, "refused"))
         else:
-            self.events.append(Connected(broker.node_id, self.kafka.connect(broker.node_id)))
+            connection = self.kafka.connect(broker.node_id)
+            self.events.append(Connected(broker.node_id, connection, self.kafka.newest))
 
     def publish(self, group: str, positions: Mapping[tuple[str, int], Position]) -> bool:
         self.published.append(positions)
@@ -141,7 +141,6 @@ class Line:
     ) -> None:
         self.source, self.target = source, target
         self.pool = BufferPool(limit_bytes=buffer_bytes)
-        self.pace = Pace()
         self.ownership = MemoryOwnership(source, target, settings or RouteSettings())
         self.source_directory = MemoryDirectory(source)
         self.target_directory = MemoryDirectory(target)
@@ -153,7 +152,6 @@ class Line:
             target=self.target_directory,
             ownership=self.ownership,
             pool=self.pool,
-            pace=self.pace,
             group="g",
             commit_interval_s=0.0,
             say=self.said.append,

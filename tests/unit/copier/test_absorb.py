@@ -25,6 +25,7 @@ from ureplicator_worker.core.messages import Grant
 AT = Partition(Route("a", "b"), "t", 0)
 LARGE = SMALL_BATCH_BYTES + 1
 SPACE = b"answer"
+ID = "6a5f0d4e-5b0f-4d57-9a43-1f1f4f1b7a01"
 
 
 class Fixture:
@@ -32,13 +33,13 @@ class Fixture:
 
     def __init__(self, *, position: int = 0, verify_crc: bool = True) -> None:
         grant = Grant(OwnerEpoch(1), "t", settings=RouteSettings(verify_crc=verify_crc))
-        self.copy = PartitionCopy.begin(AT, grant, Beginning(position, -1, position, "A", "x", "y"))
+        self.copy = PartitionCopy.begin(AT, grant, Beginning(position, -1, position, "A", ID, "y"))
         self.pool = BufferPool(limit_bytes=1 << 20)
 
     def absorb(self, data: bytes, *aborted: tuple[int, int]) -> None:
         lease = self.pool.lease(len(SPACE) + len(data))
         lease.view[:] = SPACE + data
-        fetched = Fetched(("t", 0), (0, 0, 1_000, 1_000, 0))
+        fetched = Fetched((b"t", 0), error=0, high_watermark=1_000)
         fetched.aborted = list(aborted)
         fetched.start, fetched.end = len(SPACE), len(SPACE) + len(data)
         try:

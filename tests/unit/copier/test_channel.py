@@ -19,7 +19,7 @@ class Wire:
 
     def __post_init__(self) -> None:
         ours, self.peer = socket.socketpair()
-        self.channel = HotChannel(ours, pool=self.pool)
+        self.channel = HotChannel(ours, pool=self.pool, newest={})
 
     def ask(self, *pieces: bytes, now_s: float = 0.0) -> int:
         number = self.channel.next_correlation_id()

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from ureplicator_worker.copier.lifeline import LINE_LIMIT_BYTES, Lifeline, LifelineClosed
-from ureplicator_worker.core.messages import Hello, Limits, Stop, decode, encode
+from ureplicator_worker.core.messages import Hello, Remove, Stop, decode, encode
 
 
 @pytest.fixture
@@ -30,18 +30,18 @@ def test_messages_both_ways(ends: tuple[Lifeline, socket.socket]) -> None:
     line, driver = ends
     line.send(Hello("token", 7))
     assert decode(driver.recv(1_000)) == Hello("token", 7)
-    driver.sendall(encode(Limits(5)) + encode(Stop()))
-    assert read(line) == [Limits(5), Stop()]
+    driver.sendall(encode(Remove(())) + encode(Stop()))
+    assert read(line) == [Remove(()), Stop()]
 
 
 def test_a_message_in_pieces(ends: tuple[Lifeline, socket.socket]) -> None:
     line, driver = ends
-    raw = encode(Limits(5)) + encode(Stop())
+    raw = encode(Remove(())) + encode(Stop())
     heard: list[object] = []
     for at in range(0, len(raw), 7):
         driver.sendall(raw[at : at + 7])
         heard += read(line)
-    assert heard == [Limits(5), Stop()]
+    assert heard == [Remove(()), Stop()]
     assert list(line.on_readable()) == []
 
 

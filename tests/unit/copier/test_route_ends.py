@@ -223,17 +223,6 @@ def test_an_idle_connection_that_the_target_closes_is_no_trouble(make: MakeLine)
     assert_same(line, K0)
 
 
-def test_the_pace_is_kept(make: MakeLine) -> None:
-    line = make(1)
-    line.pace.bytes_per_s = 1_000_000
-    fill(line, K0, 200)
-    (partition,) = line.add(0)
-    started_s = line.now_s
-    line.run(lambda: line.copied(partition))
-    size = sum(map(len, line.source.logs[K0].taken))
-    assert line.now_s - started_s > 0.6 * size / 1_000_000
-
-
 def test_trouble_of_the_clusters_ends_with_an_answer(make: MakeLine) -> None:
     line = make()
     (partition,) = line.add(0)

@@ -32,6 +32,7 @@ from ureplicator_common.kafka.positions import (
     Provenance,
     init_producer,
 )
+from ureplicator_common.kafka.protocol import ErrorCode
 from ureplicator_common.kafka.wire import ClusterClient
 from ureplicator_common.model import OwnerEpoch, Partition
 from ureplicator_worker.copier.raw.partition import Beginning
@@ -419,9 +420,9 @@ class Ownership:
             self._post(FencedOut())
         except CommitRefused as error:
             self._begin_anew()
-            for target, why in error.refused.items():
+            for target, code in error.refused.items():
                 self._forget(by_target[target])
-                self._post(StartFailed(by_target[target], f"position refused: {why}", True))
+                self._post(StartFailed(by_target[target], refusal(target[0], code), True))
             self._post(CommitFailed(str(error)))
         except ClusterUnavailable as error:
             self._begin_anew()
@@ -470,3 +471,10 @@ def _by_topic(granted: Mapping[Partition, Grant]) -> dict[str, list[int]]:
     for partition, grant in granted.items():
         wanted.setdefault(grant.target_topic, []).append(partition.number)
     return wanted
+
+
+def refusal(target_topic: str, code: str) -> str:
+    """A coordinator's word that would be read as the source's, said for people."""
+    if code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION.name:
+        return f"target topic {target_topic} was deleted, or has not this partition"
+    return f"position refused: {code}"

@@ -32,7 +32,6 @@ from ureplicator_worker.copier.raw.directory import (
     ViewChanged,
 )
 from ureplicator_worker.copier.raw.links import Links
-from ureplicator_worker.copier.raw.pace import Pace
 from ureplicator_worker.copier.raw.partition import PartitionCopy, Phase
 from ureplicator_worker.copier.raw.source import Source
 from ureplicator_worker.copier.raw.target import Target, latency_ms
@@ -66,7 +65,6 @@ class RouteCopier:
         target: Directory,
         ownership: own.Ownership,
         pool: BufferPool,
-        pace: Pace,
         group: str,
         commit_interval_s: float,
         say: Callable[[Message], None],
@@ -95,7 +93,6 @@ class RouteCopier:
         self.source = Source(
             source,
             pool=pool,
-            pace=pace,
             failed=self._finish,
             out_of_range=self._out_of_range,
             filled=self._filled,
@@ -234,15 +231,21 @@ class RouteCopier:
                 raise RuntimeError(f"{self.route}: a directory is broken") from error
 
     def _check_topics(self) -> None:
-        """A topic made anew is another topic: never mix the two."""
+        """A topic made anew is another topic: never mix the two.
+
+        What was fetched by the former's id is of the former and may still be sent; what was fetched
+        by name may be of either.
+        """
         for copy in list(self._copies.values()):
-            beginning = copy.beginning
-            source_id = self.source.links.topic_id(copy.partition.topic)
-            target_id = self.target.links.topic_id(copy.grant.target_topic)
-            if source_id not in (None, beginning.source_topic_id):
-                self._fail(copy, f"source topic {copy.partition.topic} was made anew", False)
-            elif target_id not in (None, beginning.target_topic_id):
-                self._fail(copy, f"target topic {copy.grant.target_topic} was made anew", False)
+            known, source, target = copy.beginning, self.source.links, self.target.links
+            gone = source.doubt(copy.partition.topic, known.source_topic_id)
+            other = target.doubt(copy.grant.target_topic, known.target_topic_id)
+            if gone and not copy.read_by_name and not other:
+                self._finish(copy, f"source {gone[0]}", gone[1])
+            elif gone:
+                self._fail(copy, f"source {gone[0]}", gone[1])
+            elif other:
+                self._fail(copy, f"target {other[0]}", other[1])
 
     def on_go(self, go: Go) -> None:
         self._ownership.put(go)
@@ -321,7 +324,7 @@ class RouteCopier:
     def _start_failed(self, partition: Partition, reason: str, temporary: bool) -> None:
         copy = self._copies.get(partition)
         if copy is not None:
-            copy.failure = (reason, temporary)
+            copy.failure = copy.failure or (reason, temporary)
             self._let_go(copy)
         elif self._starting.pop(partition, None) is not None:
             logger.warning("%s: cannot start: %s", partition, reason)

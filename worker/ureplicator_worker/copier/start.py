@@ -51,7 +51,7 @@ def begin(
     source: ClusterClient,
 ) -> Beginning:
     """See the table above. Raises CannotStart, ClusterUnavailable."""
-    source_id, target_id = _topics(partition, grant, around)
+    source_id, target_id = _topics(partition, grant, stored, around)
     gap = _doubt(stored, around.source.cluster_id, source_id, target_id)
     if stored.offset >= 0 and not gap:
         position, epoch = stored.offset, stored.leader_epoch
@@ -79,13 +79,17 @@ def policy_time(policy: GapPolicy) -> int:
     return EARLIEST if policy is GapPolicy.EARLIEST else LATEST
 
 
-def _topics(partition: Partition, grant: Grant, around: Surroundings) -> tuple[str, str]:
+def _topics(
+    partition: Partition, grant: Grant, stored: Position, around: Surroundings
+) -> tuple[str, str]:
     """Ids of both topics. Raises CannotStart if one is missing, or its partition is."""
     ends = (
         ("source", around.source, partition.topic),
         ("target", around.target, grant.target_topic),
     )
     for end, view, topic in ends:
+        if topic in view.missing and stored.offset >= 0:
+            raise CannotStart(f"{end} topic {topic} was deleted", temporary=True)
         if topic not in view.topic_ids:
             raise CannotStart(f"topic {topic} does not exist on the {end}", temporary=True)
         if (topic, partition.number) not in view.leaders:
@@ -106,10 +110,15 @@ def _doubt(stored: Position, cluster: str, source_id: str, target_id: str) -> st
             temporary=False,
         )
     if provenance.source_topic != source_id:
-        return "source topic was made anew since the position was committed"
+        return _made_anew("source", provenance.source_topic, source_id)
     if provenance.target_topic != target_id:
-        return "target topic was made anew since the position was committed"
+        return _made_anew("target", provenance.target_topic, target_id)
     return ""
+
+
+def _made_anew(end: str, former_id: str, id: str) -> str:
+    what = f"{end} topic was made anew since the position was committed"
+    return f"{what}: its id was {former_id}, now it is {id}"
 
 
 def _time(grant: Grant, stored: Position, gap: str) -> int:

@@ -29,7 +29,6 @@ from ureplicator_worker.copier.raw.buffers import BufferPool
 from ureplicator_worker.copier.raw.channel import HotChannel
 from ureplicator_worker.copier.raw.directory import Directory, DirectoryEvent
 from ureplicator_worker.copier.raw.links import Links
-from ureplicator_worker.copier.raw.pace import Pace
 from ureplicator_worker.copier.route import RouteCopier
 from ureplicator_worker.core.messages import (
     Add,
@@ -37,7 +36,6 @@ from ureplicator_worker.core.messages import (
     CopierOrder,
     Go,
     Hello,
-    Limits,
     Message,
     Remove,
     Report,
@@ -85,7 +83,6 @@ class Copier:
         for end in (self._wake_in, self._wake_out):
             end.setblocking(False)
         self._pool = BufferPool(limit_bytes=order.buffer_bytes)
-        self._pace = Pace()
         self._routes: dict[Route, RouteCopier] = {}
         self._asks: dict[int, tuple[RouteCopier, int]] = {}
         self._ask = 0
@@ -201,8 +198,6 @@ class Copier:
                     self._route(partition.route).remove(partition)
             case Go():
                 self._on_go(message)
-            case Limits(bytes_per_s):
-                self._pace.bytes_per_s = bytes_per_s
             case Stop():
                 self._stop()
             case _:
@@ -289,7 +284,6 @@ class Copier:
                 target=self._directory(route.target, lambda event: opened[0].on_target(event)),
                 ownership=ownership,
                 pool=self._pool,
-                pace=self._pace,
                 group=group,
                 commit_interval_s=order.commit_interval_s,
                 say=lambda message: self._say_for(opened[0], message),

@@ -76,13 +76,6 @@ class Remove:
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
-    """Bytes per second for the whole copier, 0 for none."""
-
-    bytes_per_s: int
-
-
-@dataclass(frozen=True, slots=True)
 class Stop:
     """Drain, commit, let go of everything, end."""
 
@@ -160,7 +153,7 @@ class Failed:
     temporary: bool
 
 
-Message = Hello | Add | Remove | Limits | Stop | Ask | Go | Report | Released | Failed
+Message = Hello | Add | Remove | Stop | Ask | Go | Report | Released | Failed
 
 
 def encode(message: Message) -> bytes:
@@ -244,7 +237,6 @@ _DECODERS: Mapping[str, Any] = {
     "Hello": lambda raw: _hello(raw["token"], raw["pid"]),
     "Add": lambda raw: Add(partitions=_epochs(raw["partitions"])),
     "Remove": lambda raw: Remove(partitions=_partitions(raw["partitions"])),
-    "Limits": lambda raw: Limits(bytes_per_s=raw["bytes_per_s"]),
     "Stop": lambda raw: Stop(),
     "Ask": lambda raw: Ask(request=raw["request"], partitions=_epochs(raw["partitions"])),
     "Go": _go,

@@ -11,7 +11,7 @@ import socket
 import ssl
 import struct
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from ureplicator_worker.copier.raw.buffers import BufferPool, Lease
@@ -39,10 +39,14 @@ class ChannelClosed(Exception):
 class HotChannel:
     """Requests out, answers in; `fileno`, `wants_write`, `on_readable`, `on_writable` for a selector."""
 
-    def __init__(self, connection: socket.socket, *, pool: BufferPool) -> None:
+    def __init__(
+        self, connection: socket.socket, *, pool: BufferPool, newest: Mapping[int, int]
+    ) -> None:
+        """`newest`: the highest version that the broker takes, by API key."""
         connection.setblocking(False)
         for option in (socket.SO_RCVBUF, socket.SO_SNDBUF):
             connection.setsockopt(socket.SOL_SOCKET, option, SOCKET_BUFFER_BYTES)
+        self.newest = newest
         self._connection = connection
         self._pool = pool
         self._outgoing: deque[memoryview] = deque()

@@ -16,7 +16,13 @@ from dataclasses import dataclass
 
 from ureplicator_common.kafka import ClusterUnavailable, Position
 from ureplicator_common.kafka.positions import publish_positions
-from ureplicator_common.kafka.wire import Broker, ClusterClient, ClusterView, connect
+from ureplicator_common.kafka.wire import (
+    Broker,
+    ClusterClient,
+    ClusterView,
+    connect,
+    newest_versions,
+)
 
 REFRESH_EVERY_S = 5.0
 REFRESH_AT_MOST_EVERY_S = 0.1
@@ -37,8 +43,11 @@ class ClusterLost:
 
 @dataclass(frozen=True, slots=True)
 class Connected:
+    """`newest`: the highest version of each request that the broker takes, by API key."""
+
     node_id: int
     connection: socket.socket
+    newest: Mapping[int, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,10 +152,11 @@ class Directory:
     def _connect(self, broker: Broker) -> None:
         try:
             connection = connect(broker, security=self._client.security, timeout_s=2.0)
+            newest = newest_versions(broker, connection)
         except ClusterUnavailable as error:
             self._post(ConnectFailed(broker.node_id, str(error)))
         else:
-            self._post(Connected(broker.node_id, connection))
+            self._post(Connected(broker.node_id, connection, newest))
 
     def _publish(self, group: str, positions: Mapping[tuple[str, int], Position]) -> None:
         try:

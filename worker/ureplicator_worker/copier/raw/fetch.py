@@ -1,28 +1,32 @@
-"""Fetch requests (API 1, version 12) and their answers, by hand. Hot path.
+"""Fetch requests (API 1, versions 12 and 13) and their answers, by hand. Hot path.
 
-Version 12 is the last that names topics by name, and the first that carries `last_fetched_epoch`: with
-it a leader tells us that its log is not the one we read (truncation, KIP-595) instead of handing out
-other records under the same offsets.
+Both carry `last_fetched_epoch`: with it a leader tells us that its log is not the one we read
+(truncation, KIP-595) instead of handing out other records under the same offsets. Version 13 asks for a
+topic by its id (KIP-516): one that was deleted and made anew is then never read for the former. Brokers
+below 3.1 know only version 12, which asks by name. Nothing else differs, so a topic is kept here as it
+stands on the wire (`by_name`, `by_id`).
 
 Request (flexible; C = compact, T = tag section):
     replica_id i32, max_wait_ms i32, min_bytes i32, max_bytes i32, isolation i8, session_id i32,
-    session_epoch i32, C[ topic Cstr, C[ partition i32, current_leader_epoch i32, fetch_offset i64,
+    session_epoch i32, C[ topic Cstr or id, C[ partition i32, current_leader_epoch i32, fetch_offset i64,
     last_fetched_epoch i32, log_start_offset i64, partition_max_bytes i32, T ], T ],
-    C[ forgotten: topic Cstr, C[ i32 ], T ], rack Cstr, T
+    C[ forgotten: topic Cstr or id, C[ i32 ], T ], rack Cstr, T
 
 Answer:
-    throttle_ms i32, error i16, session_id i32, C[ topic Cstr, C[ partition i32, error i16,
-    high_watermark i64, last_stable_offset i64, log_start i64, C[ producer_id i64, first_offset i64, T ],
-    preferred_replica i32, records Cbytes, T(0: diverging epoch i32, end_offset i64, T) ], T ], T
+    throttle_ms i32, error i16, session_id i32, C[ topic Cstr or id, C[ partition i32, error
+    i16, high_watermark i64, last_stable_offset i64, log_start i64, C[ producer_id i64, first_offset i64,
+    T ], preferred_replica i32, records Cbytes, T(0: diverging epoch i32, end_offset i64, T) ], T ], T
 
 Sessions (KIP-227): the broker remembers what we fetch, so a request names only what changed and an
 answer only what has news; a thousand quiet partitions cost nothing. A partition that must not be
-fetched now (no room) is *forgotten* in the session, else the broker would hand it out again.
+fetched now (no room) is *forgotten* in the session, else the broker would hand it out again. A session
+keeps to one version.
 """
 
 from __future__ import annotations
 
 import struct
+import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -30,7 +34,8 @@ from ureplicator_common.kafka.wire import CLIENT_ID, READ_COMMITTED
 from ureplicator_worker.copier.raw import varint
 
 API_KEY = 1
-VERSION = 12
+NAMES, IDS = 12, 13
+"""Versions: topics by name, topics by id."""
 NO_SESSION_EPOCH = 0
 DIVERGING_EPOCH_TAG = 0
 
@@ -38,12 +43,25 @@ _HEADER = struct.Struct(">hhih")
 _BODY = struct.Struct(">iiiibii")
 _PARTITION = struct.Struct(">iiqiqi")
 _ANSWER = struct.Struct(">ihi")
-_ROW = struct.Struct(">ihqqq")
+_ROW = struct.Struct(">ihq16x")
 _ABORTED = struct.Struct(">qq")
 _DIVERGING = struct.Struct(">iq")
 _INT32 = struct.Struct(">i")
 
-TopicPartition = tuple[str, int]
+ID_BYTES = 16
+
+TopicKey = tuple[bytes, int]
+"""Topic as it stands on the wire in the version that is spoken, and partition."""
+
+
+def by_name(topic: str) -> bytes:
+    return varint.text(topic)
+
+
+def by_id(topic_id: str) -> bytes:
+    """Empty for a topic without an id: its cluster still speaks a version that knows none."""
+    found = uuid.UUID(topic_id)
+    return found.bytes if found.int else b""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,17 +83,14 @@ class Fetched:
         "end",
         "error",
         "high_watermark",
-        "last_stable_offset",
-        "log_start",
+        "key",
         "start",
-        "topic_partition",
     )
 
-    def __init__(
-        self, topic_partition: TopicPartition, row: tuple[int, int, int, int, int]
-    ) -> None:
-        self.topic_partition = topic_partition
-        _number, self.error, self.high_watermark, self.last_stable_offset, self.log_start = row
+    def __init__(self, key: TopicKey, *, error: int, high_watermark: int) -> None:
+        self.key = key
+        self.error = error
+        self.high_watermark = high_watermark
         self.aborted: list[tuple[int, int]] = []
         self.diverging: tuple[int, int] | None = None
         self.start = self.end = 0
@@ -92,19 +107,20 @@ class FetchAnswer:
 class FetchSession:
     """Our side of one broker's fetch session: what it knows, and what changed since."""
 
-    def __init__(self) -> None:
+    def __init__(self, version: int) -> None:
+        self.version = version
         self._id = 0
         self._epoch = NO_SESSION_EPOCH
-        self._known: dict[TopicPartition, Wanted] = {}
+        self._known: dict[TopicKey, Wanted] = {}
 
     @property
-    def known(self) -> Mapping[TopicPartition, Wanted]:
+    def known(self) -> Mapping[TopicKey, Wanted]:
         """What the last request asked for, in all."""
         return self._known
 
     def request(
         self,
-        wanted: Mapping[TopicPartition, Wanted],
+        wanted: Mapping[TopicKey, Wanted],
         *,
         correlation_id: int,
         max_wait_ms: int,
@@ -116,7 +132,7 @@ class FetchSession:
         forgotten = [key for key in known if key not in wanted] if self._id else []
         self._known = dict(wanted)
         body = _BODY.pack(-1, max_wait_ms, 1, max_bytes, READ_COMMITTED, self._id, self._epoch)
-        parts = [_request_header(correlation_id), body, *_partitions(changed)]
+        parts = [_request_header(self.version, correlation_id), body, *_partitions(changed)]
         parts += [*_forgotten(forgotten), b"\x01", b"\x00"]
         payload = b"".join(parts)
         return _INT32.pack(len(payload)) + payload
@@ -135,23 +151,23 @@ class FetchSession:
         self._known = {}
 
 
-def _request_header(correlation_id: int) -> bytes:
+def _request_header(version: int, correlation_id: int) -> bytes:
     client = CLIENT_ID.encode()
-    return _HEADER.pack(API_KEY, VERSION, correlation_id, len(client)) + client + b"\x00"
+    return _HEADER.pack(API_KEY, version, correlation_id, len(client)) + client + b"\x00"
 
 
-def _by_topic(keys: Mapping[TopicPartition, Wanted] | list[TopicPartition]) -> dict[str, list[int]]:
-    topics: dict[str, list[int]] = {}
+def _by_topic(keys: Mapping[TopicKey, Wanted] | list[TopicKey]) -> dict[bytes, list[int]]:
+    topics: dict[bytes, list[int]] = {}
     for topic, number in keys:
         topics.setdefault(topic, []).append(number)
     return topics
 
 
-def _partitions(changed: Mapping[TopicPartition, Wanted]) -> list[bytes]:
+def _partitions(changed: Mapping[TopicKey, Wanted]) -> list[bytes]:
     topics = _by_topic(changed)
     parts = [varint.encode(len(topics) + 1)]
     for topic, numbers in topics.items():
-        parts += [varint.text(topic), varint.encode(len(numbers) + 1)]
+        parts += [topic, varint.encode(len(numbers) + 1)]
         for number in numbers:
             want = changed[(topic, number)]
             parts.append(
@@ -169,17 +185,17 @@ def _partitions(changed: Mapping[TopicPartition, Wanted]) -> list[bytes]:
     return parts
 
 
-def _forgotten(forgotten: list[TopicPartition]) -> list[bytes]:
+def _forgotten(forgotten: list[TopicKey]) -> list[bytes]:
     topics = _by_topic(forgotten)
     parts = [varint.encode(len(topics) + 1)]
     for topic, numbers in topics.items():
-        parts += [varint.text(topic), varint.encode(len(numbers) + 1)]
+        parts += [topic, varint.encode(len(numbers) + 1)]
         parts += [_INT32.pack(number) for number in numbers]
         parts.append(b"\x00")
     return parts
 
 
-def parse(buffer: bytearray | memoryview | bytes) -> FetchAnswer:
+def parse(buffer: bytearray | memoryview | bytes, version: int) -> FetchAnswer:
     """An answer without its length, correlation id first."""
     at = varint.skip_tags(buffer, 4)
     throttle_ms, error, session_id = _ANSWER.unpack_from(buffer, at)
@@ -187,9 +203,8 @@ def parse(buffer: bytearray | memoryview | bytes) -> FetchAnswer:
     topics, at = varint.read(buffer, at)
     found: list[Fetched] = []
     for _ in range(topics - 1):
-        size, at = varint.read(buffer, at)
-        topic = bytes(buffer[at : at + size - 1]).decode()
-        at += size - 1
+        end = at + ID_BYTES if version == IDS else _end_of_text(buffer, at)
+        topic, at = bytes(buffer[at:end]), end
         rows, at = varint.read(buffer, at)
         for _ in range(rows - 1):
             fetched, at = _row(buffer, at, topic)
@@ -198,9 +213,14 @@ def parse(buffer: bytearray | memoryview | bytes) -> FetchAnswer:
     return FetchAnswer(throttle_ms, error, session_id, found)
 
 
-def _row(buffer: bytearray | memoryview | bytes, at: int, topic: str) -> tuple[Fetched, int]:
-    row = _ROW.unpack_from(buffer, at)
-    fetched = Fetched((topic, row[0]), row)
+def _end_of_text(buffer: bytearray | memoryview | bytes, at: int) -> int:
+    size, at = varint.read(buffer, at)
+    return at + size - 1
+
+
+def _row(buffer: bytearray | memoryview | bytes, at: int, topic: bytes) -> tuple[Fetched, int]:
+    number, error, high_watermark = _ROW.unpack_from(buffer, at)
+    fetched = Fetched((topic, number), error=error, high_watermark=high_watermark)
     count, at = varint.read(buffer, at + _ROW.size)
     for _ in range(count - 1):
         fetched.aborted.append(_ABORTED.unpack_from(buffer, at))

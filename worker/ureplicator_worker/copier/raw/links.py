@@ -56,9 +56,16 @@ class Links:
     def leader(self, topic: str, number: int) -> Leader:
         return NOBODY if self.view is None else self.view.leaders.get((topic, number), NOBODY)
 
-    def topic_id(self, topic: str) -> str | None:
-        """None while nothing is known of it."""
-        return None if self.view is None else self.view.topic_ids.get(topic)
+    def doubt(self, topic: str, proven_id: str) -> tuple[str, bool] | None:
+        """Why a topic is not the one that it was, and whether that may pass; None if it is."""
+        if self.view is None:
+            return None
+        if topic in self.view.missing:
+            return f"topic {topic} was deleted", True
+        now_id = self.view.topic_ids.get(topic, proven_id)
+        if now_id != proven_id:
+            return f"topic {topic} was made anew: its id was {proven_id}, now it is {now_id}", False
+        return None
 
     def trouble(self, topic: str, number: int) -> str:
         """Why nothing moves between us and the leader of a partition; "" if nothing is known."""
@@ -99,7 +106,9 @@ class Links:
         if event.node_id in self._channels:
             event.connection.close()
             return
-        self._channels[event.node_id] = HotChannel(event.connection, pool=self._pool)
+        self._channels[event.node_id] = HotChannel(
+            event.connection, pool=self._pool, newest=event.newest
+        )
 
     def on_connect_failed(self, event: ConnectFailed, now_s: float) -> None:
         self._connecting.discard(event.node_id)

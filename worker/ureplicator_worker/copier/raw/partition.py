@@ -9,13 +9,16 @@ It exists once copying may begin; what comes before is the ownership's (`copier.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
 from ureplicator_common.model import Partition
-from ureplicator_worker.copier.raw.fetch import TopicPartition
+from ureplicator_worker.copier.raw.fetch import IDS, NAMES, TopicKey, by_id, by_name
 from ureplicator_worker.copier.raw.window import SendWindow
 from ureplicator_worker.core.messages import Grant
+
+TopicPartition = tuple[str, int]
 
 
 class Phase(Enum):
@@ -54,6 +57,10 @@ class PartitionCopy:
     `suspended`: our transactional id was fenced, and the proof that we are still the owner is due.
     `moved_at_s`: when the target last took something of it, or it began to wait.
     `failure`: why the partition is given up once what was acknowledged is committed.
+    `keys`: the source topic as each version of Fetch names it. The id is the one that the position was
+    proven against, so a topic made anew is never read on under it. `read_by_name`: something was
+    fetched without that guard.
+    `target_offset`: where the target's log put the last batch that it took.
     """
 
     partition: Partition
@@ -63,6 +70,7 @@ class PartitionCopy:
     fetch_offset: int
     fetched_epoch: int
     committed: int
+    keys: Mapping[int, TopicKey]
     phase: Phase = Phase.COPYING
     answered: bool = False
     high_watermark: int = -1
@@ -76,6 +84,8 @@ class PartitionCopy:
     moved_at_s: float = 0.0
     committed_at_s: float = 0.0
     sent_via: int = -1
+    target_offset: int = -1
+    read_by_name: bool = False
     needs_producer: bool = True
     suspicious: int = 0
     counters: Counters = field(default_factory=Counters)
@@ -90,8 +100,16 @@ class PartitionCopy:
             fetch_offset=beginning.position,
             fetched_epoch=beginning.leader_epoch,
             committed=beginning.position,
+            keys={
+                NAMES: (by_name(partition.topic), partition.number),
+                IDS: (by_id(beginning.source_topic_id), partition.number),
+            },
             counters=Counters(gaps=1 if beginning.gap else 0),
         )
+
+    @property
+    def has_id(self) -> bool:
+        return bool(self.keys[IDS][0])
 
     @property
     def source(self) -> TopicPartition:

@@ -47,12 +47,6 @@ class Produced:
     message: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class ProduceAnswer:
-    throttle_ms: int
-    partitions: list[Produced]
-
-
 def request(batches: Iterable[tuple[str, int, memoryview]], *, correlation_id: int) -> list[Piece]:
     """Pieces of a framed request for (topic, partition, batch) triples."""
     topics: dict[str, list[tuple[int, memoryview]]] = {}
@@ -83,7 +77,7 @@ def request(batches: Iterable[tuple[str, int, memoryview]], *, correlation_id: i
     return pieces
 
 
-def parse(buffer: bytearray | memoryview | bytes) -> ProduceAnswer:
+def parse(buffer: bytearray | memoryview | bytes) -> list[Produced]:
     """An answer without its length, correlation id first."""
     at = varint.skip_tags(buffer, 4)
     topics, at = varint.read(buffer, at)
@@ -95,8 +89,7 @@ def parse(buffer: bytearray | memoryview | bytes) -> ProduceAnswer:
             produced, at = _row(buffer, at, topic)
             found.append(produced)
         at = varint.skip_tags(buffer, at)
-    (throttle_ms,) = _INT32.unpack_from(buffer, at)
-    return ProduceAnswer(throttle_ms, found)
+    return found
 
 
 def _row(buffer: bytearray | memoryview | bytes, at: int, topic: str) -> tuple[Produced, int]:

@@ -15,14 +15,16 @@ from ureplicator_worker.copier.raw.buffers import BufferPool, Lease
 from ureplicator_worker.copier.raw.channel import ChannelClosed, HotChannel
 from ureplicator_worker.copier.raw.directory import Directory
 from ureplicator_worker.copier.raw.fetch import (
+    API_KEY,
+    IDS,
+    NAMES,
     Fetched,
     FetchSession,
-    TopicPartition,
+    TopicKey,
     Wanted,
     parse,
 )
 from ureplicator_worker.copier.raw.links import Links
-from ureplicator_worker.copier.raw.pace import Pace
 from ureplicator_worker.copier.raw.partition import PartitionCopy, Phase
 
 MAX_WAIT_MS = 100
@@ -42,10 +44,14 @@ CORRUPT_TRIES = 3
 """Bytes may be garbled on the way; after so many the log itself is."""
 
 SESSION_LOST = frozenset(
-    {ErrorCode.FETCH_SESSION_ID_NOT_FOUND, ErrorCode.INVALID_FETCH_SESSION_EPOCH}
+    {
+        ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
+        ErrorCode.INVALID_FETCH_SESSION_EPOCH,
+        ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR,
+    }
 )
 
-Asked = dict[TopicPartition, PartitionCopy]
+Asked = dict[TopicKey, PartitionCopy]
 
 
 class Source:
@@ -56,7 +62,6 @@ class Source:
         directory: Directory,
         *,
         pool: BufferPool,
-        pace: Pace,
         failed: Callable[[PartitionCopy, str, bool], None],
         out_of_range: Callable[[PartitionCopy, str], None],
         filled: Callable[[PartitionCopy], None],
@@ -69,7 +74,6 @@ class Source:
             silence_limit_s=SILENCE_LIMIT_S,
         )
         self._pool = pool
-        self._pace = pace
         self._answer_bytes = min(ANSWER_BYTES, pool.limit_bytes // 4)
         self._failed = failed
         self._out_of_range = out_of_range
@@ -132,15 +136,15 @@ class Source:
             return False
         self._used.append(channel)
         held = self._now_s < self._hold_until_s.get(node_id, 0.0)
-        held = held or not self._pace.allows(self._now_s)
         if channel.in_flight or held or not self._pool.has_room(self._answer_bytes):
             return False
+        version = spoken(channel, copies)
         asked: Asked = {
-            copy.source: copy for copy in copies if copy.window.queued_bytes < self._room
+            copy.keys[version]: copy for copy in copies if copy.window.queued_bytes < self._room
         }
         if not asked:
             return False
-        session = self._sessions.setdefault(node_id, FetchSession())
+        session = self._session(node_id, version)
         correlation_id = channel.next_correlation_id()
         request = session.request(
             {key: self._wanted(copy) for key, copy in asked.items()},
@@ -155,6 +159,12 @@ class Source:
             return False
         return True
 
+    def _session(self, node_id: int, version: int) -> FetchSession:
+        session = self._sessions.get(node_id)
+        if session is None or session.version != version:
+            session = self._sessions[node_id] = FetchSession(version)
+        return session
+
     def _wanted(self, copy: PartitionCopy) -> Wanted:
         return Wanted(
             offset=copy.fetch_offset,
@@ -165,12 +175,11 @@ class Source:
 
     def _answered(self, node_id: int, asked: Asked, lease: Lease) -> None:
         try:
-            answer = parse(lease.view)
             session = self._sessions[node_id]
+            answer = parse(lease.view, session.version)
             offsets = {key: want.offset for key, want in session.known.items()}
             session.answered(answer)
             self._hold_until_s[node_id] = self._now_s + answer.throttle_ms / 1_000
-            self._pace.spend(len(lease.view), self._now_s)
             if answer.error:
                 self._refused_all(node_id, asked, answer.error)
                 return
@@ -178,7 +187,7 @@ class Source:
                 copy.answered = True
                 copy.source_trouble = ""
             for fetched in answer.partitions:
-                self._take_current(asked.get(fetched.topic_partition), fetched, lease, offsets)
+                self._take_current(asked.get(fetched.key), fetched, lease, offsets)
         finally:
             lease.release()
 
@@ -187,12 +196,13 @@ class Source:
         copy: PartitionCopy | None,
         fetched: Fetched,
         lease: Lease,
-        offsets: dict[TopicPartition, int],
+        offsets: dict[TopicKey, int],
     ) -> None:
         """Unless the partition was let go, or went elsewhere, since it was asked for."""
         if copy is None or copy.phase is not Phase.COPYING:
             return
-        if offsets[copy.source] == copy.fetch_offset:
+        if offsets[fetched.key] == copy.fetch_offset:
+            copy.read_by_name |= fetched.key == copy.keys[NAMES]
             self._take(copy, fetched, lease)
 
     def _refused_all(self, node_id: int, asked: Asked, error: int) -> None:
@@ -249,3 +259,9 @@ class Source:
         for copies in asked:
             for copy in copies.values():
                 copy.answered = False
+
+
+def spoken(channel: HotChannel, copies: Iterable[PartitionCopy]) -> int:
+    """By ids if the broker can and the topics have some: those of clusters older than 2.8 do not."""
+    ids = channel.newest.get(API_KEY, NAMES) >= IDS and all(copy.has_id for copy in copies)
+    return IDS if ids else NAMES

@@ -169,10 +169,10 @@ class Target:
 
     def _answered(self, node_id: int, sent: Sent, lease: Lease) -> None:
         try:
-            answer = parse(lease.view)
+            answers = parse(lease.view)
         finally:
             lease.release()
-        for produced in answer.partitions:
+        for produced in answers:
             asked = sent.pop((produced.topic, produced.number), None)
             if asked is not None:
                 self._take(*asked, produced)
@@ -180,7 +180,10 @@ class Target:
             self._lost(node_id, [sent])
 
     def _take(self, copy: PartitionCopy, batch: Batch, produced: Produced) -> None:
-        if produced.error in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
+        if 0 <= produced.base_offset < copy.target_offset:
+            self._went_back(copy, produced)
+        elif produced.error in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
+            copy.target_offset = max(copy.target_offset, produced.base_offset)
             copy.window.acknowledged(batch)
             copy.target_trouble = ""
             copy.moved_at_s = self._now_s
@@ -198,6 +201,16 @@ class Target:
             copy.window.lost(batch)
         self.activate(copy)
         self._settle(copy)
+
+    def _went_back(self, copy: PartitionCopy, produced: Produced) -> None:
+        """Offsets of a log only grow: this is another log, or it lost records.
+
+        Requests name the topic, so what was under way when the target topic was made anew lies in the
+        new one now. Nothing follows it, and its position is not committed.
+        """
+        self.links.directory.refresh()
+        reason = f"offset {produced.base_offset} follows {copy.target_offset}"
+        self._failed(copy, f"target topic was made anew, or lost records: {reason}", True)
 
     def _later(self, copy: PartitionCopy, batch: Batch, produced: Produced) -> None:
         copy.target_trouble = error_name(produced.error)

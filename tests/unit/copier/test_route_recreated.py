@@ -1,0 +1,157 @@
+"""A topic that is deleted, or made anew, is never mixed with the one that was."""
+
+from collections import deque
+
+import pytest
+
+from ureplicator_common.kafka.protocol import ErrorCode
+from ureplicator_common.model import Partition, PartitionState
+from ureplicator_testkit import batches as b
+from ureplicator_testkit.line import Line, MakeLine, fill, values
+from ureplicator_worker.copier.raw.fetch import API_KEY, IDS, NAMES
+from ureplicator_worker.copier.raw.target import IN_FLIGHT
+from ureplicator_worker.core.messages import Failed
+
+K0 = ("t", 0)
+OLD, NEW = b"old", b"new"
+
+
+def put(line: Line, value: bytes, batches: int) -> None:
+    for _ in range(batches):
+        line.source.logs[K0].put(b.batch([(1, b"k", value, ())]))
+
+
+def copying(line: Line, batches: int = 3) -> Partition:
+    """The partition, with so many records of the former topic copied."""
+    put(line, OLD, batches)
+    (partition,) = line.add(0)
+    line.run(lambda: line.copied(partition))
+    return partition
+
+
+def failure(line: Line) -> Failed:
+    line.run(lambda: bool(line.said))
+    (said,) = line.said
+    assert isinstance(said, Failed)
+    return said
+
+
+def made_anew_at_once(line: Line, batches: int) -> tuple[str, str]:
+    """Under the same leader epoch and with more records than before; nobody is told."""
+    former_id = line.source.topic_ids["t"]
+    line.source.delete("t")
+    line.source.create("t", 1)
+    put(line, NEW, batches)
+    return former_id, line.source.topic_ids["t"]
+
+
+@pytest.mark.parametrize("batches", [1, 3, 50])
+def test_nothing_of_a_source_topic_made_anew_is_read(make: MakeLine, batches: int) -> None:
+    """Whether it is shorter, as long, or longer; before any metadata tells."""
+    line = make(1)
+    partition = copying(line)
+    former_id, latter_id = made_anew_at_once(line, batches)
+    said = failure(line)
+    assert not said.temporary
+    assert former_id in said.reason
+    assert latter_id in said.reason
+    assert values(line.target, K0) == [OLD] * 3
+    assert line.ownership.stored[partition] == 3
+
+
+def test_what_was_read_of_the_former_topic_still_arrives(make: MakeLine) -> None:
+    line = make(1)
+    partition = copying(line)
+    line.target.silent.add(1)
+    put(line, OLD, 5)
+    line.run(lambda: line.report(partition).lag == 5)
+    line.turns(5)
+    made_anew_at_once(line, 50)
+    line.turns(5)
+    line.target.silent.clear()
+    line.target.cut(1)
+    assert "made anew" in failure(line).reason
+    assert values(line.target, K0) == [OLD] * 8
+    assert line.ownership.stored[partition] == 8
+
+
+def test_brokers_that_know_no_ids_are_asked_by_name(make: MakeLine) -> None:
+    """Then only the metadata tell: what came since they were read is not sent any more."""
+    line = make(1)
+    line.source.newest = {API_KEY: NAMES}
+    partition = copying(line)
+    assert {request.version for request in line.source.requests} == {NAMES}
+    made_anew_at_once(line, 50)
+    line.source_directory.refresh()
+    assert "made anew" in failure(line).reason
+    assert values(line.target, K0) == [OLD] * 3
+    assert line.ownership.stored[partition] == 3
+
+
+def test_topics_without_ids_are_asked_for_by_name(make: MakeLine) -> None:
+    """A cluster in the middle of an upgrade: its brokers could, its topics cannot."""
+    line = make(1)
+    line.source.topic_ids["t"] = "00000000-0000-0000-0000-000000000000"
+    copying(line)
+    assert {request.version for request in line.source.requests} == {NAMES}
+
+
+def test_a_broker_that_was_upgraded_is_asked_by_id_from_then_on(make: MakeLine) -> None:
+    line = make(1)
+    line.source.newest = {API_KEY: NAMES}
+    partition = copying(line)
+    line.source.newest = {API_KEY: IDS}
+    line.source.cut(1)
+    put(line, OLD, 1)
+    line.run(lambda: line.copied(partition))
+    assert line.source.requests[-1].version == IDS
+    assert values(line.target, K0) == [OLD] * 4
+
+
+@pytest.mark.parametrize("end", ["source", "target"])
+def test_a_deleted_topic_is_called_so(make: MakeLine, end: str) -> None:
+    line = make(1)
+    copying(line)
+    getattr(line, end).delete("t")
+    getattr(line, f"{end}_directory").refresh()
+    said = failure(line)
+    assert said.reason == f"{end} topic t was deleted"
+    assert said.temporary
+
+
+def test_an_unknown_id_is_no_deletion_while_the_metadata_have_it(make: MakeLine) -> None:
+    """A leader that has just come may not know yet what it leads."""
+    line = make(1)
+    partition = copying(line)
+    line.source.refuse[K0] = deque([ErrorCode.UNKNOWN_TOPIC_ID] * 3)
+    put(line, OLD, 1)
+    line.run(lambda: line.report(partition).state is PartitionState.ERROR)
+    assert "UNKNOWN_TOPIC_ID" in line.report(partition).reason
+    line.run(lambda: line.copied(partition))
+    assert not line.said
+    assert line.report(partition).state is PartitionState.ONLINE
+
+
+def test_a_target_topic_made_anew_gets_no_more_than_was_on_its_way(make: MakeLine) -> None:
+    """Produce names the topic, and a new log takes any sequence: but its offsets begin anew."""
+    line = make(1)
+    partition = copying(line)
+    line.target.delete("t")
+    line.target.create("t", 1)
+    fill(line, K0, 20)
+    said = failure(line)
+    assert "offset 0 follows 2" in said.reason
+    assert line.ownership.stored[partition] == 3
+    assert len(line.target.logs[K0].taken) <= IN_FLIGHT
+
+
+def test_a_quiet_target_topic_made_anew_is_told_by_the_metadata(make: MakeLine) -> None:
+    line = make(1)
+    copying(line)
+    former_id = line.target.topic_ids["t"]
+    line.target.delete("t")
+    line.target.create("t", 1)
+    line.target_directory.refresh()
+    said = failure(line)
+    assert said.reason.startswith("target topic t was made anew")
+    assert former_id in said.reason
