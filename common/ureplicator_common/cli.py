@@ -3,7 +3,7 @@
     ureplicator controller CONFIG --id c1          exit codes  0  done
     ureplicator worker CONFIG --id w1                          1  refused, failed, or not there
     ureplicator check-config CONFIG                            2  wrong usage
-    ureplicator topics | instances | status
+    ureplicator topics | instances | status | export | import
 
 A role is imported only when it is asked for: a controller's image has no Spark, a worker's no Flask.
 Failures are one line on stderr that says what and, where known, the cure. Tables are for people;
@@ -27,6 +27,7 @@ from rich.table import Table
 
 from ureplicator_common import rest_client
 from ureplicator_common._version import __version__
+from ureplicator_common.cli_backup import export_fleet, import_fleet
 from ureplicator_common.errors import ConfigurationError
 from ureplicator_common.logs import set_up
 from ureplicator_common.rest_client import RestClient, RestFailure
@@ -318,6 +319,10 @@ def status(url: str, as_json: bool) -> None:
             for each in counts["mismatches"]
         ]
         _print_table("not as it should be", ("partition", "should be", "is", "why"), rows)
+
+
+cli.add_command(export_fleet)
+cli.add_command(import_fleet)
 
 
 def _ask(

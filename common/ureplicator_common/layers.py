@@ -69,7 +69,7 @@ def merged_tree(
     `sections` are the keys of the top level: a variable with our prefix that names none of them
     (`UREPLICATOR_URL`) is not meant for the configuration.
     """
-    tree = _read_file(path)
+    tree = read_file(path)
     faults: list[Fault] = []
     for key_path, text in _from_environment(environ, sections):
         faults += _put_text(tree, key_path, text)
@@ -82,7 +82,8 @@ def merged_tree(
     return tree, faults
 
 
-def _read_file(path: Path) -> dict[str, Any]:
+def read_file(path: Path) -> dict[str, Any]:
+    """The YAML mapping in a file, {} for an empty one. Raises Unreadable."""
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as error:

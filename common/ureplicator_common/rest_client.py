@@ -14,7 +14,14 @@ TIMEOUT_S = 30.0
 
 
 class RestFailure(Exception):
-    """Refused, failed or not reached; the text is one line for people."""
+    """Refused, failed or not reached; the text is one line for people.
+
+    `refused`: a controller has judged what was asked, and will not do it.
+    """
+
+    def __init__(self, text: str, *, refused: bool = False) -> None:
+        super().__init__(text)
+        self.refused = refused
 
 
 def quoted(name: str) -> str:
@@ -48,7 +55,8 @@ class RestClient:
         content = _json_object(answer)
         if answer.ok and content is not None:
             return content
-        raise RestFailure(_refusal(self._url, answer.status_code, content))
+        text = _refusal(self._url, answer.status_code, content)
+        raise RestFailure(text, refused=400 <= answer.status_code < 500)
 
 
 def _json_object(answer: requests.Response) -> dict[str, Any] | None:

@@ -21,6 +21,7 @@ from ureplicator_common.kafka import PositionReader, TopicAdmin
 from ureplicator_common.settings import Settings
 from ureplicator_controller.api import (
     admin,
+    backup,
     balance,
     blacklist,
     dashboard,
@@ -85,6 +86,7 @@ def create_app(needs: Dependencies) -> Flask:
         blacklist.blueprint(settings=settings, fleet=fleet, whitelist=whitelist),
         balance.blueprint(fleet=fleet, wishes=wishes),
         history.blueprint(settings=settings, fleet=fleet),
+        backup.blueprint(settings=settings, fleet=fleet, whitelist=whitelist, wishes=wishes),
         instances.blueprint(fleet=fleet, wishes=wishes),
         admin.blueprint(settings=settings, fleet=fleet, clusters=clusters),
         health.blueprint(id=needs.id, fleet=fleet, registry=registry),

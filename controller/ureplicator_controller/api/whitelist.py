@@ -28,6 +28,7 @@ from ureplicator_controller.api.conditions import ALWAYS, Condition
 from ureplicator_controller.api.fleet import Fleet
 from ureplicator_controller.api.problems import Problem, bad_request, conflict, moved_on, not_found
 from ureplicator_controller.api.requests import LegalTopic
+from ureplicator_controller.core.backup import restored
 
 WRITE_TIMEOUT_S = 1.5
 """How long a contended write, or one of unknown outcome, is tried: an answer comes within 2 s."""
@@ -87,6 +88,27 @@ class Whitelist:
 
         self._create(key, intent)
         return intent
+
+    def restore(
+        self, config: RouteConfig, topic: str, wanted: TopicIntent, *, dry_run: bool
+    ) -> tuple[TopicIntent | None, TopicIntent]:
+        """Make a topic what an export says (`core.backup`): before and after. Raises Refused too."""
+        key = TopicKey(config.route, topic)
+        there = self.find(key)
+        named = wanted.target_topic or (there.target_topic if there else "")
+        wanted = replace(wanted, target_topic=self._target_topic(config, topic, named))
+        after = restored(there, wanted, topic)
+        if there is None or after.partitions > there.partitions:
+            source = self._in_source(key)
+            _refuse_more_than(source, after.partitions, field="partitions")
+            if not dry_run:
+                target_topic = after.target_topic or topic
+                self._bring_target(key, target_topic, wanted=after.partitions, source=source)
+        if not dry_run and there is None:
+            self._create(key, replace(after, request_id=self._new_id()))
+        elif not dry_run:
+            self._change(key, lambda now: restored(now, wanted, topic), ALWAYS)
+        return there, after
 
     def _create(self, key: TopicKey, intent: TopicIntent) -> None:
         paths = self._fleet.paths
@@ -265,12 +287,13 @@ class Whitelist:
             target=self._clusters[key.route.target],
         )
 
-    def _target_topic(self, config: RouteConfig, topic: str) -> str:
-        """By the published settings, else by our own; refused if it is another topic's target."""
+    def _target_topic(self, config: RouteConfig, topic: str, named: str = "") -> str:
+        """By the published settings, else by our own, unless named; refused if it is another
+        topic's target."""
         snapshot = self._fleet.picture().snapshot
         published = snapshot.routes.get(config.route)
         settings: RouteSettings = published.value if published else config.settings
-        name = LegalTopic(topic=settings.target_topic(topic)).topic
+        name = LegalTopic(topic=named or settings.target_topic(topic)).topic
         for key, stored in sorted(snapshot.topics.items()):
             taken = stored.value.target_topic or key.topic
             other = key != TopicKey(config.route, topic)
@@ -306,11 +329,11 @@ def _refuse_if_there(key: TopicKey, there: TopicIntent | None) -> None:
     )
 
 
-def _refuse_more_than(source: TopicInfo, wanted: int) -> None:
+def _refuse_more_than(source: TopicInfo, wanted: int, *, field: str = "numPartitions") -> None:
     if wanted > source.partitions:
         raise bad_request(
             f"the source has only {source.partitions} partitions, not {wanted}",
-            field="numPartitions",
+            field=field,
             cure=f"use at most {source.partitions}, or add partitions to the source first",
         )
 

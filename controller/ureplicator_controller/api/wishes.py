@@ -68,6 +68,39 @@ class Wishes:
         self._update(path, operations, applied, condition)
         return there
 
+    def restore(
+        self, worker: WorkerId, wanted: KnownWorker, *, dry_run: bool
+    ) -> tuple[KnownWorker | None, KnownWorker]:
+        """Tags as in an export, before and after, also of a worker that is not there (yet).
+
+        The most slots ever count: whoever fences it must know all ids that it may have.
+        """
+        path = self._fleet.paths.worker_known(worker)
+        request_id = self._new_id()
+        before: KnownWorker | None = None
+        after = wanted
+
+        def operations(node: Node | None) -> Sequence[Operation]:
+            nonlocal before, after
+            before = _known(path, node) if node else None
+            there = before or KnownWorker(max_slots=0)
+            after = replace(
+                there,
+                max_slots=max(there.max_slots, wanted.max_slots),
+                blacklisted=wanted.blacklisted,
+                draining=wanted.draining,
+            )
+            if after == before or dry_run:
+                return ()
+            data = encode_known_worker(replace(after, request_id=request_id))
+            return (Set(path, data, node.stat.version) if node else Create(path, data),)
+
+        def applied(node: Node | None) -> bool:
+            return node is not None and _known(path, node).request_id == request_id
+
+        self._update(path, operations, applied, ALWAYS)
+        return before, after
+
     def _update(
         self,
         path: str,

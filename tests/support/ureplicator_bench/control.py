@@ -45,6 +45,7 @@ from ureplicator_controller.core.plan import EPOCH_SHIFT, plan
 from ureplicator_controller.core.snapshot import Delays, Snapshot, Stored
 from ureplicator_testkit.control_crowd import Crowd, Settling
 from ureplicator_testkit.control_machines import PATHS, REBALANCE_S, ROUTE, Machine
+from ureplicator_testkit.processes import eventually
 
 SLOTS = 4
 PER_TOPIC = 8
@@ -219,19 +220,25 @@ def written(hosts: str, *, partitions: int, workers: int) -> Iterator[Figure]:
     client.connect(30)
     try:
         leader = Machine(client, "leader", SystemClock())
-        leader.turn()
+        eventually(lambda: _leads(leader), 30, "the leader leads")
         _fill(client, partitions=partitions, workers=workers)
         leader.observer.resync()
         before, began_s = leader.figure("writes_total"), time.perf_counter()
         leader.loop.turn()
         seconds = time.perf_counter() - began_s
         nodes = leader.figure("writes_total") - before
+        assert nodes >= partitions // PER_TOPIC + workers, f"only {nodes:.0f} nodes were written"
         leader.observer.close()
     finally:
         client.close()
     size = f"{partitions:,} partitions on {workers} workers"
     yield Figure(f"real ZooKeeper, {size}: one cycle that places all", seconds, "s", 10)
     yield Figure(f"real ZooKeeper, {size}: nodes written", nodes, "")
+
+
+def _leads(leader: Machine[ZooKeeperCoordination]) -> bool:
+    leader.loop.turn()
+    return leader.leads
 
 
 def _fill(client: ZooKeeperCoordination, *, partitions: int, workers: int) -> None:

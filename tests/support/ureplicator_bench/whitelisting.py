@@ -140,6 +140,7 @@ class _Watcher:
     def __enter__(self) -> _Watcher:
         self._coordination.connect(30)
         self._mirror = self._coordination.mirror(self._paths.root, self._changed)
+        self._mirror.refresh()
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -1,0 +1,225 @@
+"""`/export` and `/import`: what operators asked of the fleet, out and in again (see `core.backup`).
+
+An import is one call an item: each is judged and written by itself, as an intent like any other, and
+is told whether it was created, changed or there already. With `dry_run` nothing is written, on
+either cluster or in ZooKeeper.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Annotated, Any, Literal
+
+from flask_openapi3 import APIBlueprint
+from pydantic import BeforeValidator, Field
+
+from ureplicator_common.model import KnownWorker, Switches, TopicIntent, TopicState, WorkerId
+from ureplicator_common.settings import Settings
+from ureplicator_controller.api.answers import Answer, Answered, responses
+from ureplicator_controller.api.fleet import Fleet
+from ureplicator_controller.api.instances import worker_name
+from ureplicator_controller.api.openapi import group
+from ureplicator_controller.api.problems import bad_request, conflict
+from ureplicator_controller.api.requests import (
+    MOST_PARTITIONS,
+    Body,
+    LegalTopic,
+    Query,
+    RouteQuery,
+    SomeWorker,
+    TopicName,
+    chosen_route,
+)
+from ureplicator_controller.api.whitelist import Whitelist
+from ureplicator_controller.api.wishes import Wishes
+from ureplicator_controller.core.backup import (
+    Refused,
+    differences,
+    exported,
+    numbers,
+    topic_entry,
+    worker_entry,
+)
+
+_DryRun = Annotated[
+    Literal["true", "false"],
+    Field(title="true or false", description="true: only show the changes"),
+]
+_RANGES = "numbers and ranges of partitions, as in 0-7,9"
+_COUNT = f"a whole number from 1 to {MOST_PARTITIONS}"
+_MOST_SLOTS = 10_000
+
+Whole = Annotated[int, Field(strict=True, ge=1, le=MOST_PARTITIONS)]
+Ranges = Annotated[
+    str,
+    Field(pattern=r"^([0-9]{1,9}(-[0-9]{1,9})?(,[0-9]{1,9}(-[0-9]{1,9})?)*)?$"),
+    BeforeValidator(
+        lambda value: str(value) if type(value) is int else value,
+        json_schema_input_type=str,
+    ),
+]
+"""YAML reads a lone number as one."""
+
+
+class ImportTopicQuery(RouteQuery):
+    dry_run: _DryRun = "false"
+
+
+class ImportQuery(Query):
+    dry_run: _DryRun = "false"
+
+
+class TopicEntry(Body):
+    partitions: Whole = Field(title="a number of partitions", description=_COUNT, examples=[4])
+    initial_partitions: Annotated[int, Field(strict=True, ge=0, le=MOST_PARTITIONS)] = Field(
+        alias="initialPartitions",
+        title="a number of partitions",
+        description=f"a whole number from 0 to {MOST_PARTITIONS}",
+        examples=[4],
+    )
+    state: Literal["active", "paused"] = Field(
+        title="a state", description="active or paused", examples=["active"]
+    )
+    blacklisted: Ranges = Field(default="", title="a list of partitions", description=_RANGES)
+    had_position: Ranges = Field(
+        default="", alias="hadPosition", title="a list of partitions", description=_RANGES
+    )
+    target_topic: TopicName | None = Field(
+        default=None,
+        alias="targetTopic",
+        title="a legal topic name",
+        description="name on the target; that of the route's naming when it is missing",
+    )
+    lane: Literal["raw"] = Field(default="raw", title="a lane", description="raw")
+
+
+class WorkerEntry(Body):
+    slots: Annotated[int, Field(strict=True, ge=0, le=_MOST_SLOTS)] = Field(
+        title="a number of slots", description=f"a whole number up to {_MOST_SLOTS}", examples=[2]
+    )
+    blacklisted: bool = Field(title="true or false", description="true or false", strict=True)
+    draining: bool = Field(title="true or false", description="true or false", strict=True)
+
+
+class SwitchesEntry(Body):
+    auto_balancing: bool = Field(
+        alias="autoBalancing", title="true or false", description="true or false", strict=True
+    )
+    frozen: bool = Field(title="true or false", description="true or false", strict=True)
+
+
+class TopicExported(Answer):
+    partitions: int
+    initialPartitions: int
+    state: TopicState
+    blacklisted: str
+    hadPosition: str
+    targetTopic: str
+    lane: str
+
+
+class WorkerExported(Answer):
+    slots: int
+    blacklisted: bool
+    draining: bool
+
+
+class SwitchesExported(Answer):
+    autoBalancing: bool
+    frozen: bool
+
+
+class Exported(Answer):
+    version: int
+    fleet: str
+    switches: SwitchesExported
+    workers: dict[str, WorkerExported]
+    topics: dict[str, dict[str, TopicExported]]
+
+
+class Imported(Answer):
+    result: Literal["created", "changed", "unchanged"]
+    changes: list[str]
+
+
+def blueprint(
+    *, settings: Settings, fleet: Fleet, whitelist: Whitelist, wishes: Wishes
+) -> APIBlueprint:
+    api = group("backup", __name__)
+
+    @api.get("/export", responses=responses(Exported))
+    def export_fleet(query: Query) -> Answered:
+        """What operators asked of the fleet, to be imported again."""
+        return exported(fleet.picture().snapshot)
+
+    @api.put("/import/topics/<path:topic>", responses=responses(Imported, 404, 409, 413))
+    def import_topic(path: LegalTopic, query: ImportTopicQuery, body: TopicEntry) -> Answered:
+        """Make a topic what an export says; a new one begins where its positions are."""
+        config = chosen_route(settings, query)
+        dry = query.dry_run == "true"
+        try:
+            before, after = whitelist.restore(config, path.topic, _intent(body), dry_run=dry)
+        except Refused as error:
+            raise conflict(error.detail, field=error.field, cure=error.cure) from error
+        return _imported(
+            topic_entry(before, path.topic) if before else None, topic_entry(after, path.topic)
+        )
+
+    @api.put("/import/workers/<path:worker>", responses=responses(Imported, 404, 409, 413))
+    def import_worker(path: SomeWorker, query: ImportQuery, body: WorkerEntry) -> Answered:
+        """Set a worker aside as an export says, also one that is not there yet."""
+        wanted = KnownWorker(
+            max_slots=body.slots, blacklisted=body.blacklisted, draining=body.draining
+        )
+        dry = query.dry_run == "true"
+        before, after = wishes.restore(WorkerId(worker_name(path.worker)), wanted, dry_run=dry)
+        return _imported(worker_entry(before) if before else None, worker_entry(after))
+
+    @api.put("/import/switches", responses=responses(Imported, 409, 413))
+    def import_switches(query: ImportQuery, body: SwitchesEntry) -> Answered:
+        """Set the live switches as an export says."""
+        before = fleet.picture().snapshot.switches
+
+        def change(now: Switches) -> Switches:
+            return replace(now, auto_balancing=body.auto_balancing, frozen=body.frozen)
+
+        after = change(before) if query.dry_run == "true" else wishes.switch(change)
+        return _imported(_switches(before), _switches(after))
+
+    return api
+
+
+def _intent(body: TopicEntry) -> TopicIntent:
+    if body.initial_partitions > body.partitions:
+        raise bad_request(
+            f"{body.initial_partitions} are more than the {body.partitions} partitions",
+            field="initialPartitions",
+            cure="at most as many as partitions",
+        )
+    return TopicIntent(
+        partitions=body.partitions,
+        initial_partitions=body.initial_partitions,
+        state=TopicState(body.state),
+        blacklisted=_numbers("blacklisted", body.blacklisted, body.partitions),
+        had_position=_numbers("hadPosition", body.had_position, body.partitions),
+        target_topic=body.target_topic or "",
+        lane=body.lane,
+    )
+
+
+def _numbers(field: str, text: str, partitions: int) -> frozenset[int]:
+    try:
+        return numbers(text, below=partitions)
+    except ValueError as error:
+        raise bad_request(str(error), field=field, cure=_RANGES) from error
+
+
+def _switches(switches: Switches) -> dict[str, Any]:
+    return {"autoBalancing": switches.auto_balancing, "frozen": switches.frozen}
+
+
+def _imported(before: Mapping[str, Any] | None, after: Mapping[str, Any]) -> Answered:
+    changes = list(differences(before, after))
+    result = "created" if before is None else "changed" if changes else "unchanged"
+    return {"result": result, "changes": changes}

@@ -1,0 +1,226 @@
+"""/export and /import over the twins: what comes out goes in again, and nothing worse than that."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ureplicator_common.model import KnownWorker, Switches, TopicIntent, TopicState, WorkerId
+from ureplicator_common.znodes import (
+    decode_known_worker,
+    decode_switches,
+    encode_known_worker,
+    encode_switches,
+)
+from ureplicator_controller.core.backup import numbers, ranges
+from ureplicator_testkit.api_world import World, problem_of
+
+ORDERS = {
+    "partitions": 4,
+    "initialPartitions": 3,
+    "state": "paused",
+    "blacklisted": "2",
+    "hadPosition": "0-1,3",
+    "targetTopic": "orders",
+    "lane": "raw",
+}
+INTENT = TopicIntent(
+    partitions=4,
+    initial_partitions=3,
+    state=TopicState.PAUSED,
+    blacklisted=frozenset({2}),
+    had_position=frozenset({0, 1, 3}),
+    target_topic="orders",
+)
+ROUTE = "src=source&dst=target"
+
+
+def put(world: World, path: str, body: Any, *, query: str = "") -> dict[str, Any]:
+    answer = world.call("PUT", f"/import/{path}?{query}", json=body)
+    assert answer.status_code == 200, answer.text
+    return dict(answer.get_json())
+
+
+def stored(world: World, topic: str = "orders") -> TopicIntent:
+    """Without the id of the request that wrote it."""
+    intent = world.intent(topic)
+    assert intent is not None
+    assert intent.request_id
+    return TopicIntent(
+        **{
+            name: getattr(intent, name)
+            for name in TopicIntent.__dataclass_fields__
+            if name != "request_id"
+        }
+    )
+
+
+# --- Export
+
+
+def test_what_operators_asked_for_is_exported_and_nothing_else(world: World) -> None:
+    world.intend("orders", INTENT)
+    world.intend("quiet", TopicIntent(1, 1, state=TopicState.DELETING))
+    world.live("w1")
+    world.place("orders", {0: "w1"})
+    for worker, tagged in (("w1", False), ("w2", True)):
+        data = encode_known_worker(KnownWorker(4, blacklisted=tagged, draining=tagged))
+        world.put(world.paths.worker_known(WorkerId(worker)), data)
+    world.put(world.paths.settings, encode_switches(Switches(frozen=True, rebalance_asked="r")))
+    assert world.call("GET", "/export").get_json() == {
+        "version": 1,
+        "fleet": "test",
+        "switches": {"autoBalancing": True, "frozen": True},
+        "workers": {"w2": {"slots": 4, "blacklisted": True, "draining": True}},
+        "topics": {"source.target": {"orders": ORDERS}},
+    }
+
+
+# --- Import of topics
+
+
+def test_a_topic_is_created_with_all_that_decides_where_it_begins(world: World) -> None:
+    told = put(world, "topics/orders", ORDERS)
+    assert told["result"] == "created"
+    assert "initialPartitions: 3" in told["changes"]
+    assert stored(world) == INTENT
+    assert world.target.topics()["orders"].partitions == 4
+
+
+def test_again_it_is_unchanged_and_nothing_is_written(world: World) -> None:
+    put(world, "topics/orders", ORDERS)
+    before = world.intent("orders")
+    assert put(world, "topics/orders", ORDERS) == {"result": "unchanged", "changes": []}
+    assert world.intent("orders") == before
+
+
+def test_what_differs_is_changed_and_told(world: World) -> None:
+    world.intend("orders", TopicIntent(3, 3, had_position=frozenset({2}), target_topic="orders"))
+    told = put(world, "topics/orders", ORDERS)
+    assert told == {
+        "result": "changed",
+        "changes": [
+            "partitions: 3 -> 4",
+            "state: active -> paused",
+            "blacklisted: none -> 2",
+            "hadPosition: 2 -> 0-3",
+        ],
+    }
+    assert stored(world).had_position == {0, 1, 2, 3}, "no mark is ever taken away"
+
+
+@pytest.mark.parametrize("there", [None, TopicIntent(2, 3, target_topic="orders")])
+def test_a_dry_run_writes_nothing_anywhere(world: World, there: TopicIntent | None) -> None:
+    if there is not None:
+        world.intend("orders", there)
+    told = put(world, "topics/orders", ORDERS, query="dry_run=true")
+    assert told["result"] == ("changed" if there else "created")
+    assert world.intent("orders") == there
+    assert world.target.topics() == {}
+
+
+@pytest.mark.parametrize(
+    ("there", "field"),
+    [
+        (TopicIntent(4, 3, target_topic="other"), "targetTopic"),
+        (TopicIntent(4, 4), "initialPartitions"),
+        (TopicIntent(5, 3), "partitions"),
+        (TopicIntent(4, 3, state=TopicState.DELETING), "topic"),
+    ],
+)
+@pytest.mark.parametrize("dry_run", ["true", "false"])
+def test_what_would_change_the_meaning_of_positions_is_refused(
+    world: World, there: TopicIntent, field: str, dry_run: str
+) -> None:
+    world.intend("orders", there)
+    answer = world.call("PUT", f"/import/topics/orders?dry_run={dry_run}", json=ORDERS)
+    assert problem_of(answer, 409)["field"] == field
+    assert world.intent("orders") == there
+
+
+def test_a_topic_that_the_source_does_not_have_or_not_so_wide(world: World) -> None:
+    assert problem_of(world.call("PUT", "/import/topics/gone", json=ORDERS), 404)
+    wide = {**ORDERS, "partitions": 5}
+    answer = world.call("PUT", "/import/topics/orders", json=wide)
+    assert problem_of(answer, 400)["field"] == "partitions"
+    assert world.intent("orders") is None
+
+
+def test_a_target_that_is_another_topics_is_refused(world: World) -> None:
+    world.intend("quiet", TopicIntent(1, 1, target_topic="orders"))
+    assert problem_of(world.call("PUT", "/import/topics/orders", json=ORDERS), 409)
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        ({"partitions": 0}, "partitions"),
+        ({"partitions": "4"}, "partitions"),
+        ({"partitions": True}, "partitions"),
+        ({"initialPartitions": 5}, "initialPartitions"),
+        ({"state": "deleting"}, "state"),
+        ({"blacklisted": "4"}, "blacklisted"),
+        ({"blacklisted": [2]}, "blacklisted"),
+        ({"hadPosition": "3-1"}, "hadPosition"),
+        ({"hadPosition": "0-999999999"}, "hadPosition"),
+        ({"hadPosition": "all"}, "hadPosition"),
+        ({"targetTopic": "a/b"}, "targetTopic"),
+        ({"lane": "sql"}, "lane"),
+        ({"partitons": 4}, "partitons"),
+        ({"state": None}, "state"),
+    ],
+)
+def test_garbage_is_refused_with_its_field(world: World, change: Any, field: str) -> None:
+    answer = world.call("PUT", "/import/topics/orders", json={**ORDERS, **change})
+    assert problem_of(answer, 400)["field"] == field
+    assert world.intent("orders") is None
+
+
+# --- Import of all else
+
+
+def test_a_worker_that_is_not_there_yet_is_set_aside_with_its_slots(world: World) -> None:
+    entry = {"slots": 4, "blacklisted": True, "draining": False}
+    assert put(world, "workers/w9", entry, query="dry_run=true")["result"] == "created"
+    path = world.paths.worker_known(WorkerId("w9"))
+    assert world.theirs.get(path) is None
+    assert put(world, "workers/w9", entry)["result"] == "created"
+    assert put(world, "workers/w9", entry)["result"] == "unchanged"
+    assert put(world, "workers/w9", {**entry, "slots": 2})["result"] == "unchanged"
+    node = world.theirs.get(path)
+    assert node is not None
+    known = decode_known_worker(node.data)
+    assert (known.max_slots, known.blacklisted, known.draining) == (4, True, False)
+
+
+def test_switches(world: World) -> None:
+    entry = {"autoBalancing": False, "frozen": False}
+    assert put(world, "switches", entry, query="dry_run=true")["result"] == "changed"
+    assert world.theirs.get(world.paths.settings) is None
+    assert put(world, "switches", entry)["changes"] == ["autoBalancing: true -> false"]
+    assert put(world, "switches", entry)["result"] == "unchanged"
+    node = world.theirs.get(world.paths.settings)
+    assert node is not None
+    assert decode_switches(node.data).auto_balancing is False
+
+
+@pytest.mark.parametrize("path", ["workers/w1", "switches", "topics/orders"])
+@pytest.mark.parametrize("body", [None, {}, [], {"frozen": 1}])
+def test_bodies_of_no_use(world: World, path: str, body: Any) -> None:
+    problem_of(world.call("PUT", f"/import/{path}", json=body), 400)
+
+
+# --- Ranges
+
+
+@given(st.frozensets(st.integers(0, 300)))
+def test_ranges_round_trip(found: frozenset[int]) -> None:
+    assert numbers(ranges(found), below=301) == found
+
+
+def test_ranges_are_short() -> None:
+    assert ranges({0, 1, 2, 5, 7, 8}) == "0-2,5,7-8"
+    assert ranges(()) == ""
