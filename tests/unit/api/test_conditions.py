@@ -199,7 +199,12 @@ def whitelisted(world: World) -> list[str]:
     return [topic for topic in ("a", "b") if world.intent(topic) is not None]
 
 
-def test_two_at_once(one_target: World) -> None:
+@pytest.mark.parametrize("left_over", [False, True])
+def test_two_at_once(one_target: World, left_over: bool) -> None:
+    if left_over:
+        one_target.call("POST", "/topics/a")
+        one_target.remove("a")
+
     def other() -> None:
         assert one_target.app.test_client().post("/topics/b").status_code == 201
 
