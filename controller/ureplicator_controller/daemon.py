@@ -5,6 +5,7 @@
         +-- control loop (election, snapshot, plan, writes)
         +-- topic observer (Kafka metadata)
         +-- position renewer (positions without owner)
+        +-- position forgetter (positions of topics that are deleted for good)
         +-- metrics server
 
 gunicorn forks, and a ZooKeeper client that was opened before a fork hangs: so REST is a child by
@@ -41,13 +42,14 @@ from ureplicator_common.model import LiveController, Partition, Route
 from ureplicator_common.settings import Settings
 from ureplicator_common.znodes import Paths
 from ureplicator_controller.api.serving import WsgiConfig
-from ureplicator_controller.core.snapshot import Delays
+from ureplicator_controller.core.snapshot import Delays, Snapshot
 from ureplicator_controller.core.unowned import unowned
 from ureplicator_controller.engines.executor import Executor
+from ureplicator_controller.engines.forgetting import PositionForgetter
 from ureplicator_controller.engines.leadership import Identity, Leadership
 from ureplicator_controller.engines.metrics import ControlMetrics
 from ureplicator_controller.engines.observer import Observer
-from ureplicator_controller.engines.offsets import PositionRenewer, open_renewal
+from ureplicator_controller.engines.offsets import PositionRenewer, Renewal, open_renewal
 from ureplicator_controller.engines.rebalancer import Rebalancer
 from ureplicator_controller.engines.topics import TopicObserver
 from ureplicator_controller.rest_child import RestChild, bind
@@ -232,20 +234,31 @@ class Controller:
             metrics=self._metrics,
         )
         renewer = PositionRenewer(
-            renewals={
-                config.route: open_renewal(
-                    fleet=self._settings.fleet,
-                    route=config.route,
-                    bootstrap=self._settings.cluster(config.target)["bootstrap.servers"],
-                )
-                for config in self._settings.routes
-            },
+            renewals=self._renewals(),
             unowned=lambda route: unowned_now(control, route),
             leads=leads,
         )
-        for engine in (topics, renewer):
+        forgetter = PositionForgetter(
+            coordination=control.coordination,
+            paths=self._paths,
+            renewals=self._renewals(),
+            seen=lambda: control.observer.latest if leads() else None,
+            proof=lambda: proven(control),
+        )
+        for engine in (topics, renewer, forgetter):
             engine.start()
             self._closing.callback(engine.close)
+
+    def _renewals(self) -> Mapping[Route, Renewal]:
+        """For one thread: a client is not shared."""
+        return {
+            config.route: open_renewal(
+                fleet=self._settings.fleet,
+                route=config.route,
+                bootstrap=self._settings.cluster(config.target)["bootstrap.servers"],
+            )
+            for config in self._settings.routes
+        }
 
     def _check_pulse(self, rebalancer: Rebalancer) -> None:
         if rebalancer.failure is not None:
@@ -256,10 +269,15 @@ class Controller:
 
 
 def unowned_now(control: _Control, route: Route) -> Mapping[Partition, str]:
-    """The renewer's proof: read after a sync, and led before and after. Raises Unavailable."""
+    """The renewer's proof. Raises Unavailable."""
+    seen = proven(control)
+    return unowned(seen, route) if seen is not None else {}
+
+
+def proven(control: _Control) -> Snapshot | None:
+    """The fleet, read after a sync, and led before and after. Raises Unavailable."""
     epoch = control.leadership.epoch()
     if epoch is None:
-        return {}
+        return None
     seen = control.observer.fresh()
-    still = control.leadership.epoch() == epoch == seen.epoch
-    return unowned(seen, route) if still else {}
+    return seen if control.leadership.epoch() == epoch == seen.epoch else None

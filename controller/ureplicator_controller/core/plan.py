@@ -406,7 +406,7 @@ class _Planner:
         """If nothing holds the topic, and something of it can still be removed."""
         intent = self._snapshot.topics.get(key)
         if intent is not None and intent.value.forget_positions:
-            return None  # they are forgotten first; whoever does it clears the mark
+            return None  # they are forgotten first, see `core.forgetting`
         for case in topic:
             holders = case.after.holders if case.after else {}
             if case.unclear or case.told or self._holdings.held_by(case, holders):

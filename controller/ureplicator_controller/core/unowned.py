@@ -21,6 +21,8 @@ def unowned(snapshot: Snapshot, route: Route) -> dict[Partition, str]:
     for key, intent in snapshot.topics.items():
         if key.route != route or key in snapshot.unclear_topics or settings is None:
             continue
+        if intent.value.forget_positions:
+            continue
         target = intent.value.target_topic or settings.value.target_topic(key.topic)
         for number in sorted(intent.value.had_position):
             partition = Partition(route, key.topic, number)

@@ -1,0 +1,159 @@
+"""The leader forgets the positions of topics that were deleted for good.
+
+A position cannot be un-committed, and to delete a group's offset (Kafka's OffsetDelete) is not fenced:
+a leader that freezes with that request in its hand and thaws when the topic is copied again would
+delete the position of the new life. So "none" is committed instead (offset -1, which every reader takes
+for no position), in a transaction, in the very order of a copier (`ureplicator_common.kafka.positions`)
+and under the id that every copier fences when it starts (`engines.offsets`). The broker drops what is
+left when the group's offsets expire.
+
+Those who may still be able to commit (a frozen worker) are fenced first. Then the mark is taken off the
+intent, at the version and the epoch of the proof, and the plan retires the topic.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+from ureplicator_common.coordination import (
+    Check,
+    Conflict,
+    Coordination,
+    Node,
+    Operation,
+    OutcomeUnknown,
+    Set,
+    Unavailable,
+)
+from ureplicator_common.coordination.intents import update
+from ureplicator_common.kafka import ClusterUnavailable, Position
+from ureplicator_common.kafka.positions import CommitRefused, Fenced, TargetPartition
+from ureplicator_common.kafka.protocol import ErrorCode
+from ureplicator_common.model import Route, TopicKey
+from ureplicator_common.znodes import Paths, decode_intent, encode_intent
+from ureplicator_controller.core.forgetting import Forgettable, forgettable
+from ureplicator_controller.core.snapshot import Snapshot
+from ureplicator_controller.engines.offsets import Renewal
+
+LOOK_S = 1.0
+AGAIN_S = 5.0
+WRITE_TIMEOUT_S = 5.0
+NONE = Position(offset=-1)
+
+log = logging.getLogger(__name__)
+
+Proof = Callable[[], Snapshot | None]
+"""The fleet, read after a `sync` while this process leads; None if it does not lead any more. Raises
+Unavailable."""
+
+
+def forget(renewal: Renewal, proven: Callable[[], Forgettable | None]) -> int | None:
+    """How many positions were forgotten, None if they are not to be.
+
+    Raises ClusterUnavailable, Fenced, CommitRefused, and Unavailable from the proof.
+    """
+    gone_with_their_topic: set[TargetPartition] = set()
+    while True:
+        renewal.store.initialise()
+        what = proven()
+        if what is None:
+            return None
+        renewal.store.fence(what.fence)
+        stored = renewal.store.read({what.target_topic: range(what.partitions)})
+        known = {
+            target: NONE
+            for target, position in stored.items()
+            if position.offset >= 0 and target not in gone_with_their_topic
+        }
+        try:
+            if known:
+                renewal.store.commit(known)
+            return len(known)
+        except CommitRefused as error:
+            if set(error.refused.values()) != {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION.name}:
+                raise
+            gone_with_their_topic |= error.refused.keys()
+
+
+class PositionForgetter:
+    """A thread that does so while this process leads; `look` is one round of it."""
+
+    def __init__(
+        self,
+        *,
+        coordination: Coordination,
+        paths: Paths,
+        renewals: Mapping[Route, Renewal],
+        seen: Callable[[], Snapshot | None],
+        proof: Proof,
+    ) -> None:
+        self._coordination = coordination
+        self._paths = paths
+        self._renewals = renewals
+        self._seen = seen
+        self._proof = proof
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="position-forgetter", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def close(self) -> None:
+        self._stopping.set()
+        self._thread.join(timeout=20)
+        for renewal in self._renewals.values():
+            renewal.client.close()
+
+    def _run(self) -> None:
+        wait_s = LOOK_S
+        while not self._stopping.wait(wait_s):
+            wait_s = LOOK_S
+            try:
+                self.look()
+            except (ClusterUnavailable, CommitRefused, Fenced, Unavailable) as error:
+                wait_s = AGAIN_S
+                log.warning("positions not forgotten, next try in %g s: %s", wait_s, error)
+            except (Conflict, OutcomeUnknown) as error:
+                log.info("positions are forgotten, but not noted as such: %s", error)
+            except Exception:
+                wait_s = AGAIN_S
+                log.exception("forgetting positions failed")
+
+    def look(self) -> None:
+        seen = self._seen()
+        for key in sorted(forgettable(seen)) if seen is not None else ():
+            self._forget(key)
+
+    def _forget(self, key: TopicKey) -> None:
+        proofs: list[Snapshot] = []
+
+        def proven() -> Forgettable | None:
+            snapshot = self._proof()
+            if snapshot is None:
+                return None
+            proofs.append(snapshot)
+            return forgettable(snapshot).get(key)
+
+        renewal = self._renewals.get(key.route)
+        count = forget(renewal, proven) if renewal is not None else None
+        if count is not None:
+            self._note(key, epoch=proofs[-1].epoch)
+            log.info("%s: %d positions forgotten", key, count)
+
+    def _note(self, key: TopicKey, *, epoch: int) -> None:
+        """Take the mark off, as the leader that gave the proof."""
+
+        def change(node: Node | None) -> Sequence[Operation]:
+            if done(node) or node is None:
+                return ()
+            data = encode_intent(replace(decode_intent(node.data), forget_positions=False))
+            return (Check(self._paths.epoch, epoch), Set(node_path, data, node.stat.version))
+
+        def done(node: Node | None) -> bool:
+            return node is None or not decode_intent(node.data).forget_positions
+
+        node_path = self._paths.topic(key)
+        update(self._coordination, node_path, change, done, timeout_s=WRITE_TIMEOUT_S)

@@ -1,0 +1,248 @@
+"""Positions that operators want forgotten: whose, when, and by whom."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, TypeVar, cast
+
+import pytest
+
+from ureplicator_common.coordination import Conflict, Create, Set
+from ureplicator_common.coordination.memory import MemoryCoordination, MemoryStore
+from ureplicator_common.kafka import Position
+from ureplicator_common.kafka.positions import CommitRefused, PositionStore, TargetPartition
+from ureplicator_common.kafka.wire import ClusterClient
+from ureplicator_common.model import (
+    Assignment,
+    AssignmentEntry,
+    CurrentEntry,
+    CurrentState,
+    IdealEntry,
+    IdealTopic,
+    KnownWorker,
+    LiveWorker,
+    OwnerEpoch,
+    Partition,
+    PartitionState,
+    Route,
+    RouteSettings,
+    SessionId,
+    TopicIntent,
+    TopicKey,
+    TopicState,
+    WorkerId,
+)
+from ureplicator_common.znodes import Paths, decode_intent, encode_intent
+from ureplicator_controller.core.forgetting import Forgettable, forgettable
+from ureplicator_controller.core.plan import plan
+from ureplicator_controller.core.snapshot import Snapshot, Stored
+from ureplicator_controller.core.steps import Retire
+from ureplicator_controller.core.unowned import unowned
+from ureplicator_controller.engines.forgetting import PositionForgetter, forget
+from ureplicator_controller.engines.offsets import Renewal
+
+ROUTE = Route("a", "b")
+KEY = TopicKey(ROUTE, "t")
+W1 = WorkerId("w1")
+MARKED = TopicIntent(
+    2, 2, TopicState.DELETING, had_position=frozenset({0}), forget_positions=True, target_topic="x"
+)
+T = TypeVar("T")
+
+
+def stored(value: T, *, owner: int = 0) -> Stored[T]:
+    return Stored(value, 0, 1, SessionId(owner))
+
+
+def fleet(
+    intent: TopicIntent = MARKED, *, told: bool = False, says: bool = False, alive: bool = True
+) -> Snapshot:
+    """w1 was given the only partition and never confirmed that it let go."""
+    entry = IdealEntry(None, OwnerEpoch(1), 0, "deleted", {W1: SessionId(4)})
+    partition = Partition(ROUTE, "t", 0)
+    assigned = {partition: AssignmentEntry(OwnerEpoch(1))} if told else {}
+    said = {partition: CurrentEntry(PartitionState.ONLINE, OwnerEpoch(1))} if says else {}
+    return Snapshot(
+        fleet="f",
+        epoch=1,
+        topics={KEY: stored(intent)},
+        ideal={KEY: stored(IdealTopic({0: entry}))},
+        assignments={W1: stored(Assignment(assigned))},
+        current={W1: stored(CurrentState(1, said), owner=5)} if alive else {},
+        live={W1: stored(LiveWorker(2), owner=5)} if alive else {},
+        known={W1: stored(KnownWorker(2))},
+        routes={ROUTE: stored(RouteSettings())},
+        sessions={W1: SessionId(5)} if alive else {},
+    )
+
+
+@pytest.mark.parametrize("alive", [True, False])
+def test_whoever_may_still_commit_is_fenced(alive: bool) -> None:
+    """The session that was given it is frozen, whether the worker is back or not."""
+    found = forgettable(fleet(alive=alive))
+    assert found == {KEY: Forgettable("x", 2, ("f.a.b.w1.0", "f.a.b.w1.1"))}
+
+
+@pytest.mark.parametrize(
+    "snapshot",
+    [
+        fleet(told=True),
+        fleet(told=True, alive=False),
+        fleet(says=True),
+        fleet(replace(MARKED, forget_positions=False)),
+        fleet(replace(MARKED, state=TopicState.ACTIVE)),
+        replace(fleet(), known={}, live={}),
+        replace(fleet(), unclear_topics=frozenset({KEY})),
+    ],
+    ids=["told", "told and away", "says so", "not asked", "not deleted", "fence whom?", "unclear"],
+)
+def test_not_yet(snapshot: Snapshot) -> None:
+    assert forgettable(snapshot) == {}
+
+
+def test_a_topic_is_retired_only_after_that() -> None:
+    assert not any(isinstance(step, Retire) for step in plan(fleet(), 0.0).steps)
+    forgotten = fleet(replace(MARKED, forget_positions=False))
+    assert any(isinstance(step, Retire) for step in plan(forgotten, 0.0).steps)
+
+
+def test_what_is_to_be_forgotten_is_not_renewed() -> None:
+    assert unowned(fleet(), ROUTE) == {}
+    assert unowned(fleet(replace(MARKED, forget_positions=False)), ROUTE) != {}
+
+
+# --- The engine
+
+
+class TwinStore(PositionStore):
+    """Positions in a dict, and what was done in which order."""
+
+    def __init__(self, refused: Mapping[TargetPartition, str] | None = None) -> None:
+        self.positions = {("x", 0): Position(5), ("x", 1): Position(-1), ("y", 0): Position(7)}
+        self.done: list[str] = []
+        self.refused = dict(refused or {})
+
+    def initialise(self) -> None:
+        self.done.append("initialise")
+
+    def fence(self, transactional_ids: Sequence[str]) -> None:
+        self.done += [f"fence {id}" for id in transactional_ids]
+
+    def read(self, wanted: Mapping[str, Sequence[int]]) -> dict[TargetPartition, Position]:
+        self.done.append("read")
+        return {
+            (topic, number): self.positions.get((topic, number), Position(-1))
+            for topic, numbers in wanted.items()
+            for number in numbers
+        }
+
+    def commit(self, positions: Mapping[TargetPartition, Position]) -> None:
+        self.done.append("commit")
+        refused = {target: why for target, why in self.refused.items() if target in positions}
+        if refused:
+            raise CommitRefused(refused)
+        self.positions.update(positions)
+
+
+class Client:
+    def close(self) -> None:
+        pass
+
+
+def renewal(store: TwinStore) -> Renewal:
+    return Renewal(ROUTE, store, cast(ClusterClient, Client()))
+
+
+def test_the_order_of_an_owner() -> None:
+    store = TwinStore()
+
+    def proven() -> Forgettable:
+        store.done.append("proof")
+        return Forgettable("x", 2, ("id",))
+
+    assert forget(renewal(store), proven) == 1
+    assert store.done == ["initialise", "proof", "fence id", "read", "commit"]
+    assert store.positions[("x", 0)].offset == -1
+    assert store.positions[("y", 0)].offset == 7
+
+
+def test_who_leads_no_more_forgets_nothing() -> None:
+    store = TwinStore()
+    assert forget(renewal(store), lambda: None) is None
+    assert store.positions[("x", 0)].offset == 5
+
+
+def test_a_target_topic_that_is_gone_took_its_positions_along() -> None:
+    store = TwinStore({("x", 0): "UNKNOWN_TOPIC_OR_PARTITION"})
+    assert forget(renewal(store), lambda: Forgettable("x", 2, ())) == 0
+
+
+def test_any_other_refusal_is_one() -> None:
+    store = TwinStore({("x", 0): "TOPIC_AUTHORIZATION_FAILED"})
+    with pytest.raises(CommitRefused):
+        forget(renewal(store), lambda: Forgettable("x", 2, ()))
+
+
+class Leader:
+    """The forgetter over a tree with one marked topic; `proof` may be replaced."""
+
+    def __init__(self) -> None:
+        self.paths = Paths("f")
+        self.coordination = MemoryCoordination(MemoryStore())
+        self.store = TwinStore()
+        for path in (self.paths.epoch, f"{self.paths.topics}/{ROUTE}"):
+            self.coordination.ensure(path)
+        self.coordination.transact([Create(self.path, encode_intent(MARKED))])
+        self.proof: Callable[[], Snapshot | None] = lambda: replace(fleet(), epoch=0)
+
+    @property
+    def path(self) -> str:
+        return self.paths.topic(KEY)
+
+    def look(self, seen: Snapshot | None) -> None:
+        engine: Any = PositionForgetter(
+            coordination=self.coordination,
+            paths=self.paths,
+            renewals={ROUTE: renewal(self.store)},
+            seen=lambda: seen,
+            proof=lambda: self.proof(),
+        )
+        engine.look()
+
+    def marked(self) -> bool:
+        node = self.coordination.get(self.path)
+        assert node is not None
+        return decode_intent(node.data).forget_positions
+
+
+def test_the_mark_is_taken_off_when_it_is_done() -> None:
+    leader = Leader()
+    leader.look(fleet())
+    assert leader.store.positions[("x", 0)].offset == -1
+    assert not leader.marked()
+
+
+@pytest.mark.parametrize("applied", [True, False])
+def test_a_lost_answer_is_read_back(applied: bool) -> None:
+    leader = Leader()
+    leader.coordination.lose_next_answer(applied=applied)
+    leader.look(fleet())
+    assert not leader.marked()
+
+
+def test_nothing_is_done_without_leading() -> None:
+    leader = Leader()
+    leader.look(None)
+    leader.proof = lambda: None
+    leader.look(fleet())
+    assert leader.store.positions[("x", 0)].offset == 5
+    assert leader.marked()
+
+
+def test_a_leader_that_was_deposed_meanwhile_notes_nothing() -> None:
+    leader = Leader()
+    leader.coordination.transact([Set(leader.paths.epoch, b"", -1)])
+    with pytest.raises(Conflict):
+        leader.look(fleet())
+    assert leader.marked()
