@@ -1,4 +1,5 @@
-"""What we need of a Kafka cluster outside the hot path; `admin`, `positions` and `memory` provide it.
+"""What we need of a Kafka cluster outside the hot path; `admin`, `positions`, `logs` and `memory`
+provide it.
 
 Addresses, TLS and SASL come from one set of properties per cluster, with librdkafka's names, whichever
 library or socket of our own does the talking.
@@ -72,6 +73,53 @@ class TopicAdmin(Protocol):
     def close(self) -> None: ...
 
 
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """What a partition holds for readers of committed records: offsets `start` to before `end`."""
+
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class BatchTime:
+    """Offsets of one batch of a source, and the time of its first record; -1: it was given none."""
+
+    first: int
+    last: int
+    timestamp_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Lifetime:
+    """When a topic lets go of records by itself; None: never for that reason."""
+
+    retention_ms: int | None = None
+    retention_bytes: int | None = None
+
+
+class LogReader(Protocol):
+    """Reads what the logs of a source hold, for people (see `logs`). May raise ClusterUnavailable."""
+
+    def extents(
+        self, wanted: Mapping[str, Sequence[int]]
+    ) -> Mapping[tuple[str, int], Extent | PartitionUnavailable]:
+        """Topic -> partitions in; every one of them out, or why not."""
+        ...
+
+    def batch_times(
+        self, offsets: Mapping[tuple[str, int], int]
+    ) -> Mapping[tuple[str, int], BatchTime]:
+        """The batch that a reader at each offset would get next; those at hand, in this order."""
+        ...
+
+    def lifetimes(self, topics: Sequence[str]) -> Mapping[str, Lifetime]:
+        """Those of the topics that exist and may be described."""
+        ...
+
+    def close(self) -> None: ...
+
+
 class PositionReader(Protocol):
     """Reads what copiers committed (see `positions`)."""
 
@@ -83,3 +131,5 @@ class PositionReader(Protocol):
         Raises ClusterUnavailable.
         """
         ...
+
+    def close(self) -> None: ...

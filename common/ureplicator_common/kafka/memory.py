@@ -1,4 +1,4 @@
-"""Clusters that live in this process and can fail: the twins of `admin` and `positions`."""
+"""Clusters that live in this process and can fail: the twins of `admin`, `positions`, `logs`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from ureplicator_common.kafka import (
+    BatchTime,
     ClusterUnavailable,
+    Extent,
+    Lifetime,
+    PartitionUnavailable,
     Position,
     TopicAlreadyExists,
     TopicInfo,
@@ -96,13 +100,61 @@ class MemoryPositionReader(_Mortal):
     def __init__(self) -> None:
         super().__init__()
         self.stored: dict[tuple[str, str, int], Position] = {}
+        self.reads = 0
 
     def read(
         self, group: str, wanted: Mapping[str, Sequence[int]]
     ) -> Mapping[tuple[str, int], Position]:
+        self.reads += 1
         self._breathe()
         return {
             (topic, number): self.stored.get((group, topic, number), Position(offset=-1))
             for topic, numbers in wanted.items()
             for number in numbers
         }
+
+    def close(self) -> None:
+        pass
+
+
+class MemoryLogReader(_Mortal):
+    """`LogReader` over what a test says that the logs hold; `requests` counts the calls."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.held: dict[tuple[str, int], Extent] = {}
+        self.batches: dict[tuple[str, int], list[BatchTime]] = {}
+        self.lives: dict[str, Lifetime] = {}
+        self.requests = {"extents": 0, "batch_times": 0, "lifetimes": 0}
+
+    def extents(
+        self, wanted: Mapping[str, Sequence[int]]
+    ) -> Mapping[tuple[str, int], Extent | PartitionUnavailable]:
+        self._count("extents")
+        return {
+            (topic, number): self.held.get((topic, number))
+            or PartitionUnavailable(f"{topic}/{number} has no leader, or does not exist")
+            for topic, numbers in wanted.items()
+            for number in numbers
+        }
+
+    def batch_times(
+        self, offsets: Mapping[tuple[str, int], int]
+    ) -> Mapping[tuple[str, int], BatchTime]:
+        self._count("batch_times")
+        found = {
+            key: next((time for time in self.batches.get(key, ()) if time.last >= offset), None)
+            for key, offset in offsets.items()
+        }
+        return {key: time for key, time in found.items() if time is not None}
+
+    def lifetimes(self, topics: Sequence[str]) -> Mapping[str, Lifetime]:
+        self._count("lifetimes")
+        return {topic: self.lives[topic] for topic in topics if topic in self.lives}
+
+    def close(self) -> None:
+        pass
+
+    def _count(self, call: str) -> None:
+        self.requests[call] += 1
+        self._breathe()

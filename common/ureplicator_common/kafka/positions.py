@@ -399,6 +399,9 @@ class KafkaPositionReader:
     ) -> Mapping[TargetPartition, Position]:
         return read_positions(self._client, group, wanted)
 
+    def close(self) -> None:
+        self._client.close()
+
 
 def _until_answered(
     client: ClusterClient,

@@ -1,0 +1,6 @@
+from kafka.protocol.message import Data, Message
+
+class DescribeConfigsRequest(Message):
+    class DescribeConfigsResource(Data): ...
+
+class DescribeConfigsResponse(Message): ...
