@@ -21,8 +21,8 @@ from flask import Flask
 
 from ureplicator_common.coordination import Unavailable
 from ureplicator_common.coordination.zookeeper import ZooKeeperCoordination
-from ureplicator_common.kafka import PositionReader
 from ureplicator_common.kafka.admin import ConfluentTopicAdmin
+from ureplicator_common.kafka.logs import KafkaLogReader
 from ureplicator_common.kafka.positions import KafkaPositionReader
 from ureplicator_common.kafka.wire import ClusterClient
 from ureplicator_common.logs import set_up
@@ -56,7 +56,8 @@ def dependencies(settings: Settings, *, id: str) -> Dependencies:
         admins=lambda name: ConfluentTopicAdmin(
             settings.cluster(name), timeout_s=CLUSTER_TIMEOUT_S
         ),
-        positions=lambda name: _position_reader(settings, name),
+        positions=lambda name: KafkaPositionReader(_client(settings, name)),
+        logs=lambda name: KafkaLogReader(_client(settings, name)),
         id=id,
     )
 
@@ -95,6 +96,5 @@ def _connect(settings: Settings) -> ZooKeeperCoordination:
     return coordination
 
 
-def _position_reader(settings: Settings, name: str) -> PositionReader:
-    bootstrap = settings.cluster(name)["bootstrap.servers"]
-    return KafkaPositionReader(ClusterClient(bootstrap, timeout_s=REQUEST_TIMEOUT_S))
+def _client(settings: Settings, name: str) -> ClusterClient:
+    return ClusterClient(settings.cluster(name)["bootstrap.servers"], timeout_s=REQUEST_TIMEOUT_S)

@@ -64,6 +64,7 @@ _BATCH = struct.Struct(">qiibIhiqq")
 """Base offset, length, leader epoch, format, checksum, attributes, last offset delta, two times."""
 _OLD = struct.Struct(">qiIBBq")
 """A message of format 1: offset, size, checksum, format, attributes, time."""
+_LENGTH = struct.Struct(">i")
 _TIME_OF_LAST = 0x08 | 0x40
 """Stamped by the broker, or the first time is that of a tombstone's end: only the other time is true."""
 
@@ -174,10 +175,13 @@ def batch_time(records: bytes, offset: int) -> BatchTime | None:
 
 
 def _batches(records: bytes) -> Iterator[int]:
+    """Where each batch begins whose header is whole; a broker may cut the last one."""
     at = 0
-    while len(records) - at >= _BATCH.size:
+    while len(records) - at >= _OLD.size:
+        if records[at + 16] >= 2 and len(records) - at < _BATCH.size:
+            return
         yield at
-        (length,) = struct.unpack_from(">i", records, at + 8)
+        (length,) = _LENGTH.unpack_from(records, at + 8)
         at += 12 + max(length, 0)
 
 

@@ -118,14 +118,50 @@ class TopicShown(Answer):
     mismatches: list[MismatchShown]
     positions: dict[str, int | None] | None
     positionsReason: str | None = None
+    progress: dict[str, PartitionProgress]
+    progressAgeSeconds: float | None
 
 
-class PositionShown(Answer):
+# --- /offset
+
+
+class PartitionProgress(Answer):
+    """Null is what is not known; `reason` says why, or what is wrong."""
+
+    position: int | None
+    logStart: int | None
+    logEnd: int | None
+    lagRecords: int | None
+    lagSeconds: float | None
+    recordsPerSecond: float | None
+    catchUpSeconds: float | None
+    retentionSeconds: float | None
+    reason: str | None = None
+
+
+class OffsetShown(PartitionProgress):
     topic: str
     partition: int
     route: str
-    position: int | None
-    positionReason: str | None = None
+    ageSeconds: float | None
+
+
+class TopicOffsets(Answer):
+    """Sum of the lags, longest wait, nearest end; `unknown` partitions are in none of them."""
+
+    topic: str
+    route: str
+    partitions: int
+    lagRecords: int | None
+    lagSeconds: float | None
+    retentionSeconds: float | None
+    neverCommitted: int
+    unknown: int
+
+
+class OffsetsShown(Answer):
+    ageSeconds: float | None
+    topics: list[TopicOffsets]
 
 
 # --- /blacklist

@@ -17,7 +17,7 @@ from prometheus_client import CollectorRegistry
 
 from ureplicator_common.clock import Clock, SystemClock
 from ureplicator_common.coordination import Coordination
-from ureplicator_common.kafka import PositionReader, TopicAdmin
+from ureplicator_common.kafka import LogReader, PositionReader, TopicAdmin
 from ureplicator_common.settings import Settings
 from ureplicator_controller.api import (
     admin,
@@ -28,16 +28,19 @@ from ureplicator_controller.api import (
     health,
     history,
     instances,
+    lag_metrics,
+    offsets,
     openapi,
     problems,
     topics,
 )
 from ureplicator_controller.api.clusters import Cluster
 from ureplicator_controller.api.fleet import Fleet
-from ureplicator_controller.api.positions import Positions
 from ureplicator_controller.api.request_ids import RequestIds, is_write
 from ureplicator_controller.api.whitelist import Whitelist
 from ureplicator_controller.api.wishes import Wishes
+from ureplicator_controller.engines.looks import Lookout
+from ureplicator_controller.engines.progress import Progress
 
 log = logging.getLogger(__name__)
 
@@ -50,7 +53,7 @@ def _new_id() -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dependencies:
-    """The world of one REST process. `admins` and `positions` take a cluster's name.
+    """The world of one REST process. `admins`, `positions` and `logs` take a cluster's name.
 
     `check_answers`: an answer that is not as its call declares becomes a fault; for tests.
     """
@@ -58,7 +61,8 @@ class Dependencies:
     settings: Settings
     coordination: Coordination
     admins: Callable[[str], TopicAdmin]
-    positions: Callable[[str], PositionReader] | None = None
+    positions: Callable[[str], PositionReader]
+    logs: Callable[[str], LogReader]
     id: str = ""
     clock: Clock = field(default_factory=SystemClock)
     new_id: Callable[[], str] = _new_id
@@ -78,11 +82,13 @@ def create_app(needs: Dependencies) -> Flask:
         coordination=needs.coordination, fleet=fleet, clusters=clusters, new_id=ids.current
     )
     wishes = Wishes(coordination=needs.coordination, fleet=fleet, new_id=ids.current)
-    positions = Positions(needs.positions, fleet=settings.fleet)
+    progress = _progress(needs, fleet)
     registry = CollectorRegistry()
     registry.register(health.FleetCollector(settings=settings, fleet=fleet, clusters=clusters))
+    registry.register(lag_metrics.LagCollector(progress))
     for blueprint in (
-        topics.blueprint(settings=settings, fleet=fleet, whitelist=whitelist, positions=positions),
+        topics.blueprint(settings=settings, fleet=fleet, whitelist=whitelist, progress=progress),
+        offsets.blueprint(settings=settings, fleet=fleet, progress=progress),
         blacklist.blueprint(settings=settings, fleet=fleet, whitelist=whitelist),
         balance.blueprint(fleet=fleet, wishes=wishes),
         history.blueprint(settings=settings, fleet=fleet),
@@ -98,6 +104,13 @@ def create_app(needs: Dependencies) -> Flask:
     app.after_request(partial(_log_write, ids))
     app.after_request(ids.tell)
     return app
+
+
+def _progress(needs: Dependencies, fleet: Fleet) -> Progress:
+    lookout = Lookout(
+        fleet=needs.settings.fleet, positions=needs.positions, logs=needs.logs, clock=needs.clock
+    )
+    return Progress(lookout, wanted=fleet.intents, clock=needs.clock)
 
 
 def _clusters(needs: Dependencies) -> Mapping[str, Cluster]:

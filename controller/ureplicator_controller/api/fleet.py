@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 
 from ureplicator_common.clock import Clock
 from ureplicator_common.coordination import Coordination, Node, SessionState, Unavailable
-from ureplicator_common.model import LiveController
+from ureplicator_common.model import LiveController, TopicIntent, TopicKey
 from ureplicator_common.znodes import UNREADABLE, Paths, decode_controller
 from ureplicator_controller.core.snapshot import Memo, Snapshot, parse
 from ureplicator_controller.core.view import ExternalView, external_view
@@ -66,6 +66,10 @@ class Fleet:
                 self._picture = self._draw(nodes)
                 self._drawn_from = nodes
             return self._picture
+
+    def intents(self) -> Mapping[TopicKey, TopicIntent]:
+        """What is whitelisted now. Raises Unavailable."""
+        return {key: stored.value for key, stored in self.picture().snapshot.topics.items()}
 
     def check(self) -> None:
         """Raise Unavailable unless ZooKeeper answers."""

@@ -23,7 +23,6 @@ from ureplicator_common.model import (
 from ureplicator_common.settings import Settings
 from ureplicator_controller.api.answers import (
     Answered,
-    PositionShown,
     TopicIntended,
     Topics,
     TopicShown,
@@ -31,10 +30,11 @@ from ureplicator_controller.api.answers import (
     writing,
 )
 from ureplicator_controller.api.conditions import etag
+from ureplicator_controller.api.finding import find_topic
 from ureplicator_controller.api.fleet import Fleet, Picture
+from ureplicator_controller.api.offsets import of_topic, topic_json
 from ureplicator_controller.api.openapi import group
-from ureplicator_controller.api.positions import Positions
-from ureplicator_controller.api.problems import bad_request, not_found
+from ureplicator_controller.api.problems import bad_request
 from ureplicator_controller.api.requests import (
     Conditional,
     DeleteQuery,
@@ -46,16 +46,16 @@ from ureplicator_controller.api.requests import (
     OptionalBody,
     RouteQuery,
     SomeTopic,
-    TopicPartition,
     chosen_route,
     chosen_routes,
 )
-from ureplicator_controller.api.whitelist import Whitelist, refuse_partition
+from ureplicator_controller.api.whitelist import Whitelist
 from ureplicator_controller.core.view import Mismatch, ideal_entry, topic_mismatches
+from ureplicator_controller.engines.progress import Progress
 
 
 def blueprint(
-    *, settings: Settings, fleet: Fleet, whitelist: Whitelist, positions: Positions
+    *, settings: Settings, fleet: Fleet, whitelist: Whitelist, progress: Progress
 ) -> APIBlueprint:
     api = group("topics", __name__)
 
@@ -70,11 +70,10 @@ def blueprint(
     def show_topic(path: SomeTopic, query: RouteQuery) -> Answered:
         """What a topic should be, what it is, and why it is not what it should be."""
         picture = fleet.picture()
-        key = _find(settings, picture, path.topic, query)
-        shown = describe(picture, key)
-        known, reason = positions.of(key, picture.snapshot.topics[key].value)
-        said = {"positions": known} | ({"positionsReason": reason} if reason else {})
-        return shown | said, 200, etag(picture.nodes.get(fleet.paths.topic(key)))
+        key = find_topic(settings, picture, path.topic, query)
+        found = of_topic(progress, key, picture.snapshot.topics[key].value)
+        shown = describe(picture, key) | topic_json(found)
+        return shown, 200, etag(picture.nodes.get(fleet.paths.topic(key)))
 
     @api.delete("/topics/<path:topic>", responses=writing(TopicIntended, 404))
     def delete_topic(path: LegalTopic, query: DeleteQuery, header: Conditional) -> Answered:
@@ -90,7 +89,6 @@ def blueprint(
 
     _offer_adding(api, settings=settings, whitelist=whitelist)
     _offer_expanding(api, settings=settings, whitelist=whitelist)
-    _offer_positions(api, settings=settings, fleet=fleet, positions=positions)
     _offer_pausing(api, settings=settings, whitelist=whitelist)
     return api
 
@@ -138,22 +136,6 @@ def _offer_expanding(api: APIBlueprint, *, settings: Settings, whitelist: Whitel
         config = chosen_route(settings, query)
         intent = whitelist.expand(config, topic, partitions, header.condition)
         return _answer(config.route, topic, intent)
-
-
-def _offer_positions(
-    api: APIBlueprint, *, settings: Settings, fleet: Fleet, positions: Positions
-) -> None:
-    @api.get("/offset/<topic>/<partition>", responses=responses(PositionShown, 404))
-    def show_position(path: TopicPartition, query: RouteQuery) -> Answered:
-        """The position of one partition."""
-        picture = fleet.picture()
-        key = _find(settings, picture, path.topic, query)
-        intent = picture.snapshot.topics[key].value
-        refuse_partition(key, intent, path.partition)
-        known, reason = positions.of(key, intent)
-        shown = {"topic": key.topic, "partition": path.partition, "route": str(key.route)}
-        position = known[str(path.partition)] if known is not None else None
-        return shown | {"position": position} | ({"positionReason": reason} if reason else {})
 
 
 def _offer_pausing(api: APIBlueprint, *, settings: Settings, whitelist: Whitelist) -> None:
@@ -242,22 +224,6 @@ def _online_by_worker(
         worker: sum(state is PartitionState.ONLINE for state in states.values())
         for worker, states in _by_worker(view).items()
     }
-
-
-def _find(settings: Settings, picture: Picture, topic: str, query: RouteQuery) -> TopicKey:
-    """The whitelisted topic that is meant; asks for a route only where it matters."""
-    routes = [config.route for config in chosen_routes(settings, query)]
-    topics = picture.snapshot.topics
-    keys = [key for route in routes if (key := TopicKey(route, topic)) in topics]
-    if not keys:
-        raise not_found(
-            f"{topic!r} is not whitelisted",
-            field="topic",
-            cure="GET /topics lists those that are; POST /topics adds one",
-        )
-    if len(keys) > 1:
-        chosen_route(settings, query)
-    return keys[0]
 
 
 def _named(path: str, body: str | None) -> str:

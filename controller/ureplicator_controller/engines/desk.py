@@ -77,15 +77,11 @@ def ask_all(
             asked[name] = desks[name].ask(question)
         except OperatingError as error:
             answers[name] = error
-    for name, future in asked.items():
-        answers[name] = _answer(future, patience_s)
+    for name, answer in asked.items():
+        try:
+            answers[name] = answer.result(timeout=patience_s)
+        except OperatingError as error:
+            answers[name] = error
+        except FutureTimeout:
+            answers[name] = ClusterUnavailable(f"no answer within {patience_s:g} s")
     return answers
-
-
-def _answer(answer: Future[T], patience_s: float) -> T | OperatingError:
-    try:
-        return answer.result(timeout=patience_s)
-    except OperatingError as error:
-        return error
-    except FutureTimeout:
-        return ClusterUnavailable(f"no answer within {patience_s:g} s")

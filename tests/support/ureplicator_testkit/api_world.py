@@ -12,7 +12,7 @@ from werkzeug.test import TestResponse
 from ureplicator_common.clock import ManualClock
 from ureplicator_common.coordination import Create, Delete, Node, Operation, Set
 from ureplicator_common.coordination.memory import MemoryCoordination, MemoryStore
-from ureplicator_common.kafka.memory import MemoryPositionReader, MemoryTopicAdmin
+from ureplicator_common.kafka.memory import MemoryLogReader, MemoryPositionReader, MemoryTopicAdmin
 from ureplicator_common.model import (
     CurrentEntry,
     CurrentState,
@@ -66,6 +66,7 @@ class World:
         )
         self.clusters = {name: MemoryTopicAdmin() for name in sorted(names)}
         self.positions = MemoryPositionReader()
+        self.logs = {str(route["source"]): MemoryLogReader() for route in routes}
         self.store = MemoryStore()
         self.theirs = MemoryCoordination(self.store)
         self.coordination = client(self.store)
@@ -82,6 +83,7 @@ class World:
                 coordination=self.coordination,
                 admins=self.clusters.__getitem__,
                 positions=lambda name: self.positions,
+                logs=self.logs.__getitem__,
                 id="c1",
                 clock=self.clock,
                 check_answers=True,

@@ -1,0 +1,25 @@
+"""Which whitelisted topic a call means."""
+
+from __future__ import annotations
+
+from ureplicator_common.model import TopicKey
+from ureplicator_common.settings import Settings
+from ureplicator_controller.api.fleet import Picture
+from ureplicator_controller.api.problems import not_found
+from ureplicator_controller.api.requests import RouteQuery, chosen_route, chosen_routes
+
+
+def find_topic(settings: Settings, picture: Picture, topic: str, query: RouteQuery) -> TopicKey:
+    """Asks for a route only where it matters."""
+    routes = [config.route for config in chosen_routes(settings, query)]
+    topics = picture.snapshot.topics
+    keys = [key for route in routes if (key := TopicKey(route, topic)) in topics]
+    if not keys:
+        raise not_found(
+            f"{topic!r} is not whitelisted",
+            field="topic",
+            cure="GET /topics lists those that are; POST /topics adds one",
+        )
+    if len(keys) > 1:
+        chosen_route(settings, query)
+    return keys[0]

@@ -1,0 +1,122 @@
+"""`/offset`: how far each partition is, and how far behind.
+
+Everything here is from one look at all partitions (`ureplicator_controller.engines.progress`), whose age
+is shown. What is not known is null and has a reason: nothing here is a failure of the call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from flask_openapi3 import APIBlueprint
+
+from ureplicator_common.model import TopicIntent, TopicKey
+from ureplicator_common.settings import Settings
+from ureplicator_controller.api.answers import Answered, OffsetShown, OffsetsShown, responses
+from ureplicator_controller.api.finding import find_topic
+from ureplicator_controller.api.fleet import Fleet
+from ureplicator_controller.api.openapi import group
+from ureplicator_controller.api.requests import RouteQuery, TopicPartition, chosen_routes
+from ureplicator_controller.api.whitelist import refuse_partition
+from ureplicator_controller.core.lag import Figures, Summary, summarise
+from ureplicator_controller.engines.progress import Progress
+
+_NOT_YET = Figures(reason="not looked at yet: ask again")
+
+
+@dataclass(frozen=True, slots=True)
+class TopicProgress:
+    """One topic of a look; `age_s` is None while there was none."""
+
+    age_s: float | None = None
+    partitions: Mapping[int, Figures] = field(default_factory=dict)
+
+
+def blueprint(*, settings: Settings, fleet: Fleet, progress: Progress) -> APIBlueprint:
+    api = group("offset", __name__)
+
+    @api.get("/offset", responses=responses(OffsetsShown, 404))
+    def show_offsets(query: RouteQuery) -> Answered:
+        """How far behind each topic is, in sum."""
+        routes = {config.route for config in chosen_routes(settings, query)}
+        fleet.check()
+        report = progress.report()
+        topics = report.topics if report else {}
+        return {
+            "ageSeconds": progress.age_s(report) if report else None,
+            "topics": [
+                {"topic": key.topic, "route": str(key.route)}
+                | summary_json(summarise(partitions.values()))
+                for key, partitions in sorted(topics.items(), key=lambda item: str(item[0]))
+                if key.route in routes
+            ],
+        }
+
+    @api.get("/offset/<topic>/<partition>", responses=responses(OffsetShown, 404))
+    def show_offset(path: TopicPartition, query: RouteQuery) -> Answered:
+        """How far behind one partition is."""
+        picture = fleet.picture()
+        key = find_topic(settings, picture, path.topic, query)
+        intent = picture.snapshot.topics[key].value
+        refuse_partition(key, intent, path.partition)
+        found = of_topic(progress, key, intent)
+        shown = {"topic": key.topic, "partition": path.partition, "route": str(key.route)}
+        figures = figures_json(found.partitions[path.partition])
+        return shown | figures | {"ageSeconds": found.age_s}
+
+    return api
+
+
+def of_topic(progress: Progress, key: TopicKey, intent: TopicIntent) -> TopicProgress:
+    """Figures of every partition of a topic, of those that were not looked at yet, too."""
+    report = progress.report(key, partitions=intent.partitions)
+    known = report.topics.get(key, {}) if report else {}
+    return TopicProgress(
+        age_s=progress.age_s(report) if report else None,
+        partitions={number: known.get(number, _NOT_YET) for number in range(intent.partitions)},
+    )
+
+
+def topic_json(found: TopicProgress) -> dict[str, Any]:
+    """What a topic's page shows. `positions` is null if none could be read, with the reason."""
+    partitions = found.partitions
+    unread = [
+        each.reason
+        for each in partitions.values()
+        if each.position is None and not each.never_committed
+    ]
+    positions = {str(number): each.position for number, each in partitions.items()}
+    nothing = bool(unread) and len(unread) == len(partitions)
+    return {
+        "positions": None if nothing else positions,
+        **({"positionsReason": unread[0]} if nothing else {}),
+        "progress": {str(number): figures_json(each) for number, each in partitions.items()},
+        "progressAgeSeconds": found.age_s,
+    }
+
+
+def figures_json(figures: Figures) -> dict[str, Any]:
+    shown = {
+        "position": figures.position,
+        "logStart": figures.start,
+        "logEnd": figures.end,
+        "lagRecords": figures.lag_records,
+        "lagSeconds": figures.lag_s,
+        "recordsPerSecond": figures.records_per_s,
+        "catchUpSeconds": figures.catch_up_s,
+        "retentionSeconds": figures.retention_s,
+    }
+    return shown | ({"reason": figures.reason} if figures.reason else {})
+
+
+def summary_json(summary: Summary) -> dict[str, Any]:
+    return {
+        "partitions": summary.partitions,
+        "lagRecords": summary.lag_records,
+        "lagSeconds": summary.lag_s,
+        "retentionSeconds": summary.retention_s,
+        "neverCommitted": summary.never_committed,
+        "unknown": summary.unknown,
+    }

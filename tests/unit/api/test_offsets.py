@@ -1,0 +1,140 @@
+"""How far behind: what REST and Prometheus show of the looks, and how few looks that takes."""
+
+from __future__ import annotations
+
+import pytest
+
+from ureplicator_common.kafka import BatchTime, ClusterUnavailable, Extent, Lifetime, Position
+from ureplicator_common.model import TopicIntent, position_group
+from ureplicator_controller.engines.progress import FRESH_S
+from ureplicator_testkit.api_world import ROUTE, World
+
+GROUP = position_group(fleet="test", route=ROUTE)
+
+
+@pytest.fixture
+def behind(world: World) -> World:
+    """orders: 0 is 60 behind since 20 s, 1 is done, 2 was never committed, 3 has no leader."""
+    world.intend("orders", TopicIntent(4, 4))
+    logs = world.logs["source"]
+    for number in range(3):
+        logs.held["orders", number] = Extent(10, 100)
+    for number, offset in ((0, 40), (1, 100), (3, 7)):
+        world.positions.stored[GROUP, "orders", number] = Position(offset=offset)
+    logs.batches["orders", 0] = [BatchTime(30, 50, world.clock.wall_ms() - 20_000)]
+    logs.lives["orders"] = Lifetime(retention_ms=3_600_000)
+    return world
+
+
+def test_one_partition(behind: World) -> None:
+    assert behind.call("GET", "/offset/orders/0").get_json() == {
+        "topic": "orders",
+        "partition": 0,
+        "route": "source.target",
+        "position": 40,
+        "logStart": 10,
+        "logEnd": 100,
+        "lagRecords": 60,
+        "lagSeconds": 20.0,
+        "recordsPerSecond": None,
+        "catchUpSeconds": None,
+        "retentionSeconds": 3_580.0,
+        "ageSeconds": 0.0,
+    }
+
+
+def test_never_committed_is_not_lag_0(behind: World) -> None:
+    shown = behind.call("GET", "/offset/orders/2").get_json()
+    assert shown["lagRecords"] is None
+    assert shown["lagSeconds"] is None
+    assert shown["position"] is None
+    assert "never committed" in shown["reason"]
+
+
+def test_a_partition_without_a_leader_says_so_and_hurts_no_other(behind: World) -> None:
+    progress = behind.call("GET", "/topics/orders").get_json()["progress"]
+    assert progress["3"]["position"] == 7
+    assert progress["3"]["lagRecords"] is None
+    assert "no leader" in progress["3"]["reason"]
+    assert progress["1"]["lagRecords"] == 0
+    assert progress["1"]["lagSeconds"] == 0
+
+
+def test_all_topics(behind: World) -> None:
+    shown = behind.call("GET", "/offset").get_json()
+    assert shown == {
+        "ageSeconds": 0.0,
+        "topics": [
+            {
+                "topic": "orders",
+                "route": "source.target",
+                "partitions": 4,
+                "lagRecords": 60,
+                "lagSeconds": 20.0,
+                "retentionSeconds": 3_580.0,
+                "neverCommitted": 1,
+                "unknown": 2,
+            }
+        ],
+    }
+
+
+def test_many_calls_share_one_look(behind: World) -> None:
+    logs = behind.logs["source"]
+    for _ in range(50):
+        behind.call("GET", "/offset")
+        behind.call("GET", "/offset/orders/1")
+        behind.call("GET", "/topics/orders")
+        behind.call("GET", "/metrics")
+    assert logs.requests == {"extents": 1, "batch_times": 1, "lifetimes": 1}
+    assert behind.positions.reads == 1
+    behind.clock.advance(FRESH_S)
+    assert behind.call("GET", "/offset").get_json()["ageSeconds"] == 0
+    assert logs.requests["extents"] == 2
+    assert behind.positions.reads == 2
+
+
+def test_a_new_topic_is_looked_at_at_once(behind: World) -> None:
+    assert behind.call("GET", "/offset").status_code == 200
+    behind.intend("quiet", TopicIntent(1, 1))
+    behind.logs["source"].held["quiet", 0] = Extent(0, 3)
+    behind.positions.stored[GROUP, "quiet", 0] = Position(offset=1)
+    assert behind.call("GET", "/offset/quiet/0").get_json()["lagRecords"] == 2
+
+
+def test_a_target_that_is_away(behind: World) -> None:
+    with behind.positions.failing(ClusterUnavailable("t:1 refused")):
+        shown = behind.call("GET", "/offset/orders/0").get_json()
+    assert shown["position"] is None
+    assert shown["lagRecords"] is None
+    assert shown["logEnd"] == 100
+    assert shown["reason"] == "target: t:1 refused"
+
+
+def test_a_source_that_is_away(behind: World) -> None:
+    with behind.logs["source"].failing(ClusterUnavailable("s:1 refused")):
+        shown = behind.call("GET", "/topics/orders").get_json()
+    assert shown["positions"]["0"] == 40
+    assert shown["progress"]["0"]["lagRecords"] is None
+    assert shown["progress"]["0"]["reason"] == "source: s:1 refused"
+
+
+def test_metrics(behind: World) -> None:
+    text = behind.call("GET", "/metrics").text
+    labels = '{route="source.target",topic="orders"}'
+    for line in (
+        f"ureplicator_lag_records{labels} 60.0",
+        f"ureplicator_lag_seconds{labels} 20.0",
+        f"ureplicator_retention_seconds{labels} 3580.0",
+        f"ureplicator_never_committed_partitions{labels} 1.0",
+        f"ureplicator_unknown_lag_partitions{labels} 2.0",
+        "ureplicator_lag_age_seconds 0.0",
+    ):
+        assert line in text
+
+
+def test_metrics_show_no_lag_that_nobody_knows(behind: World) -> None:
+    with behind.positions.failing():
+        text = behind.call("GET", "/metrics").text
+    assert "ureplicator_lag_records{" not in text
+    assert 'unknown_lag_partitions{route="source.target",topic="orders"} 4.0' in text

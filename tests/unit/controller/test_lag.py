@@ -1,0 +1,290 @@
+"""Figures of a partition from looks at both of its ends: tables, and what holds for any history."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ureplicator_common.kafka import BatchTime, Extent, Lifetime
+from ureplicator_common.model import Partition, Route
+from ureplicator_controller.core.lag import (
+    RATE_WINDOW_S,
+    START_WINDOW_S,
+    Figures,
+    Look,
+    Reading,
+    Tracks,
+    figures,
+    follow,
+    summarise,
+    to_read,
+)
+
+NOW_MS = 1_000_000_000
+HOUR = Lifetime(retention_ms=3_600_000)
+
+
+def tracks_of(*looks: tuple[float, int | None, int, int]) -> Tracks:
+    """(when, position, log start, log end) of each look."""
+    tracks: Tracks | None = None
+    for at_s, position, start, end in looks:
+        tracks = follow(tracks, Look(at_s, position, Extent(start, end)))
+    assert tracks is not None
+    return tracks
+
+
+def judged(
+    *looks: tuple[float, int | None, int, int],
+    record: BatchTime | None = None,
+    lifetime: Lifetime | None = HOUR,
+) -> Figures:
+    return figures(tracks_of(*looks), record=record, lifetime=lifetime, wall_ms=NOW_MS)
+
+
+def seconds_ago(age_s: float, *, first: int = 0, last: int = 1_000) -> BatchTime:
+    return BatchTime(first, last, NOW_MS - int(age_s * 1_000))
+
+
+# --- Lag
+
+
+def test_never_committed_is_not_lag_0() -> None:
+    for end in (0, 100):
+        found = judged((0, None, 0, end), record=seconds_ago(5))
+        assert found.never_committed
+        assert found.lag_records is None
+        assert found.lag_s is None
+        assert found.retention_s is None
+        assert found.reason
+
+
+def test_done_is_0_whatever_is_known_of_records() -> None:
+    found = judged((0, 100, 0, 100), record=None)
+    assert (found.lag_records, found.lag_s, found.catch_up_s) == (0, 0.0, 0.0)
+    assert found.retention_s is None
+    assert not found.reason
+
+
+def test_a_position_above_the_end_has_no_lag_but_a_reason() -> None:
+    found = judged((0, 100, 0, 20), record=seconds_ago(5))
+    assert found.lag_records is None
+    assert found.lag_s is None
+    assert "above the end" in found.reason
+
+
+@pytest.mark.parametrize(
+    ("record", "lag_s"),
+    [
+        (seconds_ago(7), 7.0),
+        (seconds_ago(7, first=40), 7.0),
+        (seconds_ago(-30), 0.0),  # a producer's clock that is ahead
+        (seconds_ago(7, last=39), 7.0),  # of a record before: at most
+        (seconds_ago(7, first=41), None),  # of a record behind it: the position went back
+        (BatchTime(0, 1_000, -1), None),
+        (None, None),
+    ],
+)
+def test_lag_in_seconds(record: BatchTime | None, lag_s: float | None) -> None:
+    assert judged((0, 40, 0, 100), record=record).lag_s == lag_s
+
+
+def test_who_reached_the_last_look_has_waited_no_longer_than_since_then() -> None:
+    looks = ((0.0, 50, 0, 100), (4.0, 100, 0, 120))
+    assert judged(*looks).lag_s == 4
+    assert judged(*looks, record=seconds_ago(90, last=99)).lag_s == 4
+    assert judged(*looks, record=seconds_ago(1, first=100, last=110)).lag_s == 1
+    assert judged((0.0, 50, 0, 100), (4.0, 99, 0, 120)).lag_s is None
+
+
+# --- Rates
+
+
+def test_rate_and_time_to_catch_up() -> None:
+    found = judged((0, 0, 0, 1_000), (10, 300, 0, 1_100))
+    assert found.records_per_s == 30
+    assert found.catch_up_s == (1_100 - 300) / (30 - 10)
+
+
+@pytest.mark.parametrize(
+    "looks",
+    [
+        [(0, 0, 0, 100)],
+        [(0, 0, 0, 100), (10, 0, 0, 100)],
+        [(0, 0, 0, 100), (10, 50, 0, 200)],
+    ],
+    ids=["one look", "standing still", "falling behind"],
+)
+def test_who_does_not_gain_never_catches_up(looks: list[tuple[float, int, int, int]]) -> None:
+    assert judged(*looks).catch_up_s is None
+
+
+def test_rates_forget_what_is_long_ago() -> None:
+    fast = [(float(second), second * 100, 0, 100_000) for second in range(0, 60, 5)]
+    still = [(60.0 + second, 5_500, 0, 100_000) for second in range(0, 60, 5)]
+    assert judged(*fast).records_per_s == 100
+    assert judged(*fast, *still).records_per_s == 0
+
+
+@pytest.mark.parametrize(
+    "after",
+    [(10.0, 50, 0, 300), (10.0, 200, 0, 250), (10.0, None, 0, 300)],
+    ids=["position back", "log cut", "position gone"],
+)
+def test_another_log_or_position_begins_anew(after: tuple[float, int | None, int, int]) -> None:
+    found = judged((0, 100, 0, 300), after, record=seconds_ago(1))
+    assert found.records_per_s is None
+    assert found.catch_up_s is None
+
+
+# --- Retention
+
+
+@pytest.mark.parametrize(
+    ("lifetime", "left_s"),
+    [
+        (HOUR, 3_000.0),
+        (Lifetime(retention_ms=60_000), 0.0),  # its segment is only not deleted yet
+        (Lifetime(), None),
+        (Lifetime(retention_bytes=10**9), None),  # the log start does not move
+        (None, None),
+    ],
+)
+def test_retention_by_time(lifetime: Lifetime | None, left_s: float | None) -> None:
+    found = judged((0, 40, 0, 100), record=seconds_ago(600), lifetime=lifetime)
+    assert found.retention_s == left_s
+
+
+def test_retention_without_a_time_of_the_record() -> None:
+    assert judged((0, 40, 0, 100), record=BatchTime(0, 90, -1)).retention_s is None
+
+
+def test_retention_by_size() -> None:
+    """The log start comes nearer by 10 offsets a second, and has 500 to go."""
+    looks = ((0.0, 1_500, 0, 2_000), (100.0, 1_500, 1_000, 3_000))
+    by_size = Lifetime(retention_bytes=10**9)
+    assert judged(*looks, lifetime=by_size).retention_s == 50
+    assert judged(*looks, lifetime=Lifetime()).retention_s is None
+    both = Lifetime(retention_ms=610_000, retention_bytes=10**9)
+    record = seconds_ago(600, last=5_000)
+    assert judged(*looks, lifetime=both, record=record).retention_s == 10
+
+
+def test_a_log_start_that_stood_still_for_long_is_not_approaching() -> None:
+    looks = [(0.0, 500, 0, 900), (1.0, 500, 100, 900)]
+    looks += [(at_s, 500, 100, 900) for at_s in (400.0, 800.0, 1_200.0)]
+    assert judged(*looks, lifetime=Lifetime(retention_bytes=1)).retention_s is None
+
+
+def test_what_retention_took_is_told() -> None:
+    found = judged((0, 40, 60, 100), record=None, lifetime=None)
+    assert found.retention_s == 0
+    assert "20 offsets" in found.reason
+    assert found.lag_records == 60
+
+
+# --- Any history
+
+offsets = st.integers(0, 1_000)
+looks = st.lists(
+    st.tuples(st.floats(0.01, 700), st.none() | offsets, offsets, offsets), min_size=1, max_size=12
+)
+records = st.none() | st.builds(
+    BatchTime, offsets, offsets, st.just(-1) | st.integers(0, 2 * NOW_MS)
+)
+lifetimes = st.none() | st.builds(
+    Lifetime, st.none() | st.integers(0, NOW_MS), st.none() | st.integers(0, 10**9)
+)
+
+
+@given(looks, records, lifetimes)
+def test_figures_are_never_negative_and_never_0_by_ignorance(
+    steps: list[tuple[float, int | None, int, int]],
+    record: BatchTime | None,
+    lifetime: Lifetime | None,
+) -> None:
+    tracks: Tracks | None = None
+    now_s = 0.0
+    for wait_s, position, start, length in steps:
+        now_s += wait_s
+        tracks = follow(tracks, Look(now_s, position, Extent(start, start + length)))
+        found = figures(tracks, record=record, lifetime=lifetime, wall_ms=NOW_MS)
+        end = start + length
+        wanted = None if position is None or position > end else end - position
+        assert found.lag_records == wanted
+        assert (found.lag_s == 0 and found.lag_records == 0) or found.lag_records != 0
+        assert found.reason or found.lag_records is not None
+        for each in (found.lag_s, found.records_per_s, found.catch_up_s, found.retention_s):
+            assert each is None or each >= 0
+
+
+@given(st.lists(st.floats(0.1, 20), min_size=2, max_size=60), st.integers(1, 50))
+def test_a_steady_rate_is_found_and_the_window_is_kept(waits_s: list[float], rate: int) -> None:
+    tracks: Tracks | None = None
+    now_s = 0.0
+    for wait_s in waits_s:
+        now_s += wait_s
+        position = round(now_s * rate)
+        tracks = follow(tracks, Look(now_s, position, Extent(0, 10**6)))
+    assert tracks is not None
+    found = figures(tracks, record=None, lifetime=None, wall_ms=NOW_MS)
+    took_s = tracks.short.latest.at_s - tracks.short.base.at_s
+    assert found.records_per_s == pytest.approx(rate, abs=1.01 / took_s)
+    longest_step_s = max(waits_s)
+    assert took_s <= RATE_WINDOW_S + 2 * longest_step_s
+    assert now_s - tracks.long.base.at_s <= START_WINDOW_S + 2 * longest_step_s
+
+
+# --- What to read, and sums
+
+ROUTE = Route("a", "b")
+ONE, TWO, THREE, FOUR = (Partition(ROUTE, "t", number) for number in range(4))
+
+
+def test_the_longest_unread_of_those_behind_are_read_first() -> None:
+    extent = Extent(0, 100)
+    now = {each: Look(9, 50, extent) for each in (ONE, TWO, THREE, FOUR)}
+    before = {
+        ONE: Look(4, 10, Extent(0, 50)),  # reached that end: moments late
+        TWO: Look(4, 10, extent),
+        THREE: Look(4, 10, extent),
+    }
+    readings = {
+        ONE: Reading(None, 1.0),
+        TWO: Reading(BatchTime(0, 9, 5), 4.0),
+        THREE: Reading(BatchTime(0, 9, 5), 2.0),
+    }
+    asked = to_read(now, before=before, readings=readings, most=10)
+    assert asked == [FOUR, THREE, TWO, ONE]
+    assert to_read(now, before=before, readings=readings, most=2) == [FOUR, THREE]
+
+
+@pytest.mark.parametrize(
+    ("look", "reading"),
+    [
+        (Look(0, 100, Extent(0, 100)), None),
+        (Look(0, None, Extent(0, 100)), None),
+        (Look(0, 5, Extent(10, 100)), None),
+        (Look(0, 200, Extent(10, 100)), None),
+        (Look(0, 50, Extent(0, 100)), Reading(BatchTime(50, 60, 1), 0.0)),
+    ],
+    ids=["done", "never committed", "gone", "above the end", "known"],
+)
+def test_nothing_is_read_without_need(look: Look, reading: Reading | None) -> None:
+    readings = {ONE: reading} if reading else {}
+    assert to_read({ONE: look}, before={}, readings=readings, most=10) == []
+
+
+def test_a_sum_says_what_is_not_in_it() -> None:
+    found = summarise(
+        [
+            judged((0, 40, 0, 100), record=seconds_ago(7)),
+            judged((0, 90, 0, 100), record=seconds_ago(70)),
+            judged((0, None, 0, 100)),
+            Figures(reason="source: no answer"),
+        ]
+    )
+    assert (found.partitions, found.never_committed, found.unknown) == (4, 1, 2)
+    assert (found.lag_records, found.lag_s, found.retention_s) == (70, 70.0, 3_530.0)
+    assert summarise([Figures(reason="?")]).lag_records is None
+    assert summarise([]).lag_s is None
