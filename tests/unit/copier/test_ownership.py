@@ -50,6 +50,7 @@ class Desk:
             target=self.target,
             post=self.said.put,
         )
+        self.ownership.start()
 
     def next(self, kind: type[E]) -> E:
         event = self.said.get(timeout=5.0)

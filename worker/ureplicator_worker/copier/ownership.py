@@ -23,6 +23,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from ureplicator_common.clock import Clock, SystemClock
 from ureplicator_common.kafka import ClusterUnavailable, PartitionUnavailable, Position
 from ureplicator_common.kafka.positions import (
     CommitRefused,
@@ -189,7 +190,10 @@ OwnershipEvent = (
 
 
 class Ownership:
-    """All methods return at once; answers come through `post`."""
+    """`put` returns at once; answers come through `post`.
+
+    `start` makes the thread; without it somebody else calls `turn`, whenever `patience_s` is over.
+    """
 
     def __init__(
         self,
@@ -201,7 +205,9 @@ class Ownership:
         source: ClusterClient,
         target: ClusterClient,
         post: Callable[[OwnershipEvent], None],
+        clock: Clock | None = None,
     ) -> None:
+        self._clock = clock or SystemClock()
         self._worker = worker
         self._slot = slot
         self._store = store
@@ -219,6 +225,8 @@ class Ownership:
         self._asked_for: dict[Partition, OwnerEpoch] = {}
         self._retry_at_s = 0.0
         self._thread = threading.Thread(target=self._run, name=f"ownership-{name}", daemon=True)
+
+    def start(self) -> None:
         self._thread.start()
 
     def put(self, command: Command) -> None:
@@ -240,33 +248,40 @@ class Ownership:
     def _serve(self) -> None:
         while True:
             try:
-                command = self._commands.get(timeout=self._patience_s())
-                if command is None:
-                    return
-                self._perform(command)
+                command = self._commands.get(timeout=self.patience_s())
             except queue.Empty:
-                pass
-            except ClusterUnavailable as error:
-                self._trouble(error)
-            self._advance()
+                self.turn()
+                continue
+            if command is None:
+                return
+            self.turn(command)
 
-    def _patience_s(self) -> float | None:
+    def turn(self, *commands: Command) -> None:
+        """Obey, then go on with what is due."""
+        try:
+            for command in commands:
+                self._perform(command)
+        except ClusterUnavailable as error:
+            self._trouble(error)
+        self._advance()
+
+    def patience_s(self) -> float | None:
         """Until the next try; for ever while there is nothing to try."""
         if not self._needs_proof():
             return None
-        return max(0.01, self._retry_at_s - time.monotonic())
+        return max(0.01, self._retry_at_s - self._clock.monotonic_s())
 
     def _needs_proof(self) -> bool:
         missing = bool(self._waiting) or (not self._proven and bool(self._held))
         return missing and not self._asked
 
     def _trouble(self, error: ClusterUnavailable) -> None:
-        self._retry_at_s = time.monotonic() + min(RETRY_S, error.delay_s)
+        self._retry_at_s = self._clock.monotonic_s() + min(RETRY_S, error.delay_s)
         self._post(Trouble(str(error)))
 
     def _advance(self) -> None:
         """Steps (1) and (2), as far as they are due."""
-        if not self._needs_proof() or time.monotonic() < self._retry_at_s:
+        if not self._needs_proof() or self._clock.monotonic_s() < self._retry_at_s:
             return
         asked_for = dict(self._waiting)
         try:

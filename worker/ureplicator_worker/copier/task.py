@@ -277,6 +277,7 @@ class Copier:
             target=target,
             post=lambda event: self._post(lambda: opened[0].on_ownership(event)),
         )
+        ownership.start()
         opened.append(
             RouteCopier(
                 route,

@@ -47,9 +47,10 @@ class Fencer:
     def request(self, route: Route) -> None:
         """The answer is an event."""
         name = f"worker fence {route}"
-        threading.Thread(target=self._try, args=(route,), name=name, daemon=True).start()
+        threading.Thread(target=self.attempt, args=(route,), name=name, daemon=True).start()
 
-    def _try(self, route: Route) -> None:
+    def attempt(self, route: Route) -> None:
+        """What the thread does."""
         try:
             ids = transactional_ids(
                 fleet=self._fleet, route=route, worker=self._worker, slots=self._most_slots()

@@ -115,15 +115,23 @@ class Prover:
                 self._changed.wait_for(lambda: self._queue or self._stopping)
                 if self._stopping:
                     return
-                waiting = self._queue[0]
-            try:
-                go = self.prove(waiting.ask)
-            except Unavailable as error:
-                logger.info("copier %s waits for its proof: %s", waiting.copier, error)
+            if not self.turn():
                 with self._changed:
                     self._changed.wait_for(lambda: self._stopping, RETRY_S)
-                continue
-            self._finish(waiting, go)
+
+    def turn(self) -> bool:
+        """Answer the oldest ask; False: it has to wait. Nothing to do is True."""
+        with self._changed:
+            if not self._queue:
+                return True
+            waiting = self._queue[0]
+        try:
+            go = self.prove(waiting.ask)
+        except Unavailable as error:
+            logger.info("copier %s waits for its proof: %s", waiting.copier, error)
+            return False
+        self._finish(waiting, go)
+        return True
 
     def _finish(self, waiting: _Waiting, go: Go) -> None:
         with self._changed:
