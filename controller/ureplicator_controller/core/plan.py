@@ -242,6 +242,8 @@ class _Planner:
             case.move = Move(self._board.give(case.key, case.partition), why)
         moves = even_out(self._board) if may_go(self._snapshot.switches, False) else {}
         if not moves:
+            for back_by_s in self._census.away.values():  # until then its share is kept for it
+                self._wake_by(back_by_s)
             return
         if self._now_s < self._census.settled_at_s:
             self._wake_by(self._census.settled_at_s)

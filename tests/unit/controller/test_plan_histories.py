@@ -256,3 +256,24 @@ def test_two_topics_swap_workers() -> None:
     fleet.tag("a", draining=True)
     fleet.settle()
     assert fleet.counts() == {"b": 6}
+
+
+def test_the_share_of_a_worker_that_is_away_goes_to_a_newcomer_when_its_delay_ends() -> None:
+    """Seed 274 of the simulation showed it: nothing that was to be moved had woken the leader."""
+    fleet = ControlFleet()
+    fleet.worker("a")
+    fleet.topic("t", 2)
+    fleet.settle()
+    b = fleet.worker("b")
+    fleet.cycle()
+    fleet.kill(b)
+    fleet.settle()
+    fleet.worker("c")
+    fleet.settle()
+    fleet.wait(fleet.delays.join_s)
+    decided = fleet.cycle()
+    assert fleet.counts() == {"a": 2}
+    assert decided.wake_at_s is not None
+    fleet.wait(decided.wake_at_s - fleet.now_s)
+    fleet.settle()
+    assert fleet.counts() == {"a": 1, "c": 1}
