@@ -20,7 +20,13 @@ from ureplicator_worker.core.messages import PartitionReport, Report
 from ureplicator_worker.core.partition import Held, InvalidTransition, Phase, move
 from ureplicator_worker.core.slots import CopierId, Home, Slot, choose
 from ureplicator_worker.core.state import check_invariants, step
-from ureplicator_worker.core.turn import LATE_END_S, LATE_START_S, WorkerState, initial
+from ureplicator_worker.core.turn import (
+    LATE_END_S,
+    LATE_START_S,
+    READ_EVERY_S,
+    WorkerState,
+    initial,
+)
 
 ROUTE = Route("a", "b")
 SILENCE_S = 60.0
@@ -82,8 +88,8 @@ class Run:
         return said
 
     def told(self) -> list[ev.Instruction]:
-        """Taken, without what is published."""
-        return [one for one in self.take() if not isinstance(one, ev.Publish)]
+        """Taken, without what is published and read."""
+        return [one for one in self.take() if not isinstance(one, ev.Publish | ev.ReadAssignment)]
 
     def seen(self) -> dict[int, tuple[PartitionState, str]]:
         assert self.state.published is not None
@@ -356,6 +362,14 @@ def test_without_a_session_copying_goes_on_and_nothing_is_published(event: ev.Ev
     run.do(ev.SessionRestored(SessionId(2)))
     assert run.take()[:2] == [ev.Register(SessionId(2)), ev.ReadAssignment()]
     assert run.seen()[0][0] is PartitionState.ERROR
+
+
+def test_the_assignment_is_read_again_now_and_then_while_there_is_a_session() -> None:
+    run = Run().online(0).wait(READ_EVERY_S - 1)
+    assert ev.ReadAssignment() not in run.take()
+    assert ev.ReadAssignment() in run.wait(1).take()
+    assert ev.ReadAssignment() not in run.wait(1).take()
+    assert ev.ReadAssignment() not in run.do(ev.SessionSuspended()).wait(READ_EVERY_S).take()
 
 
 def test_an_older_assignment_is_not_news_and_a_missing_one_is() -> None:

@@ -39,7 +39,7 @@ from ureplicator_worker.core import events as ev
 from ureplicator_worker.core.messages import PartitionReport
 from ureplicator_worker.core.partition import Phase, broken
 from ureplicator_worker.core.slots import SlotPhase
-from ureplicator_worker.core.turn import Fence, Turn, WorkerState
+from ureplicator_worker.core.turn import READ_EVERY_S, Fence, Turn, WorkerState
 
 FENCE_RETRY_S = 1.0
 _UNASKED = "let go by the copier itself"
@@ -74,6 +74,9 @@ def check_invariants(state: WorkerState) -> None:
 
 def _tick(turn: Turn, event: ev.Tick) -> None:
     turn.now_s = max(turn.now_s, event.now_s)
+    due = turn.now_s - turn.read_at_s >= READ_EVERY_S
+    if due and turn.session_state is SessionState.CONNECTED:
+        turn.read_assignment()
 
 
 def _assignment_changed(turn: Turn, event: ev.AssignmentChanged) -> None:
@@ -210,7 +213,7 @@ def _session_restored(turn: Turn, event: ev.SessionRestored) -> None:
         turn.instructions.append(ev.Register(event.session))
     turn.session, turn.session_state = event.session, SessionState.CONNECTED
     turn.published, turn.urgent = None, True
-    turn.instructions.append(ev.ReadAssignment())
+    turn.read_assignment()
 
 
 def _drain(turn: Turn, event: ev.Drain) -> None:

@@ -31,6 +31,8 @@ machine."""
 LATE_END_S = 60.0
 """A copier whose lifeline closed drains for 15 s, then waits for its threads, some 30 s with both
 clusters silent. One that is still there is killed, and again after as long: it may be frozen."""
+READ_EVERY_S = 30.0
+"""The assignment is read again so often: a lost watch must not blind a worker for ever."""
 KILL_GRACE_S = 5.0
 """After `drain_timeout_s`, for killed processes to be gone."""
 
@@ -60,6 +62,7 @@ class WorkerState:
     session_state: SessionState = SessionState.LOST
     wanted: Mapping[Partition, AssignmentEntry] = field(default_factory=dict)
     seen_zxid: int = -1
+    read_at_s: float = 0.0
     held: Mapping[Partition, Held] = field(default_factory=dict)
     homes: Mapping[Partition, Home] = field(default_factory=dict)
     fences: Mapping[Route, Fence] = field(default_factory=dict)
@@ -80,6 +83,7 @@ def initial(
         silence_s=silence_s,
         routes=routes,
         now_s=now_s,
+        read_at_s=now_s,
     )
 
 
@@ -91,6 +95,7 @@ class Turn:
         self.now_s = state.now_s
         self.session, self.session_state = state.session, state.session_state
         self.wanted, self.seen_zxid = state.wanted, state.seen_zxid
+        self.read_at_s = state.read_at_s
         self.slots = list(state.slots)
         self.held = dict(state.held)
         self.homes = dict(state.homes)
@@ -112,6 +117,7 @@ class Turn:
             session_state=self.session_state,
             wanted=self.wanted,
             seen_zxid=self.seen_zxid,
+            read_at_s=self.read_at_s,
             held=self.held,
             homes=self.homes,
             fences=self.fences,
@@ -184,6 +190,10 @@ class Turn:
                 self.move(partition, Phase.ERROR, reason)
 
     # Wanted against held.
+
+    def read_assignment(self) -> None:
+        self.read_at_s = self.now_s
+        self.instructions.append(ev.ReadAssignment())
 
     def reconcile(self) -> None:
         if self.drain_until_s is not None:
