@@ -7,6 +7,7 @@
 | controllers/<id>                | ephemeral  | LiveController          | each controller   |
 | workers/live/<id>               | ephemeral  | LiveWorker              | each worker       |
 | workers/known/<id>              | persistent | KnownWorker             | the leader, REST  |
+| workers/registered/<id>         | persistent | a session of a process  | each worker       |
 | routes/<route>                  | persistent | RouteSettings           | the leader        |
 | topics/<route>/<topic>          | persistent | TopicIntent             | REST, the leader  |
 | targets/<cluster>/<topic>       | persistent | who claims that target  | REST, the leader  |
@@ -75,6 +76,7 @@ class Paths:
         self.controllers = f"{self.root}/controllers"
         self.workers_live = f"{self.root}/workers/live"
         self.workers_known = f"{self.root}/workers/known"
+        self.workers_registered = f"{self.root}/workers/registered"
         self.routes = f"{self.root}/routes"
         self.topics = f"{self.root}/topics"
         self.targets = f"{self.root}/targets"
@@ -93,6 +95,7 @@ class Paths:
             self.controllers,
             self.workers_live,
             self.workers_known,
+            self.workers_registered,
             self.routes,
             self.topics,
             self.targets,
@@ -110,6 +113,9 @@ class Paths:
 
     def worker_known(self, worker: WorkerId) -> str:
         return f"{self.workers_known}/{worker}"
+
+    def worker_registration(self, worker: WorkerId) -> str:
+        return f"{self.workers_registered}/{worker}"
 
     def route(self, route: Route) -> str:
         return f"{self.routes}/{route}"
@@ -294,6 +300,14 @@ def encode_live_worker(worker: LiveWorker) -> bytes:
 def decode_live_worker(data: bytes) -> LiveWorker:
     raw = decode(data)
     return LiveWorker(**_known(raw, LiveWorker))
+
+
+def encode_registration(session: SessionId) -> bytes:
+    return encode({"session": str(session)})
+
+
+def decode_registration(data: bytes) -> SessionId:
+    return SessionId(int(decode(data)["session"]))
 
 
 def encode_known_worker(worker: KnownWorker) -> bytes:

@@ -158,6 +158,11 @@ def test_known_workers_round_trip(worker: KnownWorker) -> None:
     assert znodes.decode_known_worker(znodes.encode_known_worker(worker)) == worker
 
 
+@given(sessions)
+def test_registrations_round_trip(session: SessionId) -> None:
+    assert znodes.decode_registration(znodes.encode_registration(session)) == session
+
+
 @given(switches)
 def test_switches_round_trip(value: Switches) -> None:
     assert znodes.decode_switches(znodes.encode_switches(value)) == value

@@ -182,3 +182,56 @@ def test_formers_are_the_sessions_we_wrote_under(stage: Stage) -> None:
     stage.reporter.refresh()
     assert stage.reporter.flush(5)
     assert stage.reporter.formers() == {first, stage.client.session()}
+
+
+def another_process(stage: Stage) -> tuple[Reporter, MemoryCoordination]:
+    """Another process of the same id; it is stepped by `turn`."""
+    client = MemoryCoordination(stage.store)
+    reporter = Reporter(
+        coordination=client,
+        paths=PATHS,
+        worker=WORKER,
+        session_timeout_s=SESSION_TIMEOUT_S,
+        clock=stage.clock,
+        registered=lambda: stage.heard.put("the other registered"),
+        taken=stage.heard.put,
+    )
+    reporter.announce(LIVE)
+    return reporter, client
+
+
+def test_a_process_does_not_come_back_to_an_id_that_another_one_has_had_meanwhile() -> None:
+    stage = Stage()
+    stage.reporter.announce(LIVE)
+    assert stage.reporter.turn()
+    stage.client.suspend()
+    stage.client.expire()
+    other, client = another_process(stage)
+    assert other.turn()
+    client.expire()
+    stage.client.restore()
+    stage.reporter.refresh()
+    assert not stage.reporter.turn()
+    assert stage.node(PATHS.worker_live(WORKER)) is None
+    said = [stage.heard.get_nowait() for _ in range(3)]
+    assert said == [
+        "registered",
+        "the other registered",
+        "another process has registered the id w since we did",
+    ]
+
+
+def test_the_latest_process_registers_again_after_its_session_ended() -> None:
+    stage = Stage()
+    stage.reporter.announce(LIVE)
+    assert stage.reporter.turn()
+    stage.client.expire()
+    other, client = another_process(stage)
+    assert other.turn()
+    client.expire()
+    client.restore()
+    other.refresh()
+    assert other.turn()
+    node = stage.node(PATHS.worker_live(WORKER))
+    assert node is not None
+    assert node.stat.owner == client.session()

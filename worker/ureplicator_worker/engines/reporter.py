@@ -12,27 +12,36 @@ Identity is id + session. A node under our id is
                             its node until its session expires, so we wait for one session timeout
                             (and what servers round it up by), then give up through `taken`.
                             For the others, once the live node is ours: left over, replaced.
+
+An id belongs to the process that registered it last, for ever. A process that lost its session must
+not come back to an id that another one has had meanwhile, be that one gone again: its copiers may
+live and commit under the same names, which only the start of a process fences. Live nodes vanish,
+so `workers/registered/<id>` says which process it is, by the session of its first registration; whoever
+registers again checks it in the same transaction, and gives up where it names somebody else.
 """
 
 from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from ureplicator_common import znodes
 from ureplicator_common.clock import Clock
 from ureplicator_common.coordination import (
     EXPIRY_ROUNDING_S,
+    Check,
     Conflict,
     Coordination,
     Create,
     Delete,
     Node,
+    Operation,
     OutcomeUnknown,
     Set,
     Unavailable,
 )
+from ureplicator_common.errors import OperatingError
 from ureplicator_common.model import CurrentState, LiveWorker, SessionId, WorkerId
 
 logger = logging.getLogger(__name__)
@@ -40,6 +49,10 @@ logger = logging.getLogger(__name__)
 RETRY_S = 0.2
 CHECK_S = 10.0
 """Everything is looked at again so often, changed or not."""
+
+
+class _Succeeded(OperatingError):
+    """Another process has registered our id after us."""
 
 
 class Reporter:
@@ -59,6 +72,7 @@ class Reporter:
         self._coordination = coordination
         self._worker = worker
         self._live_path = paths.worker_live(worker)
+        self._registration_path = paths.worker_registration(worker)
         self._current_path = paths.current_state(worker)
         self._loads_path = paths.load(worker)
         self._wait_s = session_timeout_s + EXPIRY_ROUNDING_S
@@ -75,8 +89,12 @@ class Reporter:
         self._thread = threading.Thread(target=self._work, name="worker reporter", daemon=True)
 
     def start(self, live: LiveWorker) -> None:
-        self._want(self._live_path, znodes.encode_live_worker(live))
+        self.announce(live)
         self._thread.start()
+
+    def announce(self, live: LiveWorker) -> None:
+        """What the live node shall say; nothing is written before that."""
+        self._want(self._live_path, znodes.encode_live_worker(live))
 
     def publish(self, current: CurrentState) -> None:
         self._want(self._current_path, znodes.encode_current(current))
@@ -122,15 +140,19 @@ class Reporter:
                     self._done.clear()
                 if self._stopping:
                     return
-                wanted = dict(self._wanted)
-            written = self._write_all(wanted)
-            with self._changed:
-                if written and wanted == self._wanted:
-                    self._dirty = False
-                    self._changed.notify_all()
-                elif not written:
-                    self._dirty = True
+            if not self.turn():
+                with self._changed:
                     self._changed.wait_for(lambda: self._stopping, RETRY_S)
+
+    def turn(self) -> bool:
+        """Write what is not as it should be; False: to be tried again soon."""
+        with self._changed:
+            wanted = dict(self._wanted)
+        written = self._write_all(wanted)
+        with self._changed:
+            self._dirty = not written or wanted != self._wanted
+            self._changed.notify_all()
+        return written
 
     def _write_all(self, wanted: Mapping[str, bytes]) -> bool:
         """Live node first: the others mean nothing without it. True if all is as wanted."""
@@ -147,7 +169,11 @@ class Reporter:
         return True
 
     def _register(self, data: bytes) -> bool:
-        owner = self._write(self._live_path, data, replace=False)
+        try:
+            owner = self._write(self._live_path, data, replace=False)
+        except _Succeeded as error:
+            self._taken(str(error))
+            return False
         if owner is not None:
             self._wait_for(owner)
             return False
@@ -156,6 +182,24 @@ class Reporter:
             self._is_registered = True
             self._registered()
         return True
+
+    def _registration(self, session: SessionId) -> Operation:
+        """What goes with a new live node. Raises _Succeeded."""
+        node = self._coordination.get(self._registration_path)
+        if node is None:
+            return Create(self._registration_path, znodes.encode_registration(session))
+        if self._is_own(node):
+            return Check(self._registration_path, node.stat.version)
+        if self._is_registered:
+            raise _Succeeded(f"another process has registered the id {self._worker} since we did")
+        return Set(self._registration_path, znodes.encode_registration(session), node.stat.version)
+
+    def _is_own(self, registration: Node) -> bool:
+        """One that cannot be read is nobody's: it is made anew."""
+        try:
+            return znodes.decode_registration(registration.data) in self.formers()
+        except znodes.UNREADABLE:
+            return False
 
     def _wait_for(self, owner: SessionId) -> None:
         now_s = self._clock.monotonic_s()
@@ -180,22 +224,20 @@ class Reporter:
             if self._done.get(path) == (session, data):
                 return None
         node = self._coordination.get(path)
-        if node is not None and node.stat.owner != session:
-            if not (replace or node.stat.owner in self._sessions):
+        if node is None or node.stat.owner != session:
+            if not (node is None or replace or node.stat.owner in self._sessions):
                 return node.stat.owner
-            self._coordination.transact([Delete(path, node.stat.version), _create(path, data)])
-        else:
-            self._put(path, data, node)
+            self._coordination.transact(self._making(path, data, node, session))
+        elif node.data != data:
+            self._coordination.transact([Set(path, data, node.stat.version)])
         with self._changed:
             self._done[path] = (session, data)
         return None
 
-    def _put(self, path: str, data: bytes, node: Node | None) -> None:
-        if node is None:
-            self._coordination.transact([_create(path, data)])
-        elif node.data != data:
-            self._coordination.transact([Set(path, data, node.stat.version)])
-
-
-def _create(path: str, data: bytes) -> Create:
-    return Create(path, data, ephemeral=True)
+    def _making(
+        self, path: str, data: bytes, node: Node | None, session: SessionId
+    ) -> Sequence[Operation]:
+        """A node of this session in the place of whatever is there."""
+        registration = [self._registration(session)] if path == self._live_path else []
+        former = [Delete(path, node.stat.version)] if node is not None else []
+        return [*registration, *former, Create(path, data, ephemeral=True)]
