@@ -1,0 +1,94 @@
+"""Controller processes: the real control loop, turned by hand, and what a judge must know of it."""
+
+from __future__ import annotations
+
+from prometheus_client import CollectorRegistry
+
+from ureplicator_common.errors import PermanentError
+from ureplicator_common.model import LiveController, Route, RouteSettings
+from ureplicator_controller.core.snapshot import Delays, Snapshot
+from ureplicator_controller.engines.executor import Executor
+from ureplicator_controller.engines.leadership import Identity, Leadership
+from ureplicator_controller.engines.metrics import ControlMetrics
+from ureplicator_controller.engines.observer import DEBOUNCE_S, REFRESH_S, Observer
+from ureplicator_controller.engines.rebalancer import UNSETTLED_S, Rebalancer
+from ureplicator_testkit.simulation.judge import FLEET, PATHS, JudgedStore
+from ureplicator_testkit.simulation.kernel import World
+from ureplicator_testkit.simulation.members import SESSION_TIMEOUT_S, Member
+
+ROUTE = Route("source", "target")
+METRICS = ControlMetrics(CollectorRegistry())
+"""Made once: nobody reads them here, and to make them takes as long as a hundred turns."""
+
+
+class _Observer(Observer):
+    """Tells the judge what a leader saw, and when."""
+
+    controller: Controller
+
+    def snapshot(self) -> Snapshot:
+        seen = super().snapshot()
+        self.controller.looked(seen)
+        return seen
+
+
+class Controller(Member):
+    def __init__(self, world: World, name: str, store: JudgedStore, delays: Delays) -> None:
+        super().__init__(world, name, store)
+        self._judged = store
+        self._delays = delays
+        self._blind_until_s = 0.0
+        self._loop = self.actor("loop", self._turn)
+        self._rebalancer: Rebalancer | None = None
+        self.leadership: Leadership | None = None
+        world.soon(self._loop)
+
+    def _turn(self) -> float | None:
+        if self._rebalancer is None:
+            self._rebalancer = self._start()
+            return 0.0
+        try:
+            wait_s = self._rebalancer.turn()
+        except PermanentError as error:
+            self.kill(str(error))
+            return None
+        return max(wait_s, UNSETTLED_S / 10)
+
+    def _start(self) -> Rebalancer:
+        """As `daemon` does, once ZooKeeper is reached."""
+        live = LiveController(id=self.name)
+        observer = _Observer(self.client, fleet=FLEET, clock=self.world, delays=self._delays)
+        observer.controller = self
+        self.leadership = Leadership(self.client, paths=PATHS, controller=live)
+        rebalancer = Rebalancer(
+            identity=Identity(
+                self.client,
+                paths=PATHS,
+                controller=live,
+                clock=self.world,
+                session_timeout_s=SESSION_TIMEOUT_S,
+            ),
+            leadership=self.leadership,
+            observer=observer,
+            executor=Executor(self.client, paths=PATHS, observer=observer, metrics=METRICS),
+            paths=PATHS,
+            routes={ROUTE: RouteSettings()},
+            clock=self.world,
+            metrics=METRICS,
+        )
+        self.client.on_session(rebalancer.session_changed)
+        return rebalancer
+
+    def heard(self) -> None:
+        if not self.frozen:
+            self.world.wake(self._loop, DEBOUNCE_S)
+
+    def looked(self, seen: Snapshot) -> None:
+        now_s = self.world.now_s
+        blind = now_s < self._blind_until_s
+        self._judged.seen[self] = (now_s, seen, blind)
+
+    def hold_watches(self, for_s: float, *, lost: bool) -> None:
+        super().hold_watches(for_s, lost=lost)
+        late_s = REFRESH_S + self._delays.rebalance_s if lost else self._delays.rebalance_s
+        self._blind_until_s = max(self._blind_until_s, self.world.now_s + for_s + late_s)

@@ -1,0 +1,346 @@
+"""A copier process: the real `Ownership`, and of the data path what it does to the log.
+
+    loop       obeys the driver, copies a few records, asks for a commit every interval, reports
+    ownership  the thread that goes through the order of taking a partition over, and commits
+
+The loop follows `ureplicator_worker.copier.route` (phases, suspension, draining, what is said when)
+and `task` (the end). A commit that a dead copier still has under way is left out: the transaction
+is open or done, and positions are only read stable.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from ureplicator_common.model import (
+    OwnerEpoch,
+    Partition,
+    PartitionState,
+    WorkerId,
+    transactional_id,
+)
+from ureplicator_testkit.simulation.controllers import ROUTE
+from ureplicator_testkit.simulation.judge import FLEET
+from ureplicator_testkit.simulation.kafka import Access, Kafka, Positions, Rank, SimulatedCluster
+from ureplicator_testkit.simulation.kernel import Process
+from ureplicator_worker.copier import ownership as own
+from ureplicator_worker.core import messages as msg
+
+TURN_S = 0.7
+COMMIT_S = 1.5
+COMMIT_RETRY_S = 0.2
+DRAIN_S = 10.0
+STOP_PATIENCE_S = 15.0
+BATCH = 5
+
+Terms = Callable[[Partition, OwnerEpoch], int]
+"""Which change of owner made us the owner of a partition with that owner epoch."""
+
+
+@dataclass(slots=True, eq=False)
+class Copy:
+    """One partition under way: `position` is what the target has acknowledged."""
+
+    partition: Partition
+    begun: own.Begun
+    position: int
+    committed: int
+    draining_until_s: float | None = None
+    suspended: bool = False
+    answered: bool = False
+    failure: tuple[str, bool] | None = None
+
+
+class Copier(Process):
+    """`say` brings a message to the driver; `over` tells it that the lifeline is closed."""
+
+    def __init__(
+        self,
+        kafka: Kafka,
+        *,
+        name: str,
+        worker: WorkerId,
+        slot: int,
+        terms: Terms,
+        say: Callable[[msg.Message], None],
+        over: Callable[[str], None],
+    ) -> None:
+        super().__init__(kafka.world, name)
+        self._kafka = kafka
+        self._terms = terms
+        self._ranks: dict[Partition, Rank] = {}
+        self._registered: dict[int, int] = {}
+        self._tell, self._over = say, over
+        self.lifeline = True
+        self._inbox: deque[msg.Message] = deque()
+        self._events: deque[own.OwnershipEvent] = deque()
+        self._commands: deque[own.Command] = deque()
+        self._starting: dict[Partition, OwnerEpoch] = {}
+        self._unwanted: dict[Partition, msg.Message] = {}
+        self.copies: dict[Partition, Copy] = {}
+        self._trouble = ""
+        self._committing = False
+        self._commit_at_s = self._again_at_s = 0.0
+        self._stop_by_s: float | None = None
+        id = transactional_id(fleet=FLEET, route=ROUTE, worker=worker, slot=slot)
+        self.access = Access(name, id, self._rank, self._owns)
+        kafka.accesses.append(self.access)
+        self._positions = Positions(kafka, self, self.access)
+        self._ownership = own.Ownership(
+            name=name,
+            worker=worker,
+            slot=slot,
+            store=self._positions,
+            source=SimulatedCluster(kafka, self, "source"),
+            target=SimulatedCluster(kafka, self, "target"),
+            post=self._post,
+            clock=self.world,
+        )
+        self._loop = self.actor("loop", self._turn)
+        self._owner = self.actor("ownership", self._own)
+        self.world.soon(self._loop)
+
+    def _rank(self, partition: Partition) -> Rank:
+        return self._ranks.get(partition, (0, 0))
+
+    def _owns(self, partition: Partition) -> bool:
+        return self._ownership._proven and partition in self._ownership._held
+
+    def hear(self, message: msg.Message) -> None:
+        """From the driver."""
+        self._inbox.append(message)
+        self.world.soon(self._loop)
+
+    def hear_go(self, go: msg.Go, registered: int) -> None:
+        """`registered`: when the worker was, that the proof speaks of."""
+        self._registered[go.request] = registered
+        self.hear(go)
+
+    def driver_gone(self) -> None:
+        self.lifeline = False
+        self.world.soon(self._loop)
+
+    def died(self) -> None:
+        self._kafka.accesses.remove(self.access)
+        self._over("its process is gone")
+
+    # The thread of ownership.
+
+    def _put(self, command: own.Command) -> None:
+        self._commands.append(command)
+        self.world.soon(self._owner)
+
+    def _own(self) -> float | None:
+        if not self._commands:
+            self._ownership.turn()
+            return self._ownership.patience_s()
+        command = self._commands.popleft()
+        if isinstance(command, msg.Go):
+            self._note_proof(command)
+        self._ownership.turn(command)
+        return 0.0 if self._commands else self._ownership.patience_s()
+
+    def _note_proof(self, go: msg.Go) -> None:
+        registered = self._registered.pop(go.request)
+        for partition, grant in go.granted.items():
+            self._ranks[partition] = (self._terms(partition, grant.owner_epoch), registered)
+            self._positions.partitions[grant.target_topic, partition.number] = partition
+
+    def _post(self, event: own.OwnershipEvent) -> None:
+        self._events.append(event)
+        self.world.soon(self._loop)
+
+    # The loop.
+
+    def _turn(self) -> float | None:
+        if not self.lifeline:
+            self._stop()
+        while self._inbox:
+            self._obey(self._inbox.popleft())
+        while self._events:
+            self._happen(self._events.popleft())
+        self._work()
+        self._say(msg.Report(self._report()))
+        if self._is_done():
+            self.kill("told to stop")
+            return None
+        return TURN_S
+
+    def _is_done(self) -> bool:
+        if self._stop_by_s is None:
+            return False
+        held = self._starting or self.copies or self._unwanted
+        return not held or self.world.now_s > self._stop_by_s
+
+    def _say(self, message: msg.Message) -> None:
+        if self.lifeline:
+            self._tell(message)
+
+    def _obey(self, message: msg.Message) -> None:
+        match message:
+            case msg.Add(partitions):
+                self._add(partitions)
+            case msg.Remove(partitions):
+                for partition in partitions:
+                    self._remove(partition)
+            case msg.Go():
+                self._put(message)
+            case msg.Stop():
+                self._stop()
+
+    def _add(self, partitions: Mapping[Partition, OwnerEpoch]) -> None:
+        new = {part: epoch for part, epoch in partitions.items() if part not in self.copies}
+        self._starting.update(new)
+        if new:
+            self._put(own.Start(new))
+
+    def _remove(self, partition: Partition) -> None:
+        copy = self.copies.get(partition)
+        if copy is None:
+            self._starting.pop(partition, None)
+            self._forget(partition, msg.Released((partition,)))
+        else:
+            self._drain(copy)
+
+    def _drain(self, copy: Copy) -> None:
+        if copy.draining_until_s is None:
+            copy.draining_until_s = self.world.now_s + DRAIN_S
+
+    def _stop(self) -> None:
+        if self._stop_by_s is None:
+            self._stop_by_s = self.world.now_s + STOP_PATIENCE_S
+            for partition in [*self._starting, *self.copies]:
+                self._remove(partition)
+
+    def _work(self) -> None:
+        for copy in list(self.copies.values()):
+            if self.copies.get(copy.partition) is copy and copy.draining_until_s is None:
+                self._copy_some(copy)
+        now_s = self.world.now_s
+        drained = [copy for copy in self.copies.values() if copy.draining_until_s is not None]
+        for copy in drained:
+            if copy.committed == copy.position or now_s > (copy.draining_until_s or 0.0):
+                self._let_go(copy)
+        waiting = len(drained) > 0 and now_s >= self._again_at_s
+        if now_s >= self._commit_at_s or waiting:
+            self._commit()
+
+    def _copy_some(self, copy: Copy) -> None:
+        log = self._kafka.logs[copy.partition.topic, copy.partition.number]
+        copy.answered = True
+        count = min(BATCH, log.end - copy.position)
+        if count <= 0 or copy.suspended:
+            return
+        self.point("produce")
+        self._kafka.append(self.access, copy.partition, copy.position, count)
+        copy.position += count
+
+    def _commit(self) -> None:
+        self._commit_at_s = self.world.now_s + COMMIT_S
+        if self._committing:
+            return
+        due = {
+            copy.partition: own.Commitment(copy.position, 0, copy.begun.grant, copy.begun.beginning)
+            for copy in self.copies.values()
+            if not copy.suspended and copy.position != copy.committed
+        }
+        if due:
+            self._committing = True
+            self._put(own.Commit(due))
+
+    def _let_go(self, copy: Copy) -> None:
+        del self.copies[copy.partition]
+        failure = copy.failure
+        self._forget(
+            copy.partition,
+            msg.Failed(copy.partition, *failure) if failure else msg.Released((copy.partition,)),
+        )
+
+    def _forget(self, partition: Partition, word: msg.Message) -> None:
+        self._unwanted[partition] = word
+        self._put(own.Forget(partition))
+
+    def _happen(self, event: own.OwnershipEvent) -> None:
+        match event:
+            case own.AskDriver(request, partitions):
+                self._say(msg.Ask(request, partitions))
+            case own.Begun(partition):
+                self._begin(partition, event)
+            case own.StillOurs(partition):
+                self._trouble = ""
+                if partition in self.copies:
+                    self.copies[partition].suspended = False
+            case own.NotOurs(partition):
+                self._lose(partition)
+            case own.StartFailed(partition, reason, temporary):
+                self._start_failed(partition, reason, temporary)
+            case own.Forgotten(partition):
+                word = self._unwanted.pop(partition, None)
+                if word is not None:
+                    self._say(word)
+            case own.Committed(positions):
+                self._committed(positions)
+            case own.CommitFailed():
+                self._committing = False
+                self._again_at_s = self.world.now_s + COMMIT_RETRY_S
+            case own.FencedOut():
+                self._committing = False
+                for copy in self.copies.values():
+                    copy.suspended = True
+            case own.Trouble(reason):
+                self._trouble = reason
+
+    def _begin(self, partition: Partition, event: own.Begun) -> None:
+        self._trouble = ""
+        if self._starting.pop(partition, None) is None:
+            return
+        position = event.beginning.position
+        self.access.begun[partition] = position
+        self.copies[partition] = Copy(partition, event, position, position)
+
+    def _lose(self, partition: Partition) -> None:
+        self._starting.pop(partition, None)
+        copy = self.copies.get(partition)
+        if copy is not None:
+            self._let_go(copy)
+        else:
+            self._forget(partition, msg.Released((partition,)))
+
+    def _start_failed(self, partition: Partition, reason: str, temporary: bool) -> None:
+        copy = self.copies.get(partition)
+        if copy is not None:
+            copy.failure = (reason, temporary)
+            self._let_go(copy)
+        elif self._starting.pop(partition, None) is not None:
+            self._forget(partition, msg.Failed(partition, reason, temporary))
+
+    def _committed(self, positions: Mapping[Partition, own.Commitment]) -> None:
+        self._trouble = ""
+        self._committing = False
+        for partition, item in positions.items():
+            if partition in self.copies:
+                self.copies[partition].committed = item.position
+
+    def _report(self) -> dict[Partition, msg.PartitionReport]:
+        waiting = PartitionState.ERROR if self._trouble else PartitionState.OFFLINE
+        reports = {
+            partition: msg.PartitionReport(waiting, self._trouble or "starting")
+            for partition in self._starting
+        }
+        for partition, copy in self.copies.items():
+            state, reason = self._state(copy)
+            reports[partition] = msg.PartitionReport(
+                state, reason, position=copy.position, committed=copy.committed
+            )
+        return reports
+
+    def _state(self, copy: Copy) -> tuple[PartitionState, str]:
+        if copy.draining_until_s is not None:
+            return PartitionState.OFFLINE, "stopping"
+        if self._trouble or copy.suspended:
+            return PartitionState.ERROR, self._trouble or "fenced: waiting for the proof"
+        if copy.answered:
+            return PartitionState.ONLINE, ""
+        return PartitionState.OFFLINE, "starting: waiting for the first answer"

@@ -1,0 +1,118 @@
+"""All processes of a simulated fleet: they start here, and those that end are started again.
+
+T  what is judged with the eyes of all at once: nobody is given a partition that a live worker, as
+   the giving leader sees it, copies and could commit
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ureplicator_common.model import Partition, WorkerId
+from ureplicator_common.znodes import decode_known_worker
+from ureplicator_controller.core.snapshot import Delays, Snapshot
+from ureplicator_testkit.simulation.controllers import ROUTE, Controller
+from ureplicator_testkit.simulation.copiers import Copier
+from ureplicator_testkit.simulation.judge import PATHS, JudgedStore
+from ureplicator_testkit.simulation.kafka import Kafka
+from ureplicator_testkit.simulation.kernel import Process, World
+from ureplicator_testkit.simulation.members import Member
+from ureplicator_testkit.simulation.operators import Rest
+from ureplicator_testkit.simulation.workers import Worker
+
+DELAYS = Delays(rebalance_s=25.0, join_s=5.0, handover_s=10.0)
+TOPICS = {"t": 3, "u": 2}
+IDS = ("a", "b", "c")
+WRITE_S = 2.0
+
+
+class SimulatedFleet:
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.chance = world.chance
+        self.store = JudgedStore(self.world, DELAYS)
+        self.store.given = self._why_not_give
+        self.kafka = Kafka(self.world, TOPICS)
+        self.controllers: dict[str, Controller] = {}
+        self.workers: list[Worker] = []
+        self.rests: dict[str, Rest] = {}
+        self._ensure_skeleton()
+        self._born = 0
+        for name in ("c1", "c2"):
+            self.start_controller(name)
+            self.start_rest(f"rest-{name}")
+        for id in IDS[: self.chance.choice((2, 2, 3))]:
+            self.start_worker(id)
+        self.source = Process(self.world, "source")
+        self.world.wake(self.source.actor("producer", self._produce))
+
+    def _ensure_skeleton(self) -> None:
+        hand = Member(self.world, "setup", self.store)
+        for path in (*PATHS.skeleton, f"{PATHS.topics}/{ROUTE}", f"{PATHS.ideal}/{ROUTE}"):
+            hand.client.ensure(path)
+        hand.client.close()
+
+    # Processes.
+
+    def start_controller(self, name: str) -> None:
+        self.controllers[name] = Controller(self.world, name, self.store, DELAYS)
+
+    def restart_controllers(self) -> None:
+        """Those that ended; a supervisor would."""
+        for name in [name for name, each in self.controllers.items() if not each.alive]:
+            self.start_controller(name)
+
+    def start_rest(self, name: str) -> None:
+        self.rests[name] = Rest(self.world, name, self.store, TOPICS)
+
+    def start_worker(self, id: str) -> None:
+        self._born += 1
+        slots = self.chance.choice((1, 2))
+        name = f"{id}.{self._born}"
+        self.world.note(name, "starts with %d slots", slots)
+        self.workers.append(
+            Worker(
+                self.world,
+                name,
+                id=id,
+                slots=slots,
+                store=self.store,
+                kafka=self.kafka,
+            )
+        )
+
+    def members(self) -> Iterator[Member]:
+        yield from self.controllers.values()
+        yield from self.rests.values()
+        yield from self.workers
+
+    def copiers(self) -> Iterator[Copier]:
+        """Those of dead workers, too."""
+        for worker in self.workers:
+            yield from worker.copiers.values()
+
+    def _produce(self) -> float:
+        for log in self.kafka.logs.values():
+            log.end += self.chance.randrange(4)
+        return WRITE_S
+
+    # Judgement that needs to know the processes.
+
+    def _why_not_give(self, to: WorkerId, partition: Partition, seen: Snapshot) -> str:
+        for worker in self.workers:
+            session = worker.client._session
+            if not worker.alive or seen.sessions.get(worker.id) != session:
+                continue
+            if not self.store.alive(session) or not self._counts(worker):
+                continue
+            for copier in worker.copiers.values():
+                copies = copier.alive and partition in copier.copies
+                if copies and self.kafka.can_commit(copier.access, partition):
+                    return f"{copier.name} copies it"
+        return ""
+
+    def _counts(self, worker: Worker) -> bool:
+        """Not evicted."""
+        known = self.store.node(PATHS.worker_known(worker.id))
+        session = worker.client._session
+        return known is None or decode_known_worker(known.data).evicted_session != session

@@ -1,0 +1,227 @@
+"""The store, with a judge at every write: what must hold of the tree, whoever wrote.
+
+E  a leader's nodes are written by the process that was elected last, by nobody else
+I  after each of its writes the invariants that production checks (`core.invariants`)
+S  each change of a partition's owner has an owner epoch above the one before
+M  a worker is lost only when it was away for the rebalance delay; one that is back keeps its own
+A  the leader changes nothing that operators wrote
+T  take before give: nobody is given what a live worker, in the leader's own eyes, copies
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from ureplicator_common.coordination import Create, Delete, Node, Operation, Set
+from ureplicator_common.coordination.memory import MemoryStore
+from ureplicator_common.model import IdealEntry, Partition, SessionId, TopicKey, WorkerId
+from ureplicator_common.znodes import (
+    Paths,
+    decode_assignment,
+    decode_ideal,
+    decode_intent,
+    decode_known_worker,
+    decode_switches,
+)
+from ureplicator_controller.core.invariants import check_invariants
+from ureplicator_controller.core.snapshot import Delays, Memo, Snapshot, parse
+from ureplicator_testkit.simulation.kernel import Broken, Process, World
+
+FLEET = "sim"
+PATHS = Paths(FLEET)
+LATE_S = 10.0
+"""A leader may hear of a worker's end, or of its return, so much later than it was."""
+
+LEADERS = (PATHS.ideal + "/", PATHS.assignments + "/", PATHS.routes + "/", PATHS.history + "/")
+Given = Callable[[WorkerId, Partition, Snapshot], str]
+"""Why a partition must not be given to a worker, in the eyes of that snapshot; "" if it may."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stay:
+    """A worker's presence changed at `at_s`."""
+
+    at_s: float
+    present: bool
+
+
+class JudgedStore(MemoryStore):
+    def __init__(self, world: World, delays: Delays) -> None:
+        super().__init__()
+        self._world = world
+        self._delays = delays
+        self._memo = Memo()
+        self.writer: Process | None = None
+        """Who makes the next write; its session may be another one than it had when it decided."""
+        self.leader: Process | None = None
+        self.epochs = 0
+        self.moves = 0
+        self.seen: dict[Process, tuple[float, Snapshot, bool]] = {}
+        """Leader -> when it looked, what it saw, and whether it may have been blind."""
+        self.stays: dict[WorkerId, list[Stay]] = {}
+        self.wishes: dict[str, list[tuple[float, bytes | None]]] = {}
+        """Path that operators write -> all it ever held, and since when."""
+        self.terms: dict[tuple[Partition, WorkerId, int], int] = {}
+        """Owner and owner epoch -> which change of owner of all that was."""
+        self.given: Given = lambda worker, partition, snapshot: ""
+
+    def apply(self, session: SessionId, operations: Sequence[Operation]) -> None:
+        before = {path: self.node(path) for path in _paths(operations)}
+        super().apply(session, operations)
+        after = {path: self.node(path) for path in before}
+        self._judge_leader(operations)
+        for path, node in after.items():
+            self._note_wish(path, before[path], node)
+            if path.startswith(PATHS.ideal + "/"):
+                self._judge_ideal(path, before[path], node)
+            elif path.startswith(PATHS.assignments + "/"):
+                self._judge_assignment(path, before[path], node)
+        if any(path.startswith(LEADERS[:2]) for path in after):
+            found = check_invariants(self.parse())
+            if found:
+                raise Broken("I", str(found[0]))
+        if any(path.startswith(PATHS.root + "/workers/") for path in after):
+            self._note_presence()
+
+    def expire(self, session: SessionId) -> None:
+        super().expire(session)
+        self._note_presence()
+
+    def parse(self) -> Snapshot:
+        nodes = self.subtree(PATHS.root)
+        return parse(nodes, PATHS, fleet=FLEET, delays=self._delays, memo=self._memo)
+
+    # E
+
+    def _judge_leader(self, operations: Sequence[Operation]) -> None:
+        for operation in operations:
+            if isinstance(operation, Set) and operation.path == PATHS.epoch:
+                self.leader = self.writer
+                self.epochs += 1
+            elif self.leader is not self.writer and _is_leaders(operation):
+                raise Broken("E", f"{operation.path} written by a leader of the past")
+
+    # A
+
+    def _note_wish(self, path: str, before: Node | None, after: Node | None) -> None:
+        if not path.startswith((PATHS.topics, PATHS.workers_known, PATHS.settings)):
+            return
+        if self.writer is self.leader and before is not None and before.data:
+            why = _overwritten(path, before, after)
+            if why:
+                raise Broken("A", f"{path}: the leader {why}")
+        held = self.wishes.setdefault(path, [])
+        held.append((self._world.now_s, after.data if after else None))
+
+    # S, M
+
+    def _judge_ideal(self, path: str, before: Node | None, after: Node | None) -> None:
+        route, topic = path.removeprefix(PATHS.ideal + "/").partition("/")[::2]
+        if not topic:
+            return
+        old = decode_ideal(before.data).entries if before else {}
+        new = decode_ideal(after.data).entries if after else {}
+        for number, entry in new.items():
+            partition = Partition.parse(f"{route}/{topic}/{number}")
+            was = old.get(number)
+            if was is not None and was.worker == entry.worker:
+                continue
+            self.moves += 1
+            if was is not None and entry.owner_epoch <= was.owner_epoch:
+                raise Broken("S", f"{partition}: the owner epoch of {entry.worker} did not grow")
+            if entry.worker is not None:
+                self.terms[partition, entry.worker, entry.owner_epoch] = self.moves
+            if was is not None and was.worker is not None:
+                self._judge_move(partition, was, entry)
+
+    def _judge_move(self, partition: Partition, was: IdealEntry, entry: IdealEntry) -> None:
+        owner = was.worker
+        if owner is None or entry.reason != f"worker {owner} lost" or self.writer not in self.seen:
+            return
+        looked_s, snapshot, blind = self.seen[self.writer]
+        switches = snapshot.switches
+        if blind or switches.rebalance_asked != switches.rebalance_done:
+            return
+        away_s = self._away_s(owner, looked_s)
+        if away_s < self._delays.rebalance_s - LATE_S:
+            raise Broken(
+                "M", f"{partition} moved from {owner}, who was away for {max(away_s, 0):.1f} s only"
+            )
+
+    def _away_s(self, worker: WorkerId, at_s: float) -> float:
+        """For how long, at that time; a short return may have been overlooked. -1: it was there."""
+        past = [stay for stay in self.stays.get(worker, ()) if stay.at_s <= at_s]
+        if past and past[-1].present:
+            if at_s - past[-1].at_s > LATE_S:
+                return -1.0
+            past.pop()
+        while len(past) > 2 and past[-1].at_s - past[-2].at_s < LATE_S:
+            del past[-2:]
+        return at_s - past[-1].at_s if past else at_s
+
+    def _note_presence(self) -> None:
+        names = {path.rpartition("/")[2] for path in self.subtree(PATHS.workers_live)} - {"live"}
+        for name in sorted({*names, *self.stays}):
+            worker = WorkerId(name)
+            stays = self.stays.setdefault(worker, [])
+            present = self._is_present(worker)
+            if (not stays and present) or (stays and stays[-1].present != present):
+                stays.append(Stay(self._world.now_s, present))
+
+    def _is_present(self, worker: WorkerId) -> bool:
+        live = self.node(PATHS.worker_live(worker))
+        known = self.node(PATHS.worker_known(worker))
+        if live is None:
+            return False
+        evicted = decode_known_worker(known.data).evicted_session if known else 0
+        return live.stat.owner != evicted
+
+    # T
+
+    def _judge_assignment(self, path: str, before: Node | None, after: Node | None) -> None:
+        worker = WorkerId(path.rpartition("/")[2])
+        if after is None or self.writer not in self.seen:
+            return
+        old = decode_assignment(before.data).entries if before else {}
+        for partition, told in decode_assignment(after.data).entries.items():
+            if partition not in old or old[partition].owner_epoch != told.owner_epoch:
+                why = self.given(worker, partition, self.seen[self.writer][1])
+                if why:
+                    raise Broken("T", f"{partition} given to {worker}, but {why}")
+
+
+def _paths(operations: Sequence[Operation]) -> Iterator[str]:
+    return (each.path for each in operations if isinstance(each, Create | Set | Delete))
+
+
+def _is_leaders(operation: Operation) -> bool:
+    """Only a leader may write that; an empty parent says nothing, anybody may make it."""
+    says = isinstance(operation, Set | Delete) or bool(getattr(operation, "data", b""))
+    return says and operation.path.startswith(LEADERS)
+
+
+def _overwritten(path: str, before: Node, after: Node | None) -> str:
+    """What of an operator's word a leader's write has changed; "" if nothing."""
+    if path.startswith(PATHS.topics):
+        was = decode_intent(before.data)
+        if after is None:
+            return "" if was.state == "deleting" else f"removed a topic that is {was.state}"
+        intent = decode_intent(after.data)
+        same = replace(intent, had_position=was.had_position) == was
+        return "" if same else f"made {intent} of {was}"
+    if after is None:
+        return "removed it"
+    if path.startswith(PATHS.workers_known):
+        old, new = decode_known_worker(before.data), decode_known_worker(after.data)
+        same = (old.blacklisted, old.draining) == (new.blacklisted, new.draining)
+        return "" if same else f"made {new} of {old}"
+    switched = decode_switches(before.data)
+    done = decode_switches(after.data)
+    same = replace(done, rebalance_done=switched.rebalance_done) == switched
+    return "" if same else f"made {done} of {switched}"
+
+
+def topic_key(path: str) -> TopicKey:
+    """Of a node below `topics`."""
+    return Partition.parse(path.removeprefix(PATHS.topics + "/") + "/0").key

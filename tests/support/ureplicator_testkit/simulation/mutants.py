@@ -1,0 +1,134 @@
+"""The product, broken on purpose: what proves that the simulation would tell.
+
+Each takes one safeguard away, in the place where it lives. The invariants that production checks
+(`core.invariants`) may refuse the first step already: that is how the fleet would notice, too. Those
+called `deaf` have these checks off, to see that the history itself betrays the mistake.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from typing import Any
+
+from ureplicator_common.coordination import Check, OutcomeUnknown, Unavailable
+from ureplicator_controller.core import holding as holding_module
+from ureplicator_controller.core import plan as plan_module
+from ureplicator_controller.core.invariants import Ledger
+from ureplicator_controller.core.plan import Plan, plan
+from ureplicator_controller.core.snapshot import Snapshot
+from ureplicator_controller.engines import executor as executor_module
+from ureplicator_controller.engines import rebalancer as rebalancer_module
+from ureplicator_testkit.simulation import operators as operators_module
+from ureplicator_worker.copier.ownership import Ownership
+from ureplicator_worker.core.messages import Go, Grant
+from ureplicator_worker.engines import proof as proof_module
+from ureplicator_worker.engines.fencing import Fencer
+from ureplicator_worker.engines.reporter import Reporter
+
+Patch = tuple[Any, str, Any]
+"""Where, which name, and what takes its place."""
+
+
+def _impatient(seen: Snapshot, now_s: float) -> Plan:
+    """As if there were no delay for workers that vanished."""
+    return plan(replace(seen, delays=replace(seen.delays, rebalance_s=0.0)), now_s)
+
+
+def _same_epoch(previous: int, leader_epoch: int) -> int:
+    return max(previous, leader_epoch << plan_module.EPOCH_SHIFT)
+
+
+def _granted(self: Any, ask: Any) -> Go:
+    """No look at anything: what was asked for is granted."""
+    told = self._assignment()
+    grants = {
+        partition: Grant(epoch, partition.topic, told[partition][1] if partition in told else ())
+        for partition, epoch in ask.partitions.items()
+    }
+    return Go(ask.request, grants, {})
+
+
+def _without_fence(judged: Callable[..., Grant | str]) -> Callable[..., Grant | str]:
+    def judge(*about: Any, **facts: Any) -> Grant | str:
+        result = judged(*about, **facts)
+        return replace(result, fence=()) if isinstance(result, Grant) else result
+
+    return judge
+
+
+def _unchecked(path: str, version: int) -> Check:
+    return Check(path, -1)
+
+
+def _careless(update: Callable[..., None]) -> Callable[..., None]:
+    """Answers 2xx whatever became of the write."""
+
+    def careless(*about: Any, **more: Any) -> None:
+        try:
+            update(*about, **{**more, "timeout_s": 0.0})
+        except (OutcomeUnknown, Unavailable):
+            return
+
+    return careless
+
+
+def _nothing(*_: Any, **__: Any) -> tuple[()]:
+    return ()
+
+
+def _read_first(self: Any, go: Go) -> None:
+    """Positions as they were before the others were fenced."""
+    store = self._store
+    wanted: dict[str, list[int]] = {}
+    for partition, grant in go.granted.items():
+        wanted.setdefault(grant.target_topic, []).append(partition.number)
+    early = store.read(wanted) if wanted else {}
+    own_read = store.read
+    store.read = lambda _: early
+    try:
+        _ON_GO(self, go)
+    finally:
+        store.read = own_read
+
+
+class _Everything:
+    """Contains whatever is asked of it."""
+
+    def __contains__(self, _: object) -> bool:
+        return True
+
+
+_ON_GO = Ownership._on_go
+
+_DEAF: Sequence[Patch] = (
+    (Ledger, "_judge_fence", _nothing),
+    (Ledger, "_judge_ideal", _nothing),
+    (Ledger, "judge_assignment", _nothing),
+)
+
+MUTANTS: Mapping[str, Sequence[Patch]] = {
+    "take-before-give": ((holding_module.Holdings, "held_by", _nothing),),
+    "no-fence-written": ((holding_module.Fences, "of", _nothing),),
+    "no-fence-written, deaf": ((holding_module.Fences, "of", _nothing), *_DEAF),
+    "no-fence-done": ((proof_module, "judge", _without_fence(proof_module.judge)),),
+    "no-proof": ((proof_module.Prover, "prove", _granted),),
+    "position-before-fence": ((Ownership, "_on_go", _read_first),),
+    "former-process-not-fenced": ((Fencer, "_most_slots", lambda self: 0),),
+    "former-process-returns": ((Reporter, "formers", lambda self: _Everything()),),
+    "epoch-not-checked": ((executor_module, "Check", _unchecked),),
+    "no-delay": ((rebalancer_module, "plan", _impatient),),
+    "owner-epoch-stands-still": ((plan_module, "next_epoch", _same_epoch),),
+    "answer-before-write": ((operators_module, "UPDATE", _careless(operators_module.UPDATE)),),
+}
+
+
+@contextmanager
+def broken(name: str) -> Iterator[None]:
+    """The product with that safeguard taken away."""
+    with ExitStack() as restoring:
+        for where, attribute, mutant in MUTANTS[name]:
+            restoring.callback(setattr, where, attribute, getattr(where, attribute))
+            setattr(where, attribute, mutant)
+        yield

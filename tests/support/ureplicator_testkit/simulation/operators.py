@@ -1,0 +1,203 @@
+"""Operators: the real calls behind REST, each on a process that may die or lose its answers.
+
+A  a call that returns (REST would say 2xx) has brought about what it was asked, durably: the node
+   said so at some time between the call and its return. What the leader makes of it later is
+   judged at each write (`judge`), and at the end by what is copied.
+
+Waiting is virtual: while a call waits the world goes on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from ureplicator_common.coordination import Conflict, OutcomeUnknown, Unavailable
+from ureplicator_common.coordination.intents import update
+from ureplicator_common.errors import OperatingError
+from ureplicator_common.kafka.memory import MemoryTopicAdmin
+from ureplicator_common.model import Switches, TopicKey, TopicState, WorkerId
+from ureplicator_common.settings import RouteConfig
+from ureplicator_common.znodes import decode_intent, decode_known_worker, decode_switches
+from ureplicator_controller.api import whitelist as whitelist_module
+from ureplicator_controller.api import wishes as wishes_module
+from ureplicator_controller.api.clusters import Cluster
+from ureplicator_controller.api.fleet import Fleet
+from ureplicator_controller.api.problems import Problem
+from ureplicator_controller.api.whitelist import Whitelist
+from ureplicator_controller.api.wishes import Wishes
+from ureplicator_testkit.simulation.controllers import ROUTE
+from ureplicator_testkit.simulation.judge import FLEET, PATHS, JudgedStore
+from ureplicator_testkit.simulation.kernel import Broken, Process, World
+from ureplicator_testkit.simulation.members import Member
+
+CONFIG = RouteConfig(source=ROUTE.source, target=ROUTE.target)
+UPDATE: Callable[..., None] = update
+Wish = Callable[[bytes | None], bool]
+
+
+class _Fleet(Fleet):
+    """Waits in virtual time."""
+
+    process: Process
+
+    def settle(self, path: str, *, wait: Callable[[float], None] | None = None) -> None:
+        super().settle(path, wait=wait or partial(self.process.world.sleep, self.process))
+
+
+class Rest(Member):
+    """A REST process with its own session; `ask` makes one call at a time."""
+
+    def __init__(self, world: World, name: str, store: JudgedStore, topics: dict[str, int]) -> None:
+        super().__init__(world, name, store)
+        self._judged = store
+        self._requests = 0
+        self._call: Callable[[], None] | None = None
+        self._actor = self.actor("request", self._turn)
+        fleet = _Fleet(self.client, fleet=FLEET, clock=world)
+        fleet.process = self
+        source, target = MemoryTopicAdmin(topics), MemoryTopicAdmin(topics)
+        self.whitelist = Whitelist(
+            coordination=self.client,
+            fleet=fleet,
+            clusters={
+                "source": Cluster(lambda: source, clock=world),
+                "target": Cluster(lambda: target, clock=world),
+            },
+            new_id=self._new_id,
+        )
+        self.wishes = Wishes(coordination=self.client, fleet=fleet, new_id=self._new_id)
+
+    def _new_id(self) -> str:
+        self._requests += 1
+        return f"{self.client._session:x}-{self._requests}"
+
+    def ask(self, what: str, path: str, call: Callable[[], object], wish: Wish) -> None:
+        """Have the call made; nothing if another one is under way."""
+        if self._call is None:
+            self._call = lambda: self._make(what, path, call, wish)
+            self.world.wake(self._actor)
+
+    def _turn(self) -> None:
+        call, self._call = self._call, None
+        if call is not None:
+            call()
+
+    def _make(self, what: str, path: str, call: Callable[[], object], wish: Wish) -> None:
+        asked_s = self.world.now_s
+        try:
+            with self._waiting():
+                call()
+        except (Problem, Conflict, Unavailable, OutcomeUnknown, OperatingError) as error:
+            self.world.note(self.name, "%s: refused: %s", what, error)
+            return
+        self.world.note(self.name, "%s: done", what)
+        if not any(wish(data) for data in self._held_since(path, asked_s)):
+            raise Broken("A", f"{what} was answered 2xx, but {path} never said so")
+
+    def _held_since(self, path: str, asked_s: float) -> Iterator[bytes | None]:
+        held = self._judged.wishes.get(path, [])
+        for number, (since_s, data) in enumerate(held):
+            until_s = held[number + 1][0] if number + 1 < len(held) else self.world.now_s
+            if until_s >= asked_s and since_s <= self.world.now_s:
+                yield data
+        if not held:
+            yield None
+
+    @contextmanager
+    def _waiting(self) -> Iterator[None]:
+        """The calls know no clock but the real one: here `update` is given ours."""
+        wait = partial(self.world.sleep, self)
+        own: Any = partial(UPDATE, clock=self.world, wait=wait)
+        modules: tuple[Any, ...] = (whitelist_module, wishes_module)
+        before = [module.update for module in modules]
+        for module in modules:
+            module.update = own
+        try:
+            yield
+        finally:
+            for module, function in zip(modules, before, strict=True):
+                module.update = function
+
+    # The calls.
+
+    def add(self, topic: str, partitions: int) -> None:
+        def wish(data: bytes | None) -> bool:
+            return data is not None and decode_intent(data).partitions == partitions
+
+        self._ask_topic("add", topic, lambda: self.whitelist.add(CONFIG, topic, partitions), wish)
+
+    def expand(self, topic: str, partitions: int) -> None:
+        def wish(data: bytes | None) -> bool:
+            return data is not None and decode_intent(data).partitions >= partitions
+
+        self._ask_topic(
+            "expand", topic, lambda: self.whitelist.expand(CONFIG, topic, partitions), wish
+        )
+
+    def delete(self, topic: str) -> None:
+        def wish(data: bytes | None) -> bool:
+            return data is None or decode_intent(data).state is TopicState.DELETING
+
+        self._ask_topic("delete", topic, lambda: self.whitelist.delete(CONFIG, topic), wish)
+
+    def pause(self, topic: str, *, paused: bool) -> None:
+        state = TopicState.PAUSED if paused else TopicState.ACTIVE
+
+        def wish(data: bytes | None) -> bool:
+            return data is not None and decode_intent(data).state is state
+
+        self._ask_topic(
+            "pause" if paused else "resume",
+            topic,
+            lambda: self.whitelist.set_paused(CONFIG, topic, paused=paused),
+            wish,
+        )
+
+    def blacklist(self, topic: str, number: int, *, listed: bool) -> None:
+        def wish(data: bytes | None) -> bool:
+            return data is not None and (number in decode_intent(data).blacklisted) == listed
+
+        self._ask_topic(
+            f"blacklist {number}: {listed}",
+            topic,
+            lambda: self.whitelist.blacklist(CONFIG, topic, number, listed=listed),
+            wish,
+        )
+
+    def _ask_topic(self, what: str, topic: str, call: Callable[[], object], wish: Wish) -> None:
+        self.ask(f"{what} {topic}", PATHS.topic(TopicKey(ROUTE, topic)), call, wish)
+
+    def leave(self, id: str, *, leaving: bool) -> None:
+        worker = WorkerId(id)
+
+        def wish(data: bytes | None) -> bool:
+            return data is not None and decode_known_worker(data).draining == leaving
+
+        def call() -> object:
+            return (self.wishes.leave if leaving else self.wishes.take_back)(worker)
+
+        what = f"{'drain' if leaving else 'take back'} {id}"
+        self.ask(what, PATHS.worker_known(worker), call, wish)
+
+    def switch(self, *, auto_balancing: bool, frozen: bool) -> None:
+        def change(now: Switches) -> Switches:
+            return replace(now, auto_balancing=auto_balancing, frozen=frozen)
+
+        def wish(data: bytes | None) -> bool:
+            now = decode_switches(data) if data else Switches()
+            return (now.auto_balancing, now.frozen) == (auto_balancing, frozen)
+
+        what = f"auto-balancing {auto_balancing}, frozen {frozen}"
+        self.ask(what, PATHS.settings, lambda: self.wishes.switch(change), wish)
+
+    def rebalance(self) -> None:
+        asked: list[str] = []
+
+        def wish(data: bytes | None) -> bool:
+            return data is not None and decode_switches(data).rebalance_asked in asked
+
+        self.ask("rebalance", PATHS.settings, lambda: asked.append(self.wishes.rebalance()), wish)

@@ -1,0 +1,185 @@
+"""One seed: a fleet comes up, lives through faults, is healed, and has to come to rest.
+
+settle   no faults: topics are whitelisted, everything is copied
+trouble  faults and operators, for TROUBLE_S
+heal     everything thaws and is connected, ids that were running run again (or stay lost)
+rest     within REST_S: external view = ideal state, counts even, nothing to fence, all copied
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from ureplicator_common.model import TopicState, WorkerId
+from ureplicator_controller.core.snapshot import Snapshot
+from ureplicator_controller.core.switches import is_asked
+from ureplicator_controller.core.view import external_view, mismatches
+from ureplicator_testkit.simulation.faults import Trouble
+from ureplicator_testkit.simulation.fleet import IDS, TOPICS, SimulatedFleet
+from ureplicator_testkit.simulation.kernel import START_S, Broken, World
+from ureplicator_testkit.simulation.members import Member
+from ureplicator_testkit.simulation.workers import Worker
+
+SETTLE_S = 12.0
+TROUBLE_S = 60.0
+REST_S = 150.0
+LOOK_S = 4.0
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What happened, to see that something did."""
+
+    seed: int
+    turns: int
+    faults: int
+    commits: int
+    moves: int
+    epochs: int
+    repeats: int
+    virtual_s: float
+
+
+class Simulation:
+    def __init__(self, seed: int) -> None:
+        self.world = World(seed)
+        self.fleet = SimulatedFleet(self.world)
+
+    def run(self) -> Result:
+        """Raises Broken."""
+        with _errors_told():
+            self._settle()
+            Trouble(self.fleet).run(TROUBLE_S)
+            self._heal()
+            self._rest()
+        world, fleet = self.world, self.fleet
+        return Result(
+            seed=world.seed,
+            turns=world.turns,
+            faults=world.faults,
+            commits=fleet.kafka.commits,
+            moves=fleet.store.moves,
+            epochs=fleet.store.epochs,
+            repeats=sum(log.repeats for log in fleet.kafka.logs.values()),
+            virtual_s=world.now_s - START_S,
+        )
+
+    def _settle(self) -> None:
+        rests = list(self.fleet.rests.values())
+        wanted = self.world.chance.randint(1, TOPICS["u"])
+        self.world.later(0.5, lambda: rests[0].add("t", TOPICS["t"]))
+        self.world.later(0.5, lambda: rests[1].add("u", wanted))
+        self.world.run_until(self.world.now_s + SETTLE_S)
+
+    def _heal(self) -> None:
+        self.world.note("world", "healed")
+        fleet = self.fleet
+        for member in list(fleet.members()):
+            self._heal_one(member)
+        for copier in list(fleet.copiers()):
+            while copier.frozen:
+                copier.thaw()
+        for name in [name for name, each in fleet.rests.items() if not each.alive]:
+            fleet.start_rest(name)
+        fleet.restart_controllers()
+        alive = {worker.id for worker in fleet.workers if worker.alive}
+        for id in IDS:
+            if id not in alive and (self.world.chance.random() < 0.5 or not alive):
+                fleet.start_worker(id)
+                alive.add(WorkerId(id))
+
+    def _heal_one(self, member: Member) -> None:
+        while member.frozen:
+            member.thaw()
+        if member.alive:
+            member.release_watches()
+            member.reconnect()
+        if isinstance(member, Worker):
+            member.hung = False
+
+    def _rest(self) -> None:
+        """Until it rests, but no longer than the bound."""
+        world, until_s = self.world, self.world.now_s + REST_S
+        self._free_everything()
+        self.fleet.source.alive = False
+        while world.now_s < until_s:
+            world.run_until(world.now_s + LOOK_S)
+            self.fleet.restart_controllers()
+            if not any(worker.alive for worker in self.fleet.workers):
+                self.fleet.start_worker(IDS[0])
+            if not self._why_restless():
+                return
+        raise Broken("C", f"not at rest after {REST_S:.0f} s: {self._why_restless()}")
+
+    def _free_everything(self) -> None:
+        """Operators take back what keeps the fleet from being even."""
+        rest = next(iter(self.fleet.rests.values()))
+        wishes: list[Callable[[], None]] = [lambda: rest.switch(auto_balancing=True, frozen=False)]
+        for id in self.fleet.store.parse().known:
+            wishes.append(lambda id=id: rest.leave(id, leaving=False))  # type: ignore[misc]
+        for number, wish in enumerate(wishes):
+            self.world.later(1.0 + number, wish)
+
+    def _why_restless(self) -> str:
+        seen = self.fleet.store.parse()
+        if is_asked(seen):
+            return "a rebalance is asked for"
+        wrong = mismatches(seen, external_view(seen))
+        if wrong:
+            return str(wrong[0])
+        for key, stored in seen.topics.items():
+            if stored.value.state is TopicState.DELETING:
+                return f"{key} is being deleted"
+            for number, entry in seen.ideal[key].value.entries.items():
+                if entry.worker is not None and entry.holders.keys() != {entry.worker}:
+                    return f"{key}/{number} is held by {sorted(entry.holders)}"
+        return self._why_uneven(seen) or self._why_not_copied(seen)
+
+    def _why_uneven(self, seen: Snapshot) -> str:
+        counts = dict.fromkeys(seen.sessions, 0)
+        for worker, assigned in seen.assignments.items():
+            if any(told.fence for told in assigned.value.entries.values()):
+                return f"{worker} has yet to fence"
+            if assigned.value.entries:
+                counts[worker] = len(assigned.value.entries)
+        if counts and max(counts.values()) - min(counts.values()) > 1:
+            return f"uneven: {counts}"
+        return ""
+
+    def _why_not_copied(self, seen: Snapshot) -> str:
+        for key, stored in seen.topics.items():
+            intent = stored.value
+            if intent.state is not TopicState.ACTIVE:
+                continue
+            for number in set(range(intent.partitions)) - intent.blacklisted:
+                log = self.fleet.kafka.logs[key.topic, number]
+                if log.taken < log.end or log.position.offset < log.end:
+                    return (
+                        f"{key}/{number} is copied to {log.taken} and committed to"
+                        f" {log.position.offset} of {log.end}"
+                    )
+        return ""
+
+
+class _Listener(logging.Handler):
+    """What a process logs as an error is something that must not be."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        cause = record.exc_info[1] if record.exc_info else None
+        raise Broken("I", record.getMessage()) from cause
+
+
+@contextmanager
+def _errors_told() -> Iterator[None]:
+    root, listener = logging.getLogger(), _Listener(logging.ERROR)
+    before = root.level
+    root.addHandler(listener)
+    root.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        root.removeHandler(listener)
+        root.setLevel(before)
