@@ -19,8 +19,11 @@
 | history/<n>                     | persistent | a block of PastEvent    | the leader        |
 
 Contents are JSON with sorted keys (the same value is the same bytes: a write that changes nothing is
-seen as such), compressed above 8 KiB; a node must stay under 256 KiB of ZooKeeper's 1 MiB. Unknown
+seen as such), compressed above 8 KiB; a node must stay under 640 KiB of ZooKeeper's 1 MiB. Unknown
 fields are ignored when read, so that two versions can share a tree during a rolling upgrade.
+
+The nodes that grow are bounded before they are written, since a plan whose node is refused would be
+made again for ever: a topic has at most `MOST_PARTITIONS`, a worker is told of at most `MOST_TOLD`.
 """
 
 from __future__ import annotations
@@ -59,7 +62,14 @@ from ureplicator_common.model import (
 )
 
 COMPRESS_ABOVE_BYTES = 8 * 1024
-LIMIT_BYTES = 256 * 1024
+LIMIT_BYTES = 640 * 1024
+"""With room for the rest of a transaction below `coordination.TRANSACTION_LIMIT_BYTES`."""
+MOST_PARTITIONS = 10_000
+"""Of a topic. Its ideal state takes 30 bytes for a partition with one holder, some 5 more for each
+other: 64 are there."""
+MOST_TOLD = 10_000
+"""Partitions of one worker. An assignment takes 10 bytes for one, 16 with four ids to fence, a current
+state 12 with errors that differ."""
 
 UNREADABLE = (ValueError, KeyError, TypeError, AttributeError)
 """What the decoders raise for a node that somebody else wrote: garbage, or a newer version's words."""

@@ -217,8 +217,8 @@ def test_large_contents_are_compressed_and_small_ones_readable(size: int) -> Non
 
 
 def test_a_content_above_the_limit_is_refused() -> None:
-    incompressible = [f"{number * 2654435761 % 2**64:x}" for number in range(60_000)]
-    with pytest.raises(ValueError, match="above 262144"):
+    incompressible = [f"{number * 2654435761 % 2**64:x}" for number in range(150_000)]
+    with pytest.raises(ValueError, match="above 655360"):
         znodes.encode(incompressible)
 
 

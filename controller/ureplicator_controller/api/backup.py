@@ -16,13 +16,13 @@ from pydantic import BeforeValidator, Field
 
 from ureplicator_common.model import KnownWorker, Switches, TopicIntent, TopicState, WorkerId
 from ureplicator_common.settings import Settings
+from ureplicator_common.znodes import MOST_PARTITIONS
 from ureplicator_controller.api.answers import Answer, Answered, responses
 from ureplicator_controller.api.fleet import Fleet
 from ureplicator_controller.api.instances import worker_name
 from ureplicator_controller.api.openapi import group
 from ureplicator_controller.api.problems import bad_request, conflict
 from ureplicator_controller.api.requests import (
-    MOST_PARTITIONS,
     Body,
     LegalTopic,
     Query,

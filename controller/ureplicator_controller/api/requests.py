@@ -33,12 +33,11 @@ from pydantic_core import ErrorDetails, PydanticCustomError
 
 from ureplicator_common.model import EventKind
 from ureplicator_common.settings import RouteConfig, Settings
+from ureplicator_common.znodes import MOST_PARTITIONS
 from ureplicator_controller.api.conditions import PATTERN, Condition
 from ureplicator_controller.api.described import Described
 from ureplicator_controller.api.problems import Problem, bad_request, not_found
 
-MOST_PARTITIONS = 100_000
-"""Of one topic: beyond any broker's, and its nodes would be above ZooKeeper's limit long before."""
 MOST = 999_999_999
 
 _DIGITS = re.compile(r"[0-9]{1,9}")

@@ -51,6 +51,7 @@ from ureplicator_common.model import (
     TopicState,
     WorkerId,
 )
+from ureplicator_common.znodes import MOST_TOLD
 from ureplicator_controller.core.cases import Case, cases
 from ureplicator_controller.core.delay import Census, census, why_gone
 from ureplicator_controller.core.eviction import (
@@ -315,10 +316,19 @@ class _Planner:
         if fence is None:
             self._wait_for(case, others)
             return holders
+        if self._is_full(owner):
+            self._reasons[f"{owner} cannot be told of more than {MOST_TOLD} partitions"] += 1
+            return holders
         self._write_of(owner)[case.partition] = AssignmentEntry(entry.owner_epoch, fence)
         self._given.add(owner)
         self._reasons[f"given to {owner}"] += 1
         return {owner: self._snapshot.sessions[owner], **holders}
+
+    def _is_full(self, worker: WorkerId) -> bool:
+        """Nothing more fits into its assignment's node."""
+        stored = self._snapshot.assignments.get(worker)
+        told = self._writes.get(worker, stored.value.entries if stored else {})
+        return len(told) >= MOST_TOLD
 
     def _wait_for(self, case: Case, workers: Sequence[WorkerId]) -> None:
         if workers:

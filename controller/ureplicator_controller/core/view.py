@@ -23,6 +23,7 @@ from ureplicator_common.model import (
     TopicState,
     WorkerId,
 )
+from ureplicator_common.znodes import MOST_TOLD
 from ureplicator_controller.core.snapshot import Snapshot
 
 ExternalView = Mapping[Partition, Mapping[WorkerId, CurrentEntry]]
@@ -183,7 +184,10 @@ def _why_owner(
     if said is not None:
         return said.reason or f"worker {owner} says {said.state}"
     assignment = snapshot.assignments.get(owner)
-    if assignment is None or partition not in assignment.value.entries:
+    told = assignment.value.entries if assignment else {}
+    if partition not in told:
+        if len(told) >= MOST_TOLD:
+            return f"worker {owner} cannot be told of more than {MOST_TOLD} partitions: add workers"
         return f"not given to worker {owner} yet"
     return f"worker {owner} has not answered its assignment yet"
 

@@ -214,9 +214,11 @@ class Fleet:
         self, method: str, path: str, *, controller: str = "", json: object = None
     ) -> requests.Response:
         """One REST call, whatever it answers."""
+        return requests.request(method, f"{self.url(controller)}{path}", json=json, timeout=20)
+
+    def url(self, controller: str = "") -> str:
         id = controller or self._asked or self._running_controller()
-        port = self._claims[id].port
-        return requests.request(method, f"http://127.0.0.1:{port}{path}", json=json, timeout=20)
+        return f"http://127.0.0.1:{self._claims[id].port}"
 
     def _running_controller(self) -> str:
         return next(id for id, process in self.controllers.items() if process.running)
