@@ -77,6 +77,11 @@ somebody fences its id, as every new owner does."""
 PATIENCE_S = 15.0
 """How long one operation asks again while a coordinator moves or finishes a former transaction."""
 
+COMMAND_S = 5.0
+"""How long a commit takes at most, with all its steps, or an initialisation: a partition that is let go
+waits for what its copier has begun. With the drain before it that must stay below the time after which a
+worker counts as one that does not let go (`controller.handover_timeout_s`)."""
+
 PAUSE_S = 0.02
 
 POSITIONS_PER_REQUEST = 500
@@ -144,19 +149,22 @@ class PositionStore:
         """Step (1), on fresh connections. Raises ClusterUnavailable."""
         self._producer = None
         self._client.reset()
-        self._producer = init_producer(self._client, self._transactional_id)
+        with self._client.within(COMMAND_S):
+            self._producer = init_producer(self._client, self._transactional_id)
 
     def fence(self, transactional_ids: Sequence[str]) -> None:
         """Step (3): after this nobody else commits under these ids. Raises ClusterUnavailable."""
         for transactional_id in transactional_ids:
-            init_producer(self._client, transactional_id)
+            with self._client.within(COMMAND_S):
+                init_producer(self._client, transactional_id)
 
     def read(self, wanted: Mapping[str, Sequence[int]]) -> dict[TargetPartition, Position]:
         """Step (4): target topic -> partitions in; offset -1 where none is stored.
 
         Raises ClusterUnavailable, also while a transaction on one of them is open.
         """
-        return read_positions(self._client, self._group, wanted)
+        with self._client.within(COMMAND_S):
+            return read_positions(self._client, self._group, wanted)
 
     def commit(self, positions: Mapping[TargetPartition, Position]) -> None:
         """All of them, or none. Raises Fenced, CommitRefused, ClusterUnavailable.
@@ -166,9 +174,10 @@ class PositionStore:
         """
         assert self._producer is not None, "commit before the order was gone through"
         producer, self._producer = self._producer, None
-        self._add_group(producer)
-        refused = self._add_positions(producer, positions)
-        self._end(producer, commit=not refused)
+        with self._client.within(COMMAND_S):
+            self._add_group(producer)
+            refused = self._add_positions(producer, positions)
+            self._end(producer, commit=not refused)
         if refused:
             raise CommitRefused(refused)
         self._producer = producer
@@ -414,7 +423,7 @@ def _until_answered(
 
     Codes that an attempt returns: those it does not handle itself.
     """
-    deadline_s = time.monotonic() + PATIENCE_S
+    deadline_s = client.deadline_s(PATIENCE_S)
     while True:
         codes = attempt(client.coordinator(key, kind)) - {int(ErrorCode.NONE)}
         if not codes:

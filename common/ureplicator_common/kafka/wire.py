@@ -11,11 +11,14 @@ is closed, so an answer that comes too late can never be taken for that to anoth
 
 from __future__ import annotations
 
+import math
 import socket
 import ssl
 import struct
+import time
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol, Self
 
@@ -128,7 +131,6 @@ class Channel:
     """One blocking connection for cold requests."""
 
     def __init__(self, broker: Broker, connection: socket.socket) -> None:
-        """The connection's own timeout is how long an answer is waited for."""
         self.broker = broker
         self._connection = connection
         self._correlation_id = 0
@@ -136,15 +138,14 @@ class Channel:
     @classmethod
     def open(cls, broker: Broker, *, security: Security, timeout_s: float) -> Self:
         """Raises ClusterUnavailable."""
-        connection = connect(broker, security=security)
-        connection.settimeout(timeout_s)
-        return cls(broker, connection)
+        return cls(broker, connect(broker, security=security, timeout_s=timeout_s))
 
-    def call(self, request: Any, response: Any) -> Any:
+    def call(self, request: Any, response: Any, timeout_s: float) -> Any:
         """Send `request` (version set), decode the answer with class `response`.
 
         Raises ClusterUnavailable; the channel is closed then.
         """
+        self._connection.settimeout(timeout_s)
         self._correlation_id += 1
         request.with_header(correlation_id=self._correlation_id, client_id=CLIENT_ID)
         try:
@@ -170,13 +171,15 @@ class Channel:
         self._connection.close()
 
 
-def newest_versions(broker: Broker, connection: socket.socket) -> Mapping[int, int]:
+def newest_versions(
+    broker: Broker, connection: socket.socket, *, timeout_s: float
+) -> Mapping[int, int]:
     """Highest version of each request that a broker takes, by API key; asked on a fresh connection.
 
     Raises ClusterUnavailable; the connection is closed then.
     """
     request = ApiVersionsRequest(version=API_VERSIONS_VERSION)
-    answer = Channel(broker, connection).call(request, ApiVersionsResponse)
+    answer = Channel(broker, connection).call(request, ApiVersionsResponse, timeout_s)
     return {row.api_key: row.max_version for row in answer.api_keys}
 
 
@@ -196,6 +199,27 @@ class ClusterClient:
         self._brokers: dict[int, Broker] = {}
         self._channels: dict[tuple[str, int], Channel] = {}
         self._coordinators: dict[tuple[int, str], Broker] = {}
+        self._deadline_s = math.inf
+
+    @contextmanager
+    def within(self, patience_s: float) -> Iterator[None]:
+        """All that is asked inside takes no longer, together: what is late is ClusterUnavailable."""
+        outer_s = self._deadline_s
+        self._deadline_s = min(outer_s, time.monotonic() + patience_s)
+        try:
+            yield
+        finally:
+            self._deadline_s = outer_s
+
+    def deadline_s(self, patience_s: float) -> float:
+        """Until when to try something again: so long, but not beyond `within`."""
+        return min(self._deadline_s, time.monotonic() + patience_s)
+
+    def _time_left_s(self, limit_s: float) -> float:
+        left_s = self._deadline_s - time.monotonic()
+        if left_s <= 0:
+            raise ClusterUnavailable("not in time")
+        return min(limit_s, left_s)
 
     @property
     def security(self) -> Security:
@@ -204,12 +228,14 @@ class ClusterClient:
     def call(self, broker: Broker, request: Any, response: Any) -> Any:
         """Ask one broker. Raises ClusterUnavailable."""
         address = (broker.host, broker.port)
+        timeout_s = self._time_left_s(self._timeout_s)
         try:
             channel = self._channels.get(address)
             if channel is None:
-                channel = Channel.open(broker, security=self._security, timeout_s=self._timeout_s)
+                connect_s = min(timeout_s, CONNECT_TIMEOUT_S)
+                channel = Channel.open(broker, security=self._security, timeout_s=connect_s)
                 self._channels[address] = channel
-            return channel.call(request, response)
+            return channel.call(request, response, self._time_left_s(self._timeout_s))
         except ClusterUnavailable:
             self._channels.pop(address, None)
             self._coordinators = {

@@ -32,7 +32,10 @@ from ureplicator_controller.core.delay import track
 from ureplicator_controller.core.snapshot import Ask, Delays, Memo, Snapshot, parse
 
 DEBOUNCE_S = 0.1
-"""Least time between two cycles: the first change is answered at once, those after it together."""
+LEAST_PAUSE_S = 0.01
+"""Least time between two cycles: the first change is answered at once, those after it together. As long
+as the cycle before took, within these bounds: a partition that is handed over waits for two cycles, and
+a big fleet, whose cycles take long, shall not keep the leader busy all the time."""
 REFRESH_S = 30.0
 CATCH_UP_S = 1.0
 """How long the mirror may lag behind our own writes before everything is read again: a watch takes
@@ -66,8 +69,10 @@ class Observer:
 
     def wait(self, timeout_s: float) -> None:
         """Until something changed, but no longer; and never more often than the debounce allows."""
+        ended_at_s = self._clock.monotonic_s()
+        pause_s = min(DEBOUNCE_S, max(LEAST_PAUSE_S, ended_at_s - self._woke_at_s))
         self._wake.wait(max(0.0, min(timeout_s, self._refresh_in_s())))
-        rest_s = self._woke_at_s + DEBOUNCE_S - self._clock.monotonic_s()
+        rest_s = ended_at_s + pause_s - self._clock.monotonic_s()
         if 0 < rest_s <= DEBOUNCE_S:
             threading.Event().wait(rest_s)
         self._wake.clear()

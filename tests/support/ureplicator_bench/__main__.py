@@ -22,7 +22,7 @@ import click
 from confluent_kafka import KafkaException
 from rich.console import Console
 
-from ureplicator_bench import control, latency, memory, throughput
+from ureplicator_bench import control, handover, latency, memory, throughput
 from ureplicator_bench.contenders import Contender, MirrorMaker, Ours
 from ureplicator_bench.load import Filler, Profile
 from ureplicator_bench.report import print_figure, print_latency, print_memory, print_throughput
@@ -84,6 +84,9 @@ class Wanted:
 @click.option("--deadline", type=float, default=300.0, show_default=True, help="For one copy, s.")
 @click.option("--memory", "only_memory", is_flag=True, help="Copy 5 GB and show memory instead.")
 @click.option("--control", "only_control", is_flag=True, help="Measure the control plane instead.")
+@click.option(
+    "--handover", "only_handover", is_flag=True, help="Measure moves of partitions instead."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print figures for machines.")
 def main(
     names: tuple[str, ...],
@@ -96,6 +99,7 @@ def main(
     deadline: float,
     only_memory: bool,
     only_control: bool,
+    only_handover: bool,
     as_json: bool,
 ) -> None:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
@@ -104,7 +108,10 @@ def main(
     profiles = tuple(_changed(base, changes) for base in bases)
     wanted = Wanted(profiles, latency_seconds, deadline, mm2)
     try:
-        good, figures = _control() if only_control else _run(wanted, only_memory=only_memory)
+        if only_control or only_handover:
+            good, figures = _control() if only_control else _handover()
+        else:
+            good, figures = _run(wanted, only_memory=only_memory)
     except (AssertionError, RestFailure, KafkaException, NotSetUpError) as error:
         console.print(f"[red]bench: {error}", soft_wrap=True)
         sys.exit(1)
@@ -141,6 +148,14 @@ def _control() -> tuple[bool, dict[str, Any]]:
             print_figure(console, figure)
             found.append(figure)
     return all(each.good for each in found), {"control": [asdict(each) for each in found]}
+
+
+def _handover() -> tuple[bool, dict[str, Any]]:
+    with _folder():
+        found = handover.figures(FOLDER)
+    for figure in found:
+        print_figure(console, figure)
+    return all(each.good for each in found), {"handover": [asdict(each) for each in found]}
 
 
 @contextmanager

@@ -4,8 +4,10 @@ import json
 import socket
 import struct
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from typing import Any
 
 import pytest
@@ -25,10 +27,13 @@ from ureplicator_common.kafka.positions import (
 from ureplicator_common.kafka.protocol import ErrorCode
 from ureplicator_common.kafka.wire import (
     GROUP_COORDINATOR,
+    REQUEST_TIMEOUT_S,
     Broker,
     ClusterClient,
     receive_exactly,
 )
+from ureplicator_common.settings import ControllerSettings
+from ureplicator_worker.copier.route import DRAIN_S
 
 HERE, THERE = Broker(1, "here", 1), Broker(2, "there", 2)
 KEY = ("t", 0)
@@ -344,3 +349,38 @@ def test_what_is_no_broker_is_as_good_as_none(answer: bytes) -> None:
         with pytest.raises(ClusterUnavailable, match=r"an answer of|answer 7 to 1"):
             client.view(["t"])
         thread.join()
+
+
+@pytest.mark.parametrize("step", ["AddOffsetsToTxn", "TxnOffsetCommit", "EndTxn"])
+def test_one_deadline_holds_for_all_steps_of_a_commit(
+    monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    """Who lets go waits for it, and counts as one that does not let go if it takes too long."""
+    monkeypatch.setattr(positions, "COMMAND_S", 0.1)
+    store, _ = ready(**{step: [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS] * 10_000})
+    began_s = time.monotonic()
+    with pytest.raises(ClusterUnavailable, match="COORDINATOR_LOAD_IN_PROGRESS"):
+        store.commit({KEY: Position(5)})
+    assert time.monotonic() - began_s < positions.PATIENCE_S / 3
+
+
+def test_silent_brokers_together_take_no_longer_than_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(positions, "COMMAND_S", 0.1)
+    with ExitStack() as servers:
+        ports = [
+            servers.enter_context(socket.create_server(("127.0.0.1", 0))).getsockname()[1]
+            for _ in range(4)
+        ]
+        client = ClusterClient(",".join(f"127.0.0.1:{port}" for port in ports))
+        store = PositionStore(client, group="g", transactional_id="id")
+        began_s = time.monotonic()
+        with pytest.raises(ClusterUnavailable):
+            store.initialise()
+        assert time.monotonic() - began_s < REQUEST_TIMEOUT_S / 2
+        client.close()
+
+
+def test_a_partition_is_let_go_before_its_worker_counts_as_stuck() -> None:
+    """After the drain: a commit that runs, an initialisation, a new producer."""
+    longest_s = DRAIN_S + 3 * positions.COMMAND_S
+    assert longest_s < ControllerSettings().handover_timeout_s

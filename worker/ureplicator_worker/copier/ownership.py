@@ -26,6 +26,7 @@ from dataclasses import dataclass
 from ureplicator_common.clock import Clock, SystemClock
 from ureplicator_common.kafka import ClusterUnavailable, PartitionUnavailable, Position
 from ureplicator_common.kafka.positions import (
+    COMMAND_S,
     CommitRefused,
     Fenced,
     PositionStore,
@@ -467,7 +468,8 @@ class Ownership:
 
     def _new_producer(self) -> None:
         try:
-            self._post(ProducerReady(init_producer(self._target, None)))
+            with self._target.within(COMMAND_S):
+                self._post(ProducerReady(init_producer(self._target, None)))
         except ClusterUnavailable as error:
             self._post(Trouble(str(error)))
             time.sleep(min(RETRY_S, error.delay_s))

@@ -47,7 +47,8 @@ from ureplicator_worker.core.messages import (
 )
 
 DRAIN_S = 10.0
-"""How long a partition that is let go may take to send and commit the rest; then it goes as it is."""
+"""How long a partition that is let go may take to send and commit the rest; then it goes as it is, after
+what the ownership thread has under way: a commit and two more commands at most, `COMMAND_S` each."""
 RENEW_S = 12 * 3600.0
 """Positions fade on the target after `offsets.retention.minutes` (7 days by default)."""
 STALLED_CHECK_S = 0.5

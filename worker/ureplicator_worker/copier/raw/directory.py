@@ -27,6 +27,7 @@ from ureplicator_common.kafka.wire import (
 REFRESH_EVERY_S = 5.0
 REFRESH_AT_MOST_EVERY_S = 0.1
 REQUEST_TIMEOUT_S = 3.0
+CONNECT_TIMEOUT_S = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,8 +152,10 @@ class Directory:
 
     def _connect(self, broker: Broker) -> None:
         try:
-            connection = connect(broker, security=self._client.security, timeout_s=2.0)
-            newest = newest_versions(broker, connection)
+            connection = connect(
+                broker, security=self._client.security, timeout_s=CONNECT_TIMEOUT_S
+            )
+            newest = newest_versions(broker, connection, timeout_s=CONNECT_TIMEOUT_S)
         except ClusterUnavailable as error:
             self._post(ConnectFailed(broker.node_id, str(error)))
         else:
