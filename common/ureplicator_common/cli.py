@@ -185,7 +185,8 @@ def show_topic(topic: str, url: str, as_json: bool, src: str, dst: str) -> None:
         _print_json(body)
         return
     title = f"{body['topic']} on {body['route']} -> {body['targetTopic']}, {body['state']}"
-    _print_table(title, ("partition", "should be", "is", "position", "why not"), _rows(body))
+    heads = ("partition", "should be", "is", "position", "lag", "behind", "why not")
+    _print_table(title, heads, _rows(body))
     if body.get("positionsReason"):
         _fail_softly(f"no positions: {body['positionsReason']}")
 
@@ -346,18 +347,45 @@ def _ask(
 
 def _rows(body: Mapping[str, Any]) -> list[tuple[str, ...]]:
     reasons = {each["partition"]: each["reason"] for each in body["mismatches"]}
-    positions = body["positions"] or {}
     numbers = {*map(int, body["idealState"]), *map(int, body["externalView"])}
     return [
         (
             str(number),
             _states(body["idealState"].get(str(number), {})),
             _states(body["externalView"].get(str(number), {})),
-            "" if positions.get(str(number)) is None else str(positions[str(number)]),
-            reasons.get(number, ""),
+            *_progress(found := body["progress"].get(str(number), {})),
+            "; ".join(filter(None, (reasons.get(number, ""), _worry(found)))),
         )
         for number in sorted(numbers)
     ]
+
+
+def _progress(found: Mapping[str, Any]) -> tuple[str, str, str]:
+    """Position, lag, and for how long the next record has waited; empty where not known."""
+    position, lag = found.get("position"), found.get("lagRecords")
+    return (
+        "" if position is None else str(position),
+        "" if lag is None else str(lag),
+        _duration(found.get("lagSeconds")),
+    )
+
+
+def _worry(found: Mapping[str, Any]) -> str:
+    """What is wrong with the figures, or will be."""
+    left_s = found.get("retentionSeconds")
+    if found.get("reason"):
+        return str(found["reason"])
+    return f"the source may delete it in {_duration(left_s)}" if left_s and left_s < 3_600 else ""
+
+
+def _duration(seconds: float | None) -> str:
+    """For people: two digits of it are enough."""
+    if seconds is None:
+        return ""
+    for unit_s, unit in ((86_400, "d"), (3_600, "h"), (60, "min")):
+        if seconds >= 2 * unit_s:
+            return f"{seconds / unit_s:.0f} {unit}"
+    return f"{seconds:.0f} s"
 
 
 def _sides(mismatch: Mapping[str, Any]) -> tuple[str, str]:

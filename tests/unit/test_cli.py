@@ -15,9 +15,10 @@ from click.testing import CliRunner, Result
 from werkzeug.serving import make_server
 from werkzeug.wrappers import Request, Response
 
-from ureplicator_common.cli import cli
-from ureplicator_common.model import PartitionState
-from ureplicator_testkit.api_world import World
+from ureplicator_common.cli import _duration, cli
+from ureplicator_common.kafka import BatchTime, Extent, Lifetime, Position
+from ureplicator_common.model import PartitionState, position_group
+from ureplicator_testkit.api_world import ROUTE, World
 
 CONFIG = """
 fleet: local
@@ -150,6 +151,39 @@ def test_showing_a_topic(world: World, url: str) -> None:
     assert "w1 ONLINE" in table
     assert "[big]" in table
     assert "not placed yet" in table
+
+
+def test_showing_how_far_behind_a_topic_is(world: World, url: str) -> None:
+    run("topics", "add", "orders", url=url)
+    group = position_group(fleet="test", route=ROUTE)
+    logs = world.logs["source"]
+    for number in range(3):
+        logs.held["orders", number] = Extent(0, 100)
+    for number, offset in ((0, 40), (1, 100)):
+        world.positions.stored[group, "orders", number] = Position(offset=offset)
+    logs.batches["orders", 0] = [BatchTime(0, 99, world.clock.wall_ms() - 600_000)]
+    logs.lives["orders"] = Lifetime(retention_ms=1_800_000)
+    rows = [
+        [cell.strip() for cell in line.strip("│┃").split("│")]
+        for line in run("topics", "show", "orders", url=url).stdout.splitlines()
+        if line.startswith("│")
+    ]
+    assert [row[3:6] for row in rows] == [
+        ["40", "60", "10 min"],
+        ["100", "0", "0 s"],
+        ["", "", ""],
+        ["", "", ""],
+    ]
+    whys = ("may delete it in 20 min", "", "never committed", "no leader")
+    assert all(why in row[6] for row, why in zip(rows, whys, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(None, ""), (0.2, "0 s"), (119.4, "119 s"), (120, "2 min"), (7_200, "2 h"), (172_800, "2 d")],
+)
+def test_durations(seconds: float | None, text: str) -> None:
+    assert _duration(seconds) == text
 
 
 def test_machines_get_json(url: str) -> None:

@@ -38,18 +38,26 @@ function states(said) {
   return parts.join(", ") || "nobody";
 }
 
+function duration(seconds) {
+  if (seconds === null || seconds === undefined) return "";
+  if (seconds < 120) return `${Math.round(seconds)} s`;
+  if (seconds < 7200) return `${Math.round(seconds / 60)} min`;
+  return seconds < 172800 ? `${Math.round(seconds / 3600)} h` : `${Math.round(seconds / 86400)} d`;
+}
+
 function age(since) {
-  if (!since) return "";
-  const seconds = Math.max(0, Math.round((Date.now() - since) / 1000));
-  if (seconds < 120) return `${seconds} s`;
-  return seconds < 7200 ? `${Math.round(seconds / 60)} min` : `${Math.round(seconds / 3600)} h`;
+  return since ? duration(Math.max(0, (Date.now() - since) / 1000)) : "";
+}
+
+function nameOf(route, topic) {
+  return manyRoutes ? `${route} ${topic}` : topic;
 }
 
 // Every partition that somebody holds or should hold: topic -> number -> { kind, title }.
 function partitions(validation, instances) {
   const topics = new Map();
   const put = (route, topic, number, cell) => {
-    const name = manyRoutes ? `${route} ${topic}` : topic;
+    const name = nameOf(route, topic);
     if (!topics.has(name)) topics.set(name, new Map());
     topics.get(name).set(number, cell);
   };
@@ -104,7 +112,24 @@ function drawMismatches(validation) {
   byId("mismatches").replaceChildren(table(heads, rows), ...more);
 }
 
-function drawTopics(topics) {
+// How far behind a topic is: what is known, and what is not.
+function lagCells(found) {
+  if (!found) return ["", ""];
+  const missing = [
+    found.neverCommitted ? `${found.neverCommitted} never committed` : "",
+    found.unknown > found.neverCommitted ? `${found.unknown - found.neverCommitted} unknown` : "",
+  ].filter(Boolean);
+  const lag = element("span", { text: found.lagRecords === null ? "" : found.lagRecords.toLocaleString("en") });
+  if (missing.length) lag.append(element("small", { text: ` ${missing.join(", ")}`, kind: "warn" }));
+  const behind = element("span", { text: duration(found.lagSeconds) });
+  if (found.retentionSeconds !== null && found.retentionSeconds < 3600) {
+    const text = ` gone in ${duration(found.retentionSeconds)}`;
+    behind.append(element("small", { text, kind: "lost", title: "the source may then delete what is not copied yet" }));
+  }
+  return [lag, behind];
+}
+
+function drawTopics(topics, offsets) {
   const wanted = byId("filter").value.toLowerCase();
   const names = [...topics.keys()].filter((name) => name.toLowerCase().includes(wanted)).sort();
   if (!names.length) {
@@ -117,10 +142,16 @@ function drawTopics(topics) {
     const drawn = cells.map(([number, cell]) =>
       element("span", { text: number, kind: `cell ${cell.kind}`, title: `${name}/${number}: ${cell.title}` }),
     );
-    return [name, element("span", {}, ...drawn)];
+    return [name, ...lagCells(offsets.get(name)), element("span", {}, ...drawn)];
   });
+  const heads = [
+    { text: "topic", kind: "name" },
+    { text: "lag", kind: "number" },
+    { text: "behind", kind: "number" },
+    { text: "partitions" },
+  ];
   const more = names.length > MOST_ROWS ? [element("p", { text: `and ${names.length - MOST_ROWS} more`, kind: "quiet" })] : [];
-  byId("topics").replaceChildren(table([{ text: "topic", kind: "name" }, { text: "partitions" }], rows), ...more);
+  byId("topics").replaceChildren(table(heads, rows), ...more);
 }
 
 function drawWorkers(instances) {
@@ -147,16 +178,19 @@ function drawWorkers(instances) {
 }
 
 let drawn = new Map();
+let offsets = new Map();
 
 async function draw() {
   const pulse = byId("pulse");
   try {
-    const [ready, validation, instances] = await Promise.all(["/ready", "/validation", "/instances"].map(ask));
+    const paths = ["/ready", "/validation", "/instances", "/offset"];
+    const [ready, validation, instances, progress] = await Promise.all(paths.map(ask));
     drawn = partitions(validation, instances);
+    offsets = new Map(progress.topics.map((each) => [nameOf(each.route, each.topic), each]));
     byId("leader").textContent = ready.leader ? `, ${ready.leader} leads` : ", nobody leads";
     drawCounts(validation, instances);
     drawMismatches(validation);
-    drawTopics(drawn);
+    drawTopics(drawn, offsets);
     drawWorkers(instances);
     document.querySelector("main").classList.remove("stale");
     pulse.className = "";
@@ -169,5 +203,5 @@ async function draw() {
   setTimeout(draw, EVERY_MS);
 }
 
-byId("filter").addEventListener("input", () => drawTopics(drawn));
+byId("filter").addEventListener("input", () => drawTopics(drawn, offsets));
 draw();
