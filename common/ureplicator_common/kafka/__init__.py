@@ -7,6 +7,8 @@ library or socket of our own does the talking.
 
 from __future__ import annotations
 
+import base64
+import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -30,12 +32,21 @@ class TopicRefused(PermanentError):
     """The cluster will not make or grow this topic (name, policy, rights); the text says why."""
 
 
+def topic_id_text(id: uuid.UUID) -> str:
+    """As Kafka's tools write it: base64 for URLs, without padding."""
+    return base64.urlsafe_b64encode(id.bytes).rstrip(b"=").decode()
+
+
 @dataclass(frozen=True, slots=True)
 class TopicInfo:
-    """`topic_id` is the cluster's own id (a recreated topic gets another), "" where unknown."""
+    """`topic_id` is the cluster's own id (a recreated topic gets another), "" where unknown.
+
+    `trouble`: why the cluster could not tell about this topic just now; nothing else counts then.
+    """
 
     partitions: int
     topic_id: str = ""
+    trouble: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +67,10 @@ class TopicAdmin(Protocol):
 
     def topics(self) -> Mapping[str, TopicInfo]:
         """All topics that are not internal, in one call."""
+        ...
+
+    def find(self, topics: Sequence[str]) -> Mapping[str, TopicInfo]:
+        """These topics. Only one that the cluster *says* does not exist is missing in the answer."""
         ...
 
     def configs(self, topic: str) -> Mapping[str, str]:

@@ -4,6 +4,8 @@ What it took to be right:
 
 * A temporary `AdminClient` that is collected cancels the futures it gave out: one client is kept
   for as long as this object lives, and every future is waited for before a call returns.
+* What a broker cannot tell about one topic (its leader is being elected, it is not allowed) is the
+  trouble of that topic, not of the others; only its word UNKNOWN_TOPIC_OR_PARTITION means "gone".
 * Asking for the metadata of one topic by name may create it (`auto.create.topics.enable` of the
   broker); `describe_topics` never does, and tells the topic id as well.
 * A broker says "created" before its neighbours have heard of it. `create_topic` and `grow_topic`
@@ -83,11 +85,13 @@ class ConfluentTopicAdmin:
 
     def topics(self) -> Mapping[str, TopicInfo]:
         names = self._ask(lambda: self._client.list_topics(timeout=self._timeout_s)).topics
-        described = self._describe(sorted(names))
+        return self.find(sorted(names))
+
+    def find(self, topics: Sequence[str]) -> Mapping[str, TopicInfo]:
         return {
-            topic.name: TopicInfo(partitions=len(topic.partitions), topic_id=_id_text(topic))
-            for topic in described
-            if not topic.is_internal
+            name: _info(answer)
+            for name, answer in self._describe(topics).items()
+            if isinstance(answer, KafkaError) or not answer.is_internal
         }
 
     def configs(self, topic: str) -> Mapping[str, str]:
@@ -130,22 +134,25 @@ class ConfluentTopicAdmin:
     def close(self) -> None:
         self._client.__exit__(None, None, None)
 
-    def _describe(self, names: Sequence[str]) -> list[TopicDescription]:
-        """Those of the topics that (still) exist."""
+    def _describe(self, names: Sequence[str]) -> dict[str, TopicDescription | KafkaError]:
+        """Those of the topics that exist, or why nothing can be told of one."""
         if not names:
-            return []
+            return {}
         futures = self._ask(
             lambda: self._client.describe_topics(
                 TopicCollection(list(names)), request_timeout=self._timeout_s
             )
         )
-        found = []
-        for future in futures.values():
+        found: dict[str, TopicDescription | KafkaError] = {}
+        for name, future in futures.items():
             try:
-                found.append(future.result(timeout=self._timeout_s))
+                found[name] = future.result(timeout=self._timeout_s)
             except KafkaException as error:
-                if _cause(error).code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+                cause = _cause(error)
+                if _is_local_trouble(cause):
                     raise self._translated(error) from error
+                if cause.code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+                    found[name] = cause
             except FutureTimeout as error:
                 raise self._silent() from error
         return found
@@ -162,8 +169,10 @@ class ConfluentTopicAdmin:
 
     def _is_shown(self, topic: str, partitions: int) -> bool:
         return any(
-            len(found.partitions) >= partitions and all(p.leader for p in found.partitions)
-            for found in self._describe([topic])
+            not isinstance(found, KafkaError)
+            and len(found.partitions) >= partitions
+            and all(p.leader for p in found.partitions)
+            for found in self._describe([topic]).values()
         )
 
     def _ask(
@@ -210,6 +219,12 @@ def _cause(error: KafkaException) -> KafkaError:
 def _is_local_trouble(cause: KafkaError) -> bool:
     """librdkafka's own codes are negative: no connection, no answer. A bad argument is not that."""
     return cause.code() < 0 and cause.code() != KafkaError._INVALID_ARG  # noqa: SLF001
+
+
+def _info(answer: TopicDescription | KafkaError) -> TopicInfo:
+    if isinstance(answer, KafkaError):
+        return TopicInfo(partitions=0, trouble=answer.str())
+    return TopicInfo(partitions=len(answer.partitions), topic_id=_id_text(answer))
 
 
 def _id_text(topic: TopicDescription) -> str:

@@ -50,6 +50,10 @@ class MemoryTopicAdmin(_Mortal):
         self._topics: dict[str, TopicInfo] = {}
         self._configs: dict[str, dict[str, str]] = {}
         self._made = 0
+        self.unlisted: set[str] = set()
+        """There, but missing in lists: the broker that answers has not heard of them."""
+        self.troubled: set[str] = set()
+        """There, but the broker that answers cannot tell anything about them."""
         self.before: Callable[[str, str], None] = lambda call, topic: None
         for topic, partitions in (topics or {}).items():
             self.put(topic, partitions)
@@ -64,8 +68,15 @@ class MemoryTopicAdmin(_Mortal):
         del self._topics[topic], self._configs[topic]
 
     def topics(self) -> Mapping[str, TopicInfo]:
+        return self.find([topic for topic in self._topics if topic not in self.unlisted])
+
+    def find(self, topics: Sequence[str]) -> Mapping[str, TopicInfo]:
         self._breathe()
-        return dict(self._topics)
+        found = {topic: self._topics[topic] for topic in topics if topic in self._topics}
+        return {
+            topic: TopicInfo(0, trouble="not now") if topic in self.troubled else info
+            for topic, info in found.items()
+        }
 
     def configs(self, topic: str) -> Mapping[str, str]:
         self._breathe()
