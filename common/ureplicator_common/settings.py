@@ -13,40 +13,29 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import UTC, date, datetime, time
 from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import (
-    BaseModel,
     BeforeValidator,
-    ConfigDict,
     Field,
     TypeAdapter,
     ValidationError,
-    field_validator,
     model_validator,
 )
 
 from ureplicator_common.errors import ConfigurationError
 from ureplicator_common.layers import Fault, Unreadable, merged_tree
-from ureplicator_common.model import Delivery, GapPolicy, Route, RouteSettings
+from ureplicator_common.model import Route
+from ureplicator_common.route_settings import Faults, Section
+from ureplicator_common.route_settings import RouteConfig as RouteConfig
 
 MASK = "********"
 _CLUSTER_NAME = re.compile(r"[a-z0-9-]+")
-_TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 _ADDRESS = re.compile(r"(?:[^\s:/,\[\]]+|\[[0-9a-fA-F:.%]+\]):([0-9]{1,5})")
 _SECRET = re.compile(
     r"password|secret|token|credential|passphrase|jaas|\.key$|key\.pem|\bkey\b", re.I
 )
-
-
-class Faults(ValueError):
-    """Several faults found by one check; the keys are relative to what was checked."""
-
-    def __init__(self, faults: Sequence[Fault]) -> None:
-        super().__init__("; ".join(map(str, faults)))
-        self.faults = tuple(faults)
 
 
 def masked(properties: Mapping[str, str]) -> dict[str, str]:
@@ -80,13 +69,7 @@ Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
-class _Section(BaseModel):
-    model_config = ConfigDict(
-        frozen=True, extra="forbid", coerce_numbers_to_str=True, use_attribute_docstrings=True
-    )
-
-
-class ZookeeperSettings(_Section):
+class ZookeeperSettings(Section):
     """Where the fleet keeps its state."""
 
     hosts: str = Field(min_length=1, pattern=r"^[^\s,/]+(,[^\s,/]+)*$")
@@ -97,7 +80,7 @@ class ZookeeperSettings(_Section):
     virtual machine, and short against `rebalance_delay_s`."""
 
 
-class ClusterSettings(_Section):
+class ClusterSettings(Section):
     """How to reach one Kafka cluster: librdkafka's names, whichever part of us does the talking."""
 
     properties: Mapping[str, PropertyText]
@@ -138,146 +121,7 @@ class ClusterSettings(_Section):
         yield "properties", masked(self.properties)
 
 
-class NamingSettings(_Section):
-    """What a source topic is called on the target; the same name unless said otherwise."""
-
-    prefix: str = Field(default="", pattern=r"^[a-zA-Z0-9._-]*$", max_length=200)
-    """Stands before the source topic's name. Empty: clients move over without a change."""
-    rename: Mapping[str, str] = Field(default_factory=dict)
-    """Source topic -> target topic; the prefix does not count for these."""
-
-    @field_validator("rename")
-    @classmethod
-    def _legal_and_unique(cls, rename: Mapping[str, str]) -> Mapping[str, str]:
-        faults = []
-        taken: dict[str, str] = {}
-        for source, target in rename.items():
-            for name in (source, target):
-                if not _TOPIC_NAME.fullmatch(name) or name in (".", ".."):
-                    faults.append(Fault(source, f"{name!r} is not a legal topic name"))
-            if target in taken:
-                faults.append(
-                    Fault(source, f"{target!r} is already the target of {taken[target]!r}")
-                )
-            taken.setdefault(target, source)
-        if faults:
-            raise Faults(faults)
-        return rename
-
-
-class AutoWhitelistSettings(_Section):
-    """Which source topics are to be copied without being asked for. This version offers only off."""
-
-    enabled: bool = False
-    """Only false is taken: copying what nobody asked for needs rules that are not built yet."""
-    include: tuple[str, ...] = (".*",)
-    """Regular expressions, each for a whole topic name."""
-    exclude: tuple[str, ...] = ()
-    """As `include`; exclusion wins."""
-
-    @field_validator("enabled")
-    @classmethod
-    def _offered(cls, enabled: bool) -> bool:
-        if enabled:
-            raise ValueError("auto-whitelisting is not offered by this version: whitelist by REST")
-        return enabled
-
-    @field_validator("include", "exclude")
-    @classmethod
-    def _patterns(cls, patterns: tuple[str, ...]) -> tuple[str, ...]:
-        for pattern in patterns:
-            try:
-                re.compile(pattern)
-            except re.error as error:
-                raise ValueError(f"{pattern!r} is not a regular expression: {error}") from error
-        return patterns
-
-
-class RouteConfig(_Section):
-    """One way records go, and how."""
-
-    source: str
-    """Name of the cluster to copy from, one of `clusters`."""
-    target: str
-    """Name of the cluster to copy to, one of `clusters`."""
-    delivery: str = Delivery.AT_LEAST_ONCE.value
-    """What a crash may do: repeat some records, lose none. The only choice of this version."""
-    start: str = "earliest"
-    """Where partitions begin that existed when their topic was whitelisted: `earliest`, `latest`, a
-    time in ISO 8601 or in milliseconds. The default loses nothing."""
-    on_gap: GapPolicy = GapPolicy.STOP
-    """What to do when the source no longer has the position. Stopping is the only choice that
-    cannot lose records unseen."""
-    abort_on_send_failure: bool = True
-    """A record the target will never take stops its partition; false: it is skipped and counted."""
-    publish_to_source: bool = True
-    """Positions also go to an ordinary group on the source, so that the usual lag tools work."""
-    verify_crc: bool = True
-    """Check each batch when it is read: a few per cent of CPU against passing on broken bytes."""
-    naming: NamingSettings = NamingSettings()
-    auto_whitelist: AutoWhitelistSettings = AutoWhitelistSettings()
-
-    @field_validator("delivery")
-    @classmethod
-    def _offered(cls, delivery: str) -> str:
-        if delivery == "exactly_once":
-            raise ValueError("exactly_once is not offered by this version, only at_least_once")
-        if delivery not in set(Delivery):
-            raise ValueError(f"{delivery!r} is unknown, at_least_once is expected")
-        return delivery
-
-    @field_validator("start", mode="before")
-    @classmethod
-    def _instant(cls, start: object) -> str:
-        """`earliest`, `latest` or milliseconds as text. YAML has already read an unquoted date."""
-        if isinstance(start, str) and start in ("earliest", "latest"):
-            return start
-        milliseconds = _milliseconds(start)
-        if milliseconds is None or milliseconds < 0:
-            raise ValueError(
-                "earliest, latest, a time in ISO 8601 or milliseconds since 1970 is expected"
-            )
-        return str(milliseconds)
-
-    @property
-    def route(self) -> Route:
-        return Route(self.source, self.target)
-
-    @property
-    def settings(self) -> RouteSettings:
-        """What the leader publishes for the workers."""
-        return RouteSettings(
-            delivery=Delivery(self.delivery),
-            start=self.start,
-            on_gap=self.on_gap,
-            abort_on_send_failure=self.abort_on_send_failure,
-            publish_to_source=self.publish_to_source,
-            verify_crc=self.verify_crc,
-            prefix=self.naming.prefix,
-            rename=dict(self.naming.rename),
-        )
-
-
-def _milliseconds(value: object) -> int | None:
-    """Milliseconds since 1970 of a number, a date or a text; without a zone it is UTC."""
-    if isinstance(value, bool):
-        return None
-    if isinstance(value, str):
-        if value.strip().isdecimal():
-            return int(value)
-        try:
-            value = datetime.fromisoformat(value.strip())
-        except ValueError:
-            return None
-    if isinstance(value, date) and not isinstance(value, datetime):
-        value = datetime.combine(value, time())
-    if isinstance(value, datetime):
-        aware = value if value.tzinfo else value.replace(tzinfo=UTC)
-        return round(aware.timestamp() * 1_000)
-    return value if isinstance(value, int) else None
-
-
-class ControllerSettings(_Section):
+class ControllerSettings(Section):
     host: str = "127.0.0.1"
     """Address REST listens on. There is no login: open it no wider than you must."""
     port: Port = 9000
@@ -293,7 +137,7 @@ class ControllerSettings(_Section):
     """How long a worker may take to let go of a partition before it is evicted."""
 
 
-class WorkerSettings(_Section):
+class WorkerSettings(Section):
     slots: int = Field(default=2, ge=1, le=256)
     """Copiers of this worker, each a Spark task of one core. 2: one core each for both ways of a
     partition on the smallest machine that makes sense."""
@@ -322,7 +166,7 @@ class WorkerSettings(_Section):
             yield name, masked(self.spark) if name == "spark" else value
 
 
-class Settings(_Section):
+class Settings(Section):
     """The whole tree. `load_settings` makes it; nothing changes it."""
 
     fleet: str = Field(pattern=r"^[a-zA-Z0-9_-]{1,100}$")
@@ -418,9 +262,28 @@ def _route_relations(
             yield Fault(f"{key}.target", "is the source itself")
         elif clusters and _loops(config, clusters):
             yield Fault(f"{key}.target", "has the source's bootstrap.servers and no prefix: a loop")
+        elif config.auto_whitelist.enabled and _comes_back(config, routes):
+            yield Fault(
+                f"{key}.auto_whitelist",
+                f"topics would come back to {config.source} under their own names: give one of the"
+                " routes on the way a naming.prefix",
+            )
         if config.route in seen:
             yield Fault(key, f"the route {config.route} is there twice")
         seen.add(config.route)
+
+
+def _comes_back(config: RouteConfig, routes: Sequence[RouteConfig]) -> bool:
+    """Whether routes without a prefix lead from this one's target to its source."""
+    if config.naming.prefix:
+        return False
+    reached, news = set[str](), {config.target}
+    while news:
+        reached |= news
+        news = {
+            each.target for each in routes if each.source in news and not each.naming.prefix
+        } - reached
+    return config.source in reached
 
 
 def _loops(config: RouteConfig, clusters: Mapping[str, ClusterSettings]) -> bool:

@@ -295,15 +295,50 @@ def test_the_tree_is_frozen(home: Path) -> None:
         settings.fleet = "other"
 
 
-def test_auto_whitelisting_is_known_and_refused_when_switched_on(tmp_path: Path) -> None:
-    written = tmp_path / "fleet.yaml"
-    written.write_text(
-        "fleet: f\nzookeeper: {hosts: '127.0.0.1:2181'}\n"
-        "clusters: {a: {bootstrap.servers: '127.0.0.1:1'}, b: {bootstrap.servers: '127.0.0.1:2'}}\n"
-        "routes:\n- source: a\n  target: b\n  auto_whitelist: {enabled: false, include: ['x.*']}\n"
-    )
-    assert load_settings(written, environ={}).routes[0].auto_whitelist.include == ("x.*",)
-    with pytest.raises(
-        ConfigurationError, match=r"routes\.0\.auto_whitelist\.enabled.*not offered"
-    ):
-        load_settings(written, environ={}, overrides=["routes.0.auto_whitelist.enabled=true"])
+THREE = """
+fleet: f
+zookeeper: {hosts: "127.0.0.1:2181"}
+clusters:
+  a: {bootstrap.servers: "127.0.0.1:1"}
+  b: {bootstrap.servers: "127.0.0.1:2"}
+  c: {bootstrap.servers: "127.0.0.1:3"}
+"""
+
+
+def routes(*ways: str, auto: str = "", prefixed: str = "") -> str:
+    """Of `ab bc`: one way and the next; these of them with auto-whitelisting, with a prefix."""
+    lines = []
+    for way in ways:
+        extra = ", auto_whitelist: {enabled: true}" if way in auto.split() else ""
+        extra += ", naming: {prefix: x.}" if way in prefixed.split() else ""
+        lines.append(f"- {{source: {way[0]}, target: {way[1]}{extra}}}")
+    return THREE + "routes:\n" + "\n".join(lines) + "\n"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        routes("ab", auto="ab"),
+        routes("ab", "bc", auto="ab bc"),
+        routes("ab", "ba"),
+        routes("ab", "ba", auto="ab ba", prefixed="ab"),
+        routes("ab", "bc", "ca", auto="ab", prefixed="ca"),
+        routes("ab", "bc", "cb", auto="ab", prefixed=""),
+    ],
+)
+def test_auto_whitelisting_is_taken_where_topics_cannot_come_back(home: Path, text: str) -> None:
+    assert load(home, text).routes
+
+
+@pytest.mark.parametrize(
+    ("text", "key"),
+    [
+        (routes("ab", "ba", auto="ba"), r"routes\.1\.auto_whitelist"),
+        (routes("ab", "bc", "ca", auto="ab"), r"routes\.0\.auto_whitelist"),
+    ],
+)
+def test_auto_whitelisting_is_refused_where_topics_would_come_back(
+    home: Path, text: str, key: str
+) -> None:
+    with pytest.raises(ConfigurationError, match=f"{key}: topics would come back"):
+        load(home, text)
