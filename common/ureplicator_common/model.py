@@ -106,6 +106,12 @@ class TopicIntent:
     `initial_partitions` partitions existed when the topic was whitelisted by hand: only they begin at
     the route's `start`; later ones begin at 0. `had_position` are the partitions whose position was once
     committed: if the store has none for one of them, it is lost, and never starts anew by itself.
+
+    A name is not a topic: `source_topic_id` and `target_topic_id` are the clusters' own ids of the two
+    that are meant ("": not known yet; the leader notes them). A topic made anew under the same name
+    has another id and is never copied under this intent: the leader notes why in `stopped`, and all
+    partitions are let go. `begins_anew`: operators decided that these topics count as they are, so a
+    position that was stored for others counts as none.
     """
 
     partitions: int
@@ -116,8 +122,28 @@ class TopicIntent:
     target_topic: str = ""
     lane: str = "raw"
     forget_positions: bool = False
+    source_topic_id: str = ""
+    target_topic_id: str = ""
+    whole: bool = False
+    """All of the source's partitions are wanted, also those that it will get (`auto_expand`)."""
+    begins_anew: bool = False
+    stopped: str = ""
     request_id: str = ""
     """Id of the request that wrote this last: a writer that lost its answer reads it back."""
+
+
+@dataclass(frozen=True, slots=True)
+class RouteMemory:
+    """`memory/<route>`: what only a leader finds out, and the next one must know.
+
+    `baseline`: topics (name -> beginning of their id) that were there when auto-whitelisting began on
+    the route and are not whitelisted since; None: it never began. Only they start where the route's
+    `start` says, any other topic is younger and begins at its first record. `refused`: topics for which
+    the last thing tried could not be done, and why.
+    """
+
+    baseline: Mapping[str, str] | None = None
+    refused: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

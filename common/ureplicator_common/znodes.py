@@ -11,6 +11,8 @@
 | routes/<route>                  | persistent | RouteSettings           | the leader        |
 | topics/<route>/<topic>          | persistent | TopicIntent             | REST, the leader  |
 | targets/<cluster>/<topic>       | persistent | who claims that target  | REST, the leader  |
+| blacklist/<route>/<topic>       | persistent | topic not to be copied  | REST              |
+| memory/<route>                  | persistent | RouteMemory             | the leader        |
 | ideal/<route>/<topic>           | persistent | IdealTopic              | the leader        |
 | assignments/<worker>            | persistent | Assignment              | the leader        |
 | current/<worker>                | ephemeral  | CurrentState            | the worker        |
@@ -52,6 +54,7 @@ from ureplicator_common.model import (
     PartitionState,
     PastEvent,
     Route,
+    RouteMemory,
     RouteSettings,
     SessionId,
     Switches,
@@ -90,6 +93,8 @@ class Paths:
         self.routes = f"{self.root}/routes"
         self.topics = f"{self.root}/topics"
         self.targets = f"{self.root}/targets"
+        self.blacklist = f"{self.root}/blacklist"
+        self.memory = f"{self.root}/memory"
         self.ideal = f"{self.root}/ideal"
         self.assignments = f"{self.root}/assignments"
         self.current = f"{self.root}/current"
@@ -109,6 +114,8 @@ class Paths:
             self.routes,
             self.topics,
             self.targets,
+            self.blacklist,
+            self.memory,
             self.ideal,
             self.assignments,
             self.current,
@@ -135,6 +142,12 @@ class Paths:
 
     def target(self, cluster: str, topic: str) -> str:
         return f"{self.targets}/{cluster}/{topic}"
+
+    def blacklisted(self, key: TopicKey) -> str:
+        return f"{self.blacklist}/{key}"
+
+    def route_memory(self, route: Route) -> str:
+        return f"{self.memory}/{route}"
 
     def ideal_topic(self, key: TopicKey) -> str:
         return f"{self.ideal}/{key}"
@@ -188,6 +201,11 @@ def encode_intent(intent: TopicIntent) -> bytes:
             "targetTopic": intent.target_topic,
             "lane": intent.lane,
             "forgetPositions": intent.forget_positions,
+            "sourceTopicId": intent.source_topic_id,
+            "targetTopicId": intent.target_topic_id,
+            "whole": intent.whole,
+            "beginsAnew": intent.begins_anew,
+            "stopped": intent.stopped,
             "requestId": intent.request_id,
         }
     )
@@ -204,6 +222,11 @@ def decode_intent(data: bytes) -> TopicIntent:
         target_topic=raw.get("targetTopic", ""),
         lane=raw.get("lane", "raw"),
         forget_positions=bool(raw.get("forgetPositions", False)),
+        source_topic_id=raw.get("sourceTopicId", ""),
+        target_topic_id=raw.get("targetTopicId", ""),
+        whole=bool(raw.get("whole", False)),
+        begins_anew=bool(raw.get("beginsAnew", False)),
+        stopped=raw.get("stopped", ""),
         request_id=raw.get("requestId", ""),
     )
 
@@ -215,6 +238,27 @@ def encode_claim(key: TopicKey) -> bytes:
 def decode_claim(data: bytes) -> TopicKey:
     route, _, topic = str(decode(data)["topic"]).partition("/")
     return TopicKey(Route.parse(route), topic)
+
+
+def encode_blacklisted(request_id: str) -> bytes:
+    """That the node is there is all it says; who wrote it is for whoever lost the answer."""
+    return encode({"requestId": request_id})
+
+
+def decode_blacklisted(data: bytes) -> str:
+    return str(decode(data).get("requestId", ""))
+
+
+def encode_memory(memory: RouteMemory) -> bytes:
+    return encode(asdict(memory))
+
+
+def decode_memory(data: bytes) -> RouteMemory:
+    raw = decode(data)
+    baseline = raw.get("baseline")
+    return RouteMemory(
+        baseline=None if baseline is None else dict(baseline), refused=dict(raw.get("refused", {}))
+    )
 
 
 def encode_ideal(ideal: IdealTopic) -> bytes:

@@ -1,10 +1,11 @@
 """The table of where copying begins."""
 
+import uuid
 from dataclasses import replace
 
 import pytest
 
-from ureplicator_common.kafka import Position
+from ureplicator_common.kafka import Position, topic_id_text
 from ureplicator_common.kafka.positions import Provenance
 from ureplicator_common.model import GapPolicy, OwnerEpoch, Partition, Route, RouteSettings
 from ureplicator_testkit.ledger import MemoryCluster
@@ -110,3 +111,54 @@ def test_a_missing_topic_or_partition_may_come(
     with pytest.raises(CannotStart, match=end) as error:
         begin(AT, Grant(OwnerEpoch(1), "copy"), NONE, around=around, source=source)
     assert error.value.temporary
+
+
+# --- The topic that is meant
+
+MEANT = uuid.UUID(int=7)
+
+
+def start_of(meant: uuid.UUID, there: uuid.UUID, position: Position, **grant: object) -> Beginning:
+    """As `start`, with a source topic that has a real id."""
+    source = MemoryCluster("A", {"t": 1})
+    source.offsets = {-2: EARLIEST, -1: LATEST}
+    source.topic_ids["t"] = str(there)
+    target = MemoryCluster("B", {"copy": 1})
+    around = Surroundings(source.view(["t"]), target.view(["copy"]))
+    fields = {
+        "owner_epoch": OwnerEpoch(1),
+        "target_topic": "copy",
+        "source_topic_id": topic_id_text(meant),
+        **grant,
+    }
+    return begin(AT, Grant(**fields), position, around=around, source=source)  # type: ignore[arg-type]
+
+
+def test_a_topic_made_anew_waits_for_the_leaders_word() -> None:
+    for policy in GapPolicy:
+        with pytest.raises(CannotStart, match="made anew") as raised:
+            start_of(MEANT, uuid.uuid4(), NONE, settings=RouteSettings(on_gap=policy))
+        assert raised.value.temporary
+
+
+@pytest.mark.parametrize("other", [{}, {"target_topic": "B-former"}])
+@pytest.mark.parametrize(("initial", "offset"), [(False, EARLIEST), (True, LATEST)])
+def test_a_topic_begun_anew_takes_no_position_of_another(
+    other: dict[str, str], initial: bool, offset: int
+) -> None:
+    position = stored(source_topic="A-former", **other)
+    settings = RouteSettings(start="latest")
+    beginning = start_of(
+        MEANT, MEANT, position, begins_anew=True, initial=initial, settings=settings
+    )
+    assert (beginning.position, beginning.committed, beginning.gap) == (offset, -1, "")
+
+
+def test_a_topic_begun_anew_goes_on_at_its_own_position() -> None:
+    position = stored(source_topic=str(MEANT))
+    assert start_of(MEANT, MEANT, position, begins_anew=True, had_position=True).position == 42
+
+
+def test_a_lost_position_is_no_reason_to_begin_anew_once_more() -> None:
+    with pytest.raises(CannotStart, match="lost"):
+        start_of(MEANT, MEANT, NONE, begins_anew=True, had_position=True)

@@ -5,9 +5,14 @@
 | a position      | it belongs to these topics      | there                                            |
 | a position      | a topic was made anew           | nowhere, or where the route's policy says        |
 | a position      | of another source cluster       | nowhere                                          |
+| a position      | the same, and operators decided | as if there were none                            |
+|                 | to begin anew with these topics |                                                  |
 | none            | there was one once              | nowhere: it was lost                             |
 | none            | partition known when whitelisted| at the route's `start`                           |
 | none            | partition appeared later        | at its first record                              |
+
+The source topic must be the one that the leader means: of one made anew nothing is copied before the
+leader has decided what becomes of it.
 
 "Nowhere" is an ERROR that people see. Jumping to the end would lose records, and beginning anew would
 repeat all of them: neither is done by itself, ever.
@@ -15,15 +20,18 @@ repeat all of them: neither is done by itself, ever.
 
 from __future__ import annotations
 
+import uuid
 from dataclasses import dataclass
 
 from ureplicator_common.errors import OperatingError
-from ureplicator_common.kafka import Position
+from ureplicator_common.kafka import Position, topic_id_text
 from ureplicator_common.kafka.positions import Provenance
 from ureplicator_common.kafka.wire import EARLIEST, LATEST, ClusterClient, ClusterView
 from ureplicator_common.model import GapPolicy, Partition
 from ureplicator_worker.copier.raw.partition import Beginning
 from ureplicator_worker.core.messages import Grant
+
+NO_POSITION = Position(offset=-1)
 
 
 class CannotStart(OperatingError):
@@ -53,6 +61,8 @@ def begin(
     """See the table above. Raises CannotStart, ClusterUnavailable."""
     source_id, target_id = _topics(partition, grant, stored, around)
     gap = _doubt(stored, around.source.cluster_id, source_id, target_id)
+    if gap and grant.begins_anew:
+        gap, stored = "", NO_POSITION
     if stored.offset >= 0 and not gap:
         position, epoch = stored.offset, stored.leader_epoch
     else:
@@ -96,7 +106,15 @@ def _topics(
             raise CannotStart(
                 f"topic {topic} has no partition {partition.number} on the {end}", temporary=True
             )
-    return around.source.topic_ids[partition.topic], around.target.topic_ids[grant.target_topic]
+    source_id = around.source.topic_ids[partition.topic]
+    if grant.source_topic_id:
+        shown = topic_id_text(uuid.UUID(source_id))
+        if shown != grant.source_topic_id:
+            raise CannotStart(
+                f"source topic was made anew (was {grant.source_topic_id}, is {shown})",
+                temporary=True,
+            )
+    return source_id, around.target.topic_ids[grant.target_topic]
 
 
 def _doubt(stored: Position, cluster: str, source_id: str, target_id: str) -> str:

@@ -243,5 +243,7 @@ def judge(
         fence=(*fence, renewer),
         initial=partition.number < intent.initial_partitions,
         had_position=partition.number in intent.had_position,
+        source_topic_id=intent.source_topic_id,
+        begins_anew=intent.begins_anew,
         settings=settings,
     )
