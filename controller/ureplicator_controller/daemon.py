@@ -43,6 +43,7 @@ from ureplicator_common.settings import Settings
 from ureplicator_common.znodes import Paths
 from ureplicator_controller.api.serving import WsgiConfig
 from ureplicator_controller.core.snapshot import Delays, Snapshot
+from ureplicator_controller.core.topic_rules import TopicRules
 from ureplicator_controller.core.unowned import unowned
 from ureplicator_controller.engines.executor import Executor
 from ureplicator_controller.engines.forgetting import PositionForgetter
@@ -228,10 +229,13 @@ class Controller:
             return control.leadership.epoch() is not None
 
         topics = TopicObserver(
-            routes=[config.route for config in self._settings.routes],
+            rules=[TopicRules.of(config) for config in self._settings.routes],
             admins=lambda name: ConfluentTopicAdmin(self._settings.cluster(name)),
-            seen=lambda: control.observer.latest if leads() else None,
+            seen=lambda: seen_as_leader(control),
             metrics=self._metrics,
+            coordination=control.coordination,
+            paths=self._paths,
+            clock=self._clock,
         )
         renewer = PositionRenewer(
             renewals=self._renewals(),
@@ -266,6 +270,14 @@ class Controller:
         silent_s = self._clock.monotonic_s() - rebalancer.turned_at_s
         if not rebalancer.is_alive() or silent_s > PULSE_S:
             raise PermanentError(f"the control loop has not turned for {silent_s:.0f} s")
+
+
+def seen_as_leader(control: _Control) -> tuple[int, Snapshot] | None:
+    """Our epoch, and what was decided on last under it; None if we do not lead."""
+    epoch, seen = control.leadership.epoch(), control.observer.latest
+    if epoch is None or seen is None or seen.epoch != epoch:
+        return None
+    return epoch, seen
 
 
 def unowned_now(control: _Control, route: Route) -> Mapping[Partition, str]:

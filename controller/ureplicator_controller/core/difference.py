@@ -19,12 +19,14 @@ from ureplicator_common.model import TopicIntent, TopicState
 class Difference:
     """Of one route. `mismatched`: topic -> partitions by which source and intent differ.
 
-    `target_findings`: source topic -> what is wrong with its target topic.
+    `target_findings`: source topic -> what is wrong with its target topic. `stopped`: topic -> why
+    the leader stopped it.
     """
 
     missing: tuple[str, ...] = ()
     mismatched: Mapping[str, int] = field(default_factory=dict)
     target_findings: Mapping[str, str] = field(default_factory=dict)
+    stopped: Mapping[str, str] = field(default_factory=dict)
 
     def as_json(self) -> dict[str, object]:
         """uReplicator's names."""
@@ -50,7 +52,9 @@ def difference(
     mismatched = {
         topic: abs(source_topics[topic].partitions - intent.partitions)
         for topic, intent in wanted.items()
-        if topic in source_topics and source_topics[topic].partitions != intent.partitions
+        if (there := source_topics.get(topic)) is not None
+        and not there.trouble
+        and there.partitions != intent.partitions
     }
     return Difference(
         missing=tuple(topic for topic in wanted if topic not in source_topics),
@@ -60,6 +64,7 @@ def difference(
             for topic, intent in wanted.items()
             if (finding := _target_finding(topic, intent, target_topics))
         },
+        stopped={topic: intent.stopped for topic, intent in wanted.items() if intent.stopped},
     )
 
 
@@ -68,6 +73,6 @@ def _target_finding(topic: str, intent: TopicIntent, target_topics: Mapping[str,
     found = target_topics.get(name)
     if found is None:
         return f"the target has no topic {name}"
-    if found.partitions < intent.partitions:
+    if not found.trouble and found.partitions < intent.partitions:
         return f"target topic {name} has {found.partitions} of {intent.partitions} partitions"
     return ""

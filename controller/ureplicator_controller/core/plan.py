@@ -82,6 +82,7 @@ EPOCH_SHIFT = 20
 PAUSED = "paused"
 BLACKLISTED = "blacklisted"
 DELETING = "topic deleted"
+STOPPED = "stopped: "
 NO_WORKER = "no worker may take it"
 
 
@@ -137,13 +138,15 @@ def next_epoch(previous: int, leader_epoch: int) -> OwnerEpoch:
     return OwnerEpoch(max(previous + 1, leader_epoch << EPOCH_SHIFT))
 
 
-def why_unwanted(intent: TopicIntent | None, number: int) -> str:
-    """Why nobody should copy a partition; "" if somebody should."""
+def why_unwanted(intent: TopicIntent | None, number: int, *, listed: bool = False) -> str:
+    """Why nobody should copy a partition; "" if somebody should. `listed`: its topic is."""
     if intent is None or intent.state is TopicState.DELETING or number >= intent.partitions:
         return DELETING
+    if intent.stopped:
+        return f"{STOPPED}{intent.stopped}"
     if intent.state is TopicState.PAUSED:
         return PAUSED
-    return BLACKLISTED if number in intent.blacklisted else ""
+    return BLACKLISTED if listed or number in intent.blacklisted else ""
 
 
 class _Planner:
@@ -191,7 +194,8 @@ class _Planner:
     def _survey(self) -> Iterator[Case]:
         """Fill the board; yield the wanted partitions without an owner that may keep them."""
         for case in self._each():
-            unwanted = why_unwanted(case.intent, case.partition.number)
+            listed = case.key in self._snapshot.blacklist
+            unwanted = why_unwanted(case.intent, case.partition.number, listed=listed)
             if case.unclear:
                 self._count_unclear(case)
             elif unwanted:
@@ -469,5 +473,7 @@ def _differs(before: IdealEntry, entry: IdealEntry) -> bool:
 
 def _why_again(reason: str) -> str:
     """Why a partition without owner gets one, from why it had none."""
+    if reason.startswith(STOPPED):
+        return "resumed"
     again = {PAUSED: "resumed", BLACKLISTED: "taken off the blacklist", DELETING: "new topic"}
     return again.get(reason, reason.removesuffix(f"; {NO_WORKER}"))

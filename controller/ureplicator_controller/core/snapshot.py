@@ -35,6 +35,7 @@ from ureplicator_common.model import (
     Partition,
     PastEvent,
     Route,
+    RouteMemory,
     RouteSettings,
     SessionId,
     Switches,
@@ -45,12 +46,14 @@ from ureplicator_common.model import (
 from ureplicator_common.znodes import (
     Paths,
     decode_assignment,
+    decode_blacklisted,
     decode_current,
     decode_history,
     decode_ideal,
     decode_intent,
     decode_known_worker,
     decode_live_worker,
+    decode_memory,
     decode_route,
     decode_switches,
 )
@@ -108,6 +111,8 @@ class Snapshot:
     live: Mapping[WorkerId, Stored[LiveWorker]] = field(default_factory=dict)
     known: Mapping[WorkerId, Stored[KnownWorker]] = field(default_factory=dict)
     routes: Mapping[Route, Stored[RouteSettings]] = field(default_factory=dict)
+    blacklist: frozenset[TopicKey] = frozenset()
+    memory: Mapping[Route, Stored[RouteMemory]] = field(default_factory=dict)
     sessions: Mapping[WorkerId, SessionId] = field(default_factory=dict)
     unclear_topics: frozenset[TopicKey] = frozenset()
     unclear_workers: frozenset[WorkerId] = frozenset()
@@ -165,6 +170,8 @@ def parse(
     live, bad_live = reader.read(paths.workers_live, 1, WorkerId, decode_live_worker)
     known, bad_known = reader.read(paths.workers_known, 1, WorkerId, decode_known_worker)
     routes, _ = reader.read(paths.routes, 1, Route.parse, decode_route)
+    listed, garbled = reader.read(paths.blacklist, 2, _topic_key, decode_blacklisted)
+    memory, _ = reader.read(paths.memory, 1, Route.parse, decode_memory)
     history, bad_history = reader.read(paths.history, 1, int, decode_history)
     switches = reader.read_one(paths.settings, decode_switches)
     reader.memo.turn()
@@ -186,6 +193,8 @@ def parse(
         live=live,
         known=known,
         routes=routes,
+        blacklist=frozenset(listed) | frozenset(garbled),
+        memory=memory,
         sessions=sessions,
         unclear_topics=frozenset(bad_topics) | frozenset(bad_ideal),
         unclear_workers=frozenset((*bad_assignments, *bad_current, *bad_live, *bad_known)),

@@ -105,11 +105,15 @@ def ideal_entry(snapshot: Snapshot, partition: Partition) -> IdealEntry | None:
 
 
 def is_wanted(snapshot: Snapshot, partition: Partition) -> bool:
-    """Whether operators want it copied now: neither paused nor blacklisted nor being deleted."""
+    """Whether it is to be copied now: neither paused nor blacklisted nor being deleted.
+
+    A topic that was stopped is wanted, and not copied: that is a mismatch.
+    """
     stored = snapshot.topics.get(partition.key)
     return (
         stored is not None
         and stored.value.state is TopicState.ACTIVE
+        and partition.key not in snapshot.blacklist
         and partition.number < stored.value.partitions
         and partition.number not in stored.value.blacklisted
     )

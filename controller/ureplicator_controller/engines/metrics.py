@@ -82,6 +82,30 @@ class ControlMetrics:
             ["route"],
             registry=registry,
         )
+        self.stopped_topics = Gauge(
+            "ureplicator_controller_stopped_topics",
+            "Topics not copied because the source or target topic was deleted or made anew.",
+            ["route"],
+            registry=registry,
+        )
+        self.refused_topics = Gauge(
+            "ureplicator_controller_refused_topics",
+            "Topics that should be whitelisted or grown, and cannot be.",
+            ["route"],
+            registry=registry,
+        )
+        self.topic_changes = Counter(
+            "ureplicator_controller_topic_changes",
+            "Intents written by the leader (whitelisted, expanded, stopped, resumed, identified).",
+            ["kind"],
+            registry=registry,
+        )
+        self.topic_failures = Counter(
+            "ureplicator_controller_topic_failures",
+            "Target topics that could not be made or grown; tried again, each time later.",
+            ["route"],
+            registry=registry,
+        )
         self.kafka_failures = Counter(
             "ureplicator_controller_kafka_failures",
             "Looks at a Kafka cluster that failed.",

@@ -1,31 +1,39 @@
-"""Looks at the Kafka clusters every few seconds: what is whitelisted and not there, or of another
-size.
+"""Looks at the Kafka clusters every few seconds, for the figures and for the topic keeper.
 
-One question per cluster and look, however many routes and topics there are. It has a thread of its
-own, and nothing waits for it: a cluster that is away costs its own figures, which then keep their
-last value, and a count of failures. A finding is logged when it appears and when it has gone.
+One question per cluster and look, however many routes and topics there are; one more where a topic
+that matters is not in the list, since a list may be that of a broker which lags behind. It has a
+thread of its own, and nothing waits for it: a cluster that is away costs its own figures, which
+then keep their last value, and a count of failures. A finding is logged when it appears and when it
+has gone.
 """
 
 from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 
 from prometheus_client import Gauge
 
+from ureplicator_common.clock import Clock
+from ureplicator_common.coordination import Coordination, Unavailable
 from ureplicator_common.errors import OperatingError
 from ureplicator_common.kafka import TopicAdmin, TopicInfo
 from ureplicator_common.model import Route
+from ureplicator_common.znodes import Paths
 from ureplicator_controller.core.difference import Difference, difference
 from ureplicator_controller.core.snapshot import Snapshot
+from ureplicator_controller.core.topic_life import doubtful
+from ureplicator_controller.core.topic_rules import TopicRules
 from ureplicator_controller.engines.metrics import ControlMetrics
+from ureplicator_controller.engines.topic_keeper import TopicKeeper, with_absent_confirmed
 
 log = logging.getLogger(__name__)
 
-LOOK_S = 5.0
-"""A new partition at the source shows within 10 s: one look, and the time that it takes."""
+LOOK_S = 4.0
+"""What appears or goes at the source is acted on within 10 s: one look, another one CONFIRM_S later
+where something is gone, and the time that they take."""
 SHOWN = 5
 """Topics named in one line of the log."""
 
@@ -36,16 +44,28 @@ class TopicObserver:
     def __init__(
         self,
         *,
-        routes: Sequence[Route],
+        rules: Sequence[TopicRules],
         admins: Callable[[str], TopicAdmin],
-        seen: Callable[[], Snapshot | None],
+        seen: Callable[[], tuple[int, Snapshot] | None],
         metrics: ControlMetrics,
+        coordination: Coordination,
+        paths: Paths,
+        clock: Clock,
     ) -> None:
-        self._routes = tuple(routes)
+        self._rules = tuple(rules)
+        self._routes = tuple(each.route for each in rules)
         self._connect = admins
         self._seen = seen
         self._metrics = metrics
         self._admins: dict[str, TopicAdmin] = {}
+        self._keeper = TopicKeeper(
+            coordination,
+            paths=paths,
+            rules=rules,
+            admins=self._admin,
+            clock=clock,
+            metrics=metrics,
+        )
         self._down: dict[str, str] = {}
         self._found: dict[Route, Difference] = {}
         self._stopping = threading.Event()
@@ -64,24 +84,38 @@ class TopicObserver:
                 admin.close()
 
     def _run(self) -> None:
-        while not self._stopping.wait(LOOK_S):
+        wait_s = LOOK_S
+        while not self._stopping.wait(wait_s):
+            wait_s = LOOK_S
             try:
-                self.look()
+                wait_s = self.look() or LOOK_S
+            except Unavailable as error:
+                log.debug("ZooKeeper: %s", error)  # the control loop says so already
             except Exception:
                 log.exception("looking at the clusters failed")
 
-    def look(self) -> None:
-        """Compare every route once."""
-        snapshot = self._seen()
-        if snapshot is None:
+    def look(self) -> float:
+        """Look at every route once; when to look again (0: as usual). Raises Unavailable."""
+        seen = self._seen()
+        if seen is None:
             self._forget()
-            return
-        names = {name for route in self._routes for name in (route.source, route.target)}
-        answers = {name: self._topics(name) for name in sorted(names)}
+            return 0.0
+        epoch, snapshot = seen
+        answers = self._ask(snapshot)
         for route in self._routes:
             source, target = answers[route.source], answers[route.target]
             if source is not None:
-                self._tell(route, _compare(snapshot, route, source, target))
+                self._tell(route, snapshot, source, target)
+        return self._keeper.keep(epoch, snapshot, answers)
+
+    def _ask(self, snapshot: Snapshot) -> dict[str, Mapping[str, TopicInfo] | None]:
+        """Every cluster once; None: it did not answer."""
+        wanted: dict[str, set[str]] = {}
+        for rules in self._rules:
+            source, target = doubtful(rules, snapshot)
+            wanted.setdefault(rules.route.source, set()).update(source)
+            wanted.setdefault(rules.route.target, set()).update(target)
+        return {name: self._topics(name, names) for name, names in sorted(wanted.items())}
 
     def _forget(self) -> None:
         """Somebody else leads, and tells."""
@@ -89,12 +123,17 @@ class TopicObserver:
             for gauge in self._gauges():
                 gauge.remove(str(route))
         self._found.clear()
+        self._keeper.forget()
 
-    def _topics(self, name: str) -> Mapping[str, TopicInfo] | None:
+    def _admin(self, name: str) -> TopicAdmin:
+        if name not in self._admins:
+            self._admins[name] = self._connect(name)
+        return self._admins[name]
+
+    def _topics(self, name: str, wanted: Collection[str]) -> Mapping[str, TopicInfo] | None:
         try:
-            if name not in self._admins:
-                self._admins[name] = self._connect(name)
-            answer = self._admins[name].topics()
+            admin = self._admin(name)
+            answer = with_absent_confirmed(admin.topics(), sorted(wanted), admin)
         except OperatingError as error:
             self._metrics.kafka_failures.labels(name).inc()
             if name not in self._down:
@@ -107,13 +146,26 @@ class TopicObserver:
 
     def _gauges(self) -> tuple[Gauge, ...]:
         metrics = self._metrics
-        return metrics.missing_topics, metrics.mismatched_topics, metrics.mismatched_partitions
+        return (
+            metrics.missing_topics,
+            metrics.mismatched_topics,
+            metrics.mismatched_partitions,
+            metrics.stopped_topics,
+        )
 
-    def _tell(self, route: Route, found: Difference) -> None:
+    def _tell(
+        self,
+        route: Route,
+        snapshot: Snapshot,
+        source: Mapping[str, TopicInfo],
+        target: Mapping[str, TopicInfo] | None,
+    ) -> None:
+        found = _compare(snapshot, route, source, target)
         figures = (
             len(found.missing),
             len(found.mismatched),
             sum(found.mismatched.values()),
+            len(found.stopped),
         )
         for gauge, figure in zip(self._gauges(), figures, strict=True):
             gauge.labels(str(route)).set(figure)
@@ -140,6 +192,7 @@ def _in_words(found: Difference) -> str:
     parts = [
         _some("not in the source", found.missing),
         _some("of another size in the source", sorted(found.mismatched)),
+        _some("stopped", sorted(found.stopped)),
         _some("not right in the target", sorted(found.target_findings)),
     ]
     return "; ".join(filter(None, parts)) or "source and target are as whitelisted"

@@ -7,9 +7,13 @@ import logging
 import pytest
 from prometheus_client import CollectorRegistry
 
+from ureplicator_common.clock import ManualClock
+from ureplicator_common.coordination.memory import MemoryCoordination, MemoryStore
 from ureplicator_common.kafka.memory import MemoryTopicAdmin
-from ureplicator_common.model import Route, SessionId, TopicIntent, TopicKey
+from ureplicator_common.model import Route, RouteSettings, SessionId, TopicIntent, TopicKey
+from ureplicator_common.znodes import Paths
 from ureplicator_controller.core.snapshot import Snapshot, Stored
+from ureplicator_controller.core.topic_rules import TopicRules
 from ureplicator_controller.engines.metrics import ControlMetrics
 from ureplicator_controller.engines.topics import TopicObserver
 
@@ -24,17 +28,23 @@ class World:
         self.metrics = ControlMetrics(CollectorRegistry())
         self.seen: Snapshot | None = Snapshot(
             fleet="test",
-            epoch=1,
+            epoch=0,
             topics={
                 TopicKey(ROUTE, name): Stored(TopicIntent(2, 2), 0, 0, SessionId(0))
                 for name in ("t", "gone")
             },
         )
+        coordination = MemoryCoordination(MemoryStore())
+        paths = Paths("test")
+        coordination.ensure(paths.epoch)
         self.observer = TopicObserver(
-            routes=[ROUTE],
+            rules=[TopicRules(ROUTE, RouteSettings())],
             admins=self.clusters.__getitem__,
-            seen=lambda: self.seen,
+            seen=lambda: (0, self.seen) if self.seen else None,
             metrics=self.metrics,
+            coordination=coordination,
+            paths=paths,
+            clock=ManualClock(),
         )
 
     def figure(self, name: str, **labels: str) -> float | None:

@@ -1,0 +1,388 @@
+"""What becomes of topics by what the Kafka clusters have: whitelisted, grown, stopped. Pure.
+
+| seen                                                | done                                            |
+|-----------------------------------------------------|-------------------------------------------------|
+| a topic that the route's patterns want              | whitelisted (after the target topic was made)   |
+| more partitions than are copied, all being wanted   | target and intent grown                         |
+| an intent without the ids of its topics             | the ids noted                                   |
+| the topic is gone, or has another id (either side)  | stopped: all partitions are let go              |
+| the very topic that was there before                | the stop lifted                                 |
+| a stopped topic was made anew, `on_gap` says go on  | the new id noted, the stop lifted               |
+
+**No hasty word.** One broker may lag behind the others. That a topic is gone, has another id, or is
+itself again is believed when two looks, CONFIRM_S apart, say the same. A cluster that is away, or
+cannot tell about a topic, says nothing at all.
+
+**From the first record.** When auto-whitelisting begins on a route, the topics that are there are
+written down (the *baseline*), before any is whitelisted. Those start where the route's `start`
+says. Any other topic came later, also while no controller ran, and begins at its first record.
+
+**Never mixed.** Who copies under a stopped intent has the old topic's id in hand and fetches
+nothing of the new one. A new id is noted only when nobody holds a partition any more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from ureplicator_common.kafka import TopicInfo
+from ureplicator_common.model import Route, RouteMemory, TopicIntent, TopicKey, TopicState
+from ureplicator_controller.core.copies import ClusterTopic, targets, why_copied_back
+from ureplicator_controller.core.snapshot import Snapshot
+from ureplicator_controller.core.topic_rules import AutoWhitelist, TopicRules
+
+CONFIRM_S = 2.0
+"""Brokers hear of a change within milliseconds; twice this and a look stay below 10 s."""
+ID_SHOWN = 8
+"""Characters of an id in a baseline: 48 bits tell two topics of one name apart, and the node of
+15,000 topics stays below the limit of a node."""
+LONGEST_NAME = 249
+"""Kafka's."""
+
+Topics = Mapping[str, TopicInfo]
+Suspicions = Mapping[TopicKey, tuple[str, float]]
+"""What was seen of a topic that differs from what is noted, and since when (monotonic seconds)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """An intent to be written. First the target topic must have `target_partitions` (0: as it is).
+
+    `version` is that of the intent this was decided on; None: there is none.
+    """
+
+    key: TopicKey
+    intent: TopicIntent
+    version: int | None
+    kind: str
+    why: str
+    target_partitions: int = 0
+    source_partitions: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """`refused`: topics that the patterns want and that cannot be copied, and why.
+
+    `baselines`: what each route with auto-whitelisting shall remember.
+    """
+
+    changes: tuple[Change, ...] = ()
+    suspicions: Suspicions = field(default_factory=dict)
+    refused: Mapping[TopicKey, str] = field(default_factory=dict)
+    baselines: Mapping[Route, Mapping[str, str]] = field(default_factory=dict)
+
+
+def decide(
+    rules: Sequence[TopicRules],
+    snapshot: Snapshot,
+    clusters: Mapping[str, Topics | None],
+    suspicions: Suspicions,
+    now_s: float,
+) -> Decision:
+    """`clusters`: name -> its topics, None: it did not answer.
+
+    Of a topic that an intent or a baseline names, absence there means that the cluster said so.
+    """
+    made = _Decider(rules, snapshot, clusters, suspicions, now_s)
+    return made.run()
+
+
+def doubtful(rules: TopicRules, snapshot: Snapshot) -> tuple[set[str], set[str]]:
+    """Source and target topics whose absence would mean something."""
+    source, target = set(baseline_of(snapshot, rules.route) or ()), set()
+    for key, stored in snapshot.topics.items():
+        if key.route == rules.route:
+            source.add(key.topic)
+            target.add(stored.value.target_topic or key.topic)
+    return source, target
+
+
+def baseline_of(snapshot: Snapshot, route: Route) -> Mapping[str, str] | None:
+    """None if auto-whitelisting never began."""
+    stored = snapshot.memory.get(route)
+    return stored.value.baseline if stored else None
+
+
+def is_held(snapshot: Snapshot, key: TopicKey) -> bool:
+    """Whether somebody is told to hold a partition of the topic, or says so."""
+    told = (stored.value.entries for stored in snapshot.assignments.values())
+    said = (stored.value.entries for stored in snapshot.current.values())
+    return any(partition.key == key for entries in (*told, *said) for partition in entries)
+
+
+class _Decider:
+    """The scratch pad of one decision."""
+
+    def __init__(
+        self,
+        rules: Sequence[TopicRules],
+        snapshot: Snapshot,
+        clusters: Mapping[str, Topics | None],
+        suspicions: Suspicions,
+        now_s: float,
+    ) -> None:
+        self._rules = rules
+        self._snapshot = snapshot
+        self._clusters = clusters
+        self._before = suspicions
+        self._now_s = now_s
+        self._suspicions: dict[TopicKey, tuple[str, float]] = {}
+        self._refused: dict[TopicKey, str] = {}
+        self._copied: dict[ClusterTopic, TopicKey] = targets(
+            {key: stored.value for key, stored in snapshot.topics.items()}
+        )
+
+    def run(self) -> Decision:
+        baselines = {
+            rules.route: baseline
+            for rules in self._rules
+            if rules.auto and (baseline := self._baseline(rules)) is not None
+        }
+        changes = [
+            *(change for rules in self._rules for change in self._of_whitelisted(rules)),
+            *(change for rules in self._rules for change in self._of_new(rules)),
+        ]
+        return Decision(tuple(changes), self._suspicions, self._refused, baselines)
+
+    # What is whitelisted.
+
+    def _of_whitelisted(self, rules: TopicRules) -> Iterator[Change]:
+        source = self._clusters.get(rules.route.source)
+        target = self._clusters.get(rules.route.target)
+        for key, stored in sorted(self._snapshot.topics.items()):
+            intent = stored.value
+            if key.route != rules.route or intent.state is TopicState.DELETING:
+                continue
+            finding = _finding(key, intent, source, target)
+            if finding is None:
+                if key in self._before:
+                    self._suspicions[key] = self._before[key]
+            elif finding != intent.stopped:
+                if self._is_confirmed(key, finding):
+                    kind, why = ("stopped", finding) if finding else ("resumed", "as it was before")
+                    changed = replace(intent, stopped=finding)
+                    yield Change(key, changed, stored.version, kind, why)
+            elif intent.stopped:
+                yield from self._followed(rules, key, stored.version, intent, source)
+            else:
+                yield from self._kept_up(rules, key, stored.version, intent, source, target)
+
+    def _is_confirmed(self, key: TopicKey, finding: str) -> bool:
+        before, since_s = self._before.get(key, (None, self._now_s))
+        if before != finding:
+            since_s = self._now_s
+        self._suspicions[key] = (finding, since_s)
+        return self._now_s - since_s >= CONFIRM_S
+
+    def _followed(
+        self,
+        rules: TopicRules,
+        key: TopicKey,
+        version: int,
+        intent: TopicIntent,
+        source: Topics | None,
+    ) -> Iterator[Change]:
+        """Go on with a topic made anew, if that is the policy: the worker then begins by it."""
+        info = (source or {}).get(key.topic)
+        anew = info is not None and info.topic_id != intent.source_topic_id
+        if not (info and anew and rules.follows_new_topics) or is_held(self._snapshot, key):
+            return
+        adopted = replace(adopt(intent, info, intent.target_topic_id), begins_anew=False)
+        policy = rules.settings.on_gap
+        yield Change(
+            key,
+            adopted,
+            version,
+            "resumed",
+            f"goes on with the new topic {info.topic_id} (on_gap: {policy})",
+            target_partitions=adopted.partitions,
+            source_partitions=info.partitions,
+        )
+
+    def _kept_up(
+        self,
+        rules: TopicRules,
+        key: TopicKey,
+        version: int,
+        intent: TopicIntent,
+        source: Topics | None,
+        target: Topics | None,
+    ) -> Iterator[Change]:
+        """Ids noted, partitions added."""
+        info = (source or {}).get(key.topic, TopicInfo(0))
+        there = (target or {}).get(intent.target_topic or key.topic, TopicInfo(0))
+        known = identified(intent, info, there)
+        grown = rules.auto_expand and known.whole and info.partitions > known.partitions
+        if grown and target is not None:
+            yield Change(
+                key,
+                replace(known, partitions=info.partitions),
+                version,
+                "expanded",
+                f"the source has {info.partitions} partitions, not {known.partitions}",
+                target_partitions=info.partitions,
+                source_partitions=info.partitions,
+            )
+        elif known != intent:
+            yield Change(key, known, version, "identified", "ids noted")
+
+    # What is not whitelisted.
+
+    def _baseline(self, rules: TopicRules) -> Mapping[str, str] | None:
+        """What shall be remembered; None: nothing can be told now."""
+        source = self._clusters.get(rules.route.source)
+        if source is None or self._has_garbled_memory(rules.route):
+            return None
+        whitelisted = {key.topic for key in self._snapshot.topics if key.route == rules.route}
+        before = baseline_of(self._snapshot, rules.route)
+        if before is None:
+            before = {topic: info.topic_id[:ID_SHOWN] for topic, info in source.items()}
+        return {
+            topic: id
+            for topic, id in before.items()
+            if topic not in whitelisted and _is_of(id, source.get(topic))
+        }
+
+    def _has_garbled_memory(self, route: Route) -> bool:
+        end = f"/memory/{route}"
+        return any(finding.path.endswith(end) for finding in self._snapshot.findings)
+
+    def _of_new(self, rules: TopicRules) -> Iterator[Change]:
+        """Younger topics first: of those every second counts."""
+        baseline = baseline_of(self._snapshot, rules.route)
+        source = self._clusters.get(rules.route.source)
+        target = self._clusters.get(rules.route.target)
+        if rules.auto is None or baseline is None or source is None or target is None:
+            return
+        if self._has_garbled_memory(rules.route):
+            return
+        for topic in sorted(source, key=lambda topic: (topic in baseline, topic)):
+            key = TopicKey(rules.route, topic)
+            if not self._is_candidate(rules.auto, key, source[topic]):
+                continue
+            name = rules.settings.target_topic(topic)
+            why = self._why_refused(rules.auto, key, name, target)
+            if why:
+                self._refused[key] = why
+                continue
+            self._copied[rules.route.target, name] = key
+            yield _whitelisted(
+                key, name, source[topic], old=_is_of(baseline.get(topic), source[topic])
+            )
+
+    def _is_candidate(self, auto: AutoWhitelist, key: TopicKey, info: TopicInfo) -> bool:
+        seen = self._snapshot
+        return (
+            not info.trouble
+            and key not in seen.topics
+            and key not in seen.unclear_topics
+            and key not in seen.blacklist
+            and auto.matches(key.topic)
+        )
+
+    def _why_refused(self, auto: AutoWhitelist, key: TopicKey, name: str, target: Topics) -> str:
+        naming = [(rules.route, rules.settings) for rules in self._rules]
+        back = why_copied_back(key.route, key.topic, self._copied, naming)
+        if back:
+            return f"would go round in circles: {back}"
+        if len(name) > LONGEST_NAME:
+            return f"the name of its copy would have {len(name)} of {LONGEST_NAME} characters"
+        taken = self._copied.get((key.route.target, name))
+        if taken is not None:
+            return f"{name} on {key.route.target} is already the target of {taken}"
+        if auto.require_target and name not in target:
+            return f"the target has no topic {name}, and the route requires it"
+        return ""
+
+
+def _finding(
+    key: TopicKey, intent: TopicIntent, source: Topics | None, target: Topics | None
+) -> str | None:
+    """Why the topic must stop, "" if it need not; None if the clusters cannot tell."""
+    name = intent.target_topic or key.topic
+    sides = (
+        _side("source topic", intent.source_topic_id, source, key.topic),
+        _side(f"target topic {name}", intent.target_topic_id, target, name),
+    )
+    wrong = next((side for side in sides if side), "")
+    return wrong or (None if None in sides else "")
+
+
+def _side(what: str, id: str, topics: Topics | None, name: str) -> str | None:
+    """The same of one cluster. A target that nobody ever saw there is not *deleted*."""
+    info = topics.get(name) if topics is not None else None
+    if topics is None or (info is not None and info.trouble):
+        return None
+    if info is None:
+        return f"{what} was deleted" if id or what == "source topic" else ""
+    if id and info.topic_id and id != info.topic_id:
+        return f"{what} was made anew (was {id}, is {info.topic_id})"
+    return ""
+
+
+def _is_of(id: str | None, info: TopicInfo | None) -> bool:
+    """Whether a baseline's topic is the one that is there now."""
+    if id is None or info is None:
+        return False
+    return bool(info.trouble) or info.topic_id.startswith(id)
+
+
+def _whitelisted(key: TopicKey, name: str, info: TopicInfo, *, old: bool) -> Change:
+    intent = TopicIntent(
+        partitions=info.partitions,
+        initial_partitions=info.partitions if old else 0,
+        target_topic=name,
+        source_topic_id=info.topic_id,
+        whole=True,
+        begins_anew=True,
+    )
+    return Change(
+        key,
+        intent,
+        None,
+        "whitelisted",
+        f"{info.partitions} partitions, {'as the route starts' if old else 'from its first record'}",
+        target_partitions=info.partitions,
+        source_partitions=info.partitions,
+    )
+
+
+def identified(intent: TopicIntent, source: TopicInfo, target: TopicInfo) -> TopicIntent:
+    """With the ids that were missing. One that had none says nothing of its size either."""
+    known = replace(intent, target_topic_id=intent.target_topic_id or target.topic_id)
+    if known.source_topic_id or not source.topic_id:
+        return known
+    whole = intent.partitions >= source.partitions
+    return replace(known, source_topic_id=source.topic_id, whole=whole)
+
+
+def adopt(intent: TopicIntent, source: TopicInfo, target_id: str) -> TopicIntent:
+    """Go on with the topics that are there now, each partition from its first record."""
+    count = source.partitions if intent.whole else min(intent.partitions, source.partitions)
+    return replace(
+        intent,
+        partitions=count,
+        initial_partitions=0,
+        had_position=frozenset(),
+        source_topic_id=source.topic_id,
+        target_topic_id=target_id,
+        begins_anew=True,
+        stopped="",
+    )
+
+
+def remembered(
+    snapshot: Snapshot,
+    route: Route,
+    *,
+    baseline: Mapping[str, str] | None,
+    refused: Mapping[str, str],
+) -> RouteMemory | None:
+    """What to write for a route, None if that is what is there."""
+    stored = snapshot.memory.get(route)
+    before = stored.value if stored else RouteMemory()
+    kept = before.baseline if baseline is None else baseline
+    after = RouteMemory(baseline=kept, refused=refused)
+    return None if after == before else after

@@ -1,0 +1,53 @@
+"""What the configuration says about the topics of one route, made ready to be asked. Pure."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from ureplicator_common.model import GapPolicy, Route, RouteSettings
+from ureplicator_common.route_settings import RouteConfig
+
+
+@dataclass(frozen=True, slots=True)
+class AutoWhitelist:
+    """Which source topics are copied without being asked for: full match, exclusion wins."""
+
+    include: tuple[re.Pattern[str], ...]
+    exclude: tuple[re.Pattern[str], ...] = ()
+    require_target: bool = False
+
+    def matches(self, topic: str) -> bool:
+        wanted = any(pattern.fullmatch(topic) for pattern in self.include)
+        return wanted and not any(pattern.fullmatch(topic) for pattern in self.exclude)
+
+
+@dataclass(frozen=True, slots=True)
+class TopicRules:
+    """Of one route. `auto` None: topics are whitelisted by hand only."""
+
+    route: Route
+    settings: RouteSettings
+    auto: AutoWhitelist | None = None
+    auto_expand: bool = True
+
+    @property
+    def follows_new_topics(self) -> bool:
+        """Whether a source topic made anew is copied on, without asking anybody."""
+        return self.settings.on_gap is not GapPolicy.STOP
+
+    @classmethod
+    def of(cls, config: RouteConfig) -> TopicRules:
+        auto = config.auto_whitelist
+        return cls(
+            route=config.route,
+            settings=config.settings,
+            auto=AutoWhitelist(
+                include=tuple(re.compile(pattern) for pattern in auto.include),
+                exclude=tuple(re.compile(pattern) for pattern in auto.exclude),
+                require_target=auto.require_target,
+            )
+            if auto.enabled
+            else None,
+            auto_expand=config.auto_expand,
+        )

@@ -1,0 +1,258 @@
+"""The leader's hand on topics, over the twins: targets made, intents written, failures told."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from ureplicator_common.clock import ManualClock
+from ureplicator_common.coordination import Create, Node, Set
+from ureplicator_common.coordination.memory import MemoryCoordination, MemoryStore
+from ureplicator_common.kafka import TopicRefused
+from ureplicator_common.kafka.memory import MemoryTopicAdmin
+from ureplicator_common.model import (
+    Route,
+    RouteMemory,
+    RouteSettings,
+    TopicIntent,
+    TopicKey,
+)
+from ureplicator_common.znodes import Paths, decode_intent, decode_memory, encode_intent
+from ureplicator_controller.core.snapshot import parse
+from ureplicator_controller.core.topic_life import CONFIRM_S
+from ureplicator_controller.core.topic_rules import AutoWhitelist, TopicRules
+from ureplicator_controller.engines.metrics import ControlMetrics
+from ureplicator_controller.engines.topic_keeper import BUSY_S, RETRY_S, SOON_S
+from ureplicator_controller.engines.topics import TopicObserver
+
+ROUTE = Route("source", "target")
+PATHS = Paths("test")
+AUTO = TopicRules(ROUTE, RouteSettings(prefix="x-"), AutoWhitelist((re.compile(".*"),)))
+BY_HAND = replace(AUTO, auto=None)
+
+
+class World:
+    """Two clusters and a store; `look` is the leader's, at the epoch that is there."""
+
+    def __init__(self, rules: TopicRules = AUTO) -> None:
+        self.source, self.target = MemoryTopicAdmin(), MemoryTopicAdmin()
+        self.store = MemoryStore()
+        self.hand = MemoryCoordination(self.store)
+        self.clock = ManualClock()
+        for path in PATHS.skeleton:
+            self.hand.ensure(path)
+        self.epoch = 0
+        self.leads = True
+        self.rules = rules
+        self.metrics = ControlMetrics(CollectorRegistry())
+        self.observer = self.another()
+
+    def another(self) -> TopicObserver:
+        """Of another controller."""
+        admins: Mapping[str, MemoryTopicAdmin] = {"source": self.source, "target": self.target}
+        return TopicObserver(
+            rules=[self.rules],
+            admins=admins.__getitem__,
+            seen=lambda: (
+                (self.epoch, parse(self.mirror(), PATHS, fleet="test")) if self.leads else None
+            ),
+            metrics=self.metrics,
+            coordination=MemoryCoordination(self.store),
+            paths=PATHS,
+            clock=self.clock,
+        )
+
+    def mirror(self) -> Mapping[str, Node]:
+        mirror = self.hand.mirror(PATHS.root, lambda: None)
+        try:
+            return mirror.nodes()
+        finally:
+            mirror.close()
+
+    def look(self, *, after_s: float = 0.0) -> float:
+        self.clock.advance(after_s)
+        return self.observer.look()
+
+    def intent(self, topic: str) -> TopicIntent | None:
+        node = self.hand.get(PATHS.topic(TopicKey(ROUTE, topic)))
+        return decode_intent(node.data) if node else None
+
+    def intend(self, topic: str, intent: TopicIntent) -> None:
+        path = PATHS.topic(TopicKey(ROUTE, topic))
+        self.hand.ensure(path.rpartition("/")[0])
+        self.hand.transact([Create(path, encode_intent(intent))])
+
+    @property
+    def memory(self) -> RouteMemory:
+        node = self.hand.get(PATHS.route_memory(ROUTE))
+        return decode_memory(node.data) if node else RouteMemory()
+
+    def figure(self, name: str, **labels: str) -> float:
+        full = f"ureplicator_controller_{name}"
+        return self.metrics.registry.get_sample_value(full, labels) or 0
+
+
+def test_old_and_new_topics_are_whitelisted_and_their_targets_made() -> None:
+    world = World()
+    world.source.put("old", 4, configs={"retention.ms": "7", "segment.ms": "9"})
+    assert world.look() == SOON_S
+    assert world.memory == RouteMemory(baseline={"old": "id-1"})
+    assert world.intent("old") is None
+    world.source.put("young", 3)
+    world.look()
+    old, young = world.intent("old"), world.intent("young")
+    assert old is not None
+    assert young is not None
+    assert (old.partitions, old.initial_partitions) == (4, 4)
+    assert (young.partitions, young.initial_partitions, young.source_topic_id) == (3, 0, "id-2")
+    assert world.target.topics()["x-young"].partitions == 3
+    assert world.target.configs("x-old") == {"retention.ms": "7"}
+    world.look()
+    assert world.memory == RouteMemory(baseline={})
+    assert world.intent("old") == replace(old, target_topic_id="id-2")
+    assert world.figure("topic_changes_total", kind="whitelisted") == 2
+
+
+def test_the_baseline_outlives_its_leader_and_a_time_without_any() -> None:
+    world = World()
+    world.source.put("old", 1)
+    world.target.put("x-blocked", 1)
+    world.look()
+    world.source.put("meanwhile", 2)
+    world.observer = world.another()
+    world.look()
+    old, meanwhile = world.intent("old"), world.intent("meanwhile")
+    assert old is not None
+    assert meanwhile is not None
+    assert (old.initial_partitions, meanwhile.initial_partitions) == (1, 0)
+
+
+def test_a_topic_that_is_gone_is_stopped_and_comes_back_by_itself(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    world = World(BY_HAND)
+    world.source.put("t", 2)
+    world.target.put("t", 2)
+    world.intend("t", TopicIntent(2, 2, target_topic="t"))
+    world.look()
+    known = world.intent("t")
+    assert known is not None
+    world.source.unlisted.add("t")
+    world.look(after_s=CONFIRM_S)
+    world.look(after_s=CONFIRM_S)
+    assert world.intent("t") == known, "one broker's list is no proof"
+    world.source.remove("t")
+    assert world.look() == CONFIRM_S
+    world.look(after_s=CONFIRM_S)
+    stopped = world.intent("t")
+    assert stopped == replace(known, stopped="source topic was deleted")
+    world.look(after_s=CONFIRM_S)
+    world.look(after_s=CONFIRM_S)
+    assert world.figure("stopped_topics", route=str(ROUTE)) == 1
+    assert caplog.text.count("stopped: source topic was deleted") == 1
+
+
+def test_a_grown_source_grows_target_and_intent() -> None:
+    world = World(BY_HAND)
+    world.source.put("t", 2)
+    world.target.put("t", 2)
+    world.intend("t", TopicIntent(2, 2, target_topic="t"))
+    world.look()
+    world.source.grow_topic("t", partitions=5)
+    world.look()
+    grown = world.intent("t")
+    assert grown is not None
+    assert (grown.partitions, grown.initial_partitions) == (5, 2)
+    assert world.target.topics()["t"].partitions == 5
+
+
+def test_a_failing_topic_is_told_and_tried_later_and_stops_no_other(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    world = World()
+    tries: list[str] = []
+
+    def refuse(call: str, topic: str) -> None:
+        tries.append(topic)
+        if topic == "x-bad":
+            raise TopicRefused("policy violation")
+
+    world.target.before = refuse
+    world.look()
+    world.source.put("bad", 1)
+    world.source.put("good", 1)
+    world.look()
+    assert world.intent("good") is not None
+    world.look()
+    assert world.memory.refused == {"bad": "whitelisted failed: policy violation"}
+    assert world.figure("refused_topics", route=str(ROUTE)) == 1
+    at_first = tries.count("x-bad")
+    world.look(after_s=RETRY_S[0] - 0.1)
+    assert tries.count("x-bad") == at_first
+    world.look(after_s=0.1)
+    assert tries.count("x-bad") == 2 * at_first
+    world.look(after_s=RETRY_S[0])
+    assert tries.count("x-bad") == 2 * at_first, "each time a little later"
+    assert caplog.text.count("policy violation") == 1
+    world.target.before = lambda call, topic: None
+    world.look(after_s=RETRY_S[1])
+    world.look()
+    assert world.intent("bad") is not None
+    assert world.memory.refused == {}
+
+
+def test_a_leader_that_was_succeeded_writes_nothing() -> None:
+    world = World()
+    world.look()
+    world.source.put("t", 1)
+    node = world.hand.get(PATHS.epoch)
+    assert node is not None
+    world.hand.transact([Set(PATHS.epoch, b"", node.stat.version)])
+    world.look()
+    assert world.intent("t") is None
+    world.leads = False
+    world.look()
+    assert world.intent("t") is None
+
+
+def test_an_intent_that_changed_meanwhile_is_not_overwritten() -> None:
+    world = World(BY_HAND)
+    world.source.put("t", 1)
+    world.target.put("t", 1)
+    world.intend("t", TopicIntent(1, 1, target_topic="t"))
+    stale = parse(world.mirror(), PATHS, fleet="test")
+    path = PATHS.topic(TopicKey(ROUTE, "t"))
+    theirs = TopicIntent(1, 1, target_topic="t", blacklisted=frozenset({0}))
+    world.hand.transact([Set(path, encode_intent(theirs), 0)])
+    world.observer._seen = lambda: (0, stale)
+    world.look()
+    assert world.intent("t") == theirs
+
+
+def test_work_without_end_does_not_keep_the_leader_from_looking() -> None:
+    world = World()
+    world.look()
+    for number in range(10):
+        world.source.put(f"t{number}", 1)
+    world.target.before = lambda call, topic: world.clock.advance(BUSY_S / 4)
+    assert world.look() == SOON_S
+    assert sum(world.intent(f"t{number}") is not None for number in range(10)) == 4
+    world.look()
+    world.look()
+    assert all(world.intent(f"t{number}") for number in range(10))
+
+
+def test_a_baseline_too_big_for_its_node_is_told_once(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = World()
+    monkeypatch.setattr("ureplicator_common.znodes.LIMIT_BYTES", 10)
+    with caplog.at_level(logging.ERROR):
+        world.look()
+        world.look()
+    assert caplog.text.count("topics cannot be remembered") == 1

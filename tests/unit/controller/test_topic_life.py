@@ -1,0 +1,334 @@
+"""What becomes of topics: tables of what is seen, and what is done."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+import pytest
+
+from ureplicator_common.kafka import TopicInfo
+from ureplicator_common.model import (
+    Assignment,
+    AssignmentEntry,
+    GapPolicy,
+    OwnerEpoch,
+    Partition,
+    Route,
+    RouteMemory,
+    RouteSettings,
+    SessionId,
+    TopicIntent,
+    TopicKey,
+    TopicState,
+    WorkerId,
+)
+from ureplicator_controller.core.snapshot import Finding, Snapshot, Stored
+from ureplicator_controller.core.topic_life import CONFIRM_S, Change, Decision, decide
+from ureplicator_controller.core.topic_rules import AutoWhitelist, TopicRules
+
+ROUTE = Route("a", "b")
+BACK = Route("b", "a")
+KEY = TopicKey(ROUTE, "t")
+ALL = AutoWhitelist((re.compile(".*"),))
+KNOWN = TopicIntent(2, 2, target_topic="t", source_topic_id="A1", target_topic_id="B1", whole=True)
+SAME = {"a": {"t": TopicInfo(2, "A1")}, "b": {"t": TopicInfo(2, "B1")}}
+OTHER_SOURCE = {**SAME, "a": {"t": TopicInfo(3, "A2")}}
+OTHER_TARGET = {**SAME, "b": {"t": TopicInfo(2, "B2")}}
+NO_SOURCE: Mapping[str, Mapping[str, TopicInfo]] = {**SAME, "a": {}}
+NO_TARGET: Mapping[str, Mapping[str, TopicInfo]] = {**SAME, "b": {}}
+
+DELETED = "source topic was deleted"
+ANEW = "source topic was made anew (was A1, is A2)"
+TARGET_DELETED = "target topic t was deleted"
+TARGET_ANEW = "target topic t was made anew (was B1, is B2)"
+
+Clusters = Mapping[str, Mapping[str, TopicInfo] | None]
+
+
+@dataclass
+class World:
+    """A snapshot to be filled, and looks at it."""
+
+    rules: tuple[TopicRules, ...] = (TopicRules(ROUTE, RouteSettings()),)
+    seen: Snapshot = field(default_factory=lambda: Snapshot(fleet="f", epoch=1))
+    last: Decision = field(default_factory=Decision)
+    now_s: float = 100.0
+
+    def intend(self, intent: TopicIntent, key: TopicKey = KEY) -> World:
+        stored = Stored(intent, 7, 0, SessionId(0))
+        self.seen = replace(self.seen, topics={**self.seen.topics, key: stored})
+        return self
+
+    def remember(self, *names: str, route: Route = ROUTE) -> World:
+        memory = RouteMemory(baseline=dict.fromkeys(names, ""))
+        stored = Stored(memory, 3, 0, SessionId(0))
+        self.seen = replace(self.seen, memory={**self.seen.memory, route: stored})
+        return self
+
+    def look(self, clusters: Clusters, *, after_s: float = 0.0) -> list[Change]:
+        self.now_s += after_s
+        self.last = decide(self.rules, self.seen, clusters, self.last.suspicions, self.now_s)
+        return list(self.last.changes)
+
+    def one(self, clusters: Clusters, *, after_s: float = 0.0) -> Change:
+        (change,) = self.look(clusters, after_s=after_s)
+        return change
+
+
+def auto(auto: AutoWhitelist = ALL, *, prefix: str = "", route: Route = ROUTE) -> TopicRules:
+    return TopicRules(route, RouteSettings(prefix=prefix), auto)
+
+
+def sizes(**topics: int) -> dict[str, TopicInfo]:
+    return {name: TopicInfo(count, f"id-{name}") for name, count in topics.items()}
+
+
+# --- Deleted and made anew
+
+
+@pytest.mark.parametrize(
+    ("clusters", "why"),
+    [
+        (NO_SOURCE, DELETED),
+        (OTHER_SOURCE, ANEW),
+        (NO_TARGET, TARGET_DELETED),
+        (OTHER_TARGET, TARGET_ANEW),
+        ({"a": {}, "b": None}, DELETED),
+        ({"a": None, "b": {}}, TARGET_DELETED),
+    ],
+)
+@pytest.mark.parametrize("state", [TopicState.ACTIVE, TopicState.PAUSED])
+def test_what_is_gone_or_another_is_stopped_when_two_looks_say_so(
+    clusters: Clusters, why: str, state: TopicState
+) -> None:
+    world = World().intend(replace(KNOWN, state=state))
+    assert not world.look(clusters)
+    assert not world.look(clusters, after_s=CONFIRM_S - 0.1)
+    change = world.one(clusters, after_s=0.1)
+    assert (change.kind, change.intent.stopped, change.version) == ("stopped", why, 7)
+    assert replace(change.intent, stopped="") == replace(KNOWN, state=state)
+    assert change.target_partitions == 0
+
+
+@pytest.mark.parametrize(
+    "clusters",
+    [
+        {"a": None, "b": None},
+        {"a": {"t": TopicInfo(0, trouble="no leader")}, "b": SAME["b"]},
+        {"a": SAME["a"], "b": {"t": TopicInfo(0, trouble="no leader")}},
+    ],
+)
+@pytest.mark.parametrize("stopped", ["", DELETED])
+def test_a_cluster_that_cannot_tell_changes_nothing(clusters: Clusters, stopped: str) -> None:
+    world = World().intend(replace(KNOWN, stopped=stopped))
+    for _ in range(3):
+        assert not world.look(clusters, after_s=CONFIRM_S)
+
+
+def test_a_doubt_survives_a_cluster_that_cannot_tell_and_dies_with_another_finding() -> None:
+    world = World().intend(KNOWN)
+    world.look(NO_SOURCE)
+    assert not world.look({"a": None, "b": None}, after_s=CONFIRM_S)
+    assert world.one(NO_SOURCE).kind == "stopped"
+    world = World().intend(KNOWN)
+    world.look(NO_SOURCE)
+    assert not world.look(SAME, after_s=CONFIRM_S)
+    assert not world.look(NO_SOURCE)
+    assert not world.look(OTHER_SOURCE, after_s=CONFIRM_S)
+
+
+def test_a_stop_tells_the_latest_and_is_lifted_for_the_very_same_topic() -> None:
+    world = World().intend(replace(KNOWN, stopped=DELETED))
+    world.look(OTHER_SOURCE)
+    assert world.one(OTHER_SOURCE, after_s=CONFIRM_S).intent.stopped == ANEW
+    world.look(SAME)
+    change = world.one(SAME, after_s=CONFIRM_S)
+    assert (change.kind, change.intent) == ("resumed", KNOWN)
+
+
+def test_a_stopped_topic_stays_stopped_without_a_word() -> None:
+    world = World().intend(replace(KNOWN, stopped=ANEW))
+    for _ in range(3):
+        assert not world.look(OTHER_SOURCE, after_s=CONFIRM_S)
+
+
+def test_what_is_being_deleted_is_left_alone() -> None:
+    world = World().intend(replace(KNOWN, state=TopicState.DELETING))
+    for _ in range(3):
+        assert not world.look(NO_SOURCE, after_s=CONFIRM_S)
+
+
+@pytest.mark.parametrize("policy", [GapPolicy.EARLIEST, GapPolicy.LATEST])
+def test_a_new_topic_is_followed_by_policy_when_nobody_holds_the_old_one(policy: GapPolicy) -> None:
+    world = World(rules=(TopicRules(ROUTE, RouteSettings(on_gap=policy)),))
+    had = replace(KNOWN, stopped=ANEW, had_position=frozenset({0, 1}), begins_anew=True)
+    world.intend(had)
+    held = {Partition(ROUTE, "t", 0): AssignmentEntry(OwnerEpoch(1))}
+    told = {WorkerId("w"): Stored(Assignment(held), 0, 0, SessionId(0))}
+    quiet = world.seen
+    world.seen = replace(quiet, assignments=told)
+    assert not world.look(OTHER_SOURCE)
+    world.seen = quiet
+    change = world.one(OTHER_SOURCE)
+    assert change.target_partitions == 3
+    assert change.intent == replace(
+        KNOWN, partitions=3, initial_partitions=0, source_topic_id="A2", had_position=frozenset()
+    )
+
+
+# --- Ids and sizes
+
+
+def test_ids_are_noted_at_first_sight_and_the_size_of_what_is_wanted() -> None:
+    old = TopicIntent(2, 2, target_topic="t")
+    for size, whole in ((2, True), (3, False)):
+        clusters = {"a": {"t": TopicInfo(size, "A1")}, "b": SAME["b"]}
+        assert World().intend(old).one(clusters).intent == replace(KNOWN, whole=whole)
+
+
+def test_ids_of_brokers_that_have_none_are_not_looked_for_again() -> None:
+    world = World().intend(TopicIntent(2, 2, target_topic="t"))
+    assert not world.look({"a": sizes(), "b": None} | {"a": {"t": TopicInfo(2)}})
+
+
+@pytest.mark.parametrize(
+    ("intent", "auto_expand", "grows"),
+    [
+        (KNOWN, True, True),
+        (replace(KNOWN, state=TopicState.PAUSED), True, True),
+        (KNOWN, False, False),
+        (replace(KNOWN, whole=False), True, False),
+    ],
+)
+def test_a_topic_of_which_all_is_wanted_grows_with_its_source(
+    intent: TopicIntent, auto_expand: bool, grows: bool
+) -> None:
+    rules = (TopicRules(ROUTE, RouteSettings(), auto_expand=auto_expand),)
+    changes = World(rules=rules).intend(intent).look({**SAME, "a": {"t": TopicInfo(5, "A1")}})
+    assert [change.kind for change in changes] == (["expanded"] if grows else [])
+    for change in changes:
+        assert change.intent == replace(intent, partitions=5)
+        assert (change.intent.initial_partitions, change.target_partitions) == (2, 5)
+
+
+# --- Whitelisted by themselves
+
+
+def test_nothing_is_whitelisted_before_the_baseline_is_written() -> None:
+    world = World(rules=(auto(),)).intend(replace(KNOWN, source_topic_id="id-t"))
+    assert not world.look({"a": sizes(t=2, old=4), "b": SAME["b"]})
+    assert world.last.baselines == {ROUTE: {"old": "id-old"}}
+
+
+def test_old_topics_start_where_the_route_says_and_new_ones_at_their_first_record() -> None:
+    world = World(rules=(auto(prefix="x-"),)).remember("old")
+    young, old = world.look({"a": sizes(old=4, young=3), "b": {}})
+    assert (young.key.topic, young.intent.initial_partitions) == ("young", 0)
+    assert (old.key.topic, old.intent.initial_partitions) == ("old", 4)
+    assert young.intent == TopicIntent(
+        3, 0, target_topic="x-young", source_topic_id="id-young", whole=True, begins_anew=True
+    )
+    assert (young.version, young.target_partitions) == (None, 3)
+
+
+def test_a_baseline_forgets_what_is_gone_whitelisted_or_made_anew() -> None:
+    world = World(rules=(auto(AutoWhitelist(())),)).intend(KNOWN)
+    memory = RouteMemory({"t": "A1", "gone": "x", "new": "old-id", "kept": "id-k", "dim": "q"})
+    stored = Stored(memory, 3, 0, SessionId(0))
+    world.seen = replace(world.seen, memory={ROUTE: stored})
+    there = {**SAME["a"], **sizes(new=1, kept=1), "dim": TopicInfo(0, trouble="?")}
+    world.look({"a": there, "b": SAME["b"]})
+    assert world.last.baselines == {ROUTE: {"kept": "id-k", "dim": "q"}}
+    world.look({"a": None, "b": None})
+    assert not world.last.baselines
+
+
+@pytest.mark.parametrize(
+    ("include", "exclude", "topic", "wanted"),
+    [
+        ((".*",), (), "t", True),
+        (("orders", "clicks.*"), (), "clicks-1", True),
+        (("click",), (), "clicks", False),
+        (("licks",), (), "clicks", False),
+        ((".*",), ("t.*", "x"), "t1", False),
+        ((".*",), ("t",), "t1", True),
+        ((), (), "t", False),
+    ],
+)
+def test_patterns_are_for_whole_names_and_exclusion_wins(
+    include: tuple[str, ...], exclude: tuple[str, ...], topic: str, wanted: bool
+) -> None:
+    rules = AutoWhitelist(tuple(map(re.compile, include)), tuple(map(re.compile, exclude)))
+    changes = World(rules=(auto(rules),)).remember().look({"a": sizes(**{topic: 1}), "b": {}})
+    assert bool(changes) == wanted
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"blacklist": frozenset({KEY})},
+        {"unclear_topics": frozenset({KEY})},
+        {"findings": (Finding("/ureplicator/f/memory/a.b", "garbled"),)},
+    ],
+)
+def test_what_operators_set_aside_or_nobody_can_read_is_left_alone(
+    change: Mapping[str, object],
+) -> None:
+    world = World(rules=(auto(),)).remember()
+    world.seen = replace(world.seen, **change)  # type: ignore[arg-type]
+    assert not world.look({"a": sizes(t=1), "b": {}})
+
+
+def test_a_topic_whose_cluster_or_target_cannot_tell_waits() -> None:
+    world = World(rules=(auto(),)).remember()
+    assert not world.look({"a": sizes(t=1), "b": None})
+    assert not world.look({"a": {"t": TopicInfo(0, trouble="?")}, "b": {}})
+    assert not world.last.refused
+
+
+def test_what_the_target_must_have_is_refused_until_it_has_it() -> None:
+    rules = auto(AutoWhitelist((re.compile(".*"),), require_target=True))
+    world = World(rules=(rules,)).remember()
+    assert not world.look({"a": sizes(t=1), "b": {}})
+    assert "requires it" in world.last.refused[KEY]
+    assert world.one({"a": sizes(t=1), "b": sizes(t=1)}).key == KEY
+    assert not world.last.refused
+
+
+def test_a_name_that_is_taken_or_too_long_is_refused_and_stops_no_other() -> None:
+    world = World(rules=(auto(prefix="x-"), auto(prefix="x-", route=Route("c", "b"))))
+    world.remember().remember(route=Route("c", "b"))
+    long = "l" * 248
+    changes = world.look({"a": sizes(t=1, **{long: 1}), "b": {}, "c": sizes(t=1, u=1)})
+    assert [str(change.key) for change in changes] == ["a.b/t", "c.b/u"]
+    assert "already the target of a.b/t" in world.last.refused[TopicKey(Route("c", "b"), "t")]
+    assert "250 of 249" in world.last.refused[TopicKey(ROUTE, long)]
+
+
+def test_copies_do_not_come_back() -> None:
+    there, back = auto(prefix="a."), auto(prefix="b.", route=BACK)
+    world = World(rules=(there, back)).remember().remember(route=BACK)
+    clusters = {"a": sizes(t=1), "b": sizes(u=1)}
+    changes = world.look(clusters)
+    assert sorted(str(change.key) for change in changes) == ["a.b/t", "b.a/u"]
+    clusters = {"a": {**sizes(t=1), **sizes(**{"b.u": 1})}, "b": {**sizes(u=1, **{"a.t": 1})}}
+    for change in changes:
+        world.intend(change.intent, change.key)
+    assert all(change.kind == "identified" for change in world.look(clusters))
+    assert "it is a copy of t on a" in world.last.refused[TopicKey(BACK, "a.t")]
+    world.seen = replace(world.seen, topics={})
+    assert not world.look({"a": {}, "b": sizes(**{"a.t": 1})})
+    assert "its name is that of a copy" in world.last.refused[TopicKey(BACK, "a.t")]
+
+
+def test_a_chain_is_copied_on_until_it_would_close() -> None:
+    routes = (ROUTE, Route("b", "c"), Route("c", "a"))
+    world = World(rules=tuple(auto(prefix=f"{route.source}.", route=route) for route in routes))
+    for route in routes:
+        world.remember(route=route)
+    world.intend(replace(KNOWN, target_topic="a.t"))
+    world.intend(replace(KNOWN, target_topic="b.a.t"), TopicKey(routes[1], "a.t"))
+    world.look({"a": SAME["a"], "b": sizes(**{"a.t": 2}), "c": sizes(**{"b.a.t": 2})})
+    assert "it is a copy of t on a" in world.last.refused[TopicKey(routes[2], "b.a.t")]
