@@ -239,11 +239,13 @@ def pause_topic(topic: str, url: str, as_json: bool, src: str, dst: str) -> None
 
 @topics.command("resume")
 @click.argument("topic")
+@click.option("--anew", is_flag=True, help="Of a topic that was deleted or made anew: copy all.")
 @_client_options
 @_route_options
-def resume_topic(topic: str, url: str, as_json: bool, src: str, dst: str) -> None:
+def resume_topic(topic: str, anew: bool, url: str, as_json: bool, src: str, dst: str) -> None:
     """Go on copying a topic that was paused, from where it was."""
-    body = _ask("POST", url, f"/topics/{rest_client.quoted(topic)}/resume", src=src, dst=dst)
+    path = f"/topics/{rest_client.quoted(topic)}/resume"
+    body = _ask("POST", url, path, src=src, dst=dst, body={"anew": True} if anew else None)
     _confirm(body, as_json, "{topic}: is {state} on {route}")
 
 

@@ -6,7 +6,7 @@ whitelisted with what the source has, and only tells.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from flask_openapi3 import APIBlueprint
 
@@ -15,7 +15,7 @@ from ureplicator_common.settings import Settings
 from ureplicator_controller.api.answers import Answered, SourceValidation, Validation, responses
 from ureplicator_controller.api.clusters import Cluster
 from ureplicator_controller.api.comparison import compare
-from ureplicator_controller.api.fleet import Fleet
+from ureplicator_controller.api.fleet import Fleet, Picture
 from ureplicator_controller.api.openapi import group
 from ureplicator_controller.api.requests import RouteQuery, chosen_routes
 from ureplicator_controller.api.topics import mismatch_json
@@ -53,6 +53,7 @@ def blueprint(*, settings: Settings, fleet: Fleet, clusters: Mapping[str, Cluste
         return (
             merged.as_json()
             | {"missingTopics": merged.missing, "targetFindings": merged.target_findings}
+            | {"stoppedTopics": merged.stopped, "refusedTopics": _refused(picture, chosen)}
             | ({"targetReason": "; ".join(reasons)} if reasons else {})
         )
 
@@ -64,9 +65,21 @@ def _merged(found: Mapping[Route, Difference]) -> Difference:
     missing: list[str] = []
     mismatched: dict[str, int] = {}
     findings: dict[str, str] = {}
+    stopped: dict[str, str] = {}
     for route, each in found.items():
         prefix = f"{route}/" if len(found) > 1 else ""
         missing += [prefix + topic for topic in each.missing]
         mismatched |= {prefix + topic: count for topic, count in each.mismatched.items()}
         findings |= {prefix + topic: text for topic, text in each.target_findings.items()}
-    return Difference(tuple(missing), mismatched, findings)
+        stopped |= {prefix + topic: why for topic, why in each.stopped.items()}
+    return Difference(tuple(missing), mismatched, findings, stopped)
+
+
+def _refused(picture: Picture, chosen: Sequence[Route]) -> dict[str, str]:
+    memory = picture.snapshot.memory
+    return {
+        f"{route}/{topic}" if len(chosen) > 1 else topic: why
+        for route in chosen
+        if route in memory
+        for topic, why in memory[route].value.refused.items()
+    }

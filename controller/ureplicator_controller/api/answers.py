@@ -109,6 +109,10 @@ class TopicShown(Answer):
     route: str
     targetTopic: str
     state: TopicState
+    stopped: str = Field(description="why the leader stopped it; empty: it did not")
+    topicBlacklisted: bool
+    sourceTopicId: str
+    targetTopicId: str
     partitions: int
     blacklisted: list[int]
     idealState: dict[str, dict[str, PartitionState]]
@@ -173,11 +177,18 @@ class BlacklistedPartition(Answer):
     route: str
 
 
+class BlacklistedTopic(Answer):
+    topic: str
+    route: str
+
+
 class Blacklist(Answer):
     blacklist: list[BlacklistedPartition]
+    topics: list[BlacklistedTopic]
 
 
-class BlacklistChanged(BlacklistedPartition):
+class BlacklistChanged(BlacklistedTopic):
+    partition: int | None = Field(description="null: the whole topic")
     blacklisted: bool
 
 
@@ -330,6 +341,10 @@ class SourceValidation(Answer):
     numMismatchedTopicPartitions: int
     mismatchedTopicPartitions: dict[str, int]
     targetFindings: dict[str, str]
+    stoppedTopics: dict[str, str] = Field(description="deleted or made anew on either side: why")
+    refusedTopics: dict[str, str] = Field(
+        description="should be whitelisted or grown by the leader, and cannot be: why"
+    )
     targetReason: str | None = None
 
 

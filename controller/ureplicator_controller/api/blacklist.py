@@ -1,11 +1,14 @@
-"""`/blacklist`: partitions that are not copied, though their topic is; uReplicator's call.
+"""`/blacklist`: partitions that are not copied, though their topic is, and whole topics; uReplicator's
+call.
 
 A partition is named in the query, as uReplicator's tools do, or in a JSON body; where both say
 something they must say the same. What is asked for and is so already is answered with 400, as
 uReplicator did: its tools take anything but a 200 as "look before you repeat that".
 
-The blacklist belongs to the topic's intent. It survives a pause and an expansion, and ends with the
-topic. So the ETag that If-Match takes here is the topic's.
+A partition's entry belongs to the topic's intent. It survives a pause and an expansion, and ends
+with the topic. So the ETag that If-Match takes here is the topic's. A topic's entry (no partition
+is named) belongs to the route, whether the topic is whitelisted or not: it is neither copied nor
+whitelisted by itself.
 """
 
 from __future__ import annotations
@@ -44,28 +47,40 @@ def blueprint(*, settings: Settings, fleet: Fleet, whitelist: Whitelist) -> APIB
 
     @api.get("/blacklist", responses=responses(Blacklist, 404))
     def list_blacklist(query: RouteQuery) -> Answered:
-        """The partitions that are set aside."""
+        """The partitions and the topics that are set aside."""
         routes = {config.route for config in chosen_routes(settings, query)}
-        topics = fleet.picture().snapshot.topics
+        snapshot = fleet.picture().snapshot
+        topics = snapshot.topics
         return {
             "blacklist": [
                 {"topic": key.topic, "partition": number, "route": str(key.route)}
                 for key in sorted(topics)
                 if key.route in routes
                 for number in sorted(topics[key].value.blacklisted)
-            ]
+            ],
+            "topics": [
+                {"topic": key.topic, "route": str(key.route)}
+                for key in sorted(snapshot.blacklist)
+                if key.route in routes
+            ],
         }
 
     @api.post("/blacklist", responses=writing(BlacklistChanged, 404, 409))
     def change_blacklist(
         query: BlacklistQuery, body: BlacklistBody, header: Conditional
     ) -> Answered:
-        """Set a partition aside, or take it back; said in the query or in the body."""
+        """Set a partition aside, or without one the topic, or take it back.
+
+        Said in the query or in the body.
+        """
         config = chosen_route(settings, query)
         topic = _said("topic", query.topic, body.topic)
-        number = _said("partition", query.partition, body.partition)
+        number = _agreed("partition", query.partition, body.partition)
         listed = _said("opt", query.opt, body.opt) == "blacklist"
-        whitelist.blacklist(config, topic, number, listed=listed, condition=header.condition)
+        if number is None:
+            whitelist.blacklist_topic(config, topic, listed=listed, condition=header.condition)
+        else:
+            whitelist.blacklist(config, topic, number, listed=listed, condition=header.condition)
         return {
             "topic": topic,
             "partition": number,
@@ -77,10 +92,16 @@ def blueprint(*, settings: Settings, fleet: Fleet, whitelist: Whitelist) -> APIB
 
 
 def _said(name: str, query: _Said | None, body: _Said | None) -> _Said:
-    """What query and body say, as one."""
-    said = body if query is None else query
+    """What query or body must say."""
+    said = _agreed(name, query, body)
     if said is None:
         raise missing(BlacklistBody, name)
+    return said
+
+
+def _agreed(name: str, query: _Said | None, body: _Said | None) -> _Said | None:
+    """What query and body say, as one."""
+    said = body if query is None else query
     if body not in (None, said):
         raise bad_request(
             f"{name} in the query is not {name} in the body", field=name, cure="say it once"

@@ -269,6 +269,14 @@ class BlacklistQuery(RouteQuery):
     opt: Option | None = Field(default=None, title=_OPTION_TITLE, description=_OPTION_CURE)
 
 
+class ResumedTopic(OptionalBody):
+    anew: Annotated[bool, Strict()] = Field(
+        default=False,
+        title="true or false",
+        description="true: of a stopped topic, copy what is there now from its first record",
+    )
+
+
 class BlacklistBody(OptionalBody):
     topic: TopicName | None = Field(default=None, title=_TOPIC_TITLE, description=_TOPIC_CURE)
     partition: Number | None = Field(

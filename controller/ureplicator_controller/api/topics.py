@@ -44,6 +44,7 @@ from ureplicator_controller.api.requests import (
     NewNamedTopic,
     NewTopic,
     OptionalBody,
+    ResumedTopic,
     RouteQuery,
     SomeTopic,
     chosen_route,
@@ -146,22 +147,23 @@ def _offer_pausing(api: APIBlueprint, *, settings: Settings, whitelist: Whitelis
         path: LegalTopic, query: RouteQuery, body: OptionalBody, header: Conditional
     ) -> Answered:
         """Stop copying for a while; positions stay."""
-        return paused(path, query, header, wanted=True)
+        config = chosen_route(settings, query)
+        return shown(
+            config.route, path.topic, whitelist.pause(config, path.topic, header.condition)
+        )
 
     @api.post("/topics/<topic>/resume", responses=said)
     def resume_topic(
-        path: LegalTopic, query: RouteQuery, body: OptionalBody, header: Conditional
+        path: LegalTopic, query: RouteQuery, body: ResumedTopic, header: Conditional
     ) -> Answered:
-        """Go on copying where it was stopped."""
-        return paused(path, query, header, wanted=False)
-
-    def paused(
-        path: LegalTopic, query: RouteQuery, header: Conditional, *, wanted: bool
-    ) -> Answered:
+        """Go on copying where it was paused; a topic that the leader stopped only anew."""
         config = chosen_route(settings, query)
         condition = header.condition
-        intent = whitelist.set_paused(config, path.topic, paused=wanted, condition=condition)
-        return _answer(config.route, path.topic, intent) | {"state": intent.state}
+        intent = whitelist.resume(config, path.topic, anew=body.anew, condition=condition)
+        return shown(config.route, path.topic, intent)
+
+    def shown(route: Route, topic: str, intent: TopicIntent) -> Answered:
+        return _answer(route, topic, intent) | {"state": intent.state}
 
 
 def describe(picture: Picture, key: TopicKey) -> dict[str, Any]:
@@ -179,6 +181,10 @@ def describe(picture: Picture, key: TopicKey) -> dict[str, Any]:
         "route": str(key.route),
         "targetTopic": intent.target_topic or key.topic,
         "state": intent.state,
+        "stopped": intent.stopped,
+        "topicBlacklisted": key in snapshot.blacklist,
+        "sourceTopicId": intent.source_topic_id,
+        "targetTopicId": intent.target_topic_id,
         "partitions": intent.partitions,
         "blacklisted": sorted(intent.blacklisted),
         "idealState": {str(each.number): _ideal(picture, each) for each in partitions},

@@ -6,6 +6,9 @@ stops in between leaves at most an empty, or a wider, target topic, which the sa
 and uses when it is made again. The leader acts on what is written; a 2xx means that it is,
 durably.
 
+On a route with auto-whitelisting, what operators delete would be whitelisted again at once: so it
+also goes on the route's blacklist, and adding it by hand takes it off.
+
 Decisions here read ZooKeeper itself, never the mirror. Each write carries a request id, so that one
 whose answer was lost is read back and not made twice (see `coordination.intents`).
 """
@@ -18,17 +21,25 @@ from http import HTTPStatus
 
 from ureplicator_common.coordination import Coordination, Create, Node, Operation, Set
 from ureplicator_common.coordination.intents import update
-from ureplicator_common.kafka import TopicInfo
+from ureplicator_common.kafka import ClusterUnavailable, TopicInfo
 from ureplicator_common.model import RouteSettings, TopicIntent, TopicKey, TopicState
-from ureplicator_common.settings import RouteConfig
-from ureplicator_common.znodes import UNREADABLE, decode_intent, encode_intent
-from ureplicator_controller.api.claims import claim, taken_by
-from ureplicator_controller.api.clusters import Cluster, ensure_target
+from ureplicator_common.route_settings import RouteConfig
+from ureplicator_common.znodes import (
+    UNREADABLE,
+    decode_intent,
+    encode_intent,
+)
+from ureplicator_controller.api.clusters import Cluster
 from ureplicator_controller.api.conditions import ALWAYS, Condition
 from ureplicator_controller.api.fleet import Fleet
+from ureplicator_controller.api.listed import ListedTopics, as_it_was
 from ureplicator_controller.api.problems import Problem, bad_request, conflict, moved_on, not_found
 from ureplicator_controller.api.requests import LegalTopic
 from ureplicator_controller.core.backup import restored
+from ureplicator_controller.core.copies import origins, targets
+from ureplicator_controller.core.topic_life import adopt, is_held
+from ureplicator_controller.engines.claims import TargetTaken, claim
+from ureplicator_controller.engines.targets import ensure_target
 
 WRITE_TIMEOUT_S = 1.5
 """How long a contended write, or one of unknown outcome, is tried: an answer comes within 2 s."""
@@ -52,6 +63,7 @@ class Whitelist:
         self._fleet = fleet
         self._clusters = clusters
         self._new_id = new_id
+        self._listed = ListedTopics(coordination, fleet.paths)
 
     def find(self, key: TopicKey, condition: Condition = ALWAYS) -> TopicIntent | None:
         """As ZooKeeper has it now. Raises Unavailable, Problem."""
@@ -83,6 +95,9 @@ class Whitelist:
             partitions=wanted,
             initial_partitions=wanted,
             target_topic=target_topic,
+            source_topic_id=source.topic_id,
+            whole=wanted == source.partitions,
+            begins_anew=True,
             request_id=self._new_id(),
         )
 
@@ -116,12 +131,16 @@ class Whitelist:
 
         def operations(node: Node | None) -> Sequence[Operation]:
             _refuse_if_there(key, _intent(key, node) if node else None)
-            claiming = claim(self._coordination, paths, key, intent.target_topic)
-            return (Create(path, encode_intent(intent)), claiming)
+            try:
+                claiming = claim(self._coordination, paths, key, intent.target_topic)
+            except TargetTaken as taken:
+                raise _taken(taken.owner, intent.target_topic) from taken
+            return (Create(path, encode_intent(intent)), claiming, *self._listed.off(key))
 
         self._coordination.ensure(f"{paths.topics}/{key.route}")
         self._coordination.ensure(f"{paths.targets}/{key.route.target}")
-        self._update(key, operations, request_id=intent.request_id, also=(claimed,))
+        others = (claimed, paths.blacklisted(key))
+        self._update(key, operations, request_id=intent.request_id, also=others)
 
     def expand(
         self, config: RouteConfig, topic: str, partitions: int, condition: Condition = ALWAYS
@@ -129,8 +148,10 @@ class Whitelist:
         """More partitions of a whitelisted topic; as many as there are is no change."""
         key = TopicKey(config.route, topic)
         there = _grown(key, self.find(key, condition), partitions)
+        whole = there.whole
         if there.partitions < partitions:
             source = self._in_source(key)
+            whole = partitions == source.partitions
             _refuse_more_than(source, partitions)
             target_topic = there.target_topic or topic
             self._bring_target(key, target_topic, wanted=partitions, source=source)
@@ -140,7 +161,7 @@ class Whitelist:
             grown = _grown(key, now, partitions)
             if grown.partitions == partitions:
                 return None
-            return replace(grown, partitions=partitions, request_id=request_id)
+            return replace(grown, partitions=partitions, whole=whole, request_id=request_id)
 
         self._write(key, change, request_id=request_id, condition=condition)
         return replace(there, partitions=partitions)
@@ -170,20 +191,67 @@ class Whitelist:
                 return None
             return replace(deleting(now), request_id=request_id)
 
-        self._write(key, change, request_id=request_id, condition=condition)
+        def also() -> Sequence[Operation]:
+            return self._listed.on(key, request_id) if config.auto_whitelist.enabled else ()
+
+        self._write(key, change, request_id=request_id, condition=condition, also=also)
         return deleting(there)
 
-    def set_paused(
-        self, config: RouteConfig, topic: str, *, paused: bool, condition: Condition = ALWAYS
+    def pause(self, config: RouteConfig, topic: str, condition: Condition = ALWAYS) -> TopicIntent:
+        """Let go of all of a topic and keep its positions. Idempotent."""
+        return self._set_state(config, topic, TopicState.PAUSED, condition)
+
+    def _set_state(
+        self, config: RouteConfig, topic: str, state: TopicState, condition: Condition
     ) -> TopicIntent:
-        """Let go of all of a topic and keep its positions, or go on from them. Idempotent."""
         key = TopicKey(config.route, topic)
-        state = TopicState.PAUSED if paused else TopicState.ACTIVE
 
         def change(there: TopicIntent) -> TopicIntent:
             return replace(there, state=state)
 
         return self._change(key, change, condition)
+
+    def resume(
+        self, config: RouteConfig, topic: str, *, anew: bool, condition: Condition = ALWAYS
+    ) -> TopicIntent:
+        """Go on with a topic that was paused, or `anew` with one that was stopped. Idempotent.
+
+        Anew: with the topics of that name that are there now, from their first records.
+        """
+        key = TopicKey(config.route, topic)
+        there = _staying(key, self.find(key, condition))
+        if not there.stopped:
+            return self._set_state(config, topic, TopicState.ACTIVE, condition)
+        if not anew:
+            raise conflict(
+                f"{topic} was stopped: {there.stopped}",
+                field="anew",
+                cure='to copy what is there now, from its first record: {"anew": true}',
+            )
+        if is_held(self._fleet.picture().snapshot, key):
+            raise conflict(
+                f"{topic} is just being let go", field="topic", cure="try again in some seconds"
+            )
+        source = self._in_source(key)
+        wanted = adopt(there, source, "").partitions
+        self._bring_target(key, there.target_topic or topic, wanted=wanted, source=source)
+
+        def change(now: TopicIntent) -> TopicIntent:
+            adopted = adopt(now, source, "") if now.stopped else now
+            return replace(adopted, state=TopicState.ACTIVE)
+
+        return self._change(key, change, condition)
+
+    def blacklist_topic(
+        self, config: RouteConfig, topic: str, *, listed: bool, condition: Condition = ALWAYS
+    ) -> None:
+        """A whole topic on or off the route's blacklist, whitelisted or not."""
+        key = TopicKey(config.route, topic)
+        self.find(key, condition)
+        self._listed.change(
+            key, listed=listed, request_id=self._new_id(), timeout_s=WRITE_TIMEOUT_S
+        )
+        self._fleet.settle(self._fleet.paths.blacklisted(key))
 
     def blacklist(
         self,
@@ -200,7 +268,7 @@ class Whitelist:
         def change(there: TopicIntent) -> TopicIntent:
             refuse_partition(key, there, number)
             if (number in there.blacklisted) == listed:
-                raise _as_it_was(key, number, listed=listed)
+                raise as_it_was(f"partition {number} of {topic}", listed=listed)
             return replace(there, blacklisted=there.blacklisted ^ {number})
 
         return self._change(key, change, condition)
@@ -227,8 +295,15 @@ class Whitelist:
         return wanted[-1]
 
     def _write(
-        self, key: TopicKey, change: Change, *, request_id: str, condition: Condition
+        self,
+        key: TopicKey,
+        change: Change,
+        *,
+        request_id: str,
+        condition: Condition,
+        also: Callable[[], Sequence[Operation]] = tuple,
     ) -> None:
+        """`also`: what else belongs to it, in the same transaction."""
         path = self._fleet.paths.topic(key)
 
         def operations(node: Node | None) -> Sequence[Operation]:
@@ -236,9 +311,11 @@ class Whitelist:
             if wanted is None:
                 return ()
             data = encode_intent(wanted)
-            return (Set(path, data, node.stat.version) if node else Create(path, data),)
+            written = Set(path, data, node.stat.version) if node else Create(path, data)
+            return (written, *also())
 
-        self._update(key, operations, request_id=request_id, condition=condition)
+        listed = (self._fleet.paths.blacklisted(key),)
+        self._update(key, operations, request_id=request_id, condition=condition, also=listed)
 
     def _update(
         self,
@@ -267,6 +344,8 @@ class Whitelist:
 
     def _in_source(self, key: TopicKey) -> TopicInfo:
         info = self._clusters[key.route.source].topics().get(key.topic)
+        if info is not None and info.trouble:
+            raise ClusterUnavailable(f"{key.route.source}: {key.topic}: {info.trouble}")
         if info is None:
             raise not_found(
                 f"there is no topic {key.topic} on the source cluster {key.route.source}",
@@ -283,8 +362,8 @@ class Whitelist:
             wanted=wanted,
             source_topic=key.topic,
             source_partitions=source.partitions,
-            source=self._clusters[key.route.source],
-            target=self._clusters[key.route.target],
+            source=self._clusters[key.route.source].admin(),
+            target=self._clusters[key.route.target].admin(),
         )
 
     def _target_topic(self, config: RouteConfig, topic: str, named: str = "") -> str:
@@ -294,11 +373,19 @@ class Whitelist:
         published = snapshot.routes.get(config.route)
         settings: RouteSettings = published.value if published else config.settings
         name = LegalTopic(topic=named or settings.target_topic(topic)).topic
-        for key, stored in sorted(snapshot.topics.items()):
-            taken = stored.value.target_topic or key.topic
-            other = key != TopicKey(config.route, topic)
-            if other and key.route.target == config.target and taken == name:
-                raise taken_by(key, name)
+        wished = TopicKey(config.route, topic)
+        copied = targets(
+            {key: stored.value for key, stored in snapshot.topics.items() if key != wished}
+        )
+        if (config.target, name) in copied:
+            raise _taken(copied[config.target, name], name)
+        if (config.target, name) in origins(config.source, topic, copied):
+            raise conflict(
+                f"{topic} on {config.source} is a copy of {name} on {config.target}: its records"
+                " would go round in circles",
+                field="topic",
+                cure="give it another name by the route's naming",
+            )
         return name
 
 
@@ -311,6 +398,14 @@ def _intent(key: TopicKey, node: Node) -> TopicIntent:
             f"the node of {key} in ZooKeeper cannot be read: {error!r}",
             cure="mend or remove that node by hand",
         ) from error
+
+
+def _taken(owner: TopicKey, target_topic: str) -> Problem:
+    return conflict(
+        f"{target_topic} on {owner.route.target} is already the target of {owner}",
+        field="topic",
+        cure="give one of them another name by the route's naming",
+    )
 
 
 def _refuse_if_there(key: TopicKey, there: TopicIntent | None) -> None:
@@ -364,14 +459,6 @@ def refuse_partition(key: TopicKey, there: TopicIntent, number: int) -> None:
             field="partition",
             cure=f"a number from 0 to {there.partitions - 1}",
         )
-
-
-def _as_it_was(key: TopicKey, number: int, *, listed: bool) -> Problem:
-    return bad_request(
-        f"partition {number} of {key.topic} is {'already' if listed else 'not'} blacklisted",
-        field="opt",
-        cure="GET /blacklist lists those that are",
-    )
 
 
 def _grown(key: TopicKey, there: TopicIntent | None, partitions: int) -> TopicIntent:

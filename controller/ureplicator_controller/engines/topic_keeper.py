@@ -22,6 +22,7 @@ from ureplicator_common.coordination import (
     Coordination,
     Operation,
     OutcomeUnknown,
+    Unavailable,
 )
 from ureplicator_common.errors import OperatingError
 from ureplicator_common.kafka import TopicAdmin
@@ -39,6 +40,7 @@ from ureplicator_controller.core.topic_life import (
     remembered,
 )
 from ureplicator_controller.core.topic_rules import TopicRules
+from ureplicator_controller.engines.claims import claim
 from ureplicator_controller.engines.metrics import ControlMetrics
 from ureplicator_controller.engines.targets import ensure_target
 
@@ -127,17 +129,26 @@ class TopicKeeper:
         try:
             if change.target_partitions:
                 self._bring_target(change)
+            claims = self._claim(change) if change.version is None else ()
+        except Unavailable:
+            raise
         except OperatingError as error:
             self._fail(change, str(error))
             return
-        path = self._paths.topic(change.key)
-        self._coordination.ensure(path.rpartition("/")[0])
-        if not self._write(write(path, encode_intent(change.intent), change.version), epoch):
+        intent = write(self._paths.topic(change.key), encode_intent(change.intent), change.version)
+        if not self._write(intent, *claims, epoch=epoch):
             return
         self._failures.pop(change.key, None)
         self._metrics.topic_changes.labels(change.kind).inc()
         level = logging.WARNING if change.intent.stopped else logging.INFO
         log.log(level, "topic %s %s: %s", change.key, change.kind, change.why)
+
+    def _claim(self, change: Change) -> Sequence[Operation]:
+        """Of a new intent: nobody else may have the target. Raises TargetTaken, Unavailable."""
+        paths, key = self._paths, change.key
+        self._coordination.ensure(f"{paths.topics}/{key.route}")
+        self._coordination.ensure(f"{paths.targets}/{key.route.target}")
+        return (claim(self._coordination, paths, key, change.intent.target_topic),)
 
     def _bring_target(self, change: Change) -> None:
         route = change.key.route
@@ -158,11 +169,11 @@ class TopicKeeper:
         at_s = self._clock.monotonic_s() + wait_s
         self._failures[change.key] = _Failure(times + 1, at_s, f"{change.kind} failed: {why}")
 
-    def _write(self, operation: Operation, epoch: int) -> bool:
+    def _write(self, *operations: Operation, epoch: int) -> bool:
         """Whether it is certain that it was written. Raises Unavailable, _Deposed."""
         check = Check(self._paths.epoch, epoch)
         try:
-            self._coordination.transact([check, operation])
+            self._coordination.transact([check, *operations])
         except Conflict as conflict:
             if conflict.operation == check:
                 raise _Deposed from conflict
@@ -171,7 +182,7 @@ class TopicKeeper:
         except OutcomeUnknown as error:
             log.warning("a write had no answer, deciding again: %s", error)
             return False
-        self._metrics.writes.inc()
+        self._metrics.writes.inc(len(operations))
         return True
 
     def _remember_all(self, decision: Decision, snapshot: Snapshot, epoch: int) -> bool:
@@ -211,7 +222,7 @@ class TopicKeeper:
                 log.error("route %s: topics cannot be remembered: %s", route, error)
             self._too_big.add(route)
             return False
-        if not self._write(write(path, data, stored.version if stored else None), epoch):
+        if not self._write(write(path, data, stored.version if stored else None), epoch=epoch):
             return False
         self._tell(route, refused, before.refused if before else {})
         return baseline is not None and (before is None or before.baseline is None)

@@ -125,6 +125,8 @@ def test_source_validation_looks_and_changes_nothing(world: World) -> None:
             "lost": "the target has no topic lost",
             "orders": "target topic orders has 1 of 2 partitions",
         },
+        "stoppedTopics": {},
+        "refusedTopics": {},
     }
     assert world.intent("orders") == TopicIntent(2, 2)
     assert world.target.topics()["orders"].partitions == 1

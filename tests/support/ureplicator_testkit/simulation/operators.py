@@ -19,7 +19,7 @@ from ureplicator_common.coordination import Conflict, OutcomeUnknown, Unavailabl
 from ureplicator_common.coordination.intents import update
 from ureplicator_common.errors import OperatingError
 from ureplicator_common.kafka.memory import MemoryTopicAdmin
-from ureplicator_common.model import Switches, TopicKey, TopicState, WorkerId
+from ureplicator_common.model import Switches, TopicIntent, TopicKey, TopicState, WorkerId
 from ureplicator_common.settings import RouteConfig
 from ureplicator_common.znodes import decode_intent, decode_known_worker, decode_switches
 from ureplicator_controller.api import whitelist as whitelist_module
@@ -150,12 +150,12 @@ class Rest(Member):
         def wish(data: bytes | None) -> bool:
             return data is not None and decode_intent(data).state is state
 
-        self._ask_topic(
-            "pause" if paused else "resume",
-            topic,
-            lambda: self.whitelist.set_paused(CONFIG, topic, paused=paused),
-            wish,
-        )
+        def change() -> TopicIntent:
+            if paused:
+                return self.whitelist.pause(CONFIG, topic)
+            return self.whitelist.resume(CONFIG, topic, anew=False)
+
+        self._ask_topic("pause" if paused else "resume", topic, change, wish)
 
     def blacklist(self, topic: str, number: int, *, listed: bool) -> None:
         def wish(data: bytes | None) -> bool:

@@ -9,29 +9,29 @@ has to remove claims, and a topic that was whitelisted without one is only not g
 from __future__ import annotations
 
 from ureplicator_common.coordination import Coordination, Create, Operation, Set
+from ureplicator_common.errors import PermanentError
 from ureplicator_common.model import TopicKey
 from ureplicator_common.znodes import UNREADABLE, Paths, decode_claim, decode_intent, encode_claim
-from ureplicator_controller.api.problems import Problem, conflict
+
+
+class TargetTaken(PermanentError):
+    """Another source topic is copied to this target topic."""
+
+    def __init__(self, owner: TopicKey, target_topic: str) -> None:
+        super().__init__(f"{target_topic} is already the target of {owner}")
+        self.owner = owner
 
 
 def claim(coordination: Coordination, paths: Paths, key: TopicKey, target_topic: str) -> Operation:
-    """What is to be written with the intent. Raises Problem if another topic has the target."""
+    """What is to be written with the intent. Raises TargetTaken, Unavailable."""
     path = paths.target(key.route.target, target_topic)
     there = coordination.get(path)
     if there is None:
         return Create(path, encode_claim(key))
     owner = _owner(there.data)
     if owner not in (None, key) and _in_force(coordination, paths, owner, target_topic):
-        raise taken_by(owner, target_topic)
+        raise TargetTaken(owner, target_topic)
     return Set(path, encode_claim(key), there.stat.version)
-
-
-def taken_by(key: TopicKey, target_topic: str) -> Problem:
-    return conflict(
-        f"{target_topic} on {key.route.target} is already the target of {key}",
-        field="topic",
-        cure="give one of them another name by the route's naming",
-    )
 
 
 def _in_force(coordination: Coordination, paths: Paths, owner: TopicKey, target_topic: str) -> bool:
