@@ -47,7 +47,7 @@ class MemoryDirectory(Directory):
             self.refresh()
 
     def refresh(self) -> None:
-        self.events.append(ViewChanged(self.kafka.view(self.topics)))
+        self.events.append(ViewChanged(self.kafka.view(self.topics), frozenset(self.topics)))
 
     def connect(self, broker: Broker) -> None:
         if broker.node_id in self.kafka.down:

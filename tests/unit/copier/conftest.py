@@ -12,9 +12,11 @@ from ureplicator_testkit.line import Line, MakeLine
 def make() -> Iterator[MakeLine]:
     lines: list[Line] = []
 
-    def make(partitions: int = 2, *, nodes: int = 1, **more: object) -> Line:
-        source = MemoryKafka("A", {"t": partitions}, nodes=nodes)
-        target = MemoryKafka("B", {"t": partitions}, nodes=nodes)
+    def make(
+        partitions: int = 2, *, topics: tuple[str, ...] = ("t",), nodes: int = 1, **more: object
+    ) -> Line:
+        source = MemoryKafka("A", dict.fromkeys(topics, partitions), nodes=nodes)
+        target = MemoryKafka("B", dict.fromkeys(topics, partitions), nodes=nodes)
         lines.append(Line(source, target, **more))  # type: ignore[arg-type]
         return lines[-1]
 

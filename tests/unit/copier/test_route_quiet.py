@@ -86,3 +86,16 @@ def test_a_trouble_that_has_passed_is_forgotten_without_a_record(
     line.copier._copies[partitions[number]].source_trouble = "no leader"
     assert line.report(partitions[number]).state is PartitionState.ERROR
     line.run(lambda: line.report(partitions[number]).state is PartitionState.ONLINE)
+
+
+def test_a_topic_that_was_not_asked_for_yet_is_not_in_error(make: MakeLine) -> None:
+    """A new topic would else show an ERROR each time, and wait for longer than it takes to ask."""
+    line = make(topics=("t", "u"))
+    (partition,) = line.add(0)
+    line.run(lambda: line.report(partition).state is PartitionState.ONLINE)
+    (other,) = line.add(0, topic="u")
+    shown: list[PartitionState] = []
+    while PartitionState.ONLINE not in shown and len(shown) < 100:
+        line.turn()
+        shown.append(line.report(other).state)
+    assert set(shown) == {PartitionState.OFFLINE, PartitionState.ONLINE}

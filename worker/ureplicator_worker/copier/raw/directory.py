@@ -32,7 +32,10 @@ CONNECT_TIMEOUT_S = 2.0
 
 @dataclass(frozen=True, slots=True)
 class ViewChanged:
+    """`asked`: the topics that it was to show; one that it does not is not there."""
+
     view: ClusterView
+    asked: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,15 +143,16 @@ class Directory:
     def _refresh(self) -> None:
         self._asked_s = time.monotonic()
         self._due_s = self._asked_s + REFRESH_EVERY_S
-        if not self._topics:
+        asked = self._topics
+        if not asked:
             return
         try:
-            view = self._client.view(sorted(self._topics))
+            view = self._client.view(sorted(asked))
         except ClusterUnavailable as error:
             self._due_s = time.monotonic() + 0.5
             self._post(ClusterLost(str(error)))
         else:
-            self._post(ViewChanged(view))
+            self._post(ViewChanged(view, asked))
 
     def _connect(self, broker: Broker) -> None:
         try:

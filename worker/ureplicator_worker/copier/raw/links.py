@@ -39,6 +39,8 @@ class Links:
     ) -> None:
         self.directory = directory
         self.view: ClusterView | None = None
+        self.asked: frozenset[str] = frozenset()
+        """Topics of which the view tells, if only that they are not there."""
         self._pool = pool
         self._answered = answered
         self._lost = lost
@@ -89,6 +91,7 @@ class Links:
     def on_view(self, event: ViewChanged) -> None:
         self.cluster_trouble = ""
         former, self.view = self.view, event.view
+        self.asked = event.asked
         if former is None:
             return
         self.view = replace(event.view, leaders=newest_leaders(former, event.view))

@@ -117,17 +117,20 @@ class Source:
         sent = False
         for node_id, led in by_leader.items():
             if node_id < 0:
-                self.links.directory.refresh()
                 self._wait(led)
             else:
                 sent |= self._fetch(node_id, led)
         return sent
 
     def _wait(self, copies: Iterable[PartitionCopy]) -> None:
+        """Of a topic that was not asked for yet nothing is known, so nothing is wrong with it."""
         for copy in copies:
-            if self.links.view is not None:
+            if copy.partition.topic in self.links.asked:
+                self.links.directory.refresh()
                 copy.source_trouble = "no leader"
-            copy.fetch_after_s = self._now_s + RETRY_S
+                copy.fetch_after_s = self._now_s + RETRY_S
+            else:
+                copy.fetch_after_s = self._now_s + BUSY_PAUSE_S
 
     def _fetch(self, node_id: int, copies: list[PartitionCopy]) -> bool:
         """Whether a request went out."""
