@@ -14,6 +14,7 @@ from pathlib import Path
 from ureplicator_common.model import OwnerEpoch, Partition, PartitionState, Route
 from ureplicator_testkit.processes import Process, eventually
 from ureplicator_testkit.topics import offsets
+from ureplicator_worker.copier.route import RENEW_S
 from ureplicator_worker.core.messages import (
     Add,
     Ask,
@@ -35,8 +36,9 @@ ROUTE = Route("source", "target")
 TOKEN = "only-once"  # noqa: S105
 
 _RUN = (
-    "import pickle, sys; from ureplicator_worker.copier.task import copy;"
-    "copy(pickle.load(open(sys.argv[1], 'rb')))"
+    "import pickle, sys; from ureplicator_worker.copier import route, task;"
+    "route.RENEW_S = float(sys.argv[2]);"
+    "task.copy(pickle.load(open(sys.argv[1], 'rb')))"
 )
 
 
@@ -45,7 +47,10 @@ def partitions_of(topic: str, count: int, *, epoch: int = 1) -> dict[Partition, 
 
 
 class StubDriver:
-    """Answers to asks are decided by `mode`; `grant` makes the Grant of a granted partition."""
+    """Answers to asks are decided by `mode`; `grant` makes the Grant of a granted partition.
+
+    `renew_s`: how old the copier lets a position become, where a test cannot wait for half a day.
+    """
 
     def __init__(
         self,
@@ -58,6 +63,7 @@ class StubDriver:
         worker: str = "w1",
         slot: int = 0,
         commit_interval_s: float = 0.3,
+        renew_s: float = RENEW_S,
         grant: Callable[[Partition, OwnerEpoch], Grant] | None = None,
     ) -> None:
         self.mode = "grant"
@@ -84,17 +90,19 @@ class StubDriver:
                 commit_interval_s=commit_interval_s,
                 buffer_bytes=64 << 20,
             )
-            self.process = self._spawn(order, folder)
+            self.process = self._spawn(order, folder, renew_s)
             self._connection, _ = server.accept()
         self._reader = threading.Thread(target=self._read, name="stub-driver", daemon=True)
         self._reader.start()
         self.say(Add(dict(partitions)))
 
-    def _spawn(self, order: CopierOrder, folder: Path) -> Process:
+    def _spawn(self, order: CopierOrder, folder: Path, renew_s: float) -> Process:
         name = f"copier-{order.worker}-{order.slot}"
         written = folder / f"{name}.order"
         written.write_bytes(pickle.dumps(order))
-        return Process(name, [sys.executable, "-c", _RUN, written], log=folder / f"{name}.log")
+        return Process(
+            name, [sys.executable, "-c", _RUN, written, str(renew_s)], log=folder / f"{name}.log"
+        )
 
     def say(self, message: Message) -> None:
         self._connection.sendall(encode(message))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -15,12 +16,16 @@ from ureplicator_common.kafka.positions import (
 )
 from ureplicator_common.kafka.wire import ClusterClient, ClusterView, Leader
 
+FROZEN_S = 30.0
+"""A test that forgets to thaw shall not hang."""
+
 
 class Ledger:
     """Positions of one route, and the epochs of the transactional ids that may commit them.
 
     `calls` tells what was done, in order. `fail_next` makes the next call of a name fail: `before`
-    it had an effect, or `after` (the answer is lost).
+    it had an effect, or `after` (the answer is lost). `freeze_next` makes it stand still before it has an
+    effect, until `thaw`.
     """
 
     def __init__(self) -> None:
@@ -29,12 +34,30 @@ class Ledger:
         self.refused: dict[TargetPartition, str] = {}
         self.calls: list[tuple[Any, ...]] = []
         self._failures: deque[tuple[str, str]] = deque()
+        self._freezing = ""
+        self._frozen, self._thawed = threading.Event(), threading.Event()
+
+    def freeze_next(self, name: str) -> threading.Event:
+        """Set when the call has come, and stands still."""
+        self._freezing = name
+        self._thawed.clear()
+        return self._frozen
+
+    def thaw(self) -> None:
+        self._thawed.set()
+
+    def _stand_still(self, name: str) -> None:
+        if self._freezing == name:
+            self._freezing = ""
+            self._frozen.set()
+            assert self._thawed.wait(FROZEN_S), f"{name} was never thawed"
 
     def fail_next(self, name: str, when: str = "before") -> None:
         self._failures.append((name, when))
 
     def perform(self, name: str, *details: Any, effect: Callable[[], None]) -> None:
         self.calls.append((name, *details))
+        self._stand_still(name)
         when = ""
         if self._failures and self._failures[0][0] == name:
             when = self._failures.popleft()[1]
@@ -61,6 +84,11 @@ class MemoryPositions(PositionStore):
         self._ledger = ledger
         self._own_id = transactional_id
         self._epoch: int | None = None
+
+    @property
+    def epoch(self) -> int | None:
+        """Under which it may commit; None while the order is to be gone through."""
+        return self._epoch
 
     def initialise(self) -> None:
         def effect() -> None:
