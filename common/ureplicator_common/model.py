@@ -156,6 +156,10 @@ class IdealEntry:
     reason: str
     holders: Mapping[WorkerId, SessionId] = field(default_factory=dict)
     """Workers given the partition since their last confirmed OFFLINE -> session that was given it."""
+    stuck_moves: int = 0
+    """How often it was moved because it was stuck, since it last made progress."""
+    stuck_on: SessionId = SessionId(0)
+    """Session of the worker it was last moved from for that: see `core.stuck` of the controller."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,6 +205,27 @@ class CurrentState:
 
     seen_zxid: int
     entries: Mapping[Partition, CurrentEntry] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionLoad:
+    """What a worker measured of one partition that it holds, in its entry of `loads/<worker>`.
+
+    `bytes_per_s` and `records_per_s` are of the last interval, `steady_bytes_per_s` the mean over the
+    last minutes of copying, `measured_s` of them at most. Without progress means: not all is copied,
+    and the committed position stands still. It is counted by the worker's own clock, since
+    `held_s` at most; so it is below `held_s` once there was progress here. -1: not known.
+    """
+
+    bytes_per_s: float = 0.0
+    records_per_s: float = 0.0
+    steady_bytes_per_s: float = 0.0
+    measured_s: float = 0.0
+    held_s: float = 0.0
+    no_progress_s: float = 0.0
+    position: int = -1
+    committed: int = -1
+    lag: int = -1
 
 
 @dataclass(frozen=True, slots=True)

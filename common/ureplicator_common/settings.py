@@ -135,6 +135,12 @@ class ControllerSettings(Section):
     """How long after the last join new workers get their share: a fleet that starts moves once."""
     handover_timeout_s: Positive = 30.0
     """How long a worker may take to let go of a partition before it is evicted."""
+    balance_ratio: Annotated[float, Field(ge=1.05, allow_inf_nan=False)] = 1.2
+    """A worker that copies more than so many times the average is relieved. 1.2: rates differ by a
+    few per cent all the time, and each move interrupts a partition for a moment."""
+    balance_moves: Annotated[int, Field(ge=0)] = 10
+    """At most so many moves a minute to even out what workers copy; 0: none. Workers that are lost,
+    new or emptied are not held back by it."""
 
 
 class WorkerSettings(Section):

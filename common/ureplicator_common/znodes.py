@@ -16,7 +16,7 @@
 | ideal/<route>/<topic>           | persistent | IdealTopic              | the leader        |
 | assignments/<worker>            | persistent | Assignment              | the leader        |
 | current/<worker>                | ephemeral  | CurrentState            | the worker        |
-| loads/<worker>                  | ephemeral  | loads                   | the worker        |
+| loads/<worker>                  | ephemeral  | PartitionLoad           | the worker        |
 | settings                        | persistent | Switches                | REST, the leader  |
 | history/<n>                     | persistent | a block of PastEvent    | the leader        |
 
@@ -51,6 +51,7 @@ from ureplicator_common.model import (
     LiveWorker,
     OwnerEpoch,
     Partition,
+    PartitionLoad,
     PartitionState,
     PastEvent,
     Route,
@@ -270,10 +271,17 @@ def encode_ideal(ideal: IdealTopic) -> bytes:
                 "since": entry.since_ms,
                 "reason": entry.reason,
                 "holders": {worker: str(session) for worker, session in entry.holders.items()},
+                **_stuck(entry),
             }
             for number, entry in ideal.entries.items()
         }
     )
+
+
+def _stuck(entry: IdealEntry) -> dict[str, object]:
+    """Hardly ever anything, and then written for as long as it means something."""
+    moves = {"stuckMoves": entry.stuck_moves} if entry.stuck_moves else {}
+    return moves | ({"stuckOn": str(entry.stuck_on)} if entry.stuck_on else {})
 
 
 def decode_ideal(data: bytes) -> IdealTopic:
@@ -288,6 +296,8 @@ def decode_ideal(data: bytes) -> IdealTopic:
                     WorkerId(worker): SessionId(int(session))
                     for worker, session in raw.get("holders", {}).items()
                 },
+                stuck_moves=int(raw.get("stuckMoves", 0)),
+                stuck_on=SessionId(int(raw.get("stuckOn", 0))),
             )
             for number, raw in decode(data).items()
         }
@@ -345,6 +355,44 @@ def decode_current(data: bytes) -> CurrentState:
             for text, entry in raw.get("partitions", {}).items()
         },
     )
+
+
+def encode_loads(loads: Mapping[Partition, PartitionLoad]) -> bytes:
+    """Whole numbers: a worker of many partitions writes this every few seconds."""
+    return encode(
+        {
+            str(partition): {
+                "bytesPerS": round(load.bytes_per_s),
+                "recordsPerS": round(load.records_per_s, 1),
+                "steadyBytesPerS": round(load.steady_bytes_per_s),
+                "measuredS": int(load.measured_s),
+                "heldS": int(load.held_s),
+                "noProgressS": int(load.no_progress_s),
+                "position": load.position,
+                "committed": load.committed,
+                "lag": load.lag,
+            }
+            for partition, load in loads.items()
+        }
+    )
+
+
+def decode_loads(data: bytes) -> dict[Partition, PartitionLoad]:
+    """What an older worker did not measure is not known, and none of it is taken for zero."""
+    return {
+        Partition.parse(text): PartitionLoad(
+            bytes_per_s=float(raw["bytesPerS"]),
+            records_per_s=float(raw["recordsPerS"]),
+            steady_bytes_per_s=float(raw.get("steadyBytesPerS", 0.0)),
+            measured_s=float(raw.get("measuredS", 0.0)),
+            held_s=float(raw.get("heldS", 0.0)),
+            no_progress_s=float(raw.get("noProgressS", 0.0)),
+            position=int(raw.get("position", -1)),
+            committed=int(raw.get("committed", -1)),
+            lag=int(raw.get("lag", -1)),
+        )
+        for text, raw in decode(data).items()
+    }
 
 
 def encode_live_worker(worker: LiveWorker) -> bytes:

@@ -42,7 +42,7 @@ from ureplicator_common.model import LiveController, Partition, Route
 from ureplicator_common.settings import Settings
 from ureplicator_common.znodes import Paths
 from ureplicator_controller.api.serving import WsgiConfig
-from ureplicator_controller.core.snapshot import Delays, Snapshot
+from ureplicator_controller.core.snapshot import Delays, Limits, Snapshot
 from ureplicator_controller.core.topic_rules import TopicRules
 from ureplicator_controller.core.unowned import unowned
 from ureplicator_controller.engines.executor import Executor
@@ -199,6 +199,7 @@ class Controller:
                 join_s=limits.join_delay_s,
                 handover_s=limits.handover_timeout_s,
             ),
+            limits=Limits(ratio=limits.balance_ratio, moves=limits.balance_moves),
         )
         leadership = Leadership(coordination, paths=self._paths, controller=live)
         rebalancer = Rebalancer(

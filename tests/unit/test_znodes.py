@@ -23,6 +23,7 @@ from ureplicator_common.model import (
     LiveWorker,
     OwnerEpoch,
     Partition,
+    PartitionLoad,
     PartitionState,
     PastEvent,
     Route,
@@ -69,6 +70,8 @@ ideals = st.builds(
             since_ms=counts,
             reason=texts,
             holders=st.dictionaries(workers, sessions, max_size=3),
+            stuck_moves=st.integers(0, 3),
+            stuck_on=sessions,
         ),
         max_size=5,
     ),
@@ -91,6 +94,19 @@ currents = st.builds(
         ),
         max_size=5,
     ),
+)
+whole = st.integers(0, 2**40).map(float)
+loads = st.builds(
+    PartitionLoad,
+    bytes_per_s=whole,
+    records_per_s=whole,
+    steady_bytes_per_s=whole,
+    measured_s=whole,
+    held_s=whole,
+    no_progress_s=whole,
+    position=st.integers(-1, 2**60),
+    committed=st.integers(-1, 2**60),
+    lag=st.integers(-1, 2**60),
 )
 live_workers = st.builds(LiveWorker, counts, texts, counts, counts, texts)
 known_workers = st.builds(
@@ -146,6 +162,11 @@ def test_assignments_round_trip(assignment: Assignment) -> None:
 @given(currents)
 def test_current_states_round_trip(current: CurrentState) -> None:
     assert znodes.decode_current(znodes.encode_current(current)) == current
+
+
+@given(st.dictionaries(partitions, loads, max_size=5))
+def test_loads_round_trip(value: dict[Partition, PartitionLoad]) -> None:
+    assert znodes.decode_loads(znodes.encode_loads(value)) == value
 
 
 @given(live_workers)
@@ -250,6 +271,9 @@ def test_fields_an_older_version_did_not_write_have_their_defaults() -> None:
     assert znodes.decode_live_worker(b'{"slots": 2}') == LiveWorker(slots=2)
     assert znodes.decode_known_worker(b'{"max_slots": 2}') == KnownWorker(max_slots=2)
     assert znodes.decode_intent(b'{"partitions":3,"initialPartitions":2}') == TopicIntent(3, 2)
+    old = b'{"a.b/t/0":{"bytesPerS":1.5,"recordsPerS":2}}'
+    measured = {Partition(Route("a", "b"), "t", 0): PartitionLoad(1.5, 2.0)}
+    assert znodes.decode_loads(old) == measured
 
 
 @given(routes, topics, numbers, workers)

@@ -115,7 +115,7 @@ class Worker:
         self._mirror: Mirror | None = None
         self._pids: dict[CopierId, int] = {}
         self._stepped_s = self._loads_s = self._clock.monotonic_s()
-        self._telemetry = telemetry.Telemetry(now_s=self._stepped_s)
+        self._telemetry = telemetry.Telemetry()
         self._state: WorkerState = initial(
             slots=self._options.slots,
             silence_s=self._options.watchdog_s,
@@ -358,7 +358,7 @@ class Worker:
     def _report_loads(self, now_s: float) -> None:
         if self._registered and now_s - self._loads_s >= LOADS_EVERY_S:
             self._loads_s = now_s
-            self._reporter.publish_loads(self._telemetry.loads(now_s))
+            self._reporter.publish_loads(self._telemetry.loads(self._state.held, now_s))
 
     # What happens, from other threads.
 

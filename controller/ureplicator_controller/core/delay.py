@@ -21,6 +21,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from ureplicator_common.model import KnownWorker, WorkerId
+from ureplicator_controller.core.loads import LOOK_EVERY_S
 from ureplicator_controller.core.snapshot import Snapshot
 
 
@@ -61,6 +62,7 @@ def track(before: Snapshot, seen: Snapshot, now_s: float) -> Snapshot:
         absent_since=absent_since,
         present_since=present_since,
         asked_since=before.asked_since,
+        look_at_s=now_s + LOOK_EVERY_S if before.look_at_s is None else before.look_at_s,
     )
 
 

@@ -29,6 +29,9 @@ same name would else be copied beside a process that thaws.
 
 A live worker that never lets go would keep its partitions from moving (see `Plan.waiting`): it is
 evicted (`eviction`), and the rest of the plan is made as if it were gone already.
+
+What has an owner that lives and may keep it is moved for the sake of others only when it is time to
+look at loads (`look`).
 """
 
 from __future__ import annotations
@@ -42,7 +45,6 @@ from ureplicator_common.model import (
     AssignmentEntry,
     IdealEntry,
     IdealTopic,
-    KnownWorker,
     OwnerEpoch,
     Partition,
     SessionId,
@@ -55,25 +57,26 @@ from ureplicator_common.znodes import MOST_TOLD
 from ureplicator_controller.core.cases import Case, cases
 from ureplicator_controller.core.delay import Census, census, why_gone
 from ureplicator_controller.core.eviction import (
-    NOT_EVICTED,
     asked_since,
     evictions,
-    is_over,
     overdue,
     without,
 )
 from ureplicator_controller.core.holding import Fences, Holdings
+from ureplicator_controller.core.levelling import level_loads
+from ureplicator_controller.core.loads import Rates, settled_rates
+from ureplicator_controller.core.look import Look, fit_takers, look
 from ureplicator_controller.core.placement import Board, Move, even_out
 from ureplicator_controller.core.snapshot import Ask, Snapshot
 from ureplicator_controller.core.steps import (
-    MarkPositions,
-    RegisterWorker,
     Retire,
     Step,
     WriteAssignment,
     WriteIdeal,
 )
+from ureplicator_controller.core.stuck import remembered
 from ureplicator_controller.core.switches import at_once, is_asked, mark_done, may_go
+from ureplicator_controller.core.upkeep import mark_positions, register
 
 EPOCH_SHIFT = 20
 """A million changes of owner per partition and leader before the terms of two leaders could meet;
@@ -100,6 +103,7 @@ class Plan:
     reasons: tuple[str, ...]
     waiting: Mapping[Partition, tuple[WorkerId, ...]] = field(default_factory=dict)
     asked_since: Mapping[Ask, float] = field(default_factory=dict)
+    look_at_s: float | None = None
 
 
 def plan(snapshot: Snapshot, now_s: float) -> Plan:
@@ -156,10 +160,12 @@ class _Planner:
         self._snapshot = snapshot
         self._now_s = now_s
         self._census: Census = census(snapshot, now_s)
+        self._look: Look = look(snapshot, self._census.takers, now_s)
         self._cases = cases(snapshot)
         self._holdings = Holdings(snapshot)
         self._fences = Fences(snapshot)
-        self._board = Board(self._census.takers, self._census.away)
+        fit = fit_takers(snapshot, self._census.takers, self._look)
+        self._board = Board(fit, (*self._census.away, *self._census.takers))
         self._wake_at_s: float | None = None
         self._reasons: Counter[str] = Counter()
         self._changed: set[TopicKey] = set()
@@ -173,8 +179,8 @@ class _Planner:
             self._decide(case)
             self._tell(case)
         steps = (
-            *self._register(),
-            *self._mark_positions(),
+            *register(self._snapshot, self._reasons),
+            *mark_positions(self._snapshot, self._each(), self._reasons),
             *self._ideal_and_retired(),
             *self._assignment_writes(),
         )
@@ -184,7 +190,10 @@ class _Planner:
         asked = asked_since(self._snapshot, self._waiting, self._now_s)
         if asked:
             self._wake_by(min(asked.values()) + self._snapshot.delays.handover_s)
-        return Plan(steps, self._wake_at_s, reasons, self._waiting, asked)
+        look_at_s = self._look.next_at_s
+        if look_at_s is not None:
+            self._wake_by(look_at_s)
+        return Plan(steps, self._wake_at_s, reasons, self._waiting, asked, look_at_s)
 
     def _each(self) -> Iterator[Case]:
         return (case for topic in self._cases.values() for case in topic.values())
@@ -203,13 +212,21 @@ class _Planner:
             else:
                 why = self._why_homeless(case)
                 owner = case.before.worker if case.before else None
-                if why:
-                    case.move = Move(None, why)
+                stuck = self._look.stuck.get(case.partition, "")
+                if why or stuck:
+                    case.move = Move(None, why or stuck, stuck=not why)
                     yield case
                 elif owner is not None:
-                    self._board.own(owner, case.key, case.partition)
+                    self._own(case, owner)
                     if owner in self._census.away:
                         self._wake_by(self._census.away[owner])
+
+    def _own(self, case: Case, owner: WorkerId) -> None:
+        """What was moved for being stuck is not moved for the sake of even counts, too."""
+        if case.before is not None and case.before.stuck_moves:
+            self._board.count(owner)
+        else:
+            self._board.own(owner, case.key, case.partition)
 
     def _count_unclear(self, case: Case) -> None:
         """Left where it is, but whoever has it has less room for others."""
@@ -242,19 +259,32 @@ class _Planner:
         if not self._census.takers:
             self._place_nowhere(homeless)
             return
-        for case in homeless:
-            why = case.move.reason if case.move else ""
-            case.move = Move(self._board.give(case.key, case.partition), why)
+        if homeless or self._look.is_due or not self._board.is_even():
+            self._board.weigh(self._rates())
+        for case in sorted(homeless, key=lambda case: -self._board.rate(case.partition)):
+            move = case.move or Move(None, "")
+            case.move = replace(move, worker=self._board.give(case.key, case.partition))
         moves = even_out(self._board) if may_go(self._snapshot.switches, False) else {}
+        if moves and self._now_s < self._census.settled_at_s:
+            self._wake_by(self._census.settled_at_s)
+            return
         if not moves:
             for back_by_s in self._census.away.values():  # until then its share is kept for it
                 self._wake_by(back_by_s)
-            return
-        if self._now_s < self._census.settled_at_s:
-            self._wake_by(self._census.settled_at_s)
-            return
+            moves = {} if homeless else self._relief()
         for partition, move in moves.items():
             self._cases[partition.key][partition.number].move = move
+
+    def _relief(self) -> dict[Partition, Move]:
+        """Moves to even out loads, if it is time for that and nothing is pending."""
+        is_still = not self._census.away and self._now_s >= self._census.settled_at_s
+        if not (is_still and self._look.is_due and may_go(self._snapshot.switches, False)):
+            return {}
+        board = self._board
+        return level_loads(board.owned(), board.counts, self._rates(), self._snapshot.limits)
+
+    def _rates(self) -> Rates:
+        return settled_rates(self._snapshot.loads)
 
     def _place_nowhere(self, homeless: Sequence[Case]) -> None:
         """A lost owner is kept while there is no other: if it comes back, it just goes on."""
@@ -270,7 +300,8 @@ class _Planner:
     def _decide(self, case: Case) -> None:
         """The partition's next entry, and the give if its time has come."""
         before = case.before
-        if case.unclear or (case.move is None and case.is_settled()):
+        is_mended = bool(self._look.mended) and case.partition in self._look.mended
+        if case.unclear or (case.move is None and case.is_settled() and not is_mended):
             case.after = before
             return
         if before is None and case.key not in self._snapshot.topics and not case.told:
@@ -291,12 +322,15 @@ class _Planner:
         before = case.before or IdealEntry(None, OwnerEpoch(0), now_ms, "")
         move = case.move
         if move is None:
-            return before
+            return self._look.mended.get(case.partition, before)
         if case.before is not None and move.worker == before.worker:
             return replace(before, reason=move.reason)
         self._reasons[move.reason] += 1
         epoch = next_epoch(before.owner_epoch, self._snapshot.epoch)
-        return IdealEntry(move.worker, epoch, now_ms, move.reason)
+        entry = IdealEntry(move.worker, epoch, now_ms, move.reason)
+        if move.worker is None:
+            return entry
+        return remembered(entry, before, self._snapshot.sessions if move.stuck else {})
 
     def _try_to_give(
         self,
@@ -370,40 +404,6 @@ class _Planner:
 
     # The steps.
 
-    def _register(self) -> Iterator[Step]:
-        """Every live worker's slots, before anything is given to it; the end of an eviction."""
-        for worker in sorted(self._snapshot.live):
-            if worker in self._snapshot.unclear_workers:
-                continue
-            slots = self._snapshot.live[worker].value.slots
-            stored = self._snapshot.known.get(worker)
-            before = stored.value if stored else KnownWorker(max_slots=0)
-            known = before
-            if known.max_slots < slots:
-                known = replace(known, max_slots=slots, last_seen_ms=self._snapshot.wall_ms)
-                self._reasons[f"worker {worker} registered"] += 1
-            if known.evicted_session != NOT_EVICTED and is_over(self._snapshot, worker):
-                known = replace(known, evicted_session=NOT_EVICTED)
-                self._reasons[f"worker {worker} answers again"] += 1
-            if known != before:
-                yield RegisterWorker(worker, known, stored.version if stored else None)
-
-    def _mark_positions(self) -> Iterator[Step]:
-        marks: dict[TopicKey, set[int]] = {}
-        for case in self._each():
-            intent = case.intent
-            if intent is None or intent.state is TopicState.DELETING or case.unclear:
-                continue
-            if case.partition.number in intent.had_position:
-                continue
-            if any(said.committed for _, said in case.said):
-                marks.setdefault(case.key, set()).add(case.partition.number)
-        for key, numbers in marks.items():
-            stored = self._snapshot.topics[key]
-            had = stored.value.had_position | numbers
-            self._reasons["first positions committed"] += 1
-            yield MarkPositions(key, replace(stored.value, had_position=had), stored.version)
-
     def _ideal_and_retired(self) -> Iterator[Step]:
         for key, topic in self._cases.items():
             stored = self._snapshot.ideal.get(key)
@@ -466,6 +466,7 @@ def _differs(before: IdealEntry, entry: IdealEntry) -> bool:
         before.worker != entry.worker
         or before.owner_epoch != entry.owner_epoch
         or before.reason != entry.reason
+        or (before.stuck_moves, before.stuck_on) != (entry.stuck_moves, entry.stuck_on)
         or before.holders.keys() != entry.holders.keys()
         or (entry.worker is None and before.holders != entry.holders)
     )

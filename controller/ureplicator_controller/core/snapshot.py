@@ -57,6 +57,7 @@ from ureplicator_common.znodes import (
     decode_route,
     decode_switches,
 )
+from ureplicator_controller.core.loads import Loads, WorkerLoads
 
 T = TypeVar("T")
 K = TypeVar("K")
@@ -93,12 +94,21 @@ class Delays:
 
 
 @dataclass(frozen=True, slots=True)
+class Limits:
+    """When workers are relieved: above `ratio` times the average load; by `moves` moves at once."""
+
+    ratio: float = 1.2
+    moves: int = 10
+
+
+@dataclass(frozen=True, slots=True)
 class Snapshot:
     """The fleet at the start of a cycle. `wall_ms` is for display: it only ends up in `since_ms`.
 
     `sessions` are the live workers, also those whose node is garbled, but not those that were
-    evicted and did not answer since (`core.eviction`). `absent_since`, `present_since` and
-    `asked_since` are in the observer's monotonic seconds; only the leader has them.
+    evicted and did not answer since (`core.eviction`). `absent_since`, `present_since`,
+    `asked_since` and `look_at_s` (when loads are looked at next) are in the observer's monotonic
+    seconds; only the leader has them.
     """
 
     fleet: str
@@ -120,10 +130,13 @@ class Snapshot:
     absent_since: Mapping[WorkerId, float] = field(default_factory=dict)
     present_since: Mapping[WorkerId, float] = field(default_factory=dict)
     asked_since: Mapping[Ask, float] = field(default_factory=dict)
+    look_at_s: float | None = None
+    loads: Mapping[WorkerId, WorkerLoads] = field(default_factory=dict)
     switches: Switches = field(default_factory=Switches)
     switches_version: int | None = None
     history: Mapping[int, Stored[tuple[PastEvent, ...]]] = field(default_factory=dict)
     delays: Delays = Delays()
+    limits: Limits = Limits()
 
 
 class Memo:
@@ -159,6 +172,7 @@ def parse(
     fleet: str,
     wall_ms: int = 0,
     delays: Delays | None = None,
+    limits: Limits | None = None,
     memo: Memo | None = None,
 ) -> Snapshot:
     """Nodes of a mirror -> snapshot, without the times that only an observer knows."""
@@ -200,6 +214,8 @@ def parse(
         unclear_workers=frozenset((*bad_assignments, *bad_current, *bad_live, *bad_known)),
         findings=tuple(reader.findings),
         delays=delays or Delays(),
+        limits=limits or Limits(),
+        loads=_loads(nodes, paths, sessions),
         switches=switches.value if switches else _switches_without(nodes.get(paths.settings)),
         switches_version=switches.version if switches else None,
         history=history,
@@ -209,6 +225,20 @@ def parse(
 def _nothing(node: Node) -> Stored[tuple[PastEvent, ...]]:
     """A block of the history that cannot be read: nothing is decided on it, so it is written anew."""
     return Stored((), node.stat.version, node.stat.mzxid, node.stat.owner)
+
+
+def _loads(
+    nodes: Mapping[str, Node], paths: Paths, sessions: Mapping[WorkerId, SessionId]
+) -> Loads:
+    """Of the live sessions only: what another one left says nothing of who copies now."""
+    found = ((worker, nodes.get(paths.load(worker))) for worker in sessions)
+    return Loads(
+        {
+            worker: node
+            for worker, node in found
+            if node is not None and node.stat.owner == sessions[worker]
+        }
+    )
 
 
 def _switches_without(node: Node | None) -> Switches:

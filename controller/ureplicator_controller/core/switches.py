@@ -1,9 +1,9 @@
 """What operators switch while the fleet runs, as the plan understands it.
 
-    switch               lost or joined worker   new partition, resumed   drained, blacklisted
-    (as it starts)       after the delays        at once                  at once
-    auto-balancing off   nothing                 at once                  at once
-    frozen               nothing                 at once                  at once
+    switch               lost, joined, uneven, stuck   new partition, resumed   drained, blacklisted
+    (as it starts)       after the delays              at once                  at once
+    auto-balancing off   nothing                       at once                  at once
+    frozen               nothing                       at once                  at once
 
 Both keep every partition that has an owner with it. The difference is one of will. Auto-balancing
 off (uReplicator's switch) means that the fleet shall not judge who is lost: a partition that its
@@ -19,6 +19,7 @@ A live worker that does not let go of what an operator took from it is evicted i
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -38,10 +39,13 @@ def is_asked(snapshot: Snapshot) -> bool:
 
 
 def at_once(snapshot: Snapshot) -> Snapshot:
-    """The same fleet, as if every delay had passed and nothing were switched off."""
+    """The same fleet, as if every delay had passed, nothing were switched off, and no move too
+    many."""
     return replace(
         snapshot,
         delays=replace(snapshot.delays, rebalance_s=0.0, join_s=0.0),
+        look_at_s=0.0,
+        limits=replace(snapshot.limits, moves=sys.maxsize),
         switches=replace(snapshot.switches, auto_balancing=True, frozen=False),
     )
 

@@ -29,7 +29,7 @@ from ureplicator_common.coordination import (
 )
 from ureplicator_common.znodes import Paths
 from ureplicator_controller.core.delay import track
-from ureplicator_controller.core.snapshot import Ask, Delays, Memo, Snapshot, parse
+from ureplicator_controller.core.snapshot import Ask, Delays, Limits, Memo, Snapshot, parse
 
 DEBOUNCE_S = 0.1
 LEAST_PAUSE_S = 0.01
@@ -46,13 +46,20 @@ class Observer:
     """One per process; `snapshot` is for the control thread, `fresh` for any."""
 
     def __init__(
-        self, coordination: Coordination, *, fleet: str, clock: Clock, delays: Delays
+        self,
+        coordination: Coordination,
+        *,
+        fleet: str,
+        clock: Clock,
+        delays: Delays,
+        limits: Limits | None = None,
     ) -> None:
         self._coordination = coordination
         self._fleet = fleet
         self._paths = Paths(fleet)
         self._clock = clock
         self._delays = delays
+        self._limits = limits or Limits()
         self._memo = Memo()
         self._wake = threading.Event()
         self._mirror = coordination.mirror(self._paths.root, self._wake.set)
@@ -112,6 +119,7 @@ class Observer:
             self._paths,
             fleet=self._fleet,
             delays=self._delays,
+            limits=self._limits,
             wall_ms=self._clock.wall_ms(),
             memo=self._memo,
         )
@@ -119,9 +127,9 @@ class Observer:
         self._drawn_from = self._fingerprint(nodes)
         return self._presence
 
-    def remember(self, asked_since: Mapping[Ask, float]) -> None:
-        """What the plan made of the snapshot asked of workers, for the next one."""
-        self._presence = replace(self._presence, asked_since=asked_since)
+    def remember(self, asked_since: Mapping[Ask, float], look_at_s: float | None) -> None:
+        """What the plan made of the snapshot asked of workers, and when it looks at loads next."""
+        self._presence = replace(self._presence, asked_since=asked_since, look_at_s=look_at_s)
 
     def _fingerprint(self, nodes: Mapping[str, Node]) -> Mapping[str, int]:
         unheeded = (self._paths.loads + "/", self._paths.history)

@@ -188,7 +188,7 @@ class Rebalancer:
         snapshot = self._observer.snapshot()
         self._metrics.unreadable.set(len(snapshot.findings))
         decided = plan(snapshot, began_s)
-        self._observer.remember(decided.asked_since)
+        self._observer.remember(decided.asked_since, decided.look_at_s)
         self._wake_at_s = decided.wake_at_s
         self._metrics.waiting.set(len(decided.waiting))
         outcome = self._execute(decided, snapshot, epoch)

@@ -49,7 +49,7 @@ from ureplicator_common.znodes import (
 from ureplicator_controller.core.delay import track
 from ureplicator_controller.core.invariants import Ledger, check_invariants
 from ureplicator_controller.core.plan import Plan, plan
-from ureplicator_controller.core.snapshot import Delays, Snapshot, parse
+from ureplicator_controller.core.snapshot import Delays, Limits, Snapshot, parse
 from ureplicator_controller.core.steps import Evict, Step, WriteAssignment, operations
 
 ROUTE = Route("source", "target")
@@ -264,6 +264,7 @@ class ControlFleet:
         self.now_s = 1_000.0
         self.processes: list[Process] = []
         self.delays = delays or Delays(rebalance_s=120.0, join_s=10.0)
+        self.limits = Limits()
         self.planner = planner
         self.between: Callable[[], None] = lambda: None
         """Called after each step of the leader, for histories that happen in between."""
@@ -372,9 +373,9 @@ class ControlFleet:
 
     def snapshot(self) -> Snapshot:
         """The tree as it is."""
-        nodes = self.store.subtree(self.paths.root)
-        wall_ms = int(self.now_s * 1_000)
-        return parse(nodes, self.paths, fleet=self.name, wall_ms=wall_ms, delays=self.delays)
+        nodes, wall_ms = self.store.subtree(self.paths.root), int(self.now_s * 1_000)
+        seen = parse(nodes, self.paths, fleet=self.name, wall_ms=wall_ms)
+        return replace(seen, delays=self.delays, limits=self.limits)
 
     def look(self) -> Snapshot:
         """A snapshot for the plan: who came and went is noted."""
@@ -382,11 +383,11 @@ class ControlFleet:
         return self._before
 
     def cycle(self, *, die_after: int | None = None) -> Plan:
-        """One cycle; with `die_after` the leader dies after so many steps, and another is
-        elected."""
+        """One cycle; with `die_after` the leader dies after so many steps: another is elected."""
         seen = self.look()
         decided = self.planner(seen, self.now_s)
-        self._before = replace(self._before, asked_since=decided.asked_since)
+        asked, look_at_s = decided.asked_since, decided.look_at_s
+        self._before = replace(self._before, asked_since=asked, look_at_s=look_at_s)
         evicted = {step.worker for step in decided.steps if isinstance(step, Evict)}
         alive = {id: session for id, session in seen.sessions.items() if id not in evicted}
         seen = replace(seen, sessions=alive)
@@ -413,8 +414,7 @@ class ControlFleet:
         except Conflict:
             return False
         self.writes += 1
-        broken = check_invariants(self.snapshot())
-        if broken:
+        if broken := check_invariants(self.snapshot()):
             raise Broken(f"after {step}: {broken[0]}")
         return True
 

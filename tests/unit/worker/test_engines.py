@@ -132,7 +132,9 @@ def report(records: int, *, latency: Sequence[int] = (), sum_ms: int = 0) -> Rep
 
 
 def test_totals_grow_over_restarts_and_rates_are_per_second() -> None:
-    figures = telemetry.Telemetry(now_s=0.0)
+    figures = telemetry.Telemetry()
+    held = {PARTITION: Held(0, OwnerEpoch(4), phase=Phase.ONLINE)}
+    figures.loads(held, 0.0)
     for copier, records in [
         (CopierId(0, 1), 100),
         (CopierId(0, 1), 150),
@@ -140,22 +142,25 @@ def test_totals_grow_over_restarts_and_rates_are_per_second() -> None:
         (CopierId(0, 2), 30),  # and by the next one, which got further at once
     ]:
         figures.heard(copier, report(records), {PARTITION})
-    assert figures.loads(10.0) == {str(PARTITION): {"bytesPerS": 200.0, "recordsPerS": 20.0}}
+    load = figures.loads(held, 10.0)[PARTITION]
+    assert (load.bytes_per_s, load.records_per_s) == (200.0, 20.0)
+    assert (load.position, load.committed, load.lag) == (30, 30, 3)
     shown = figures.figures(PARTITION)
     assert (shown["records"], shown["position"], shown["lag"]) == (200, 30, 3)
-    assert figures.loads(20.0) == {str(PARTITION): {"bytesPerS": 0.0, "recordsPerS": 0.0}}
+    assert figures.loads(held, 20.0)[PARTITION].bytes_per_s == 0.0
     figures.keep_only(set())
-    assert figures.loads(30.0) == {}
+    assert figures.loads({}, 30.0) == {}
+    assert figures.loads(held, 40.0)[PARTITION].held_s == 0.0, "held again, measured anew"
 
 
 def test_what_is_not_held_is_not_counted() -> None:
-    figures = telemetry.Telemetry(now_s=0.0)
+    figures = telemetry.Telemetry()
     figures.heard(CopierId(0, 1), report(1), set())
     assert figures.figures(PARTITION) == {}
 
 
 def test_metrics_are_what_prometheus_reads() -> None:
-    figures = telemetry.Telemetry(now_s=0.0)
+    figures = telemetry.Telemetry()
     buckets = [2, 1, *[0] * (len(LATENCY_BOUNDS_MS) - 2), 4]
     figures.heard(CopierId(0, 1), report(7, latency=buckets, sum_ms=1500), {PARTITION})
     state = initial(slots=1, silence_s=1, now_s=0)
@@ -177,7 +182,7 @@ def test_metrics_are_what_prometheus_reads() -> None:
 
 
 def test_status_shows_partitions_with_reason_and_figures() -> None:
-    figures = telemetry.Telemetry(now_s=0.0)
+    figures = telemetry.Telemetry()
     figures.heard(CopierId(0, 1), report(7), {PARTITION})
     state = initial(slots=1, silence_s=1, now_s=0)
     held = Held(0, OwnerEpoch(4), phase=Phase.STOPPING, reason="stopping: x", told=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import queue
+import random
 from collections.abc import Iterator
 
 import pytest
@@ -17,6 +18,7 @@ from ureplicator_common.model import (
     LiveWorker,
     OwnerEpoch,
     Partition,
+    PartitionLoad,
     PartitionState,
     Route,
     WorkerId,
@@ -93,12 +95,24 @@ def test_the_last_of_many_states_is_what_is_published(stage: Stage) -> None:
 
 def test_loads_are_published(stage: Stage) -> None:
     stage.reporter.start(LIVE)
-    loads = {str(PARTITION): {"bytesPerS": 1.5, "recordsPerS": 2.0}}
+    loads = {PARTITION: PartitionLoad(bytes_per_s=15, records_per_s=2.5, lag=7)}
     stage.reporter.publish_loads(loads)
     assert stage.reporter.flush(5)
     node = stage.node(PATHS.load(WORKER))
     assert node is not None
-    assert znodes.decode(node.data) == loads
+    assert znodes.decode_loads(node.data) == loads
+
+
+def test_loads_too_many_for_a_node_are_not_told_and_harm_nothing(stage: Stage) -> None:
+    stage.reporter.start(LIVE)
+    chance = random.Random(1)  # noqa: S311  # incompressible, not secret
+    figures = [PartitionLoad(position=chance.getrandbits(120)) for _ in range(100_000)]
+    loads = {Partition(Route("a", "b"), "t", at): load for at, load in enumerate(figures)}
+    stage.reporter.publish_loads(loads)
+    assert stage.reporter.flush(5)
+    node = stage.node(PATHS.load(WORKER))
+    assert node is not None
+    assert znodes.decode_loads(node.data) == {}
 
 
 @pytest.mark.parametrize("applied", [True, False])

@@ -42,7 +42,14 @@ from ureplicator_common.coordination import (
     Unavailable,
 )
 from ureplicator_common.errors import OperatingError
-from ureplicator_common.model import CurrentState, LiveWorker, SessionId, WorkerId
+from ureplicator_common.model import (
+    CurrentState,
+    LiveWorker,
+    Partition,
+    PartitionLoad,
+    SessionId,
+    WorkerId,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -99,9 +106,14 @@ class Reporter:
     def publish(self, current: CurrentState) -> None:
         self._want(self._current_path, znodes.encode_current(current))
 
-    def publish_loads(self, loads: Mapping[str, Mapping[str, float]]) -> None:
-        """Partition -> {"bytesPerS", "recordsPerS"}."""
-        self._want(self._loads_path, znodes.encode(loads))
+    def publish_loads(self, loads: Mapping[Partition, PartitionLoad]) -> None:
+        """Loads that do not fit into a node are not told: then they count as unknown."""
+        try:
+            data = znodes.encode_loads(loads)
+        except ValueError as error:
+            logger.warning("loads are not told: %s", error)
+            data = znodes.encode_loads({})
+        self._want(self._loads_path, data)
 
     def refresh(self) -> None:
         """The session is new, or came back: look at everything."""

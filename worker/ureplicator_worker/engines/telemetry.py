@@ -20,8 +20,10 @@ from prometheus_client.core import (
 )
 
 from ureplicator_common.coordination import SessionState
-from ureplicator_common.model import Partition, PartitionState
+from ureplicator_common.model import Partition, PartitionLoad, PartitionState
+from ureplicator_worker.core.loads import Course, Sample, begin, follow
 from ureplicator_worker.core.messages import LATENCY_BOUNDS_MS, PartitionReport, Report
+from ureplicator_worker.core.partition import Held
 from ureplicator_worker.core.slots import CopierId
 from ureplicator_worker.core.turn import WorkerState
 
@@ -36,8 +38,6 @@ class _Account:
     copier: CopierId
     last: PartitionReport
     totals: dict[str, int] = field(default_factory=lambda: dict.fromkeys(_COUNTED, 0))
-    at_load: dict[str, int] = field(default_factory=lambda: dict.fromkeys(_COUNTED, 0))
-    rates: dict[str, float] = field(default_factory=lambda: dict.fromkeys(_COUNTED, 0.0))
 
 
 @dataclass(slots=True)
@@ -54,11 +54,11 @@ class _Latency:
 class Telemetry:
     """Heard from the loop, read by the web server: one lock around all of it."""
 
-    def __init__(self, *, now_s: float) -> None:
+    def __init__(self) -> None:
         self._lock = threading.Lock()
         self._accounts: dict[Partition, _Account] = {}
+        self._courses: dict[Partition, Course] = {}
         self._latencies: dict[int, _Latency] = {}
-        self._rated_s = now_s
 
     def heard(self, copier: CopierId, report: Report, held: Collection[Partition]) -> None:
         with self._lock:
@@ -70,38 +70,48 @@ class Telemetry:
 
     def keep_only(self, held: Collection[Partition]) -> None:
         with self._lock:
-            for partition in [p for p in self._accounts if p not in held]:
-                del self._accounts[partition]
+            for kept in (self._accounts, self._courses):
+                for partition in kept.keys() - set(held):
+                    del kept[partition]
 
-    def loads(self, now_s: float) -> dict[str, dict[str, float]]:
-        """Partition -> rates since the last call; those are also what status shows until then."""
+    def loads(self, held: Mapping[Partition, Held], now_s: float) -> dict[Partition, PartitionLoad]:
+        """What is measured of all that is held; rates are those since the last call."""
         with self._lock:
-            span_s = max(now_s - self._rated_s, 0.001)
-            self._rated_s = now_s
-            for account in self._accounts.values():
-                for name in _COUNTED:
-                    account.rates[name] = (account.totals[name] - account.at_load[name]) / span_s
-                account.at_load = dict(account.totals)
-            return {
-                str(partition): {
-                    "bytesPerS": round(account.rates["bytes"], 1),
-                    "recordsPerS": round(account.rates["records"], 1),
-                }
-                for partition, account in self._accounts.items()
-            }
+            for partition, each in held.items():
+                sample, course = self._sample(partition, each), self._courses.get(partition)
+                self._courses[partition] = (
+                    follow(course, sample, now_s) if course else begin(sample, now_s)
+                )
+            return {partition: self._courses[partition].load for partition in held}
+
+    def _sample(self, partition: Partition, held: Held) -> Sample:
+        account = self._accounts.get(partition)
+        if account is None:
+            return Sample(held.shown)
+        last = account.last
+        return Sample(
+            state=held.shown,
+            records=account.totals["records"],
+            bytes=account.totals["bytes"],
+            position=last.position,
+            committed=last.committed,
+            lag=last.lag,
+        )
 
     def figures(self, partition: Partition) -> dict[str, Any]:
         with self._lock:
-            account = self._accounts.get(partition)
+            account, course = self._accounts.get(partition), self._courses.get(partition)
             if account is None:
                 return {}
+            load = course.load if course else PartitionLoad()
             return {
                 "position": account.last.position,
                 "committed": account.last.committed,
                 "lag": account.last.lag,
                 **account.totals,
-                "recordsPerS": round(account.rates["records"], 1),
-                "bytesPerS": round(account.rates["bytes"], 1),
+                "recordsPerS": round(load.records_per_s, 1),
+                "bytesPerS": round(load.bytes_per_s, 1),
+                "noProgressS": round(load.no_progress_s),
             }
 
     def _count(self, copier: CopierId, partition: Partition, figures: PartitionReport) -> None:

@@ -1,0 +1,189 @@
+"""Partitions that make no progress: told after 10 minutes, moved after 20, at most 3 times.
+
+    no progress --(10 min)--> listed --(20 min)--> moved --(20 min)--> moved --(20 min)--> moved
+         ^                                           |                                       |
+         +----------- progress: count 0 -------------+---------------------------------------+
+
+The worker that owns a partition measures for how long it makes no progress (`PartitionLoad`), so
+whoever reads the tree can tell, and only the number of moves must be remembered: it is in the ideal
+state. A partition that was moved has at least 20 minutes on its new worker, since that one counts
+from zero.
+
+A move helps if the *worker* is at fault. So the partition goes to a worker that has nothing stuck
+itself: if there is none, it is rather the source or the target, and moving would only add to the
+trouble. Three moves without progress mean that it is the partition; it stays listed.
+
+The worker it was taken from is *blamed*: it keeps what it has, but is given nothing as long as there
+is another. Even counts would else fill it with others' partitions, for them to get stuck. The blame
+is in the ideal state, too, by the worker's session, and ends
+
+* when the partition is stuck on the next worker as well: then that one is blamed, in the end none;
+* with the session: a worker that was started again may be well;
+* with a rebalance that operators ask for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Set
+from dataclasses import dataclass, replace
+
+from ureplicator_common.model import IdealEntry, Partition, PartitionLoad, SessionId, WorkerId
+from ureplicator_controller.core.snapshot import Snapshot
+from ureplicator_controller.core.switches import is_asked
+from ureplicator_controller.core.view import ExternalView, ideal_entry, is_wanted
+
+LISTED_S = 600.0
+MOVED_S = 1_200.0
+MOST_MOVES = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Stuck:
+    """A partition without progress. `since_ms` is wall clock, `actual` who says it holds it."""
+
+    partition: Partition
+    ideal: WorkerId
+    actual: tuple[WorkerId, ...]
+    since_ms: int
+    moves: int
+    reason: str
+    load: PartitionLoad
+
+    def as_json(self) -> dict[str, object]:
+        return {
+            "topic": self.partition.topic,
+            "partition": self.partition.number,
+            "route": str(self.partition.route),
+            "idealWorker": self.ideal,
+            "actualWorker": ", ".join(self.actual),
+            "since": self.since_ms,
+            "lag": self.load.lag,
+            "position": self.load.committed,
+            "moves": self.moves,
+            "reason": self.reason,
+        }
+
+
+def no_progress(snapshot: Snapshot, view: ExternalView) -> list[Stuck]:
+    """All that is to be listed, in order."""
+    found = {partition: (entry, load) for partition, entry, load in _still(snapshot, LISTED_S)}
+    for partition, entry, load in _moved(snapshot):
+        if not has_progressed(load):
+            found[partition] = (entry, load)
+    return [_stuck(snapshot, view, partition, *found[partition]) for partition in sorted(found)]
+
+
+def to_move(snapshot: Snapshot) -> dict[Partition, str]:
+    """What should go to another worker, and why."""
+    return {
+        partition: f"stuck on {entry.worker}"
+        for partition, entry, _ in _still(snapshot, MOVED_S)
+        if entry.stuck_moves < MOST_MOVES
+    }
+
+
+def ailing(snapshot: Snapshot) -> Set[WorkerId]:
+    """Workers with something stuck that may be their fault."""
+    return {
+        entry.worker
+        for _, entry, _ in _still(snapshot, LISTED_S)
+        if entry.worker is not None and entry.stuck_moves < MOST_MOVES
+    }
+
+
+def remembered(
+    entry: IdealEntry, before: IdealEntry, blaming: Mapping[WorkerId, SessionId]
+) -> IdealEntry:
+    """The entry of a new owner with what is to be remembered of the former; one more move if that
+    is blamed."""
+    if before.worker is not None and before.worker in blaming:
+        moves, session = before.stuck_moves + 1, blaming[before.worker]
+        return replace(entry, stuck_moves=moves, stuck_on=session)
+    return replace(entry, stuck_moves=before.stuck_moves, stuck_on=before.stuck_on)
+
+
+def mended(snapshot: Snapshot) -> dict[Partition, IdealEntry]:
+    """Entries of those that recovered. Only a first move shows whose fault it was."""
+    return {
+        partition: replace(
+            entry,
+            stuck_moves=0,
+            stuck_on=entry.stuck_on if entry.stuck_moves == 1 else SessionId(0),
+        )
+        for partition, entry, load in _moved(snapshot)
+        if has_progressed(load)
+    }
+
+
+def forgiven(snapshot: Snapshot) -> dict[Partition, IdealEntry]:
+    """All entries that blame anybody, without that."""
+    return {
+        Partition(key.route, key.topic, number): replace(entry, stuck_on=SessionId(0))
+        for key, stored in snapshot.ideal.items()
+        for number, entry in stored.value.entries.items()
+        if entry.stuck_on
+    }
+
+
+def blamed(snapshot: Snapshot) -> Set[WorkerId]:
+    """Live workers that are better given nothing."""
+    sessions = {
+        entry.stuck_on
+        for stored in snapshot.ideal.values()
+        for entry in stored.value.entries.values()
+        if entry.stuck_on and entry.stuck_moves < MOST_MOVES
+    }
+    if not sessions or is_asked(snapshot):
+        return frozenset()
+    return {worker for worker, session in snapshot.sessions.items() if session in sessions}
+
+
+def has_progressed(load: PartitionLoad) -> bool:
+    """Since its worker has it."""
+    return load.no_progress_s < load.held_s
+
+
+Owned = tuple[Partition, IdealEntry, PartitionLoad]
+"""What the ideal owner of a partition measured."""
+
+
+def _still(snapshot: Snapshot, for_s: float) -> Iterator[Owned]:
+    """Wanted partitions that make no progress for so long."""
+    for worker, loads in snapshot.loads.items():
+        for partition, load in loads.items():
+            if load.no_progress_s >= for_s and is_wanted(snapshot, partition):
+                entry = ideal_entry(snapshot, partition)
+                if entry is not None and entry.worker == worker:
+                    yield partition, entry, load
+
+
+def _moved(snapshot: Snapshot) -> Iterator[Owned]:
+    """Wanted partitions that were moved for being stuck, and what their owner measured."""
+    for key, stored in snapshot.ideal.items():
+        for number, entry in stored.value.entries.items():
+            if entry.stuck_moves and entry.worker is not None:
+                partition = Partition(key.route, key.topic, number)
+                load = snapshot.loads.get(entry.worker, {}).get(partition)
+                if load is not None and is_wanted(snapshot, partition):
+                    yield partition, entry, load
+
+
+def _stuck(
+    snapshot: Snapshot,
+    view: ExternalView,
+    partition: Partition,
+    entry: IdealEntry,
+    load: PartitionLoad,
+) -> Stuck:
+    assert entry.worker is not None
+    said = view.get(partition, {})
+    reason = said[entry.worker].reason if entry.worker in said else ""
+    return Stuck(
+        partition=partition,
+        ideal=entry.worker,
+        actual=tuple(sorted(said)),
+        since_ms=snapshot.wall_ms - round(load.no_progress_s * 1_000),
+        moves=entry.stuck_moves,
+        reason=reason or f"{load.lag} records to copy, and the position stands still",
+        load=load,
+    )
