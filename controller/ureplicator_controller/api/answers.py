@@ -233,6 +233,72 @@ class WorkerTagged(Answer):
     draining: bool
 
 
+# --- /noprogress, /admin/workloadinfo
+
+
+class StuckPartition(Answer):
+    """`since` is when its worker last saw it make progress, in milliseconds."""
+
+    topic: str
+    partition: int
+    route: str
+    idealWorker: str
+    actualWorker: str
+    since: int
+    lag: int | None
+    position: int | None
+    moves: int
+    reason: str
+
+
+class NoProgress(Answer):
+    topics: list[StuckPartition]
+
+
+class TotalLoad(Answer):
+    partitions: int
+    bytesPerSecond: int
+    msgsPerSecond: float
+
+
+class TopicLoad(TotalLoad):
+    topic: str
+    route: str
+
+
+class LaggingPartition(Answer):
+    """`lagTime`: seconds to copy the lag at the present rate; null while nothing is copied."""
+
+    topicName: str
+    partitionId: int
+    route: str
+    latestOffset: int | None
+    commitOffset: int | None
+    lag: int
+    lagTime: int | None
+
+
+class WorkerLoad(Answer):
+    """Rates count for balancing once they have settled. `blamed`: given nothing, because something
+    was stuck on it that is not on another worker."""
+
+    workerId: str
+    numberOfTopicPartitions: int
+    totalWorkload: int
+    msgsPerSecond: float
+    settledPartitions: int
+    blamed: bool
+    laggingTopicPartition: list[LaggingPartition]
+
+
+class Workload(Answer):
+    autoBalancingEnabled: bool
+    numOfLaggingWorkers: int
+    topicWorkload: TotalLoad
+    topics: list[TopicLoad]
+    workerInstances: list[WorkerLoad]
+
+
 # --- /admin, /rebalance, /history
 
 

@@ -33,12 +33,14 @@ from ureplicator_controller.api import (
     openapi,
     problems,
     topics,
+    workload,
 )
 from ureplicator_controller.api.clusters import Cluster
 from ureplicator_controller.api.fleet import Fleet
 from ureplicator_controller.api.request_ids import RequestIds, is_write
 from ureplicator_controller.api.whitelist import Whitelist
 from ureplicator_controller.api.wishes import Wishes
+from ureplicator_controller.core.snapshot import Limits
 from ureplicator_controller.engines.looks import Lookout
 from ureplicator_controller.engines.progress import Progress
 
@@ -90,7 +92,8 @@ def create_app(needs: Dependencies) -> Flask:
         topics.blueprint(settings=settings, fleet=fleet, whitelist=whitelist, progress=progress),
         offsets.blueprint(settings=settings, fleet=fleet, progress=progress),
         blacklist.blueprint(settings=settings, fleet=fleet, whitelist=whitelist),
-        balance.blueprint(fleet=fleet, wishes=wishes),
+        balance.blueprint(fleet=fleet, wishes=wishes, limits=_limits(settings)),
+        workload.blueprint(settings=settings, fleet=fleet),
         history.blueprint(settings=settings, fleet=fleet),
         backup.blueprint(settings=settings, fleet=fleet, whitelist=whitelist, wishes=wishes),
         instances.blueprint(fleet=fleet, wishes=wishes),
@@ -111,6 +114,10 @@ def _progress(needs: Dependencies, fleet: Fleet) -> Progress:
         fleet=needs.settings.fleet, positions=needs.positions, logs=needs.logs, clock=needs.clock
     )
     return Progress(lookout, wanted=fleet.intents, clock=needs.clock)
+
+
+def _limits(settings: Settings) -> Limits:
+    return Limits(ratio=settings.controller.balance_ratio, moves=settings.controller.balance_moves)
 
 
 def _clusters(needs: Dependencies) -> Mapping[str, Cluster]:

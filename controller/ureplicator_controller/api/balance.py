@@ -34,9 +34,11 @@ from ureplicator_controller.api.requests import Conditional, OptionalBody, Query
 from ureplicator_controller.api.wishes import Wishes
 from ureplicator_controller.core.moves import moves
 from ureplicator_controller.core.plan import plan
+from ureplicator_controller.core.snapshot import Limits
 
 
-def blueprint(*, fleet: Fleet, wishes: Wishes) -> APIBlueprint:
+def blueprint(*, fleet: Fleet, wishes: Wishes, limits: Limits) -> APIBlueprint:
+    """`limits`: those of the leader, for a dry run."""
     api = group("balance", __name__)
 
     def balancing(opt: str, wanted: bool, header: Conditional) -> Answered:
@@ -86,18 +88,18 @@ def blueprint(*, fleet: Fleet, wishes: Wishes) -> APIBlueprint:
     def rebalance(query: RebalanceQuery, body: OptionalBody, header: Conditional) -> Answered:
         """Rebalance now, or show what that would move."""
         if query.dry_run == "true":
-            return _preview(fleet.picture())
+            return _preview(fleet.picture(), limits)
         return {"rebalance": "asked", "request": wishes.rebalance(header.condition)}
 
     return api
 
 
-def _preview(picture: Picture) -> dict[str, object]:
+def _preview(picture: Picture, limits: Limits) -> dict[str, object]:
     seen = picture.snapshot
     if picture.leader is None:
         raise unavailable("nobody leads: nothing would be done", cure="start a controller")
     switches = replace(seen.switches, rebalance_asked="dry run", rebalance_done="")
-    asked = replace(seen, switches=switches, switches_version=None)
+    asked = replace(seen, switches=switches, switches_version=None, limits=limits)
     decided = plan(asked, time.monotonic())
     return {
         "dryRun": True,

@@ -57,8 +57,8 @@ class Stuck:
             "idealWorker": self.ideal,
             "actualWorker": ", ".join(self.actual),
             "since": self.since_ms,
-            "lag": self.load.lag,
-            "position": self.load.committed,
+            "lag": self.load.lag if self.load.lag >= 0 else None,
+            "position": self.load.committed if self.load.committed >= 0 else None,
             "moves": self.moves,
             "reason": self.reason,
         }
@@ -184,6 +184,6 @@ def _stuck(
         actual=tuple(sorted(said)),
         since_ms=snapshot.wall_ms - round(load.no_progress_s * 1_000),
         moves=entry.stuck_moves,
-        reason=reason or f"{load.lag} records to copy, and the position stands still",
+        reason=reason or "there are records to copy, and the position stands still",
         load=load,
     )

@@ -132,9 +132,12 @@ class Observer:
         self._presence = replace(self._presence, asked_since=asked_since, look_at_s=look_at_s)
 
     def _fingerprint(self, nodes: Mapping[str, Node]) -> Mapping[str, int]:
-        unheeded = (self._paths.loads + "/", self._paths.history)
+        """Of loads only who tells any: what they tell changes all the time, see `core.look`."""
+        loads, history = self._paths.loads + "/", self._paths.history
         return {
-            path: node.stat.mzxid for path, node in nodes.items() if not path.startswith(unheeded)
+            path: 0 if path.startswith(loads) else node.stat.mzxid
+            for path, node in nodes.items()
+            if not path.startswith(history)
         }
 
     def _is_stuck(self, now_s: float) -> bool:

@@ -22,6 +22,7 @@ from ureplicator_common.model import (
     LiveWorker,
     OwnerEpoch,
     Partition,
+    PartitionLoad,
     PartitionState,
     Route,
     RouteSettings,
@@ -38,6 +39,7 @@ from ureplicator_common.znodes import (
     encode_ideal,
     encode_intent,
     encode_live_worker,
+    encode_loads,
     encode_route,
 )
 from ureplicator_controller.api.app import Dependencies, create_app
@@ -162,6 +164,9 @@ class World:
         }
         path = self.paths.current_state(WorkerId(worker))
         self.put(path, encode_current(CurrentState(seen_zxid=1, entries=entries)), ephemeral=True)
+
+    def measure(self, worker: str, loads: Mapping[Partition, PartitionLoad]) -> None:
+        self.put(self.paths.load(WorkerId(worker)), encode_loads(loads), ephemeral=True)
 
     # --- What an operator does
 

@@ -166,6 +166,7 @@ def test_new_topic_is_assigned(fleet: Fleet) -> None:
 def test_quiet_turn_plans_nothing(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
     fleet.worker("a")
     fleet.topic(1)
+    fleet.hand.transact([Create(PATHS.load(WorkerId("a")), b"{}")])
     fleet.one.turn(5)
 
     def never(seen: Snapshot, now_s: float) -> Plan:
@@ -173,7 +174,7 @@ def test_quiet_turn_plans_nothing(fleet: Fleet, monkeypatch: pytest.MonkeyPatch)
 
     monkeypatch.setattr(rebalancer_module, "plan", never)
     fleet.one.turn()
-    fleet.hand.transact([Create(PATHS.load(WorkerId("a")), b"{}")])
+    fleet.hand.transact([Set(PATHS.load(WorkerId("a")), b" {}", -1)])
     fleet.one.turn()
     assert fleet.one.figure("cycles_total", outcome="failed") == 0
 

@@ -1,0 +1,34 @@
+"""Who carries how much, and what stands still: from what workers measured, whoever leads."""
+
+from __future__ import annotations
+
+from flask_openapi3 import APIBlueprint
+
+from ureplicator_common.settings import Settings
+from ureplicator_controller.api.answers import Answered, NoProgress, Workload, responses
+from ureplicator_controller.api.fleet import Fleet
+from ureplicator_controller.api.openapi import group
+from ureplicator_controller.api.requests import RouteQuery, chosen_routes
+from ureplicator_controller.core.stuck import no_progress
+from ureplicator_controller.core.workload import workload
+
+
+def blueprint(*, settings: Settings, fleet: Fleet) -> APIBlueprint:
+    api = group("workload", __name__)
+
+    @api.get("/noprogress", responses=responses(NoProgress, 404))
+    def partitions_without_progress(query: RouteQuery) -> Answered:
+        """Partitions that are not copied to their end and stand still for 10 minutes or more."""
+        routes = {config.route for config in chosen_routes(settings, query)}
+        picture = fleet.picture()
+        found = no_progress(picture.snapshot, picture.view)
+        return {"topics": [each.as_json() for each in found if each.partition.route in routes]}
+
+    @api.get("/admin/workloadinfo", responses=responses(Workload, 404))
+    def workload_info(query: RouteQuery) -> Answered:
+        """What each worker and each topic carries, as measured, and what lags far behind."""
+        chosen = [config.route for config in chosen_routes(settings, query)]
+        one = chosen[0] if len(chosen) == 1 and len(settings.routes) > 1 else None
+        return workload(fleet.picture().snapshot, one)
+
+    return api

@@ -1,0 +1,110 @@
+"""/noprogress and /admin/workloadinfo: what workers measured, shown by whoever is asked."""
+
+from __future__ import annotations
+
+from ureplicator_common.model import Partition, PartitionLoad, PartitionState, TopicIntent
+from ureplicator_testkit.api_world import ROUTE, World
+
+ERROR, ONLINE = PartitionState.ERROR, PartitionState.ONLINE
+STILL_S = 700.0
+
+
+def load(
+    *, mb: float = 1.0, lag: int = 0, still_s: float = 0.0, records_per_s: float = 10.0
+) -> PartitionLoad:
+    return PartitionLoad(
+        steady_bytes_per_s=mb * 1_000_000,
+        records_per_s=records_per_s,
+        measured_s=300,
+        held_s=1_000,
+        no_progress_s=still_s,
+        position=500,
+        committed=450,
+        lag=lag,
+    )
+
+
+def orders(number: int) -> Partition:
+    return Partition(ROUTE, "orders", number)
+
+
+def copied_by_two(world: World) -> None:
+    world.intend("orders", TopicIntent(3, 3))
+    world.place("orders", {0: "w1", 1: "w1", 2: "w2"})
+    for worker in ("w1", "w2"):
+        world.live(worker)
+    world.say("w1", "orders", {0: ONLINE, 1: ONLINE})
+    world.say("w2", "orders", {2: ERROR}, reason="source: unreachable")
+
+
+def test_what_stands_still_is_listed_with_its_reason(world: World) -> None:
+    copied_by_two(world)
+    world.measure("w1", {orders(0): load(), orders(1): load(lag=5, still_s=599)})
+    world.measure("w2", {orders(2): load(lag=-1, still_s=STILL_S)})
+    (stuck,) = world.call("GET", "/noprogress").get_json()["topics"]
+    since_ms = world.clock.wall_ms() - 700_000
+    assert stuck == {
+        "topic": "orders",
+        "partition": 2,
+        "route": "source.target",
+        "idealWorker": "w2",
+        "actualWorker": "w2",
+        "since": since_ms,
+        "lag": None,
+        "position": 450,
+        "moves": 0,
+        "reason": "source: unreachable",
+    }
+
+
+def test_what_only_a_former_owner_measured_is_not_listed(world: World) -> None:
+    copied_by_two(world)
+    world.measure("w1", {orders(2): load(lag=5, still_s=STILL_S)})
+    assert world.call("GET", "/noprogress").get_json() == {"topics": []}
+
+
+def test_workload_of_workers_and_topics(world: World) -> None:
+    copied_by_two(world)
+    world.measure("w1", {orders(0): load(mb=2), orders(1): load(mb=3, records_per_s=1)})
+    world.measure("w2", {orders(2): load(lag=200_000)})
+    shown = world.call("GET", "/admin/workloadinfo").get_json()
+    assert shown["autoBalancingEnabled"] is True
+    assert shown["topicWorkload"] == {
+        "partitions": 3,
+        "bytesPerSecond": 6_000_000,
+        "msgsPerSecond": 21.0,
+    }
+    assert shown["topics"] == [
+        {"topic": "orders", "route": "source.target", **shown["topicWorkload"]}
+    ]
+    first, second = shown["workerInstances"]
+    assert (first["workerId"], first["totalWorkload"]) == ("w1", 5_000_000)
+    assert (first["numberOfTopicPartitions"], first["settledPartitions"]) == (2, 2)
+    assert first["laggingTopicPartition"] == []
+    assert shown["numOfLaggingWorkers"] == 1
+    assert second["laggingTopicPartition"] == [
+        {
+            "topicName": "orders",
+            "partitionId": 2,
+            "route": "source.target",
+            "latestOffset": 200_500,
+            "commitOffset": 450,
+            "lag": 200_000,
+            "lagTime": 20_000,
+        }
+    ]
+
+
+def test_a_lag_that_is_copied_soon_is_none(world: World) -> None:
+    copied_by_two(world)
+    world.measure("w2", {orders(2): load(lag=200_000, records_per_s=1_000)})
+    shown = world.call("GET", "/admin/workloadinfo").get_json()
+    assert shown["numOfLaggingWorkers"] == 0
+
+
+def test_workers_that_tell_nothing_readable_are_shown_without_figures(world: World) -> None:
+    copied_by_two(world)
+    world.put(world.paths.load("w1"), b"\x78garbage", ephemeral=True)  # type: ignore[arg-type]
+    first, second = world.call("GET", "/admin/workloadinfo").get_json()["workerInstances"]
+    assert first["numberOfTopicPartitions"] == second["numberOfTopicPartitions"] == 0
+    assert world.call("GET", "/noprogress").get_json() == {"topics": []}
