@@ -18,7 +18,7 @@ from ureplicator_common.layers import Unreadable, read_file
 from ureplicator_common.model import Route
 
 VERSION = 1
-SECTIONS = ("switches", "workers", "topics")
+SECTIONS = ("switches", "workers", "blacklist", "topics")
 
 _HEAD = """\
 # What operators asked of fleet {fleet}. `ureplicator import FILE` brings a fleet to it: what is here is
@@ -28,6 +28,7 @@ _HEAD = """\
 _ABOUT = {
     "switches": "Whether lost and new workers move partitions by themselves; whether nothing may.",
     "workers": "Set aside: emptied, and given nothing more. All others come by themselves.",
+    "blacklist": "By route: topics that are not copied, whitelisted or not.",
     "topics": """\
 By route. initialPartitions: those from this number on appeared later, and begin at their first record.
 # hadPosition: had one stored. If one of these has none, it is an error, and does not begin anew.""",
@@ -86,14 +87,24 @@ def items(document: Mapping[str, Any]) -> Iterator[Item]:
         yield Item("switches", ("switches",), _mapping("switches", document["switches"]))
     for worker, entry in _entries("workers", document.get("workers")):
         yield Item(f"workers.{worker}", ("workers", worker), _mapping(f"workers.{worker}", entry))
+    for name, listed in _entries("blacklist", document.get("blacklist")):
+        route = _route(f"blacklist.{name}", name)
+        if not isinstance(listed, list) or not all(isinstance(each, str) for each in listed):
+            raise BadBackup(f"blacklist.{name}: a list of topics is expected, not {listed!r:.80}")
+        for topic in listed:
+            yield Item(f"blacklist.{name}.{topic}", ("blacklist", topic), {}, route)
     for name, topics in _entries("topics", document.get("topics")):
-        try:
-            route = Route.parse(name)
-        except ValueError as error:
-            raise BadBackup(f"topics.{name}: is not a route, as in west.east") from error
+        route = _route(f"topics.{name}", name)
         for topic, entry in _entries(f"topics.{name}", topics):
             key = f"topics.{name}.{topic}"
             yield Item(key, ("topics", topic), _mapping(key, entry), route)
+
+
+def _route(key: str, name: str) -> Route:
+    try:
+        return Route.parse(name)
+    except ValueError as error:
+        raise BadBackup(f"{key}: is not a route, as in west.east") from error
 
 
 def _entries(key: str, value: object) -> Iterator[tuple[str, object]]:

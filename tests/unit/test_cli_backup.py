@@ -19,9 +19,16 @@ from werkzeug.serving import make_server
 
 from ureplicator_common.cli import cli
 from ureplicator_common.coordination import Delete
-from ureplicator_common.model import KnownWorker, Switches, TopicIntent, TopicState, WorkerId
-from ureplicator_common.znodes import encode_known_worker, encode_switches
-from ureplicator_testkit.api_world import World
+from ureplicator_common.model import (
+    KnownWorker,
+    Switches,
+    TopicIntent,
+    TopicKey,
+    TopicState,
+    WorkerId,
+)
+from ureplicator_common.znodes import encode_blacklisted, encode_known_worker, encode_switches
+from ureplicator_testkit.api_world import ROUTE, World
 
 
 @contextmanager
@@ -55,6 +62,7 @@ def run(*words: str | Path, url: str) -> Result:
 def filled(world: World) -> None:
     world.intend("orders", TopicIntent(4, 3, had_position=frozenset({0, 1, 3})))
     world.intend("quiet", TopicIntent(1, 1, state=TopicState.PAUSED))
+    world.put(world.paths.blacklisted(TopicKey(ROUTE, "spam")), encode_blacklisted("r"))
     data = encode_known_worker(KnownWorker(4, blacklisted=True, draining=True))
     world.put(world.paths.worker_known(WorkerId("w3")), data)
     world.put(world.paths.settings, encode_switches(Switches(auto_balancing=False)))
@@ -86,6 +94,7 @@ def test_the_file_is_for_people_and_for_git(file: Path) -> None:
         "fleet: test",
         "switches:",
         "workers:",
+        "blacklist:",
         "topics:",
     ]
     assert "      partitions: 4\n      initialPartitions: 3\n" in text
@@ -101,14 +110,14 @@ def test_a_wiped_fleet_gets_everything_back(world: World, url: str, file: Path) 
     text = file.read_text()
     dry = run("import", file, "--dry-run", url=url)
     assert dry.exit_code == 0
-    assert dry.stdout.splitlines()[-1] == "1 changed, 3 created (dry run: nothing was done)"
+    assert dry.stdout.splitlines()[-1] == "1 changed, 4 created (dry run: nothing was done)"
     assert world.intent("orders") is None
     done = run("import", file, url=url)
     assert done.exit_code == 0
     assert done.stdout.splitlines()[:-1] == dry.stdout.splitlines()[:-1]
     assert done.stdout.splitlines()[0] == "changed   switches: autoBalancing: true -> false"
     again = run("import", file, url=url)
-    assert again.stdout.splitlines()[-1] == "4 unchanged"
+    assert again.stdout.splitlines()[-1] == "5 unchanged"
     run("export", file, url=url)
     assert file.read_text() == text
 
@@ -118,7 +127,7 @@ def test_what_is_refused_is_told_and_the_rest_is_done(world: World, url: str, fi
     result = run("import", file, url=url)
     assert result.exit_code == 1
     assert result.stderr.startswith("refused   topics.source.target.orders.topic: there is no")
-    assert result.stdout.splitlines()[-1] == "1 changed, 2 created, 1 refused"
+    assert result.stdout.splitlines()[-1] == "1 changed, 3 created, 1 refused"
     assert world.intent("quiet") is not None
 
 
@@ -129,6 +138,7 @@ def test_for_machines(url: str, file: Path) -> None:
     assert [each["key"] for each in told["items"]] == [
         "switches",
         "workers.w3",
+        "blacklist.source.target.spam",
         "topics.source.target.orders",
         "topics.source.target.quiet",
     ]
@@ -143,6 +153,8 @@ def test_for_machines(url: str, file: Path) -> None:
         ({"fleet": "other"}, "fleet"),
         ({"topic": {}}, "topic"),
         ({"topics": []}, "topics"),
+        ({"blacklist": {"source.target": "spam"}}, "blacklist.source.target"),
+        ({"blacklist": {"west": []}}, "blacklist.west"),
         ({"topics": {"west": {}}}, "topics.west"),
         ({"topics": {"source.target": ["orders"]}}, "topics.source.target"),
         ({"topics": {"source.target": {"orders": 4}}}, "topics.source.target.orders"),
@@ -185,6 +197,10 @@ def test_without_a_controller_it_stops(world: World, tmp_path: Path) -> None:
 # --- Round trip
 
 
+ids = st.sampled_from(("", "12", "0x1F", "no", "-_3qxQ"))
+"""Also such as YAML takes for something else than text."""
+
+
 @st.composite
 def intents(draw: st.DrawFn) -> TopicIntent:
     partitions = draw(st.integers(1, 4))
@@ -196,6 +212,11 @@ def intents(draw: st.DrawFn) -> TopicIntent:
         blacklisted=draw(some),
         had_position=draw(some),
         target_topic=draw(st.sampled_from(("orders", "copy.of-orders", "_1"))),
+        whole=draw(st.booleans()),
+        source_topic_id=draw(ids),
+        target_topic_id=draw(ids),
+        begins_anew=draw(st.booleans()),
+        stopped=draw(st.sampled_from(("", "source topic: made anew # 'since'"))),
     )
 
 

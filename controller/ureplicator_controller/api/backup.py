@@ -14,7 +14,14 @@ from typing import Annotated, Any, Literal
 from flask_openapi3 import APIBlueprint
 from pydantic import BeforeValidator, Field
 
-from ureplicator_common.model import KnownWorker, Switches, TopicIntent, TopicState, WorkerId
+from ureplicator_common.model import (
+    KnownWorker,
+    Switches,
+    TopicIntent,
+    TopicKey,
+    TopicState,
+    WorkerId,
+)
 from ureplicator_common.settings import Settings
 from ureplicator_common.znodes import MOST_PARTITIONS
 from ureplicator_controller.api.answers import Answer, Answered, responses
@@ -25,6 +32,7 @@ from ureplicator_controller.api.problems import bad_request, conflict
 from ureplicator_controller.api.requests import (
     Body,
     LegalTopic,
+    OptionalBody,
     Query,
     RouteQuery,
     SomeWorker,
@@ -60,6 +68,8 @@ Ranges = Annotated[
     ),
 ]
 """YAML reads a lone number as one."""
+_TOPIC_ID = "as the cluster tells it; empty: not known"
+TopicId = Annotated[str, Field(pattern="^[a-zA-Z0-9_-]{0,64}$")]
 
 
 class ImportTopicQuery(RouteQuery):
@@ -92,6 +102,29 @@ class TopicEntry(Body):
         description="name on the target; that of the route's naming when it is missing",
     )
     lane: Literal["raw"] = Field(default="raw", title="a lane", description="raw")
+    whole: bool = Field(
+        default=False, title="true or false", description="true: new partitions too", strict=True
+    )
+    source_topic_id: TopicId = Field(
+        default="", alias="sourceTopicId", title="an id of a topic", description=_TOPIC_ID
+    )
+    target_topic_id: TopicId = Field(
+        default="", alias="targetTopicId", title="an id of a topic", description=_TOPIC_ID
+    )
+    begins_anew: bool = Field(
+        default=False,
+        alias="beginsAnew",
+        title="true or false",
+        description="true: positions of former topics of that name do not count",
+        strict=True,
+    )
+    stopped: Annotated[str, Field(max_length=1_000)] = Field(
+        default="", title="a reason", description="why the leader stopped it; empty: it did not"
+    )
+
+
+class ListedEntry(OptionalBody):
+    """There is nothing to say of it."""
 
 
 class WorkerEntry(Body):
@@ -117,6 +150,11 @@ class TopicExported(Answer):
     hadPosition: str
     targetTopic: str
     lane: str
+    whole: bool
+    sourceTopicId: str
+    targetTopicId: str
+    beginsAnew: bool
+    stopped: str
 
 
 class WorkerExported(Answer):
@@ -135,6 +173,7 @@ class Exported(Answer):
     fleet: str
     switches: SwitchesExported
     workers: dict[str, WorkerExported]
+    blacklist: dict[str, list[str]]
     topics: dict[str, dict[str, TopicExported]]
 
 
@@ -165,6 +204,14 @@ def blueprint(
         return _imported(
             topic_entry(before, path.topic) if before else None, topic_entry(after, path.topic)
         )
+
+    @api.put("/import/blacklist/<path:topic>", responses=responses(Imported, 404, 409, 413))
+    def import_listed(path: LegalTopic, query: ImportTopicQuery, body: ListedEntry) -> Answered:
+        """Put a topic on the blacklist as an export says, whitelisted or not."""
+        config = chosen_route(settings, query)
+        key = TopicKey(config.route, path.topic)
+        there = whitelist.restore_listed(key, dry_run=query.dry_run == "true")
+        return _imported({} if there else None, {})
 
     @api.put("/import/workers/<path:worker>", responses=responses(Imported, 404, 409, 413))
     def import_worker(path: SomeWorker, query: ImportQuery, body: WorkerEntry) -> Answered:
@@ -205,6 +252,11 @@ def _intent(body: TopicEntry) -> TopicIntent:
         had_position=_numbers("hadPosition", body.had_position, body.partitions),
         target_topic=body.target_topic or "",
         lane=body.lane,
+        whole=body.whole,
+        source_topic_id=body.source_topic_id,
+        target_topic_id=body.target_topic_id,
+        begins_anew=body.begins_anew,
+        stopped=body.stopped,
     )
 
 

@@ -120,12 +120,13 @@ class Whitelist:
                 target_topic = after.target_topic or topic
                 self._bring_target(key, target_topic, wanted=after.partitions, source=source)
         if not dry_run and there is None:
-            self._create(key, replace(after, request_id=self._new_id()))
+            self._create(key, replace(after, request_id=self._new_id()), listed=True)
         elif not dry_run:
             self._change(key, lambda now: restored(now, wanted, topic), ALWAYS)
         return there, after
 
-    def _create(self, key: TopicKey, intent: TopicIntent) -> None:
+    def _create(self, key: TopicKey, intent: TopicIntent, *, listed: bool = False) -> None:
+        """`listed`: on the blacklist it stays, if it is there."""
         paths = self._fleet.paths
         path, claimed = paths.topic(key), paths.target(key.route.target, intent.target_topic)
 
@@ -135,7 +136,11 @@ class Whitelist:
                 claiming = claim(self._coordination, paths, key, intent.target_topic)
             except TargetTaken as taken:
                 raise _taken(taken.owner, intent.target_topic) from taken
-            return (Create(path, encode_intent(intent)), claiming, *self._listed.off(key))
+            return (
+                Create(path, encode_intent(intent)),
+                claiming,
+                *(() if listed else self._listed.off(key)),
+            )
 
         self._coordination.ensure(f"{paths.topics}/{key.route}")
         self._coordination.ensure(f"{paths.targets}/{key.route.target}")
@@ -253,6 +258,18 @@ class Whitelist:
         )
         self._fleet.settle(self._fleet.paths.blacklisted(key))
 
+    def restore_listed(self, key: TopicKey, *, dry_run: bool) -> bool:
+        """Put a topic on the blacklist, unless it is there; whether it was."""
+        path = self._fleet.paths.blacklisted(key)
+        self._coordination.sync(path)
+        there = self._coordination.get(path) is not None
+        if not there and not dry_run:
+            self._listed.change(
+                key, listed=True, request_id=self._new_id(), timeout_s=WRITE_TIMEOUT_S
+            )
+            self._fleet.settle(path)
+        return there
+
     def blacklist(
         self,
         config: RouteConfig,
@@ -343,7 +360,7 @@ class Whitelist:
         self._fleet.settle(path)
 
     def _in_source(self, key: TopicKey) -> TopicInfo:
-        info = self._clusters[key.route.source].topics().get(key.topic)
+        info = self._clusters[key.route.source].admin().find([key.topic]).get(key.topic)
         if info is not None and info.trouble:
             raise ClusterUnavailable(f"{key.route.source}: {key.topic}: {info.trouble}")
         if info is None:

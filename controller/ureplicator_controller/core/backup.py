@@ -9,6 +9,9 @@ those begin at the route's `start`, later ones at their first record. `hadPositi
 whose position is gone too is an ERROR, and not a new beginning. Hence both are in the document, and
 restoring never takes a mark away: it is worse to forget that there was a position than to ask.
 
+The clusters' own ids of both topics are there too: a topic that was made anew since is noticed, stopped
+and not mixed with the former one. A topic that was stopped stays so until an operator resumes it.
+
 Restoring is a wish about what is there, so doing it twice is doing it once. What would change the
 meaning of positions that are in use (another target topic, another beginning) is refused.
 """
@@ -17,10 +20,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
-from itertools import pairwise
+from itertools import groupby, pairwise
 from typing import Any
 
-from ureplicator_common.model import KnownWorker, TopicIntent, TopicState
+from ureplicator_common.model import KnownWorker, TopicIntent, TopicKey, TopicState
 from ureplicator_controller.core.snapshot import Snapshot
 
 VERSION = 1
@@ -55,8 +58,16 @@ def exported(snapshot: Snapshot) -> dict[str, Any]:
             for worker, stored in sorted(snapshot.known.items())
             if stored.value.blacklisted or stored.value.draining
         },
+        "blacklist": {
+            route: [key.topic for key in keys] for route, keys in _by_route(snapshot.blacklist)
+        },
         "topics": topics,
     }
+
+
+def _by_route(keys: Iterable[TopicKey]) -> Iterator[tuple[str, list[TopicKey]]]:
+    for route, found in groupby(sorted(keys), key=lambda key: key.route):
+        yield str(route), list(found)
 
 
 def topic_entry(intent: TopicIntent, topic: str) -> dict[str, Any]:
@@ -68,6 +79,11 @@ def topic_entry(intent: TopicIntent, topic: str) -> dict[str, Any]:
         "hadPosition": ranges(intent.had_position),
         "targetTopic": intent.target_topic or topic,
         "lane": intent.lane,
+        "whole": intent.whole,
+        "sourceTopicId": intent.source_topic_id,
+        "targetTopicId": intent.target_topic_id,
+        "beginsAnew": intent.begins_anew,
+        "stopped": intent.stopped,
     }
 
 
@@ -88,6 +104,12 @@ def restored(there: TopicIntent | None, wanted: TopicIntent, topic: str) -> Topi
     _refuse_other("targetTopic", there.target_topic or topic, wanted.target_topic or topic)
     _refuse_other("lane", there.lane, wanted.lane)
     _refuse_other("initialPartitions", there.initial_partitions, wanted.initial_partitions)
+    for field, here, asked in (
+        ("sourceTopicId", there.source_topic_id, wanted.source_topic_id),
+        ("targetTopicId", there.target_topic_id, wanted.target_topic_id),
+    ):
+        if here and asked:
+            _refuse_other(field, here, asked)
     if wanted.partitions < there.partitions:
         raise Refused(
             "partitions",
@@ -100,6 +122,9 @@ def restored(there: TopicIntent | None, wanted: TopicIntent, topic: str) -> Topi
         state=wanted.state,
         blacklisted=wanted.blacklisted,
         had_position=there.had_position | wanted.had_position,
+        whole=wanted.whole,
+        source_topic_id=there.source_topic_id or wanted.source_topic_id,
+        target_topic_id=there.target_topic_id or wanted.target_topic_id,
     )
 
 

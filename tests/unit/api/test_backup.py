@@ -8,15 +8,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ureplicator_common.model import KnownWorker, Switches, TopicIntent, TopicState, WorkerId
+from ureplicator_common.model import (
+    KnownWorker,
+    Switches,
+    TopicIntent,
+    TopicKey,
+    TopicState,
+    WorkerId,
+)
 from ureplicator_common.znodes import (
     decode_known_worker,
     decode_switches,
+    encode_blacklisted,
     encode_known_worker,
     encode_switches,
 )
 from ureplicator_controller.core.backup import numbers, ranges
-from ureplicator_testkit.api_world import World, problem_of
+from ureplicator_testkit.api_world import ROUTE, World, problem_of
 
 ORDERS = {
     "partitions": 4,
@@ -26,6 +34,11 @@ ORDERS = {
     "hadPosition": "0-1,3",
     "targetTopic": "orders",
     "lane": "raw",
+    "whole": True,
+    "sourceTopicId": "id-1",
+    "targetTopicId": "",
+    "beginsAnew": True,
+    "stopped": "the source topic was made anew",
 }
 INTENT = TopicIntent(
     partitions=4,
@@ -34,8 +47,11 @@ INTENT = TopicIntent(
     blacklisted=frozenset({2}),
     had_position=frozenset({0, 1, 3}),
     target_topic="orders",
+    whole=True,
+    source_topic_id="id-1",
+    begins_anew=True,
+    stopped="the source topic was made anew",
 )
-ROUTE = "src=source&dst=target"
 
 
 def put(world: World, path: str, body: Any, *, query: str = "") -> dict[str, Any]:
@@ -64,6 +80,7 @@ def stored(world: World, topic: str = "orders") -> TopicIntent:
 def test_what_operators_asked_for_is_exported_and_nothing_else(world: World) -> None:
     world.intend("orders", INTENT)
     world.intend("quiet", TopicIntent(1, 1, state=TopicState.DELETING))
+    world.put(world.paths.blacklisted(TopicKey(ROUTE, "quiet")), encode_blacklisted("r"))
     world.live("w1")
     world.place("orders", {0: "w1"})
     for worker, tagged in (("w1", False), ("w2", True)):
@@ -75,6 +92,7 @@ def test_what_operators_asked_for_is_exported_and_nothing_else(world: World) -> 
         "fleet": "test",
         "switches": {"autoBalancing": True, "frozen": True},
         "workers": {"w2": {"slots": 4, "blacklisted": True, "draining": True}},
+        "blacklist": {"source.target": ["quiet"]},
         "topics": {"source.target": {"orders": ORDERS}},
     }
 
@@ -107,6 +125,8 @@ def test_what_differs_is_changed_and_told(world: World) -> None:
             "state: active -> paused",
             "blacklisted: none -> 2",
             "hadPosition: 2 -> 0-3",
+            "whole: false -> true",
+            "sourceTopicId: none -> id-1",
         ],
     }
     assert stored(world).had_position == {0, 1, 2, 3}, "no mark is ever taken away"
@@ -128,6 +148,7 @@ def test_a_dry_run_writes_nothing_anywhere(world: World, there: TopicIntent | No
         (TopicIntent(4, 3, target_topic="other"), "targetTopic"),
         (TopicIntent(4, 4), "initialPartitions"),
         (TopicIntent(5, 3), "partitions"),
+        (TopicIntent(4, 3, source_topic_id="other"), "sourceTopicId"),
         (TopicIntent(4, 3, state=TopicState.DELETING), "topic"),
     ],
 )
@@ -169,6 +190,8 @@ def test_a_target_that_is_another_topics_is_refused(world: World) -> None:
         ({"hadPosition": "all"}, "hadPosition"),
         ({"targetTopic": "a/b"}, "targetTopic"),
         ({"lane": "sql"}, "lane"),
+        ({"sourceTopicId": "a b"}, "sourceTopicId"),
+        ({"whole": "yes"}, "whole"),
         ({"partitons": 4}, "partitons"),
         ({"state": None}, "state"),
     ],
@@ -180,6 +203,16 @@ def test_garbage_is_refused_with_its_field(world: World, change: Any, field: str
 
 
 # --- Import of all else
+
+
+def test_a_topic_on_the_blacklist_stays_there_when_it_is_whitelisted_again(world: World) -> None:
+    path = world.paths.blacklisted(TopicKey(ROUTE, "orders"))
+    assert put(world, "blacklist/orders", None, query="dry_run=true")["result"] == "created"
+    assert world.theirs.get(path) is None
+    assert put(world, "blacklist/orders", None)["result"] == "created"
+    assert put(world, "blacklist/orders", {})["result"] == "unchanged"
+    put(world, "topics/orders", ORDERS)
+    assert world.theirs.get(path) is not None
 
 
 def test_a_worker_that_is_not_there_yet_is_set_aside_with_its_slots(world: World) -> None:
