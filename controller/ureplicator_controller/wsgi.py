@@ -33,8 +33,10 @@ from ureplicator_controller.api.serving import ENVIRONMENT, WsgiConfig
 log = logging.getLogger(__name__)
 
 REQUEST_TIMEOUT_S = 1.5
-"""Of one ZooKeeper or position request: whoever asks gets an answer, if only a 503, in 2 s."""
+"""Of one ZooKeeper request: whoever asks gets an answer, if only a 503, in 2 s."""
 CLUSTER_TIMEOUT_S = 5.0
+LOOK_TIMEOUT_S = 4.0
+"""Of one request of a look at the partitions: nobody waits for these, and they ask for thousands."""
 FIRST_CONNECT_S = 2.0
 GRACE_S = 5.0
 
@@ -97,4 +99,4 @@ def _connect(settings: Settings) -> ZooKeeperCoordination:
 
 
 def _client(settings: Settings, name: str) -> ClusterClient:
-    return ClusterClient(settings.cluster(name)["bootstrap.servers"], timeout_s=REQUEST_TIMEOUT_S)
+    return ClusterClient(settings.cluster(name)["bootstrap.servers"], timeout_s=LOOK_TIMEOUT_S)
