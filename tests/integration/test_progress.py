@@ -6,11 +6,17 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from ureplicator_common.clock import SystemClock
-from ureplicator_common.kafka import BatchTime, Extent, Lifetime, PartitionUnavailable
+from ureplicator_common.kafka import (
+    BatchTime,
+    Extent,
+    Lifetime,
+    PartitionUnavailable,
+    Position,
+)
 from ureplicator_common.kafka.logs import SMALL_BYTES, KafkaLogReader
-from ureplicator_common.kafka.positions import KafkaPositionReader
+from ureplicator_common.kafka.positions import KafkaPositionReader, PositionStore
 from ureplicator_common.kafka.wire import ClusterClient
-from ureplicator_common.model import TopicIntent, TopicKey
+from ureplicator_common.model import TopicIntent, TopicKey, position_group
 from ureplicator_controller.core.lag import Figures
 from ureplicator_controller.engines.looks import Lookout
 from ureplicator_testkit.clusters import KafkaCluster
@@ -101,6 +107,32 @@ def test_what_a_copier_left_is_told_exactly(
     assert "never committed" in found[3].reason
 
 
+def test_positions_are_shown_while_others_are_being_committed(
+    target_cluster: KafkaCluster, fleet: str, topic: str
+) -> None:
+    """A read of an owner waits for the transaction; one for people would wait for ever."""
+    create_topic(target_cluster.bootstrap, topic)
+    group = position_group(fleet=fleet, route=ROUTE)
+    client = ClusterClient(target_cluster.bootstrap)
+    store = PositionStore(client, group=group, transactional_id=fleet)
+    store.initialise()
+    store.commit({(topic, 0): Position(5)})
+    producer = store._producer
+    assert producer is not None
+    store._add_group(producer)
+    store._add_positions(producer, {(topic, 0): Position(6)})
+    reader = KafkaPositionReader(ClusterClient(target_cluster.bootstrap))
+    began_s = time.monotonic()
+    assert reader.read(group, {topic: [0]})[topic, 0].offset == 5
+    assert time.monotonic() - began_s < 5
+    store._end(producer, commit=True)
+    eventually(
+        lambda: reader.read(group, {topic: [0]})[topic, 0].offset == 6, 10, "it is committed"
+    )
+    client.close()
+    reader.close()
+
+
 def test_what_is_in_an_open_transaction_is_no_lag_yet(
     source_cluster: KafkaCluster, reader: KafkaLogReader, topic: str
 ) -> None:
@@ -153,3 +185,17 @@ def test_the_log_start_and_the_broker_s_own_limits(
     assert reader.extents({topic: [0]}) == {(topic, 0): Extent(4, 9)}
     week_ms = 7 * 24 * HOUR_MS
     assert reader.lifetimes([topic]) == {topic: Lifetime(week_ms, 1_000)}
+
+
+def test_a_broker_that_is_gone_takes_only_its_own_partitions_along(topic: str) -> None:
+    with KafkaCluster(brokers=2, name="two") as cluster:
+        create_topic(cluster.bootstrap, topic, partitions=4)
+        produce(cluster.bootstrap, topic, [NewRecord(b"v", partition=n) for n in range(4)])
+        reader = KafkaLogReader(ClusterClient(cluster.bootstrap, timeout_s=2))
+        assert set(reader.extents({topic: range(4)}).values()) == {Extent(0, 1)}
+        cluster.kill(2)
+        found = reader.extents({topic: range(4)})
+        known = [each for each in found.values() if isinstance(each, Extent)]
+        assert known == [Extent(0, 1)] * 2
+        assert len(reader.batch_times(dict.fromkeys(found, 0))) == 2
+        reader.close()

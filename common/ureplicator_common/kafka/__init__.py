@@ -141,7 +141,7 @@ class PositionReader(Protocol):
     def read(
         self, group: str, wanted: Mapping[str, Sequence[int]]
     ) -> Mapping[tuple[str, int], Position]:
-        """Target topic -> partitions in; (target topic, partition) -> position out, stable ones only.
+        """Target topic -> partitions in; (target topic, partition) -> position out, as last committed.
 
         Raises ClusterUnavailable.
         """

@@ -320,13 +320,15 @@ def _init_plain(client: ClusterClient, request: Callable[[], Any]) -> Producer:
 
 
 def read_positions(
-    client: ClusterClient, group: str, wanted: Mapping[str, Sequence[int]]
+    client: ClusterClient, group: str, wanted: Mapping[str, Sequence[int]], *, stable: bool = True
 ) -> dict[TargetPartition, Position]:
-    """See `PositionStore.read`."""
+    """See `PositionStore.read`. Not `stable`: what was committed last, whatever is being committed."""
     found: dict[TargetPartition, Position] = {}
 
     def attempt(coordinator: Broker) -> set[int]:
-        answer = client.call(coordinator, _fetch_request(group, wanted), OffsetFetchResponse)
+        answer = client.call(
+            coordinator, _fetch_request(group, wanted, stable=stable), OffsetFetchResponse
+        )
         codes = {answer.error_code}
         for topic in answer.topics:
             for row in topic.partitions:
@@ -398,7 +400,10 @@ def fence_ids(client: ClusterClient, transactional_ids: Sequence[str]) -> None:
 
 
 class KafkaPositionReader:
-    """Reads positions for people (REST); never writes. Belongs to one thread at a time."""
+    """Reads positions for people (REST); never writes. Belongs to one thread at a time.
+
+    It waits for no transaction: in a large fleet one is open at any moment, and each would hold up all.
+    """
 
     def __init__(self, client: ClusterClient) -> None:
         self._client = client
@@ -406,7 +411,7 @@ class KafkaPositionReader:
     def read(
         self, group: str, wanted: Mapping[str, Sequence[int]]
     ) -> Mapping[TargetPartition, Position]:
-        return read_positions(self._client, group, wanted)
+        return read_positions(self._client, group, wanted, stable=False)
 
     def close(self) -> None:
         self._client.close()
@@ -442,7 +447,9 @@ def _until_answered(
 _WAIT = frozenset({ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.UNSTABLE_OFFSET_COMMIT})
 
 
-def _fetch_request(group: str, wanted: Mapping[str, Sequence[int]]) -> OffsetFetchRequest:
+def _fetch_request(
+    group: str, wanted: Mapping[str, Sequence[int]], *, stable: bool
+) -> OffsetFetchRequest:
     rows = OffsetFetchRequest.OffsetFetchRequestTopic
     return OffsetFetchRequest(
         version=7,
@@ -450,7 +457,7 @@ def _fetch_request(group: str, wanted: Mapping[str, Sequence[int]]) -> OffsetFet
         topics=[
             rows(name=topic, partition_indexes=list(numbers)) for topic, numbers in wanted.items()
         ],
-        require_stable=True,
+        require_stable=stable,
     )
 
 
