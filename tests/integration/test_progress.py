@@ -20,7 +20,8 @@ from ureplicator_common.model import TopicIntent, TopicKey, position_group
 from ureplicator_controller.core.lag import Figures
 from ureplicator_controller.engines.looks import Lookout
 from ureplicator_testkit.clusters import KafkaCluster
-from ureplicator_testkit.driver import ROUTE, StubDriver
+from ureplicator_testkit.driver import ROUTE
+from ureplicator_testkit.lane import Lane
 from ureplicator_testkit.processes import eventually
 from ureplicator_testkit.topics import (
     NewRecord,
@@ -74,19 +75,13 @@ def old(partition: int, count: int) -> list[NewRecord]:
     return [NewRecord(b"v", partition=partition, timestamp=written_ms + n) for n in range(count)]
 
 
-def test_what_a_copier_left_is_told_exactly(
-    source_cluster: KafkaCluster,
-    both: Callable[..., None],
-    start: Callable[..., StubDriver],
-    look: Looking,
-    topic: str,
-) -> None:
+def test_what_a_copier_left_is_told_exactly(lane: Lane, look: Looking) -> None:
     """0 ends in a commit marker, 1 in an aborted transaction, 2 is empty, 3 is nobody's."""
-    both(topic, 4, {"retention.ms": str(HOUR_MS)})
-    source = source_cluster.bootstrap
+    lane.make(4, {"retention.ms": str(HOUR_MS)})
+    source, topic = lane.source.bootstrap, lane.topic
     produce_in_transaction(source, topic, old(0, 5), transactional_id=f"{topic}-a")
     produce_in_transaction(source, topic, old(1, 5), transactional_id=f"{topic}-b", commit=False)
-    driver = start(topic, 3)
+    driver = lane.start(3)
     driver.wait_online()
     eventually(
         lambda: [look(topic, 3)[number].lag_records for number in range(3)] == [0, 0, 0],
@@ -94,7 +89,7 @@ def test_what_a_copier_left_is_told_exactly(
         "a partition that is copied settles at lag 0, markers and aborted records or not",
     )
     driver.stop()
-    produce(source, topic, old(0, 7))
+    lane.fill(old(0, 7))
     produce_in_transaction(source, topic, old(1, 3), transactional_id=f"{topic}-b")
     found = look(topic, 4)
     assert [found[number].lag_records for number in range(4)] == [7, 4, 0, None]
