@@ -1,0 +1,1 @@
+"""On PYTHONPATH, not imported: see `sitecustomize`."""
