@@ -28,7 +28,7 @@ REBALANCE_DELAY_S = 5
 COMMIT_INTERVAL_S = 0.5
 READY_S = 60
 SETTLED_S = 60
-HISTORY_ALL = 100_000
+MOVES_KEPT = 1_000
 
 
 class Fleet:
@@ -245,10 +245,10 @@ class Fleet:
             if len(states) == 1 and set(states.values()) == {"ONLINE"}
         }
 
-    def moves(self, topic: str) -> list[Any]:
+    def moves(self, topic: str) -> list[tuple[Any, ...]]:
         """Every move of the topic's partitions that is remembered, the newest first."""
-        shown = self.rest("GET", f"/history?topic={topic}&limit={HISTORY_ALL}")
-        return list(shown["history"])
+        shown = self.rest("GET", f"/history?topic={topic}&kind=move&limit={MOVES_KEPT}")["history"]
+        return [(move["number"], move["partition"], move["from"], move["to"]) for move in shown]
 
     def leader(self) -> str:
         """Id of the controller that leads; "" while none does."""
