@@ -3,6 +3,18 @@
 Starting three Spark drivers takes longer than most faults, so the fleet (two controllers, three
 workers) lives for the whole run, and every test leaves it healed. One that fails may leave anything:
 then the next gets a new fleet. A module says with `DELAYS` how patient its controllers are.
+
+| what goes wrong                                                    | where                 |
+|--------------------------------------------------------------------|-----------------------|
+| a worker stops cleanly and flaps; its copier or its JVM is killed  | test_short_faults     |
+| a worker, the leader frozen for a moment; a session that ends      | test_short_faults     |
+| a worker killed, frozen for long, hanging; a fleet of one          | test_long_faults      |
+| the leader frozen for long, or killed in the middle of its plans   | test_long_faults      |
+| Kafka killed; ZooKeeper without one server, without its quorum     | test_servers_go_away  |
+| a worker or the leader cut from ZooKeeper alone                    | test_bad_networks     |
+| a worker cut from a cluster, each way; connections cut; all slow   | test_bad_networks     |
+| a clock that jumps an hour                                         | test_clocks           |
+| a topic that is grown, or made anew                                | test_topics_change    |
 """
 
 import uuid

@@ -47,9 +47,8 @@ def test_a_clock_that_jumps_an_hour_moves_nothing(fleet: Fleet, flow: Flow, tmp_
     fleet.start_worker("w1", env=clock(wrong))
     fleet.start_controller(leader, env=clock(wrong))
     eventually(lambda: fleet.leader() == leader, 20, "the one with the clock leads")
-    fleet.launch_controller(former)
+    fleet.start_controller(former)
     fleet.wait_workers("w1")
-    fleet.wait_controller(former)
     flow.wait_owned_by(set(fleet.workers), 40)
     assert fleet.workers["w2"].terminate() == 0
     for seconds in (-HOUR_S, HOUR_S):

@@ -33,10 +33,10 @@ def commits(bootstrap: str, group: str, topic: str) -> list[Commit]:
     """Those of one target topic; per partition in order."""
     log = read_all(bootstrap, OFFSETS_TOPIC)
     pairs = ((record.key, record.value) for part in log.values() for record in part if record.key)
-    return [commit for key, value in pairs if (commit := _decode(key, value, group, topic))]
+    return [commit for key, value in pairs if (commit := decode(key, value, group, topic))]
 
 
-def _decode(key: bytes | None, value: bytes | None, group: str, topic: str) -> Commit | None:
+def decode(key: bytes | None, value: bytes | None, group: str, topic: str) -> Commit | None:
     assert key is not None
     if value is None or struct.unpack_from(">h", key)[0] > 1:
         return None  # a tombstone, or what is kept of a group's members

@@ -232,10 +232,18 @@ class Fleet:
     def whitelist(self, topic: str) -> None:
         self.rest("POST", "/topics", json={"topic": topic})
 
+    def topic(self, topic: str) -> Any:
+        """All that REST tells of it."""
+        return self.rest("GET", f"/topics/{topic}")
+
     def view(self, topic: str) -> dict[int, dict[str, str]]:
         """Partition -> {worker: state}, as the external view has it."""
-        shown = self.rest("GET", f"/topics/{topic}")["externalView"]
+        shown = self.topic(topic)["externalView"]
         return {int(number): states for number, states in shown.items()}
+
+    def held(self, topic: str) -> dict[int, dict[str, str]]:
+        """Of the external view, what anybody holds at all."""
+        return {number: states for number, states in self.view(topic).items() if states}
 
     def owners(self, topic: str) -> dict[int, str]:
         """Partition -> the worker where it is ONLINE; only those that are so on exactly one."""

@@ -14,12 +14,14 @@ E           no epoch had two leaders
 from collections.abc import Mapping
 from typing import Self
 
+from ureplicator_common.kafka.positions import read_positions
+from ureplicator_common.kafka.wire import ClusterClient
 from ureplicator_testkit.commits import breaches, commits, last_offsets
 from ureplicator_testkit.fleet import COMMIT_INTERVAL_S, Fleet
 from ureplicator_testkit.load import Load
 from ureplicator_testkit.network import Site
 from ureplicator_testkit.processes import eventually
-from ureplicator_testkit.topics import compare_logs, create_topic, offsets
+from ureplicator_testkit.topics import NewRecord, compare_logs, create_topic, offsets, produce
 
 RATE = 1_500
 PARTITIONS = 6
@@ -47,12 +49,19 @@ class Flow:
     def start(self) -> Self:
         """Copied up to the load: from then on commits follow closely."""
         create_topic(self._site.source.bootstrap, self.topic, partitions=self.partitions)
+        eventually(self._is_established, 20, f"{self.topic} keeps what it is given")
         self._load.start()
         self._fleet.whitelist(self.topic)
         self._fleet.wait_online(self.topic, self.partitions)
         self._fleet.wait_settled()
         self.wait_caught_up()
         return self
+
+    def _is_established(self) -> bool:
+        """A broker that has just made a partition may acknowledge a first batch and not keep it."""
+        new = [NewRecord(b"first", partition=number) for number in range(self.partitions)]
+        produce(self._site.source.bootstrap, self.topic, new)
+        return all(end > 0 for end in self._source_ends().values())
 
     def stop(self) -> None:
         """No load any more."""
@@ -94,11 +103,17 @@ class Flow:
         """Everything in the source, as of now, has a committed position behind it."""
         ends = self._source_ends()
 
-        def caught_up() -> bool:
-            positions = self._fleet.rest("GET", f"/topics/{self.topic}")["positions"] or {}
-            return all((positions.get(str(number)) or -1) >= end for number, end in ends.items())
+        client = ClusterClient(self._site.target.bootstrap)
+        wanted = {self.topic: sorted(ends)}
 
-        eventually(caught_up, deadline_s, f"{self.topic} is caught up")
+        def caught_up() -> bool:
+            found = read_positions(client, self._fleet.group, wanted)
+            return all(found[self.topic, number].offset >= end for number, end in ends.items())
+
+        try:
+            eventually(caught_up, deadline_s, f"{self.topic} is caught up")
+        finally:
+            client.close()
 
     def _source_ends(self) -> dict[int, int]:
         source = self._site.source.bootstrap
