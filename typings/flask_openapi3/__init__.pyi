@@ -25,6 +25,7 @@ class OpenAPI(Flask):
         import_name: str,
         *,
         info: Info | None = None,
+        security_schemes: dict[str, Any] | None = None,
         operation_id_callback: Callable[..., str] = ...,
         validation_error_status: str | int = 422,
         validation_error_model: type[BaseModel] = ...,

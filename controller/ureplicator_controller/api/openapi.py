@@ -21,6 +21,7 @@ def new_app(import_name: str, *, check_answers: bool) -> OpenAPI:
         import_name,
         info=Info(title="uReplicator", version=__version__, description=_ABOUT),
         doc_ui=False,
+        security_schemes={},
         static_folder=None,
         validation_error_status=400,
         validation_error_model=ProblemShown,
