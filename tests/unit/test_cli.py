@@ -15,9 +15,18 @@ from click.testing import CliRunner, Result
 from werkzeug.serving import make_server
 from werkzeug.wrappers import Request, Response
 
-from ureplicator_common.cli import _duration, cli
+from ureplicator_common.cli import cli
+from ureplicator_common.cli_topics import duration
 from ureplicator_common.kafka import BatchTime, Extent, Lifetime, Position
-from ureplicator_common.model import PartitionState, position_group
+from ureplicator_common.model import (
+    EventKind,
+    Partition,
+    PartitionState,
+    PastEvent,
+    WorkerId,
+    position_group,
+)
+from ureplicator_common.znodes import encode_history
 from ureplicator_testkit.api_world import ROUTE, World
 
 CONFIG = """
@@ -183,7 +192,7 @@ def test_showing_how_far_behind_a_topic_is(world: World, url: str) -> None:
     [(None, ""), (0.2, "0 s"), (119.4, "119 s"), (120, "2 min"), (7_200, "2 h"), (172_800, "2 d")],
 )
 def test_durations(seconds: float | None, text: str) -> None:
-    assert _duration(seconds) == text
+    assert duration(seconds) == text
 
 
 def test_machines_get_json(url: str) -> None:
@@ -242,6 +251,80 @@ def test_status_without_zookeeper(world: World, url: str) -> None:
         result = run("status", url=url)
     assert result.exit_code == 1
     assert "ZooKeeper is away" in result.stderr
+
+
+# --- blacklist, balance, freeze, rebalance, history
+
+
+def test_the_blacklist(world: World, url: str) -> None:
+    run("topics", "add", "orders", url=url)
+    assert "not copied" in run("blacklist", "add", "orders/3", url=url).stdout
+    assert "orders/3" in run("blacklist", url=url).stdout
+    listed = json.loads(run("blacklist", "list", "--json", url=url).stdout)["blacklist"]
+    assert [(each["topic"], each["partition"]) for each in listed] == [("orders", 3)]
+    for what in ("orders/3", "orders/9", "orders/x", "nowhere/0", "a b"):
+        refused = run("blacklist", "add", what, url=url)
+        assert (refused.exit_code, refused.stdout) == (1, "")
+        assert refused.stderr.count("\n") == 1
+    assert run("blacklist", "remove", "orders/3", url=url).exit_code == 0
+    assert json.loads(run("blacklist", "--json", url=url).stdout)["blacklist"] == []
+
+
+def test_balancing_and_freezing(url: str) -> None:
+    assert run("balance", "off", url=url).stdout == "balancing is off\n"
+    assert run("freeze", url=url).stdout == "the fleet is frozen\n"
+    shown = run("balance", "status", url=url).stdout
+    assert "balancing is off" in shown
+    assert "frozen" in shown
+    told = json.loads(run("balance", "status", "--json", url=url).stdout)
+    assert told == {"auto_balancing": False, "frozen": True}
+    assert run("unfreeze", url=url).exit_code == 0
+    assert run("balance", "on", url=url).stdout == "balancing is on\n"
+
+
+def test_rebalancing(world: World, url: str) -> None:
+    run("topics", "add", "orders", url=url)
+    nobody = run("rebalance", "--dry-run", url=url)
+    assert (nobody.exit_code, nobody.stderr) == (
+        1,
+        "nobody leads: nothing would be done (start a controller)\n",
+    )
+    world.lead()
+    world.live("w1")
+    assert "orders/0" in run("rebalance", "--dry-run", url=url).stdout
+    assert "request" in run("rebalance", url=url).stdout
+    assert json.loads(run("rebalance", "--json", url=url).stdout)["rebalance"] == "asked"
+
+
+def test_history(world: World, url: str) -> None:
+    moved = PastEvent(
+        0,
+        EventKind.MOVE,
+        "w1 is gone",
+        1_000,
+        partition=Partition(ROUTE, "orders", 3),
+        source=WorkerId("w1"),
+        took_ms=1_500,
+    )
+    left = PastEvent(1, EventKind.WORKER, "drained", 2_000, worker=WorkerId("w1"))
+    world.put(world.paths.history_block(0), encode_history([moved, left]))
+    shown = run("history", url=url).stdout
+    assert "orders/3" in shown
+    assert "1.5 s" in shown
+    assert "drained" in shown
+    only = run("history", "--topic", "orders", "--limit", "5", "--json", url=url)
+    assert [each["number"] for each in json.loads(only.stdout)["history"]] == [0]
+    assert run("history", "--limit", "0", url=url).exit_code == 2
+
+
+def test_positions_are_forgotten_only_when_it_is_said(world: World, url: str) -> None:
+    for flags, forgotten in (([], False), (["--forget-positions"], True)):
+        run("topics", "add", "orders", url=url)
+        assert run("topics", "delete", "orders", *flags, url=url).exit_code == 0
+        intent = world.intent("orders")
+        assert intent is not None
+        assert intent.forget_positions == forgotten
+        world.remove("orders")
 
 
 # --- A controller that is not there

@@ -30,7 +30,6 @@ class ListedTopics:
         def applied(node: Node | None) -> bool:
             return (_wrote(node) == request_id) if listed else node is None
 
-        self._coordination.ensure(path.rpartition("/")[0])
         self._coordination.sync(path)
         update(self._coordination, path, operations, applied, timeout_s=timeout_s)
 

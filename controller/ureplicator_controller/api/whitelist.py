@@ -252,7 +252,8 @@ class Whitelist:
     ) -> None:
         """A whole topic on or off the route's blacklist, whitelisted or not."""
         key = TopicKey(config.route, topic)
-        self.find(key, condition)
+        if self.find(key, condition) is None and condition.must_be_there:
+            raise moved_on(f"{key} is not whitelisted")
         self._listed.change(
             key, listed=listed, request_id=self._new_id(), timeout_s=WRITE_TIMEOUT_S
         )

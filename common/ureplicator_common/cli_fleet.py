@@ -1,0 +1,114 @@
+"""`ureplicator status` and `ureplicator instances`: how the fleet is, and its workers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import click
+
+from ureplicator_common.cli_client import (
+    ask,
+    client_options,
+    confirm,
+    print_json,
+    print_table,
+    states,
+)
+from ureplicator_common.rest_client import quoted
+
+
+class _ShowByDefault(click.Group):
+    """`instances`, also with a worker's name or options, is `instances show`."""
+
+    def parse_args(self, context: click.Context, args: list[str]) -> list[str]:
+        named = bool(args) and (args[0] in self.commands or args[0] in context.help_option_names)
+        return super().parse_args(context, args if named else ["show", *args])
+
+
+@click.group(cls=_ShowByDefault)
+def instances() -> None:
+    """Show, drain and restore workers; `instances WORKER` is `instances show WORKER`."""
+
+
+@instances.command("drain")
+@click.argument("worker_id", metavar="WORKER")
+@client_options
+def drain_instance(worker_id: str, url: str, as_json: bool) -> None:
+    """Empty a worker, and give it nothing more until it is restored."""
+    body = ask("DELETE", url, f"/instances/{quoted(worker_id)}")
+    confirm(body, as_json, "{worker}: is being emptied, and is given nothing more")
+
+
+@instances.command("restore")
+@click.argument("worker_id", metavar="WORKER")
+@client_options
+def restore_instance(worker_id: str, url: str, as_json: bool) -> None:
+    """Let a drained worker take part again."""
+    body = ask("POST", url, f"/instances/{quoted(worker_id)}")
+    confirm(body, as_json, "{worker}: takes part again")
+
+
+@instances.command("show")
+@click.argument("worker_id", metavar="[WORKER]", required=False)
+@client_options
+def show_instances(worker_id: str | None, url: str, as_json: bool) -> None:
+    """The workers, or what one of them holds."""
+    path = f"/instances/{quoted(worker_id)}" if worker_id else "/instances"
+    body = ask("GET", url, path)
+    if as_json:
+        print_json(body)
+    elif worker_id:
+        held = body["workers"][worker_id]["partitions"]
+        heads = ("route", "topic", "partition", "state", "reason")
+        print_table(worker_id, heads, [tuple(each[head] for head in heads) for each in held])
+    else:
+        _print_workers(body["workers"])
+
+
+@click.command()
+@client_options
+def status(url: str, as_json: bool) -> None:
+    """Leader, counts, and every partition that is not as it should be."""
+    ready = ask("GET", url, "/ready")
+    counts = ask("GET", url, "/validation")
+    if as_json:
+        print_json(ready | counts)
+        return
+    click.echo(f"leader      {ready['leader'] or 'none'}")
+    click.echo(f"controllers {', '.join(ready['controllers']) or 'none'}")
+    click.echo(f"workers     {', '.join(counts['IdealState']) or 'none'}")
+    click.echo(f"topics      {counts['numTopics']}")
+    click.echo(
+        f"partitions  {counts['numTopicPartitions']}:"
+        f" {counts['numOnlineTopicPartitions']} online,"
+        f" {counts['numOfflineTopicPartitions']} offline,"
+        f" {counts['numErrorTopicPartitions']} in error"
+    )
+    if counts["mismatches"]:
+        rows = [
+            (f"{each['topic']}/{each['partition']}", *_sides(each), each["reason"])
+            for each in counts["mismatches"]
+        ]
+        print_table("not as it should be", ("partition", "should be", "is", "why"), rows)
+
+
+def _sides(mismatch: Mapping[str, Any]) -> tuple[str, str]:
+    return states(mismatch["ideal"]), states(mismatch["actual"])
+
+
+def _print_workers(workers: Mapping[str, Mapping[str, Any]]) -> None:
+    heads = ("worker", "address", "slots", "should hold", "holds", "online", "in error")
+    rows = [
+        (
+            name if each["live"] else f"{name} (gone)",
+            f"{each['host']}:{each['port']}" if each["live"] and each["host"] else "",
+            str(each["slots"]),
+            str(each["idealPartitions"]),
+            str(each["heldPartitions"]),
+            str(each["onlinePartitions"]),
+            str(each["errorPartitions"]),
+        )
+        for name, each in workers.items()
+    ]
+    print_table("workers", heads, rows)
