@@ -46,7 +46,9 @@ class Fleet:
         controller: Mapping[str, Any] | None = None,
         worker: Mapping[str, Any] | None = None,
         route: Mapping[str, Any] | None = None,
+        routes: Sequence[Mapping[str, Any]] = (),
     ) -> None:
+        """`routes` instead of the one from source to target, to which `route` adds."""
         self.name = name
         self.folder = folder
         self.zookeeper = zookeeper
@@ -68,7 +70,8 @@ class Fleet:
                 "source": {"bootstrap.servers": source},
                 "target": {"bootstrap.servers": target},
             },
-            "routes": [{"source": "source", "target": "target", **(route or {})}],
+            "routes": [dict(each) for each in routes]
+            or [{"source": "source", "target": "target", **(route or {})}],
             "worker": {"slots": 1, "commit_interval_s": COMMIT_INTERVAL_S, **(worker or {})},
         }
 
