@@ -94,6 +94,7 @@ class TopicKeeper:
         """Somebody else leads."""
         self._suspicions = {}
         self._failures.clear()
+        self._metrics.refused_topics.clear()
 
     def keep(self, epoch: int, snapshot: Snapshot, clusters: Mapping[str, Topics | None]) -> float:
         """One round; when the next is due at the latest, in seconds (0: whenever it is).

@@ -92,9 +92,9 @@ class World:
         node = self.hand.get(PATHS.route_memory(ROUTE))
         return decode_memory(node.data) if node else RouteMemory()
 
-    def figure(self, name: str, **labels: str) -> float:
+    def figure(self, name: str, **labels: str) -> float | None:
         full = f"ureplicator_controller_{name}"
-        return self.metrics.registry.get_sample_value(full, labels) or 0
+        return self.metrics.registry.get_sample_value(full, labels)
 
 
 def test_old_and_new_topics_are_whitelisted_and_their_targets_made() -> None:
@@ -218,6 +218,7 @@ def test_a_leader_that_was_succeeded_writes_nothing() -> None:
     world.leads = False
     world.look()
     assert world.intent("t") is None
+    assert world.figure("refused_topics", route=str(ROUTE)) is None
 
 
 def test_an_intent_that_changed_meanwhile_is_not_overwritten() -> None:
