@@ -44,7 +44,7 @@ from ureplicator_common.znodes import Paths
 from ureplicator_controller.api.serving import WsgiConfig
 from ureplicator_controller.core.snapshot import Delays, Limits, Snapshot
 from ureplicator_controller.core.topic_rules import TopicRules
-from ureplicator_controller.core.unowned import unowned
+from ureplicator_controller.core.unowned import Unowned, unowned
 from ureplicator_controller.engines.executor import Executor
 from ureplicator_controller.engines.forgetting import PositionForgetter
 from ureplicator_controller.engines.leadership import Identity, Leadership
@@ -281,7 +281,7 @@ def seen_as_leader(control: _Control) -> tuple[int, Snapshot] | None:
     return epoch, seen
 
 
-def unowned_now(control: _Control, route: Route) -> Mapping[Partition, str]:
+def unowned_now(control: _Control, route: Route) -> Mapping[Partition, Unowned]:
     """The renewer's proof. Raises Unavailable."""
     seen = proven(control)
     return unowned(seen, route) if seen is not None else {}

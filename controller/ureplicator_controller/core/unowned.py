@@ -2,32 +2,51 @@
 
 Kafka deletes the offsets of a group without members after a while (`offsets.retention.minutes`,
 seven days by default), so owners commit theirs again every day. For a partition that is paused,
-blacklisted or without a worker the leader does it (`engines.offsets`).
+blacklisted or without a worker, and for one whose worker has no session, the leader does it
+(`engines.offsets`).
+
+A worker without a session may go on copying, and commit between the leader's look at a position and
+the leader's own commit, which would then take the position back. So whoever may still be able to
+commit is fenced by the leader, as by any other owner: it goes on when it has proven its right anew.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from ureplicator_common.model import Partition, Route, TopicKey
+from ureplicator_controller.core.cases import cases
+from ureplicator_controller.core.holding import Fences, Holdings
 from ureplicator_controller.core.snapshot import Snapshot
 
 
-def unowned(snapshot: Snapshot, route: Route) -> dict[Partition, str]:
-    """Partitions of a route that had a position and that nobody may be copying -> target topic."""
-    taken = set(_taken(snapshot))
-    settings = snapshot.routes.get(route)
-    found: dict[Partition, str] = {}
+@dataclass(frozen=True, slots=True)
+class Unowned:
+    """`fence`: transactional ids under which somebody could still commit the partition."""
+
+    target_topic: str
+    fence: tuple[str, ...] = ()
+
+
+def unowned(snapshot: Snapshot, route: Route) -> dict[Partition, Unowned]:
+    """Partitions of a route that had a position and that nobody with a session may be copying."""
+    taken, settings = set(_taken(snapshot)), snapshot.routes.get(route)
+    holdings, fences, by_topic = Holdings(snapshot), Fences(snapshot), cases(snapshot)
+    found: dict[Partition, Unowned] = {}
     for key, intent in snapshot.topics.items():
-        if key.route != route or key in snapshot.unclear_topics or settings is None:
-            continue
-        if intent.value.forget_positions:
+        leave = key in snapshot.unclear_topics or intent.value.forget_positions
+        if key.route != route or settings is None or leave:
             continue
         target = intent.value.target_topic or settings.value.target_topic(key.topic)
         for number in sorted(intent.value.had_position):
             partition = Partition(route, key.topic, number)
-            if partition not in taken and not _has_owner(snapshot, key, number):
-                found[partition] = target
+            case = by_topic[key].get(number)
+            if partition in taken or case is None or _has_owner(snapshot, key, number):
+                continue
+            fence = fences.of(route, sorted(holdings.remaining(case)))
+            if fence is not None:
+                found[partition] = Unowned(target, fence)
     return found
 
 

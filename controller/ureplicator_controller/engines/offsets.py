@@ -3,7 +3,7 @@
 It commits what is stored once more, unchanged, under a transactional id of its own, and goes
 through the same order as a copier (`ureplicator_common.kafka.positions`), since it is an owner for
 a moment: initialise the id, then prove that it still leads and that nobody owns the partition,
-then read, then commit. Every copier fences this id when it starts
+fence who could still commit it, then read, then commit. Every copier fences this id when it starts
 (`ureplicator_worker.engines.proof`), so a leader that freezes in between and thaws when the
 partition has an owner cannot commit.
 """
@@ -26,15 +26,16 @@ from ureplicator_common.model import (
     position_group,
     transactional_id,
 )
+from ureplicator_controller.core.unowned import Unowned
 
 FIRST_AFTER_S = 3_600.0
 EVERY_S = 12 * 3_600.0
 
 logger = logging.getLogger(__name__)
 
-Unowned = Callable[[Route], Mapping[Partition, str]]
-"""The proof: partitions without owner -> target topic, read after a `sync` while this process
-leads; empty if it does not lead any more. Raises Unavailable."""
+Proof = Callable[[Route], Mapping[Partition, Unowned]]
+"""Partitions without owner, read after a `sync` while this process leads; empty if it does not lead
+any more. Raises Unavailable."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +57,7 @@ def open_renewal(*, fleet: str, route: Route, bootstrap: str) -> Renewal:
     return Renewal(route, store, client)
 
 
-def renew(renewal: Renewal, unowned: Unowned) -> int:
+def renew(renewal: Renewal, unowned: Proof) -> int:
     """How many positions were committed again.
 
     Raises ClusterUnavailable, Fenced, and Unavailable from the proof.
@@ -64,9 +65,11 @@ def renew(renewal: Renewal, unowned: Unowned) -> int:
     refused: set[TargetPartition] = set()
     while unowned(renewal.route):
         renewal.store.initialise()
-        wanted = _by_target(unowned(renewal.route), without=refused)
+        found = unowned(renewal.route)
+        wanted = _by_target(found, without=refused)
         if not wanted:
             return 0
+        renewal.store.fence(sorted({id for each in found.values() for id in each.fence}))
         stored = renewal.store.read(wanted)
         kept = {target: position for target, position in stored.items() if position.offset >= 0}
         try:
@@ -80,13 +83,13 @@ def renew(renewal: Renewal, unowned: Unowned) -> int:
 
 
 def _by_target(
-    partitions: Mapping[Partition, str], *, without: Collection[TargetPartition]
+    partitions: Mapping[Partition, Unowned], *, without: Collection[TargetPartition]
 ) -> dict[str, list[int]]:
     """Target topic -> partitions. One that the target refuses must not let the others fade."""
     wanted: dict[str, list[int]] = {}
-    for partition, target in partitions.items():
-        if (target, partition.number) not in without:
-            wanted.setdefault(target, []).append(partition.number)
+    for partition, found in partitions.items():
+        if (found.target_topic, partition.number) not in without:
+            wanted.setdefault(found.target_topic, []).append(partition.number)
     return wanted
 
 
@@ -97,7 +100,7 @@ class PositionRenewer:
         self,
         *,
         renewals: Mapping[Route, Renewal],
-        unowned: Unowned,
+        unowned: Proof,
         leads: Callable[[], bool],
         first_after_s: float = FIRST_AFTER_S,
         every_s: float = EVERY_S,
