@@ -19,6 +19,8 @@ CAUGHT_BY = {
     "no-fence-written": "I",
     "no-fence-written, deaf": "S",
     "no-fence-done": "S",
+    "leader-not-fenced": "S",
+    "renewed-without-fence": "S",
     "no-proof": "S",
     "position-before-fence": "S",
     "former-process-not-fenced": "S",

@@ -5,18 +5,19 @@ from __future__ import annotations
 from prometheus_client import CollectorRegistry
 
 from ureplicator_common.errors import PermanentError
-from ureplicator_common.model import LiveController, Route, RouteSettings
+from ureplicator_common.model import LiveController, RouteSettings
 from ureplicator_controller.core.snapshot import Delays, Snapshot
 from ureplicator_controller.engines.executor import Executor
 from ureplicator_controller.engines.leadership import Identity, Leadership
 from ureplicator_controller.engines.metrics import ControlMetrics
 from ureplicator_controller.engines.observer import DEBOUNCE_S, REFRESH_S, Observer
 from ureplicator_controller.engines.rebalancer import UNSETTLED_S, Rebalancer
-from ureplicator_testkit.simulation.judge import FLEET, PATHS, JudgedStore
+from ureplicator_testkit.simulation.judge import FLEET, PATHS, ROUTE, JudgedStore
+from ureplicator_testkit.simulation.kafka import Kafka
+from ureplicator_testkit.simulation.keepers import Keeper
 from ureplicator_testkit.simulation.kernel import World
 from ureplicator_testkit.simulation.members import SESSION_TIMEOUT_S, Member
 
-ROUTE = Route("source", "target")
 METRICS = ControlMetrics(CollectorRegistry())
 """Made once: nobody reads them here, and to make them takes as long as a hundred turns."""
 
@@ -33,8 +34,12 @@ class _Observer(Observer):
 
 
 class Controller(Member):
-    def __init__(self, world: World, name: str, store: JudgedStore, delays: Delays) -> None:
+    def __init__(
+        self, world: World, name: str, *, store: JudgedStore, kafka: Kafka, delays: Delays
+    ) -> None:
         super().__init__(world, name, store)
+        self._kafka = kafka
+        self._keeper: Keeper | None = None
         self._judged = store
         self._delays = delays
         self._blind_until_s = 0.0
@@ -60,6 +65,7 @@ class Controller(Member):
         observer = _Observer(self.client, fleet=FLEET, clock=self.world, delays=self._delays)
         observer.controller = self
         self.leadership = Leadership(self.client, paths=PATHS, controller=live)
+        self._keeper = Keeper(self, self._kafka, self.leadership, observer)
         rebalancer = Rebalancer(
             identity=Identity(
                 self.client,
@@ -78,6 +84,11 @@ class Controller(Member):
         )
         self.client.on_session(rebalancer.session_changed)
         return rebalancer
+
+    def died(self) -> None:
+        super().died()
+        if self._keeper is not None:
+            self._kafka.accesses.remove(self._keeper.access)
 
     def heard(self) -> None:
         if not self.frozen:

@@ -21,8 +21,7 @@ from ureplicator_common.model import (
     WorkerId,
     transactional_id,
 )
-from ureplicator_testkit.simulation.controllers import ROUTE
-from ureplicator_testkit.simulation.judge import FLEET
+from ureplicator_testkit.simulation.judge import FLEET, ROUTE
 from ureplicator_testkit.simulation.kafka import Access, Kafka, Positions, Rank, SimulatedCluster
 from ureplicator_testkit.simulation.kernel import Process
 from ureplicator_worker.copier import ownership as own
@@ -34,6 +33,7 @@ COMMIT_RETRY_S = 0.2
 DRAIN_S = 10.0
 STOP_PATIENCE_S = 15.0
 BATCH = 5
+REPORT_S = 3.0
 
 Terms = Callable[[Partition, OwnerEpoch], int]
 """Which change of owner made us the owner of a partition with that owner epoch."""
@@ -84,6 +84,8 @@ class Copier(Process):
         self._committing = False
         self._commit_at_s = self._again_at_s = 0.0
         self._stop_by_s: float | None = None
+        self._said: dict[Partition, msg.PartitionReport] = {}
+        self._say_at_s = 0.0
         id = transactional_id(fleet=FLEET, route=ROUTE, worker=worker, slot=slot)
         self.access = Access(name, id, self._rank, self._owns)
         kafka.accesses.append(self.access)
@@ -162,11 +164,18 @@ class Copier(Process):
         while self._events:
             self._happen(self._events.popleft())
         self._work()
-        self._say(msg.Report(self._report()))
+        self._tell_all()
         if self._is_done():
             self.kill("told to stop")
             return None
         return TURN_S
+
+    def _tell_all(self) -> None:
+        """What is new at once, all of it now and then: the driver notices silence."""
+        report, now_s = self._report(), self.world.now_s
+        if report != self._said or now_s >= self._say_at_s:
+            self._said, self._say_at_s = report, now_s + REPORT_S
+            self._say(msg.Report(report))
 
     def _is_done(self) -> bool:
         if self._stop_by_s is None:
@@ -332,7 +341,7 @@ class Copier(Process):
         for partition, copy in self.copies.items():
             state, reason = self._state(copy)
             reports[partition] = msg.PartitionReport(
-                state, reason, position=copy.position, committed=copy.committed
+                state, reason, committed=min(copy.committed, 0)
             )
         return reports
 

@@ -184,7 +184,7 @@ class Trouble:
             lambda: rest.add(topic, chance.randint(1, most)),
             lambda: rest.add(topic, most),
             lambda: rest.expand(topic, most),
-            lambda: rest.delete(topic),
+            lambda: rest.delete(topic, forget=chance.random() < 0.5),
             lambda: rest.pause(topic, paused=True),
             lambda: rest.pause(topic, paused=False),
             lambda: rest.blacklist(topic, chance.randrange(most), listed=True),

@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from ureplicator_common.model import Partition, WorkerId
 from ureplicator_common.znodes import decode_known_worker
 from ureplicator_controller.core.snapshot import Delays, Snapshot
-from ureplicator_testkit.simulation.controllers import ROUTE, Controller
+from ureplicator_testkit.simulation.controllers import Controller
 from ureplicator_testkit.simulation.copiers import Copier
-from ureplicator_testkit.simulation.judge import PATHS, JudgedStore
+from ureplicator_testkit.simulation.judge import PATHS, ROUTE, JudgedStore
 from ureplicator_testkit.simulation.kafka import Kafka
 from ureplicator_testkit.simulation.kernel import Process, World
 from ureplicator_testkit.simulation.members import Member
@@ -55,7 +55,9 @@ class SimulatedFleet:
     # Processes.
 
     def start_controller(self, name: str) -> None:
-        self.controllers[name] = Controller(self.world, name, self.store, DELAYS)
+        self.controllers[name] = Controller(
+            self.world, name, store=self.store, kafka=self.kafka, delays=DELAYS
+        )
 
     def restart_controllers(self) -> None:
         """Those that ended; a supervisor would."""

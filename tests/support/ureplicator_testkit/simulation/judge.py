@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 
 from ureplicator_common.coordination import Create, Delete, Node, Operation, Set
 from ureplicator_common.coordination.memory import MemoryStore
-from ureplicator_common.model import IdealEntry, Partition, SessionId, TopicKey, WorkerId
+from ureplicator_common.model import IdealEntry, Partition, Route, SessionId, TopicKey, WorkerId
 from ureplicator_common.znodes import (
     Paths,
     decode_assignment,
@@ -29,6 +29,7 @@ from ureplicator_controller.core.snapshot import Delays, Memo, Snapshot, parse
 from ureplicator_testkit.simulation.kernel import Broken, Process, World
 
 FLEET = "sim"
+ROUTE = Route("source", "target")
 PATHS = Paths(FLEET)
 LATE_S = 10.0
 """A leader may hear of a worker's end, or of its return, so much later than it was."""
@@ -64,6 +65,8 @@ class JudgedStore(MemoryStore):
         """Path that operators write -> all it ever held, and since when."""
         self.terms: dict[tuple[Partition, WorkerId, int], int] = {}
         """Owner and owner epoch -> which change of owner of all that was."""
+        self.latest: dict[Partition, int] = {}
+        """The last of them, to nobody too."""
         self.given: Given = lambda worker, partition, snapshot: ""
 
     def apply(self, session: SessionId, operations: Sequence[Operation]) -> None:
@@ -83,6 +86,10 @@ class JudgedStore(MemoryStore):
                 raise Broken("I", str(found[0]))
         if any(path.startswith(PATHS.root + "/workers/") for path in after):
             self._note_presence()
+
+    @property
+    def zxid(self) -> int:
+        return self._zxid
 
     def expire(self, session: SessionId) -> None:
         super().expire(session)
@@ -130,6 +137,7 @@ class JudgedStore(MemoryStore):
             self.moves += 1
             if was is not None and entry.owner_epoch <= was.owner_epoch:
                 raise Broken("S", f"{partition}: the owner epoch of {entry.worker} did not grow")
+            self.latest[partition] = self.moves
             if entry.worker is not None:
                 self.terms[partition, entry.worker, entry.owner_epoch] = self.moves
             if was is not None and was.worker is not None:
@@ -208,7 +216,8 @@ def _overwritten(path: str, before: Node, after: Node | None) -> str:
         if after is None:
             return "" if was.state == "deleting" else f"removed a topic that is {was.state}"
         intent = decode_intent(after.data)
-        same = replace(intent, had_position=was.had_position) == was
+        intent = replace(intent, had_position=was.had_position)
+        same = replace(intent, forget_positions=was.forget_positions) == was
         return "" if same else f"made {intent} of {was}"
     if after is None:
         return "removed it"

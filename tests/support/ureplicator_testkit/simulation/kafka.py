@@ -1,7 +1,7 @@
 """Two clusters: logs of numbered records, transactional ids, positions; and who may do what.
 
 L O  a target partition takes each record for the first time in the source's order, none left out
-K    a position never passes what the target has taken, and never goes back
+K    a position never passes what the target has taken, and never goes back, unless forgotten
 S    once an owner has read a position, nobody who owned the partition before can commit it; and
      nobody does. Owners are ordered by the leader's writes, and of one id by when they registered
 D    what is copied again was not committed yet when the copier that repeats it began
@@ -98,7 +98,7 @@ class Kafka:
                 )
             if position.offset > log.taken:
                 raise Broken("K", f"{partition} committed at {position.offset} of {log.taken}")
-            if position.offset < log.position.offset:
+            if -1 < position.offset < log.position.offset:
                 raise Broken("K", f"{partition} fell back from {log.position.offset}")
             log.position = position
 
@@ -125,7 +125,7 @@ class Positions(PositionStore):
         self._process = process
         self._access = access
         self.partitions: dict[TargetPartition, Partition] = {}
-        """Which partitions of which route the target's are."""
+        """Partitions of the target -> of the source."""
 
     def initialise(self) -> None:
         def effect() -> None:

@@ -13,14 +13,17 @@ from dataclasses import replace
 from typing import Any
 
 from ureplicator_common.coordination import Check, OutcomeUnknown, Unavailable
+from ureplicator_common.kafka import ClusterUnavailable
+from ureplicator_common.model import Route, WorkerId
 from ureplicator_controller.core import holding as holding_module
 from ureplicator_controller.core import plan as plan_module
+from ureplicator_controller.core import unowned as unowned_module
 from ureplicator_controller.core.invariants import Ledger
 from ureplicator_controller.core.plan import Plan, plan
 from ureplicator_controller.core.snapshot import Snapshot
 from ureplicator_controller.engines import executor as executor_module
 from ureplicator_controller.engines import rebalancer as rebalancer_module
-from ureplicator_testkit.simulation import operators as operators_module
+from ureplicator_testkit.simulation import waiting as waiting_module
 from ureplicator_worker.copier.ownership import Ownership
 from ureplicator_worker.core.messages import Go, Grant
 from ureplicator_worker.engines import proof as proof_module
@@ -62,6 +65,14 @@ def _unchecked(path: str, version: int) -> Check:
     return Check(path, -1)
 
 
+def _without_leader(judged: Callable[..., Grant | str]) -> Callable[..., Grant | str]:
+    def judge(*about: Any, **facts: Any) -> Grant | str:
+        result = judged(*about, **facts)
+        return replace(result, fence=result.fence[:-1]) if isinstance(result, Grant) else result
+
+    return judge
+
+
 def _careless(update: Callable[..., None]) -> Callable[..., None]:
     """Answers 2xx whatever became of the write."""
 
@@ -80,17 +91,24 @@ def _nothing(*_: Any, **__: Any) -> tuple[()]:
 
 def _read_first(self: Any, go: Go) -> None:
     """Positions as they were before the others were fenced."""
-    store = self._store
+    store, own_read = self._store, self._store.read
     wanted: dict[str, list[int]] = {}
     for partition, grant in go.granted.items():
         wanted.setdefault(grant.target_topic, []).append(partition.number)
-    early = store.read(wanted) if wanted else {}
-    own_read = store.read
-    store.read = lambda _: early
+    try:
+        early = own_read(wanted)
+        store.read = lambda _: early
+    except ClusterUnavailable:
+        early = {}
     try:
         _ON_GO(self, go)
     finally:
         store.read = own_read
+
+
+class _NoFences(holding_module.Fences):
+    def of(self, route: Route, workers: Sequence[WorkerId]) -> tuple[str, ...] | None:
+        return ()
 
 
 class _Everything:
@@ -113,6 +131,8 @@ MUTANTS: Mapping[str, Sequence[Patch]] = {
     "no-fence-written": ((holding_module.Fences, "of", _nothing),),
     "no-fence-written, deaf": ((holding_module.Fences, "of", _nothing), *_DEAF),
     "no-fence-done": ((proof_module, "judge", _without_fence(proof_module.judge)),),
+    "leader-not-fenced": ((proof_module, "judge", _without_leader(proof_module.judge)),),
+    "renewed-without-fence": ((unowned_module, "Fences", _NoFences),),
     "no-proof": ((proof_module.Prover, "prove", _granted),),
     "position-before-fence": ((Ownership, "_on_go", _read_first),),
     "former-process-not-fenced": ((Fencer, "_most_slots", lambda self: 0),),
@@ -120,7 +140,7 @@ MUTANTS: Mapping[str, Sequence[Patch]] = {
     "epoch-not-checked": ((executor_module, "Check", _unchecked),),
     "no-delay": ((rebalancer_module, "plan", _impatient),),
     "owner-epoch-stands-still": ((plan_module, "next_epoch", _same_epoch),),
-    "answer-before-write": ((operators_module, "UPDATE", _careless(operators_module.UPDATE)),),
+    "answer-before-write": ((waiting_module, "UPDATE", _careless(waiting_module.UPDATE)),),
 }
 
 

@@ -10,13 +10,10 @@ Waiting is virtual: while a call waits the world goes on.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 from ureplicator_common.coordination import Conflict, OutcomeUnknown, Unavailable
-from ureplicator_common.coordination.intents import update
 from ureplicator_common.errors import OperatingError
 from ureplicator_common.kafka.memory import MemoryTopicAdmin
 from ureplicator_common.model import Switches, TopicIntent, TopicKey, TopicState, WorkerId
@@ -29,13 +26,12 @@ from ureplicator_controller.api.fleet import Fleet
 from ureplicator_controller.api.problems import Problem
 from ureplicator_controller.api.whitelist import Whitelist
 from ureplicator_controller.api.wishes import Wishes
-from ureplicator_testkit.simulation.controllers import ROUTE
-from ureplicator_testkit.simulation.judge import FLEET, PATHS, JudgedStore
+from ureplicator_testkit.simulation.judge import FLEET, PATHS, ROUTE, JudgedStore
 from ureplicator_testkit.simulation.kernel import Broken, Process, World
 from ureplicator_testkit.simulation.members import Member
+from ureplicator_testkit.simulation.waiting import virtual_waiting
 
 CONFIG = RouteConfig(source=ROUTE.source, target=ROUTE.target)
-UPDATE: Callable[..., None] = update
 Wish = Callable[[bytes | None], bool]
 
 
@@ -89,7 +85,7 @@ class Rest(Member):
     def _make(self, what: str, path: str, call: Callable[[], object], wish: Wish) -> None:
         asked_s = self.world.now_s
         try:
-            with self._waiting():
+            with virtual_waiting(self, whitelist_module, wishes_module):
                 call()
         except (Problem, Conflict, Unavailable, OutcomeUnknown, OperatingError) as error:
             self.world.note(self.name, "%s: refused: %s", what, error)
@@ -107,21 +103,6 @@ class Rest(Member):
         if not held:
             yield None
 
-    @contextmanager
-    def _waiting(self) -> Iterator[None]:
-        """The calls know no clock but the real one: here `update` is given ours."""
-        wait = partial(self.world.sleep, self)
-        own: Any = partial(UPDATE, clock=self.world, wait=wait)
-        modules: tuple[Any, ...] = (whitelist_module, wishes_module)
-        before = [module.update for module in modules]
-        for module in modules:
-            module.update = own
-        try:
-            yield
-        finally:
-            for module, function in zip(modules, before, strict=True):
-                module.update = function
-
     # The calls.
 
     def add(self, topic: str, partitions: int) -> None:
@@ -138,11 +119,16 @@ class Rest(Member):
             "expand", topic, lambda: self.whitelist.expand(CONFIG, topic, partitions), wish
         )
 
-    def delete(self, topic: str) -> None:
+    def delete(self, topic: str, *, forget: bool) -> None:
         def wish(data: bytes | None) -> bool:
             return data is None or decode_intent(data).state is TopicState.DELETING
 
-        self._ask_topic("delete", topic, lambda: self.whitelist.delete(CONFIG, topic), wish)
+        self._ask_topic(
+            "delete for good" if forget else "delete",
+            topic,
+            lambda: self.whitelist.delete(CONFIG, topic, forget_positions=forget),
+            wish,
+        )
 
     def pause(self, topic: str, *, paused: bool) -> None:
         state = TopicState.PAUSED if paused else TopicState.ACTIVE
@@ -175,7 +161,7 @@ class Rest(Member):
         worker = WorkerId(id)
 
         def wish(data: bytes | None) -> bool:
-            return data is not None and decode_known_worker(data).draining == leaving
+            return (data is not None and decode_known_worker(data).draining) == leaving
 
         def call() -> object:
             return (self.wishes.leave if leaving else self.wishes.take_back)(worker)

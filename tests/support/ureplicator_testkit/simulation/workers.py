@@ -23,9 +23,8 @@ from ureplicator_common.model import (
     Route,
     WorkerId,
 )
-from ureplicator_testkit.simulation.controllers import ROUTE
 from ureplicator_testkit.simulation.copiers import Copier
-from ureplicator_testkit.simulation.judge import FLEET, PATHS, JudgedStore
+from ureplicator_testkit.simulation.judge import FLEET, PATHS, ROUTE, JudgedStore
 from ureplicator_testkit.simulation.kafka import Kafka
 from ureplicator_testkit.simulation.kernel import World
 from ureplicator_testkit.simulation.members import SESSION_TIMEOUT_S, Member

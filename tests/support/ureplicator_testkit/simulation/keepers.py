@@ -1,0 +1,101 @@
+"""The leader's own commits: it renews the positions of partitions that nobody owns, and forgets
+those of topics that were deleted for good. The real `renew` and `PositionForgetter.look`.
+
+For a moment it is an owner: after all that were made one before its proof, before all that come.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ureplicator_common.coordination import Conflict, OutcomeUnknown, Unavailable
+from ureplicator_common.kafka import ClusterUnavailable
+from ureplicator_common.kafka.positions import CommitRefused, Fenced
+from ureplicator_common.model import RENEWER, Partition, Route, transactional_id
+from ureplicator_controller.core.snapshot import Snapshot
+from ureplicator_controller.core.unowned import Unowned, unowned
+from ureplicator_controller.engines import forgetting as forgetting_module
+from ureplicator_controller.engines.forgetting import PositionForgetter
+from ureplicator_controller.engines.leadership import Leadership
+from ureplicator_controller.engines.observer import Observer
+from ureplicator_controller.engines.offsets import Renewal, renew
+from ureplicator_testkit.simulation.judge import FLEET, PATHS, ROUTE
+from ureplicator_testkit.simulation.kafka import Access, Kafka, Positions, Rank, SimulatedCluster
+from ureplicator_testkit.simulation.members import Member
+from ureplicator_testkit.simulation.waiting import virtual_waiting
+
+RENEW_S = 9.0
+FORGET_S = 3.0
+
+
+class Keeper:
+    """Both threads of one controller."""
+
+    def __init__(
+        self, process: Member, kafka: Kafka, leadership: Leadership, observer: Observer
+    ) -> None:
+        self._process = process
+        self._leadership = leadership
+        self._observer = observer
+        self._owners: Mapping[Partition, int] = {}
+        self._proven_at = 0
+        self._active = False
+        id = transactional_id(fleet=FLEET, route=ROUTE, worker=RENEWER, slot=0)
+        self.access = Access(process.name, id, self._rank, lambda _: self._active)
+        kafka.accesses.append(self.access)
+        store = Positions(kafka, process, self.access)
+        for topic, number in kafka.logs:
+            store.partitions[topic, number] = Partition(ROUTE, topic, number)
+        self._renewal = Renewal(ROUTE, store, SimulatedCluster(kafka, process, "target"))
+        self._forgetter = PositionForgetter(
+            coordination=process.client,
+            paths=PATHS,
+            renewals={ROUTE: self._renewal},
+            seen=lambda: observer.latest if leadership.epoch() is not None else None,
+            proof=self._proven,
+        )
+        chance = process.world.chance
+        process.world.wake(process.actor("renewer", self._renew), chance.random() * RENEW_S)
+        process.world.wake(process.actor("forgetter", self._forget), chance.random() * FORGET_S)
+
+    def _rank(self, partition: Partition) -> Rank:
+        """After the owner that there was, and before it, too, should it register again."""
+        return (self._owners.get(partition, 0), self._proven_at)
+
+    def _proven(self) -> Snapshot | None:
+        """As in `daemon`."""
+        epoch = self._leadership.epoch()
+        if epoch is None:
+            return None
+        seen = self._observer.fresh()
+        self._owners, self._proven_at = dict(self._process.store.latest), self._process.store.zxid
+        self._active = True
+        return seen if self._leadership.epoch() == epoch == seen.epoch else None
+
+    def _unowned(self, route: Route) -> Mapping[Partition, Unowned]:
+        seen = self._proven()
+        return unowned(seen, route) if seen is not None else {}
+
+    def _renew(self) -> float:
+        if self._leadership.epoch() is not None and not self._active:
+            try:
+                renew(self._renewal, self._unowned)
+            except (ClusterUnavailable, Fenced, Unavailable) as error:
+                self._process.world.note(self._process.name, "not renewed: %s", error)
+            finally:
+                self._active = False
+        return RENEW_S
+
+    def _forget(self) -> float:
+        if self._active:
+            return FORGET_S
+        try:
+            with virtual_waiting(self._process, forgetting_module):
+                self._forgetter.look()
+        except (ClusterUnavailable, CommitRefused, Fenced, Unavailable) as error:
+            self._process.world.note(self._process.name, "not forgotten: %s", error)
+        except (Conflict, OutcomeUnknown) as error:
+            self._process.world.note(self._process.name, "forgotten, not noted: %s", error)
+        finally:
+            self._active = False
+        return FORGET_S
