@@ -11,8 +11,8 @@ import pytest
 
 from ureplicator_testkit.simulation.mutants import MUTANTS
 
-SEEDS = 500
-"""A quarter of what is run for each change."""
+SEEDS = 1_000
+"""Half of what is run for each change."""
 
 CAUGHT_BY = {
     "take-before-give": "T",

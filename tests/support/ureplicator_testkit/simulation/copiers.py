@@ -71,7 +71,7 @@ class Copier(Process):
         self._kafka = kafka
         self._terms = terms
         self._ranks: dict[Partition, Rank] = {}
-        self._registered: dict[int, int] = {}
+        self._proven_at: dict[int, int] = {}
         self._tell, self._over = say, over
         self.lifeline = True
         self._inbox: deque[msg.Message] = deque()
@@ -115,9 +115,9 @@ class Copier(Process):
         self._inbox.append(message)
         self.world.soon(self._loop)
 
-    def hear_go(self, go: msg.Go, registered: int) -> None:
-        """`registered`: when the worker was, that the proof speaks of."""
-        self._registered[go.request] = registered
+    def hear_go(self, go: msg.Go, proven_at: int) -> None:
+        """`proven_at`: when the proof was made."""
+        self._proven_at[go.request] = proven_at
         self.hear(go)
 
     def driver_gone(self) -> None:
@@ -145,9 +145,9 @@ class Copier(Process):
         return 0.0 if self._commands else self._ownership.patience_s()
 
     def _note_proof(self, go: msg.Go) -> None:
-        registered = self._registered.pop(go.request)
+        proven_at = self._proven_at.pop(go.request)
         for partition, grant in go.granted.items():
-            self._ranks[partition] = (self._terms(partition, grant.owner_epoch), registered)
+            self._ranks[partition] = (self._terms(partition, grant.owner_epoch), proven_at)
             self._positions.partitions[grant.target_topic, partition.number] = partition
 
     def _post(self, event: own.OwnershipEvent) -> None:

@@ -110,7 +110,7 @@ class Trouble:
             self._world.later(self._chance.random() * RESTART_S, lambda: self._start(id))
 
     def _start(self, id: str) -> None:
-        if len(self._fleet.workers) < MOST_WORKERS:
+        if len(self._fleet.workers) < MOST_WORKERS and not self._fleet.at_rest:
             self._fleet.start_worker(id)
 
     def _freeze(self) -> None:

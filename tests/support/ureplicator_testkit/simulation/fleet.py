@@ -38,6 +38,8 @@ class SimulatedFleet:
         self.rests: dict[str, Rest] = {}
         self._ensure_skeleton()
         self._born = 0
+        self.at_rest = False
+        """Nothing of the trouble is still to come."""
         for name in ("c1", "c2"):
             self.start_controller(name)
             self.start_rest(f"rest-{name}")

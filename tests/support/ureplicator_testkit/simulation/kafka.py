@@ -3,7 +3,7 @@
 L O  a target partition takes each record for the first time in the source's order, none left out
 K    a position never passes what the target has taken, and never goes back, unless forgotten
 S    once an owner has read a position, nobody who owned the partition before can commit it; and
-     nobody does. Owners are ordered by the leader's writes, and of one id by when they registered
+     nobody does. Owners are ordered by the leader's writes, and of one id by their proofs
 D    what is copied again was not committed yet when the copier that repeats it began
 
 A request is made after the point before it (`Process.point`), so it may arrive long after it was
@@ -24,7 +24,7 @@ from ureplicator_testkit.simulation.kernel import Broken, Process, World
 
 LATE_S = 5.0
 Rank = tuple[int, int]
-"""Of an owner: which change of owner made it one, and when its worker registered."""
+"""Of an owner: which change of owner made it one, and when it proved that it still is."""
 
 
 @dataclass(slots=True)

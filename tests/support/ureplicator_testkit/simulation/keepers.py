@@ -59,7 +59,7 @@ class Keeper:
         process.world.wake(process.actor("forgetter", self._forget), chance.random() * FORGET_S)
 
     def _rank(self, partition: Partition) -> Rank:
-        """After the owner that there was, and before it, too, should it register again."""
+        """After the owner that there was, and before it, too, should it prove its right again."""
         return (self._owners.get(partition, 0), self._proven_at)
 
     def _proven(self) -> Snapshot | None:

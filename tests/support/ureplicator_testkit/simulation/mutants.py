@@ -12,7 +12,11 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from typing import Any
 
-from ureplicator_common.coordination import Check, OutcomeUnknown, Unavailable
+from ureplicator_common.coordination import (
+    Check,
+    OutcomeUnknown,
+    Unavailable,
+)
 from ureplicator_common.kafka import ClusterUnavailable
 from ureplicator_common.model import Route, WorkerId
 from ureplicator_controller.core import holding as holding_module
@@ -128,8 +132,8 @@ _DEAF: Sequence[Patch] = (
 
 MUTANTS: Mapping[str, Sequence[Patch]] = {
     "take-before-give": ((holding_module.Holdings, "held_by", _nothing),),
-    "no-fence-written": ((holding_module.Fences, "of", _nothing),),
-    "no-fence-written, deaf": ((holding_module.Fences, "of", _nothing), *_DEAF),
+    "no-fence-written": ((plan_module, "Fences", _NoFences),),
+    "no-fence-written, deaf": ((plan_module, "Fences", _NoFences), *_DEAF),
     "no-fence-done": ((proof_module, "judge", _without_fence(proof_module.judge)),),
     "leader-not-fenced": ((proof_module, "judge", _without_leader(proof_module.judge)),),
     "renewed-without-fence": ((unowned_module, "Fences", _NoFences),),

@@ -18,7 +18,7 @@ from ureplicator_controller.core.snapshot import Snapshot
 from ureplicator_controller.core.switches import is_asked
 from ureplicator_controller.core.view import external_view, mismatches
 from ureplicator_testkit.simulation.faults import Trouble
-from ureplicator_testkit.simulation.fleet import IDS, TOPICS, SimulatedFleet
+from ureplicator_testkit.simulation.fleet import DELAYS, IDS, TOPICS, SimulatedFleet
 from ureplicator_testkit.simulation.kernel import START_S, Broken, World
 from ureplicator_testkit.simulation.members import Member
 from ureplicator_testkit.simulation.workers import Worker
@@ -27,6 +27,8 @@ SETTLE_S = 12.0
 TROUBLE_S = 60.0
 REST_S = 150.0
 LOOK_S = 4.0
+AFTER_EVERY = 6
+NEWCOMER = "d"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,12 +52,17 @@ class Simulation:
 
     def run(self) -> Result:
         """Raises Broken."""
+        world, fleet = self.world, self.fleet
         with _errors_told():
             self._settle()
             Trouble(self.fleet).run(TROUBLE_S)
             self._heal()
             self._rest()
-        world, fleet = self.world, self.fleet
+            fleet.at_rest = True
+            if world.seed % AFTER_EVERY == 0:
+                self._restart_one()
+            elif world.seed % AFTER_EVERY == 1:
+                self._join()
         return Result(
             seed=world.seed,
             turns=world.turns,
@@ -113,6 +120,29 @@ class Simulation:
             if not self._why_restless():
                 return
         raise Broken("C", f"not at rest after {REST_S:.0f} s: {self._why_restless()}")
+
+    def _restart_one(self) -> None:
+        """Killed, and started again at once: it has its id when the former session has ended."""
+        fleet, before = self.fleet, self.fleet.store.moves
+        worker = self.world.chance.choice([each for each in fleet.workers if each.alive])
+        for copier in list(worker.copiers.values()):
+            copier.kill("killed with its worker")
+        worker.kill("killed, to be back within the delay")
+        fleet.start_worker(worker.id)
+        self.world.run_until(self.world.now_s + 2 * DELAYS.rebalance_s)
+        if fleet.store.moves != before:
+            moved = fleet.store.moves - before
+            raise Broken("M", f"{worker.id} was back in time, but {moved} partitions moved")
+
+    def _join(self) -> None:
+        fleet, before = self.fleet, self.fleet.store.moves
+        fleet.start_worker(NEWCOMER)
+        self.world.run_until(self.world.now_s + 2 * DELAYS.join_s + LOOK_S)
+        stored = fleet.store.parse().assignments.get(WorkerId(NEWCOMER))
+        share = len(stored.value.entries) if stored else 0
+        if fleet.store.moves - before != share:
+            moved = fleet.store.moves - before
+            raise Broken("M", f"{NEWCOMER} joined for {share} partitions, but {moved} moved")
 
     def _free_everything(self) -> None:
         """Operators take back what keeps the fleet from being even."""

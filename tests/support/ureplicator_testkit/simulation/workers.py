@@ -47,15 +47,14 @@ DRAIN_S = 8.0
 
 
 class _Prover(Prover):
-    """Tells the judge by which registration it proved last: those of one id have an order."""
+    """Tells the judge when it proved last, in the store's own time."""
 
     store: JudgedStore
-    registered = 0
+    proven_at = 0
 
     def _look_at_live_node(self) -> str:
         stranger = super()._look_at_live_node()
-        node = self.store.node(PATHS.worker_live(self._worker))
-        self.registered = node.stat.czxid if node else 0
+        self.proven_at = self.store.zxid
         return stranger
 
 
@@ -146,7 +145,7 @@ class Worker(Member):
     def _answer(self, copier: CopierId, go: msg.Go) -> None:
         running = self.copiers.get(copier)
         if running is not None and running.alive:
-            running.hear_go(go, self._prover.registered)
+            running.hear_go(go, self._prover.proven_at)
 
     def _fence(self, route: Route, ids: Sequence[str]) -> None:
         for each in ids:
