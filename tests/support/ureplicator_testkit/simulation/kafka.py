@@ -12,11 +12,18 @@ meant; an answer may be lost; and what a process sent in its last moment may arr
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
-from ureplicator_common.kafka import ClusterUnavailable, Position
+from ureplicator_common.kafka import (
+    ClusterUnavailable,
+    Position,
+    TopicInfo,
+    topic_id_text,
+)
+from ureplicator_common.kafka.memory import MemoryTopicAdmin
 from ureplicator_common.kafka.positions import Fenced, PositionStore, TargetPartition
 from ureplicator_common.kafka.wire import EARLIEST, ClusterClient, ClusterView, Leader
 from ureplicator_common.model import Partition
@@ -175,6 +182,20 @@ class Positions(PositionStore):
         raise ClusterUnavailable(f"{what}: no answer", delay_s=0.2)
 
 
+def topic_id(cluster: str, topic: str) -> uuid.UUID:
+    """Always the same: no topic is made anew here."""
+    return uuid.uuid5(uuid.NAMESPACE_OID, f"{cluster}/{topic}")
+
+
+def simulated_admin(cluster: str, topics: Mapping[str, int]) -> MemoryTopicAdmin:
+    """What REST asks about the topics."""
+    admin = MemoryTopicAdmin(topics)
+    for topic, partitions in topics.items():
+        id = topic_id_text(topic_id(cluster, topic))
+        admin._topics[topic] = TopicInfo(partitions=partitions, topic_id=id)
+    return admin
+
+
 class SimulatedCluster(ClusterClient):
     """Metadata of one side."""
 
@@ -197,7 +218,7 @@ class SimulatedCluster(ClusterClient):
                 for topic in known
                 for number in range(self._kafka.topics[topic])
             },
-            topic_ids={topic: f"{self._name}-{topic}" for topic in known},
+            topic_ids={topic: str(topic_id(self._name, topic)) for topic in known},
         )
 
     def offset_at(self, topic: str, partition: int, *, timestamp_ms: int) -> int:

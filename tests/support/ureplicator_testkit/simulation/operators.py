@@ -15,7 +15,6 @@ from functools import partial
 
 from ureplicator_common.coordination import Conflict, OutcomeUnknown, Unavailable
 from ureplicator_common.errors import OperatingError
-from ureplicator_common.kafka.memory import MemoryTopicAdmin
 from ureplicator_common.model import Switches, TopicIntent, TopicKey, TopicState, WorkerId
 from ureplicator_common.settings import RouteConfig
 from ureplicator_common.znodes import decode_intent, decode_known_worker, decode_switches
@@ -27,6 +26,7 @@ from ureplicator_controller.api.problems import Problem
 from ureplicator_controller.api.whitelist import Whitelist
 from ureplicator_controller.api.wishes import Wishes
 from ureplicator_testkit.simulation.judge import FLEET, PATHS, ROUTE, JudgedStore
+from ureplicator_testkit.simulation.kafka import simulated_admin
 from ureplicator_testkit.simulation.kernel import Broken, Process, World
 from ureplicator_testkit.simulation.members import Member
 from ureplicator_testkit.simulation.waiting import virtual_waiting
@@ -55,7 +55,7 @@ class Rest(Member):
         self._actor = self.actor("request", self._turn)
         fleet = _Fleet(self.client, fleet=FLEET, clock=world)
         fleet.process = self
-        source, target = MemoryTopicAdmin(topics), MemoryTopicAdmin(topics)
+        source, target = (simulated_admin(name, topics) for name in ("source", "target"))
         self.whitelist = Whitelist(
             coordination=self.client,
             fleet=fleet,
