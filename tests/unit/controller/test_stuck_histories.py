@@ -7,7 +7,7 @@ from itertools import pairwise
 import pytest
 
 from ureplicator_common.model import Switches
-from ureplicator_controller.core.stuck import LISTED_S, MOVED_S, Stuck, no_progress
+from ureplicator_controller.core.stuck import LISTED_S, MOVED_S, Stuck, no_progress, to_move
 from ureplicator_controller.core.view import external_view
 from ureplicator_testkit.control_fleet import ControlFleet, partition
 from ureplicator_testkit.meter import Meter
@@ -72,6 +72,7 @@ def test_moved_three_times_twenty_minutes_apart_then_left_and_listed_all_the_tim
     assert min(b - a for a, b in pairwise(moved_at)) >= 20
     (stuck,) = listed(meter)
     assert stuck.moves == meter.fleet.entry("t").stuck_moves == 3
+    assert to_move(meter.fleet.snapshot()) == {}
 
 
 def test_progress_forgets_the_moves_and_the_next_time_counts_from_zero() -> None:
