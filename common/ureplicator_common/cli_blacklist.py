@@ -32,7 +32,7 @@ def list_blacklist(url: str, as_json: bool, src: str, dst: str) -> None:
     if as_json:
         print_json(body)
         return
-    rows = [(each["route"], _name(each)) for each in body["blacklist"]]
+    rows = [(each["route"], _name(each)) for each in (*body["topics"], *body["blacklist"])]
     print_table("blacklist", ("route", "not copied"), rows)
 
 

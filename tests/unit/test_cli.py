@@ -267,6 +267,8 @@ def test_the_blacklist(world: World, url: str) -> None:
         assert (refused.exit_code, refused.stdout) == (1, "")
         assert refused.stderr.count("\n") == 1
     assert run("blacklist", "remove", "orders/3", url=url).exit_code == 0
+    assert run("blacklist", "add", "quiet", url=url).exit_code == 0
+    assert "quiet" in run("blacklist", url=url).stdout
     assert json.loads(run("blacklist", "--json", url=url).stdout)["blacklist"] == []
 
 
