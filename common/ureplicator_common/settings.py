@@ -134,7 +134,8 @@ class ControllerSettings(Section):
     join_delay_s: NotNegative = 10.0
     """How long after the last join new workers get their share: a fleet that starts moves once."""
     handover_timeout_s: Positive = 30.0
-    """How long a worker may take to let go of a partition before it is evicted."""
+    """How long a worker may take to let go of a partition before it is evicted. 30 s: behind a target
+    that does not answer a healthy one takes up to 25 s."""
     balance_ratio: Annotated[float, Field(ge=1.05, allow_inf_nan=False)] = 1.2
     """A worker that copies more than so many times the average is relieved. 1.2: rates differ by a
     few per cent all the time, and each move interrupts a partition for a moment."""

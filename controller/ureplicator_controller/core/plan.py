@@ -312,7 +312,7 @@ class _Planner:
             holders = self._try_to_give(case, entry.worker, entry, holders)
         elif entry.worker is None and entry.reason == DELETING:
             self._wait_for(case, self._holdings.held_by(case, holders))
-        case.after = replace(entry, holders=holders)
+        case.after = entry if entry.holders == holders else replace(entry, holders=holders)
         if before is None or _differs(before, case.after):
             self._changed.add(case.key)
 

@@ -99,6 +99,8 @@ def remembered(
     if before.worker is not None and before.worker in blaming:
         moves, session = before.stuck_moves + 1, blaming[before.worker]
         return replace(entry, stuck_moves=moves, stuck_on=session)
+    if (before.stuck_moves, before.stuck_on) == (entry.stuck_moves, entry.stuck_on):
+        return entry
     return replace(entry, stuck_moves=before.stuck_moves, stuck_on=before.stuck_on)
 
 
