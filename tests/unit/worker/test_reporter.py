@@ -10,7 +10,7 @@ import pytest
 
 from ureplicator_common import znodes
 from ureplicator_common.clock import ManualClock
-from ureplicator_common.coordination import EXPIRY_ROUNDING_S, Create, Node
+from ureplicator_common.coordination import EXPIRY_ROUNDING_S, Create, Delete, Node
 from ureplicator_common.coordination.memory import MemoryCoordination, MemoryStore
 from ureplicator_common.model import (
     CurrentEntry,
@@ -24,7 +24,7 @@ from ureplicator_common.model import (
     WorkerId,
 )
 from ureplicator_testkit.processes import eventually
-from ureplicator_worker.engines.reporter import Reporter
+from ureplicator_worker.engines.reporter import CHECK_S, Reporter
 
 WORKER = WorkerId("w")
 PATHS = znodes.Paths("f")
@@ -249,3 +249,19 @@ def test_the_latest_process_registers_again_after_its_session_ended() -> None:
     node = stage.node(PATHS.worker_live(WORKER))
     assert node is not None
     assert node.stat.owner == client.session()
+
+
+def test_who_has_news_all_the_time_still_notices_that_its_id_is_another_s() -> None:
+    """Evicted, it has lost its live node with its session alive, and another process was faster."""
+    stage = Stage()
+    stage.reporter.announce(LIVE)
+    assert stage.reporter.turn()
+    stage.other.transact([Delete(PATHS.worker_live(WORKER))])
+    other, _ = another_process(stage)
+    assert other.turn()
+    for zxid in range(int(SESSION_TIMEOUT_S + EXPIRY_ROUNDING_S + CHECK_S) + 2):
+        stage.clock.advance(1)
+        stage.reporter.publish(current(PartitionState.ERROR, zxid))
+        stage.reporter.turn()
+    said = [stage.heard.get_nowait() for _ in range(3)]
+    assert said[2] == "worker id w is taken by another live process"

@@ -89,6 +89,7 @@ class Reporter:
         self._done: dict[str, tuple[SessionId, bytes]] = {}
         self._sessions: set[SessionId] = set()
         self._taken_since_s: float | None = None
+        self._checked_at_s = clock.monotonic_s()
         self._changed = threading.Condition()
         self._dirty = False
         self._is_registered = False
@@ -158,7 +159,11 @@ class Reporter:
 
     def turn(self) -> bool:
         """Write what is not as it should be; False: to be tried again soon."""
+        now_s = self._clock.monotonic_s()
         with self._changed:
+            if now_s - self._checked_at_s >= CHECK_S:  # also while news come faster than that
+                self._checked_at_s = now_s
+                self._done.clear()
             wanted = dict(self._wanted)
         written = self._write_all(wanted)
         with self._changed:
