@@ -74,7 +74,8 @@ def test_a_leader_cut_from_zookeeper_refuses_writes_while_another_one_leads(
         fleet.links[leader].heal()
         fleet.wait_controller(leader)
         assert fleet.leader() == successor
-    assert fleet.call("GET", f"/topics/{later}", controller=leader).ok
+    shown = f"/topics/{later}"
+    eventually(lambda: fleet.call("GET", shown, controller=leader).ok, 5, "it knows of it, too")
     flow.judge()
     fleet.rest("DELETE", f"/topics/{later}")
 

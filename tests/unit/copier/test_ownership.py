@@ -270,15 +270,25 @@ def test_a_new_partition_without_a_leader_holds_up_no_other(desk: Desk) -> None:
     ask = desk.start(P0, P1)
     desk.ownership.put(Go(ask.request, dict.fromkeys(ask.partitions, grant()), {}))
     failed = desk.next(own.StartFailed)
-    assert (failed.partition, failed.reason, failed.temporary) == (P0, "t/0 has no leader", True)
+    reason = "source: t/0 has no leader"
+    assert (failed.partition, failed.reason, failed.temporary) == (P0, reason, True)
     assert desk.until(own.Begun).partition == P1
     desk.nothing_more()
+
+
+@pytest.mark.parametrize("end", ["source", "target"])
+def test_trouble_at_the_start_tells_which_cluster_it_is(desk: Desk, end: str) -> None:
+    ask = desk.start(P0)
+    cluster = desk.source if end == "source" else desk.target
+    cluster.failures = 1
+    desk.ownership.put(Go(ask.request, {P0: grant()}, {}))
+    assert desk.next(own.Trouble).reason.startswith(f"{end}: ")
 
 
 def test_a_new_producer_is_asked_for_until_there_is_one(desk: Desk) -> None:
     desk.target.failures = 1
     desk.ownership.put(own.NewProducer())
-    desk.next(own.Trouble)
+    assert desk.next(own.Trouble).reason.startswith("target: ")
     assert desk.next(own.ProducerReady).producer.id == 1
 
 

@@ -40,8 +40,9 @@ from ureplicator_common.model import OwnerEpoch, Partition
 from ureplicator_worker.copier.raw.partition import Beginning
 from ureplicator_worker.copier.start import (
     CannotStart,
-    Surroundings,
+    at,
     begin,
+    look_around,
     policy_time,
     source_offset,
 )
@@ -287,7 +288,8 @@ class Ownership:
         asked_for = dict(self._waiting)
         try:
             if not self._initialised:
-                self._store.initialise()
+                with at("target"):
+                    self._store.initialise()
                 self._initialised = True
             if not self._proven:
                 asked_for |= self._held
@@ -338,8 +340,9 @@ class Ownership:
         }
         if not granted or not self._initialised:
             return
-        self._store.fence(sorted({id for grant in granted.values() for id in grant.fence}))
-        stored = self._store.read(_by_topic(granted))
+        with at("target"):
+            self._store.fence(sorted({id for grant in granted.values() for id in grant.fence}))
+            stored = self._store.read(_by_topic(granted))
         self._proven = True
         self._settle_held(granted, stored)
         self._begin_waiting(granted, stored)
@@ -374,10 +377,7 @@ class Ownership:
         starting = {part: grant for part, grant in granted.items() if part in self._waiting}
         if not starting:
             return
-        around = Surroundings(
-            source=self._source.view(sorted({part.topic for part in starting})),
-            target=self._target.view(sorted({grant.target_topic for grant in starting.values()})),
-        )
+        around = look_around(starting, source=self._source, target=self._target)
         begun: dict[Partition, Begun] = {}
         for partition, grant in starting.items():
             position = stored[(grant.target_topic, partition.number)]
@@ -468,7 +468,7 @@ class Ownership:
 
     def _new_producer(self) -> None:
         try:
-            with self._target.within(COMMAND_S):
+            with at("target"), self._target.within(COMMAND_S):
                 self._post(ProducerReady(init_producer(self._target, None)))
         except ClusterUnavailable as error:
             self._post(Trouble(str(error)))

@@ -21,10 +21,12 @@ repeat all of them: neither is done by itself, ever.
 from __future__ import annotations
 
 import uuid
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from ureplicator_common.errors import OperatingError
-from ureplicator_common.kafka import Position, topic_id_text
+from ureplicator_common.kafka import ClusterUnavailable, Position, topic_id_text
 from ureplicator_common.kafka.positions import Provenance
 from ureplicator_common.kafka.wire import EARLIEST, LATEST, ClusterClient, ClusterView
 from ureplicator_common.model import GapPolicy, Partition
@@ -48,6 +50,26 @@ class Surroundings:
 
     source: ClusterView
     target: ClusterView
+
+
+@contextmanager
+def at(end: str) -> Iterator[None]:
+    """Whoever reads that a cluster is unavailable wants to know which: `source` or `target`."""
+    try:
+        yield
+    except ClusterUnavailable as error:
+        raise type(error)(f"{end}: {error}", delay_s=error.delay_s) from error
+
+
+def look_around(
+    grants: Mapping[Partition, Grant], *, source: ClusterClient, target: ClusterClient
+) -> Surroundings:
+    """Both clusters as far as these partitions go. Raises ClusterUnavailable."""
+    with at("source"):
+        copied = source.view(sorted({partition.topic for partition in grants}))
+    with at("target"):
+        copies = target.view(sorted({grant.target_topic for grant in grants.values()}))
+    return Surroundings(copied, copies)
 
 
 def begin(
@@ -80,7 +102,8 @@ def begin(
 
 def source_offset(partition: Partition, source: ClusterClient, timestamp_ms: int) -> int:
     """Raises ClusterUnavailable."""
-    return source.offset_at(partition.topic, partition.number, timestamp_ms=timestamp_ms)
+    with at("source"):
+        return source.offset_at(partition.topic, partition.number, timestamp_ms=timestamp_ms)
 
 
 def policy_time(policy: GapPolicy) -> int:
