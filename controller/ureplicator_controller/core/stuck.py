@@ -9,9 +9,16 @@ whoever reads the tree can tell, and only the number of moves must be remembered
 state. A partition that was moved has at least 20 minutes on its new worker, since that one counts
 from zero.
 
-A move helps if the *worker* is at fault. So the partition goes to a worker that has nothing stuck
-itself: if there is none, it is rather the source or the target, and moving would only add to the
-trouble. Three moves without progress mean that it is the partition; it stays listed.
+A move helps if the *worker* is at fault. Where a cluster is, moving only adds to the trouble, and most
+of all where one worker alone looks well, because it was just started again or has nothing to copy: it
+would be given everything. So
+
+* the partition goes to a worker on which nothing *stands still*. That is told early of what never moved
+  since its worker has it. If there is no such worker, it stays;
+* where something of its route stands still on several workers, some other partition of the route must
+  be copied meanwhile, else it stays.
+
+Three moves without progress mean that it is the partition; it stays listed.
 
 The worker it was taken from is *blamed*: it keeps what it has, but is given nothing as long as there
 is another. Even counts would else fill it with others' partitions, for them to get stuck. The blame
@@ -27,7 +34,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass, replace
 
-from ureplicator_common.model import IdealEntry, Partition, PartitionLoad, SessionId, WorkerId
+from ureplicator_common.model import (
+    IdealEntry,
+    Partition,
+    PartitionLoad,
+    Route,
+    SessionId,
+    WorkerId,
+)
 from ureplicator_controller.core.snapshot import Snapshot
 from ureplicator_controller.core.switches import is_asked
 from ureplicator_controller.core.view import ExternalView, ideal_entry, is_wanted
@@ -35,6 +49,8 @@ from ureplicator_controller.core.view import ExternalView, ideal_entry, is_wante
 LISTED_S = 600.0
 MOVED_S = 1_200.0
 MOST_MOVES = 3
+BEGUN_S = 60.0
+"""By then a worker copies what it was given, if it can."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,20 +91,44 @@ def no_progress(snapshot: Snapshot, view: ExternalView) -> list[Stuck]:
 
 def to_move(snapshot: Snapshot) -> dict[Partition, str]:
     """What should go to another worker, and why."""
-    return {
+    found = {
         partition: f"stuck on {entry.worker}"
         for partition, entry, _ in _still(snapshot, MOVED_S)
         if entry.stuck_moves < MOST_MOVES
     }
+    if not found:
+        return {}
+    doubtful = _doubtful(snapshot)
+    return {partition: why for partition, why in found.items() if partition.route not in doubtful}
 
 
 def ailing(snapshot: Snapshot) -> Set[WorkerId]:
-    """Workers with something stuck that may be their fault."""
-    return {
-        entry.worker
-        for _, entry, _ in _still(snapshot, LISTED_S)
-        if entry.worker is not None and entry.stuck_moves < MOST_MOVES
+    """Workers on which something stands still that may be their fault."""
+    return {worker for worker, _ in _standing(snapshot)}
+
+
+def _doubtful(snapshot: Snapshot) -> Set[Route]:
+    """Routes of which a cluster may be at fault."""
+    workers: dict[Route, set[WorkerId]] = {}
+    for worker, partition in _standing(snapshot):
+        workers.setdefault(partition.route, set()).add(worker)
+    several = {route for route, on in workers.items() if len(on) > 1}
+    copied = {
+        partition.route
+        for loads in (snapshot.loads.values() if several else ())
+        for partition, load in loads.items()
+        if load.records_per_s > 0
     }
+    return several - copied
+
+
+def _standing(snapshot: Snapshot) -> Iterator[tuple[WorkerId, Partition]]:
+    """What stands still, unless that is known to be its own fault."""
+    for partition, entry, load in _still(snapshot, BEGUN_S):
+        if load.no_progress_s < LISTED_S and has_progressed(load):
+            continue
+        if entry.worker is not None and entry.stuck_moves < MOST_MOVES:
+            yield entry.worker, partition
 
 
 def remembered(

@@ -15,12 +15,14 @@ WINDOW_S = 300.0
 
 class Meter:
     """`rates`: bytes per second of each partition, wherever it is copied. `stuck`: partitions that
-    make no progress, wherever they are; `broken`: workers where none does."""
+    make no progress, wherever they are; `broken`: workers where none does. `idle`: partitions that
+    have nothing to copy."""
 
     def __init__(self, fleet: ControlFleet, rates: Mapping[Partition, float]) -> None:
         self.fleet = fleet
         self.rates = dict(rates)
         self.stuck: set[Partition] = set()
+        self.idle: set[Partition] = set()
         self.broken: set[WorkerId] = set()
         self.silent: set[WorkerId] = set()
         self._held_since: dict[tuple[int, Partition], float] = {}
@@ -44,11 +46,12 @@ class Meter:
         if not stands_still or key not in self._moved_at:
             self._moved_at[key] = now_s
         return PartitionLoad(
+            records_per_s=0.0 if stands_still or partition in self.idle else 1.0,
             steady_bytes_per_s=self.rates.get(partition, 0.0),
             measured_s=min(held_s, WINDOW_S),
             held_s=held_s,
             no_progress_s=now_s - self._moved_at[key],
-            lag=7,
+            lag=0 if partition in self.idle else 7,
             committed=5,
         )
 

@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import pytest
 
-from ureplicator_common.model import Switches
+from ureplicator_common.model import Partition, Switches
 from ureplicator_controller.core.stuck import LISTED_S, MOVED_S, Stuck, no_progress, to_move
 from ureplicator_controller.core.view import external_view
 from ureplicator_testkit.control_fleet import ControlFleet, partition
@@ -123,6 +123,41 @@ def test_what_is_stuck_everywhere_is_nobodys_fault_and_stays() -> None:
     meter.stuck = {partition("t", number) for number in range(6)}
     assert meter.run(120) == 0
     assert len(listed(meter)) == 6
+
+
+def test_in_an_outage_whoever_is_started_again_is_not_given_everything() -> None:
+    """It counts anew for how long nothing moves, and is no better for that."""
+    meter = fleet_of("a", "b", "c")
+    meter.stuck = {partition("t", number) for number in range(6)}
+    meter.run(MOVED_S / 60 - 5)
+    meter.fleet.kill(meter.fleet.process("a"))
+    meter.fleet.worker("a")
+    assert meter.run(30) == 0
+    assert meter.fleet.counts() == {"a": 2, "b": 2, "c": 2}
+
+
+def test_a_part_of_the_source_that_is_away_moves_nothing_to_who_was_started_again() -> None:
+    meter = fleet_of("a", "b", "c")
+    meter.stuck = {first_of(meter, worker) for worker in ("a", "b", "c")}
+    meter.run(MOVED_S / 60 - 5)
+    meter.fleet.kill(meter.fleet.process("a"))
+    meter.fleet.worker("a")
+    assert meter.run(30) == 0
+
+
+def test_in_an_outage_a_worker_without_anything_to_copy_is_not_given_everything() -> None:
+    meter = fleet_of("a", "b", "c")
+    idle = {number for number, owner in meter.fleet.owners("t").items() if owner == "c"}
+    meter.idle = {partition("t", number) for number in idle}
+    meter.stuck = {partition("t", number) for number in set(range(6)) - idle}
+    assert meter.run(60) == 0
+    meter.idle.clear()  # something is copied: now it is rather the workers
+    assert meter.run(2) == 4
+
+
+def first_of(meter: Meter, worker: str) -> Partition:
+    owners = meter.fleet.owners("t")
+    return partition("t", min(number for number, owner in owners.items() if owner == worker))
 
 
 def test_a_broken_worker_loses_all_to_the_others() -> None:
