@@ -24,11 +24,7 @@ from ureplicator_common.coordination.intents import update
 from ureplicator_common.kafka import ClusterUnavailable, TopicInfo
 from ureplicator_common.model import RouteSettings, TopicIntent, TopicKey, TopicState
 from ureplicator_common.route_settings import RouteConfig
-from ureplicator_common.znodes import (
-    UNREADABLE,
-    decode_intent,
-    encode_intent,
-)
+from ureplicator_common.znodes import MOST_PARTITIONS, UNREADABLE, decode_intent, encode_intent
 from ureplicator_controller.api.clusters import Cluster
 from ureplicator_controller.api.conditions import ALWAYS, Condition
 from ureplicator_controller.api.fleet import Fleet
@@ -100,7 +96,6 @@ class Whitelist:
             begins_anew=True,
             request_id=self._new_id(),
         )
-
         self._create(key, intent)
         return intent
 
@@ -239,6 +234,7 @@ class Whitelist:
             )
         source = self._in_source(key)
         wanted = adopt(there, source, "").partitions
+        _refuse_more_than(source, wanted, field="topic")
         self._bring_target(key, there.target_topic or topic, wanted=wanted, source=source)
 
         def change(now: TopicIntent) -> TopicIntent:
@@ -448,6 +444,10 @@ def _refuse_more_than(source: TopicInfo, wanted: int, *, field: str = "numPartit
             f"the source has only {source.partitions} partitions, not {wanted}",
             field=field,
             cure=f"use at most {source.partitions}, or add partitions to the source first",
+        )
+    if wanted > MOST_PARTITIONS:
+        raise bad_request(
+            f"no topic may have {wanted} partitions", field=field, cure=f"use {MOST_PARTITIONS}"
         )
 
 

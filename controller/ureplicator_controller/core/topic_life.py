@@ -28,6 +28,7 @@ from dataclasses import dataclass, field, replace
 
 from ureplicator_common.kafka import TopicInfo
 from ureplicator_common.model import Route, RouteMemory, TopicIntent, TopicKey, TopicState
+from ureplicator_common.znodes import MOST_PARTITIONS
 from ureplicator_controller.core.copies import ClusterTopic, targets, why_copied_back
 from ureplicator_controller.core.snapshot import Snapshot
 from ureplicator_controller.core.topic_rules import AutoWhitelist, TopicRules
@@ -63,7 +64,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """`refused`: topics that the patterns want and that cannot be copied, and why.
+    """`refused`: topics that cannot be copied as the route's rules want it, and why.
 
     `baselines`: what each route with auto-whitelisting shall remember.
     """
@@ -186,8 +187,12 @@ class _Decider:
     ) -> Iterator[Change]:
         """Go on with a topic made anew, if that is the policy: the worker then begins by it."""
         info = (source or {}).get(key.topic)
-        anew = info is not None and info.topic_id != intent.source_topic_id
-        if not (info and anew and rules.follows_new_topics) or is_held(self._snapshot, key):
+        anew = _side("source topic", intent.source_topic_id, source, key.topic)
+        if not (info and anew and rules.follows_new_topics):
+            return
+        if intent.whole and self._is_too_big(key, info):
+            return
+        if is_held(self._snapshot, key):
             return
         adopted = replace(adopt(intent, info, intent.target_topic_id), begins_anew=False)
         policy = rules.settings.on_gap
@@ -215,7 +220,7 @@ class _Decider:
         there = (target or {}).get(intent.target_topic or key.topic, TopicInfo(0))
         known = identified(intent, info, there)
         grown = rules.auto_expand and known.whole and info.partitions > known.partitions
-        if grown and target is not None:
+        if grown and target is not None and not self._is_too_big(key, info):
             yield Change(
                 key,
                 replace(known, partitions=info.partitions),
@@ -227,6 +232,12 @@ class _Decider:
             )
         elif known != intent:
             yield Change(key, known, version, "identified", "ids noted")
+
+    def _is_too_big(self, key: TopicKey, info: TopicInfo) -> bool:
+        why = _why_too_big(info)
+        if why:
+            self._refused[key] = why
+        return bool(why)
 
     # What is not whitelisted.
 
@@ -263,7 +274,7 @@ class _Decider:
             if not self._is_candidate(rules.auto, key, source[topic]):
                 continue
             name = rules.settings.target_topic(topic)
-            why = self._why_refused(rules.auto, key, name, target)
+            why = _why_too_big(source[topic]) or self._why_refused(rules.auto, key, name, target)
             if why:
                 self._refused[key] = why
                 continue
@@ -320,6 +331,13 @@ def _side(what: str, id: str, topics: Topics | None, name: str) -> str | None:
     if id and info.topic_id and id != info.topic_id:
         return f"{what} was made anew (was {id}, is {info.topic_id})"
     return ""
+
+
+def _why_too_big(info: TopicInfo) -> str:
+    """Its nodes could not be written."""
+    if info.partitions <= MOST_PARTITIONS:
+        return ""
+    return f"it has {info.partitions} partitions, above the {MOST_PARTITIONS} that a topic may have"
 
 
 def _is_of(id: str | None, info: TopicInfo | None) -> bool:

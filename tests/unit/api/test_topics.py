@@ -15,6 +15,7 @@ from ureplicator_common.model import (
     TopicState,
     position_group,
 )
+from ureplicator_common.znodes import MOST_PARTITIONS
 from ureplicator_testkit.api_world import ROUTE, World, problem_of
 
 ONLINE, OFFLINE, ERROR = PartitionState.ONLINE, PartitionState.OFFLINE, PartitionState.ERROR
@@ -63,6 +64,16 @@ def test_fewer_partitions_than_the_source_has(world: World) -> None:
     assert intent is not None
     assert intent.initial_partitions == 2
     assert world.target.topics()["orders"].partitions == 4
+
+
+def test_a_topic_with_more_partitions_than_a_node_holds(world: World) -> None:
+    world.source.put("huge", MOST_PARTITIONS + 1)
+    problem = problem_of(world.call("POST", "/topics/huge"), 400)
+    assert problem["field"] == "numPartitions"
+    assert world.intent("huge") is None
+    assert "huge" not in world.target.topics()
+    body = {"topic": "huge", "numPartitions": MOST_PARTITIONS}
+    assert world.call("POST", "/topics", json=body).status_code == 201
 
 
 def test_the_target_is_made_with_what_decides_which_records_live(world: World) -> None:

@@ -24,6 +24,7 @@ from ureplicator_common.model import (
     TopicState,
     WorkerId,
 )
+from ureplicator_common.znodes import MOST_PARTITIONS
 from ureplicator_controller.core.snapshot import Finding, Snapshot, Stored
 from ureplicator_controller.core.topic_life import CONFIRM_S, Change, Decision, decide
 from ureplicator_controller.core.topic_rules import AutoWhitelist, TopicRules
@@ -178,6 +179,15 @@ def test_a_new_topic_is_followed_by_policy_when_nobody_holds_the_old_one(policy:
     )
 
 
+@pytest.mark.parametrize("info", [TopicInfo(0, trouble="no leader"), TopicInfo(2)])
+def test_a_source_that_cannot_tell_is_no_new_topic(info: TopicInfo) -> None:
+    """It would be adopted with no partitions, or without an id."""
+    world = World(rules=(TopicRules(ROUTE, RouteSettings(on_gap=GapPolicy.EARLIEST)),))
+    world.intend(replace(KNOWN, stopped=TARGET_DELETED, had_position=frozenset({0, 1})))
+    for _ in range(3):
+        assert not world.look({"a": {"t": info}, "b": {}}, after_s=CONFIRM_S)
+
+
 # --- Ids and sizes
 
 
@@ -214,6 +224,25 @@ def test_a_topic_of_which_all_is_wanted_grows_with_its_source(
 
 
 # --- Whitelisted by themselves
+
+
+def test_what_no_node_could_hold_is_refused() -> None:
+    """A plan whose node is too big would be made again for ever, and nothing else done."""
+    huge = TopicInfo(MOST_PARTITIONS + 1, "A2")
+    world = World(rules=(auto(),)).remember()
+    assert not world.look({"a": {"t": huge}, "b": {}})
+    assert world.last.refused == {
+        KEY: "it has 10001 partitions, above the 10000 that a topic may have"
+    }
+    assert world.one({"a": {"t": TopicInfo(MOST_PARTITIONS, "A2")}, "b": {}})
+    follows = TopicRules(ROUTE, RouteSettings(on_gap=GapPolicy.EARLIEST))
+    for known, seen in (
+        (KNOWN, replace(huge, topic_id="A1")),
+        (replace(KNOWN, stopped=ANEW), huge),
+    ):
+        world = World(rules=(follows,)).intend(known)
+        assert not world.look({**SAME, "a": {"t": seen}})
+        assert set(world.last.refused) == {KEY}
 
 
 def test_nothing_is_whitelisted_before_the_baseline_is_written() -> None:
