@@ -112,8 +112,8 @@ class PositionForgetter:
         while not self._stopping.wait(wait_s):
             wait_s = LOOK_S
             try:
-                self.look()
-            except (ClusterUnavailable, CommitRefused, Fenced, Unavailable) as error:
+                wait_s = LOOK_S if self.look() else AGAIN_S
+            except Unavailable as error:
                 wait_s = AGAIN_S
                 log.warning("positions not forgotten, next try in %g s: %s", wait_s, error)
             except (Conflict, OutcomeUnknown) as error:
@@ -122,10 +122,22 @@ class PositionForgetter:
                 wait_s = AGAIN_S
                 log.exception("forgetting positions failed")
 
-    def look(self) -> None:
+    def look(self) -> bool:
+        """Whether nothing failed. What fails keeps no other waiting; a cluster that is away is asked
+        once. Raises Unavailable, Conflict, OutcomeUnknown."""
         seen = self._seen()
+        failed, away = False, set[Route]()
         for key in sorted(forgettable(seen)) if seen is not None else ():
-            self._forget(key)
+            if key.route in away:
+                continue
+            try:
+                self._forget(key)
+            except (ClusterUnavailable, CommitRefused, Fenced) as error:
+                failed = True
+                log.warning("%s: positions not forgotten yet: %s", key, error)
+                if isinstance(error, ClusterUnavailable):
+                    away.add(key.route)
+        return not failed
 
     def _forget(self, key: TopicKey) -> None:
         proofs: list[Snapshot] = []

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, TypeVar, cast
+from typing import TypeVar, cast
 
 import pytest
 
 from ureplicator_common.coordination import Conflict, Create, Set
 from ureplicator_common.coordination.memory import MemoryCoordination, MemoryStore
-from ureplicator_common.kafka import Position
+from ureplicator_common.kafka import ClusterUnavailable, Position
 from ureplicator_common.kafka.positions import CommitRefused, PositionStore, TargetPartition
 from ureplicator_common.kafka.wire import ClusterClient
 from ureplicator_common.model import (
@@ -145,6 +145,14 @@ class TwinStore(PositionStore):
         self.positions.update(positions)
 
 
+class AwayStore(TwinStore):
+    """Its cluster does not answer."""
+
+    def initialise(self) -> None:
+        super().initialise()
+        raise ClusterUnavailable("no broker answers")
+
+
 class Client:
     def close(self) -> None:
         pass
@@ -200,15 +208,17 @@ class Leader:
     def path(self) -> str:
         return self.paths.topic(KEY)
 
-    def look(self, seen: Snapshot | None) -> None:
-        engine: Any = PositionForgetter(
+    def engine(self, seen: Snapshot | None, renewals: Mapping[Route, Renewal]) -> PositionForgetter:
+        return PositionForgetter(
             coordination=self.coordination,
             paths=self.paths,
-            renewals={ROUTE: renewal(self.store)},
+            renewals=renewals,
             seen=lambda: seen,
             proof=lambda: self.proof(),
         )
-        engine.look()
+
+    def look(self, seen: Snapshot | None) -> None:
+        assert self.engine(seen, {ROUTE: renewal(self.store)}).look()
 
     def marked(self) -> bool:
         node = self.coordination.get(self.path)
@@ -221,6 +231,29 @@ def test_the_mark_is_taken_off_when_it_is_done() -> None:
     leader.look(fleet())
     assert leader.store.positions[("x", 0)].offset == -1
     assert not leader.marked()
+
+
+@pytest.mark.parametrize(
+    ("other", "asked"),
+    [
+        (AwayStore(), ["initialise"]),
+        (TwinStore({("x", 0): "TOPIC_AUTHORIZATION_FAILED"}), 2 * ["initialise", "read", "commit"]),
+    ],
+    ids=["away", "refuses"],
+)
+def test_a_topic_that_fails_keeps_no_other_waiting(other: TwinStore, asked: list[str]) -> None:
+    """Nor does a cluster that is away: it is asked once."""
+    leader = Leader()
+    away = Route("a", "a")
+    both = {TopicKey(away, name): stored(MARKED) for name in ("t", "u")}
+    seen = replace(fleet(), topics={KEY: stored(MARKED), **both}, epoch=0)
+    seen = replace(seen, routes={route: stored(RouteSettings()) for route in (ROUTE, away)})
+    leader.proof = lambda: seen
+    engine = leader.engine(seen, {away: renewal(other), ROUTE: renewal(leader.store)})
+    assert not engine.look()
+    assert other.done == asked
+    assert not leader.marked()
+    assert leader.engine(fleet(), {ROUTE: renewal(leader.store)}).look()
 
 
 @pytest.mark.parametrize("applied", [True, False])
