@@ -319,10 +319,11 @@ class _Planner:
     def _moved(self, case: Case) -> IdealEntry:
         """The entry with its new owner, if it gets one."""
         now_ms = self._snapshot.wall_ms
-        before = case.before or IdealEntry(None, OwnerEpoch(0), now_ms, "")
+        before = self._look.mended.get(case.partition, case.before)
+        before = before or IdealEntry(None, OwnerEpoch(0), now_ms, "")
         move = case.move
         if move is None:
-            return self._look.mended.get(case.partition, before)
+            return before
         if case.before is not None and move.worker == before.worker:
             return replace(before, reason=move.reason)
         self._reasons[move.reason] += 1

@@ -7,7 +7,14 @@ from itertools import pairwise
 import pytest
 
 from ureplicator_common.model import Partition, Switches
-from ureplicator_controller.core.stuck import LISTED_S, MOVED_S, Stuck, no_progress, to_move
+from ureplicator_controller.core.stuck import (
+    LISTED_S,
+    MOVED_S,
+    Stuck,
+    blamed,
+    no_progress,
+    to_move,
+)
 from ureplicator_controller.core.view import external_view
 from ureplicator_testkit.control_fleet import ControlFleet, partition
 from ureplicator_testkit.meter import Meter
@@ -253,3 +260,4 @@ def test_a_blamed_worker_is_better_than_none_and_a_rebalance_forgives_it() -> No
     meter.fleet.ask_rebalance("now")
     meter.run(5)
     assert meter.fleet.counts() == {"a": 3, "b": 3}
+    assert blamed(meter.fleet.snapshot()) == set(), "also for what that very rebalance moved"
