@@ -102,14 +102,10 @@ class PositionRenewer:
         renewals: Mapping[Route, Renewal],
         unowned: Proof,
         leads: Callable[[], bool],
-        first_after_s: float = FIRST_AFTER_S,
-        every_s: float = EVERY_S,
     ) -> None:
         self._renewals = renewals
         self._unowned = unowned
         self._leads = leads
-        self._wait_s = first_after_s
-        self._every_s = every_s
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="position-renewer", daemon=True)
 
@@ -123,19 +119,25 @@ class PositionRenewer:
             renewal.client.close()
 
     def _run(self) -> None:
-        while not self._stopping.wait(self._wait_s):
-            self._wait_s = self._every_s
-            if self._leads():
-                for renewal in self._renewals.values():
-                    self._renew(renewal)
+        wait_s = FIRST_AFTER_S
+        while not self._stopping.wait(wait_s):
+            wait_s = self.look()
 
-    def _renew(self, renewal: Renewal) -> None:
-        """A failure is tried again in an hour: the positions last for days."""
+    def look(self) -> float:
+        """Renew every route if we lead; when to do so next. A failure is tried again in an hour: the
+        positions last for days."""
+        well = [self._renew(renewal) for renewal in self._renewals.values() if self._leads()]
+        return EVERY_S if all(well) else FIRST_AFTER_S
+
+    def _renew(self, renewal: Renewal) -> bool:
         try:
             count = renew(renewal, self._unowned)
         except (ClusterUnavailable, Fenced, Unavailable) as error:
             logger.warning("%s: positions not renewed: %s", renewal.route, error)
-            self._wait_s = min(self._every_s, FIRST_AFTER_S)
-        else:
-            if count:
-                logger.info("%s: %d positions without an owner renewed", renewal.route, count)
+            return False
+        except Exception:  # without this thread they would fade, and nobody would know
+            logger.exception("%s: renewing positions failed", renewal.route)
+            return False
+        if count:
+            logger.info("%s: %d positions without an owner renewed", renewal.route, count)
+        return True

@@ -51,7 +51,6 @@ SEQUENCE_MODULUS = 1 << 31
 ABORT_MARKER = 0
 
 _LENGTH = struct.Struct(">i")
-_BASE_AND_LENGTH = struct.Struct(">qi")
 _FIXED = struct.Struct(">qiibIhiqqqhii")
 _ATTRIBUTES = struct.Struct(">h")
 _PRODUCER = struct.Struct(">qhi")

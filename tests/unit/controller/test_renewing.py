@@ -1,0 +1,65 @@
+"""The leader's hand on positions that nobody owns, over a twin of the store."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import cast
+
+import pytest
+
+from ureplicator_common.kafka import ClusterUnavailable, Position
+from ureplicator_common.kafka.positions import PositionStore, TargetPartition
+from ureplicator_common.kafka.wire import ClusterClient
+from ureplicator_common.model import Partition, Route
+from ureplicator_controller.core.unowned import Unowned
+from ureplicator_controller.engines.offsets import (
+    EVERY_S,
+    FIRST_AFTER_S,
+    PositionRenewer,
+    Renewal,
+)
+
+FIRST, SECOND = Route("a", "b"), Route("a", "c")
+
+
+class TwinStore(PositionStore):
+    """One position; what was committed."""
+
+    def __init__(self, error: Exception | None = None) -> None:
+        self.error = error
+        self.committed: dict[TargetPartition, Position] = {}
+
+    def initialise(self) -> None:
+        if self.error is not None:
+            raise self.error
+
+    def fence(self, transactional_ids: Sequence[str]) -> None:
+        pass
+
+    def read(self, wanted: Mapping[str, Sequence[int]]) -> dict[TargetPartition, Position]:
+        return {(topic, number): Position(5) for topic in wanted for number in wanted[topic]}
+
+    def commit(self, positions: Mapping[TargetPartition, Position]) -> None:
+        self.committed.update(positions)
+
+
+def renewer(first: TwinStore, second: TwinStore, *, leads: bool = True) -> PositionRenewer:
+    client = cast(ClusterClient, None)
+    return PositionRenewer(
+        renewals={FIRST: Renewal(FIRST, first, client), SECOND: Renewal(SECOND, second, client)},
+        unowned=lambda route: {Partition(route, "t", 0): Unowned("t")},
+        leads=lambda: leads,
+    )
+
+
+@pytest.mark.parametrize("error", [ClusterUnavailable("no broker answers"), ValueError("what?")])
+def test_a_route_that_fails_lets_no_other_fade_and_is_tried_again_sooner(error: Exception) -> None:
+    second = TwinStore()
+    assert renewer(TwinStore(error), second).look() == FIRST_AFTER_S
+    assert second.committed == {("t", 0): Position(5)}
+
+
+def test_who_does_not_lead_renews_nothing() -> None:
+    store = TwinStore()
+    assert renewer(store, store, leads=False).look() == EVERY_S
+    assert not store.committed
