@@ -33,7 +33,7 @@ from ureplicator_controller.api.problems import Problem, bad_request, conflict, 
 from ureplicator_controller.api.requests import LegalTopic
 from ureplicator_controller.core.backup import restored
 from ureplicator_controller.core.copies import origins, targets
-from ureplicator_controller.core.topic_life import adopt, is_held
+from ureplicator_controller.core.topic_life import adopt, held
 from ureplicator_controller.engines.claims import TargetTaken, claim
 from ureplicator_controller.engines.targets import ensure_target
 
@@ -228,7 +228,7 @@ class Whitelist:
                 field="anew",
                 cure='to copy what is there now, from its first record: {"anew": true}',
             )
-        if is_held(self._fleet.picture().snapshot, key):
+        if key in held(self._fleet.picture().snapshot):
             raise conflict(
                 f"{topic} is just being let go", field="topic", cure="try again in some seconds"
             )

@@ -23,8 +23,9 @@ nothing of the new one. A new id is noted only when nobody holds a partition any
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from ureplicator_common.kafka import TopicInfo
 from ureplicator_common.model import Route, RouteMemory, TopicIntent, TopicKey, TopicState
@@ -106,11 +107,11 @@ def baseline_of(snapshot: Snapshot, route: Route) -> Mapping[str, str] | None:
     return stored.value.baseline if stored else None
 
 
-def is_held(snapshot: Snapshot, key: TopicKey) -> bool:
-    """Whether somebody is told to hold a partition of the topic, or says so."""
+def held(snapshot: Snapshot) -> Set[TopicKey]:
+    """Topics of which somebody is told to hold a partition, or says so."""
     told = (stored.value.entries for stored in snapshot.assignments.values())
     said = (stored.value.entries for stored in snapshot.current.values())
-    return any(partition.key == key for entries in (*told, *said) for partition in entries)
+    return {partition.key for entries in (*told, *said) for partition in entries}
 
 
 class _Decider:
@@ -146,6 +147,11 @@ class _Decider:
             *(change for rules in self._rules for change in self._of_new(rules)),
         ]
         return Decision(tuple(changes), self._suspicions, self._refused, baselines)
+
+    @cached_property
+    def _held(self) -> Set[TopicKey]:
+        """Looked up at most once: it takes a walk over all that is held."""
+        return held(self._snapshot)
 
     # What is whitelisted.
 
@@ -192,7 +198,7 @@ class _Decider:
             return
         if intent.whole and self._is_too_big(key, info):
             return
-        if is_held(self._snapshot, key):
+        if key in self._held:
             return
         adopted = replace(adopt(intent, info, intent.target_topic_id), begins_anew=False)
         policy = rules.settings.on_gap
