@@ -13,6 +13,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from hypothesis import HealthCheck, settings
 
 from ureplicator_testkit import processes
 from ureplicator_testkit.clusters import KafkaCluster, ZooKeeperServer
@@ -20,6 +21,14 @@ from ureplicator_testkit.clusters import KafkaCluster, ZooKeeperServer
 HERE = Path(__file__).parent
 ORDER = ("unit", "simulation", "helm", "integration", "faults")
 TIMEOUTS_S = {"simulation": 300, "integration": 180, "faults": 600}
+
+settings.register_profile(
+    "busy machine",
+    max_examples=40,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.load_profile("busy machine")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

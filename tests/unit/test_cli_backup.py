@@ -224,7 +224,7 @@ workers = st.builds(KnownWorker, st.integers(0, 9), st.booleans(), st.booleans()
 switches = st.builds(Switches, st.booleans(), st.booleans())
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(intents(), workers, switches)
 def test_export_and_import_are_each_others_reverse(
     intent: TopicIntent, worker: KnownWorker, switched: Switches

@@ -95,7 +95,7 @@ class WatchingServer:
             self.children.add(path)
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(
     before=st.lists(changes, max_size=8),
     during=st.lists(st.one_of(st.none(), changes), max_size=40),

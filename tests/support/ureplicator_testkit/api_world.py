@@ -1,4 +1,8 @@
-"""REST over the in-memory twins: a fleet that a test can put into any state, and a client for it."""
+"""REST over the in-memory twins: a fleet that a test can put into any state, and a client for it.
+
+To describe the calls for /openapi.json is most of the work of making an application, so it is left
+out unless a test asks for it (`described`); requests and answers are checked in both cases.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +10,11 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
+import pytest
+from flask import Flask
 from flask.testing import FlaskClient
+from flask_openapi3 import APIBlueprint
+from flask_openapi3.utils import parse_parameters
 from werkzeug.test import TestResponse
 
 from ureplicator_common.clock import ManualClock
@@ -42,6 +50,7 @@ from ureplicator_common.znodes import (
     encode_loads,
     encode_route,
 )
+from ureplicator_controller.api import openapi
 from ureplicator_controller.api.app import Dependencies, create_app
 
 ONE_ROUTE = ({"source": "source", "target": "target"},)
@@ -56,6 +65,7 @@ class World:
         routes: tuple[Mapping[str, Any], ...] = ONE_ROUTE,
         *,
         client: type[MemoryCoordination] = MemoryCoordination,
+        described: bool = False,
     ) -> None:
         names = {route[end] for route in routes for end in ("source", "target")}
         self.settings = Settings.model_validate(
@@ -79,18 +89,17 @@ class World:
         for name in {str(route["source"]) for route in routes}:
             self.clusters[name].put("orders", 4)
             self.clusters[name].put("quiet", 1)
-        self.app = create_app(
-            Dependencies(
-                settings=self.settings,
-                coordination=self.coordination,
-                admins=self.clusters.__getitem__,
-                positions=lambda name: self.positions,
-                logs=self.logs.__getitem__,
-                id="c1",
-                clock=self.clock,
-                check_answers=True,
-            )
+        needs = Dependencies(
+            settings=self.settings,
+            coordination=self.coordination,
+            admins=self.clusters.__getitem__,
+            positions=lambda name: self.positions,
+            logs=self.logs.__getitem__,
+            id="c1",
+            clock=self.clock,
+            check_answers=True,
         )
+        self.app = create_app(needs) if described else _undescribed(needs)
         self.client: FlaskClient = self.app.test_client()
 
     @property
@@ -192,3 +201,16 @@ def problem_of(answer: TestResponse, status: int) -> dict[str, Any]:
     assert body["detail"]
     assert "\n" not in body["detail"]
     return dict(body)
+
+
+class _Undescribed(APIBlueprint):
+    """Knows what its calls take, and nothing that is only for people and tools to read."""
+
+    def _collect_openapi_info(self, rule: str, func: Any, **_: Any) -> Any:
+        return parse_parameters(func, doc_ui=False)
+
+
+def _undescribed(needs: Dependencies) -> Flask:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(openapi, "APIBlueprint", _Undescribed)
+        return create_app(needs)

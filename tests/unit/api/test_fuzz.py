@@ -30,7 +30,7 @@ from ureplicator_common.model import KnownWorker, PartitionState, TopicIntent, T
 from ureplicator_common.znodes import encode_known_worker
 from ureplicator_testkit.api_world import World
 
-EXAMPLES = int(os.environ.get("FUZZ_EXAMPLES", "8"))
+EXAMPLES = int(os.environ.get("FUZZ_EXAMPLES", "5"))
 CHECKS = [
     not_a_server_error,
     status_code_conformance,
@@ -40,11 +40,8 @@ CHECKS = [
 ]
 KNOWN = ({"topic": "orders", "worker": "w1"}, {"partition": "1"})
 
-CALLS = [
-    (method, path)
-    for path, item in World().call("GET", "/openapi.json").get_json()["paths"].items()
-    for method in item
-]
+SCHEMA = schemathesis.openapi.from_wsgi("/openapi.json", World(described=True).app)
+CALLS = [(method, path) for path, item in SCHEMA.items() for method in item]
 
 
 def furnish(world: World) -> None:
@@ -79,7 +76,7 @@ def whole(world: World) -> Any:
 def send(world: World, case: Any, *, negative: bool) -> None:
     furnish(world)
     before = whole(world)
-    answer = case.call()
+    answer = case.call(app=world.app)
     assert b"Traceback" not in answer.content
     checks = [*CHECKS, negative_data_rejection] if negative else CHECKS
     case.validate_response(answer, checks=checks)
@@ -97,7 +94,7 @@ def put_in(case: Any, known: Mapping[str, str]) -> None:
 @pytest.mark.parametrize(("method", "path"), CALLS)
 def test_call(method: str, path: str, mode: GenerationMode) -> None:
     world = inhabited()
-    operation = schemathesis.openapi.from_wsgi("/openapi.json", world.app)[path][method]
+    operation = SCHEMA[path][method]
     negative = mode is GenerationMode.NEGATIVE
 
     @settings(

@@ -16,6 +16,11 @@ PAGES = {"/", "/dashboard/<path:filename>", "/openapi.json"}
 
 
 @pytest.fixture
+def world() -> World:
+    return World(described=True)
+
+
+@pytest.fixture
 def schema(world: World) -> dict[str, Any]:
     answer = world.call("GET", "/openapi.json")
     assert answer.status_code == 200

@@ -230,9 +230,9 @@ def test_a_worker_back_with_more_slots_than_the_leader_knew() -> None:
     run(history(1339))
 
 
-@pytest.mark.parametrize("block", range(4))
-def test_seeded_histories_keep_the_invariants_and_come_to_rest(block: int) -> None:
-    for seed in range(block * 75, block * 75 + 75):
+def test_seeded_histories_keep_the_invariants_and_come_to_rest() -> None:
+    """`tests/simulation` plays thousands, of whole fleets."""
+    for seed in range(60):
         try:
             run(history(seed))
         except AssertionError as error:
@@ -240,7 +240,7 @@ def test_seeded_histories_keep_the_invariants_and_come_to_rest(block: int) -> No
 
 
 @settings(
-    max_examples=100, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
+    max_examples=30, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
 )
 @given(HISTORIES)
 def test_random_histories_keep_the_invariants_and_come_to_rest(
@@ -286,7 +286,7 @@ def test_seeded_histories_find_a_wrong_planner(planner: Planner) -> None:
     """Proof that the histories above would tell."""
 
     def search() -> None:
-        for seed in range(400):
+        for seed in range(20):
             World(planner).play(history(seed))
 
     with pytest.raises(Broken):

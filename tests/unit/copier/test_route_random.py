@@ -113,7 +113,7 @@ def judge(line: Line, promise: str) -> None:
 
 
 @pytest.mark.parametrize("promise", sorted(FAULTS))
-@settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=20, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.data())
 def test_both_logs_are_the_same_in_the_end(promise: str, data: st.DataObject) -> None:
     topics = {"t": PARTITIONS}

@@ -106,7 +106,7 @@ def test_loads_are_published(stage: Stage) -> None:
 def test_loads_too_many_for_a_node_are_not_told_and_harm_nothing(stage: Stage) -> None:
     stage.reporter.start(LIVE)
     chance = random.Random(1)  # noqa: S311  # incompressible, not secret
-    figures = [PartitionLoad(position=chance.getrandbits(120)) for _ in range(100_000)]
+    figures = [PartitionLoad(position=chance.getrandbits(120)) for _ in range(60_000)]
     loads = {Partition(Route("a", "b"), "t", at): load for at, load in enumerate(figures)}
     stage.reporter.publish_loads(loads)
     assert stage.reporter.flush(5)

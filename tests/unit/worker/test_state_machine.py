@@ -306,5 +306,5 @@ class Histories(RuleBasedStateMachine):
                 self.end(copier.id)
 
 
-Histories.TestCase.settings = settings(max_examples=200, stateful_step_count=50, deadline=None)
+Histories.TestCase.settings = settings(max_examples=100, stateful_step_count=50, deadline=None)
 TestHistories = Histories.TestCase
