@@ -1,10 +1,9 @@
 """Positions forgotten on a real cluster: what is copied again begins at the start."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 
-from ureplicator_common.kafka import Position
 from ureplicator_common.kafka.positions import Fenced, fence_ids
 from ureplicator_common.kafka.wire import ClusterClient
 from ureplicator_common.model import RENEWER, transactional_id
@@ -12,11 +11,9 @@ from ureplicator_controller.core.forgetting import Forgettable
 from ureplicator_controller.engines.forgetting import forget
 from ureplicator_controller.engines.offsets import Renewal, open_renewal
 from ureplicator_testkit.clusters import KafkaCluster
-from ureplicator_testkit.driver import ROUTE, StubDriver
-from ureplicator_testkit.topics import produce, read_all, sample_records
-
-Start = Callable[..., StubDriver]
-Stored = Callable[[str, int], dict[int, Position]]
+from ureplicator_testkit.driver import ROUTE
+from ureplicator_testkit.lane import Lane
+from ureplicator_testkit.topics import sample_records
 
 
 @pytest.fixture
@@ -27,30 +24,27 @@ def renewal(target_cluster: KafkaCluster, fleet: str) -> Iterator[Renewal]:
 
 
 @pytest.fixture
-def copied(
-    source_cluster: KafkaCluster, topic: str, both: Callable[..., None], start: Start
-) -> str:
+def copied(lane: Lane) -> Lane:
     """A topic of two partitions and 40 records, copied once."""
-    both(topic, 2)
-    produce(source_cluster.bootstrap, topic, sample_records(40, partitions=2, seed=1))
-    driver = start(topic, 2)
-    driver.wait_caught_up()
-    driver.stop()
-    return topic
+    lane.make(2)
+    lane.fill(sample_records(40, partitions=2, seed=1))
+    copy_all(lane)
+    return lane
 
 
-def test_what_is_copied_again_begins_at_the_start(
-    copied: str, renewal: Renewal, stored: Stored, target_cluster: KafkaCluster, start: Start
-) -> None:
-    assert all(position.offset > 0 for position in stored(copied, 2).values())
-    assert forget(renewal, lambda: Forgettable(copied, 2, ())) == 2
-    assert [position.offset for position in stored(copied, 2).values()] == [-1, -1]
-    assert forget(renewal, lambda: Forgettable(copied, 2, ())) == 0
-    driver = start(copied, 2, epoch=2)
+def copy_all(lane: Lane, *, epoch: int = 1) -> None:
+    driver = lane.start(2, epoch=epoch)
     driver.wait_caught_up()
     driver.stop()
-    logs = read_all(target_cluster.bootstrap, copied)
-    assert sum(map(len, logs.values())) == 80
+
+
+def test_what_is_copied_again_begins_at_the_start(copied: Lane, renewal: Renewal) -> None:
+    assert all(position.offset > 0 for position in copied.stored(2).values())
+    assert forget(renewal, lambda: Forgettable(copied.topic, 2, ())) == 2
+    assert [position.offset for position in copied.stored(2).values()] == [-1, -1]
+    assert forget(renewal, lambda: Forgettable(copied.topic, 2, ())) == 0
+    copy_all(copied, epoch=2)
+    assert sum(map(len, copied.copied().values())) == 80
 
 
 def test_a_target_topic_that_is_gone(renewal: Renewal, topic: str) -> None:
@@ -58,18 +52,18 @@ def test_a_target_topic_that_is_gone(renewal: Renewal, topic: str) -> None:
 
 
 def test_a_leader_that_froze_forgets_nothing_of_the_next_life(
-    copied: str, renewal: Renewal, stored: Stored, target_cluster: KafkaCluster, fleet: str
+    copied: Lane, renewal: Renewal
 ) -> None:
     """The topic's next owner fences the leader's id after that leader's proof."""
-    before = stored(copied, 2)
+    before = copied.stored(2)
 
     def proven() -> Forgettable:
-        id = transactional_id(fleet=fleet, route=ROUTE, worker=RENEWER, slot=0)
-        client = ClusterClient(target_cluster.bootstrap)
+        id = transactional_id(fleet=copied.fleet, route=ROUTE, worker=RENEWER, slot=0)
+        client = ClusterClient(copied.target.bootstrap)
         fence_ids(client, [id])
         client.close()
-        return Forgettable(copied, 2, ())
+        return Forgettable(copied.topic, 2, ())
 
     with pytest.raises(Fenced):
         forget(renewal, proven)
-    assert stored(copied, 2) == before
+    assert copied.stored(2) == before
