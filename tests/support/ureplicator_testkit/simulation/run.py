@@ -157,6 +157,11 @@ class Simulation:
         seen = self.fleet.store.parse()
         if is_asked(seen):
             return "a rebalance is asked for"
+        coming = [
+            each.id for each in self.fleet.workers if each.alive and each.id not in seen.sessions
+        ]
+        if coming:
+            return f"{coming[0]} has started and is not registered yet"
         wrong = mismatches(seen, external_view(seen))
         if wrong:
             return str(wrong[0])
