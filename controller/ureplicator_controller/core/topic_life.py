@@ -221,23 +221,23 @@ class _Decider:
         source: Topics | None,
         target: Topics | None,
     ) -> Iterator[Change]:
-        """Ids noted, partitions added."""
+        """Ids noted; then, since the target may refuse that, partitions added."""
         info = (source or {}).get(key.topic, TopicInfo(0))
         there = (target or {}).get(intent.target_topic or key.topic, TopicInfo(0))
         known = identified(intent, info, there)
         grown = rules.auto_expand and known.whole and info.partitions > known.partitions
-        if grown and target is not None and not self._is_too_big(key, info):
+        if known != intent:
+            yield Change(key, known, version, "identified", "ids noted")
+        elif grown and target is not None and not self._is_too_big(key, info):
             yield Change(
                 key,
-                replace(known, partitions=info.partitions),
+                replace(intent, partitions=info.partitions),
                 version,
                 "expanded",
-                f"the source has {info.partitions} partitions, not {known.partitions}",
+                f"the source has {info.partitions} partitions, not {intent.partitions}",
                 target_partitions=info.partitions,
                 source_partitions=info.partitions,
             )
-        elif known != intent:
-            yield Change(key, known, version, "identified", "ids noted")
 
     def _is_too_big(self, key: TopicKey, info: TopicInfo) -> bool:
         why = _why_too_big(info)

@@ -206,6 +206,39 @@ def test_a_failing_topic_is_told_and_tried_later_and_stops_no_other(
     assert world.memory.refused == {}
 
 
+def test_work_at_the_target_comes_after_what_needs_none() -> None:
+    world = World(BY_HAND)
+    for topic in ("a", "b"):
+        world.source.put(topic, 2)
+        world.target.put(f"x-{topic}", 2)
+        world.intend(topic, TopicIntent(2, 2, target_topic=f"x-{topic}"))
+    world.look()  # ids noted
+    world.target.before = lambda call, topic: world.clock.advance(BUSY_S)
+    world.source.remove("b")
+    world.look()
+    world.source.grow_topic("a", partitions=5)
+    world.look(after_s=CONFIRM_S)
+    stopped = world.intent("b")
+    assert stopped is not None
+    assert stopped.stopped
+
+
+def test_ids_are_noted_also_while_the_target_refuses_to_grow() -> None:
+    world = World(BY_HAND)
+    world.source.put("t", 5)
+    world.target.put("x-t", 2)
+    world.intend("t", TopicIntent(2, 2, target_topic="x-t", source_topic_id="id-1", whole=True))
+
+    def refuse(call: str, topic: str) -> None:
+        raise TopicRefused("policy violation")
+
+    world.target.before = refuse
+    world.look()
+    there = world.intent("t")
+    assert there is not None
+    assert there.target_topic_id
+
+
 def test_a_leader_that_was_succeeded_writes_nothing() -> None:
     world = World()
     world.look()
