@@ -6,7 +6,8 @@ asks every second costs nothing in a fleet at rest.
 **Honest when blind.** Before each picture ZooKeeper is asked to answer something (`sync`): a
 mirror goes on showing what it last heard, and a server that is frozen and not dead is noticed by
 the session only seconds later. Without an answer there is no picture but `Unavailable`, which
-becomes a 503.
+becomes a 503. What changed while the connection was lost is heard of some time after it is back, so
+the first picture after that is read anew.
 
 **One reads what one wrote.** A write is acknowledged by ZooKeeper before the mirror has heard of
 it, so the writer waits here (`settle`) until the mirror shows it, some milliseconds.
@@ -55,17 +56,31 @@ class Fleet:
         self._memo = Memo()
         self._picture: Picture | None = None
         self._drawn_from: Mapping[str, Node] | None = None
+        self._losses = self._losses_read = 0
         self._mirror = coordination.mirror(self.paths.root, lambda: None)
+        coordination.on_session(self._session_changed)
+
+    def _session_changed(self, state: SessionState) -> None:
+        if state is not SessionState.CONNECTED:
+            self._losses += 1
 
     def picture(self) -> Picture:
         """The fleet now. Raises Unavailable."""
         self.check()
+        if self._losses_read != self._losses:
+            self._open_eyes()
         nodes = self._mirror.nodes()
         with self._lock:
             if self._picture is None or self._drawn_from is not nodes:
                 self._picture = self._draw(nodes)
                 self._drawn_from = nodes
             return self._picture
+
+    def _open_eyes(self) -> None:
+        """Those who ask meanwhile read as well: whoever is answered was not blind."""
+        losses = self._losses
+        self._mirror.refresh()
+        self._losses_read = losses
 
     def intents(self) -> Mapping[TopicKey, TopicIntent]:
         """What is whitelisted now. Raises Unavailable."""

@@ -7,9 +7,10 @@ from collections.abc import Sequence
 
 import pytest
 
-from ureplicator_common.coordination import Operation
+from ureplicator_common.coordination import Operation, SessionState
 from ureplicator_common.coordination.memory import MemoryCoordination
 from ureplicator_common.kafka import ClusterUnavailable
+from ureplicator_common.model import TopicIntent
 from ureplicator_testkit.api_world import World, problem_of
 
 READS = ["/topics", "/topics/orders", "/instances", "/instances/w1", "/validation", "/blacklist"]
@@ -49,6 +50,20 @@ def test_back_again(serving: World) -> None:
     with serving.zookeeper_away():
         pass
     assert serving.call("GET", "/topics").get_json() == {"topics": ["orders"]}
+
+
+def test_what_happened_meanwhile_is_seen_as_soon_as_it_is_back(serving: World) -> None:
+    """The connection is back before the mirror has read again."""
+    seen: list[object] = []
+
+    def look(state: SessionState) -> None:
+        if state is SessionState.CONNECTED:
+            seen.append(serving.call("GET", "/topics").get_json())
+
+    serving.coordination.on_session(look)
+    with serving.zookeeper_away():
+        serving.intend("later", TopicIntent(1, 1))
+    assert seen == [{"topics": ["later", "orders"]}]
 
 
 def test_a_server_that_does_not_answer(serving: World) -> None:
