@@ -25,9 +25,35 @@ def test_let_go_means_let_go(make: MakeLine) -> None:
     line.turn()
     line.source.frozen.clear()
     line.turns(20)
-    assert line.said == [Released((partition,))]
+    assert line.said == [Failed(partition, "let go: taken away", True)]
     assert line.target.logs[K0].taken == []
     assert line.pool.used_bytes == 0
+
+
+@pytest.mark.parametrize("first", ["remove", "refused", "given up"])
+def test_remove_has_one_answer_whatever_crosses_it(make: MakeLine, first: str) -> None:
+    """Failed is only said before Remove was read; a second Released would end the next life."""
+    line = make()
+    fill(line, K0, 3)
+    line.target.silent.add(1)
+    line.ownership.hold.add(own.Forget)
+    (partition,) = line.add(0)
+    line.run(lambda: bool(line.target.requests))
+    if first == "refused":
+        line.ownership.events.append(own.NotOurs(partition, "taken away"))
+    elif first == "given up":
+        line.copier._finish(line.copier._copies[partition], "no records", False)
+    line.turn()
+    line.copier.remove(partition)
+    if first == "remove":
+        line.ownership.events.append(own.StartFailed(partition, "no such topic", True))
+    line.run(lambda: bool(line.ownership.held_back), skip_s=1.0)
+    assert list(line.ownership.held_back) == [own.Forget(partition)]
+    assert line.said == []
+    line.ownership.let_pass()
+    line.turns(3)
+    assert line.said == [Released((partition,))]
+    assert line.copier.idle
 
 
 def test_remove_drains_and_commits(make: MakeLine) -> None:

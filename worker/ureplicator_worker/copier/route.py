@@ -125,6 +125,8 @@ class RouteCopier:
             self._forget(partition, Released((partition,)))
         elif copy.phase is Phase.COPYING:
             self._drain(copy)
+        else:
+            copy.failure = None
 
     def remove_all(self) -> None:
         for partition in [*self._starting, *self._copies]:
@@ -260,9 +262,9 @@ class RouteCopier:
             case own.StillOurs(partition):
                 self._resume(partition)
             case own.NotOurs(partition, reason):
-                self._lose(partition, reason)
+                self._end(partition, f"let go: {reason}", temporary=True)
             case own.StartFailed(partition, reason, temporary):
-                self._start_failed(partition, reason, temporary)
+                self._end(partition, reason, temporary)
             case own.Forgotten(partition):
                 self._forgotten(partition)
             case own.Committed(positions):
@@ -313,28 +315,22 @@ class RouteCopier:
         for copy in self._copies.values():
             copy.suspended = True
 
-    def _lose(self, partition: Partition, reason: str) -> None:
-        logger.warning("%s: let go: %s", partition, reason)
-        self._starting.pop(partition, None)
+    def _end(self, partition: Partition, reason: str, temporary: bool) -> None:
+        """Ownership has let go already. What the driver asked back is Released, not Failed."""
+        logger.warning("%s: %s", partition, reason)
         copy = self._copies.get(partition)
         if copy is not None:
-            self._let_go(copy)
-        else:
-            self._forget(partition, Released((partition,)))
-
-    def _start_failed(self, partition: Partition, reason: str, temporary: bool) -> None:
-        copy = self._copies.get(partition)
-        if copy is not None:
-            copy.failure = copy.failure or (reason, temporary)
+            if copy.phase is Phase.COPYING:
+                copy.failure = (reason, temporary)
             self._let_go(copy)
         elif self._starting.pop(partition, None) is not None:
-            logger.warning("%s: cannot start: %s", partition, reason)
             self._forget(partition, Failed(partition, reason, temporary))
 
     def _forget(self, partition: Partition, word: Message) -> None:
-        """Say `word` to the driver once the ownership thread has let go, too."""
+        """Say `word` to the driver once the ownership thread has let go, too: one word, the last."""
+        if partition not in self._unwanted:
+            self._ownership.put(own.Forget(partition))
         self._unwanted[partition] = word
-        self._ownership.put(own.Forget(partition))
 
     def _forgotten(self, partition: Partition) -> None:
         word = self._unwanted.pop(partition, None)

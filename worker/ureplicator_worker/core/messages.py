@@ -6,7 +6,7 @@
         | <------------- Ask(request, partitions) ------ |   after it initialised its transactional id
         | -- Go(request, grants, refused) ------------>  |   after the proof in ZooKeeper
         | <------------- Report(...) ------------------- |   a few times a second
-        | <------------- Failed(partition, reason) ----- |   given up, no longer touched: try again later
+        | <------------- Failed(partition, reason) ----- |   refused or given up, no longer touched
         | -- Remove(partitions) ---------------------->  |
         | <------------- Released(partitions) ---------- |   drained, committed, no longer touched
         | -- Stop() ---------------------------------->  |
@@ -70,7 +70,9 @@ class Add:
 
 @dataclass(frozen=True, slots=True)
 class Remove:
-    """Drain, commit, let go of these, and say Released (also for those never heard of)."""
+    """Drain, commit, let go of these, and say Released, once, also for those given up or never heard of.
+
+    It is not said again before that answer."""
 
     partitions: tuple[Partition, ...]
 
@@ -110,7 +112,7 @@ class Grant:
 
 @dataclass(frozen=True, slots=True)
 class Go:
-    """Answer to an Ask. `refused` are let go at once by the copier (reason per partition)."""
+    """Answer to an Ask. `refused` are let go at once by the copier, with Failed (reason per partition)."""
 
     request: int
     granted: Mapping[Partition, Grant]
@@ -143,14 +145,14 @@ class Report:
 
 @dataclass(frozen=True, slots=True)
 class Released:
-    """The copier's own word: drained and committed, or never begun; not touched any more."""
+    """Answer to Remove or Stop: drained and committed, or never begun; not touched any more."""
 
     partitions: tuple[Partition, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """Given up and not touched any more, but still ours; `temporary` says how soon to try again."""
+    """Let go unasked and not touched any more; `temporary` says how soon to try again, if still ours."""
 
     partition: Partition
     reason: str

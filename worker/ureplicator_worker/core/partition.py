@@ -50,7 +50,6 @@ class Held:
     """One partition of ours. `told`: the copier heard of it and has not let go since.
 
     `unclean`: a copier died while it touched the partition, and none has let go properly since.
-    `fault`: why it is STOPPING though it is still ours; once let go it is tried again.
     """
 
     slot: int
@@ -59,7 +58,6 @@ class Held:
     reason: str = ""
     told: bool = False
     unclean: bool = False
-    fault: str = ""
     retry_at_s: float = 0.0
     failures: int = 0
     online_since_s: float = 0.0
@@ -125,7 +123,7 @@ def move(
 
 def failed(partition: Partition, held: Held, reason: str, *, temporary: bool, now_s: float) -> Held:
     """The copier gave it up: not touched any more, to be tried again after a growing delay."""
-    clean: dict[str, Any] = {"told": False, "unclean": False, "fault": ""}
+    clean: dict[str, Any] = {"told": False, "unclean": False}
     moved = move(partition, held, Phase.ERROR, reason, now_s=now_s, **clean)
     delays = TEMPORARY_DELAYS_S if temporary else PERMANENT_DELAYS_S
     delay_s = delays[min(moved.failures, len(delays) - 1)]

@@ -9,10 +9,10 @@ same as not held: the partition leaves the published current state, and by that 
 give it to somebody else. The word is given in three cases only: no copier was ever told of the
 partition, the copier itself let go of it, or the copier's process is gone.
 
-* Remove is answered by Released, also for what the copier had already failed. Words may cross: a
-  partition that fails while it is STOPPING stays so, and Remove is said again, until there is that
-  answer; else a late Released could meet the next Add and be taken for its end. A Released that
-  nobody asked for (the copier was refused the partition) is followed up by Remove for that reason.
+* Remove is said once, and answered by one Released, also for what the copier had already failed;
+  what the copier lets go unasked it says by Failed. Words may cross: a partition that fails while
+  it is STOPPING stays so until there is that answer. So no Released is ever left over, to meet the
+  next Add and be taken for its end.
 * A new owner epoch without removal is Remove, Released, Add: the copier must prove the new one.
 * ERROR comes back by itself. A copier may also keep a partition in ERROR and try by itself (`told`
   stays): then there is nothing to retry here.
@@ -42,7 +42,6 @@ from ureplicator_worker.core.slots import SlotPhase
 from ureplicator_worker.core.turn import READ_EVERY_S, Fence, Turn, WorkerState
 
 FENCE_RETRY_S = 1.0
-_UNASKED = "let go by the copier itself"
 
 
 def step(state: WorkerState, event: ev.Event) -> tuple[WorkerState, list[ev.Instruction]]:
@@ -140,14 +139,10 @@ def _copier_released(turn: Turn, event: ev.CopierReleased) -> None:
         held = turn.held.get(partition)
         if held is None or not held.told or held.slot != slot.number:
             continue
-        if held.phase is Phase.STOPPING and not (held.fault and turn.wants(partition)):
-            turn.put(partition, replace(held, unclean=False))
-            turn.let_go(partition)
-        elif held.phase is Phase.STOPPING or slot.phase is not SlotPhase.RUNNING:
-            turn.fail(partition, held.fault or _UNASKED, temporary=True)
-        else:
-            turn.move(partition, Phase.STOPPING, f"stopping: {_UNASKED}", fault=_UNASKED)
-            turn.instructions.append(ev.RemovePartitions(slot.copier, (partition,)))
+        if held.phase is not Phase.STOPPING:
+            raise broken(partition, held, "released, and nobody asked for it")
+        turn.put(partition, replace(held, unclean=False))
+        turn.let_go(partition)
 
 
 def _copier_failed(turn: Turn, event: ev.CopierFailed) -> None:
@@ -158,8 +153,6 @@ def _copier_failed(turn: Turn, event: ev.CopierFailed) -> None:
     turn.slots[slot.number] = replace(slot, heard_s=turn.now_s)
     if held.phase is Phase.STOPPING:
         turn.put(event.partition, replace(held, reason=f"stopping: {event.reason}"))
-        if slot.phase is SlotPhase.RUNNING:
-            turn.instructions.append(ev.RemovePartitions(slot.copier, (event.partition,)))
     else:
         turn.fail(event.partition, event.reason, temporary=event.temporary)
 
@@ -179,11 +172,11 @@ def _copier_ended(turn: Turn, event: ev.CopierEnded) -> None:
             continue
         if held.told:
             turn.put(partition, replace(held, unclean=True))
-        if held.phase is Phase.STOPPING and not (held.fault and turn.wants(partition)):
+        if held.phase is Phase.STOPPING:
             turn.let_go(partition)
         elif held.told or held.phase is Phase.STARTING:
             reason = f"copier ended: {event.reason}"
-            turn.move(partition, Phase.ERROR, reason, told=False, fault="", retry_at_s=turn.now_s)
+            turn.move(partition, Phase.ERROR, reason, told=False, retry_at_s=turn.now_s)
     turn.slots[slot.number] = slot.ended(turn.now_s)
 
 

@@ -211,6 +211,7 @@ class Copier(Process):
             self._starting.pop(partition, None)
             self._forget(partition, msg.Released((partition,)))
         else:
+            copy.failure = None
             self._drain(copy)
 
     def _drain(self, copy: Copy) -> None:
@@ -268,8 +269,9 @@ class Copier(Process):
         )
 
     def _forget(self, partition: Partition, word: msg.Message) -> None:
+        if partition not in self._unwanted:
+            self._put(own.Forget(partition))
         self._unwanted[partition] = word
-        self._put(own.Forget(partition))
 
     def _happen(self, event: own.OwnershipEvent) -> None:
         match event:
@@ -281,10 +283,10 @@ class Copier(Process):
                 self._trouble = ""
                 if partition in self.copies:
                     self.copies[partition].suspended = False
-            case own.NotOurs(partition):
-                self._lose(partition)
+            case own.NotOurs(partition, reason):
+                self._end(partition, reason, temporary=True)
             case own.StartFailed(partition, reason, temporary):
-                self._start_failed(partition, reason, temporary)
+                self._end(partition, reason, temporary)
             case own.Forgotten(partition):
                 word = self._unwanted.pop(partition, None)
                 if word is not None:
@@ -309,18 +311,11 @@ class Copier(Process):
         self.access.begun[partition] = position
         self.copies[partition] = Copy(partition, event, position, position)
 
-    def _lose(self, partition: Partition) -> None:
-        self._starting.pop(partition, None)
+    def _end(self, partition: Partition, reason: str, temporary: bool) -> None:
         copy = self.copies.get(partition)
         if copy is not None:
-            self._let_go(copy)
-        else:
-            self._forget(partition, msg.Released((partition,)))
-
-    def _start_failed(self, partition: Partition, reason: str, temporary: bool) -> None:
-        copy = self.copies.get(partition)
-        if copy is not None:
-            copy.failure = (reason, temporary)
+            if copy.draining_until_s is None:
+                copy.failure = (reason, temporary)
             self._let_go(copy)
         elif self._starting.pop(partition, None) is not None:
             self._forget(partition, msg.Failed(partition, reason, temporary))
