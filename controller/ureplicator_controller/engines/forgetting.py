@@ -95,6 +95,8 @@ class PositionForgetter:
         self._renewals = renewals
         self._seen = seen
         self._proof = proof
+        self._settled: Snapshot | None = None
+        """Nothing can be forgotten by this one; to find that out takes a walk over all partitions."""
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="position-forgetter", daemon=True)
 
@@ -126,12 +128,16 @@ class PositionForgetter:
         """Whether nothing failed. What fails keeps no other waiting; a cluster that is away is asked
         once. Raises Unavailable, Conflict, OutcomeUnknown."""
         seen = self._seen()
+        if seen is None or seen is self._settled:
+            return True
+        due = [key for key in sorted(forgettable(seen)) if key.route in self._renewals]
+        self._settled = None if due else seen
         failed, away = False, set[Route]()
-        for key in sorted(forgettable(seen)) if seen is not None else ():
+        for key in due:
             if key.route in away:
                 continue
             try:
-                self._forget(key)
+                self._forget(key, self._renewals[key.route])
             except (ClusterUnavailable, CommitRefused, Fenced) as error:
                 failed = True
                 log.warning("%s: positions not forgotten yet: %s", key, error)
@@ -139,7 +145,7 @@ class PositionForgetter:
                     away.add(key.route)
         return not failed
 
-    def _forget(self, key: TopicKey) -> None:
+    def _forget(self, key: TopicKey, renewal: Renewal) -> None:
         proofs: list[Snapshot] = []
 
         def proven() -> Forgettable | None:
@@ -149,8 +155,7 @@ class PositionForgetter:
             proofs.append(snapshot)
             return forgettable(snapshot).get(key)
 
-        renewal = self._renewals.get(key.route)
-        count = forget(renewal, proven) if renewal is not None else None
+        count = forget(renewal, proven)
         if count is not None:
             self._note(key, epoch=proofs[-1].epoch)
             log.info("%s: %d positions forgotten", key, count)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import pytest
 
@@ -254,6 +254,26 @@ def test_a_topic_that_fails_keeps_no_other_waiting(other: TwinStore, asked: list
     assert other.done == asked
     assert not leader.marked()
     assert leader.engine(fleet(), {ROUTE: renewal(leader.store)}).look()
+
+
+class Walked(dict[TopicKey, Stored[TopicIntent]]):
+    """How often somebody walked over the topics."""
+
+    walks = 0
+
+    def items(self) -> Any:
+        self.walks += 1
+        return super().items()
+
+
+def test_a_fleet_that_does_not_change_is_judged_once() -> None:
+    """A topic may stay marked for long: its worker is away, or its route is not configured any more."""
+    topics = Walked({KEY: stored(MARKED)})
+    engine = Leader().engine(replace(fleet(told=True), topics=topics), {})
+    assert engine.look()
+    once = topics.walks
+    assert engine.look()
+    assert topics.walks == once > 0
 
 
 @pytest.mark.parametrize("applied", [True, False])
