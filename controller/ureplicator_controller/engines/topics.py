@@ -2,9 +2,9 @@
 
 One question per cluster and look, however many routes and topics there are; one more where a topic
 that matters is not in the list, since a list may be that of a broker which lags behind. It has a
-thread of its own, and nothing waits for it: a cluster that is away costs its own figures, which
-then keep their last value, and a count of failures. A finding is logged when it appears and when it
-has gone.
+thread of its own, and nothing waits for it; clusters are asked at the same time, so that those which
+are away cost one time-out. Such a cluster costs its own figures, which then keep their last value, and
+a count of failures. A finding is logged when it appears and when it has gone.
 """
 
 from __future__ import annotations
@@ -109,13 +109,26 @@ class TopicObserver:
         return self._keeper.keep(epoch, snapshot, answers)
 
     def _ask(self, snapshot: Snapshot) -> dict[str, Mapping[str, TopicInfo] | None]:
-        """Every cluster once; None: it did not answer."""
+        """Every cluster once, all at the same time; None: it did not answer."""
         wanted: dict[str, set[str]] = {}
         for rules in self._rules:
             source, target = doubtful(rules, snapshot)
             wanted.setdefault(rules.route.source, set()).update(source)
             wanted.setdefault(rules.route.target, set()).update(target)
-        return {name: self._topics(name, names) for name, names in sorted(wanted.items())}
+        answers: dict[str, Mapping[str, TopicInfo] | None] = dict.fromkeys(wanted)
+
+        def ask(name: str) -> None:
+            answers[name] = self._topics(name, wanted[name])
+
+        threads = [
+            threading.Thread(target=ask, args=(name,), name=f"topics of {name}", daemon=True)
+            for name in wanted
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        return answers
 
     def _forget(self) -> None:
         """Somebody else leads, and tells."""

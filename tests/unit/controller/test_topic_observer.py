@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
+from threading import Barrier
 
 import pytest
 from prometheus_client import CollectorRegistry
 
 from ureplicator_common.clock import ManualClock
 from ureplicator_common.coordination.memory import MemoryCoordination, MemoryStore
+from ureplicator_common.kafka import TopicInfo
 from ureplicator_common.kafka.memory import MemoryTopicAdmin
 from ureplicator_common.model import Route, RouteSettings, SessionId, TopicIntent, TopicKey
 from ureplicator_common.znodes import Paths
@@ -107,3 +110,23 @@ def test_only_the_leader_tells_of_topics(world: World) -> None:
     world.seen = None
     world.observer.look()
     assert world.figure("missing_topics") is None
+
+
+class Meeting(MemoryTopicAdmin):
+    """Answers when all who are expected were asked."""
+
+    def __init__(self, barrier: Barrier) -> None:
+        super().__init__({"t": 2, "gone": 2})
+        self._barrier = barrier
+
+    def topics(self) -> Mapping[str, TopicInfo]:
+        self._barrier.wait(timeout=5)
+        return super().topics()
+
+
+def test_clusters_are_asked_at_the_same_time(world: World) -> None:
+    """Some that are away cost one time-out, not one each: what is new elsewhere is seen in time."""
+    barrier = Barrier(2)
+    world.clusters["source"], world.clusters["target"] = Meeting(barrier), Meeting(barrier)
+    world.observer.look()
+    assert world.figure("missing_topics") == 0
