@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from ureplicator_testkit.clusters import KafkaCluster
+from ureplicator_testkit.clusters import KafkaCluster, ZooKeeperServer
+from ureplicator_testkit.fleet import Fleet
 from ureplicator_testkit.lane import Lane
 from ureplicator_testkit.topics import create_topic
 
@@ -29,3 +30,25 @@ def lane(
     lane = Lane(source_cluster, target_cluster, topic, fleet, tmp_path)
     yield lane
     lane.close()
+
+
+@pytest.fixture
+def whole_fleet(
+    zookeeper: ZooKeeperServer,
+    source_cluster: KafkaCluster,
+    target_cluster: KafkaCluster,
+    fleet: str,
+    tmp_path: Path,
+) -> Iterator[Fleet]:
+    """Controllers and workers, not started yet; whatever is left of them is killed."""
+    whole = Fleet(
+        name=fleet,
+        folder=tmp_path,
+        zookeeper=zookeeper.hosts,
+        source=source_cluster.bootstrap,
+        target=target_cluster.bootstrap,
+    )
+    try:
+        yield whole
+    finally:
+        whole.kill()

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -23,24 +22,8 @@ RECORDS = 400
 
 
 @pytest.fixture
-def running(
-    zookeeper: ZooKeeperServer,
-    source_cluster: KafkaCluster,
-    target_cluster: KafkaCluster,
-    fleet: str,
-    tmp_path: Path,
-) -> Iterator[Fleet]:
-    running = Fleet(
-        name=fleet,
-        folder=tmp_path,
-        zookeeper=zookeeper.hosts,
-        source=source_cluster.bootstrap,
-        target=target_cluster.bootstrap,
-    )
-    try:
-        yield running.start()
-    finally:
-        running.kill()
+def running(whole_fleet: Fleet) -> Fleet:
+    return whole_fleet.start()
 
 
 def ureplicator(fleet: Fleet, *words: str | Path) -> str:

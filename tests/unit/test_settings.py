@@ -127,7 +127,8 @@ def test_keys_with_dots_can_be_reached_from_every_layer(home: Path) -> None:
 
 
 def test_variables_that_are_not_configuration_are_left_alone(home: Path) -> None:
-    load(home, environ={"UREPLICATOR_URL": "http://x", "UREPLICATOR_WSGI_CONFIG": "{}", "PATH": ""})
+    others = {"UREPLICATOR_URL": "http://x", "UREPLICATOR_WSGI_CONFIG": "{}", "PATH": ""}
+    assert load(home, environ=others) == load(home)
 
 
 def test_a_misspelt_variable_is_a_fault(home: Path) -> None:

@@ -53,7 +53,7 @@ def test_each_call_says_what_it_does_and_how_it_refuses(schema: dict[str, Any]) 
         if "{" in path:
             assert "404" in operation["responses"], (method, path)
     ids = [operation["operationId"] for _, _, operation in operations(schema)]
-    assert len(set(ids)) == len(ids)
+    assert len(set(ids)) == len(ids) > 20
 
 
 def test_all_references_lead_somewhere(schema: dict[str, Any]) -> None:
