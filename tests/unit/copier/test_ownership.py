@@ -53,20 +53,20 @@ class Desk:
         self.ownership.start()
 
     def next(self, kind: type[E]) -> E:
-        event = self.said.get(timeout=5.0)
+        event = self.said.get(timeout=30)
         assert isinstance(event, kind), event
         return event
 
     def until(self, kind: type[E]) -> E:
         while True:
-            event = self.said.get(timeout=5.0)
+            event = self.said.get(timeout=30)
             if isinstance(event, kind):
                 return event
 
     def nothing_more(self) -> None:
         """By the time a Forget is answered everything before it was said."""
         self.ownership.put(own.Forget(Partition(ROUTE, "nobody", 0)))
-        assert isinstance(self.said.get(timeout=5.0), own.Forgotten)
+        assert isinstance(self.said.get(timeout=30), own.Forgotten)
 
     def start(self, *partitions: Partition, epoch: int = 1) -> own.AskDriver:
         self.ownership.put(own.Start(dict.fromkeys(partitions, OwnerEpoch(epoch))))
@@ -234,7 +234,7 @@ def test_a_step_that_fails_is_tried_again_with_a_new_proof(desk: Desk, step: str
     desk.ledger.fail_next(step)
     desk.ownership.put(own.Start({P0: OwnerEpoch(1)}))
     while True:
-        event = desk.said.get(timeout=5.0)
+        event = desk.said.get(timeout=30)
         if isinstance(event, own.Begun):
             break
         if isinstance(event, own.AskDriver):

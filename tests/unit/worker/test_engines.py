@@ -68,7 +68,7 @@ class Fencing:
 
     def result(self) -> RouteFenced | FenceFailed:
         self.fencer.request(ROUTE)
-        return self.events.get(timeout=5)
+        return self.events.get(timeout=30)
 
 
 def test_all_ids_of_the_present_slots_are_fenced() -> None:

@@ -59,10 +59,10 @@ def is_closed(peer: socket.socket) -> bool:
 def test_a_right_hello_is_admitted_once(driver: Lifeline, heard: Heard) -> None:
     token = driver.admit(COPIER)
     with connect(driver, hello(token)), connect(driver) as second:
-        assert heard.get(timeout=5) == (COPIER, msg.Hello(token, 42))
+        assert heard.get(timeout=30) == (COPIER, msg.Hello(token, 42))
         second.sendall(hello(token))
         assert is_closed(second)
-    assert heard.get(timeout=5) == (COPIER, Closed())
+    assert heard.get(timeout=30) == (COPIER, Closed())
 
 
 @pytest.mark.parametrize(
@@ -99,7 +99,7 @@ def test_a_revoked_token_opens_nothing_and_its_connection_ends(
     with connect(driver, hello(late)) as peer:
         assert is_closed(peer)
     with connect(driver, hello(early)) as peer:
-        assert heard.get(timeout=5)[0] == CopierId(1, 1)
+        assert heard.get(timeout=30)[0] == CopierId(1, 1)
         driver.revoke(CopierId(1, 1))
         assert is_closed(peer)
 
@@ -110,8 +110,8 @@ def test_lines_arrive_whole_in_order_however_they_are_cut(driver: Lifeline, hear
     with connect(driver) as peer:
         for begin in range(0, len(text), 7):
             peer.sendall(text[begin : begin + 7])
-        assert heard.get(timeout=5)[1] == msg.Hello(heard_token(text), 42)
-        assert [heard.get(timeout=5)[1] for _ in said] == said
+        assert heard.get(timeout=30)[1] == msg.Hello(heard_token(text), 42)
+        assert [heard.get(timeout=30)[1] for _ in said] == said
 
 
 def heard_token(text: bytes) -> str:
@@ -122,8 +122,8 @@ def heard_token(text: bytes) -> str:
 
 def test_garbage_after_the_hello_closes_the_connection(driver: Lifeline, heard: Heard) -> None:
     with connect(driver, hello(driver.admit(COPIER)), b"garbage\n") as peer:
-        assert isinstance(heard.get(timeout=5)[1], msg.Hello)
-        assert heard.get(timeout=5) == (COPIER, Closed())
+        assert isinstance(heard.get(timeout=30)[1], msg.Hello)
+        assert heard.get(timeout=30) == (COPIER, Closed())
         assert is_closed(peer)
 
 
@@ -132,8 +132,8 @@ def test_a_line_without_end_is_cut(
 ) -> None:
     monkeypatch.setattr(lifeline, "LINE_BYTES", 1000)
     with connect(driver, hello(driver.admit(COPIER)), b"x" * 2000):
-        assert isinstance(heard.get(timeout=5)[1], msg.Hello)
-        assert heard.get(timeout=5) == (COPIER, Closed())
+        assert isinstance(heard.get(timeout=30)[1], msg.Hello)
+        assert heard.get(timeout=30) == (COPIER, Closed())
 
 
 def test_a_large_message_reaches_a_slow_copier_and_the_caller_never_waits(
@@ -141,10 +141,10 @@ def test_a_large_message_reaches_a_slow_copier_and_the_caller_never_waits(
 ) -> None:
     many = {Partition(Route("a", "b"), "t" * 200, n): OwnerEpoch(n) for n in range(20_000)}
     with connect(driver, hello(driver.admit(COPIER))) as peer:
-        heard.get(timeout=5)
+        heard.get(timeout=30)
         sent = threading.Thread(target=driver.send, args=(COPIER, msg.Add(many)))
         sent.start()
-        sent.join(5)
+        sent.join(30)
         assert not sent.is_alive()
         with peer.makefile("rb") as lines:
             assert msg.decode(lines.readline()) == msg.Add(many)
@@ -156,10 +156,10 @@ def test_a_copier_that_does_not_listen_is_cut_off(
     monkeypatch.setattr(lifeline, "BUFFER_BYTES", 1_000_000)
     many = msg.Remove(tuple(Partition(Route("a", "b"), "t" * 200, n) for n in range(2_000)))
     with connect(driver, hello(driver.admit(COPIER))):
-        heard.get(timeout=5)
+        heard.get(timeout=30)
         for _ in range(50):
             driver.send(COPIER, many)
-        assert heard.get(timeout=5) == (COPIER, Closed())
+        assert heard.get(timeout=30) == (COPIER, Closed())
 
 
 def test_sending_to_nobody_does_nothing(driver: Lifeline, heard: Heard) -> None:
@@ -172,7 +172,7 @@ def test_close_ends_every_copier(heard: Heard) -> None:
     driver = Lifeline(host="127.0.0.1", heard=lambda copier, said: heard.put((copier, said)))
     driver.start()
     with connect(driver, hello(driver.admit(COPIER))) as peer, connect(driver) as stranger:
-        heard.get(timeout=5)
+        heard.get(timeout=30)
         driver.close()
         assert is_closed(peer)
         assert is_closed(stranger)
@@ -201,13 +201,13 @@ def test_a_whole_conversation_with_a_copier(driver: Lifeline, heard: Heard) -> N
     eventually(lambda: PARTITION in next_of(heard, msg.Report).partitions, 5, "it copies")
     driver.send(COPIER, msg.Stop())
     assert next_of(heard, msg.Released).partitions == (PARTITION,)
-    copier.join(5)
+    copier.join(30)
     assert not copier.is_alive()
 
 
 def next_of(heard: Heard, kind: type[T]) -> T:
     for _ in range(100):
-        said = heard.get(timeout=5)[1]
+        said = heard.get(timeout=30)[1]
         if isinstance(said, kind):
             return said
     raise AssertionError(f"no {kind.__name__}")

@@ -167,7 +167,7 @@ def test_asks_wait_for_zookeeper_and_are_answered_in_order(stage: Stage) -> None
     with pytest.raises(queue.Empty):
         stage.answers.get(timeout=0.3)
     stage.client.restore()
-    assert [stage.answers.get(timeout=5)[1].request for _ in range(5)] == [0, 1, 2, 3, 4]
+    assert [stage.answers.get(timeout=30)[1].request for _ in range(5)] == [0, 1, 2, 3, 4]
 
 
 def test_the_asks_of_a_copier_that_ended_are_dropped(stage: Stage) -> None:
@@ -178,7 +178,7 @@ def test_the_asks_of_a_copier_that_ended_are_dropped(stage: Stage) -> None:
     stage.prover.ask(other, Ask(2, {part(0): OwnerEpoch(3)}))
     stage.prover.forget(COPIER)
     stage.client.restore()
-    copier, go = stage.answers.get(timeout=5)
+    copier, go = stage.answers.get(timeout=30)
     assert (copier, go.request) == (other, 2)
     assert stage.answers.empty()
 
@@ -187,7 +187,7 @@ def test_a_proof_that_was_under_way_when_its_copier_ended_is_not_sent(stage: Sta
     stage.prover.start()
     stage.client.fail_next(3)
     stage.prover.ask(COPIER, Ask(1, {part(0): OwnerEpoch(3)}))
-    assert stage.answers.get(timeout=5)[1].request == 1
+    assert stage.answers.get(timeout=30)[1].request == 1
 
 
 @pytest.mark.parametrize("path", [PATHS.route(ROUTE), PATHS.topic(part(0).key)])

@@ -77,7 +77,7 @@ def stage() -> Iterator[Stage]:
 
 def test_the_live_node_comes_first_and_is_told(stage: Stage) -> None:
     stage.reporter.start(LIVE)
-    assert stage.heard.get(timeout=5) == "registered"
+    assert stage.heard.get(timeout=30) == "registered"
     node = stage.node(PATHS.worker_live(WORKER))
     assert node is not None
     assert znodes.decode_live_worker(node.data) == LIVE
@@ -89,7 +89,7 @@ def test_the_last_of_many_states_is_what_is_published(stage: Stage) -> None:
     for zxid in range(100):
         stage.reporter.publish(current(PartitionState.OFFLINE, zxid))
     stage.reporter.publish(current(PartitionState.ONLINE, 100))
-    assert stage.reporter.flush(5)
+    assert stage.reporter.flush(30)
     assert stage.shows(current(PartitionState.ONLINE, 100))
 
 
@@ -97,7 +97,7 @@ def test_loads_are_published(stage: Stage) -> None:
     stage.reporter.start(LIVE)
     loads = {PARTITION: PartitionLoad(bytes_per_s=15, records_per_s=2.5, lag=7)}
     stage.reporter.publish_loads(loads)
-    assert stage.reporter.flush(5)
+    assert stage.reporter.flush(30)
     node = stage.node(PATHS.load(WORKER))
     assert node is not None
     assert znodes.decode_loads(node.data) == loads
@@ -109,7 +109,7 @@ def test_loads_too_many_for_a_node_are_not_told_and_harm_nothing(stage: Stage) -
     figures = [PartitionLoad(position=chance.getrandbits(120)) for _ in range(60_000)]
     loads = {Partition(Route("a", "b"), "t", at): load for at, load in enumerate(figures)}
     stage.reporter.publish_loads(loads)
-    assert stage.reporter.flush(5)
+    assert stage.reporter.flush(30)
     node = stage.node(PATHS.load(WORKER))
     assert node is not None
     assert znodes.decode_loads(node.data) == {}
@@ -118,37 +118,37 @@ def test_loads_too_many_for_a_node_are_not_told_and_harm_nothing(stage: Stage) -
 @pytest.mark.parametrize("applied", [True, False])
 def test_a_write_of_unknown_outcome_is_looked_at_and_made_good(stage: Stage, applied: bool) -> None:
     stage.reporter.start(LIVE)
-    stage.heard.get(timeout=5)
+    stage.heard.get(timeout=30)
     stage.client.lose_next_answer(applied=applied)
     stage.reporter.publish(current(PartitionState.ONLINE))
-    assert stage.reporter.flush(5)
+    assert stage.reporter.flush(30)
     assert stage.shows(current(PartitionState.ONLINE))
 
 
 def test_an_outage_delays_and_loses_nothing(stage: Stage) -> None:
     stage.reporter.start(LIVE)
-    stage.heard.get(timeout=5)
+    stage.heard.get(timeout=30)
     stage.client.suspend()
     stage.reporter.publish(current(PartitionState.ONLINE))
     assert not stage.reporter.flush(0.3)
     stage.client.restore()
-    assert stage.reporter.flush(5)
+    assert stage.reporter.flush(30)
     assert stage.shows(current(PartitionState.ONLINE))
 
 
 def test_a_new_session_publishes_everything_again(stage: Stage) -> None:
     stage.reporter.start(LIVE)
     stage.reporter.publish(current(PartitionState.ONLINE))
-    assert stage.reporter.flush(5)
+    assert stage.reporter.flush(30)
     stage.client.suspend()
     stage.client.expire()
     assert stage.node(PATHS.worker_live(WORKER)) is None
     stage.client.restore()
     stage.reporter.refresh()
-    assert stage.reporter.flush(5)
+    assert stage.reporter.flush(30)
     assert stage.is_ours(PATHS.worker_live(WORKER))
     assert stage.is_ours(PATHS.current_state(WORKER))
-    assert stage.heard.get(timeout=1) == "registered"
+    assert stage.heard.get(timeout=30) == "registered"
     assert stage.heard.empty()
 
 
@@ -159,7 +159,7 @@ def test_nodes_left_by_a_former_process_are_replaced_once_the_live_node_is_ours(
     stage.other.transact([Create(path, b"{}", ephemeral=True)])
     stage.reporter.start(LIVE)
     stage.reporter.publish(current(PartitionState.ONLINE))
-    assert stage.reporter.flush(5)
+    assert stage.reporter.flush(30)
     assert stage.is_ours(path)
 
 
@@ -173,7 +173,7 @@ def test_a_taken_id_is_waited_for(stage: Stage) -> None:
     assert stage.node(PATHS.current_state(WORKER)) is None
     stage.other.close()
     stage.other = MemoryCoordination(stage.store)
-    assert stage.heard.get(timeout=5) == "registered"
+    assert stage.heard.get(timeout=30) == "registered"
     eventually(lambda: stage.is_ours(path), 5, "the live node is ours")
 
 
@@ -183,18 +183,18 @@ def test_a_taken_id_is_given_up_after_the_session_timeout(stage: Stage) -> None:
     stage.reporter.start(LIVE)
     assert not stage.reporter.flush(0.3)
     stage.clock.advance(SESSION_TIMEOUT_S + EXPIRY_ROUNDING_S + 1)
-    assert stage.heard.get(timeout=5) == "worker id w is taken by another live process"
+    assert stage.heard.get(timeout=30) == "worker id w is taken by another live process"
 
 
 def test_formers_are_the_sessions_we_wrote_under(stage: Stage) -> None:
     stage.reporter.start(LIVE)
-    assert stage.reporter.flush(5)
+    assert stage.reporter.flush(30)
     first = stage.client.session()
     stage.client.suspend()
     stage.client.expire()
     stage.client.restore()
     stage.reporter.refresh()
-    assert stage.reporter.flush(5)
+    assert stage.reporter.flush(30)
     assert stage.reporter.formers() == {first, stage.client.session()}
 
 
