@@ -157,11 +157,9 @@ class Simulation:
         seen = self.fleet.store.parse()
         if is_asked(seen):
             return "a rebalance is asked for"
-        coming = [
-            each.id for each in self.fleet.workers if each.alive and each.id not in seen.sessions
-        ]
-        if coming:
-            return f"{coming[0]} has started and is not registered yet"
+        wrong_session = self._whose_session_is_not_known(seen)
+        if wrong_session:
+            return f"{wrong_session} is not registered yet, or not missed yet"
         wrong = mismatches(seen, external_view(seen))
         if wrong:
             return str(wrong[0])
@@ -172,6 +170,12 @@ class Simulation:
                 if entry.worker is not None and entry.holders.keys() != {entry.worker}:
                     return f"{key}/{number} is held by {sorted(entry.holders)}"
         return self._why_uneven(seen) or self._why_not_copied(seen)
+
+    def _whose_session_is_not_known(self, seen: Snapshot) -> str:
+        """Who has started, or died, and nobody has noticed."""
+        alive = {each.id: each.client.session() for each in self.fleet.workers if each.alive}
+        ids = sorted({*alive, *seen.sessions})
+        return next((id for id in ids if alive.get(id) != seen.sessions.get(id)), "")
 
     def _why_uneven(self, seen: Snapshot) -> str:
         counts = dict.fromkeys(seen.sessions, 0)
