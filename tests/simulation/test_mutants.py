@@ -11,8 +11,8 @@ import pytest
 
 from ureplicator_testkit.simulation.mutants import MUTANTS
 
-SEEDS = 1_000
-"""Half of what is run for each change."""
+SEEDS = 2_000
+"""All that are run for each change."""
 
 CAUGHT_BY = {
     "take-before-give": "T",
