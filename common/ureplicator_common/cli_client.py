@@ -16,6 +16,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from ureplicator_common import rest_client
+from ureplicator_common.cli_words import in_commands
 from ureplicator_common.rest_client import RestClient, RestFailure
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -63,14 +64,32 @@ def ask(
     try:
         return RestClient(url).call(method, path, query=asked, body=body)
     except RestFailure as error:
-        fail(str(error))
+        fail(in_commands(str(error)))
 
 
 def states(said: Mapping[str, str]) -> str:
     return ", ".join(f"{worker} {state}" for worker, state in said.items()) or "nobody"
 
 
+def worker_name(name: str, shown: Mapping[str, Any] | None) -> str:
+    """With what is special about it, in the words that the dashboard uses too. None: not known."""
+    if shown is None:
+        return f"{name} (gone)"
+    gone = "" if shown["live"] else "evicted" if shown["evicted"] else "gone"
+    drained = "drained" if shown["blacklisted"] or shown["draining"] else ""
+    special = ", ".join(filter(None, (gone, drained)))
+    return f"{name} ({special})" if special else name
+
+
+def switch_states(auto_balancing: bool, frozen: bool) -> str:
+    balancing = f"balancing {'on' if auto_balancing else 'off'}"
+    return f"frozen, {balancing}" if frozen else balancing
+
+
 def print_table(title: str, heads: tuple[str, ...], rows: list[tuple[Any, ...]]) -> None:
+    if not rows:
+        click.echo(f"{title}: nothing")
+        return
     table = Table(title=escape(title), title_justify="left", title_style="bold")
     for head in heads:
         table.add_column(head, overflow="fold")

@@ -14,6 +14,8 @@ from ureplicator_common.cli_client import (
     print_json,
     print_table,
     states,
+    switch_states,
+    worker_name,
 )
 from ureplicator_common.rest_client import quoted
 
@@ -59,9 +61,10 @@ def show_instances(worker_id: str | None, url: str, as_json: bool) -> None:
     if as_json:
         print_json(body)
     elif worker_id:
-        held = body["workers"][worker_id]["partitions"]
+        shown = body["workers"][worker_id]
         heads = ("route", "topic", "partition", "state", "reason")
-        print_table(worker_id, heads, [tuple(each[head] for head in heads) for each in held])
+        rows = [tuple(each[head] for head in heads) for each in shown["partitions"]]
+        print_table(worker_name(worker_id, shown), heads, rows)
     else:
         _print_workers(body["workers"])
 
@@ -69,20 +72,24 @@ def show_instances(worker_id: str | None, url: str, as_json: bool) -> None:
 @click.command()
 @client_options
 def status(url: str, as_json: bool) -> None:
-    """Leader, counts, and every partition that is not as it should be."""
+    """Leader, switches, counts, and every partition that is not as it should be."""
     ready = ask("GET", url, "/ready")
+    switches = ask("GET", url, "/admin/autobalancing_status") | ask("GET", url, "/admin/freeze")
     counts = ask("GET", url, "/validation")
     if as_json:
-        print_json(ready | counts)
+        print_json(ready | switches | counts)
         return
+    shown = ask("GET", url, "/instances")["workers"]
+    workers = [worker_name(name, shown.get(name)) for name in counts["IdealState"]]
     click.echo(f"leader      {ready['leader'] or 'none'}")
     click.echo(f"controllers {', '.join(ready['controllers']) or 'none'}")
-    click.echo(f"workers     {', '.join(counts['IdealState']) or 'none'}")
+    click.echo(f"workers     {', '.join(workers) or 'none'}")
+    click.echo(f"switches    {switch_states(**switches)}")
     click.echo(f"topics      {counts['numTopics']}")
     click.echo(
         f"partitions  {counts['numTopicPartitions']}:"
         f" {counts['numOnlineTopicPartitions']} online,"
-        f" {counts['numOfflineTopicPartitions']} offline,"
+        f" {counts['numOfflineTopicPartitions']} offline{_at_rest(counts)},"
         f" {counts['numErrorTopicPartitions']} in error"
     )
     if counts["mismatches"]:
@@ -93,6 +100,16 @@ def status(url: str, as_json: bool) -> None:
         print_table("not as it should be", ("partition", "should be", "is", "why"), rows)
 
 
+def _at_rest(counts: Mapping[str, Any]) -> str:
+    """What is offline because somebody, or the leader, wants it so."""
+    told = [
+        f"{counts[f'num{word.title()}TopicPartitions']} {word}"
+        for word in ("paused", "blacklisted", "stopped")
+        if counts[f"num{word.title()}TopicPartitions"]
+    ]
+    return f" ({', '.join(told)})" if told else ""
+
+
 def _sides(mismatch: Mapping[str, Any]) -> tuple[str, str]:
     return states(mismatch["ideal"]), states(mismatch["actual"])
 
@@ -101,7 +118,7 @@ def _print_workers(workers: Mapping[str, Mapping[str, Any]]) -> None:
     heads = ("worker", "address", "slots", "should hold", "holds", "online", "in error")
     rows = [
         (
-            name if each["live"] else f"{name} (gone)",
+            worker_name(name, each),
             f"{each['host']}:{each['port']}" if each["live"] and each["host"] else "",
             str(each["slots"]),
             str(each["idealPartitions"]),

@@ -37,6 +37,8 @@ def list_topics(url: str, as_json: bool, src: str, dst: str) -> None:
         return
     for name in body["topics"]:
         click.echo(name)
+    if not body["topics"]:
+        fail_softly("nothing")
 
 
 @topics.command("show")
@@ -49,7 +51,7 @@ def show_topic(topic: str, url: str, as_json: bool, src: str, dst: str) -> None:
     if as_json:
         print_json(body)
         return
-    title = f"{body['topic']} on {body['route']} -> {body['targetTopic']}, {body['state']}"
+    title = f"{body['topic']} on {body['route']} -> {body['targetTopic']}, {body['effectiveState']}"
     heads = ("partition", "should be", "is", "position", "lag", "behind", "why not")
     print_table(title, heads, _rows(body))
     if body.get("positionsReason"):
@@ -122,7 +124,7 @@ def resume_topic(topic: str, anew: bool, url: str, as_json: bool, src: str, dst:
 
 
 def _rows(body: Mapping[str, Any]) -> list[tuple[str, ...]]:
-    reasons = {each["partition"]: each["reason"] for each in body["mismatches"]}
+    whys = _whys(body)
     numbers = {*map(int, body["idealState"]), *map(int, body["externalView"])}
     return [
         (
@@ -130,10 +132,19 @@ def _rows(body: Mapping[str, Any]) -> list[tuple[str, ...]]:
             states(body["idealState"].get(str(number), {})),
             states(body["externalView"].get(str(number), {})),
             *_progress(found := body["progress"].get(str(number), {})),
-            "; ".join(filter(None, (reasons.get(number, ""), _worry(found)))),
+            "; ".join(filter(None, (whys.get(number, ""), _worry(found)))),
         )
         for number in sorted(numbers)
     ]
+
+
+def _whys(body: Mapping[str, Any]) -> dict[int, str]:
+    """Why a partition is not copied, or not as it should be: also where that is intended."""
+    whys = {each["partition"]: each["reason"] for each in body["mismatches"]}
+    for number, why in body["resting"].items():
+        told = whys.get(int(number), why)
+        whys[int(number)] = why if told == why else f"{told}; {why}"
+    return whys
 
 
 def _progress(found: Mapping[str, Any]) -> tuple[str, str, str]:

@@ -30,10 +30,10 @@ def quoted(name: str) -> str:
 
 
 class RestClient:
-    """Speaks to the controller at one URL."""
+    """Speaks to the controller at one URL; `host:port` is one too."""
 
     def __init__(self, url: str) -> None:
-        self._url = url.rstrip("/")
+        self._url = (url if "://" in url else f"http://{url}").rstrip("/")
 
     def call(
         self,

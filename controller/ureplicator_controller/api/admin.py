@@ -20,6 +20,7 @@ from ureplicator_controller.api.openapi import group
 from ureplicator_controller.api.requests import RouteQuery, chosen_routes
 from ureplicator_controller.api.topics import mismatch_json
 from ureplicator_controller.core.difference import Difference
+from ureplicator_controller.core.unwanted import resting
 from ureplicator_controller.core.view import mismatches, validate
 
 
@@ -38,9 +39,19 @@ def blueprint(*, settings: Settings, fleet: Fleet, clusters: Mapping[str, Cluste
             for each in mismatches(picture.snapshot, picture.view)
             if one in (None, each.partition.route)
         ]
+        rests = [
+            {
+                "route": str(each.key.route),
+                "topic": each.key.topic,
+                "partitions": each.partitions,
+                "state": each.state,
+                "reason": each.reason,
+            }
+            for each in resting(picture.snapshot, one)
+        ]
         counts = validate(picture.snapshot, picture.view, one).as_json()
         unreadable = [{"path": each.path, "why": each.why} for each in picture.snapshot.findings]
-        return counts | {"mismatches": found, "unreadable": unreadable}
+        return counts | {"mismatches": found, "resting": rests, "unreadable": unreadable}
 
     @api.get("/validation/srcKafka", responses=responses(SourceValidation, 404))
     def source_validation(query: RouteQuery) -> Answered:

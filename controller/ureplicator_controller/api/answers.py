@@ -11,7 +11,7 @@ import json
 from collections.abc import Mapping
 from datetime import datetime
 from http import HTTPStatus
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, RootModel
 
@@ -109,6 +109,9 @@ class TopicShown(Answer):
     route: str
     targetTopic: str
     state: TopicState
+    effectiveState: Literal["active", "paused", "deleting", "stopped", "blacklisted"] = Field(
+        description="what it is; `state` is what operators wish"
+    )
     stopped: str = Field(description="why the leader stopped it; empty: it did not")
     topicBlacklisted: bool
     sourceTopicId: str
@@ -120,6 +123,7 @@ class TopicShown(Answer):
     serverToPartitionMapping: dict[str, dict[str, PartitionState]]
     serverToNumPartitionsMapping: dict[str, int]
     mismatches: list[MismatchShown]
+    resting: dict[str, str] = Field(description="partition -> why nobody should copy it")
     positions: dict[str, int | None] | None
     positionsReason: str | None = None
     progress: dict[str, PartitionProgress]
@@ -382,6 +386,16 @@ class RoutedMismatch(MismatchShown):
     topic: str
 
 
+class RestingPartitions(Answer):
+    """What nobody should copy now."""
+
+    route: str
+    topic: str
+    partitions: list[int]
+    state: Literal["paused", "blacklisted", "stopped"]
+    reason: str
+
+
 class UnreadableNode(Answer):
     path: str
     why: str
@@ -394,9 +408,13 @@ class Validation(Answer):
     numOfflineTopicPartitions: int
     numErrorTopicPartitions: int
     numErrorTopics: int
+    numPausedTopicPartitions: int = Field(description="of the offline ones")
+    numBlacklistedTopicPartitions: int = Field(description="of the offline ones")
+    numStoppedTopicPartitions: int = Field(description="of the offline ones")
     IdealState: dict[str, int]
     ExternalView: dict[str, int]
     mismatches: list[RoutedMismatch]
+    resting: list[RestingPartitions]
     unreadable: list[UnreadableNode]
 
 

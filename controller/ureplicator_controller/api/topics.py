@@ -51,6 +51,7 @@ from ureplicator_controller.api.requests import (
     chosen_routes,
 )
 from ureplicator_controller.api.whitelist import Whitelist
+from ureplicator_controller.core.unwanted import effective_state, why_rests
 from ureplicator_controller.core.view import Mismatch, ideal_entry, topic_mismatches
 from ureplicator_controller.engines.progress import Progress
 
@@ -181,6 +182,7 @@ def describe(picture: Picture, key: TopicKey) -> dict[str, Any]:
         "route": str(key.route),
         "targetTopic": intent.target_topic or key.topic,
         "state": intent.state,
+        "effectiveState": effective_state(snapshot, key),
         "stopped": intent.stopped,
         "topicBlacklisted": key in snapshot.blacklist,
         "sourceTopicId": intent.source_topic_id,
@@ -194,6 +196,9 @@ def describe(picture: Picture, key: TopicKey) -> dict[str, Any]:
         "mismatches": [
             mismatch_json(found) for found in topic_mismatches(snapshot, picture.view, key)
         ],
+        "resting": {
+            str(each.number): why for each in partitions if (why := why_rests(snapshot, each))
+        },
     }
 
 

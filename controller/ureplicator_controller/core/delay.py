@@ -9,7 +9,7 @@ A restart of a worker is far more frequent than its death, and moving its partit
 more than leaving them alone for two minutes; hence the first delay. A fleet that is started grows
 worker by worker, and each would start a rebalance of its own; hence the second: partitions are
 moved to even out the counts only when `join_s` passed since the last join. Partitions that have no
-owner wait for nothing, and an operator's word (drain, blacklist) is done at once.
+owner wait for nothing, and an operator's word (to drain a worker) is done at once.
 
 Times are the leader's monotonic seconds. A new leader starts counting when it begins to look, so a
 failover makes a pending delay longer by no more than the delay itself.
@@ -97,9 +97,7 @@ def why_gone(worker: WorkerId, now: Census, snapshot: Snapshot) -> str:
 def _told_to_leave(worker: WorkerId, snapshot: Snapshot) -> str:
     stored = snapshot.known.get(worker)
     known = stored.value if stored else KnownWorker(max_slots=0)
-    if known.blacklisted:
-        return f"worker {worker} blacklisted"
-    return f"worker {worker} drained" if known.draining else ""
+    return f"worker {worker} drained" if known.blacklisted or known.draining else ""
 
 
 def _settled_at_s(snapshot: Snapshot) -> float:

@@ -48,7 +48,6 @@ from ureplicator_common.model import (
     OwnerEpoch,
     Partition,
     SessionId,
-    TopicIntent,
     TopicKey,
     TopicState,
     WorkerId,
@@ -76,16 +75,19 @@ from ureplicator_controller.core.steps import (
 )
 from ureplicator_controller.core.stuck import remembered
 from ureplicator_controller.core.switches import at_once, is_asked, mark_done, may_go
+from ureplicator_controller.core.unwanted import (
+    BLACKLISTED,
+    DELETING,
+    PAUSED,
+    STOPPED,
+    why_unwanted,
+)
 from ureplicator_controller.core.upkeep import mark_positions, register
 
 EPOCH_SHIFT = 20
 """A million changes of owner per partition and leader before the terms of two leaders could meet;
 2**31 leaders (ZooKeeper's version) still fit into 53 bits, what JSON readers keep exactly."""
 
-PAUSED = "paused"
-BLACKLISTED = "blacklisted"
-DELETING = "topic deleted"
-STOPPED = "stopped: "
 NO_WORKER = "no worker may take it"
 
 
@@ -140,17 +142,6 @@ def _plan(snapshot: Snapshot, now_s: float) -> Plan:
 def next_epoch(previous: int, leader_epoch: int) -> OwnerEpoch:
     """Above everything that was given before."""
     return OwnerEpoch(max(previous + 1, leader_epoch << EPOCH_SHIFT))
-
-
-def why_unwanted(intent: TopicIntent | None, number: int, *, listed: bool = False) -> str:
-    """Why nobody should copy a partition; "" if somebody should. `listed`: its topic is."""
-    if intent is None or intent.state is TopicState.DELETING or number >= intent.partitions:
-        return DELETING
-    if intent.stopped:
-        return f"{STOPPED}{intent.stopped}"
-    if intent.state is TopicState.PAUSED:
-        return PAUSED
-    return BLACKLISTED if listed or number in intent.blacklisted else ""
 
 
 class _Planner:

@@ -10,6 +10,7 @@ is not its worker's live session is somebody's past and is not shown.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
@@ -25,6 +26,7 @@ from ureplicator_common.model import (
 )
 from ureplicator_common.znodes import MOST_TOLD
 from ureplicator_controller.core.snapshot import Snapshot
+from ureplicator_controller.core.unwanted import state_of, why_rests
 
 ExternalView = Mapping[Partition, Mapping[WorkerId, CurrentEntry]]
 
@@ -50,7 +52,7 @@ class Validation:
 
     Each wanted partition is counted once, by what its ideal owner says of it: online, offline
     (also nobody, or somebody else) or in error. `error_topics` have at least one partition in
-    error.
+    error. `at_rest` tells of the offline ones how many are paused, blacklisted and stopped.
     """
 
     topics: int
@@ -61,9 +63,10 @@ class Validation:
     error_topics: int
     ideal_state: Mapping[WorkerId, int]
     external_view: Mapping[WorkerId, int]
+    at_rest: Mapping[str, int]
 
     def as_json(self) -> dict[str, object]:
-        """uReplicator's names."""
+        """uReplicator's names, and three for what it counted as offline."""
         return {
             "numTopics": self.topics,
             "numTopicPartitions": self.topic_partitions,
@@ -71,6 +74,9 @@ class Validation:
             "numOfflineTopicPartitions": self.offline,
             "numErrorTopicPartitions": self.error,
             "numErrorTopics": self.error_topics,
+            "numPausedTopicPartitions": self.at_rest.get("paused", 0),
+            "numBlacklistedTopicPartitions": self.at_rest.get("blacklisted", 0),
+            "numStoppedTopicPartitions": self.at_rest.get("stopped", 0),
             "IdealState": dict(sorted(self.ideal_state.items())),
             "ExternalView": dict(sorted(self.external_view.items())),
         }
@@ -212,6 +218,7 @@ def validate(snapshot: Snapshot, view: ExternalView, route: Route | None = None)
     ideal: dict[WorkerId, int] = dict.fromkeys(snapshot.sessions, 0)
     keys: set[TopicKey] = set()
     error_topics: set[TopicKey] = set()
+    at_rest: Counter[str] = Counter()
     for partition in wanted_partitions(snapshot, route):
         entry = ideal_entry(snapshot, partition)
         state = _owner_state(view, partition, entry)
@@ -219,6 +226,8 @@ def validate(snapshot: Snapshot, view: ExternalView, route: Route | None = None)
         keys.add(partition.key)
         if state is PartitionState.ERROR:
             error_topics.add(partition.key)
+        if state is PartitionState.OFFLINE and (why := why_rests(snapshot, partition)):
+            at_rest[state_of(why)] += 1
         if entry and entry.worker is not None:
             ideal[entry.worker] = ideal.get(entry.worker, 0) + 1
     return Validation(
@@ -230,6 +239,7 @@ def validate(snapshot: Snapshot, view: ExternalView, route: Route | None = None)
         error_topics=len(error_topics),
         ideal_state=ideal,
         external_view=_count_view(snapshot, view, route),
+        at_rest=at_rest,
     )
 
 

@@ -133,6 +133,9 @@ def test_online_at_its_owner_is_no_mismatch() -> None:
         "numOfflineTopicPartitions": 0,
         "numErrorTopicPartitions": 0,
         "numErrorTopics": 0,
+        "numPausedTopicPartitions": 0,
+        "numBlacklistedTopicPartitions": 0,
+        "numStoppedTopicPartitions": 0,
         "IdealState": {"a": 1, "b": 0},
         "ExternalView": {"a": 1, "b": 0},
     }

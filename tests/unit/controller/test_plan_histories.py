@@ -177,6 +177,7 @@ def test_drained_and_blacklisted_workers_are_emptied_at_once() -> None:
         fleet.tag("a", **{tag: True})
         fleet.settle()
         assert fleet.counts() == {"b": 4}
+        assert fleet.entry("t").reason == "worker a drained"
         fleet.tag("b", **{tag: True})
         fleet.settle()
         assert fleet.counts() == {}

@@ -1,0 +1,79 @@
+"""Why nobody should copy a partition, in the words that operators read: the plan gives them as reasons,
+and what shows the fleet tells with them what rests by intent from what fails.
+
+Where several words hold, the first of: topic deleted, stopped, paused, blacklisted.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from ureplicator_common.model import Partition, Route, TopicIntent, TopicKey, TopicState
+from ureplicator_controller.core.snapshot import Snapshot
+
+PAUSED = "paused"
+BLACKLISTED = "blacklisted"
+DELETING = "topic deleted"
+STOPPED = "stopped: "
+
+
+@dataclass(frozen=True, slots=True)
+class Resting:
+    """The partitions of one topic that nobody should copy for one reason.
+
+    `state` is the reason in one word: paused, blacklisted or stopped.
+    """
+
+    key: TopicKey
+    partitions: tuple[int, ...]
+    state: str
+    reason: str
+
+
+def why_unwanted(intent: TopicIntent | None, number: int, *, listed: bool = False) -> str:
+    """Why nobody should copy a partition; "" if somebody should. `listed`: its topic is."""
+    if intent is None or intent.state is TopicState.DELETING or number >= intent.partitions:
+        return DELETING
+    if intent.stopped:
+        return f"{STOPPED}{intent.stopped}"
+    if intent.state is TopicState.PAUSED:
+        return PAUSED
+    return BLACKLISTED if listed or number in intent.blacklisted else ""
+
+
+def why_rests(snapshot: Snapshot, partition: Partition) -> str:
+    """The same of a partition of the fleet."""
+    stored = snapshot.topics.get(partition.key)
+    intent = stored.value if stored else None
+    return why_unwanted(intent, partition.number, listed=partition.key in snapshot.blacklist)
+
+
+def state_of(reason: str) -> str:
+    """The first word: what the counts go by."""
+    return reason.partition(":")[0]
+
+
+def effective_state(snapshot: Snapshot, key: TopicKey) -> str:
+    """What a topic is, whatever operators wished: `TopicState`'s words, stopped, or blacklisted."""
+    intent = snapshot.topics[key].value
+    if intent.state is TopicState.DELETING:
+        return intent.state.value
+    whole = replace(intent, blacklisted=frozenset())
+    why = why_unwanted(whole, 0, listed=key in snapshot.blacklist)
+    return state_of(why) or intent.state.value
+
+
+def resting(snapshot: Snapshot, route: Route | None = None) -> list[Resting]:
+    """What nobody should copy of the topics that stay, in order; of one route or of all."""
+    found: list[Resting] = []
+    for key in sorted(snapshot.topics):
+        intent = snapshot.topics[key].value
+        if intent.state is TopicState.DELETING or route not in (None, key.route):
+            continue
+        numbers: dict[str, list[int]] = {}
+        for number in range(intent.partitions):
+            why = why_unwanted(intent, number, listed=key in snapshot.blacklist)
+            if why:
+                numbers.setdefault(why, []).append(number)
+        found += [Resting(key, tuple(each), state_of(why), why) for why, each in numbers.items()]
+    return found
