@@ -41,12 +41,16 @@ class BadBackup(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One thing to restore: what people call it, where REST takes it, and as what."""
+    """One thing to restore: what people call it, where REST takes it, and as what.
+
+    `listed`: of a topic, whether the file has it on its route's blacklist.
+    """
 
     key: str
     path: tuple[str, ...]
     body: Mapping[str, Any]
     route: Route | None = None
+    listed: bool | None = None
 
 
 def to_yaml(document: Mapping[str, Any]) -> str:
@@ -87,17 +91,20 @@ def items(document: Mapping[str, Any]) -> Iterator[Item]:
         yield Item("switches", ("switches",), _mapping("switches", document["switches"]))
     for worker, entry in _entries("workers", document.get("workers")):
         yield Item(f"workers.{worker}", ("workers", worker), _mapping(f"workers.{worker}", entry))
+    blacklist: set[tuple[Route, str]] = set()
     for name, listed in _entries("blacklist", document.get("blacklist")):
         route = _route(f"blacklist.{name}", name)
         if not isinstance(listed, list) or not all(isinstance(each, str) for each in listed):
             raise BadBackup(f"blacklist.{name}: a list of topics is expected, not {listed!r:.80}")
         for topic in listed:
+            blacklist.add((route, topic))
             yield Item(f"blacklist.{name}.{topic}", ("blacklist", topic), {}, route)
     for name, topics in _entries("topics", document.get("topics")):
         route = _route(f"topics.{name}", name)
         for topic, entry in _entries(f"topics.{name}", topics):
             key = f"topics.{name}.{topic}"
-            yield Item(key, ("topics", topic), _mapping(key, entry), route)
+            is_listed = (route, topic) in blacklist
+            yield Item(key, ("topics", topic), _mapping(key, entry), route, listed=is_listed)
 
 
 def _route(key: str, name: str) -> Route:

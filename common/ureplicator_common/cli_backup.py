@@ -1,7 +1,7 @@
 """`ureplicator export` and `ureplicator import`: what operators asked of a fleet, as a file.
 
 Both speak to REST alone, so no access to ZooKeeper is needed. An import goes on after what is refused:
-each item is told, and the exit code is 1 if there was one.
+each item is told, also what of it could not be done, and the exit code is 1 if there was anything.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from ureplicator_common.backup_file import BadBackup, Item
 from ureplicator_common.rest_client import RestClient, RestFailure
 
 _REFUSED = "refused"
+_IN_PART = "refused in part"
 _url_option = click.option(
     "--url",
     envvar="UREPLICATOR_URL",
@@ -40,8 +41,10 @@ def export_fleet(file: Path | None, url: str) -> None:
             click.echo(text, nl=False)
         else:
             file.write_text(text, encoding="utf-8")
-    except (RestFailure, OSError) as error:
+    except RestFailure as error:
         _fail(str(error))
+    except OSError as error:
+        _fail(f"{file} cannot be written: {error.strerror} (name a file in a folder that is there)")
 
 
 @click.command("import")
@@ -64,12 +67,14 @@ def import_fleet(file: Path, dry_run: bool, as_json: bool, url: str) -> None:
     except (BadBackup, RestFailure) as error:
         _fail(str(error))
     counts = Counter(result["result"] for result in results)
+    if in_part := sum(bool(result["refused"]) for result in results):
+        counts[_IN_PART] = in_part
     if as_json:
         click.echo(json.dumps({"dryRun": dry_run, "items": results}, indent=2))
     else:
         told = ", ".join(f"{count} {result}" for result, count in sorted(counts.items()))
         click.echo(f"{told or 'nothing'}{' (dry run: nothing was done)' if dry_run else ''}")
-    sys.exit(1 if counts[_REFUSED] else 0)
+    sys.exit(1 if counts[_REFUSED] or counts[_IN_PART] else 0)
 
 
 def _refuse_other_fleet(wanted: str, there: str) -> None:
@@ -86,13 +91,15 @@ def _restore(client: RestClient, item: Item, *, dry_run: bool) -> dict[str, Any]
     query = {"dry_run": "true" if dry_run else "false"}
     if item.route is not None:
         query |= {"src": item.route.source, "dst": item.route.target}
+    if item.listed is not None:
+        query["listed"] = "true" if item.listed else "false"
     try:
         answer = client.call("PUT", path, query=query, body=item.body)
     except RestFailure as error:
         if not error.refused:
             raise
-        return {"key": item.key, "result": _REFUSED, "changes": [str(error)]}
-    return {"key": item.key, "result": answer["result"], "changes": answer["changes"]}
+        return {"key": item.key, "result": _REFUSED, "changes": [str(error)], "refused": []}
+    return {"key": item.key} | {name: answer[name] for name in ("result", "changes", "refused")}
 
 
 def _print(result: Mapping[str, Any]) -> None:
@@ -100,6 +107,9 @@ def _print(result: Mapping[str, Any]) -> None:
     separator = "." if result["result"] == _REFUSED else ": "
     told = f"{result['key']}{separator}{changes}" if changes else result["key"]
     click.echo(f"{result['result']:<9} {told}", err=result["result"] == _REFUSED)
+    for each in result["refused"]:
+        why = f"{each['field']}: {each['detail']} ({each['cure']})"
+        click.echo(f"{_REFUSED:<9} {result['key']}.{why}", err=True)
 
 
 def _fail(message: str) -> None:

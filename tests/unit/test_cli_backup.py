@@ -131,6 +131,47 @@ def test_what_is_refused_is_told_and_the_rest_is_done(world: World, url: str, fi
     assert world.intent("quiet") is not None
 
 
+def test_what_was_whitelisted_and_blacklisted_meanwhile_becomes_what_the_file_says(
+    world: World, url: str, file: Path
+) -> None:
+    text = file.read_text()
+    world.intend("orders", TopicIntent(4, 0, whole=True, begins_anew=True))
+    world.put(world.paths.blacklisted(TopicKey(ROUTE, "quiet")), encode_blacklisted("r"))
+    done = run("import", file, url=url)
+    assert done.exit_code == 0, done.output
+    assert "taken off the route's blacklist" in done.stdout
+    run("export", file, url=url)
+    assert file.read_text() == text
+
+
+def test_a_topic_that_the_file_blacklists_stays_blacklisted(
+    world: World, url: str, file: Path
+) -> None:
+    file.write_text(file.read_text().replace("- spam", "- quiet"))
+    assert run("import", file, url=url).exit_code == 0
+    assert world.theirs.get(world.paths.blacklisted(TopicKey(ROUTE, "quiet"))) is not None
+
+
+def test_what_is_refused_of_an_item_is_told_and_the_rest_of_it_is_done(
+    world: World, url: str, file: Path
+) -> None:
+    world.intend("quiet", TopicIntent(1, 0, had_position=frozenset({0})))
+    result = run("import", file, url=url)
+    assert result.exit_code == 1
+    assert result.stderr.startswith("refused   topics.source.target.quiet.initialPartitions: it is")
+    assert result.stdout.splitlines()[-1] == "2 changed, 3 created, 1 refused in part"
+    intent = world.intent("quiet")
+    assert intent is not None
+    assert intent.state is TopicState.PAUSED
+
+
+def test_a_file_that_cannot_be_written(url: str, tmp_path: Path) -> None:
+    result = run("export", tmp_path / "no" / "x.yaml", url=url)
+    assert result.exit_code == 1
+    assert "No such file or directory (name a file in a folder that is there)" in result.stderr
+    assert result.stderr.count("\n") == 1
+
+
 def test_for_machines(url: str, file: Path) -> None:
     result = run("import", file, "--json", "--dry-run", url=url)
     told = json.loads(result.stdout)

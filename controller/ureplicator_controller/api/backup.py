@@ -7,8 +7,8 @@ either cluster or in ZooKeeper.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
 from typing import Annotated, Any, Literal
 
 from flask_openapi3 import APIBlueprint
@@ -28,7 +28,7 @@ from ureplicator_controller.api.answers import Answer, Answered, responses
 from ureplicator_controller.api.fleet import Fleet
 from ureplicator_controller.api.instances import worker_name
 from ureplicator_controller.api.openapi import group
-from ureplicator_controller.api.problems import bad_request, conflict
+from ureplicator_controller.api.problems import bad_request
 from ureplicator_controller.api.requests import (
     Body,
     LegalTopic,
@@ -39,10 +39,10 @@ from ureplicator_controller.api.requests import (
     TopicName,
     chosen_route,
 )
-from ureplicator_controller.api.whitelist import Whitelist
+from ureplicator_controller.api.whitelist import Restoration, Whitelist
 from ureplicator_controller.api.wishes import Wishes
 from ureplicator_controller.core.backup import (
-    Refused,
+    Refusal,
     differences,
     exported,
     numbers,
@@ -72,8 +72,18 @@ _TOPIC_ID = "as the cluster tells it; empty: not known"
 TopicId = Annotated[str, Field(pattern="^[a-zA-Z0-9_-]{0,64}$")]
 
 
-class ImportTopicQuery(RouteQuery):
+class ImportListedQuery(RouteQuery):
     dry_run: _DryRun = "false"
+
+
+class ImportTopicQuery(ImportListedQuery):
+    listed: Annotated[
+        Literal["true", "false"],
+        Field(
+            title="true or false",
+            description="false: the topic is taken off the route's blacklist, too",
+        ),
+    ] = "true"
 
 
 class ImportQuery(Query):
@@ -177,9 +187,18 @@ class Exported(Answer):
     topics: dict[str, dict[str, TopicExported]]
 
 
+class RefusedField(Answer):
+    field: str
+    detail: str
+    cure: str
+
+
 class Imported(Answer):
+    """`refused`: what could not be done; all else is."""
+
     result: Literal["created", "changed", "unchanged"]
     changes: list[str]
+    refused: list[RefusedField]
 
 
 def blueprint(
@@ -197,16 +216,12 @@ def blueprint(
         """Make a topic what an export says; a new one begins where its positions are."""
         config = chosen_route(settings, query)
         dry = query.dry_run == "true"
-        try:
-            before, after = whitelist.restore(config, path.topic, _intent(body), dry_run=dry)
-        except Refused as error:
-            raise conflict(error.detail, field=error.field, cure=error.cure) from error
-        return _imported(
-            topic_entry(before, path.topic) if before else None, topic_entry(after, path.topic)
-        )
+        off = query.listed == "false"
+        done = whitelist.restore(config, path.topic, _intent(body), off=off, dry_run=dry)
+        return _topic_imported(path.topic, done)
 
     @api.put("/import/blacklist/<path:topic>", responses=responses(Imported, 404, 409, 413))
-    def import_listed(path: LegalTopic, query: ImportTopicQuery, body: ListedEntry) -> Answered:
+    def import_listed(path: LegalTopic, query: ImportListedQuery, body: ListedEntry) -> Answered:
         """Put a topic on the blacklist as an export says, whitelisted or not."""
         config = chosen_route(settings, query)
         key = TopicKey(config.route, path.topic)
@@ -271,7 +286,22 @@ def _switches(switches: Switches) -> dict[str, Any]:
     return {"autoBalancing": switches.auto_balancing, "frozen": switches.frozen}
 
 
+def _topic_imported(topic: str, done: Restoration) -> Answered:
+    changes = list(
+        differences(
+            topic_entry(done.before, topic) if done.before else None,
+            topic_entry(done.made.intent, topic),
+        )
+    )
+    if done.taken_off:
+        changes.append("taken off the route's blacklist")
+    return _told(changes, is_new=done.before is None, refused=done.made.refused)
+
+
 def _imported(before: Mapping[str, Any] | None, after: Mapping[str, Any]) -> Answered:
-    changes = list(differences(before, after))
-    result = "created" if before is None else "changed" if changes else "unchanged"
-    return {"result": result, "changes": changes}
+    return _told(list(differences(before, after)), is_new=before is None)
+
+
+def _told(changes: list[str], *, is_new: bool, refused: Sequence[Refusal] = ()) -> Answered:
+    result = "created" if is_new else "changed" if changes else "unchanged"
+    return {"result": result, "changes": changes, "refused": [asdict(each) for each in refused]}

@@ -19,7 +19,7 @@ from ureplicator_controller.api.finding import find_topic
 from ureplicator_controller.api.fleet import Fleet
 from ureplicator_controller.api.openapi import group
 from ureplicator_controller.api.requests import RouteQuery, TopicPartition, chosen_routes
-from ureplicator_controller.api.whitelist import refuse_partition
+from ureplicator_controller.api.topic_refusals import refuse_partition
 from ureplicator_controller.core.lag import Figures, Summary, summarise
 from ureplicator_controller.engines.progress import Progress
 

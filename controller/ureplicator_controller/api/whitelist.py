@@ -16,22 +16,31 @@ whose answer was lost is read back and not made twice (see `coordination.intents
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
-from http import HTTPStatus
+from dataclasses import dataclass, replace
 
-from ureplicator_common.coordination import Coordination, Create, Node, Operation, Set
+from ureplicator_common.coordination import Check, Coordination, Create, Node, Operation, Set
 from ureplicator_common.coordination.intents import update
 from ureplicator_common.kafka import ClusterUnavailable, TopicInfo
 from ureplicator_common.model import RouteSettings, TopicIntent, TopicKey, TopicState
 from ureplicator_common.route_settings import RouteConfig
-from ureplicator_common.znodes import MOST_PARTITIONS, UNREADABLE, decode_intent, encode_intent
+from ureplicator_common.znodes import UNREADABLE, decode_ideal, encode_intent
 from ureplicator_controller.api.clusters import Cluster
 from ureplicator_controller.api.conditions import ALWAYS, Condition
 from ureplicator_controller.api.fleet import Fleet
 from ureplicator_controller.api.listed import ListedTopics, as_it_was
-from ureplicator_controller.api.problems import Problem, bad_request, conflict, moved_on, not_found
+from ureplicator_controller.api.problems import conflict, moved_on, not_found
 from ureplicator_controller.api.requests import LegalTopic
-from ureplicator_controller.core.backup import restored
+from ureplicator_controller.api.topic_refusals import (
+    must_be_known,
+    must_grow,
+    must_stay,
+    read_intent,
+    refuse_if_there,
+    refuse_more_than,
+    refuse_partition,
+    taken_target,
+)
+from ureplicator_controller.core.backup import Restored, restored, was_never_held
 from ureplicator_controller.core.copies import origins, targets
 from ureplicator_controller.core.topic_life import adopt, held
 from ureplicator_controller.engines.claims import TargetTaken, claim
@@ -42,6 +51,15 @@ WRITE_TIMEOUT_S = 1.5
 
 Change = Callable[[TopicIntent | None], TopicIntent | None]
 """What is there -> what shall be there; None: nothing is to be done. May raise a Problem."""
+
+
+@dataclass(frozen=True, slots=True)
+class Restoration:
+    """What was there, what it became, and whether it was taken off the blacklist."""
+
+    before: TopicIntent | None
+    made: Restored
+    taken_off: bool
 
 
 class Whitelist:
@@ -68,7 +86,7 @@ class Whitelist:
         node = self._coordination.get(path)
         if not condition.met_if_there(node):
             raise moved_on(f"{key} was changed since")
-        return _intent(key, node) if node else None
+        return read_intent(key, node) if node else None
 
     def add(
         self,
@@ -79,12 +97,12 @@ class Whitelist:
     ) -> TopicIntent:
         """Whitelist a topic, with all of the source's partitions unless told otherwise."""
         key = TopicKey(config.route, topic)
-        _refuse_if_there(key, self.find(key))
+        refuse_if_there(key, self.find(key))
         if condition.must_be_there:
             raise moved_on(f"{key} is not whitelisted")
         source = self._in_source(key)
         wanted = source.partitions if partitions is None else partitions
-        _refuse_more_than(source, wanted)
+        refuse_more_than(source, wanted)
         target_topic = self._target_topic(config, topic)
         self._bring_target(key, target_topic, wanted=wanted, source=source)
         intent = TopicIntent(
@@ -100,25 +118,68 @@ class Whitelist:
         return intent
 
     def restore(
-        self, config: RouteConfig, topic: str, wanted: TopicIntent, *, dry_run: bool
-    ) -> tuple[TopicIntent | None, TopicIntent]:
-        """Make a topic what an export says (`core.backup`): before and after. Raises Refused too."""
+        self, config: RouteConfig, topic: str, wanted: TopicIntent, *, off: bool, dry_run: bool
+    ) -> Restoration:
+        """Make a topic what an export says (`core.backup`); `off`: take it off the blacklist, too."""
         key = TopicKey(config.route, topic)
         there = self.find(key)
+        if there is not None:
+            must_stay(key, there)
         named = wanted.target_topic or (there.target_topic if there else "")
         wanted = replace(wanted, target_topic=self._target_topic(config, topic, named))
-        after = restored(there, wanted, topic)
+        made, _ = self._restored(key, there, wanted)
+        done = Restoration(there, made, taken_off=off and bool(self._listed.off(key)))
+        after = made.intent
         if there is None or after.partitions > there.partitions:
             source = self._in_source(key)
-            _refuse_more_than(source, after.partitions, field="partitions")
+            refuse_more_than(source, after.partitions, field="partitions")
             if not dry_run:
                 target_topic = after.target_topic or topic
                 self._bring_target(key, target_topic, wanted=after.partitions, source=source)
-        if not dry_run and there is None:
-            self._create(key, replace(after, request_id=self._new_id()), listed=True)
-        elif not dry_run:
-            self._change(key, lambda now: restored(now, wanted, topic), ALWAYS)
-        return there, after
+        if dry_run:
+            return done
+        if there is None:
+            self._create(key, replace(after, request_id=self._new_id()), listed=not off)
+        else:
+            done = self._restore(key, wanted, done, off=off)
+        self._fleet.settle(self._fleet.paths.blacklisted(key))
+        return done
+
+    def _restore(
+        self, key: TopicKey, wanted: TopicIntent, done: Restoration, *, off: bool
+    ) -> Restoration:
+        """Of a topic that is there; what was done, since it may have been held meanwhile."""
+        paths, request_id = self._fleet.paths, self._new_id()
+
+        def operations(node: Node | None) -> Sequence[Operation]:
+            nonlocal done
+            there = must_stay(key, read_intent(key, node) if node else None)
+            made, looked_at = self._restored(key, there, wanted)
+            done = replace(done, made=made)
+            unlisting = self._listed.off(key) if off else ()
+            if node is None or made.intent == there:
+                return unlisting
+            data = encode_intent(replace(made.intent, request_id=request_id))
+            return (Set(paths.topic(key), data, node.stat.version), *looked_at, *unlisting)
+
+        others = (paths.ideal_topic(key), paths.blacklisted(key))
+        self._update(key, operations, request_id=request_id, also=others)
+        return done
+
+    def _restored(
+        self, key: TopicKey, there: TopicIntent | None, wanted: TopicIntent
+    ) -> tuple[Restored, Sequence[Operation]]:
+        """And what must still be so when it is written."""
+        path = self._fleet.paths.ideal_topic(key)
+        node = self._coordination.get(path)
+        try:
+            ideal = decode_ideal(node.data) if node else None
+        except UNREADABLE:
+            return restored(there, wanted, key.topic, never_held=False), ()
+        is_held = key in held(self._fleet.picture().snapshot)
+        never_held = not is_held and was_never_held(there, ideal)
+        checks = (Check(path, node.stat.version),) if node else ()
+        return restored(there, wanted, key.topic, never_held=never_held), checks
 
     def _create(self, key: TopicKey, intent: TopicIntent, *, listed: bool = False) -> None:
         """`listed`: on the blacklist it stays, if it is there."""
@@ -126,11 +187,11 @@ class Whitelist:
         path, claimed = paths.topic(key), paths.target(key.route.target, intent.target_topic)
 
         def operations(node: Node | None) -> Sequence[Operation]:
-            _refuse_if_there(key, _intent(key, node) if node else None)
+            refuse_if_there(key, read_intent(key, node) if node else None)
             try:
                 claiming = claim(self._coordination, paths, key, intent.target_topic)
             except TargetTaken as taken:
-                raise _taken(taken.owner, intent.target_topic) from taken
+                raise taken_target(taken.owner, intent.target_topic) from taken
             return (
                 Create(path, encode_intent(intent)),
                 claiming,
@@ -147,18 +208,18 @@ class Whitelist:
     ) -> TopicIntent:
         """More partitions of a whitelisted topic; as many as there are is no change."""
         key = TopicKey(config.route, topic)
-        there = _grown(key, self.find(key, condition), partitions)
+        there = must_grow(key, self.find(key, condition), partitions)
         whole = there.whole
         if there.partitions < partitions:
             source = self._in_source(key)
             whole = partitions == source.partitions
-            _refuse_more_than(source, partitions)
+            refuse_more_than(source, partitions)
             target_topic = there.target_topic or topic
             self._bring_target(key, target_topic, wanted=partitions, source=source)
         request_id = self._new_id()
 
         def change(now: TopicIntent | None) -> TopicIntent | None:
-            grown = _grown(key, now, partitions)
+            grown = must_grow(key, now, partitions)
             if grown.partitions == partitions:
                 return None
             return replace(grown, partitions=partitions, whole=whole, request_id=request_id)
@@ -179,7 +240,7 @@ class Whitelist:
         Forgetting its positions can be asked for until then, and cannot be taken back.
         """
         key = TopicKey(config.route, topic)
-        there = _known(key, self.find(key, condition))
+        there = must_be_known(key, self.find(key, condition))
         request_id = self._new_id()
 
         def deleting(now: TopicIntent) -> TopicIntent:
@@ -219,7 +280,7 @@ class Whitelist:
         Anew: with the topics of that name that are there now, from their first records.
         """
         key = TopicKey(config.route, topic)
-        there = _staying(key, self.find(key, condition))
+        there = must_stay(key, self.find(key, condition))
         if not there.stopped:
             return self._set_state(config, topic, TopicState.ACTIVE, condition)
         if not anew:
@@ -234,7 +295,7 @@ class Whitelist:
             )
         source = self._in_source(key)
         wanted = adopt(there, source, "").partitions
-        _refuse_more_than(source, wanted, field="topic")
+        refuse_more_than(source, wanted, field="topic")
         self._bring_target(key, there.target_topic or topic, wanted=wanted, source=source)
 
         def change(now: TopicIntent) -> TopicIntent:
@@ -299,7 +360,7 @@ class Whitelist:
         wanted: list[TopicIntent] = []
 
         def decide(now: TopicIntent | None) -> TopicIntent | None:
-            there = _staying(key, now)
+            there = must_stay(key, now)
             wanted.append(change(there))
             if wanted[-1] == there:
                 return None
@@ -321,7 +382,7 @@ class Whitelist:
         path = self._fleet.paths.topic(key)
 
         def operations(node: Node | None) -> Sequence[Operation]:
-            wanted = change(_intent(key, node) if node else None)
+            wanted = change(read_intent(key, node) if node else None)
             if wanted is None:
                 return ()
             data = encode_intent(wanted)
@@ -343,7 +404,7 @@ class Whitelist:
         path = self._fleet.paths.topic(key)
 
         def applied(node: Node | None) -> bool:
-            return node is not None and _intent(key, node).request_id == request_id
+            return node is not None and read_intent(key, node).request_id == request_id
 
         update(
             self._coordination,
@@ -392,7 +453,7 @@ class Whitelist:
             {key: stored.value for key, stored in snapshot.topics.items() if key != wished}
         )
         if (config.target, name) in copied:
-            raise _taken(copied[config.target, name], name)
+            raise taken_target(copied[config.target, name], name)
         if (config.target, name) in origins(config.source, topic, copied):
             raise conflict(
                 f"{topic} on {config.source} is a copy of {name} on {config.target}: its records"
@@ -401,91 +462,3 @@ class Whitelist:
                 cure="give it another name by the route's naming",
             )
         return name
-
-
-def _intent(key: TopicKey, node: Node) -> TopicIntent:
-    try:
-        return decode_intent(node.data)
-    except UNREADABLE as error:
-        raise Problem(
-            HTTPStatus.INTERNAL_SERVER_ERROR,
-            f"the node of {key} in ZooKeeper cannot be read: {error!r}",
-            cure="mend or remove that node by hand",
-        ) from error
-
-
-def _taken(owner: TopicKey, target_topic: str) -> Problem:
-    return conflict(
-        f"{target_topic} on {owner.route.target} is already the target of {owner}",
-        field="topic",
-        cure="give one of them another name by the route's naming",
-    )
-
-
-def _refuse_if_there(key: TopicKey, there: TopicIntent | None) -> None:
-    if there is None:
-        return
-    if there.state is TopicState.DELETING:
-        raise conflict(
-            f"{key.topic} is being deleted on {key.route}",
-            field="topic",
-            cure="wait until GET says 404, then add it again",
-        )
-    raise conflict(
-        f"{key.topic} is already whitelisted on {key.route} with {there.partitions} partitions",
-        field="topic",
-        cure="use PUT to give it more partitions",
-    )
-
-
-def _refuse_more_than(source: TopicInfo, wanted: int, *, field: str = "numPartitions") -> None:
-    if wanted > source.partitions:
-        raise bad_request(
-            f"the source has only {source.partitions} partitions, not {wanted}",
-            field=field,
-            cure=f"use at most {source.partitions}, or add partitions to the source first",
-        )
-    if wanted > MOST_PARTITIONS:
-        raise bad_request(
-            f"no topic may have {wanted} partitions", field=field, cure=f"use {MOST_PARTITIONS}"
-        )
-
-
-def _known(key: TopicKey, there: TopicIntent | None) -> TopicIntent:
-    if there is None:
-        raise not_found(
-            f"{key.topic} is not whitelisted on {key.route}",
-            field="topic",
-            cure="GET /topics lists those that are; POST /topics adds one",
-        )
-    return there
-
-
-def _staying(key: TopicKey, there: TopicIntent | None) -> TopicIntent:
-    known = _known(key, there)
-    if known.state is TopicState.DELETING:
-        raise conflict(
-            f"{key.topic} is being deleted on {key.route}", field="topic", cure="add it again later"
-        )
-    return known
-
-
-def refuse_partition(key: TopicKey, there: TopicIntent, number: int) -> None:
-    if number >= there.partitions:
-        raise bad_request(
-            f"{key.topic} has no partition {number} on {key.route}",
-            field="partition",
-            cure=f"a number from 0 to {there.partitions - 1}",
-        )
-
-
-def _grown(key: TopicKey, there: TopicIntent | None, partitions: int) -> TopicIntent:
-    """What is there, if it can be given so many partitions."""
-    known = _staying(key, there)
-    if partitions < known.partitions:
-        raise bad_request(
-            f"{key.topic} has {known.partitions} partitions already, they cannot become fewer",
-            field="numPartitions",
-            cure=f"use {known.partitions} or more",
-        )
-    return known

@@ -12,31 +12,44 @@ restoring never takes a mark away: it is worse to forget that there was a positi
 The clusters' own ids of both topics are there too: a topic that was made anew since is noticed, stopped
 and not mixed with the former one. A topic that was stopped stays so until an operator resumes it.
 
-Restoring is a wish about what is there, so doing it twice is doing it once. What would change the
-meaning of positions that are in use (another target topic, another beginning) is refused.
+Restoring is a wish about what is there, so doing it twice is doing it once. A topic that is there and
+that nobody ever held, as one just whitelisted by itself, becomes what the document says. Of any other,
+what would change the meaning of positions that are in use (another target topic, another beginning) is
+refused, and the rest is done.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import groupby, pairwise
 from typing import Any
 
-from ureplicator_common.model import KnownWorker, TopicIntent, TopicKey, TopicState
+from ureplicator_common.model import IdealTopic, KnownWorker, TopicIntent, TopicKey, TopicState
 from ureplicator_controller.core.snapshot import Snapshot
 
 VERSION = 1
 
 
-class Refused(Exception):
-    """An entry that cannot be restored onto what is there: the field, what is wrong, what would help."""
+_IDS = ("sourceTopicId", "targetTopicId")
+_CURE = "delete the topic, and import again when it is gone; or export anew"
 
-    def __init__(self, field: str, detail: str, cure: str) -> None:
-        super().__init__(detail)
-        self.field = field
-        self.detail = detail
-        self.cure = cure
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """A field that cannot be restored onto what is there: what is wrong, and what would help."""
+
+    field: str
+    detail: str
+    cure: str
+
+
+@dataclass(frozen=True, slots=True)
+class Restored:
+    """What a topic's intent becomes, as far as it can."""
+
+    intent: TopicIntent
+    refused: tuple[Refusal, ...] = ()
 
 
 def exported(snapshot: Snapshot) -> dict[str, Any]:
@@ -95,46 +108,78 @@ def worker_entry(known: KnownWorker) -> dict[str, Any]:
     }
 
 
-def restored(there: TopicIntent | None, wanted: TopicIntent, topic: str) -> TopicIntent:
-    """What a topic's intent becomes. Raises Refused."""
+def was_never_held(there: TopicIntent | None, ideal: IdealTopic | None) -> bool:
+    """Whether nobody can have begun to copy the topic since it was whitelisted."""
+    entries = ideal.entries.values() if ideal else ()
+    owned = any(entry.worker is not None or entry.holders for entry in entries)
+    return there is not None and not there.had_position and not owned
+
+
+def restored(
+    there: TopicIntent | None, wanted: TopicIntent, topic: str, *, never_held: bool
+) -> Restored:
+    """What a topic's intent becomes, and what of the entry it cannot become."""
     if there is None:
-        return wanted
-    if there.state is TopicState.DELETING:
-        raise Refused("topic", f"{topic} is being deleted", "import it again when it is gone")
-    _refuse_other("targetTopic", there.target_topic or topic, wanted.target_topic or topic)
-    _refuse_other("lane", there.lane, wanted.lane)
-    _refuse_other("initialPartitions", there.initial_partitions, wanted.initial_partitions)
-    for field, here, asked in (
-        ("sourceTopicId", there.source_topic_id, wanted.source_topic_id),
-        ("targetTopicId", there.target_topic_id, wanted.target_topic_id),
-    ):
-        if here and asked:
-            _refuse_other(field, here, asked)
-    if wanted.partitions < there.partitions:
-        raise Refused(
-            "partitions",
-            f"there are {there.partitions} already, they cannot become {wanted.partitions}",
-            "export anew",
-        )
+        return Restored(wanted)
+    assert there.state is not TopicState.DELETING
+    refused = tuple(_refused(there, wanted, topic, never_held=never_held))
+    return Restored(
+        _as_new(there, wanted) if never_held else _applied(there, wanted, refused), refused
+    )
+
+
+def _as_new(there: TopicIntent, wanted: TopicIntent) -> TopicIntent:
+    """As if it had not been there; only its target is claimed already."""
+    return replace(
+        wanted,
+        target_topic=there.target_topic,
+        lane=there.lane,
+        source_topic_id=wanted.source_topic_id or there.source_topic_id,
+        target_topic_id=wanted.target_topic_id or there.target_topic_id,
+        forget_positions=there.forget_positions,
+        request_id=there.request_id,
+    )
+
+
+def _applied(there: TopicIntent, wanted: TopicIntent, refused: Iterable[Refusal]) -> TopicIntent:
+    """Marks are of a topic, not of a name: those of a former one say nothing of this one."""
+    fields = {refusal.field for refusal in refused}
+    is_former = not fields.isdisjoint(("sourceTopicId", "targetTopicId"))
     return replace(
         there,
-        partitions=wanted.partitions,
+        partitions=max(there.partitions, wanted.partitions),
         state=wanted.state,
         blacklisted=wanted.blacklisted,
-        had_position=there.had_position | wanted.had_position,
-        whole=wanted.whole,
+        had_position=there.had_position | (frozenset() if is_former else wanted.had_position),
+        whole=there.whole if "partitions" in fields else wanted.whole,
         source_topic_id=there.source_topic_id or wanted.source_topic_id,
         target_topic_id=there.target_topic_id or wanted.target_topic_id,
     )
 
 
-def _refuse_other(field: str, there: object, wanted: object) -> None:
-    if there != wanted:
-        raise Refused(
-            field,
-            f"it is {there} here, not {wanted}, and cannot be changed while the topic is there",
-            "delete the topic first, or export anew",
-        )
+def _refused(
+    there: TopicIntent, wanted: TopicIntent, topic: str, *, never_held: bool
+) -> Iterator[Refusal]:
+    fixed: list[tuple[str, object, object]] = [
+        ("targetTopic", there.target_topic or topic, wanted.target_topic or topic),
+        ("lane", there.lane, wanted.lane),
+    ]
+    if not never_held:
+        fixed += [
+            ("initialPartitions", there.initial_partitions, wanted.initial_partitions),
+            ("sourceTopicId", there.source_topic_id, wanted.source_topic_id),
+            ("targetTopicId", there.target_topic_id, wanted.target_topic_id),
+        ]
+    for field, here, asked in fixed:
+        known = field not in _IDS or (here and asked)
+        if known and here != asked:
+            detail = (
+                f"it is {here} here, not {asked}, and cannot be changed while the topic is there"
+            )
+            yield Refusal(field, detail, _CURE)
+    if wanted.partitions < there.partitions and not never_held:
+        detail = f"there are {there.partitions} already, they cannot become {wanted.partitions}"
+        yield Refusal("partitions", detail, "export anew")
 
 
 def differences(before: Mapping[str, Any] | None, after: Mapping[str, Any]) -> Iterator[str]:

@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ureplicator_common.coordination import Operation, Set
+from ureplicator_common.coordination.memory import MemoryCoordination
 from ureplicator_common.model import (
+    Assignment,
+    AssignmentEntry,
+    IdealEntry,
+    IdealTopic,
     KnownWorker,
+    OwnerEpoch,
+    Partition,
+    SessionId,
     Switches,
     TopicIntent,
     TopicKey,
@@ -19,7 +30,9 @@ from ureplicator_common.model import (
 from ureplicator_common.znodes import (
     decode_known_worker,
     decode_switches,
+    encode_assignment,
     encode_blacklisted,
+    encode_ideal,
     encode_known_worker,
     encode_switches,
 )
@@ -111,7 +124,11 @@ def test_a_topic_is_created_with_all_that_decides_where_it_begins(world: World) 
 def test_again_it_is_unchanged_and_nothing_is_written(world: World) -> None:
     put(world, "topics/orders", ORDERS)
     before = world.intent("orders")
-    assert put(world, "topics/orders", ORDERS) == {"result": "unchanged", "changes": []}
+    assert put(world, "topics/orders", ORDERS) == {
+        "result": "unchanged",
+        "changes": [],
+        "refused": [],
+    }
     assert world.intent("orders") == before
 
 
@@ -128,6 +145,7 @@ def test_what_differs_is_changed_and_told(world: World) -> None:
             "whole: false -> true",
             "sourceTopicId: none -> id-1",
         ],
+        "refused": [],
     }
     assert stored(world).had_position == {0, 1, 2, 3}, "no mark is ever taken away"
 
@@ -149,17 +167,94 @@ def test_a_dry_run_writes_nothing_anywhere(world: World, there: TopicIntent | No
         (TopicIntent(4, 4), "initialPartitions"),
         (TopicIntent(5, 3), "partitions"),
         (TopicIntent(4, 3, source_topic_id="other"), "sourceTopicId"),
-        (TopicIntent(4, 3, state=TopicState.DELETING), "topic"),
     ],
 )
-@pytest.mark.parametrize("dry_run", ["true", "false"])
-def test_what_would_change_the_meaning_of_positions_is_refused(
-    world: World, there: TopicIntent, field: str, dry_run: str
+def test_what_would_change_the_meaning_of_positions_is_refused_and_the_rest_done(
+    world: World, there: TopicIntent, field: str
 ) -> None:
     world.intend("orders", there)
-    answer = world.call("PUT", f"/import/topics/orders?dry_run={dry_run}", json=ORDERS)
-    assert problem_of(answer, 409)["field"] == field
+    world.place("orders", {0: "w1"})
+    for query in ("dry_run=true", "dry_run=false", ""):
+        told = put(world, "topics/orders", ORDERS, query=query)
+        assert [each["field"] for each in told["refused"]] == [field], query
+        assert told["result"] == ("changed" if query else "unchanged")
+        assert (world.intent("orders") == there) == (query == "dry_run=true")
+    now = stored(world)
+    assert (now.state, now.blacklisted) == (TopicState.PAUSED, frozenset({2}))
+    marks = frozenset() if field == "sourceTopicId" else INTENT.had_position
+    assert now.had_position == marks, "those of a former topic say nothing of this one"
+    for name in ("partitions", "initial_partitions", "source_topic_id", "target_topic"):
+        assert getattr(now, name) in (getattr(there, name), getattr(INTENT, name))
+    assert now.initial_partitions == there.initial_partitions
+
+
+def test_a_topic_that_is_being_deleted_is_refused(world: World) -> None:
+    there = TopicIntent(4, 3, state=TopicState.DELETING)
+    world.intend("orders", there)
+    answer = world.call("PUT", "/import/topics/orders", json=ORDERS)
+    assert problem_of(answer, 409)["field"] == "topic"
     assert world.intent("orders") == there
+
+
+YOUNG = TopicIntent(
+    5, 0, target_topic="orders", whole=True, source_topic_id="id-2", begins_anew=True
+)
+"""Whitelisted by the leader."""
+
+
+def test_a_topic_that_nobody_ever_held_becomes_what_the_file_says(world: World) -> None:
+    world.intend("orders", YOUNG)
+    world.place("orders", {0: None, 1: None})
+    told = put(world, "topics/orders", ORDERS)
+    assert told["refused"] == []
+    assert {"initialPartitions: 0 -> 3", "state: active -> paused"} <= set(told["changes"])
+    assert stored(world) == INTENT
+
+
+@pytest.mark.parametrize("by", ["owner", "holder", "mark", "assignment", "garbled"])
+def test_what_somebody_may_have_begun_keeps_its_beginning(world: World, by: str) -> None:
+    marks = frozenset({1}) if by == "mark" else frozenset[int]()
+    world.intend("orders", replace(YOUNG, had_position=marks))
+    key = TopicKey(ROUTE, "orders")
+    if by == "owner":
+        world.place("orders", {0: None, 1: "w1"})
+    elif by == "holder":
+        holders = {WorkerId("w1"): SessionId(7)}
+        entry = IdealEntry(None, OwnerEpoch(1), 5, "paused", holders=holders)
+        world.put(world.paths.ideal_topic(key), encode_ideal(IdealTopic({0: entry})))
+    elif by == "assignment":
+        told = {Partition(ROUTE, "orders", 0): AssignmentEntry(OwnerEpoch(1))}
+        data = encode_assignment(Assignment(told))
+        world.put(world.paths.assignment(WorkerId("w1")), data)
+    elif by == "garbled":
+        world.put(world.paths.ideal_topic(key), b"?")
+    refused = put(world, "topics/orders", ORDERS)["refused"]
+    assert "initialPartitions" in [each["field"] for each in refused]
+    assert stored(world).initial_partitions == 0
+
+
+class _GivenMeanwhile(MemoryCoordination):
+    """The leader gives the topic to a worker just before the first write."""
+
+    meanwhile: Callable[[], None] | None = None
+
+    def transact(self, operations: Sequence[Operation]) -> None:
+        if self.meanwhile is not None and any(isinstance(each, Set) for each in operations):
+            meanwhile, self.meanwhile = self.meanwhile, None
+            meanwhile()
+        super().transact(operations)
+
+
+def test_a_topic_that_is_given_meanwhile_keeps_its_beginning() -> None:
+    world = World(client=_GivenMeanwhile)
+    world.intend("orders", YOUNG)
+    world.place("orders", {0: None})
+    assert isinstance(world.coordination, _GivenMeanwhile)
+    world.coordination.meanwhile = lambda: world.place("orders", {0: "w1"})
+    told = put(world, "topics/orders", ORDERS)
+    assert world.coordination.meanwhile is None
+    assert "initialPartitions" in [each["field"] for each in told["refused"]]
+    assert stored(world).initial_partitions == 0
 
 
 def test_a_topic_that_the_source_does_not_have_or_not_so_wide(world: World) -> None:
@@ -213,6 +308,23 @@ def test_a_topic_on_the_blacklist_stays_there_when_it_is_whitelisted_again(world
     assert put(world, "blacklist/orders", {})["result"] == "unchanged"
     put(world, "topics/orders", ORDERS)
     assert world.theirs.get(path) is not None
+
+
+@pytest.mark.parametrize("there", [None, INTENT, YOUNG])
+def test_a_topic_that_the_file_does_not_blacklist_is_taken_off(
+    world: World, there: TopicIntent | None
+) -> None:
+    path = world.paths.blacklisted(TopicKey(ROUTE, "orders"))
+    world.put(path, encode_blacklisted("r"))
+    if there is not None:
+        world.intend("orders", there)
+    dry = put(world, "topics/orders", ORDERS, query="listed=false&dry_run=true")
+    assert dry["changes"][-1] == "taken off the route's blacklist"
+    assert world.theirs.get(path) is not None
+    assert put(world, "topics/orders", ORDERS, query="listed=false") == dry
+    assert world.theirs.get(path) is None
+    again = put(world, "topics/orders", ORDERS, query="listed=false")
+    assert again["result"] == "unchanged"
 
 
 def test_a_worker_that_is_not_there_yet_is_set_aside_with_its_slots(world: World) -> None:

@@ -1,0 +1,99 @@
+"""What cannot be done to a topic as it is: refusals with the field, the reason and the cure."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+
+from ureplicator_common.coordination import Node
+from ureplicator_common.kafka import TopicInfo
+from ureplicator_common.model import TopicIntent, TopicKey, TopicState
+from ureplicator_common.znodes import MOST_PARTITIONS, UNREADABLE, decode_intent
+from ureplicator_controller.api.problems import Problem, bad_request, conflict, not_found
+
+
+def read_intent(key: TopicKey, node: Node) -> TopicIntent:
+    try:
+        return decode_intent(node.data)
+    except UNREADABLE as error:
+        raise Problem(
+            HTTPStatus.INTERNAL_SERVER_ERROR,
+            f"the node of {key} in ZooKeeper cannot be read: {error!r}",
+            cure="mend or remove that node by hand",
+        ) from error
+
+
+def taken_target(owner: TopicKey, target_topic: str) -> Problem:
+    return conflict(
+        f"{target_topic} on {owner.route.target} is already the target of {owner}",
+        field="topic",
+        cure="give one of them another name by the route's naming",
+    )
+
+
+def refuse_if_there(key: TopicKey, there: TopicIntent | None) -> None:
+    if there is None:
+        return
+    if there.state is TopicState.DELETING:
+        raise conflict(
+            f"{key.topic} is being deleted on {key.route}",
+            field="topic",
+            cure="wait until GET says 404, then add it again",
+        )
+    raise conflict(
+        f"{key.topic} is already whitelisted on {key.route} with {there.partitions} partitions",
+        field="topic",
+        cure="use PUT to give it more partitions",
+    )
+
+
+def refuse_more_than(source: TopicInfo, wanted: int, *, field: str = "numPartitions") -> None:
+    if wanted > source.partitions:
+        raise bad_request(
+            f"the source has only {source.partitions} partitions, not {wanted}",
+            field=field,
+            cure=f"use at most {source.partitions}, or add partitions to the source first",
+        )
+    if wanted > MOST_PARTITIONS:
+        raise bad_request(
+            f"no topic may have {wanted} partitions", field=field, cure=f"use {MOST_PARTITIONS}"
+        )
+
+
+def must_be_known(key: TopicKey, there: TopicIntent | None) -> TopicIntent:
+    if there is None:
+        raise not_found(
+            f"{key.topic} is not whitelisted on {key.route}",
+            field="topic",
+            cure="GET /topics lists those that are; POST /topics adds one",
+        )
+    return there
+
+
+def must_stay(key: TopicKey, there: TopicIntent | None) -> TopicIntent:
+    known = must_be_known(key, there)
+    if known.state is TopicState.DELETING:
+        raise conflict(
+            f"{key.topic} is being deleted on {key.route}", field="topic", cure="add it again later"
+        )
+    return known
+
+
+def refuse_partition(key: TopicKey, there: TopicIntent, number: int) -> None:
+    if number >= there.partitions:
+        raise bad_request(
+            f"{key.topic} has no partition {number} on {key.route}",
+            field="partition",
+            cure=f"a number from 0 to {there.partitions - 1}",
+        )
+
+
+def must_grow(key: TopicKey, there: TopicIntent | None, partitions: int) -> TopicIntent:
+    """What is there, if it can be given so many partitions."""
+    known = must_stay(key, there)
+    if partitions < known.partitions:
+        raise bad_request(
+            f"{key.topic} has {known.partitions} partitions already, they cannot become fewer",
+            field="numPartitions",
+            cure=f"use {known.partitions} or more",
+        )
+    return known
