@@ -63,6 +63,15 @@ def test_status_tells_rest_from_failure(world: World, url: str) -> None:
     assert "orders/" not in shown, "what operators set aside is as it should be"
 
 
+def test_what_is_still_copied_is_not_offline_yet(world: World, url: str) -> None:
+    """The leader has not heard of the pause: the counts in brackets are a part of the offline ones."""
+    rest(world)
+    world.place("orders", {0: "w1"})
+    world.say("w1", "orders", {0: PartitionState.ONLINE})
+    shown = run("status", url=url).stdout
+    assert "offline (3 paused, " in shown
+
+
 def test_validation_names_what_rests(world: World) -> None:
     rest(world)
     shown = world.call("GET", "/validation?src=source").get_json()

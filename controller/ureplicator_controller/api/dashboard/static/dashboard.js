@@ -53,7 +53,7 @@ function nameOf(route, topic) {
   return manyRoutes ? `${route} ${topic}` : topic;
 }
 
-// Every partition that somebody holds or should hold: topic -> number -> { kind, title }.
+// Every partition of every topic, whatever its state: topic -> number -> { kind, title }.
 function partitions(validation, instances) {
   const topics = new Map();
   const put = (route, topic, number, cell) => {
@@ -66,8 +66,14 @@ function partitions(validation, instances) {
       put(held.route, held.topic, held.partition, { kind: "agree", title: `${name} ${held.state}` });
     }
   }
+  const stopped = new Set();
+  for (const rests of validation.resting) {
+    const kind = rests.state === "stopped" ? "error" : "resting";
+    if (kind === "error") stopped.add(nameOf(rests.route, rests.topic));
+    for (const number of rests.partitions) put(rests.route, rests.topic, number, { kind, title: rests.reason });
+  }
   for (const found of validation.mismatches) {
-    const failed = Object.values(found.actual).includes("ERROR");
+    const failed = Object.values(found.actual).includes("ERROR") || stopped.has(nameOf(found.route, found.topic));
     put(found.route, found.topic, found.partition, {
       kind: failed ? "error" : "moving",
       title: `should be ${states(found.ideal)}, is ${states(found.actual)}: ${found.reason}`,
@@ -76,13 +82,46 @@ function partitions(validation, instances) {
   return topics;
 }
 
+// In one word for each topic that rests, wholly or in part: topic -> [{ text, kind, title }].
+function restWords(validation, topics) {
+  const words = new Map();
+  for (const rests of validation.resting) {
+    const name = nameOf(rests.route, rests.topic);
+    const whole = rests.partitions.length === topics.get(name).size;
+    const word = {
+      text: whole ? rests.state : `${rests.partitions.length} ${rests.state}`,
+      kind: rests.state === "stopped" ? "lost" : "warn",
+      title: rests.reason,
+    };
+    words.set(name, [...(words.get(name) || []), word]);
+  }
+  return words;
+}
+
+// How many of the offline partitions are so by intent, or were stopped.
+function atRest(validation) {
+  const counts = [
+    [validation.numPausedTopicPartitions, "paused"],
+    [validation.numBlacklistedTopicPartitions, "blacklisted"],
+    [validation.numStoppedTopicPartitions, "stopped"],
+  ].filter(([count]) => count);
+  return { count: counts.reduce((sum, [count]) => sum + count, 0), text: counts.map((each) => each.join(" ")).join(", ") };
+}
+
+function offlineCount(validation) {
+  const rest = atRest(validation);
+  const offline = validation.numOfflineTopicPartitions;
+  const kind = validation.numStoppedTopicPartitions ? "error" : offline > rest.count ? "moving" : "";
+  return [rest.text ? `offline (${rest.text})` : "offline", offline, kind];
+}
+
 function drawCounts(validation, instances) {
   const workers = Object.values(instances.workers);
   const counts = [
     ["topics", validation.numTopics, ""],
     ["partitions", validation.numTopicPartitions, ""],
     ["online", validation.numOnlineTopicPartitions, "agree"],
-    ["offline", validation.numOfflineTopicPartitions, validation.numOfflineTopicPartitions ? "moving" : ""],
+    offlineCount(validation),
     ["in error", validation.numErrorTopicPartitions, validation.numErrorTopicPartitions ? "error" : ""],
     ["live workers", workers.filter((worker) => worker.live).length, ""],
   ];
@@ -96,7 +135,9 @@ function drawCounts(validation, instances) {
 function drawMismatches(validation) {
   const found = validation.mismatches;
   if (!found.length) {
-    byId("mismatches").replaceChildren(element("p", { text: "Nothing: every partition is where it should be.", kind: "quiet" }));
+    const rest = atRest(validation).text;
+    const text = `Nothing: every partition is where it should be${rest ? `; set aside are ${rest}` : ""}.`;
+    byId("mismatches").replaceChildren(element("p", { text, kind: "quiet" }));
     return;
   }
   const heads = ["partition", "should be", "is", "why", "for at most"].map((text) => ({ text }));
@@ -129,7 +170,7 @@ function lagCells(found) {
   return [lag, behind];
 }
 
-function drawTopics(topics, offsets) {
+function drawTopics(topics, offsets, words) {
   const wanted = byId("filter").value.toLowerCase();
   const names = [...topics.keys()].filter((name) => name.toLowerCase().includes(wanted)).sort();
   if (!names.length) {
@@ -142,7 +183,8 @@ function drawTopics(topics, offsets) {
     const drawn = cells.map(([number, cell]) =>
       element("span", { text: number, kind: `cell ${cell.kind}`, title: `${name}/${number}: ${cell.title}` }),
     );
-    return [name, ...lagCells(offsets.get(name)), element("span", {}, ...drawn)];
+    const special = (words.get(name) || []).map((word) => element("small", { ...word, text: ` ${word.text}` }));
+    return [element("span", { text: name }, ...special), ...lagCells(offsets.get(name)), element("span", {}, ...drawn)];
   });
   const heads = [
     { text: "topic", kind: "name" },
@@ -152,6 +194,20 @@ function drawTopics(topics, offsets) {
   ];
   const more = names.length > MOST_ROWS ? [element("p", { text: `and ${names.length - MOST_ROWS} more`, kind: "quiet" })] : [];
   byId("topics").replaceChildren(table(heads, rows), ...more);
+}
+
+// The words of `ureplicator instances`.
+function specialOf(worker) {
+  const words = [
+    worker.live ? "" : worker.evicted ? "evicted" : "gone",
+    worker.blacklisted || worker.draining ? "drained" : "",
+  ].filter(Boolean);
+  return words.length ? ` (${words.join(", ")})` : "";
+}
+
+function drawSwitches(balancing, freeze) {
+  const words = [freeze.frozen ? "frozen" : "", balancing.auto_balancing ? "" : "balancing off"];
+  byId("switches").textContent = words.filter(Boolean).join(", ");
 }
 
 function drawWorkers(instances) {
@@ -165,7 +221,7 @@ function drawWorkers(instances) {
     { text: "in error", kind: "number" },
   ];
   const rows = Object.entries(instances.workers).map(([name, worker]) => [
-    element("span", { text: worker.live ? name : `${name} (gone)`, kind: worker.live ? "" : "dead" }),
+    element("span", { text: name + specialOf(worker), kind: specialOf(worker) ? "dead" : "" }),
     worker.live && worker.host ? `${worker.host}:${worker.port}` : "",
     worker.slots,
     worker.idealPartitions,
@@ -179,18 +235,21 @@ function drawWorkers(instances) {
 
 let drawn = new Map();
 let offsets = new Map();
+let rests = new Map();
 
 async function draw() {
   const pulse = byId("pulse");
   try {
-    const paths = ["/ready", "/validation", "/instances", "/offset"];
-    const [ready, validation, instances, progress] = await Promise.all(paths.map(ask));
+    const paths = ["/ready", "/validation", "/instances", "/offset", "/admin/autobalancing_status", "/admin/freeze"];
+    const [ready, validation, instances, progress, balancing, freeze] = await Promise.all(paths.map(ask));
     drawn = partitions(validation, instances);
+    rests = restWords(validation, drawn);
     offsets = new Map(progress.topics.map((each) => [nameOf(each.route, each.topic), each]));
     byId("leader").textContent = ready.leader ? `, ${ready.leader} leads` : ", nobody leads";
+    drawSwitches(balancing, freeze);
     drawCounts(validation, instances);
     drawMismatches(validation);
-    drawTopics(drawn, offsets);
+    drawTopics(drawn, offsets, rests);
     drawWorkers(instances);
     document.querySelector("main").classList.remove("stale");
     pulse.className = "";
@@ -203,5 +262,5 @@ async function draw() {
   setTimeout(draw, EVERY_MS);
 }
 
-byId("filter").addEventListener("input", () => drawTopics(drawn, offsets));
+byId("filter").addEventListener("input", () => drawTopics(drawn, offsets, rests));
 draw();

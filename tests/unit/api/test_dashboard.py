@@ -1,0 +1,89 @@
+"""The page's script and its words against the answers that it is drawn from."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from ureplicator_common.model import PartitionState, TopicIntent, TopicState
+from ureplicator_testkit.api_world import World
+
+PATHS = {
+    "ready": "/ready",
+    "validation": "/validation",
+    "instances": "/instances",
+    "progress": "/offset",
+    "balancing": "/admin/autobalancing_status",
+    "freeze": "/admin/freeze",
+}
+OF_SCRIPTS = {"length", "values", "replaceChildren", "classList"}
+
+
+@pytest.fixture
+def resting(world: World) -> World:
+    world.live("w1")
+    world.intend("orders", TopicIntent(2, 2, state=TopicState.PAUSED))
+    world.intend("quiet", TopicIntent(3, 3, blacklisted=frozenset({1})))
+    world.intend("gone", TopicIntent(1, 1, stopped="source topic was deleted"))
+    world.place("quiet", {0: "w1", 1: None, 2: None})
+    world.say("w1", "quiet", {0: PartitionState.ONLINE})
+    return world
+
+
+def asset(world: World, path: str) -> str:
+    answer = world.call("GET", path)
+    text = answer.text
+    answer.close()
+    return text
+
+
+def answers(world: World) -> Mapping[str, Any]:
+    return {name: world.call("GET", path).get_json() for name, path in PATHS.items()}
+
+
+def test_the_script_reads_only_what_is_answered(resting: World) -> None:
+    script = asset(resting, "/dashboard/dashboard.js")
+    told = answers(resting)
+    known = {
+        **told,
+        "rests": told["validation"]["resting"][0],
+        "worker": told["instances"]["workers"]["w1"],
+        "held": told["instances"]["workers"]["w1"]["partitions"][0],
+    }
+    for name, answer in known.items():
+        read = set(re.findall(rf"\b{name}\.(\w+)", script)) - OF_SCRIPTS
+        assert read, name
+        assert read <= answer.keys(), name
+    for path in PATHS.values():
+        assert f'"{path}"' in script
+        assert f'href="{path}"' in asset(resting, "/")
+
+
+def test_every_partition_has_a_cell(resting: World) -> None:
+    """The page draws what is held, what rests, and what is not as it should be: nothing is left."""
+    told = answers(resting)
+    drawn = {
+        (each["topic"], each["partition"])
+        for worker in told["instances"]["workers"].values()
+        for each in worker["partitions"]
+    }
+    drawn |= {(each["topic"], each["partition"]) for each in told["validation"]["mismatches"]}
+    drawn |= {
+        (each["topic"], number)
+        for each in told["validation"]["resting"]
+        for number in each["partitions"]
+    }
+    assert len(drawn) == told["validation"]["numTopicPartitions"] == 6
+    assert {each["topic"] for each in told["progress"]["topics"]} == {"orders", "quiet", "gone"}
+
+
+def test_cells_that_rest_and_cells_that_stopped_are_explained(world: World) -> None:
+    page = asset(world, "/")
+    style = asset(world, "/dashboard/dashboard.css")
+    legend = dict(re.findall(r'class="cell (\w+)">0</span> ([^<\n]+)', page))
+    assert legend["resting"] == "paused or blacklisted"
+    assert legend["error"] == "in error or stopped"
+    assert all(f".cell.{kind} " in style for kind in legend)
