@@ -19,23 +19,34 @@ NOISY = ("kazoo", "py4j", "urllib3", "werkzeug", "kafka")
 
 
 def set_up(
-    *, as_json: bool = False, level: int = logging.INFO, stream: TextIO | None = None
+    *,
+    as_json: bool = False,
+    level: int = logging.INFO,
+    stream: TextIO | None = None,
+    name: str = "",
 ) -> None:
-    """Take over the root logger of this process. Called once, by an entry point."""
+    """Take over the root logger of this process. Called once, by an entry point.
+
+    `name` stands in each line for the logger's, where several processes share one stream.
+    """
     handler = logging.StreamHandler(stream or sys.stderr)
-    handler.setFormatter(JsonLines() if as_json else Lines())
+    handler.setFormatter(JsonLines() if as_json else Lines(name))
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level)
-    for name in NOISY:
-        logging.getLogger(name).setLevel(max(level, logging.WARNING))
+    for library in NOISY:
+        logging.getLogger(library).setLevel(max(level, logging.WARNING))
     logging.captureWarnings(True)
 
 
 class Lines(logging.Formatter):
+    def __init__(self, name: str = "") -> None:
+        super().__init__()
+        self._name = name
+
     def format(self, record: logging.LogRecord) -> str:
         text = " ".join(record.getMessage().splitlines())
-        line = f"{_time(record)} {record.levelname} {record.name}: {text}"
+        line = f"{_time(record)} {record.levelname} {self._name or record.name}: {text}"
         if record.exc_info:
             line += "\n" + self.formatException(record.exc_info)
         return line

@@ -33,6 +33,13 @@ def test_a_line_has_time_level_logger_and_text() -> None:
     )
 
 
+def test_a_process_that_shares_a_stream_has_its_name_in_each_line() -> None:
+    stream = io.StringIO()
+    set_up(stream=stream, name="copier 0")
+    logging.getLogger("ureplicator.x").warning("failed")
+    assert re.fullmatch(r"\S+\+00:00 WARNING copier 0: failed\n", stream.getvalue())
+
+
 def test_json_keeps_the_traceback_in_its_line() -> None:
     stream = io.StringIO()
     set_up(as_json=True, stream=stream)

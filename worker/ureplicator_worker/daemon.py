@@ -43,6 +43,7 @@ from ureplicator_common.model import Assignment, LiveWorker, Partition, WorkerId
 from ureplicator_common.settings import Settings
 from ureplicator_worker.core import events as ev
 from ureplicator_worker.core import messages as msg
+from ureplicator_worker.core.partition import Phase
 from ureplicator_worker.core.slots import CopierId
 from ureplicator_worker.core.state import step
 from ureplicator_worker.core.turn import WorkerState, initial
@@ -310,7 +311,7 @@ class Worker:
             self._telemetry.heard(event.copier, event.report, self._state.held)
         if self._state.held.keys() != before.held.keys():
             self._telemetry.keep_only(self._state.held.keys())
-        _log_changes(before, self._state)
+        log_changes(before, self._state)
         for instruction in instructions:
             self._perform(instruction)
 
@@ -471,13 +472,15 @@ class _Collector:
         return self._worker.collect()
 
 
-def _log_changes(before: WorkerState, after: WorkerState) -> None:
+def log_changes(before: WorkerState, after: WorkerState) -> None:
     """One line for what a partition does now that it did not before."""
     if before.held is after.held:
         return
     for partition, held in after.held.items():
         old = before.held.get(partition)
         if old is None or old.phase is not held.phase:
-            logger.info("%s: %s %s", owned(partition, held.owner_epoch), held.phase, held.reason)
+            level = logging.WARNING if held.phase is Phase.ERROR else logging.INFO
+            name = owned(partition, held.owner_epoch)
+            logger.log(level, "%s: %s %s", name, held.phase, held.reason)
     for partition in before.held.keys() - after.held.keys():
         logger.info("%s: let go", owned(partition, before.held[partition].owner_epoch))

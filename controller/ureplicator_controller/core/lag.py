@@ -11,7 +11,8 @@ source's log. Read in this order a position is never above the end unless someth
   the age of an earlier record, or the time since a look whose end the position has reached, since what
   comes next is younger than that look.
 * **Rates** are taken over a window of looks, not between two: positions move in steps of a commit. The
-  log start moves by whole segments and gets a longer window.
+  log start moves by whole segments and gets a longer window. Time in which nothing was copied, though
+  records waited (a pause, an outage), does not count once the position moves again.
 * **Time to catch up** is lag by what the position gains on the end; none while it does not gain.
 * **Time to retention** is how long the next record is still kept: the retention time less its age, or by
   size, how long the log start needs to get there at its rate. Brokers delete whole segments, so it may
@@ -31,6 +32,8 @@ from ureplicator_common.kafka import BatchTime, Extent, Lifetime
 from ureplicator_common.model import Partition
 
 RATE_WINDOW_S = 30.0
+STILL_S = 4.0
+"""Longer than a commit takes, shorter than from one look to the next."""
 START_WINDOW_S = 600.0
 """Half a segment's life at a busy topic; a log start that stood still in it is not approaching."""
 
@@ -107,9 +110,19 @@ def follow(tracks: Tracks | None, look: Look) -> Tracks:
     if tracks is None or _begun_anew(tracks.short.latest, look):
         first = Track(base=look, middle=look, before=None, latest=look)
         return Tracks(first, first)
-    return Tracks(
-        _extended(tracks.short, look, RATE_WINDOW_S), _extended(tracks.long, look, START_WINDOW_S)
-    )
+    long = _extended(tracks.long, look, START_WINDOW_S)
+    if _moves_again(tracks.short, look):
+        return Tracks(Track(base=look, middle=look, before=tracks.short.latest, latest=look), long)
+    return Tracks(_extended(tracks.short, look, RATE_WINDOW_S), long)
+
+
+def _moves_again(track: Track, look: Look) -> bool:
+    """After a look that found it where it was STILL_S before, with records to copy."""
+    before, latest = track.before, track.latest
+    if before is None or latest.position is None or latest.at_s - before.at_s < STILL_S:
+        return False
+    waited = before.position == latest.position and before.extent.end > latest.position
+    return waited and look.position != latest.position
 
 
 def _extended(track: Track, look: Look, window_s: float) -> Track:

@@ -126,6 +126,27 @@ def test_rates_forget_what_is_long_ago() -> None:
     assert judged(*fast, *still).records_per_s == 0
 
 
+PAUSED = [(float(second), 0, 0, 10_000) for second in range(0, 30, 5)]
+
+
+def test_a_pause_does_not_count_once_the_position_moves_again() -> None:
+    assert judged(*PAUSED).records_per_s == 0
+    assert judged(*PAUSED, (30, 500, 0, 10_000)).records_per_s is None
+    assert judged(*PAUSED, (30, 500, 0, 10_000)).catch_up_s is None
+    found = judged(*PAUSED, (30, 500, 0, 10_000), (35, 1_500, 0, 10_000))
+    assert found.records_per_s == 200
+    assert found.catch_up_s == 8_500 / 200
+
+
+def test_time_in_which_there_was_nothing_to_copy_counts() -> None:
+    idle = [(float(second), 0, 0, 0) for second in range(0, 30, 5)]
+    assert judged(*idle, (30, 300, 0, 300)).records_per_s == 300 / 15
+
+
+def test_looks_closer_than_a_commit_say_nothing_of_a_pause() -> None:
+    assert judged((0, 0, 0, 100), (1, 0, 0, 100), (2, 50, 0, 100)).records_per_s == 25
+
+
 @pytest.mark.parametrize(
     "after",
     [(10.0, 50, 0, 300), (10.0, 200, 0, 250), (10.0, None, 0, 300)],

@@ -170,7 +170,7 @@ def test_after_a_doubt_nothing_is_committed_until_the_proof(desk: Desk, when: st
     desk.ledger.fail_next("commit", when)
     desk.ownership.put(own.Commit({P0: commitment(15, begun)}))
     desk.next(own.CommitFailed)
-    desk.next(own.Trouble)
+    assert desk.next(own.Trouble).reason.startswith("target: ")
     ask = desk.next(own.AskDriver)
     assert ask.partitions == {P0: 1}
     desk.ownership.put(own.Commit({P0: commitment(16, begun)}))

@@ -253,9 +253,10 @@ def test_trouble_of_the_clusters_ends_with_an_answer(make: MakeLine) -> None:
     line = make()
     (partition,) = line.add(0)
     line.run(lambda: line.report(partition).state is PartitionState.ONLINE)
-    line.ownership.events.append(own.Trouble("no producer id"))
+    line.ownership.events.append(own.Trouble("source: no answer"))
     line.turn()
-    assert line.report(partition).state is PartitionState.ERROR
+    report = line.report(partition)
+    assert (report.state, report.reason) == (PartitionState.ERROR, "source: no answer")
     line.ownership.put(own.NewProducer())
     line.turn()
     assert line.report(partition).state is PartitionState.ONLINE

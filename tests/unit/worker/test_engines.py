@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import queue
 import signal
 import subprocess
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -33,6 +35,7 @@ from ureplicator_worker.core.messages import LATENCY_BOUNDS_MS, PartitionReport,
 from ureplicator_worker.core.partition import Held, Phase
 from ureplicator_worker.core.slots import CopierId
 from ureplicator_worker.core.turn import initial
+from ureplicator_worker.daemon import log_changes
 from ureplicator_worker.engines import entry, jvm, telemetry
 from ureplicator_worker.engines.fencing import Fencer, kafka_fence
 from ureplicator_worker.engines.processes import ProcessId
@@ -43,6 +46,19 @@ ROUTE = Route("a", "b")
 PARTITION = Partition(ROUTE, "t", 0)
 WORKER = WorkerId("w")
 PATHS = znodes.Paths("f")
+
+
+@pytest.mark.parametrize("phase", list(Phase))
+def test_an_error_of_a_partition_is_logged_as_a_warning(
+    phase: Phase, caplog: pytest.LogCaptureFixture
+) -> None:
+    before = initial(slots=1, silence_s=1.0, now_s=0.0, routes=(ROUTE,))
+    held = Held(0, OwnerEpoch(1), phase=phase, reason="why")
+    with caplog.at_level(logging.INFO):
+        log_changes(before, replace(before, held={PARTITION: held}))
+    (line,) = caplog.records
+    assert line.levelno == (logging.WARNING if phase is Phase.ERROR else logging.INFO)
+    assert line.getMessage() == f"a.b/t/0@1: {phase} why"
 
 
 class Fencing:

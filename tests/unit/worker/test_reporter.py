@@ -37,6 +37,9 @@ def current(state: PartitionState, zxid: int = 1) -> CurrentState:
     return CurrentState(zxid, {PARTITION: CurrentEntry(state, OwnerEpoch(1))})
 
 
+TAKEN = "another live worker has the id w: stop it, or give this one another --id"
+
+
 class Stage:
     def __init__(self) -> None:
         self.store = MemoryStore()
@@ -183,7 +186,7 @@ def test_a_taken_id_is_given_up_after_the_session_timeout(stage: Stage) -> None:
     stage.reporter.start(LIVE)
     assert not stage.reporter.flush(0.3)
     stage.clock.advance(SESSION_TIMEOUT_S + EXPIRY_ROUNDING_S + 1)
-    assert stage.heard.get(timeout=30) == "worker id w is taken by another live process"
+    assert stage.heard.get(timeout=30) == TAKEN
 
 
 def test_formers_are_the_sessions_we_wrote_under(stage: Stage) -> None:
@@ -264,4 +267,4 @@ def test_who_has_news_all_the_time_still_notices_that_its_id_is_another_s() -> N
         stage.reporter.publish(current(PartitionState.ERROR, zxid))
         stage.reporter.turn()
     said = [stage.heard.get_nowait() for _ in range(3)]
-    assert said[2] == "worker id w is taken by another live process"
+    assert said[2] == TAKEN

@@ -409,7 +409,7 @@ class Ownership:
         if fresh:
             self._commit(fresh)
             if not self._proven:
-                raise ClusterUnavailable("first positions could not be committed")
+                raise ClusterUnavailable("target: first positions could not be committed")
 
     def _commit(self, positions: Mapping[Partition, Commitment]) -> None:
         if not self._proven:
@@ -425,12 +425,13 @@ class Ownership:
         for partition, item in positions.items():
             self._attempted.setdefault(partition, set()).add(item.position)
         try:
-            self._store.commit(
-                {
-                    target: self._position(positions[partition])
-                    for target, partition in by_target.items()
-                }
-            )
+            with at("target"):
+                self._store.commit(
+                    {
+                        target: self._position(positions[partition])
+                        for target, partition in by_target.items()
+                    }
+                )
         except Fenced:
             self._begin_anew()
             self._post(FencedOut())

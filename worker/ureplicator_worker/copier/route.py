@@ -194,10 +194,11 @@ class RouteCopier:
         for end, trouble in (
             ("source", self.source.links.trouble(*copy.source) or copy.source_trouble),
             ("target", self._target_trouble(copy)),
-            ("target", self._trouble),
         ):
             if trouble:
                 return PartitionState.ERROR, f"{end}: {trouble}"
+        if self._trouble:  # it says which end
+            return PartitionState.ERROR, self._trouble
         if copy.suspended:
             return PartitionState.ERROR, "fenced: waiting for the proof of ownership"
         if copy.answered:

@@ -10,7 +10,6 @@ for a bounded time. Nobody is left to be told anything then, and the next owner 
 
 from __future__ import annotations
 
-import logging
 import os
 import selectors
 import socket
@@ -22,6 +21,7 @@ from typing import Any
 
 from ureplicator_common.kafka.positions import PositionStore
 from ureplicator_common.kafka.wire import ClusterClient
+from ureplicator_common.logs import set_up
 from ureplicator_common.model import Partition, Route, WorkerId, position_group, transactional_id
 from ureplicator_worker.copier.lifeline import Lifeline, LifelineClosed
 from ureplicator_worker.copier.ownership import Ownership
@@ -53,11 +53,7 @@ COLD_TIMEOUT_S = 5.0
 
 def copy(order: CopierOrder) -> None:
     """Copy what the driver says, until it says stop or is gone."""
-    logging.basicConfig(
-        level=logging.INFO,
-        stream=sys.stderr,
-        format=f"%(asctime)s %(levelname)s copier {order.slot}: %(message)s",
-    )
+    set_up(name=f"copier {order.slot}")
     switch_s = sys.getswitchinterval()
     sys.setswitchinterval(THREAD_SWITCH_S)
     try:

@@ -229,7 +229,9 @@ class Reporter:
                 self._wait_s,
             )
         elif now_s - self._taken_since_s > self._wait_s:
-            self._taken(f"worker id {self._worker} is taken by another live process")
+            self._taken(
+                f"another live worker has the id {self._worker}: stop it, or give this one another --id"
+            )
 
     def _write(self, path: str, data: bytes, *, replace: bool) -> SessionId | None:
         """Make the node ours with that content. Returns its owner if that is a stranger."""
