@@ -331,7 +331,7 @@ def test_sigterm_lets_go_then_ends(own: Callable[..., StubWorker]) -> None:
     assert worker.process.terminate(10) == 0
     worker.process.assert_tree_gone(2)
     log = worker.process.log_text()
-    assert "a.b/slow/0: let go" in log
+    assert "a.b/slow/0@1: let go" in log
     assert "exit 0: drained" in log
 
 
