@@ -35,7 +35,11 @@ def register(snapshot: Snapshot, reasons: Counter[str]) -> Iterator[Step]:
 def mark_positions(
     snapshot: Snapshot, cases: Iterable[Case], reasons: Counter[str]
 ) -> Iterator[Step]:
-    """That a position was committed: should it be missing later, it is lost."""
+    """That a position was committed: should it be missing later, it is lost.
+
+    Only by whom owns the partition now: what a worker said of a topic's former life, whose positions
+    were forgotten since, may still stand in its current state.
+    """
     marks: dict[TopicKey, set[int]] = {}
     for case in cases:
         intent = case.intent
@@ -43,7 +47,8 @@ def mark_positions(
             continue
         if case.partition.number in intent.had_position:
             continue
-        if any(said.committed for _, said in case.said):
+        epoch = case.before.owner_epoch if case.before else None
+        if any(said.committed and said.owner_epoch == epoch for _, said in case.said):
             marks.setdefault(case.key, set()).add(case.partition.number)
     for key, numbers in marks.items():
         stored = snapshot.topics[key]
