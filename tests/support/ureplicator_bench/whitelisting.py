@@ -5,7 +5,8 @@ empty partition each, made on both sides; their intents are written as REST woul
 ONLINE before the first that counts. What counts goes through REST, and its target topic is missing.
 
 The clock is that of this process: from just before the request is sent to when ZooKeeper shows the
-worker's word, so neither a poll of REST nor another clock is in it.
+worker's word, so neither a poll of REST nor another clock is in it. One goes before those that count: the
+leader is still writing down the thousand's first positions.
 """
 
 from __future__ import annotations
@@ -69,12 +70,16 @@ class Whitelisting:
 
 def measure(servers: Servers, folder: Path, *, others: int, times: int) -> Whitelisting:
     fillers = [f"other-{number:04d}" for number in range(others)]
-    probes = [f"probe-{number:04d}" for number in range(times)]
-    for cluster, topics in ((servers.source, [*fillers, *probes]), (servers.target, fillers)):
+    first, *probes = (f"probe-{number:04d}" for number in range(1 + times))
+    for cluster, topics in (
+        (servers.source, [*fillers, first, *probes]),
+        (servers.target, fillers),
+    ):
         _make_topics(cluster.bootstrap, topics)
     with _running(servers, folder) as fleet, _Watcher(servers.zookeeper.hosts) as watcher:
         watcher.intend(fillers)
         eventually(lambda: watcher.online() == others, FILL_S, "the other topics are ONLINE")
+        _whitelist(fleet, watcher, first)
         return Whitelisting(others, tuple(_whitelist(fleet, watcher, each) for each in probes))
 
 
