@@ -19,14 +19,14 @@ from collections.abc import Callable
 
 from flask import Flask
 
+from ureplicator_common.config.settings import Settings, load_settings
 from ureplicator_common.coordination import Unavailable
 from ureplicator_common.coordination.zookeeper import ZooKeeperCoordination
 from ureplicator_common.kafka.admin import ConfluentTopicAdmin
-from ureplicator_common.kafka.logs import KafkaLogReader
+from ureplicator_common.kafka.client import ClusterClient
+from ureplicator_common.kafka.log_offsets import KafkaLogReader
 from ureplicator_common.kafka.positions import KafkaPositionReader
-from ureplicator_common.kafka.wire import ClusterClient
-from ureplicator_common.logs import set_up
-from ureplicator_common.settings import Settings, load_settings
+from ureplicator_common.logging_setup import set_up
 from ureplicator_controller.api.app import Dependencies, create_app
 from ureplicator_controller.api.serving import ENVIRONMENT, WsgiConfig
 

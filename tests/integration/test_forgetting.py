@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from ureplicator_common.kafka.client import ClusterClient
 from ureplicator_common.kafka.positions import Fenced, fence_ids
-from ureplicator_common.kafka.wire import ClusterClient
 from ureplicator_common.model import RENEWER, transactional_id
 from ureplicator_controller.core.forgetting import Forgettable
 from ureplicator_controller.engines.forgetting import forget

@@ -13,9 +13,9 @@ from ureplicator_common.kafka import (
     PartitionUnavailable,
     Position,
 )
-from ureplicator_common.kafka.logs import SMALL_BYTES, KafkaLogReader
+from ureplicator_common.kafka.client import ClusterClient
+from ureplicator_common.kafka.log_offsets import SMALL_BYTES, KafkaLogReader
 from ureplicator_common.kafka.positions import KafkaPositionReader, PositionStore
-from ureplicator_common.kafka.wire import ClusterClient
 from ureplicator_common.model import TopicIntent, TopicKey, position_group
 from ureplicator_controller.core.lag import Figures
 from ureplicator_controller.engines.looks import Lookout

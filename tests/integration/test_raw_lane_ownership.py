@@ -7,8 +7,8 @@ import time
 
 import pytest
 
+from ureplicator_common.kafka.client import ClusterClient
 from ureplicator_common.kafka.positions import fence_ids
-from ureplicator_common.kafka.wire import ClusterClient
 from ureplicator_common.model import (
     GapPolicy,
     OwnerEpoch,

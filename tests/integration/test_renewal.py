@@ -5,8 +5,8 @@ from collections.abc import Iterator, Mapping
 import pytest
 
 from ureplicator_common.kafka import Position
+from ureplicator_common.kafka.client import ClusterClient
 from ureplicator_common.kafka.positions import Fenced, PositionStore, fence_ids, read_positions
-from ureplicator_common.kafka.wire import ClusterClient
 from ureplicator_common.model import RENEWER, Partition, Route, position_group, transactional_id
 from ureplicator_controller.core.unowned import Unowned
 from ureplicator_controller.engines.offsets import Renewal, open_renewal, renew

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ureplicator_common.settings import load_settings
+from ureplicator_common.config.settings import load_settings
 from ureplicator_testkit.clusters import KafkaCluster, ZooKeeperServer
 from ureplicator_testkit.ports import PortTakenError
 from ureplicator_testkit.processes import eventually

@@ -15,8 +15,8 @@ from click.testing import CliRunner, Result
 from werkzeug.serving import make_server
 from werkzeug.wrappers import Request, Response
 
-from ureplicator_common.cli import cli
-from ureplicator_common.cli_topics import duration
+from ureplicator_cli.main import cli
+from ureplicator_cli.topics import duration
 from ureplicator_common.kafka import BatchTime, Extent, Lifetime, Position
 from ureplicator_common.model import (
     EventKind,
@@ -368,7 +368,7 @@ def test_somebody_else_listens() -> None:
 
 def test_no_role_is_imported_before_it_is_asked_for() -> None:
     script = (
-        "import sys, ureplicator_common.cli;"
+        "import sys, ureplicator_cli.main;"
         "print([name for name in sys.modules if name.split('.')[0] in"
         " ('pyspark', 'flask', 'kazoo', 'confluent_kafka', 'ureplicator_controller',"
         " 'ureplicator_worker')])"

@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from werkzeug.serving import make_server
 
-from ureplicator_common.cli import cli
+from ureplicator_cli.main import cli
 from ureplicator_common.coordination import Delete
 from ureplicator_common.model import (
     KnownWorker,

@@ -14,8 +14,8 @@ from click.testing import CliRunner, Result
 from werkzeug.serving import make_server
 
 import ureplicator_controller.api
-from ureplicator_common.cli import cli
-from ureplicator_common.cli_words import CURES, in_commands
+from ureplicator_cli.hints import CURES, in_commands
+from ureplicator_cli.main import cli
 from ureplicator_common.model import KnownWorker, PartitionState, TopicIntent, TopicState, WorkerId
 from ureplicator_common.znodes import encode_known_worker
 from ureplicator_testkit.api_world import ONE_ROUTE, World

@@ -11,8 +11,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from ureplicator_common.coordination import Conflict, Create, Delete, Node, Operation, Set
-from ureplicator_common.coordination.following import Tree
 from ureplicator_common.coordination.memory import MemoryStore
+from ureplicator_common.coordination.tree_cache import Tree
 
 ROOT = "/r"
 PATHS = [ROOT, "/r/a", "/r/a/x", "/r/a/y", "/r/b", "/r/b/x"]

@@ -17,7 +17,7 @@ from ureplicator_common.coordination import (
     Set,
     Unavailable,
 )
-from ureplicator_common.coordination.intents import update
+from ureplicator_common.coordination.edit import update
 from ureplicator_common.coordination.memory import MemoryCoordination, MemoryStore
 from ureplicator_testkit.coordination_contract import Calls, CoordinationContract
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ureplicator_common.kafka import BatchTime, Lifetime
-from ureplicator_common.kafka.logs import batch_time, lifetime
+from ureplicator_common.kafka.log_offsets import batch_time, lifetime
 from ureplicator_testkit.batches import (
     DELETE_HORIZON,
     LOG_APPEND_TIME,

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from ureplicator_common.logs import set_up
+from ureplicator_common.logging_setup import set_up
 
 
 @pytest.fixture(autouse=True)

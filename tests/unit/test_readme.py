@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from click import Command, Group
 
-from ureplicator_common.cli import cli
-from ureplicator_common.settings import load_settings
+from ureplicator_cli.main import cli
+from ureplicator_common.config.settings import load_settings
 from ureplicator_testkit.api_world import World
 from ureplicator_testkit.readme import BEGIN, END, README, keys, with_table
 

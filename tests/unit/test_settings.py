@@ -8,9 +8,9 @@ from textwrap import dedent
 
 import pytest
 
+from ureplicator_common.config.settings import MASK, Settings, load_settings
 from ureplicator_common.errors import ConfigurationError
 from ureplicator_common.model import Delivery, GapPolicy, Route
-from ureplicator_common.settings import MASK, Settings, load_settings
 
 MINIMAL = """
 fleet: local

@@ -36,11 +36,11 @@ from prometheus_client.core import Metric
 from ureplicator_common import znodes
 from ureplicator_common._version import __version__
 from ureplicator_common.clock import SystemClock
+from ureplicator_common.config.settings import Settings
 from ureplicator_common.coordination import Coordination, Mirror, SessionState, Unavailable
 from ureplicator_common.coordination.zookeeper import ZooKeeperCoordination
 from ureplicator_common.errors import PermanentError
 from ureplicator_common.model import Assignment, LiveWorker, Partition, WorkerId, owned
-from ureplicator_common.settings import Settings
 from ureplicator_worker.core import events as ev
 from ureplicator_worker.core import messages as msg
 from ureplicator_worker.core.partition import Phase

@@ -74,7 +74,7 @@ from ureplicator_common.coordination import (
     describe,
     with_ancestors,
 )
-from ureplicator_common.coordination.following import FollowingMirror
+from ureplicator_common.coordination.tree_cache import FollowingMirror
 from ureplicator_common.errors import ConfigurationError
 from ureplicator_common.model import SessionId
 

@@ -62,13 +62,13 @@ from kafka.protocol.producer import (
 
 from ureplicator_common.errors import OperatingError
 from ureplicator_common.kafka import ClusterUnavailable, Position
-from ureplicator_common.kafka.protocol import COORDINATOR_MOVED, FENCED, ErrorCode, error_name
-from ureplicator_common.kafka.wire import (
+from ureplicator_common.kafka.client import (
     GROUP_COORDINATOR,
     TRANSACTION_COORDINATOR,
     Broker,
     ClusterClient,
 )
+from ureplicator_common.kafka.errors import COORDINATOR_MOVED, FENCED, ErrorCode, error_name
 
 TRANSACTION_TIMEOUT_MS = 60_000
 """Longer than any commit of ours lasts; a transaction left open blocks stable reads for so long, unless

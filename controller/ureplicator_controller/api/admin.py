@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 
 from flask_openapi3 import APIBlueprint
 
+from ureplicator_common.config.settings import Settings
 from ureplicator_common.model import Route
-from ureplicator_common.settings import Settings
 from ureplicator_controller.api.answers import Answered, SourceValidation, Validation, responses
 from ureplicator_controller.api.clusters import Cluster
 from ureplicator_controller.api.comparison import compare

@@ -16,9 +16,9 @@ from flask import Flask, Response, request
 from prometheus_client import CollectorRegistry
 
 from ureplicator_common.clock import Clock, SystemClock
+from ureplicator_common.config.settings import Settings
 from ureplicator_common.coordination import Coordination
 from ureplicator_common.kafka import LogReader, PositionReader, TopicAdmin
-from ureplicator_common.settings import Settings
 from ureplicator_controller.api import (
     admin,
     backup,

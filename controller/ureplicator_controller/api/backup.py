@@ -14,6 +14,7 @@ from typing import Annotated, Any, Literal
 from flask_openapi3 import APIBlueprint
 from pydantic import BeforeValidator, Field
 
+from ureplicator_common.config.settings import Settings
 from ureplicator_common.model import (
     KnownWorker,
     Switches,
@@ -22,7 +23,6 @@ from ureplicator_common.model import (
     TopicState,
     WorkerId,
 )
-from ureplicator_common.settings import Settings
 from ureplicator_common.znodes import MOST_PARTITIONS
 from ureplicator_controller.api.answers import Answer, Answered, responses
 from ureplicator_controller.api.fleet import Fleet

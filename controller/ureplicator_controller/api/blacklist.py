@@ -17,7 +17,7 @@ from typing import TypeVar
 
 from flask_openapi3 import APIBlueprint
 
-from ureplicator_common.settings import Settings
+from ureplicator_common.config.settings import Settings
 from ureplicator_controller.api.answers import (
     Answered,
     Blacklist,

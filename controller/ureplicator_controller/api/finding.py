@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from ureplicator_common.config.settings import Settings
 from ureplicator_common.model import TopicKey
-from ureplicator_common.settings import Settings
 from ureplicator_controller.api.fleet import Picture
 from ureplicator_controller.api.problems import not_found
 from ureplicator_controller.api.requests import RouteQuery, chosen_route, chosen_routes

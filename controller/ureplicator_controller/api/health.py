@@ -20,9 +20,9 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
+from ureplicator_common.config.settings import Settings
 from ureplicator_common.coordination import Unavailable
 from ureplicator_common.errors import OperatingError
-from ureplicator_common.settings import Settings
 from ureplicator_controller.api.answers import Answered, Health, Ready, responses
 from ureplicator_controller.api.clusters import Cluster
 from ureplicator_controller.api.comparison import compare

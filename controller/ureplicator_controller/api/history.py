@@ -13,8 +13,8 @@ from typing import Any
 
 from flask_openapi3 import APIBlueprint
 
+from ureplicator_common.config.settings import Settings
 from ureplicator_common.model import PastEvent, Route
-from ureplicator_common.settings import Settings
 from ureplicator_controller.api.answers import Answered, History, responses
 from ureplicator_controller.api.fleet import Fleet
 from ureplicator_controller.api.openapi import group

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ureplicator_common.coordination import Coordination, Create, Delete, Node, Operation
-from ureplicator_common.coordination.intents import update
+from ureplicator_common.coordination.edit import update
 from ureplicator_common.model import TopicKey
 from ureplicator_common.znodes import UNREADABLE, Paths, decode_blacklisted, encode_blacklisted
 from ureplicator_controller.api.problems import Problem, bad_request

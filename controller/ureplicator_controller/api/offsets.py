@@ -12,8 +12,8 @@ from typing import Any
 
 from flask_openapi3 import APIBlueprint
 
+from ureplicator_common.config.settings import Settings
 from ureplicator_common.model import TopicIntent, TopicKey
-from ureplicator_common.settings import Settings
 from ureplicator_controller.api.answers import Answered, OffsetShown, OffsetsShown, responses
 from ureplicator_controller.api.finding import find_topic
 from ureplicator_controller.api.fleet import Fleet

@@ -15,7 +15,7 @@ from flask import Flask, Response, request
 from werkzeug.exceptions import HTTPException
 
 from ureplicator_common.coordination import OutcomeUnknown, Unavailable
-from ureplicator_common.coordination.intents import MovedOn
+from ureplicator_common.coordination.edit import MovedOn
 from ureplicator_common.errors import OperatingError, TemporaryError
 from ureplicator_common.kafka import ClusterUnavailable, TopicRefused
 

@@ -31,8 +31,8 @@ from pydantic import (
 )
 from pydantic_core import ErrorDetails, PydanticCustomError
 
+from ureplicator_common.config.settings import RouteConfig, Settings
 from ureplicator_common.model import EventKind
-from ureplicator_common.settings import RouteConfig, Settings
 from ureplicator_common.znodes import MOST_PARTITIONS
 from ureplicator_controller.api.conditions import PATTERN, Condition
 from ureplicator_controller.api.described import Described

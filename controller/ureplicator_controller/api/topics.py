@@ -11,6 +11,7 @@ from typing import Any
 from flask import url_for
 from flask_openapi3 import APIBlueprint
 
+from ureplicator_common.config.settings import Settings
 from ureplicator_common.model import (
     Partition,
     PartitionState,
@@ -20,7 +21,6 @@ from ureplicator_common.model import (
     TopicState,
     WorkerId,
 )
-from ureplicator_common.settings import Settings
 from ureplicator_controller.api.answers import (
     Answered,
     TopicIntended,

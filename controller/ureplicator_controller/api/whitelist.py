@@ -18,11 +18,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from ureplicator_common.config.route import RouteConfig
 from ureplicator_common.coordination import Check, Coordination, Create, Node, Operation, Set
-from ureplicator_common.coordination.intents import update
+from ureplicator_common.coordination.edit import update
 from ureplicator_common.kafka import ClusterUnavailable, TopicInfo
 from ureplicator_common.model import RouteSettings, TopicIntent, TopicKey, TopicState
-from ureplicator_common.route_settings import RouteConfig
 from ureplicator_common.znodes import UNREADABLE, decode_ideal, encode_intent
 from ureplicator_controller.api.clusters import Cluster
 from ureplicator_controller.api.conditions import ALWAYS, Condition

@@ -14,7 +14,7 @@ from functools import partial
 from http import HTTPStatus
 
 from ureplicator_common.coordination import Coordination, Create, Node, Operation, Set
-from ureplicator_common.coordination.intents import update
+from ureplicator_common.coordination.edit import update
 from ureplicator_common.model import KnownWorker, Switches, WorkerId
 from ureplicator_common.znodes import (
     decode_known_worker,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from flask_openapi3 import APIBlueprint
 
-from ureplicator_common.settings import Settings
+from ureplicator_common.config.settings import Settings
 from ureplicator_controller.api.answers import Answered, NoProgress, Workload, responses
 from ureplicator_controller.api.fleet import Fleet
 from ureplicator_controller.api.openapi import group

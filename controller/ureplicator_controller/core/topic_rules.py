@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from ureplicator_common.config.route import RouteConfig
 from ureplicator_common.model import GapPolicy, Route, RouteSettings
-from ureplicator_common.route_settings import RouteConfig
 
 
 @dataclass(frozen=True, slots=True)

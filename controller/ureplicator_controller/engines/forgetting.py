@@ -28,10 +28,10 @@ from ureplicator_common.coordination import (
     Set,
     Unavailable,
 )
-from ureplicator_common.coordination.intents import update
+from ureplicator_common.coordination.edit import update
 from ureplicator_common.kafka import ClusterUnavailable, Position
+from ureplicator_common.kafka.errors import ErrorCode
 from ureplicator_common.kafka.positions import CommitRefused, Fenced, TargetPartition
-from ureplicator_common.kafka.protocol import ErrorCode
 from ureplicator_common.model import Route, TopicKey
 from ureplicator_common.znodes import Paths, decode_intent, encode_intent
 from ureplicator_controller.core.forgetting import Forgettable, forgettable

@@ -2,7 +2,7 @@
 
 Positions are read first, then the source: in this order a position above the end means something. It
 takes one OffsetFetch for each route and a handful of requests for each source cluster
-(`ureplicator_common.kafka.logs`), however many topics there are.
+(`ureplicator_common.kafka.log_offsets`), however many topics there are.
 
 **Clusters fail alone.** Each has a thread of its own (`engines.desk`). One that fails, or gives no answer
 within `CLUSTER_S`, leaves its own figures unknown, with the reason.

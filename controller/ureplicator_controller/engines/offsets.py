@@ -17,8 +17,8 @@ from dataclasses import dataclass
 
 from ureplicator_common.coordination import Unavailable
 from ureplicator_common.kafka import ClusterUnavailable
+from ureplicator_common.kafka.client import ClusterClient
 from ureplicator_common.kafka.positions import CommitRefused, Fenced, PositionStore, TargetPartition
-from ureplicator_common.kafka.wire import ClusterClient
 from ureplicator_common.model import (
     RENEWER,
     Partition,

@@ -27,7 +27,7 @@ from ureplicator_bench.contenders import Contender, MirrorMaker, Ours
 from ureplicator_bench.load import Filler, Profile
 from ureplicator_bench.report import print_figure, print_latency, print_memory, print_throughput
 from ureplicator_bench.servers import Servers, running
-from ureplicator_common.rest_client import RestFailure
+from ureplicator_cli.rest_client import RestFailure
 from ureplicator_testkit.java import KAFKA_VERSION, NotSetUpError
 from ureplicator_testkit.processes import remove_folder, stop_guard
 from ureplicator_testkit.stack import LOCAL

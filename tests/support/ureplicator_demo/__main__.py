@@ -26,7 +26,7 @@ from confluent_kafka import KafkaException
 from rich.console import Console
 from rich.table import Table
 
-from ureplicator_common.rest_client import RestFailure
+from ureplicator_cli.rest_client import RestFailure
 from ureplicator_demo.compare import compare_clusters
 from ureplicator_demo.fleet import Fleet, Mark
 from ureplicator_demo.progress import Ends, Rate, Sample, shown

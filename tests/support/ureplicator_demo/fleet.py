@@ -17,7 +17,7 @@ from typing import Any
 
 import requests
 
-from ureplicator_common.rest_client import RestClient, RestFailure
+from ureplicator_cli.rest_client import RestClient, RestFailure
 from ureplicator_testkit.ports import PortClaim, claim_port, port_is_free
 from ureplicator_testkit.processes import NotInTimeError, Process, eventually
 from ureplicator_testkit.reaper import kill_marked, marked_processes

@@ -18,6 +18,7 @@ from flask_openapi3.utils import parse_parameters
 from werkzeug.test import TestResponse
 
 from ureplicator_common.clock import ManualClock
+from ureplicator_common.config.settings import Settings
 from ureplicator_common.coordination import Create, Delete, Node, Operation, Set
 from ureplicator_common.coordination.memory import MemoryCoordination, MemoryStore
 from ureplicator_common.kafka.memory import MemoryLogReader, MemoryPositionReader, MemoryTopicAdmin
@@ -38,7 +39,6 @@ from ureplicator_common.model import (
     TopicKey,
     WorkerId,
 )
-from ureplicator_common.settings import Settings
 from ureplicator_common.znodes import (
     Paths,
     decode_intent,

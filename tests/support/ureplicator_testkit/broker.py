@@ -19,8 +19,8 @@ from typing import Any
 from kafka.protocol.consumer import FetchRequest, FetchResponse
 from kafka.protocol.producer import ProduceRequest, ProduceResponse
 
-from ureplicator_common.kafka.protocol import ErrorCode
-from ureplicator_common.kafka.wire import Broker, ClusterView, Leader
+from ureplicator_common.kafka.client import Broker, ClusterView, Leader
+from ureplicator_common.kafka.errors import ErrorCode
 from ureplicator_testkit.batches import checksum_fits, patched
 from ureplicator_testkit.batches import field as header_field
 from ureplicator_worker.copier.raw.fetch import API_KEY, IDS

@@ -26,7 +26,7 @@ from ureplicator_common.coordination import (
     Unavailable,
     Why,
 )
-from ureplicator_common.coordination.intents import update
+from ureplicator_common.coordination.edit import update
 from ureplicator_testkit.processes import eventually
 
 DEADLINE_S = 10.0

@@ -14,8 +14,8 @@ E           no epoch had two leaders
 from collections.abc import Mapping
 from typing import Self
 
+from ureplicator_common.kafka.client import ClusterClient
 from ureplicator_common.kafka.positions import read_positions
-from ureplicator_common.kafka.wire import ClusterClient
 from ureplicator_testkit.commits import breaches, commits, last_offsets
 from ureplicator_testkit.fleet import COMMIT_INTERVAL_S, Fleet
 from ureplicator_testkit.load import Load

@@ -11,7 +11,7 @@ import sys
 import time
 from pathlib import Path
 
-from ureplicator_common import cli
+from ureplicator_cli import main as cli
 from ureplicator_worker import daemon
 from ureplicator_worker.core import events as ev
 

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from ureplicator_common.kafka import Position
+from ureplicator_common.kafka.client import ClusterClient
 from ureplicator_common.kafka.positions import read_positions
-from ureplicator_common.kafka.wire import ClusterClient
 from ureplicator_common.model import Partition, WorkerId, position_group, transactional_ids
 from ureplicator_testkit.clusters import KafkaCluster
 from ureplicator_testkit.driver import ROUTE, StubDriver, partitions_of

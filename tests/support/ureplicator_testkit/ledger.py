@@ -8,13 +8,13 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ureplicator_common.kafka import ClusterUnavailable, PartitionUnavailable, Position
+from ureplicator_common.kafka.client import ClusterClient, ClusterView, Leader
 from ureplicator_common.kafka.positions import (
     CommitRefused,
     Fenced,
     PositionStore,
     TargetPartition,
 )
-from ureplicator_common.kafka.wire import ClusterClient, ClusterView, Leader
 
 FROZEN_S = 30.0
 """A test that forgets to thaw shall not hang."""

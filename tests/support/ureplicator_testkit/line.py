@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ureplicator_common.kafka import Position
+from ureplicator_common.kafka.client import Broker
 from ureplicator_common.kafka.positions import Producer
-from ureplicator_common.kafka.wire import Broker
 from ureplicator_common.model import OwnerEpoch, Partition, Route, RouteSettings
 from ureplicator_testkit.batches import batch, field
 from ureplicator_testkit.broker import MemoryKafka

@@ -15,7 +15,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
-from ureplicator_common.settings import Settings
+from ureplicator_common.config.settings import Settings
 
 README = Path(__file__).resolve().parents[3] / "README.md"
 BEGIN = "<!-- configuration: made by ureplicator_testkit.readme -->"

@@ -23,7 +23,9 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from ureplicator_common import logs, znodes
+from ureplicator_common import logging_setup as logs
+from ureplicator_common import znodes
+from ureplicator_common.config.settings import Settings
 from ureplicator_common.coordination import Create, Set
 from ureplicator_common.coordination.memory import MemoryCoordination, MemoryStore
 from ureplicator_common.errors import TemporaryError
@@ -39,7 +41,6 @@ from ureplicator_common.model import (
     TopicKey,
     WorkerId,
 )
-from ureplicator_common.settings import Settings
 from ureplicator_worker.daemon import Worker
 
 STUB = "ureplicator_testkit.stub_copier:copy"

@@ -11,8 +11,8 @@ import pytest
 from ureplicator_common.coordination import Conflict, Create, Set
 from ureplicator_common.coordination.memory import MemoryCoordination, MemoryStore
 from ureplicator_common.kafka import ClusterUnavailable, Position
+from ureplicator_common.kafka.client import ClusterClient
 from ureplicator_common.kafka.positions import CommitRefused, PositionStore, TargetPartition
-from ureplicator_common.kafka.wire import ClusterClient
 from ureplicator_common.model import (
     Assignment,
     AssignmentEntry,

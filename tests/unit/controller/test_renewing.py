@@ -8,8 +8,8 @@ from typing import cast
 import pytest
 
 from ureplicator_common.kafka import ClusterUnavailable, Position
+from ureplicator_common.kafka.client import ClusterClient
 from ureplicator_common.kafka.positions import PositionStore, TargetPartition
-from ureplicator_common.kafka.wire import ClusterClient
 from ureplicator_common.model import Partition, Route
 from ureplicator_controller.core.unowned import Unowned
 from ureplicator_controller.engines.offsets import (

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import pytest
 
 from ureplicator_common.kafka import ClusterUnavailable, Position
-from ureplicator_common.kafka.wire import Broker, ClusterView
+from ureplicator_common.kafka.client import Broker, ClusterView
 from ureplicator_testkit.ledger import MemoryCluster
 from ureplicator_worker.copier.raw import directory as raw_directory
 from ureplicator_worker.copier.raw.directory import (

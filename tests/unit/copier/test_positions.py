@@ -15,7 +15,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kafka.protocol.metadata import FindCoordinatorResponse
 
+from ureplicator_common.config.settings import ControllerSettings
 from ureplicator_common.kafka import ClusterUnavailable, Position, positions
+from ureplicator_common.kafka.client import (
+    GROUP_COORDINATOR,
+    REQUEST_TIMEOUT_S,
+    Broker,
+    ClusterClient,
+    receive_exactly,
+)
+from ureplicator_common.kafka.errors import ErrorCode
 from ureplicator_common.kafka.positions import (
     POSITIONS_PER_REQUEST,
     CommitRefused,
@@ -24,15 +33,6 @@ from ureplicator_common.kafka.positions import (
     Provenance,
     publish_positions,
 )
-from ureplicator_common.kafka.protocol import ErrorCode
-from ureplicator_common.kafka.wire import (
-    GROUP_COORDINATOR,
-    REQUEST_TIMEOUT_S,
-    Broker,
-    ClusterClient,
-    receive_exactly,
-)
-from ureplicator_common.settings import ControllerSettings
 from ureplicator_worker.copier.route import DRAIN_S
 
 HERE, THERE = Broker(1, "here", 1), Broker(2, "there", 2)

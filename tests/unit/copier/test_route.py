@@ -4,7 +4,7 @@ from collections import deque
 
 import pytest
 
-from ureplicator_common.kafka.protocol import ErrorCode
+from ureplicator_common.kafka.errors import ErrorCode
 from ureplicator_common.model import PartitionState, RouteSettings
 from ureplicator_testkit import batches as b
 from ureplicator_testkit.line import MakeLine, assert_same, fill, records, values

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ureplicator_common.kafka.protocol import ErrorCode
+from ureplicator_common.kafka.errors import ErrorCode
 from ureplicator_common.model import Partition
 from ureplicator_testkit import batches as b
 from ureplicator_testkit.broker import MemoryKafka

@@ -17,7 +17,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from ureplicator_common.kafka.protocol import ErrorCode
+from ureplicator_common.kafka.errors import ErrorCode
 from ureplicator_testkit import batches as b
 from ureplicator_testkit.broker import Log
 from ureplicator_worker.copier.raw import window as raw_window

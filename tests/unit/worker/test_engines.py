@@ -18,6 +18,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import Metric
 
 from ureplicator_common import znodes
+from ureplicator_common.config.settings import Settings
 from ureplicator_common.coordination import Create
 from ureplicator_common.coordination.memory import MemoryCoordination, MemoryStore
 from ureplicator_common.errors import PermanentError, TemporaryError
@@ -29,7 +30,6 @@ from ureplicator_common.model import (
     Route,
     WorkerId,
 )
-from ureplicator_common.settings import Settings
 from ureplicator_worker.core.events import FenceFailed, RouteFenced
 from ureplicator_worker.core.messages import LATENCY_BOUNDS_MS, PartitionReport, Report
 from ureplicator_worker.core.partition import Held, Phase

@@ -25,6 +25,8 @@ from dataclasses import dataclass
 
 from ureplicator_common.clock import Clock, SystemClock
 from ureplicator_common.kafka import ClusterUnavailable, PartitionUnavailable, Position
+from ureplicator_common.kafka.client import ClusterClient
+from ureplicator_common.kafka.errors import ErrorCode
 from ureplicator_common.kafka.positions import (
     COMMAND_S,
     CommitRefused,
@@ -34,8 +36,6 @@ from ureplicator_common.kafka.positions import (
     Provenance,
     init_producer,
 )
-from ureplicator_common.kafka.protocol import ErrorCode
-from ureplicator_common.kafka.wire import ClusterClient
 from ureplicator_common.model import OwnerEpoch, Partition
 from ureplicator_worker.copier.raw.partition import Beginning
 from ureplicator_worker.copier.start import (

@@ -27,8 +27,8 @@ from dataclasses import dataclass
 
 from ureplicator_common.errors import OperatingError
 from ureplicator_common.kafka import ClusterUnavailable, Position, topic_id_text
+from ureplicator_common.kafka.client import EARLIEST, LATEST, ClusterClient, ClusterView
 from ureplicator_common.kafka.positions import Provenance
-from ureplicator_common.kafka.wire import EARLIEST, LATEST, ClusterClient, ClusterView
 from ureplicator_common.model import GapPolicy, Partition
 from ureplicator_worker.copier.raw.partition import Beginning
 from ureplicator_worker.core.messages import Grant

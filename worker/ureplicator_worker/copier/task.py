@@ -19,9 +19,9 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
+from ureplicator_common.kafka.client import ClusterClient
 from ureplicator_common.kafka.positions import PositionStore
-from ureplicator_common.kafka.wire import ClusterClient
-from ureplicator_common.logs import set_up
+from ureplicator_common.logging_setup import set_up
 from ureplicator_common.model import Partition, Route, WorkerId, position_group, transactional_id
 from ureplicator_worker.copier.lifeline import Lifeline, LifelineClosed
 from ureplicator_worker.copier.ownership import Ownership

@@ -11,12 +11,12 @@ import threading
 from collections.abc import Callable, Sequence
 
 from ureplicator_common import znodes
+from ureplicator_common.config.settings import Settings
 from ureplicator_common.coordination import Coordination, Unavailable
 from ureplicator_common.errors import ConfigurationError, OperatingError, PermanentError
+from ureplicator_common.kafka.client import ClusterClient
 from ureplicator_common.kafka.positions import fence_ids
-from ureplicator_common.kafka.wire import ClusterClient
 from ureplicator_common.model import Route, WorkerId, transactional_ids
-from ureplicator_common.settings import Settings
 from ureplicator_worker.core.events import FenceFailed, RouteFenced
 
 logger = logging.getLogger(__name__)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from flask import Blueprint, Response, make_response, render_template
 
 from ureplicator_common._version import __version__
-from ureplicator_common.settings import Settings
+from ureplicator_common.config.settings import Settings
 
 _POLICY = (
     "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src data:"

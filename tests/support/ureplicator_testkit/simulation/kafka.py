@@ -23,9 +23,9 @@ from ureplicator_common.kafka import (
     TopicInfo,
     topic_id_text,
 )
+from ureplicator_common.kafka.client import EARLIEST, ClusterClient, ClusterView, Leader
 from ureplicator_common.kafka.memory import MemoryTopicAdmin
 from ureplicator_common.kafka.positions import Fenced, PositionStore, TargetPartition
-from ureplicator_common.kafka.wire import EARLIEST, ClusterClient, ClusterView, Leader
 from ureplicator_common.model import Partition
 from ureplicator_testkit.simulation.kernel import Broken, Process, World
 

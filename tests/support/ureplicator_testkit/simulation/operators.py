@@ -13,10 +13,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 
+from ureplicator_common.config.settings import RouteConfig
 from ureplicator_common.coordination import Conflict, OutcomeUnknown, Unavailable
 from ureplicator_common.errors import OperatingError
 from ureplicator_common.model import Switches, TopicIntent, TopicKey, TopicState, WorkerId
-from ureplicator_common.settings import RouteConfig
 from ureplicator_common.znodes import decode_intent, decode_known_worker, decode_switches
 from ureplicator_controller.api import whitelist as whitelist_module
 from ureplicator_controller.api import wishes as wishes_module

@@ -8,7 +8,7 @@ from functools import partial
 from types import ModuleType
 from typing import Any
 
-from ureplicator_common.coordination.intents import update
+from ureplicator_common.coordination.edit import update
 from ureplicator_testkit.simulation.kernel import Process
 
 UPDATE: Callable[..., None] = update

@@ -2,7 +2,7 @@
 
 Answers come in the order of the requests (brokers work through a connection one by one), so a queue of
 what was asked is all the bookkeeping. The socket is connected, encrypted and authenticated elsewhere,
-blocking (`ureplicator_common.kafka.wire.connect`), and handed over ready.
+blocking (`ureplicator_common.kafka.client.connect`), and handed over ready.
 """
 
 from __future__ import annotations

@@ -15,14 +15,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from ureplicator_common.kafka import ClusterUnavailable, Position
-from ureplicator_common.kafka.positions import publish_positions
-from ureplicator_common.kafka.wire import (
+from ureplicator_common.kafka.client import (
     Broker,
     ClusterClient,
     ClusterView,
     connect,
     newest_versions,
 )
+from ureplicator_common.kafka.positions import publish_positions
 
 REFRESH_EVERY_S = 5.0
 REFRESH_AT_MOST_EVERY_S = 0.1

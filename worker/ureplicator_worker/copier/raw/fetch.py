@@ -30,7 +30,7 @@ import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ureplicator_common.kafka.wire import CLIENT_ID, READ_COMMITTED
+from ureplicator_common.kafka.client import CLIENT_ID, READ_COMMITTED
 from ureplicator_worker.copier.raw import varint
 
 API_KEY = 1

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from ureplicator_common.kafka.wire import ClusterView, Leader
+from ureplicator_common.kafka.client import ClusterView, Leader
 from ureplicator_worker.copier.raw.buffers import BufferPool, Lease
 from ureplicator_worker.copier.raw.channel import ChannelClosed, HotChannel
 from ureplicator_worker.copier.raw.directory import (

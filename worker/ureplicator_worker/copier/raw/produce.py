@@ -18,7 +18,7 @@ import struct
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from ureplicator_common.kafka.wire import CLIENT_ID
+from ureplicator_common.kafka.client import CLIENT_ID
 from ureplicator_worker.copier.raw import varint
 
 API_KEY = 0

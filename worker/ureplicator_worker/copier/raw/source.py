@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from ureplicator_common.kafka.protocol import LEADER_MOVED, ErrorCode, error_name
+from ureplicator_common.kafka.errors import LEADER_MOVED, ErrorCode, error_name
 from ureplicator_worker.copier.raw.absorb import absorb
 from ureplicator_worker.copier.raw.batch import CorruptBatch
 from ureplicator_worker.copier.raw.buffers import BufferPool, Lease

@@ -10,7 +10,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable
 
-from ureplicator_common.kafka.protocol import (
+from ureplicator_common.kafka.errors import (
     LEADER_MOVED,
     RETRIABLE_PRODUCE,
     ErrorCode,

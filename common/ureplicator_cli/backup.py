@@ -15,9 +15,9 @@ from typing import Any
 
 import click
 
-from ureplicator_common import backup_file, rest_client
-from ureplicator_common.backup_file import BadBackup, Item
-from ureplicator_common.rest_client import RestClient, RestFailure
+from ureplicator_cli import backup_file, rest_client
+from ureplicator_cli.backup_file import BadBackup, Item
+from ureplicator_cli.rest_client import RestClient, RestFailure
 
 _REFUSED = "refused"
 _IN_PART = "refused in part"

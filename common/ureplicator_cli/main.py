@@ -19,16 +19,16 @@ from pathlib import Path
 
 import click
 
+from ureplicator_cli.backup import export_fleet, import_fleet
+from ureplicator_cli.blacklist import blacklist
+from ureplicator_cli.output import F, fail
+from ureplicator_cli.rebalance import balance, freeze, history, rebalance, unfreeze
+from ureplicator_cli.status import instances, status
+from ureplicator_cli.topics import topics
 from ureplicator_common._version import __version__
-from ureplicator_common.cli_backup import export_fleet, import_fleet
-from ureplicator_common.cli_blacklist import blacklist
-from ureplicator_common.cli_client import F, fail
-from ureplicator_common.cli_fleet import instances, status
-from ureplicator_common.cli_steering import balance, freeze, history, rebalance, unfreeze
-from ureplicator_common.cli_topics import topics
+from ureplicator_common.config.settings import Settings, load_settings
 from ureplicator_common.errors import ConfigurationError
-from ureplicator_common.logs import set_up
-from ureplicator_common.settings import Settings, load_settings
+from ureplicator_common.logging_setup import set_up
 
 _ID = re.compile(r"[a-zA-Z0-9._-]{1,100}")
 

@@ -36,8 +36,7 @@ from ureplicator_common.kafka import (
     Lifetime,
     PartitionUnavailable,
 )
-from ureplicator_common.kafka.protocol import error_name
-from ureplicator_common.kafka.wire import (
+from ureplicator_common.kafka.client import (
     EARLIEST,
     LATEST,
     LIST_OFFSETS_VERSION,
@@ -46,6 +45,7 @@ from ureplicator_common.kafka.wire import (
     ClusterClient,
     ClusterView,
 )
+from ureplicator_common.kafka.errors import error_name
 
 TopicPartition = tuple[str, int]
 

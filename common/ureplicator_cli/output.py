@@ -15,9 +15,9 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from ureplicator_common import rest_client
-from ureplicator_common.cli_words import in_commands
-from ureplicator_common.rest_client import RestClient, RestFailure
+from ureplicator_cli import rest_client
+from ureplicator_cli.hints import in_commands
+from ureplicator_cli.rest_client import RestClient, RestFailure
 
 F = TypeVar("F", bound=Callable[..., Any])
 

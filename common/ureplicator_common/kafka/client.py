@@ -33,7 +33,7 @@ from kafka.protocol.metadata import (
 )
 
 from ureplicator_common.kafka import ClusterUnavailable, PartitionUnavailable
-from ureplicator_common.kafka.protocol import ErrorCode, error_name
+from ureplicator_common.kafka.errors import ErrorCode, error_name
 
 CLIENT_ID = "ureplicator"
 CONNECT_TIMEOUT_S = 5.0

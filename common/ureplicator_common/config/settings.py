@@ -24,11 +24,11 @@ from pydantic import (
     model_validator,
 )
 
+from ureplicator_common.config.route import Faults, Section
+from ureplicator_common.config.route import RouteConfig as RouteConfig
+from ureplicator_common.config.sources import Fault, Unreadable, merged_tree
 from ureplicator_common.errors import ConfigurationError
-from ureplicator_common.layers import Fault, Unreadable, merged_tree
 from ureplicator_common.model import Route
-from ureplicator_common.route_settings import Faults, Section
-from ureplicator_common.route_settings import RouteConfig as RouteConfig
 
 MASK = "********"
 _CLUSTER_NAME = re.compile(r"[a-z0-9-]+")

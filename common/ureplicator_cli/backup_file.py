@@ -14,7 +14,7 @@ from typing import Any
 
 import yaml
 
-from ureplicator_common.layers import Unreadable, read_file
+from ureplicator_common.config.sources import Unreadable, read_file
 from ureplicator_common.model import Route
 
 VERSION = 1

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from ureplicator_common.cli_client import (
+from ureplicator_cli.output import (
     ask,
     client_options,
     print_json,

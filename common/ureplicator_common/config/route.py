@@ -11,7 +11,7 @@ from datetime import UTC, date, datetime, time
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from ureplicator_common.layers import Fault
+from ureplicator_common.config.sources import Fault
 from ureplicator_common.model import Delivery, GapPolicy, Route, RouteSettings
 
 _TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")

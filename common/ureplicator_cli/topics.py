@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from ureplicator_common.cli_client import (
+from ureplicator_cli.output import (
     ListByDefault,
     ask,
     client_options,
@@ -18,7 +18,7 @@ from ureplicator_common.cli_client import (
     route_options,
     states,
 )
-from ureplicator_common.rest_client import quoted
+from ureplicator_cli.rest_client import quoted
 
 
 @click.group(cls=ListByDefault)

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from ureplicator_common.cli_client import (
+from ureplicator_cli.output import (
     ask,
     client_options,
     confirm,
@@ -17,7 +17,7 @@ from ureplicator_common.cli_client import (
     switch_states,
     worker_name,
 )
-from ureplicator_common.rest_client import quoted
+from ureplicator_cli.rest_client import quoted
 
 
 class _ShowByDefault(click.Group):

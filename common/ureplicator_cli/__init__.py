@@ -1,0 +1,1 @@
+"""The `ureplicator` command: starts the roles, and speaks to REST for operators."""
