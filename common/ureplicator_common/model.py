@@ -26,7 +26,7 @@ WorkerId = NewType("WorkerId", str)
 SessionId = NewType("SessionId", int)
 """ZooKeeper session (the ephemeralOwner of a node); identity is a worker id *and* its session."""
 OwnerEpoch = NewType("OwnerEpoch", int)
-"""Grows with every change of a partition's owner; see `ureplicator_controller.core.plan`."""
+"""Grows with every change of a partition's owner; see `ureplicator_controller.core.planning.plan`."""
 
 
 class Route(NamedTuple):
@@ -243,7 +243,7 @@ class KnownWorker:
     """`workers/known/<id>`: what outlives a session. `max_slots` is the most it ever had.
 
     Operators set `blacklisted` and `draining`. `evicted_session` counts as dead, though it may live,
-    until it has answered its assignment (0: none): see `ureplicator_controller.core.eviction`.
+    until it has answered its assignment (0: none): see `ureplicator_controller.core.planning.eviction`.
     """
 
     max_slots: int
@@ -273,7 +273,7 @@ class Switches:
 
 
 class EventKind(StrEnum):
-    """What an event in the history is about; `ureplicator_controller.core.chronicle` tells them."""
+    """What an event in the history is about; `ureplicator_controller.core.reporting.events` tells them."""
 
     MOVE = "move"
     WORKER = "worker"

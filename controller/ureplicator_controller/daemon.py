@@ -42,9 +42,9 @@ from ureplicator_common.kafka.admin import ConfluentTopicAdmin
 from ureplicator_common.model import LiveController, Partition, Route
 from ureplicator_common.znodes import Paths
 from ureplicator_controller.api.serving import WsgiConfig
-from ureplicator_controller.core.snapshot import Delays, Limits, Snapshot
-from ureplicator_controller.core.topic_rules import TopicRules
-from ureplicator_controller.core.unowned import Unowned, unowned
+from ureplicator_controller.core.positions.orphaned import Unowned, unowned
+from ureplicator_controller.core.state.snapshot import Delays, Limits, Snapshot
+from ureplicator_controller.core.topics.rules import TopicRules
 from ureplicator_controller.engines.executor import Executor
 from ureplicator_controller.engines.forgetting import PositionForgetter
 from ureplicator_controller.engines.leadership import Identity, Leadership

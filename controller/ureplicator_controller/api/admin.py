@@ -19,9 +19,9 @@ from ureplicator_controller.api.fleet import Fleet, Picture
 from ureplicator_controller.api.openapi import group
 from ureplicator_controller.api.requests import RouteQuery, chosen_routes
 from ureplicator_controller.api.topics import mismatch_json
-from ureplicator_controller.core.difference import Difference
-from ureplicator_controller.core.unwanted import resting
-from ureplicator_controller.core.view import mismatches, validate
+from ureplicator_controller.core.state.exclusions import resting
+from ureplicator_controller.core.state.external_view import mismatches, validate
+from ureplicator_controller.core.topics.validation import Difference
 
 
 def blueprint(*, settings: Settings, fleet: Fleet, clusters: Mapping[str, Cluster]) -> APIBlueprint:

@@ -40,7 +40,7 @@ from ureplicator_controller.api.fleet import Fleet
 from ureplicator_controller.api.request_ids import RequestIds, is_write
 from ureplicator_controller.api.whitelist import Whitelist
 from ureplicator_controller.api.wishes import Wishes
-from ureplicator_controller.core.snapshot import Limits
+from ureplicator_controller.core.state.snapshot import Limits
 from ureplicator_controller.engines.looks import Lookout
 from ureplicator_controller.engines.progress import Progress
 

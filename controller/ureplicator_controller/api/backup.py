@@ -41,7 +41,7 @@ from ureplicator_controller.api.requests import (
 )
 from ureplicator_controller.api.whitelist import Restoration, Whitelist
 from ureplicator_controller.api.wishes import Wishes
-from ureplicator_controller.core.backup import (
+from ureplicator_controller.core.reporting.backup import (
     Refusal,
     differences,
     exported,

@@ -32,9 +32,9 @@ from ureplicator_controller.api.openapi import group
 from ureplicator_controller.api.problems import unavailable
 from ureplicator_controller.api.requests import Conditional, OptionalBody, Query, RebalanceQuery
 from ureplicator_controller.api.wishes import Wishes
-from ureplicator_controller.core.moves import moves
-from ureplicator_controller.core.plan import plan
-from ureplicator_controller.core.snapshot import Limits
+from ureplicator_controller.core.planning.moves import moves
+from ureplicator_controller.core.planning.plan import plan
+from ureplicator_controller.core.state.snapshot import Limits
 
 
 def blueprint(*, fleet: Fleet, wishes: Wishes, limits: Limits) -> APIBlueprint:

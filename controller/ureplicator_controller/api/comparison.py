@@ -13,7 +13,7 @@ from ureplicator_common.errors import OperatingError
 from ureplicator_common.model import Route
 from ureplicator_controller.api.clusters import Cluster
 from ureplicator_controller.api.fleet import Picture
-from ureplicator_controller.core.difference import Difference, difference
+from ureplicator_controller.core.topics.validation import Difference, difference
 
 
 def compare(

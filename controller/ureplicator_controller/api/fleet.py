@@ -24,8 +24,8 @@ from ureplicator_common.clock import Clock
 from ureplicator_common.coordination import Coordination, Node, SessionState, Unavailable
 from ureplicator_common.model import LiveController, TopicIntent, TopicKey
 from ureplicator_common.znodes import UNREADABLE, Paths, decode_controller
-from ureplicator_controller.core.snapshot import Memo, Snapshot, parse
-from ureplicator_controller.core.view import ExternalView, external_view
+from ureplicator_controller.core.state.external_view import ExternalView, external_view
+from ureplicator_controller.core.state.snapshot import Memo, Snapshot, parse
 
 SETTLE_S = 1.0
 """How long a writer waits for its own mirror; after that it reads everything anew."""

@@ -28,7 +28,7 @@ from ureplicator_controller.api.clusters import Cluster
 from ureplicator_controller.api.comparison import compare
 from ureplicator_controller.api.fleet import Fleet, Picture
 from ureplicator_controller.api.openapi import group
-from ureplicator_controller.core.view import mismatches, validate
+from ureplicator_controller.core.state.external_view import mismatches, validate
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _METRICS = {"text/plain": {"schema": {"type": "string"}}}

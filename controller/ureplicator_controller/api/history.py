@@ -20,7 +20,7 @@ from ureplicator_controller.api.fleet import Fleet
 from ureplicator_controller.api.openapi import group
 from ureplicator_controller.api.request_ids import is_of
 from ureplicator_controller.api.requests import HistoryQuery, chosen_routes
-from ureplicator_controller.core.history import past_events
+from ureplicator_controller.core.reporting.event_log import past_events
 
 _FILTERS: Mapping[str, Callable[[PastEvent, Any], bool]] = {
     "topic": lambda past, name: past.partition is not None and past.partition.topic == name,

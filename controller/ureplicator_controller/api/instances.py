@@ -25,7 +25,7 @@ from ureplicator_controller.api.fleet import Fleet, Picture
 from ureplicator_controller.api.openapi import group
 from ureplicator_controller.api.requests import Conditional, OptionalBody, Query, SomeWorker
 from ureplicator_controller.api.wishes import Wishes, unknown_worker
-from ureplicator_controller.core.view import ideal_entry, wanted_partitions
+from ureplicator_controller.core.state.external_view import ideal_entry, wanted_partitions
 
 
 def blueprint(*, fleet: Fleet, wishes: Wishes) -> APIBlueprint:

@@ -20,7 +20,7 @@ from ureplicator_controller.api.fleet import Fleet
 from ureplicator_controller.api.openapi import group
 from ureplicator_controller.api.requests import RouteQuery, TopicPartition, chosen_routes
 from ureplicator_controller.api.topic_refusals import refuse_partition
-from ureplicator_controller.core.lag import Figures, Summary, summarise
+from ureplicator_controller.core.reporting.lag import Figures, Summary, summarise
 from ureplicator_controller.engines.progress import Progress
 
 _NOT_YET = Figures(reason="not looked at yet: ask again")

@@ -51,8 +51,8 @@ from ureplicator_controller.api.requests import (
     chosen_routes,
 )
 from ureplicator_controller.api.whitelist import Whitelist
-from ureplicator_controller.core.unwanted import effective_state, why_rests
-from ureplicator_controller.core.view import Mismatch, ideal_entry, topic_mismatches
+from ureplicator_controller.core.state.exclusions import effective_state, why_rests
+from ureplicator_controller.core.state.external_view import Mismatch, ideal_entry, topic_mismatches
 from ureplicator_controller.engines.progress import Progress
 
 

@@ -40,9 +40,9 @@ from ureplicator_controller.api.topic_refusals import (
     refuse_partition,
     taken_target,
 )
-from ureplicator_controller.core.backup import Restored, restored, was_never_held
-from ureplicator_controller.core.copies import origins, targets
-from ureplicator_controller.core.topic_life import adopt, held
+from ureplicator_controller.core.reporting.backup import Restored, restored, was_never_held
+from ureplicator_controller.core.topics.loops import origins, targets
+from ureplicator_controller.core.topics.reconcile import adopt, held
 from ureplicator_controller.engines.claims import TargetTaken, claim
 from ureplicator_controller.engines.targets import ensure_target
 

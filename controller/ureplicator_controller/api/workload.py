@@ -9,8 +9,8 @@ from ureplicator_controller.api.answers import Answered, NoProgress, Workload, r
 from ureplicator_controller.api.fleet import Fleet
 from ureplicator_controller.api.openapi import group
 from ureplicator_controller.api.requests import RouteQuery, chosen_routes
-from ureplicator_controller.core.stuck import no_progress
-from ureplicator_controller.core.workload import workload
+from ureplicator_controller.core.planning.no_progress import no_progress
+from ureplicator_controller.core.reporting.workload import workload
 
 
 def blueprint(*, settings: Settings, fleet: Fleet) -> APIBlueprint:

@@ -24,9 +24,9 @@ from ureplicator_common.coordination import (
     OutcomeUnknown,
 )
 from ureplicator_common.znodes import Paths
-from ureplicator_controller.core.invariants import Ledger
-from ureplicator_controller.core.snapshot import Snapshot
-from ureplicator_controller.core.steps import Evict, Step, operations
+from ureplicator_controller.core.planning.invariants import Ledger
+from ureplicator_controller.core.planning.steps import Evict, Step, operations
+from ureplicator_controller.core.state.snapshot import Snapshot
 from ureplicator_controller.engines.metrics import ControlMetrics
 from ureplicator_controller.engines.observer import Observer
 

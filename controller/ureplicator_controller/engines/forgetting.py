@@ -34,8 +34,8 @@ from ureplicator_common.kafka.errors import ErrorCode
 from ureplicator_common.kafka.positions import CommitRefused, Fenced, TargetPartition
 from ureplicator_common.model import Route, TopicKey
 from ureplicator_common.znodes import Paths, decode_intent, encode_intent
-from ureplicator_controller.core.forgetting import Forgettable, forgettable
-from ureplicator_controller.core.snapshot import Snapshot
+from ureplicator_controller.core.positions.deletion import Forgettable, forgettable
+from ureplicator_controller.core.state.snapshot import Snapshot
 from ureplicator_controller.engines.offsets import Renewal
 
 LOOK_S = 1.0

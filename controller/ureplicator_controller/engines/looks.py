@@ -8,7 +8,7 @@ takes one OffsetFetch for each route and a handful of requests for each source c
 within `CLUSTER_S`, leaves its own figures unknown, with the reason.
 
 **Ages of records** cost a fetch each (their batch's header), so at most `READINGS` are read in a look.
-The others keep an older one, which is an upper bound (`ureplicator_controller.core.lag`).
+The others keep an older one, which is an upper bound (`ureplicator_controller.core.reporting.lag`).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from ureplicator_common.kafka import (
     PositionReader,
 )
 from ureplicator_common.model import Partition, Route, TopicIntent, TopicKey, position_group
-from ureplicator_controller.core.lag import (
+from ureplicator_controller.core.reporting.lag import (
     Figures,
     Look,
     Reading,

@@ -28,8 +28,8 @@ from ureplicator_common.coordination import (
     Set,
 )
 from ureplicator_common.znodes import Paths
-from ureplicator_controller.core.delay import track
-from ureplicator_controller.core.snapshot import Ask, Delays, Limits, Memo, Snapshot, parse
+from ureplicator_controller.core.planning.membership import track
+from ureplicator_controller.core.state.snapshot import Ask, Delays, Limits, Memo, Snapshot, parse
 
 DEBOUNCE_S = 0.1
 LEAST_PAUSE_S = 0.01

@@ -26,7 +26,7 @@ from ureplicator_common.model import (
     position_group,
     transactional_id,
 )
-from ureplicator_controller.core.unowned import Unowned
+from ureplicator_controller.core.positions.orphaned import Unowned
 
 FIRST_AFTER_S = 3_600.0
 EVERY_S = 12 * 3_600.0

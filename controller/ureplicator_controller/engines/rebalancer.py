@@ -19,12 +19,12 @@ from ureplicator_common.coordination import Node, SessionState, Unavailable
 from ureplicator_common.errors import PermanentError
 from ureplicator_common.model import Route, RouteSettings
 from ureplicator_common.znodes import Paths, encode_history, encode_route
-from ureplicator_controller.core.chronicle import chronicle, told
-from ureplicator_controller.core.history import written
-from ureplicator_controller.core.invariants import check_invariants
-from ureplicator_controller.core.plan import Plan, plan
-from ureplicator_controller.core.snapshot import Snapshot
-from ureplicator_controller.core.steps import Step, write
+from ureplicator_controller.core.planning.invariants import check_invariants
+from ureplicator_controller.core.planning.plan import Plan, plan
+from ureplicator_controller.core.planning.steps import Step, write
+from ureplicator_controller.core.reporting.event_log import written
+from ureplicator_controller.core.reporting.events import chronicle, told
+from ureplicator_controller.core.state.snapshot import Snapshot
 from ureplicator_controller.engines.executor import Executor, Outcome
 from ureplicator_controller.engines.leadership import Identity, Leadership
 from ureplicator_controller.engines.metrics import ControlMetrics

@@ -28,9 +28,9 @@ from ureplicator_common.errors import OperatingError
 from ureplicator_common.kafka import TopicAdmin
 from ureplicator_common.model import Route, TopicKey
 from ureplicator_common.znodes import Paths, encode_intent, encode_memory
-from ureplicator_controller.core.snapshot import Snapshot
-from ureplicator_controller.core.steps import write
-from ureplicator_controller.core.topic_life import (
+from ureplicator_controller.core.planning.steps import write
+from ureplicator_controller.core.state.snapshot import Snapshot
+from ureplicator_controller.core.topics.reconcile import (
     CONFIRM_S,
     Change,
     Decision,
@@ -39,7 +39,7 @@ from ureplicator_controller.core.topic_life import (
     decide,
     remembered,
 )
-from ureplicator_controller.core.topic_rules import TopicRules
+from ureplicator_controller.core.topics.rules import TopicRules
 from ureplicator_controller.engines.claims import claim
 from ureplicator_controller.engines.metrics import ControlMetrics
 from ureplicator_controller.engines.targets import ensure_target

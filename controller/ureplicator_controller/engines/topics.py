@@ -22,10 +22,10 @@ from ureplicator_common.errors import OperatingError
 from ureplicator_common.kafka import TopicAdmin, TopicInfo
 from ureplicator_common.model import Route
 from ureplicator_common.znodes import Paths
-from ureplicator_controller.core.difference import Difference, difference
-from ureplicator_controller.core.snapshot import Snapshot
-from ureplicator_controller.core.topic_life import doubtful
-from ureplicator_controller.core.topic_rules import TopicRules
+from ureplicator_controller.core.state.snapshot import Snapshot
+from ureplicator_controller.core.topics.reconcile import doubtful
+from ureplicator_controller.core.topics.rules import TopicRules
+from ureplicator_controller.core.topics.validation import Difference, difference
 from ureplicator_controller.engines.metrics import ControlMetrics
 from ureplicator_controller.engines.topic_keeper import TopicKeeper, with_absent_confirmed
 

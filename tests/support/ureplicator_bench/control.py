@@ -41,8 +41,8 @@ from ureplicator_common.model import (
     WorkerId,
 )
 from ureplicator_common.znodes import encode_intent, encode_live_worker
-from ureplicator_controller.core.plan import EPOCH_SHIFT, plan
-from ureplicator_controller.core.snapshot import Delays, Snapshot, Stored
+from ureplicator_controller.core.planning.plan import EPOCH_SHIFT, plan
+from ureplicator_controller.core.state.snapshot import Delays, Snapshot, Stored
 from ureplicator_testkit.control_crowd import Crowd, Settling
 from ureplicator_testkit.control_machines import PATHS, REBALANCE_S, ROUTE, Machine
 from ureplicator_testkit.processes import eventually

@@ -32,14 +32,14 @@ from ureplicator_common.znodes import (
     encode_intent,
     encode_live_worker,
 )
-from ureplicator_controller.core.snapshot import Snapshot, parse
-from ureplicator_controller.core.view import (
+from ureplicator_controller.core.state.external_view import (
     Mismatch,
     external_view,
     ideal_entry,
     mismatches,
     wanted_partitions,
 )
+from ureplicator_controller.core.state.snapshot import Snapshot, parse
 from ureplicator_controller.engines.observer import DEBOUNCE_S
 from ureplicator_testkit.control_machines import FLEET, PATHS, ROUTE, Machine
 

@@ -46,11 +46,11 @@ from ureplicator_common.znodes import (
     encode_live_worker,
     encode_switches,
 )
-from ureplicator_controller.core.delay import track
-from ureplicator_controller.core.invariants import Ledger, check_invariants
-from ureplicator_controller.core.plan import Plan, plan
-from ureplicator_controller.core.snapshot import Delays, Limits, Snapshot, parse
-from ureplicator_controller.core.steps import Evict, Step, WriteAssignment, operations
+from ureplicator_controller.core.planning.invariants import Ledger, check_invariants
+from ureplicator_controller.core.planning.membership import track
+from ureplicator_controller.core.planning.plan import Plan, plan
+from ureplicator_controller.core.planning.steps import Evict, Step, WriteAssignment, operations
+from ureplicator_controller.core.state.snapshot import Delays, Limits, Snapshot, parse
 
 ROUTE = Route("source", "target")
 Planner = Callable[[Snapshot, float], Plan]

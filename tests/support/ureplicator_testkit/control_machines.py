@@ -29,7 +29,7 @@ from ureplicator_common.znodes import (
     encode_intent,
     encode_live_worker,
 )
-from ureplicator_controller.core.snapshot import Delays
+from ureplicator_controller.core.state.snapshot import Delays
 from ureplicator_controller.engines.executor import Executor
 from ureplicator_controller.engines.leadership import Identity, Leadership
 from ureplicator_controller.engines.metrics import ControlMetrics

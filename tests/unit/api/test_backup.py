@@ -36,7 +36,7 @@ from ureplicator_common.znodes import (
     encode_known_worker,
     encode_switches,
 )
-from ureplicator_controller.core.backup import numbers, ranges
+from ureplicator_controller.core.reporting.backup import numbers, ranges
 from ureplicator_testkit.api_world import ROUTE, World, problem_of
 
 ORDERS = {

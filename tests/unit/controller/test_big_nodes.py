@@ -28,9 +28,9 @@ from ureplicator_common.znodes import (
     encode_ideal,
     encode_intent,
 )
-from ureplicator_controller.core import plan as plan_module
-from ureplicator_controller.core import view as view_module
-from ureplicator_controller.core.view import external_view, mismatches
+from ureplicator_controller.core.planning import plan as plan_module
+from ureplicator_controller.core.state import external_view as view_module
+from ureplicator_controller.core.state.external_view import external_view, mismatches
 from ureplicator_testkit.control_fleet import ROUTE, ControlFleet
 
 WORKERS = [WorkerId(f"worker-{number:03d}.replication.example.org") for number in range(100)]

@@ -10,10 +10,10 @@ import pytest
 from ureplicator_common.coordination import Set
 from ureplicator_common.model import EventKind, PastEvent, Switches, TopicState, WorkerId
 from ureplicator_common.znodes import encode_known_worker
-from ureplicator_controller.core.chronicle import chronicle, told
-from ureplicator_controller.core.plan import plan
-from ureplicator_controller.core.snapshot import Snapshot
-from ureplicator_controller.core.steps import Evict
+from ureplicator_controller.core.planning.plan import plan
+from ureplicator_controller.core.planning.steps import Evict
+from ureplicator_controller.core.reporting.events import chronicle, told
+from ureplicator_controller.core.state.snapshot import Snapshot
 from ureplicator_testkit.control_fleet import ControlFleet, partition, two_workers
 
 

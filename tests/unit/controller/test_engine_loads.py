@@ -8,7 +8,7 @@ from ureplicator_common.coordination import Create, Set
 from ureplicator_common.coordination.memory import MemoryCoordination
 from ureplicator_common.model import Partition, PartitionLoad, WorkerId
 from ureplicator_common.znodes import encode_loads
-from ureplicator_controller.core.loads import LOOK_EVERY_S
+from ureplicator_controller.core.state.loads import LOOK_EVERY_S
 from ureplicator_testkit.control_machines import PATHS, ROUTE, Fleet
 
 MB = 1_000_000

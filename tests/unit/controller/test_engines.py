@@ -15,9 +15,9 @@ from ureplicator_common.model import (
 from ureplicator_common.znodes import (
     decode_route,
 )
-from ureplicator_controller.core.plan import Plan, plan
-from ureplicator_controller.core.snapshot import Snapshot
-from ureplicator_controller.core.steps import WriteAssignment
+from ureplicator_controller.core.planning.plan import Plan, plan
+from ureplicator_controller.core.planning.steps import WriteAssignment
+from ureplicator_controller.core.state.snapshot import Snapshot
 from ureplicator_controller.engines import rebalancer as rebalancer_module
 from ureplicator_controller.engines.executor import BATCH_OPERATIONS, batches
 from ureplicator_controller.engines.leadership import IdTaken

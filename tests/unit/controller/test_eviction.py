@@ -8,8 +8,8 @@ from prometheus_client import CollectorRegistry
 from ureplicator_common.clock import ManualClock
 from ureplicator_common.coordination.memory import MemoryCoordination
 from ureplicator_common.model import SessionId, WorkerId
-from ureplicator_controller.core.snapshot import Delays
-from ureplicator_controller.core.steps import Evict
+from ureplicator_controller.core.planning.steps import Evict
+from ureplicator_controller.core.state.snapshot import Delays
 from ureplicator_controller.engines.executor import Executor, Outcome
 from ureplicator_controller.engines.metrics import ControlMetrics
 from ureplicator_controller.engines.observer import Observer

@@ -23,11 +23,11 @@ from ureplicator_common.model import (
     WorkerId,
 )
 from ureplicator_common.znodes import Paths, encode_intent
-from ureplicator_controller.core.delay import track
-from ureplicator_controller.core.difference import difference
-from ureplicator_controller.core.plan import plan
-from ureplicator_controller.core.snapshot import Delays, Memo, Snapshot, Stored, parse
-from ureplicator_controller.core.view import external_view, mismatches, validate
+from ureplicator_controller.core.planning.membership import track
+from ureplicator_controller.core.planning.plan import plan
+from ureplicator_controller.core.state.external_view import external_view, mismatches, validate
+from ureplicator_controller.core.state.snapshot import Delays, Memo, Snapshot, Stored, parse
+from ureplicator_controller.core.topics.validation import difference
 from ureplicator_testkit.control_fleet import ROUTE, ControlFleet
 
 PATHS = Paths("test")

@@ -34,11 +34,11 @@ from ureplicator_common.model import (
     WorkerId,
 )
 from ureplicator_common.znodes import Paths, decode_intent, encode_intent
-from ureplicator_controller.core.forgetting import Forgettable, forgettable
-from ureplicator_controller.core.plan import plan
-from ureplicator_controller.core.snapshot import Snapshot, Stored
-from ureplicator_controller.core.steps import Retire
-from ureplicator_controller.core.unowned import unowned
+from ureplicator_controller.core.planning.plan import plan
+from ureplicator_controller.core.planning.steps import Retire
+from ureplicator_controller.core.positions.deletion import Forgettable, forgettable
+from ureplicator_controller.core.positions.orphaned import unowned
+from ureplicator_controller.core.state.snapshot import Snapshot, Stored
 from ureplicator_controller.engines.forgetting import PositionForgetter, forget
 from ureplicator_controller.engines.offsets import Renewal
 

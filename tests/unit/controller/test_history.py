@@ -16,7 +16,7 @@ from ureplicator_common.model import (
     SessionId,
     WorkerId,
 )
-from ureplicator_controller.core.history import (
+from ureplicator_controller.core.reporting.event_log import (
     AT_ONCE,
     BLOCK_EVENTS,
     BLOCKS,
@@ -25,7 +25,7 @@ from ureplicator_controller.core.history import (
     worth_keeping,
     written,
 )
-from ureplicator_controller.core.snapshot import Snapshot, Stored
+from ureplicator_controller.core.state.snapshot import Snapshot, Stored
 from ureplicator_testkit.control_fleet import partition
 
 A, B = WorkerId("a"), WorkerId("b")

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from ureplicator_common.kafka import BatchTime, Extent, Lifetime
 from ureplicator_common.model import Partition, Route
-from ureplicator_controller.core.lag import (
+from ureplicator_controller.core.reporting.lag import (
     RATE_WINDOW_S,
     START_WINDOW_S,
     Figures,

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ureplicator_common.model import Partition, Route, WorkerId
-from ureplicator_controller.core.levelling import GAIN, level_loads
-from ureplicator_controller.core.snapshot import Limits
+from ureplicator_controller.core.planning.load_balancing import GAIN, level_loads
+from ureplicator_controller.core.state.snapshot import Limits
 
 MB = 1_000_000.0
 ROUTE = Route("a", "b")

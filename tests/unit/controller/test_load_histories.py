@@ -9,8 +9,8 @@ import pytest
 from ureplicator_common.coordination import Set
 from ureplicator_common.model import Switches
 from ureplicator_common.znodes import encode
-from ureplicator_controller.core.loads import LOOK_EVERY_S, SETTLED_S
-from ureplicator_controller.core.snapshot import Limits
+from ureplicator_controller.core.state.loads import LOOK_EVERY_S, SETTLED_S
+from ureplicator_controller.core.state.snapshot import Limits
 from ureplicator_testkit.control_fleet import ControlFleet, partition, two_workers
 from ureplicator_testkit.meter import MB, Meter
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ureplicator_common.model import Partition, Route, TopicKey, WorkerId
-from ureplicator_controller.core.placement import Board, even_out
+from ureplicator_controller.core.planning.placement import Board, even_out
 
 ROUTE = Route("a", "b")
 WORKERS = [WorkerId(f"w{number}") for number in range(6)]

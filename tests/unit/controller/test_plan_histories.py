@@ -7,8 +7,8 @@ from ureplicator_common.model import (
     TopicKey,
     TopicState,
 )
-from ureplicator_controller.core.plan import EPOCH_SHIFT, Plan
-from ureplicator_controller.core.view import external_view, mismatches, validate
+from ureplicator_controller.core.planning.plan import EPOCH_SHIFT, Plan
+from ureplicator_controller.core.state.external_view import external_view, mismatches, validate
 from ureplicator_testkit.control_fleet import (
     ROUTE,
     ControlFleet,

@@ -17,10 +17,10 @@ from ureplicator_common.model import (
     TopicState,
     WorkerId,
 )
-from ureplicator_controller.core.plan import Plan, plan
-from ureplicator_controller.core.snapshot import Delays, Snapshot
-from ureplicator_controller.core.steps import Retire, WriteAssignment, WriteIdeal
-from ureplicator_controller.core.view import external_view, mismatches
+from ureplicator_controller.core.planning.plan import Plan, plan
+from ureplicator_controller.core.planning.steps import Retire, WriteAssignment, WriteIdeal
+from ureplicator_controller.core.state.external_view import external_view, mismatches
+from ureplicator_controller.core.state.snapshot import Delays, Snapshot
 from ureplicator_testkit.control_fleet import (
     ROUTE,
     Broken,

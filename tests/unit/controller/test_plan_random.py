@@ -24,9 +24,9 @@ from ureplicator_common.model import (
     Switches,
     TopicState,
 )
-from ureplicator_controller.core.plan import Plan, plan
-from ureplicator_controller.core.snapshot import Delays, Snapshot, Stored
-from ureplicator_controller.core.view import external_view, mismatches
+from ureplicator_controller.core.planning.plan import Plan, plan
+from ureplicator_controller.core.state.external_view import external_view, mismatches
+from ureplicator_controller.core.state.snapshot import Delays, Snapshot, Stored
 from ureplicator_testkit.control_fleet import Broken, ControlFleet, Planner, Process, partition
 
 Event = tuple[str, Any]

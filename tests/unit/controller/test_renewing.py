@@ -11,7 +11,7 @@ from ureplicator_common.kafka import ClusterUnavailable, Position
 from ureplicator_common.kafka.client import ClusterClient
 from ureplicator_common.kafka.positions import PositionStore, TargetPartition
 from ureplicator_common.model import Partition, Route
-from ureplicator_controller.core.unowned import Unowned
+from ureplicator_controller.core.positions.orphaned import Unowned
 from ureplicator_controller.engines.offsets import (
     EVERY_S,
     FIRST_AFTER_S,

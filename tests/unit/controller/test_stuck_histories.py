@@ -7,7 +7,7 @@ from itertools import pairwise
 import pytest
 
 from ureplicator_common.model import Partition, Switches
-from ureplicator_controller.core.stuck import (
+from ureplicator_controller.core.planning.no_progress import (
     LISTED_S,
     MOVED_S,
     Stuck,
@@ -15,7 +15,7 @@ from ureplicator_controller.core.stuck import (
     no_progress,
     to_move,
 )
-from ureplicator_controller.core.view import external_view
+from ureplicator_controller.core.state.external_view import external_view
 from ureplicator_testkit.control_fleet import ControlFleet, partition
 from ureplicator_testkit.meter import Meter
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from ureplicator_common.model import Switches, WorkerId
-from ureplicator_controller.core.plan import Plan
-from ureplicator_controller.core.steps import MarkRebalanced, WriteIdeal
+from ureplicator_controller.core.planning.plan import Plan
+from ureplicator_controller.core.planning.steps import MarkRebalanced, WriteIdeal
 from ureplicator_testkit.control_fleet import ControlFleet, two_workers
 
 HELD = [Switches(auto_balancing=False), Switches(frozen=True)]

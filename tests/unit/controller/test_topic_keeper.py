@@ -23,9 +23,9 @@ from ureplicator_common.model import (
     TopicKey,
 )
 from ureplicator_common.znodes import Paths, decode_intent, decode_memory, encode_intent
-from ureplicator_controller.core.snapshot import parse
-from ureplicator_controller.core.topic_life import CONFIRM_S
-from ureplicator_controller.core.topic_rules import AutoWhitelist, TopicRules
+from ureplicator_controller.core.state.snapshot import parse
+from ureplicator_controller.core.topics.reconcile import CONFIRM_S
+from ureplicator_controller.core.topics.rules import AutoWhitelist, TopicRules
 from ureplicator_controller.engines.metrics import ControlMetrics
 from ureplicator_controller.engines.topic_keeper import BUSY_S, RETRY_S, SOON_S
 from ureplicator_controller.engines.topics import TopicObserver

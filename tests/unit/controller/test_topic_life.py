@@ -25,9 +25,9 @@ from ureplicator_common.model import (
     WorkerId,
 )
 from ureplicator_common.znodes import MOST_PARTITIONS
-from ureplicator_controller.core.snapshot import Finding, Snapshot, Stored
-from ureplicator_controller.core.topic_life import CONFIRM_S, Change, Decision, decide
-from ureplicator_controller.core.topic_rules import AutoWhitelist, TopicRules
+from ureplicator_controller.core.state.snapshot import Finding, Snapshot, Stored
+from ureplicator_controller.core.topics.reconcile import CONFIRM_S, Change, Decision, decide
+from ureplicator_controller.core.topics.rules import AutoWhitelist, TopicRules
 
 ROUTE = Route("a", "b")
 BACK = Route("b", "a")

@@ -15,8 +15,8 @@ from ureplicator_common.kafka import TopicInfo
 from ureplicator_common.kafka.memory import MemoryTopicAdmin
 from ureplicator_common.model import Route, RouteSettings, SessionId, TopicIntent, TopicKey
 from ureplicator_common.znodes import Paths
-from ureplicator_controller.core.snapshot import Snapshot, Stored
-from ureplicator_controller.core.topic_rules import TopicRules
+from ureplicator_controller.core.state.snapshot import Snapshot, Stored
+from ureplicator_controller.core.topics.rules import TopicRules
 from ureplicator_controller.engines.metrics import ControlMetrics
 from ureplicator_controller.engines.topics import TopicObserver
 

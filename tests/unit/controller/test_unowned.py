@@ -18,8 +18,8 @@ from ureplicator_common.model import (
     TopicKey,
     WorkerId,
 )
-from ureplicator_controller.core.snapshot import Snapshot, Stored
-from ureplicator_controller.core.unowned import Unowned, unowned
+from ureplicator_controller.core.positions.orphaned import Unowned, unowned
+from ureplicator_controller.core.state.snapshot import Snapshot, Stored
 
 ROUTE = Route("a", "b")
 KEY = TopicKey(ROUTE, "t")

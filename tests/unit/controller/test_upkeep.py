@@ -15,10 +15,10 @@ from ureplicator_common.model import (
     TopicIntent,
     WorkerId,
 )
-from ureplicator_controller.core.cases import Case
-from ureplicator_controller.core.snapshot import Snapshot, Stored
-from ureplicator_controller.core.steps import MarkPositions
-from ureplicator_controller.core.upkeep import mark_positions
+from ureplicator_controller.core.planning.bookkeeping import mark_positions
+from ureplicator_controller.core.planning.partitions import Case
+from ureplicator_controller.core.planning.steps import MarkPositions
+from ureplicator_controller.core.state.snapshot import Snapshot, Stored
 
 PARTITION = Partition(Route("source", "target"), "t", 0)
 INTENT = TopicIntent(1, 1)

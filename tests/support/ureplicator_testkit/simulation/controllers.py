@@ -6,7 +6,7 @@ from prometheus_client import CollectorRegistry
 
 from ureplicator_common.errors import PermanentError
 from ureplicator_common.model import LiveController, RouteSettings
-from ureplicator_controller.core.snapshot import Delays, Snapshot
+from ureplicator_controller.core.state.snapshot import Delays, Snapshot
 from ureplicator_controller.engines.executor import Executor
 from ureplicator_controller.engines.leadership import Identity, Leadership
 from ureplicator_controller.engines.metrics import ControlMetrics

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from ureplicator_common.model import Partition, WorkerId
 from ureplicator_common.znodes import decode_known_worker
-from ureplicator_controller.core.snapshot import Delays, Snapshot
+from ureplicator_controller.core.state.snapshot import Delays, Snapshot
 from ureplicator_testkit.simulation.controllers import Controller
 from ureplicator_testkit.simulation.copiers import Copier
 from ureplicator_testkit.simulation.judge import PATHS, ROUTE, JudgedStore

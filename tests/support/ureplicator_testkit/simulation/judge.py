@@ -24,8 +24,8 @@ from ureplicator_common.znodes import (
     decode_known_worker,
     decode_switches,
 )
-from ureplicator_controller.core.invariants import check_invariants
-from ureplicator_controller.core.snapshot import Delays, Memo, Snapshot, parse
+from ureplicator_controller.core.planning.invariants import check_invariants
+from ureplicator_controller.core.state.snapshot import Delays, Memo, Snapshot, parse
 from ureplicator_testkit.simulation.kernel import Broken, Process, World
 
 FLEET = "sim"

@@ -12,8 +12,8 @@ from ureplicator_common.coordination import Conflict, OutcomeUnknown, Unavailabl
 from ureplicator_common.kafka import ClusterUnavailable
 from ureplicator_common.kafka.positions import CommitRefused, Fenced
 from ureplicator_common.model import RENEWER, Partition, Route, transactional_id
-from ureplicator_controller.core.snapshot import Snapshot
-from ureplicator_controller.core.unowned import Unowned, unowned
+from ureplicator_controller.core.positions.orphaned import Unowned, unowned
+from ureplicator_controller.core.state.snapshot import Snapshot
 from ureplicator_controller.engines import forgetting as forgetting_module
 from ureplicator_controller.engines.forgetting import PositionForgetter
 from ureplicator_controller.engines.leadership import Leadership

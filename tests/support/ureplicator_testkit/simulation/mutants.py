@@ -19,12 +19,12 @@ from ureplicator_common.coordination import (
 )
 from ureplicator_common.kafka import ClusterUnavailable
 from ureplicator_common.model import Route, WorkerId
-from ureplicator_controller.core import holding as holding_module
-from ureplicator_controller.core import plan as plan_module
-from ureplicator_controller.core import unowned as unowned_module
-from ureplicator_controller.core.invariants import Ledger
-from ureplicator_controller.core.plan import Plan, plan
-from ureplicator_controller.core.snapshot import Snapshot
+from ureplicator_controller.core.planning import ownership as holding_module
+from ureplicator_controller.core.planning import plan as plan_module
+from ureplicator_controller.core.planning.invariants import Ledger
+from ureplicator_controller.core.planning.plan import Plan, plan
+from ureplicator_controller.core.positions import orphaned as unowned_module
+from ureplicator_controller.core.state.snapshot import Snapshot
 from ureplicator_controller.engines import executor as executor_module
 from ureplicator_controller.engines import rebalancer as rebalancer_module
 from ureplicator_testkit.simulation import waiting as waiting_module

@@ -14,9 +14,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from ureplicator_common.model import TopicState, WorkerId
-from ureplicator_controller.core.snapshot import Snapshot
-from ureplicator_controller.core.switches import is_asked
-from ureplicator_controller.core.view import external_view, mismatches
+from ureplicator_controller.core.planning.switches import is_asked
+from ureplicator_controller.core.state.external_view import external_view, mismatches
+from ureplicator_controller.core.state.snapshot import Snapshot
 from ureplicator_testkit.simulation.faults import Trouble
 from ureplicator_testkit.simulation.fleet import DELAYS, IDS, TOPICS, SimulatedFleet
 from ureplicator_testkit.simulation.kernel import START_S, Broken, World

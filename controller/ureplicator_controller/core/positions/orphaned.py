@@ -16,9 +16,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ureplicator_common.model import Partition, Route, TopicKey
-from ureplicator_controller.core.cases import cases
-from ureplicator_controller.core.holding import Fences, Holdings
-from ureplicator_controller.core.snapshot import Snapshot
+from ureplicator_controller.core.planning.ownership import Fences, Holdings
+from ureplicator_controller.core.planning.partitions import cases
+from ureplicator_controller.core.state.snapshot import Snapshot
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,9 +42,9 @@ from ureplicator_common.model import (
     SessionId,
     WorkerId,
 )
-from ureplicator_controller.core.snapshot import Snapshot
-from ureplicator_controller.core.switches import is_asked
-from ureplicator_controller.core.view import ExternalView, ideal_entry, is_wanted
+from ureplicator_controller.core.planning.switches import is_asked
+from ureplicator_controller.core.state.external_view import ExternalView, ideal_entry, is_wanted
+from ureplicator_controller.core.state.snapshot import Snapshot
 
 LISTED_S = 600.0
 MOVED_S = 1_200.0

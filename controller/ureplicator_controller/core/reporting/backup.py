@@ -26,7 +26,7 @@ from itertools import groupby, pairwise
 from typing import Any
 
 from ureplicator_common.model import IdealTopic, KnownWorker, TopicIntent, TopicKey, TopicState
-from ureplicator_controller.core.snapshot import Snapshot
+from ureplicator_controller.core.state.snapshot import Snapshot
 
 VERSION = 1
 

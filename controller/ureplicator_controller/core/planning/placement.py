@@ -31,7 +31,7 @@ from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 
 from ureplicator_common.model import Partition, TopicKey, WorkerId
-from ureplicator_controller.core.loads import MATTERS_BYTES_PER_S, Rates
+from ureplicator_controller.core.state.loads import MATTERS_BYTES_PER_S, Rates
 
 SAME_LOAD = 0.1
 """Of the average load: workers that differ by less copy as much as each other."""

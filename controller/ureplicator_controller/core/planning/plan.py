@@ -53,36 +53,36 @@ from ureplicator_common.model import (
     WorkerId,
 )
 from ureplicator_common.znodes import MOST_TOLD
-from ureplicator_controller.core.cases import Case, cases
-from ureplicator_controller.core.delay import Census, census, why_gone
-from ureplicator_controller.core.eviction import (
+from ureplicator_controller.core.planning.bookkeeping import mark_positions, register
+from ureplicator_controller.core.planning.eviction import (
     asked_since,
     evictions,
     overdue,
     without,
 )
-from ureplicator_controller.core.holding import Fences, Holdings
-from ureplicator_controller.core.levelling import level_loads
-from ureplicator_controller.core.loads import Rates, settled_rates
-from ureplicator_controller.core.look import Look, fit_takers, look
-from ureplicator_controller.core.placement import Board, Move, even_out
-from ureplicator_controller.core.snapshot import Ask, Snapshot
-from ureplicator_controller.core.steps import (
+from ureplicator_controller.core.planning.load_balancing import level_loads
+from ureplicator_controller.core.planning.load_review import Look, fit_takers, look
+from ureplicator_controller.core.planning.membership import Census, census, why_gone
+from ureplicator_controller.core.planning.no_progress import remembered
+from ureplicator_controller.core.planning.ownership import Fences, Holdings
+from ureplicator_controller.core.planning.partitions import Case, cases
+from ureplicator_controller.core.planning.placement import Board, Move, even_out
+from ureplicator_controller.core.planning.steps import (
     Retire,
     Step,
     WriteAssignment,
     WriteIdeal,
 )
-from ureplicator_controller.core.stuck import remembered
-from ureplicator_controller.core.switches import at_once, is_asked, mark_done, may_go
-from ureplicator_controller.core.unwanted import (
+from ureplicator_controller.core.planning.switches import at_once, is_asked, mark_done, may_go
+from ureplicator_controller.core.state.exclusions import (
     BLACKLISTED,
     DELETING,
     PAUSED,
     STOPPED,
     why_unwanted,
 )
-from ureplicator_controller.core.upkeep import mark_positions, register
+from ureplicator_controller.core.state.loads import Rates, settled_rates
+from ureplicator_controller.core.state.snapshot import Ask, Snapshot
 
 EPOCH_SHIFT = 20
 """A million changes of owner per partition and leader before the terms of two leaders could meet;

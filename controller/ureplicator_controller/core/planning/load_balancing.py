@@ -20,9 +20,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from ureplicator_common.model import Partition, WorkerId
-from ureplicator_controller.core.loads import MATTERS_BYTES_PER_S, Rates
-from ureplicator_controller.core.placement import Move
-from ureplicator_controller.core.snapshot import Limits
+from ureplicator_controller.core.planning.placement import Move
+from ureplicator_controller.core.state.loads import MATTERS_BYTES_PER_S, Rates
+from ureplicator_controller.core.state.snapshot import Limits
 
 GAIN = 0.1
 """Of the average partition, not of the average load: where workers have hundreds of partitions, it

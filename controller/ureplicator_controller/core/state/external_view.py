@@ -25,8 +25,8 @@ from ureplicator_common.model import (
     WorkerId,
 )
 from ureplicator_common.znodes import MOST_TOLD
-from ureplicator_controller.core.snapshot import Snapshot
-from ureplicator_controller.core.unwanted import state_of, why_rests
+from ureplicator_controller.core.state.exclusions import state_of, why_rests
+from ureplicator_controller.core.state.snapshot import Snapshot
 
 ExternalView = Mapping[Partition, Mapping[WorkerId, CurrentEntry]]
 

@@ -24,8 +24,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from ureplicator_common.model import Switches
-from ureplicator_controller.core.snapshot import Snapshot
-from ureplicator_controller.core.steps import MarkRebalanced
+from ureplicator_controller.core.planning.steps import MarkRebalanced
+from ureplicator_controller.core.state.snapshot import Snapshot
 
 
 def may_go(switches: Switches, leaving: bool) -> bool:

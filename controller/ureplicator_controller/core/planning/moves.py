@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from ureplicator_common.model import IdealEntry, OwnerEpoch, Partition, WorkerId
-from ureplicator_controller.core.snapshot import Snapshot
-from ureplicator_controller.core.steps import Step, WriteIdeal
+from ureplicator_controller.core.planning.steps import Step, WriteIdeal
+from ureplicator_controller.core.state.snapshot import Snapshot
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,8 +21,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from ureplicator_common.model import KnownWorker, WorkerId
-from ureplicator_controller.core.loads import LOOK_EVERY_S
-from ureplicator_controller.core.snapshot import Snapshot
+from ureplicator_controller.core.state.loads import LOOK_EVERY_S
+from ureplicator_controller.core.state.snapshot import Snapshot
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from ureplicator_common.model import EventKind, PartitionState, PastEvent
-from ureplicator_controller.core.snapshot import Snapshot, Stored
+from ureplicator_controller.core.state.snapshot import Snapshot, Stored
 
 BLOCK_EVENTS = 64
 """About 14 KiB as JSON, 2 KiB compressed."""

@@ -28,8 +28,8 @@ from ureplicator_common.model import (
     WorkerId,
     transactional_id,
 )
-from ureplicator_controller.core.snapshot import Snapshot
-from ureplicator_controller.core.steps import Retire, Step, WriteAssignment, WriteIdeal
+from ureplicator_controller.core.planning.steps import Retire, Step, WriteAssignment, WriteIdeal
+from ureplicator_controller.core.state.snapshot import Snapshot
 
 
 @dataclass(frozen=True, slots=True)

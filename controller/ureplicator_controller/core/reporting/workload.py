@@ -12,10 +12,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from ureplicator_common.model import Partition, PartitionLoad, Route, TopicKey, WorkerId
-from ureplicator_controller.core.loads import SETTLED_S
-from ureplicator_controller.core.snapshot import Snapshot
-from ureplicator_controller.core.stuck import LISTED_S, blamed
-from ureplicator_controller.core.view import ideal_entry, is_wanted
+from ureplicator_controller.core.planning.no_progress import LISTED_S, blamed
+from ureplicator_controller.core.state.external_view import ideal_entry, is_wanted
+from ureplicator_controller.core.state.loads import SETTLED_S
+from ureplicator_controller.core.state.snapshot import Snapshot
 
 LAGGING_RECORDS = 100_000
 LAGGING_S = 900.0

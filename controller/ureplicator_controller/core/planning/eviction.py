@@ -26,8 +26,8 @@ from dataclasses import replace
 from typing import TypeVar
 
 from ureplicator_common.model import KnownWorker, Partition, SessionId, WorkerId
-from ureplicator_controller.core.snapshot import Ask, Snapshot
-from ureplicator_controller.core.steps import Evict
+from ureplicator_controller.core.planning.steps import Evict
+from ureplicator_controller.core.state.snapshot import Ask, Snapshot
 
 T = TypeVar("T")
 

@@ -19,12 +19,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from ureplicator_common.model import EventKind, KnownWorker, PastEvent, Switches, WorkerId
-from ureplicator_controller.core.eviction import NOT_EVICTED
-from ureplicator_controller.core.moves import Moved, moves
-from ureplicator_controller.core.snapshot import Snapshot
-from ureplicator_controller.core.steps import Evict, Step
-from ureplicator_controller.core.switches import is_asked
-from ureplicator_controller.core.view import is_wanted
+from ureplicator_controller.core.planning.eviction import NOT_EVICTED
+from ureplicator_controller.core.planning.moves import Moved, moves
+from ureplicator_controller.core.planning.steps import Evict, Step
+from ureplicator_controller.core.planning.switches import is_asked
+from ureplicator_controller.core.state.external_view import is_wanted
+from ureplicator_controller.core.state.snapshot import Snapshot
 
 
 def chronicle(

@@ -7,10 +7,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from ureplicator_common.model import KnownWorker, TopicKey, TopicState
-from ureplicator_controller.core.cases import Case
-from ureplicator_controller.core.eviction import NOT_EVICTED, is_over
-from ureplicator_controller.core.snapshot import Snapshot
-from ureplicator_controller.core.steps import MarkPositions, RegisterWorker, Step
+from ureplicator_controller.core.planning.eviction import NOT_EVICTED, is_over
+from ureplicator_controller.core.planning.partitions import Case
+from ureplicator_controller.core.planning.steps import MarkPositions, RegisterWorker, Step
+from ureplicator_controller.core.state.snapshot import Snapshot
 
 
 def register(snapshot: Snapshot, reasons: Counter[str]) -> Iterator[Step]:

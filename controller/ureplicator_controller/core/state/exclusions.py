@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from ureplicator_common.model import Partition, Route, TopicIntent, TopicKey, TopicState
-from ureplicator_controller.core.snapshot import Snapshot
+from ureplicator_controller.core.state.snapshot import Snapshot
 
 PAUSED = "paused"
 BLACKLISTED = "blacklisted"

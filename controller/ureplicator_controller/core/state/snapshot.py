@@ -57,7 +57,7 @@ from ureplicator_common.znodes import (
     decode_route,
     decode_switches,
 )
-from ureplicator_controller.core.loads import Loads, WorkerLoads
+from ureplicator_controller.core.state.loads import Loads, WorkerLoads
 
 T = TypeVar("T")
 K = TypeVar("K")

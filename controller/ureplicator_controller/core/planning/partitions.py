@@ -20,8 +20,8 @@ from ureplicator_common.model import (
     TopicKey,
     WorkerId,
 )
-from ureplicator_controller.core.placement import Move
-from ureplicator_controller.core.snapshot import Snapshot
+from ureplicator_controller.core.planning.placement import Move
+from ureplicator_controller.core.state.snapshot import Snapshot
 
 
 @dataclass(slots=True)

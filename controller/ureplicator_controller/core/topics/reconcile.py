@@ -30,9 +30,9 @@ from functools import cached_property
 from ureplicator_common.kafka import TopicInfo
 from ureplicator_common.model import Route, RouteMemory, TopicIntent, TopicKey, TopicState
 from ureplicator_common.znodes import MOST_PARTITIONS
-from ureplicator_controller.core.copies import ClusterTopic, targets, why_copied_back
-from ureplicator_controller.core.snapshot import Snapshot
-from ureplicator_controller.core.topic_rules import AutoWhitelist, TopicRules
+from ureplicator_controller.core.state.snapshot import Snapshot
+from ureplicator_controller.core.topics.loops import ClusterTopic, targets, why_copied_back
+from ureplicator_controller.core.topics.rules import AutoWhitelist, TopicRules
 
 CONFIRM_S = 2.0
 """Brokers hear of a change within milliseconds; twice this and a look stay below 10 s."""

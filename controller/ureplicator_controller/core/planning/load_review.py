@@ -17,10 +17,16 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 
 from ureplicator_common.model import IdealEntry, Partition, WorkerId
-from ureplicator_controller.core.loads import LOOK_EVERY_S
-from ureplicator_controller.core.snapshot import Snapshot
-from ureplicator_controller.core.stuck import ailing, blamed, forgiven, mended, to_move
-from ureplicator_controller.core.switches import is_asked, may_go
+from ureplicator_controller.core.planning.no_progress import (
+    ailing,
+    blamed,
+    forgiven,
+    mended,
+    to_move,
+)
+from ureplicator_controller.core.planning.switches import is_asked, may_go
+from ureplicator_controller.core.state.loads import LOOK_EVERY_S
+from ureplicator_controller.core.state.snapshot import Snapshot
 
 
 @dataclass(frozen=True, slots=True)

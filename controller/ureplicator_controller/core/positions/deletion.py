@@ -10,9 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ureplicator_common.model import TopicIntent, TopicKey, TopicState
-from ureplicator_controller.core.cases import Case, Cases, cases
-from ureplicator_controller.core.holding import Fences, Holdings
-from ureplicator_controller.core.snapshot import Snapshot
+from ureplicator_controller.core.planning.ownership import Fences, Holdings
+from ureplicator_controller.core.planning.partitions import Case, Cases, cases
+from ureplicator_controller.core.state.snapshot import Snapshot
 
 
 @dataclass(frozen=True, slots=True)

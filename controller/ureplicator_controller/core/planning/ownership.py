@@ -40,8 +40,8 @@ from ureplicator_common.model import (
     WorkerId,
     transactional_ids,
 )
-from ureplicator_controller.core.cases import Case
-from ureplicator_controller.core.snapshot import Snapshot
+from ureplicator_controller.core.planning.partitions import Case
+from ureplicator_controller.core.state.snapshot import Snapshot
 
 NO_SESSION = SessionId(0)
 """Holds the place of a session nobody wrote down: no live session equals it, so it never

@@ -1,0 +1,1 @@
+"""The plan: which worker copies which partition, and the steps that lead there. Pure."""

@@ -1,0 +1,1 @@
+"""Positions that no worker takes care of: renewed, or deleted. Pure."""

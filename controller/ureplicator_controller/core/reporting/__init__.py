@@ -1,0 +1,1 @@
+"""What operators are shown: events, lag, workload, backup. Pure."""

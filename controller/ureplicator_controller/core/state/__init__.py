@@ -1,0 +1,1 @@
+"""What the controller knows: the snapshot of the fleet and what is read off it. Pure."""

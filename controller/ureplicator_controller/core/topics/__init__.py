@@ -1,0 +1,1 @@
+"""Topics against what the Kafka clusters have: whitelisted, expanded, stopped. Pure."""
