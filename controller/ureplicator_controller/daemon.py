@@ -41,19 +41,18 @@ from ureplicator_common.errors import OperatingError, PermanentError
 from ureplicator_common.kafka.admin import ConfluentTopicAdmin
 from ureplicator_common.model import LiveController, Partition, Route
 from ureplicator_common.znodes import Paths
-from ureplicator_controller.api.serving import WsgiConfig
+from ureplicator_controller.api.rest_process import RestChild, WsgiConfig, bind
 from ureplicator_controller.core.positions.orphaned import Unowned, unowned
 from ureplicator_controller.core.state.snapshot import Delays, Limits, Snapshot
 from ureplicator_controller.core.topics.rules import TopicRules
+from ureplicator_controller.engines.control_loop import Rebalancer
 from ureplicator_controller.engines.executor import Executor
-from ureplicator_controller.engines.forgetting import PositionForgetter
 from ureplicator_controller.engines.leadership import Identity, Leadership
 from ureplicator_controller.engines.metrics import ControlMetrics
 from ureplicator_controller.engines.observer import Observer
-from ureplicator_controller.engines.offsets import PositionRenewer, Renewal, open_renewal
-from ureplicator_controller.engines.rebalancer import Rebalancer
-from ureplicator_controller.engines.topics import TopicObserver
-from ureplicator_controller.rest_child import RestChild, bind
+from ureplicator_controller.engines.position_deletion import PositionForgetter
+from ureplicator_controller.engines.position_renewal import PositionRenewer, Renewal, open_renewal
+from ureplicator_controller.engines.topic_observer import TopicObserver
 
 log = logging.getLogger(__name__)
 

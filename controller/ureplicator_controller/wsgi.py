@@ -28,7 +28,7 @@ from ureplicator_common.kafka.log_offsets import KafkaLogReader
 from ureplicator_common.kafka.positions import KafkaPositionReader
 from ureplicator_common.logging_setup import set_up
 from ureplicator_controller.api.app import Dependencies, create_app
-from ureplicator_controller.api.serving import ENVIRONMENT, WsgiConfig
+from ureplicator_controller.api.rest_process import ENVIRONMENT, WsgiConfig
 
 log = logging.getLogger(__name__)
 

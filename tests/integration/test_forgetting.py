@@ -8,8 +8,8 @@ from ureplicator_common.kafka.client import ClusterClient
 from ureplicator_common.kafka.positions import Fenced, fence_ids
 from ureplicator_common.model import RENEWER, transactional_id
 from ureplicator_controller.core.positions.deletion import Forgettable
-from ureplicator_controller.engines.forgetting import forget
-from ureplicator_controller.engines.offsets import Renewal, open_renewal
+from ureplicator_controller.engines.position_deletion import forget
+from ureplicator_controller.engines.position_renewal import Renewal, open_renewal
 from ureplicator_testkit.clusters import KafkaCluster
 from ureplicator_testkit.driver import ROUTE
 from ureplicator_testkit.lane import Lane

@@ -17,8 +17,8 @@ from ureplicator_common.kafka.client import ClusterClient
 from ureplicator_common.kafka.log_offsets import SMALL_BYTES, KafkaLogReader
 from ureplicator_common.kafka.positions import KafkaPositionReader, PositionStore
 from ureplicator_common.model import TopicIntent, TopicKey, position_group
+from ureplicator_controller.api.lag.collector import Lookout
 from ureplicator_controller.core.reporting.lag import Figures
-from ureplicator_controller.engines.looks import Lookout
 from ureplicator_testkit.clusters import KafkaCluster
 from ureplicator_testkit.driver import ROUTE
 from ureplicator_testkit.lane import Lane

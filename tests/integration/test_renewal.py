@@ -9,7 +9,7 @@ from ureplicator_common.kafka.client import ClusterClient
 from ureplicator_common.kafka.positions import Fenced, PositionStore, fence_ids, read_positions
 from ureplicator_common.model import RENEWER, Partition, Route, position_group, transactional_id
 from ureplicator_controller.core.positions.orphaned import Unowned
-from ureplicator_controller.engines.offsets import Renewal, open_renewal, renew
+from ureplicator_controller.engines.position_renewal import Renewal, open_renewal, renew
 from ureplicator_testkit.clusters import KafkaCluster
 from ureplicator_testkit.driver import ROUTE
 from ureplicator_testkit.topics import create_topic

@@ -14,7 +14,7 @@ from ureplicator_common.coordination import Create
 from ureplicator_common.coordination.zookeeper import ZooKeeperCoordination
 from ureplicator_common.model import Route, TopicIntent, TopicKey
 from ureplicator_common.znodes import Paths, encode_intent
-from ureplicator_controller.api.serving import ENVIRONMENT, WsgiConfig
+from ureplicator_controller.api.rest_process import ENVIRONMENT, WsgiConfig
 from ureplicator_testkit.clusters import ZooKeeperServer
 from ureplicator_testkit.ports import claim_port, port_is_free
 from ureplicator_testkit.processes import Process, eventually
@@ -27,7 +27,7 @@ KEY = TopicKey(Route("a", "b"), "orders")
 
 PARENT = f"""
 import os, socket, subprocess, time
-from ureplicator_controller.api.serving import ENVIRONMENT, WsgiConfig, command
+from ureplicator_controller.api.rest_process import ENVIRONMENT, WsgiConfig, command
 listener = socket.create_server(("127.0.0.1", int(os.environ["PORT"])))
 read, write = os.pipe()
 config = WsgiConfig(config=os.environ["CONFIG"], id="c1", pipe_fd=read)

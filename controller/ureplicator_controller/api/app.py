@@ -19,30 +19,29 @@ from ureplicator_common.clock import Clock, SystemClock
 from ureplicator_common.config.settings import Settings
 from ureplicator_common.coordination import Coordination
 from ureplicator_common.kafka import LogReader, PositionReader, TopicAdmin
-from ureplicator_controller.api import (
-    admin,
+from ureplicator_controller.api import dashboard
+from ureplicator_controller.api.http import openapi, problems
+from ureplicator_controller.api.http.request_ids import RequestIds, is_write
+from ureplicator_controller.api.lag import metrics as lag_metrics
+from ureplicator_controller.api.lag.cache import Progress
+from ureplicator_controller.api.lag.collector import Lookout
+from ureplicator_controller.api.routes import (
     backup,
     balance,
     blacklist,
-    dashboard,
     health,
     history,
     instances,
-    lag_metrics,
-    offsets,
-    openapi,
-    problems,
     topics,
     workload,
 )
-from ureplicator_controller.api.clusters import Cluster
-from ureplicator_controller.api.fleet import Fleet
-from ureplicator_controller.api.request_ids import RequestIds, is_write
-from ureplicator_controller.api.whitelist import Whitelist
-from ureplicator_controller.api.wishes import Wishes
+from ureplicator_controller.api.routes import offset as offsets
+from ureplicator_controller.api.routes import validation as admin
+from ureplicator_controller.api.services.clusters import Cluster
+from ureplicator_controller.api.services.fleet_cache import Fleet
+from ureplicator_controller.api.services.topics import Whitelist
+from ureplicator_controller.api.services.workers import Wishes
 from ureplicator_controller.core.state.snapshot import Limits
-from ureplicator_controller.engines.looks import Lookout
-from ureplicator_controller.engines.progress import Progress
 
 log = logging.getLogger(__name__)
 

@@ -50,8 +50,8 @@ from ureplicator_common.znodes import (
     encode_loads,
     encode_route,
 )
-from ureplicator_controller.api import openapi
 from ureplicator_controller.api.app import Dependencies, create_app
+from ureplicator_controller.api.http import openapi
 
 ONE_ROUTE = ({"source": "source", "target": "target"},)
 ROUTE = Route("source", "target")

@@ -30,11 +30,11 @@ from ureplicator_common.znodes import (
     encode_live_worker,
 )
 from ureplicator_controller.core.state.snapshot import Delays
+from ureplicator_controller.engines.control_loop import Rebalancer
 from ureplicator_controller.engines.executor import Executor
 from ureplicator_controller.engines.leadership import Identity, Leadership
 from ureplicator_controller.engines.metrics import ControlMetrics
 from ureplicator_controller.engines.observer import Observer
-from ureplicator_controller.engines.rebalancer import Rebalancer
 
 FLEET = "test"
 PATHS = Paths(FLEET)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from ureplicator_controller.api.answers import Topics, checked, responses
+from ureplicator_controller.api.http.response_models import Topics, checked, responses
 from ureplicator_testkit.api_world import World, problem_of
 
 PAGES = {"/", "/dashboard/<path:filename>", "/openapi.json"}

@@ -18,7 +18,7 @@ from ureplicator_common.znodes import (
 from ureplicator_controller.core.planning.plan import Plan, plan
 from ureplicator_controller.core.planning.steps import WriteAssignment
 from ureplicator_controller.core.state.snapshot import Snapshot
-from ureplicator_controller.engines import rebalancer as rebalancer_module
+from ureplicator_controller.engines import control_loop as rebalancer_module
 from ureplicator_controller.engines.executor import BATCH_OPERATIONS, batches
 from ureplicator_controller.engines.leadership import IdTaken
 from ureplicator_controller.engines.observer import REFRESH_S

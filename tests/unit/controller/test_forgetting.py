@@ -39,8 +39,8 @@ from ureplicator_controller.core.planning.steps import Retire
 from ureplicator_controller.core.positions.deletion import Forgettable, forgettable
 from ureplicator_controller.core.positions.orphaned import unowned
 from ureplicator_controller.core.state.snapshot import Snapshot, Stored
-from ureplicator_controller.engines.forgetting import PositionForgetter, forget
-from ureplicator_controller.engines.offsets import Renewal
+from ureplicator_controller.engines.position_deletion import PositionForgetter, forget
+from ureplicator_controller.engines.position_renewal import Renewal
 
 ROUTE = Route("a", "b")
 KEY = TopicKey(ROUTE, "t")

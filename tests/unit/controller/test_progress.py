@@ -14,11 +14,11 @@ from ureplicator_common.coordination import Unavailable
 from ureplicator_common.kafka import BatchTime, Extent, Lifetime, Position
 from ureplicator_common.kafka.memory import MemoryLogReader, MemoryPositionReader
 from ureplicator_common.model import Route, TopicIntent, TopicKey, position_group
-from ureplicator_controller.engines import desk as desks
-from ureplicator_controller.engines import looks
-from ureplicator_controller.engines.desk import Desk
-from ureplicator_controller.engines.looks import Lookout, Report
-from ureplicator_controller.engines.progress import ANSWER_S, FRESH_S, Progress
+from ureplicator_controller.api.lag import cluster_reader as desks
+from ureplicator_controller.api.lag import collector as looks
+from ureplicator_controller.api.lag.cache import ANSWER_S, FRESH_S, Progress
+from ureplicator_controller.api.lag.cluster_reader import Desk
+from ureplicator_controller.api.lag.collector import Lookout, Report
 
 AB, AC = Route("a", "b"), Route("a", "c")
 KEY = TopicKey(AB, "orders")

@@ -12,7 +12,7 @@ from ureplicator_common.kafka.client import ClusterClient
 from ureplicator_common.kafka.positions import PositionStore, TargetPartition
 from ureplicator_common.model import Partition, Route
 from ureplicator_controller.core.positions.orphaned import Unowned
-from ureplicator_controller.engines.offsets import (
+from ureplicator_controller.engines.position_renewal import (
     EVERY_S,
     FIRST_AFTER_S,
     PositionRenewer,

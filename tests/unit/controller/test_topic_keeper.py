@@ -27,8 +27,8 @@ from ureplicator_controller.core.state.snapshot import parse
 from ureplicator_controller.core.topics.reconcile import CONFIRM_S
 from ureplicator_controller.core.topics.rules import AutoWhitelist, TopicRules
 from ureplicator_controller.engines.metrics import ControlMetrics
-from ureplicator_controller.engines.topic_keeper import BUSY_S, RETRY_S, SOON_S
-from ureplicator_controller.engines.topics import TopicObserver
+from ureplicator_controller.engines.topic_observer import TopicObserver
+from ureplicator_controller.engines.topic_reconciler import BUSY_S, RETRY_S, SOON_S
 
 ROUTE = Route("source", "target")
 PATHS = Paths("test")

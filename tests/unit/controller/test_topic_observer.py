@@ -18,7 +18,7 @@ from ureplicator_common.znodes import Paths
 from ureplicator_controller.core.state.snapshot import Snapshot, Stored
 from ureplicator_controller.core.topics.rules import TopicRules
 from ureplicator_controller.engines.metrics import ControlMetrics
-from ureplicator_controller.engines.topics import TopicObserver
+from ureplicator_controller.engines.topic_observer import TopicObserver
 
 ROUTE = Route("source", "target")
 

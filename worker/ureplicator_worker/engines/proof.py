@@ -19,7 +19,7 @@ has noted them. It notes them before it gives any partition, and after everythin
 picture: so whoever waits for the note finds its assignment as those decisions left it.
 
 Besides the former owners a copier fences the leader's own id: the leader commits positions that nobody
-owns once more (`ureplicator_controller.engines.offsets`), and may have frozen while it did.
+owns once more (`ureplicator_controller.engines.position_renewal`), and may have frozen while it did.
 """
 
 from __future__ import annotations

@@ -7,11 +7,11 @@ from prometheus_client import CollectorRegistry
 from ureplicator_common.errors import PermanentError
 from ureplicator_common.model import LiveController, RouteSettings
 from ureplicator_controller.core.state.snapshot import Delays, Snapshot
+from ureplicator_controller.engines.control_loop import UNSETTLED_S, Rebalancer
 from ureplicator_controller.engines.executor import Executor
 from ureplicator_controller.engines.leadership import Identity, Leadership
 from ureplicator_controller.engines.metrics import ControlMetrics
 from ureplicator_controller.engines.observer import DEBOUNCE_S, REFRESH_S, Observer
-from ureplicator_controller.engines.rebalancer import UNSETTLED_S, Rebalancer
 from ureplicator_testkit.simulation.judge import FLEET, PATHS, ROUTE, JudgedStore
 from ureplicator_testkit.simulation.kafka import Kafka
 from ureplicator_testkit.simulation.keepers import Keeper

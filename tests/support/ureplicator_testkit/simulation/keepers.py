@@ -14,11 +14,11 @@ from ureplicator_common.kafka.positions import CommitRefused, Fenced
 from ureplicator_common.model import RENEWER, Partition, Route, transactional_id
 from ureplicator_controller.core.positions.orphaned import Unowned, unowned
 from ureplicator_controller.core.state.snapshot import Snapshot
-from ureplicator_controller.engines import forgetting as forgetting_module
-from ureplicator_controller.engines.forgetting import PositionForgetter
+from ureplicator_controller.engines import position_deletion as forgetting_module
 from ureplicator_controller.engines.leadership import Leadership
 from ureplicator_controller.engines.observer import Observer
-from ureplicator_controller.engines.offsets import Renewal, renew
+from ureplicator_controller.engines.position_deletion import PositionForgetter
+from ureplicator_controller.engines.position_renewal import Renewal, renew
 from ureplicator_testkit.simulation.judge import FLEET, PATHS, ROUTE
 from ureplicator_testkit.simulation.kafka import Access, Kafka, Positions, Rank, SimulatedCluster
 from ureplicator_testkit.simulation.members import Member

@@ -25,8 +25,8 @@ from ureplicator_controller.core.planning.invariants import Ledger
 from ureplicator_controller.core.planning.plan import Plan, plan
 from ureplicator_controller.core.positions import orphaned as unowned_module
 from ureplicator_controller.core.state.snapshot import Snapshot
+from ureplicator_controller.engines import control_loop as rebalancer_module
 from ureplicator_controller.engines import executor as executor_module
-from ureplicator_controller.engines import rebalancer as rebalancer_module
 from ureplicator_testkit.simulation import waiting as waiting_module
 from ureplicator_worker.copier.ownership import Ownership
 from ureplicator_worker.core.messages import Go, Grant

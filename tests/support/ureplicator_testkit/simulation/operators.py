@@ -18,13 +18,13 @@ from ureplicator_common.coordination import Conflict, OutcomeUnknown, Unavailabl
 from ureplicator_common.errors import OperatingError
 from ureplicator_common.model import Switches, TopicIntent, TopicKey, TopicState, WorkerId
 from ureplicator_common.znodes import decode_intent, decode_known_worker, decode_switches
-from ureplicator_controller.api import whitelist as whitelist_module
-from ureplicator_controller.api import wishes as wishes_module
-from ureplicator_controller.api.clusters import Cluster
-from ureplicator_controller.api.fleet import Fleet
-from ureplicator_controller.api.problems import Problem
-from ureplicator_controller.api.whitelist import Whitelist
-from ureplicator_controller.api.wishes import Wishes
+from ureplicator_controller.api.http.problems import Problem
+from ureplicator_controller.api.services import topics as whitelist_module
+from ureplicator_controller.api.services import workers as wishes_module
+from ureplicator_controller.api.services.clusters import Cluster
+from ureplicator_controller.api.services.fleet_cache import Fleet
+from ureplicator_controller.api.services.topics import Whitelist
+from ureplicator_controller.api.services.workers import Wishes
 from ureplicator_testkit.simulation.judge import FLEET, PATHS, ROUTE, JudgedStore
 from ureplicator_testkit.simulation.kafka import simulated_admin
 from ureplicator_testkit.simulation.kernel import Broken, Process, World

@@ -1,35 +1,83 @@
-"""The REST child: gunicorn by exec on a socket that the daemon bound.
+"""The REST process: gunicorn by exec on a socket that the daemon bound, and how the two find each other.
 
-The daemon binds first, so that a port that is taken is one clear line and not a child that dies
-again and again. It keeps the socket: a child that died is started anew on the same address, and
-whoever connects in between waits in the socket's queue instead of being refused.
+The daemon binds the port itself, so that a port that is taken is one clear line and not a child that
+dies again and again. It hands the listening socket to gunicorn by exec; nothing is forked with
+ZooKeeper's connection open. It keeps the socket: a child that died is started again on the same
+address, and whoever connects in between waits in the socket's queue instead of being refused.
 
-The child ends when the pipe of `api.serving` closes, so it cannot outlive the daemon, however that
-ends.
+The child holds the read end of a pipe whose write end only the daemon has: when the daemon is gone,
+however it died, the pipe closes and the child ends. Otherwise a killed daemon would leave its port
+taken.
+
+    environment | {ENVIRONMENT: WsgiConfig(...).to_json()}
+    command(listen_fd=socket.fileno()), pass_fds=(listen_fd, pipe_fd)
 """
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import socket
 import subprocess
+import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 
 from ureplicator_common.clock import Clock
 from ureplicator_common.errors import PermanentError
-from ureplicator_controller.api.serving import ENVIRONMENT, WsgiConfig, command
 
 log = logging.getLogger(__name__)
 
 BACKLOG = 128
 STOP_S = 8.0
-"""gunicorn grants its requests 5 s (`api.serving`)."""
+"""gunicorn grants its requests 5 s (see `command`)."""
 RESTART_S = (0.0, 1.0, 2.0, 5.0, 10.0)
 STEADY_S = 60.0
 """A child that lived so long did not die of its start: the next restart is at once again."""
+
+
+ENVIRONMENT = "UREPLICATOR_WSGI_CONFIG"
+THREADS = 8
+"""Requests at one time: each waits for ZooKeeper or a broker, hardly any for the processor."""
+
+
+@dataclass(frozen=True, slots=True)
+class WsgiConfig:
+    """What the child must know. `pipe_fd`: its end of the daemon's pipe, -1 for none (tests)."""
+
+    config: str
+    overrides: tuple[str, ...] = ()
+    id: str = ""
+    pipe_fd: int = -1
+    log_json: bool = False
+
+    def to_json(self) -> str:
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> WsgiConfig:
+        raw = json.loads(text)
+        return cls(**{**raw, "overrides": tuple(raw.get("overrides", ()))})
+
+
+def command(*, listen_fd: int) -> list[str]:
+    """Argument vector of gunicorn: one process (one ZooKeeper session, one set of counters)."""
+    return [
+        sys.executable,
+        "-m",
+        "gunicorn",
+        f"--bind=fd://{listen_fd}",
+        "--workers=1",
+        "--worker-class=gthread",
+        f"--threads={THREADS}",
+        "--graceful-timeout=5",
+        "--keep-alive=5",
+        "--log-level=warning",
+        "--no-control-socket",
+        "ureplicator_controller.wsgi:application()",
+    ]
 
 
 def bind(host: str, port: int) -> socket.socket:

@@ -19,7 +19,7 @@ from threading import Lock
 from ureplicator_common.clock import Clock
 from ureplicator_common.errors import OperatingError
 from ureplicator_common.model import TopicKey
-from ureplicator_controller.engines.looks import Lookout, Report, Topics
+from ureplicator_controller.api.lag.collector import Lookout, Report, Topics
 
 ANSWER_S = 1.5
 FRESH_S = 5.0

@@ -12,7 +12,15 @@ from typing import Any
 from flask_openapi3 import APIBlueprint
 
 from ureplicator_common.model import KnownWorker, PartitionState, WorkerId
-from ureplicator_controller.api.answers import (
+from ureplicator_controller.api.http.openapi import group
+from ureplicator_controller.api.http.preconditions import etag
+from ureplicator_controller.api.http.request_models import (
+    Conditional,
+    OptionalBody,
+    Query,
+    SomeWorker,
+)
+from ureplicator_controller.api.http.response_models import (
     Answered,
     Instances,
     RebalanceAsked,
@@ -20,11 +28,8 @@ from ureplicator_controller.api.answers import (
     responses,
     writing,
 )
-from ureplicator_controller.api.conditions import etag
-from ureplicator_controller.api.fleet import Fleet, Picture
-from ureplicator_controller.api.openapi import group
-from ureplicator_controller.api.requests import Conditional, OptionalBody, Query, SomeWorker
-from ureplicator_controller.api.wishes import Wishes, unknown_worker
+from ureplicator_controller.api.services.fleet_cache import Fleet, Picture
+from ureplicator_controller.api.services.workers import Wishes, unknown_worker
 from ureplicator_controller.core.state.external_view import ideal_entry, wanted_partitions
 
 

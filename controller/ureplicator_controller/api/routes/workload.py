@@ -5,10 +5,15 @@ from __future__ import annotations
 from flask_openapi3 import APIBlueprint
 
 from ureplicator_common.config.settings import Settings
-from ureplicator_controller.api.answers import Answered, NoProgress, Workload, responses
-from ureplicator_controller.api.fleet import Fleet
-from ureplicator_controller.api.openapi import group
-from ureplicator_controller.api.requests import RouteQuery, chosen_routes
+from ureplicator_controller.api.http.openapi import group
+from ureplicator_controller.api.http.request_models import RouteQuery, chosen_routes
+from ureplicator_controller.api.http.response_models import (
+    Answered,
+    NoProgress,
+    Workload,
+    responses,
+)
+from ureplicator_controller.api.services.fleet_cache import Fleet
 from ureplicator_controller.core.planning.no_progress import no_progress
 from ureplicator_controller.core.reporting.workload import workload
 

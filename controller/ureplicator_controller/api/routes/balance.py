@@ -16,7 +16,16 @@ from functools import partial
 
 from flask_openapi3 import APIBlueprint
 
-from ureplicator_controller.api.answers import (
+from ureplicator_controller.api.http.openapi import group
+from ureplicator_controller.api.http.preconditions import etag
+from ureplicator_controller.api.http.problems import unavailable
+from ureplicator_controller.api.http.request_models import (
+    Conditional,
+    OptionalBody,
+    Query,
+    RebalanceQuery,
+)
+from ureplicator_controller.api.http.response_models import (
     Answered,
     Balancing,
     BalancingSwitched,
@@ -26,12 +35,8 @@ from ureplicator_controller.api.answers import (
     responses,
     writing,
 )
-from ureplicator_controller.api.conditions import etag
-from ureplicator_controller.api.fleet import Fleet, Picture
-from ureplicator_controller.api.openapi import group
-from ureplicator_controller.api.problems import unavailable
-from ureplicator_controller.api.requests import Conditional, OptionalBody, Query, RebalanceQuery
-from ureplicator_controller.api.wishes import Wishes
+from ureplicator_controller.api.services.fleet_cache import Fleet, Picture
+from ureplicator_controller.api.services.workers import Wishes
 from ureplicator_controller.core.planning.moves import moves
 from ureplicator_controller.core.planning.plan import plan
 from ureplicator_controller.core.state.snapshot import Limits

@@ -21,21 +21,10 @@ from ureplicator_common.model import (
     TopicState,
     WorkerId,
 )
-from ureplicator_controller.api.answers import (
-    Answered,
-    TopicIntended,
-    Topics,
-    TopicShown,
-    responses,
-    writing,
-)
-from ureplicator_controller.api.conditions import etag
-from ureplicator_controller.api.finding import find_topic
-from ureplicator_controller.api.fleet import Fleet, Picture
-from ureplicator_controller.api.offsets import of_topic, topic_json
-from ureplicator_controller.api.openapi import group
-from ureplicator_controller.api.problems import bad_request
-from ureplicator_controller.api.requests import (
+from ureplicator_controller.api.http.openapi import group
+from ureplicator_controller.api.http.preconditions import etag
+from ureplicator_controller.api.http.problems import bad_request
+from ureplicator_controller.api.http.request_models import (
     Conditional,
     DeleteQuery,
     GrownNamedTopic,
@@ -50,10 +39,21 @@ from ureplicator_controller.api.requests import (
     chosen_route,
     chosen_routes,
 )
-from ureplicator_controller.api.whitelist import Whitelist
+from ureplicator_controller.api.http.response_models import (
+    Answered,
+    TopicIntended,
+    Topics,
+    TopicShown,
+    responses,
+    writing,
+)
+from ureplicator_controller.api.lag.cache import Progress
+from ureplicator_controller.api.routes.offset import of_topic, topic_json
+from ureplicator_controller.api.services.fleet_cache import Fleet, Picture
+from ureplicator_controller.api.services.topic_lookup import find_topic
+from ureplicator_controller.api.services.topics import Whitelist
 from ureplicator_controller.core.state.exclusions import effective_state, why_rests
 from ureplicator_controller.core.state.external_view import Mismatch, ideal_entry, topic_mismatches
-from ureplicator_controller.engines.progress import Progress
 
 
 def blueprint(

@@ -27,7 +27,7 @@ from ureplicator_controller.core.topics.reconcile import doubtful
 from ureplicator_controller.core.topics.rules import TopicRules
 from ureplicator_controller.core.topics.validation import Difference, difference
 from ureplicator_controller.engines.metrics import ControlMetrics
-from ureplicator_controller.engines.topic_keeper import TopicKeeper, with_absent_confirmed
+from ureplicator_controller.engines.topic_reconciler import TopicKeeper, with_absent_confirmed
 
 log = logging.getLogger(__name__)
 

@@ -12,13 +12,18 @@ from flask_openapi3 import APIBlueprint
 
 from ureplicator_common.config.settings import Settings
 from ureplicator_common.model import Route
-from ureplicator_controller.api.answers import Answered, SourceValidation, Validation, responses
-from ureplicator_controller.api.clusters import Cluster
-from ureplicator_controller.api.comparison import compare
-from ureplicator_controller.api.fleet import Fleet, Picture
-from ureplicator_controller.api.openapi import group
-from ureplicator_controller.api.requests import RouteQuery, chosen_routes
-from ureplicator_controller.api.topics import mismatch_json
+from ureplicator_controller.api.http.openapi import group
+from ureplicator_controller.api.http.request_models import RouteQuery, chosen_routes
+from ureplicator_controller.api.http.response_models import (
+    Answered,
+    SourceValidation,
+    Validation,
+    responses,
+)
+from ureplicator_controller.api.routes.topics import mismatch_json
+from ureplicator_controller.api.services.clusters import Cluster
+from ureplicator_controller.api.services.fleet_cache import Fleet, Picture
+from ureplicator_controller.api.services.validation import compare
 from ureplicator_controller.core.state.exclusions import resting
 from ureplicator_controller.core.state.external_view import mismatches, validate
 from ureplicator_controller.core.topics.validation import Difference

@@ -15,11 +15,11 @@ from flask_openapi3 import APIBlueprint
 
 from ureplicator_common.config.settings import Settings
 from ureplicator_common.model import PastEvent, Route
-from ureplicator_controller.api.answers import Answered, History, responses
-from ureplicator_controller.api.fleet import Fleet
-from ureplicator_controller.api.openapi import group
-from ureplicator_controller.api.request_ids import is_of
-from ureplicator_controller.api.requests import HistoryQuery, chosen_routes
+from ureplicator_controller.api.http.openapi import group
+from ureplicator_controller.api.http.request_ids import is_of
+from ureplicator_controller.api.http.request_models import HistoryQuery, chosen_routes
+from ureplicator_controller.api.http.response_models import Answered, History, responses
+from ureplicator_controller.api.services.fleet_cache import Fleet
 from ureplicator_controller.core.reporting.event_log import past_events
 
 _FILTERS: Mapping[str, Callable[[PastEvent, Any], bool]] = {

@@ -34,9 +34,9 @@ from pydantic_core import ErrorDetails, PydanticCustomError
 from ureplicator_common.config.settings import RouteConfig, Settings
 from ureplicator_common.model import EventKind
 from ureplicator_common.znodes import MOST_PARTITIONS
-from ureplicator_controller.api.conditions import PATTERN, Condition
-from ureplicator_controller.api.described import Described
-from ureplicator_controller.api.problems import Problem, bad_request, not_found
+from ureplicator_controller.api.http.preconditions import PATTERN, Condition
+from ureplicator_controller.api.http.problems import Problem, bad_request, not_found
+from ureplicator_controller.api.http.schema_cache import Described
 
 MOST = 999_999_999
 

@@ -8,7 +8,7 @@ from ureplicator_common.coordination import Node
 from ureplicator_common.kafka import TopicInfo
 from ureplicator_common.model import TopicIntent, TopicKey, TopicState
 from ureplicator_common.znodes import MOST_PARTITIONS, UNREADABLE, decode_intent
-from ureplicator_controller.api.problems import Problem, bad_request, conflict, not_found
+from ureplicator_controller.api.http.problems import Problem, bad_request, conflict, not_found
 
 
 def read_intent(key: TopicKey, node: Node) -> TopicIntent:

@@ -1,6 +1,6 @@
 """`/offset`: how far each partition is, and how far behind.
 
-Everything here is from one look at all partitions (`ureplicator_controller.engines.progress`), whose age
+Everything here is from one look at all partitions (`ureplicator_controller.api.lag.cache`), whose age
 is shown. What is not known is null and has a reason: nothing here is a failure of the call.
 """
 
@@ -14,14 +14,19 @@ from flask_openapi3 import APIBlueprint
 
 from ureplicator_common.config.settings import Settings
 from ureplicator_common.model import TopicIntent, TopicKey
-from ureplicator_controller.api.answers import Answered, OffsetShown, OffsetsShown, responses
-from ureplicator_controller.api.finding import find_topic
-from ureplicator_controller.api.fleet import Fleet
-from ureplicator_controller.api.openapi import group
-from ureplicator_controller.api.requests import RouteQuery, TopicPartition, chosen_routes
-from ureplicator_controller.api.topic_refusals import refuse_partition
+from ureplicator_controller.api.http.openapi import group
+from ureplicator_controller.api.http.request_models import RouteQuery, TopicPartition, chosen_routes
+from ureplicator_controller.api.http.response_models import (
+    Answered,
+    OffsetShown,
+    OffsetsShown,
+    responses,
+)
+from ureplicator_controller.api.lag.cache import Progress
+from ureplicator_controller.api.services.fleet_cache import Fleet
+from ureplicator_controller.api.services.topic_checks import refuse_partition
+from ureplicator_controller.api.services.topic_lookup import find_topic
 from ureplicator_controller.core.reporting.lag import Figures, Summary, summarise
-from ureplicator_controller.engines.progress import Progress
 
 _NOT_YET = Figures(reason="not looked at yet: ask again")
 

@@ -23,11 +23,11 @@ from prometheus_client.registry import Collector
 from ureplicator_common.config.settings import Settings
 from ureplicator_common.coordination import Unavailable
 from ureplicator_common.errors import OperatingError
-from ureplicator_controller.api.answers import Answered, Health, Ready, responses
-from ureplicator_controller.api.clusters import Cluster
-from ureplicator_controller.api.comparison import compare
-from ureplicator_controller.api.fleet import Fleet, Picture
-from ureplicator_controller.api.openapi import group
+from ureplicator_controller.api.http.openapi import group
+from ureplicator_controller.api.http.response_models import Answered, Health, Ready, responses
+from ureplicator_controller.api.services.clusters import Cluster
+from ureplicator_controller.api.services.fleet_cache import Fleet, Picture
+from ureplicator_controller.api.services.validation import compare
 from ureplicator_controller.core.state.external_view import mismatches, validate
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"

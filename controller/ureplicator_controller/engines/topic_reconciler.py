@@ -40,9 +40,9 @@ from ureplicator_controller.core.topics.reconcile import (
     remembered,
 )
 from ureplicator_controller.core.topics.rules import TopicRules
-from ureplicator_controller.engines.claims import claim
 from ureplicator_controller.engines.metrics import ControlMetrics
-from ureplicator_controller.engines.targets import ensure_target
+from ureplicator_controller.engines.target_claims import claim
+from ureplicator_controller.engines.target_topics import ensure_target
 
 log = logging.getLogger(__name__)
 

@@ -16,7 +16,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, RootModel
 
 from ureplicator_common.model import EventKind, PartitionState, TopicState
-from ureplicator_controller.api.described import Described
+from ureplicator_controller.api.http.schema_cache import Described
 
 Answered = dict[str, Any] | tuple[dict[str, Any], int, Mapping[str, str]]
 Responses = dict[HTTPStatus, type[BaseModel] | dict[str, Any] | None]

@@ -24,12 +24,9 @@ from ureplicator_common.model import (
     WorkerId,
 )
 from ureplicator_common.znodes import MOST_PARTITIONS
-from ureplicator_controller.api.answers import Answer, Answered, responses
-from ureplicator_controller.api.fleet import Fleet
-from ureplicator_controller.api.instances import worker_name
-from ureplicator_controller.api.openapi import group
-from ureplicator_controller.api.problems import bad_request
-from ureplicator_controller.api.requests import (
+from ureplicator_controller.api.http.openapi import group
+from ureplicator_controller.api.http.problems import bad_request
+from ureplicator_controller.api.http.request_models import (
     Body,
     LegalTopic,
     OptionalBody,
@@ -39,8 +36,11 @@ from ureplicator_controller.api.requests import (
     TopicName,
     chosen_route,
 )
-from ureplicator_controller.api.whitelist import Restoration, Whitelist
-from ureplicator_controller.api.wishes import Wishes
+from ureplicator_controller.api.http.response_models import Answer, Answered, responses
+from ureplicator_controller.api.routes.instances import worker_name
+from ureplicator_controller.api.services.fleet_cache import Fleet
+from ureplicator_controller.api.services.topics import Restoration, Whitelist
+from ureplicator_controller.api.services.workers import Wishes
 from ureplicator_controller.core.reporting.backup import (
     Refusal,
     differences,

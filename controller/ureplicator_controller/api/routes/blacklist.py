@@ -18,17 +18,9 @@ from typing import TypeVar
 from flask_openapi3 import APIBlueprint
 
 from ureplicator_common.config.settings import Settings
-from ureplicator_controller.api.answers import (
-    Answered,
-    Blacklist,
-    BlacklistChanged,
-    responses,
-    writing,
-)
-from ureplicator_controller.api.fleet import Fleet
-from ureplicator_controller.api.openapi import group
-from ureplicator_controller.api.problems import bad_request
-from ureplicator_controller.api.requests import (
+from ureplicator_controller.api.http.openapi import group
+from ureplicator_controller.api.http.problems import bad_request
+from ureplicator_controller.api.http.request_models import (
     BlacklistBody,
     BlacklistQuery,
     Conditional,
@@ -37,7 +29,15 @@ from ureplicator_controller.api.requests import (
     chosen_routes,
     missing,
 )
-from ureplicator_controller.api.whitelist import Whitelist
+from ureplicator_controller.api.http.response_models import (
+    Answered,
+    Blacklist,
+    BlacklistChanged,
+    responses,
+    writing,
+)
+from ureplicator_controller.api.services.fleet_cache import Fleet
+from ureplicator_controller.api.services.topics import Whitelist
 
 _Said = TypeVar("_Said")
 

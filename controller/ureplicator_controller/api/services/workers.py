@@ -23,10 +23,10 @@ from ureplicator_common.znodes import (
     encode_known_worker,
     encode_switches,
 )
-from ureplicator_controller.api.conditions import ALWAYS, Condition
-from ureplicator_controller.api.fleet import Fleet
-from ureplicator_controller.api.problems import Problem, not_found
-from ureplicator_controller.api.whitelist import WRITE_TIMEOUT_S
+from ureplicator_controller.api.http.preconditions import ALWAYS, Condition
+from ureplicator_controller.api.http.problems import Problem, not_found
+from ureplicator_controller.api.services.fleet_cache import Fleet
+from ureplicator_controller.api.services.topics import WRITE_TIMEOUT_S
 
 
 class Wishes:

@@ -9,8 +9,8 @@ from __future__ import annotations
 from flask_openapi3 import APIBlueprint, Info, OpenAPI, Tag
 
 from ureplicator_common._version import __version__
-from ureplicator_controller.api.answers import ProblemShown, checked
-from ureplicator_controller.api.requests import ToolRequest
+from ureplicator_controller.api.http.request_models import ToolRequest
+from ureplicator_controller.api.http.response_models import ProblemShown, checked
 
 _ABOUT = """Copies topics between Kafka clusters. Any controller answers any call. A 2xx to a write \
 means that the wish is durable; the controller that leads acts on it."""

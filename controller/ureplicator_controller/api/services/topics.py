@@ -24,13 +24,13 @@ from ureplicator_common.coordination.edit import update
 from ureplicator_common.kafka import ClusterUnavailable, TopicInfo
 from ureplicator_common.model import RouteSettings, TopicIntent, TopicKey, TopicState
 from ureplicator_common.znodes import UNREADABLE, decode_ideal, encode_intent
-from ureplicator_controller.api.clusters import Cluster
-from ureplicator_controller.api.conditions import ALWAYS, Condition
-from ureplicator_controller.api.fleet import Fleet
-from ureplicator_controller.api.listed import ListedTopics, as_it_was
-from ureplicator_controller.api.problems import conflict, moved_on, not_found
-from ureplicator_controller.api.requests import LegalTopic
-from ureplicator_controller.api.topic_refusals import (
+from ureplicator_controller.api.http.preconditions import ALWAYS, Condition
+from ureplicator_controller.api.http.problems import conflict, moved_on, not_found
+from ureplicator_controller.api.http.request_models import LegalTopic
+from ureplicator_controller.api.services.blacklist import ListedTopics, as_it_was
+from ureplicator_controller.api.services.clusters import Cluster
+from ureplicator_controller.api.services.fleet_cache import Fleet
+from ureplicator_controller.api.services.topic_checks import (
     must_be_known,
     must_grow,
     must_stay,
@@ -43,8 +43,8 @@ from ureplicator_controller.api.topic_refusals import (
 from ureplicator_controller.core.reporting.backup import Restored, restored, was_never_held
 from ureplicator_controller.core.topics.loops import origins, targets
 from ureplicator_controller.core.topics.reconcile import adopt, held
-from ureplicator_controller.engines.claims import TargetTaken, claim
-from ureplicator_controller.engines.targets import ensure_target
+from ureplicator_controller.engines.target_claims import TargetTaken, claim
+from ureplicator_controller.engines.target_topics import ensure_target
 
 WRITE_TIMEOUT_S = 1.5
 """How long a contended write, or one of unknown outcome, is tried: an answer comes within 2 s."""

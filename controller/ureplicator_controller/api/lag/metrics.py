@@ -14,8 +14,8 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from ureplicator_common.coordination import Unavailable
+from ureplicator_controller.api.lag.cache import Progress
 from ureplicator_controller.core.reporting.lag import Summary, summarise
-from ureplicator_controller.engines.progress import Progress
 
 _GAUGES: Mapping[str, tuple[str, Callable[[Summary], float | None]]] = {
     "lag_records": ("Sum of the partitions' lags.", lambda found: found.lag_records),

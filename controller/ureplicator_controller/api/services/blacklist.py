@@ -8,7 +8,7 @@ from ureplicator_common.coordination import Coordination, Create, Delete, Node, 
 from ureplicator_common.coordination.edit import update
 from ureplicator_common.model import TopicKey
 from ureplicator_common.znodes import UNREADABLE, Paths, decode_blacklisted, encode_blacklisted
-from ureplicator_controller.api.problems import Problem, bad_request
+from ureplicator_controller.api.http.problems import Problem, bad_request
 
 
 class ListedTopics:

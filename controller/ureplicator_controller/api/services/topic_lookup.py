@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from ureplicator_common.config.settings import Settings
 from ureplicator_common.model import TopicKey
-from ureplicator_controller.api.fleet import Picture
-from ureplicator_controller.api.problems import not_found
-from ureplicator_controller.api.requests import RouteQuery, chosen_route, chosen_routes
+from ureplicator_controller.api.http.problems import not_found
+from ureplicator_controller.api.http.request_models import RouteQuery, chosen_route, chosen_routes
+from ureplicator_controller.api.services.fleet_cache import Picture
 
 
 def find_topic(settings: Settings, picture: Picture, topic: str, query: RouteQuery) -> TopicKey:

@@ -11,8 +11,8 @@ from dataclasses import replace
 
 from ureplicator_common.errors import OperatingError
 from ureplicator_common.model import Route
-from ureplicator_controller.api.clusters import Cluster
-from ureplicator_controller.api.fleet import Picture
+from ureplicator_controller.api.services.clusters import Cluster
+from ureplicator_controller.api.services.fleet_cache import Picture
 from ureplicator_controller.core.topics.validation import Difference, difference
 
 

@@ -36,7 +36,7 @@ from ureplicator_common.model import Route, TopicKey
 from ureplicator_common.znodes import Paths, decode_intent, encode_intent
 from ureplicator_controller.core.positions.deletion import Forgettable, forgettable
 from ureplicator_controller.core.state.snapshot import Snapshot
-from ureplicator_controller.engines.offsets import Renewal
+from ureplicator_controller.engines.position_renewal import Renewal
 
 LOOK_S = 1.0
 AGAIN_S = 5.0

@@ -30,6 +30,7 @@ from ureplicator_common.kafka import (
     PositionReader,
 )
 from ureplicator_common.model import Partition, Route, TopicIntent, TopicKey, position_group
+from ureplicator_controller.api.lag.cluster_reader import Desk, ask_all
 from ureplicator_controller.core.reporting.lag import (
     Figures,
     Look,
@@ -39,7 +40,6 @@ from ureplicator_controller.core.reporting.lag import (
     follow,
     to_read,
 )
-from ureplicator_controller.engines.desk import Desk, ask_all
 
 CLUSTER_S = 5.0
 LIFETIMES_S = 60.0

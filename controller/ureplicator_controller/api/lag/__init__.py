@@ -1,0 +1,1 @@
+"""Lag of every partition, collected from both clusters while somebody asks."""

@@ -1,0 +1,1 @@
+"""The calls of REST, a module for each path prefix."""

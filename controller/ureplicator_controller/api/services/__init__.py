@@ -1,0 +1,1 @@
+"""What the calls do: write intents, read the fleet, ask the clusters."""
