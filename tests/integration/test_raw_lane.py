@@ -21,7 +21,7 @@ from ureplicator_testkit.topics import (
     read_all,
     sample_records,
 )
-from ureplicator_worker.core.messages import Grant
+from ureplicator_worker.lifeline.messages import Grant
 
 
 def big(size: int, *, partition: int = 0) -> NewRecord:

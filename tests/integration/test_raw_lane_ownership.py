@@ -24,7 +24,7 @@ from ureplicator_testkit.topics import (
     offsets,
     sample_records,
 )
-from ureplicator_worker.core.messages import Add, Grant
+from ureplicator_worker.lifeline.messages import Add, Grant
 
 
 def test_a_copier_that_thaws_never_commits(lane: Lane) -> None:

@@ -15,7 +15,7 @@ from ureplicator_common.model import (
     Route,
     RouteSettings,
 )
-from ureplicator_worker.core.messages import (
+from ureplicator_worker.lifeline.messages import (
     Add,
     Ask,
     Failed,

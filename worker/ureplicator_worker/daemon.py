@@ -42,18 +42,19 @@ from ureplicator_common.coordination.zookeeper import ZooKeeperCoordination
 from ureplicator_common.errors import PermanentError
 from ureplicator_common.model import Assignment, LiveWorker, Partition, WorkerId, owned
 from ureplicator_worker.core import events as ev
-from ureplicator_worker.core import messages as msg
 from ureplicator_worker.core.partition import Phase
-from ureplicator_worker.core.slots import CopierId
-from ureplicator_worker.core.state import step
-from ureplicator_worker.core.turn import WorkerState, initial
-from ureplicator_worker.engines import entry, telemetry
+from ureplicator_worker.core.reconcile import WorkerState, initial
+from ureplicator_worker.core.state_machine import step
+from ureplicator_worker.engines import spark_entry as entry
+from ureplicator_worker.engines import telemetry
 from ureplicator_worker.engines.fencing import Fence, Fencer, kafka_fence
-from ureplicator_worker.engines.lifeline import Closed, Lifeline
-from ureplicator_worker.engines.proof import Prover
+from ureplicator_worker.engines.ownership_proof import Prover
 from ureplicator_worker.engines.reporter import Reporter
 from ureplicator_worker.engines.spark import SparkEngine, describe
 from ureplicator_worker.engines.web import WebServer, json_page
+from ureplicator_worker.lifeline import messages as msg
+from ureplicator_worker.lifeline.messages import CopierId
+from ureplicator_worker.lifeline.server import Closed, Lifeline
 
 logger = logging.getLogger(__name__)
 

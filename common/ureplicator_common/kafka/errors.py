@@ -2,7 +2,7 @@
 
 The versions are the highest that brokers 2.8 have and brokers 4.x still take (KIP-896), so one fixed
 version each serves all supported brokers and nothing needs negotiating, but for Fetch: see
-`ureplicator_worker.copier.raw.fetch`. EndTxn stays below 5 and AddPartitionsToTxn below 4 on purpose:
+`ureplicator_worker.copier.raw.net.fetch_api`. EndTxn stays below 5 and AddPartitionsToTxn below 4 on purpose:
 see `positions`.
 Source of the codes: https://kafka.apache.org/protocol.html#protocol_error_codes
 """

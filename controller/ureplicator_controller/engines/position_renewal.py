@@ -4,7 +4,7 @@ It commits what is stored once more, unchanged, under a transactional id of its 
 through the same order as a copier (`ureplicator_common.kafka.positions`), since it is an owner for
 a moment: initialise the id, then prove that it still leads and that nobody owns the partition,
 fence who could still commit it, then read, then commit. Every copier fences this id when it starts
-(`ureplicator_worker.engines.proof`), so a leader that freezes in between and thaws when the
+(`ureplicator_worker.engines.ownership_proof`), so a leader that freezes in between and thaws when the
 partition has an owner cannot commit.
 """
 

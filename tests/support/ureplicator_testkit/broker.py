@@ -23,7 +23,7 @@ from ureplicator_common.kafka.client import Broker, ClusterView, Leader
 from ureplicator_common.kafka.errors import ErrorCode
 from ureplicator_testkit.batches import checksum_fits, patched
 from ureplicator_testkit.batches import field as header_field
-from ureplicator_worker.copier.raw.fetch import API_KEY, IDS
+from ureplicator_worker.copier.raw.net.fetch_api import API_KEY, IDS
 
 TopicPartition = tuple[str, int]
 REMEMBERED = 5

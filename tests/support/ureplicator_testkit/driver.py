@@ -14,8 +14,8 @@ from pathlib import Path
 from ureplicator_common.model import OwnerEpoch, Partition, PartitionState, Route
 from ureplicator_testkit.processes import Process, eventually
 from ureplicator_testkit.topics import offsets
-from ureplicator_worker.copier.route import RENEW_S
-from ureplicator_worker.core.messages import (
+from ureplicator_worker.copier.route_copier import RENEW_S
+from ureplicator_worker.lifeline.messages import (
     Add,
     Ask,
     CopierOrder,

@@ -19,8 +19,8 @@ from ureplicator_common.znodes import encode_route
 from ureplicator_testkit.control_fleet import ROUTE, ControlFleet, Copy, Process
 from ureplicator_testkit.ledger import Ledger, MemoryCluster, MemoryPositions
 from ureplicator_worker.copier import ownership as own
-from ureplicator_worker.core.messages import Ask
-from ureplicator_worker.engines.proof import Prover
+from ureplicator_worker.engines.ownership_proof import Prover
+from ureplicator_worker.lifeline.messages import Ask
 
 PATIENCE_S = 5.0
 BATCH = 10

@@ -23,7 +23,7 @@ from ureplicator_testkit.topics import (
     produce,
     read_all,
 )
-from ureplicator_worker.core.messages import Grant
+from ureplicator_worker.lifeline.messages import Grant
 
 
 @dataclass

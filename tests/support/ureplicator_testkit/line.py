@@ -13,19 +13,19 @@ from ureplicator_common.model import OwnerEpoch, Partition, Route, RouteSettings
 from ureplicator_testkit.batches import batch, field
 from ureplicator_testkit.broker import MemoryKafka
 from ureplicator_worker.copier import ownership as own
-from ureplicator_worker.copier.raw.buffers import BufferPool
-from ureplicator_worker.copier.raw.directory import (
+from ureplicator_worker.copier.raw.batches.rebuild import Record, decode
+from ureplicator_worker.copier.raw.net.buffers import BufferPool
+from ureplicator_worker.copier.raw.net.connections import Links
+from ureplicator_worker.copier.raw.net.metadata import (
     Connected,
     ConnectFailed,
     Directory,
     DirectoryEvent,
     ViewChanged,
 )
-from ureplicator_worker.copier.raw.links import Links
 from ureplicator_worker.copier.raw.partition import Beginning
-from ureplicator_worker.copier.raw.rebuild import Record, decode
-from ureplicator_worker.copier.route import RouteCopier
-from ureplicator_worker.core.messages import Grant, Message, PartitionReport
+from ureplicator_worker.copier.route_copier import RouteCopier
+from ureplicator_worker.lifeline.messages import Grant, Message, PartitionReport
 
 ROUTE = Route("a", "b")
 TURNS = 5_000

@@ -15,7 +15,7 @@ import time
 from dataclasses import dataclass, field
 
 from ureplicator_common.model import OwnerEpoch, Partition, PartitionState
-from ureplicator_worker.core.messages import (
+from ureplicator_worker.lifeline.messages import (
     Add,
     Ask,
     CopierOrder,

@@ -9,18 +9,18 @@ from hypothesis import strategies as st
 from ureplicator_common.model import OwnerEpoch, Partition, Route, RouteSettings
 from ureplicator_testkit import batches as b
 from ureplicator_testkit.broker import Log
-from ureplicator_worker.copier.raw.absorb import (
+from ureplicator_worker.copier.raw.batches.header import CorruptBatch
+from ureplicator_worker.copier.raw.batches.rebuild import decode
+from ureplicator_worker.copier.raw.ingest import (
     MERGE_AT_LEAST,
     MERGED_BYTES,
     SMALL_BATCH_BYTES,
     absorb,
 )
-from ureplicator_worker.copier.raw.batch import CorruptBatch
-from ureplicator_worker.copier.raw.buffers import BufferPool
-from ureplicator_worker.copier.raw.fetch import Fetched
+from ureplicator_worker.copier.raw.net.buffers import BufferPool
+from ureplicator_worker.copier.raw.net.fetch_api import Fetched
 from ureplicator_worker.copier.raw.partition import Beginning, PartitionCopy
-from ureplicator_worker.copier.raw.rebuild import decode
-from ureplicator_worker.core.messages import Grant
+from ureplicator_worker.lifeline.messages import Grant
 
 AT = Partition(Route("a", "b"), "t", 0)
 LARGE = SMALL_BATCH_BYTES + 1

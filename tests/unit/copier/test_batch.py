@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ureplicator_testkit import batches as b
-from ureplicator_worker.copier.raw.batch import (
+from ureplicator_worker.copier.raw.batches.header import (
     CorruptBatch,
     Header,
     Kind,

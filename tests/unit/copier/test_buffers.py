@@ -5,7 +5,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, rule
 
-from ureplicator_worker.copier.raw.buffers import BufferPool, Lease
+from ureplicator_worker.copier.raw.net.buffers import BufferPool, Lease
 
 LIMIT = 1 << 20
 

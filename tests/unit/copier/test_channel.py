@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from ureplicator_worker.copier.raw.buffers import BufferPool, Lease
-from ureplicator_worker.copier.raw.channel import ChannelClosed, HotChannel
+from ureplicator_worker.copier.raw.net.buffers import BufferPool, Lease
+from ureplicator_worker.copier.raw.net.connection import ChannelClosed, HotChannel
 
 
 @dataclass

@@ -10,8 +10,8 @@ import pytest
 from ureplicator_common.kafka import ClusterUnavailable, Position
 from ureplicator_common.kafka.client import Broker, ClusterView
 from ureplicator_testkit.ledger import MemoryCluster
-from ureplicator_worker.copier.raw import directory as raw_directory
-from ureplicator_worker.copier.raw.directory import (
+from ureplicator_worker.copier.raw.net import metadata as raw_directory
+from ureplicator_worker.copier.raw.net.metadata import (
     Broken,
     ClusterLost,
     ConnectFailed,

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from kafka.protocol.consumer import FetchRequest, FetchResponse
 
 from ureplicator_testkit import batches as b
-from ureplicator_worker.copier.raw import fetch
-from ureplicator_worker.copier.raw.fetch import (
+from ureplicator_worker.copier.raw.net import fetch_api as fetch
+from ureplicator_worker.copier.raw.net.fetch_api import (
     IDS,
     NAMES,
     FetchAnswer,

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from ureplicator_worker.copier.lifeline import LINE_LIMIT_BYTES, Lifeline, LifelineClosed
-from ureplicator_worker.core.messages import Hello, Remove, Stop, decode, encode
+from ureplicator_worker.lifeline.client import LINE_LIMIT_BYTES, Lifeline, LifelineClosed
+from ureplicator_worker.lifeline.messages import Hello, Remove, Stop, decode, encode
 
 
 @pytest.fixture
@@ -68,7 +68,7 @@ def test_the_end_of_the_driver_is_told(ends: tuple[Lifeline, socket.socket]) -> 
 def test_a_line_without_end_is_no_driver(
     ends: tuple[Lifeline, socket.socket], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ureplicator_worker.copier.lifeline.LINE_LIMIT_BYTES", 10)
+    monkeypatch.setattr("ureplicator_worker.lifeline.client.LINE_LIMIT_BYTES", 10)
     assert LINE_LIMIT_BYTES > 1 << 20
     line, driver = ends
     driver.sendall(b"x" * 11)

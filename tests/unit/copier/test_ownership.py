@@ -12,7 +12,7 @@ from ureplicator_common.kafka.positions import Provenance
 from ureplicator_common.model import GapPolicy, OwnerEpoch, Partition, Route, RouteSettings
 from ureplicator_testkit.ledger import Ledger, MemoryCluster, MemoryPositions
 from ureplicator_worker.copier import ownership as own
-from ureplicator_worker.core.messages import Go, Grant
+from ureplicator_worker.lifeline.messages import Go, Grant
 
 ROUTE = Route("a", "b")
 P0, P1 = Partition(ROUTE, "t", 0), Partition(ROUTE, "t", 1)

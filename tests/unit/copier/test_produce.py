@@ -7,7 +7,12 @@ from hypothesis import strategies as st
 from kafka.protocol.producer import ProduceRequest, ProduceResponse
 
 from ureplicator_testkit import batches as b
-from ureplicator_worker.copier.raw.produce import BROKER_TIMEOUT_MS, Produced, parse, request
+from ureplicator_worker.copier.raw.net.produce_api import (
+    BROKER_TIMEOUT_MS,
+    Produced,
+    parse,
+    request,
+)
 
 TOPICS = st.text("abc.-_9", min_size=1, max_size=130)
 ROWS = ProduceResponse.TopicProduceResponse.PartitionProduceResponse

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ureplicator_testkit import batches as b
-from ureplicator_worker.copier.raw.batch import CorruptBatch, Header, Kind, stamp
-from ureplicator_worker.copier.raw.rebuild import (
+from ureplicator_worker.copier.raw.batches.header import CorruptBatch, Header, Kind, stamp
+from ureplicator_worker.copier.raw.batches.rebuild import (
     Built,
     Record,
     build,

@@ -10,7 +10,7 @@ from ureplicator_testkit import batches as b
 from ureplicator_testkit.line import MakeLine, assert_same, fill, records, values
 from ureplicator_worker.copier import ownership as own
 from ureplicator_worker.copier.raw import target as raw_target
-from ureplicator_worker.core.messages import Failed
+from ureplicator_worker.lifeline.messages import Failed
 
 K0, K1 = ("t", 0), ("t", 1)
 

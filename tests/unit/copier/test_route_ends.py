@@ -8,7 +8,7 @@ from ureplicator_common.model import GapPolicy, PartitionState, RouteSettings
 from ureplicator_testkit import batches as b
 from ureplicator_testkit.line import MakeLine, assert_same, fill, records, seen
 from ureplicator_worker.copier import ownership as own
-from ureplicator_worker.core.messages import Failed, Released
+from ureplicator_worker.lifeline.messages import Failed, Released
 
 K0, K1 = ("t", 0), ("t", 1)
 

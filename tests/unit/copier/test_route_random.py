@@ -16,7 +16,7 @@ from ureplicator_testkit import batches as b
 from ureplicator_testkit.broker import MemoryKafka
 from ureplicator_testkit.line import ROUTE, Line, records
 from ureplicator_worker.copier import ownership as own
-from ureplicator_worker.core.messages import Failed, Released
+from ureplicator_worker.lifeline.messages import Failed, Released
 
 PARTITIONS = 3
 NODES = 2

@@ -8,9 +8,9 @@ from ureplicator_common.kafka.errors import ErrorCode
 from ureplicator_common.model import Partition, PartitionState
 from ureplicator_testkit import batches as b
 from ureplicator_testkit.line import Line, MakeLine, fill, values
-from ureplicator_worker.copier.raw.fetch import API_KEY, IDS, NAMES
+from ureplicator_worker.copier.raw.net.fetch_api import API_KEY, IDS, NAMES
 from ureplicator_worker.copier.raw.target import IN_FLIGHT
-from ureplicator_worker.core.messages import Failed
+from ureplicator_worker.lifeline.messages import Failed
 
 K0 = ("t", 0)
 OLD, NEW = b"old", b"new"

@@ -10,8 +10,8 @@ from ureplicator_common.kafka.positions import Provenance
 from ureplicator_common.model import GapPolicy, OwnerEpoch, Partition, Route, RouteSettings
 from ureplicator_testkit.ledger import MemoryCluster
 from ureplicator_worker.copier.raw.partition import Beginning
-from ureplicator_worker.copier.start import CannotStart, Surroundings, begin
-from ureplicator_worker.core.messages import Grant
+from ureplicator_worker.copier.start_position import CannotStart, Surroundings, begin
+from ureplicator_worker.lifeline.messages import Grant
 
 AT = Partition(Route("a", "b"), "t", 0)
 OURS = Provenance(

@@ -31,16 +31,21 @@ from ureplicator_common.model import (
     WorkerId,
 )
 from ureplicator_worker.core.events import FenceFailed, RouteFenced
-from ureplicator_worker.core.messages import LATENCY_BOUNDS_MS, PartitionReport, Report
 from ureplicator_worker.core.partition import Held, Phase
-from ureplicator_worker.core.slots import CopierId
-from ureplicator_worker.core.turn import initial
+from ureplicator_worker.core.reconcile import initial
 from ureplicator_worker.daemon import log_changes
-from ureplicator_worker.engines import entry, jvm, telemetry
+from ureplicator_worker.engines import jvm, telemetry
+from ureplicator_worker.engines import spark_entry as entry
 from ureplicator_worker.engines.fencing import Fencer, kafka_fence
 from ureplicator_worker.engines.processes import ProcessId
 from ureplicator_worker.engines.spark import brief, describe
 from ureplicator_worker.engines.web import WebServer, json_page
+from ureplicator_worker.lifeline.messages import (
+    LATENCY_BOUNDS_MS,
+    CopierId,
+    PartitionReport,
+    Report,
+)
 
 ROUTE = Route("a", "b")
 PARTITION = Partition(ROUTE, "t", 0)

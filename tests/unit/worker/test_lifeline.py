@@ -13,10 +13,10 @@ import pytest
 from ureplicator_common.model import OwnerEpoch, Partition, Route
 from ureplicator_testkit import stub_copier
 from ureplicator_testkit.processes import eventually
-from ureplicator_worker.core import messages as msg
-from ureplicator_worker.core.slots import CopierId
-from ureplicator_worker.engines import lifeline
-from ureplicator_worker.engines.lifeline import Closed, Lifeline
+from ureplicator_worker.lifeline import messages as msg
+from ureplicator_worker.lifeline import server as lifeline
+from ureplicator_worker.lifeline.messages import CopierId
+from ureplicator_worker.lifeline.server import Closed, Lifeline
 
 COPIER = CopierId(0, 1)
 PARTITION = Partition(Route("a", "b"), "t", 0)

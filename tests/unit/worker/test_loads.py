@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ureplicator_common.model import PartitionLoad, PartitionState
-from ureplicator_worker.core.loads import WINDOW_S, Course, Sample, begin, follow
+from ureplicator_worker.core.load_samples import WINDOW_S, Course, Sample, begin, follow
 
 ONLINE, OFFLINE, ERROR = PartitionState.ONLINE, PartitionState.OFFLINE, PartitionState.ERROR
 

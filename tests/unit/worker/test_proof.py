@@ -24,9 +24,8 @@ from ureplicator_common.model import (
     TopicIntent,
     WorkerId,
 )
-from ureplicator_worker.core.messages import Ask, Go, Grant
-from ureplicator_worker.core.slots import CopierId
-from ureplicator_worker.engines.proof import Prover
+from ureplicator_worker.engines.ownership_proof import Prover
+from ureplicator_worker.lifeline.messages import Ask, CopierId, Go, Grant
 
 ROUTE = Route("a", "b")
 WORKER = WorkerId("w")

@@ -16,17 +16,17 @@ from ureplicator_common.model import (
     SessionId,
 )
 from ureplicator_worker.core import events as ev
-from ureplicator_worker.core.messages import PartitionReport, Report
 from ureplicator_worker.core.partition import Held, InvalidTransition, Phase, move
-from ureplicator_worker.core.slots import CopierId, Home, Slot, choose
-from ureplicator_worker.core.state import check_invariants, step
-from ureplicator_worker.core.turn import (
+from ureplicator_worker.core.reconcile import (
     LATE_END_S,
     LATE_START_S,
     READ_EVERY_S,
     WorkerState,
     initial,
 )
+from ureplicator_worker.core.slots import Home, Slot, choose
+from ureplicator_worker.core.state_machine import check_invariants, step
+from ureplicator_worker.lifeline.messages import CopierId, PartitionReport, Report
 
 ROUTE = Route("a", "b")
 SILENCE_S = 60.0

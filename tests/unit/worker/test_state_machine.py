@@ -28,11 +28,11 @@ from ureplicator_common.model import (
     SessionId,
 )
 from ureplicator_worker.core import events as ev
-from ureplicator_worker.core.messages import PartitionReport, Report
 from ureplicator_worker.core.partition import Phase
-from ureplicator_worker.core.slots import CopierId, SlotPhase
-from ureplicator_worker.core.state import step
-from ureplicator_worker.core.turn import initial
+from ureplicator_worker.core.reconcile import initial
+from ureplicator_worker.core.slots import SlotPhase
+from ureplicator_worker.core.state_machine import step
+from ureplicator_worker.lifeline.messages import CopierId, PartitionReport, Report
 
 SLOTS = 2
 PARTITIONS = [Partition(Route("a", target), "t", n) for target in "bc" for n in range(2)]

@@ -38,7 +38,7 @@ from ureplicator_common.kafka.positions import (
 )
 from ureplicator_common.model import OwnerEpoch, Partition
 from ureplicator_worker.copier.raw.partition import Beginning
-from ureplicator_worker.copier.start import (
+from ureplicator_worker.copier.start_position import (
     CannotStart,
     at,
     begin,
@@ -46,7 +46,7 @@ from ureplicator_worker.copier.start import (
     policy_time,
     source_offset,
 )
-from ureplicator_worker.core.messages import Go, Grant
+from ureplicator_worker.lifeline.messages import Go, Grant
 
 RETRY_S = 0.5
 

@@ -23,14 +23,14 @@ from ureplicator_common.kafka.client import ClusterClient
 from ureplicator_common.kafka.positions import PositionStore
 from ureplicator_common.logging_setup import set_up
 from ureplicator_common.model import Partition, Route, WorkerId, position_group, transactional_id
-from ureplicator_worker.copier.lifeline import Lifeline, LifelineClosed
 from ureplicator_worker.copier.ownership import Ownership
-from ureplicator_worker.copier.raw.buffers import BufferPool
-from ureplicator_worker.copier.raw.channel import HotChannel
-from ureplicator_worker.copier.raw.directory import Directory, DirectoryEvent
-from ureplicator_worker.copier.raw.links import Links
-from ureplicator_worker.copier.route import RouteCopier
-from ureplicator_worker.core.messages import (
+from ureplicator_worker.copier.raw.net.buffers import BufferPool
+from ureplicator_worker.copier.raw.net.connection import HotChannel
+from ureplicator_worker.copier.raw.net.connections import Links
+from ureplicator_worker.copier.raw.net.metadata import Directory, DirectoryEvent
+from ureplicator_worker.copier.route_copier import RouteCopier
+from ureplicator_worker.lifeline.client import Lifeline, LifelineClosed
+from ureplicator_worker.lifeline.messages import (
     Add,
     Ask,
     CopierOrder,

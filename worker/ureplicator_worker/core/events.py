@@ -17,8 +17,7 @@ from ureplicator_common.model import (
     Route,
     SessionId,
 )
-from ureplicator_worker.core.messages import Report
-from ureplicator_worker.core.slots import CopierId
+from ureplicator_worker.lifeline.messages import CopierId, Report
 
 
 @dataclass(frozen=True, slots=True)

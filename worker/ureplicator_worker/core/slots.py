@@ -27,21 +27,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
 
+from ureplicator_worker.lifeline.messages import CopierId
+
 STEADY_S = 10.0
 """Running this long makes the next end a first one: several times the start of a copier (1-2 s)."""
 RESTART_DELAYS_S = (0.0, 0.5, 1.0, 2.0)
 """Wait before the first, second, ... start after an end; the last one repeats."""
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class CopierId:
-    """One run of one slot's copier. Written `0#3`."""
-
-    slot: int
-    run: int
-
-    def __str__(self) -> str:
-        return f"{self.slot}#{self.run}"
 
 
 class SlotPhase(Enum):

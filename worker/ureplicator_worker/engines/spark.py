@@ -45,10 +45,10 @@ from pyspark.java_gateway import launch_gateway
 
 from ureplicator_common.errors import PermanentError
 from ureplicator_common.model import Partition
-from ureplicator_worker.core.messages import CopierOrder
-from ureplicator_worker.core.slots import CopierId
-from ureplicator_worker.engines import entry, jvm
+from ureplicator_worker.engines import jvm
+from ureplicator_worker.engines import spark_entry as entry
 from ureplicator_worker.engines.processes import ProcessId
+from ureplicator_worker.lifeline.messages import CopierId, CopierOrder
 
 logger = logging.getLogger(__name__)
 

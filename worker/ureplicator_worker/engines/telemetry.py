@@ -21,11 +21,15 @@ from prometheus_client.core import (
 
 from ureplicator_common.coordination import SessionState
 from ureplicator_common.model import Partition, PartitionLoad, PartitionState
-from ureplicator_worker.core.loads import Course, Sample, begin, follow
-from ureplicator_worker.core.messages import LATENCY_BOUNDS_MS, PartitionReport, Report
+from ureplicator_worker.core.load_samples import Course, Sample, begin, follow
 from ureplicator_worker.core.partition import Held
-from ureplicator_worker.core.slots import CopierId
-from ureplicator_worker.core.turn import WorkerState
+from ureplicator_worker.core.reconcile import WorkerState
+from ureplicator_worker.lifeline.messages import (
+    LATENCY_BOUNDS_MS,
+    CopierId,
+    PartitionReport,
+    Report,
+)
 
 _COUNTED = ("records", "bytes", "skipped", "gaps")
 _LABELS = ("route", "topic", "partition")

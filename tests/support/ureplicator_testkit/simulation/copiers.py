@@ -3,7 +3,7 @@
     loop       obeys the driver, copies a few records, asks for a commit every interval, reports
     ownership  the thread that goes through the order of taking a partition over, and commits
 
-The loop follows `ureplicator_worker.copier.route` (phases, suspension, draining, what is said when)
+The loop follows `ureplicator_worker.copier.route_copier` (phases, suspension, draining, what is said when)
 and `task` (the end). A commit that a dead copier still has under way is left out: the transaction
 is open or done, and positions are only read stable.
 """
@@ -25,7 +25,7 @@ from ureplicator_testkit.simulation.judge import FLEET, ROUTE
 from ureplicator_testkit.simulation.kafka import Access, Kafka, Positions, Rank, SimulatedCluster
 from ureplicator_testkit.simulation.kernel import Process
 from ureplicator_worker.copier import ownership as own
-from ureplicator_worker.core import messages as msg
+from ureplicator_worker.lifeline import messages as msg
 
 TURN_S = 0.7
 COMMIT_S = 1.5

@@ -29,10 +29,10 @@ from ureplicator_controller.engines import control_loop as rebalancer_module
 from ureplicator_controller.engines import executor as executor_module
 from ureplicator_testkit.simulation import waiting as waiting_module
 from ureplicator_worker.copier.ownership import Ownership
-from ureplicator_worker.core.messages import Go, Grant
-from ureplicator_worker.engines import proof as proof_module
+from ureplicator_worker.engines import ownership_proof as proof_module
 from ureplicator_worker.engines.fencing import Fencer
 from ureplicator_worker.engines.reporter import Reporter
+from ureplicator_worker.lifeline.messages import Go, Grant
 
 Patch = tuple[Any, str, Any]
 """Where, which name, and what takes its place."""

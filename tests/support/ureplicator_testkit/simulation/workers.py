@@ -29,15 +29,16 @@ from ureplicator_testkit.simulation.kafka import Kafka
 from ureplicator_testkit.simulation.kernel import World
 from ureplicator_testkit.simulation.members import SESSION_TIMEOUT_S, Member
 from ureplicator_worker.core import events as ev
-from ureplicator_worker.core import messages as msg
-from ureplicator_worker.core.slots import CopierId, SlotPhase
-from ureplicator_worker.core.state import step
-from ureplicator_worker.core.turn import WorkerState, initial
+from ureplicator_worker.core.reconcile import WorkerState, initial
+from ureplicator_worker.core.slots import SlotPhase
+from ureplicator_worker.core.state_machine import step
 from ureplicator_worker.engines.fencing import Fencer
-from ureplicator_worker.engines.proof import RETRY_S as PROOF_RETRY_S
-from ureplicator_worker.engines.proof import Prover
+from ureplicator_worker.engines.ownership_proof import RETRY_S as PROOF_RETRY_S
+from ureplicator_worker.engines.ownership_proof import Prover
 from ureplicator_worker.engines.reporter import CHECK_S, Reporter
 from ureplicator_worker.engines.reporter import RETRY_S as REPORT_RETRY_S
+from ureplicator_worker.lifeline import messages as msg
+from ureplicator_worker.lifeline.messages import CopierId
 
 TICK_S = 0.7
 SILENCE_S = 8.0

@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from ureplicator_common.model import Partition
-from ureplicator_worker.copier.raw.fetch import IDS, NAMES, TopicKey, by_id, by_name
-from ureplicator_worker.copier.raw.window import SendWindow
-from ureplicator_worker.core.messages import Grant
+from ureplicator_worker.copier.raw.batches.send_window import SendWindow
+from ureplicator_worker.copier.raw.net.fetch_api import IDS, NAMES, TopicKey, by_id, by_name
+from ureplicator_worker.lifeline.messages import Grant
 
 TopicPartition = tuple[str, int]
 

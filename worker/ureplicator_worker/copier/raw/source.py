@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from ureplicator_common.kafka.errors import LEADER_MOVED, ErrorCode, error_name
-from ureplicator_worker.copier.raw.absorb import absorb
-from ureplicator_worker.copier.raw.batch import CorruptBatch
-from ureplicator_worker.copier.raw.buffers import BufferPool, Lease
-from ureplicator_worker.copier.raw.channel import ChannelClosed, HotChannel
-from ureplicator_worker.copier.raw.directory import Directory
-from ureplicator_worker.copier.raw.fetch import (
+from ureplicator_worker.copier.raw.batches.header import CorruptBatch
+from ureplicator_worker.copier.raw.ingest import absorb
+from ureplicator_worker.copier.raw.net.buffers import BufferPool, Lease
+from ureplicator_worker.copier.raw.net.connection import ChannelClosed, HotChannel
+from ureplicator_worker.copier.raw.net.connections import Links
+from ureplicator_worker.copier.raw.net.fetch_api import (
     API_KEY,
     IDS,
     NAMES,
@@ -24,7 +24,7 @@ from ureplicator_worker.copier.raw.fetch import (
     Wanted,
     parse,
 )
-from ureplicator_worker.copier.raw.links import Links
+from ureplicator_worker.copier.raw.net.metadata import Directory
 from ureplicator_worker.copier.raw.partition import PartitionCopy, Phase
 
 MAX_WAIT_MS = 100

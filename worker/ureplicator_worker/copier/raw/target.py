@@ -16,15 +16,15 @@ from ureplicator_common.kafka.errors import (
     ErrorCode,
     error_name,
 )
-from ureplicator_worker.copier.raw.batch import CorruptBatch
-from ureplicator_worker.copier.raw.buffers import BufferPool, Lease
-from ureplicator_worker.copier.raw.channel import ChannelClosed
-from ureplicator_worker.copier.raw.directory import Directory
-from ureplicator_worker.copier.raw.links import Links
+from ureplicator_worker.copier.raw.batches.header import CorruptBatch
+from ureplicator_worker.copier.raw.batches.rebuild import split
+from ureplicator_worker.copier.raw.batches.send_window import Batch
+from ureplicator_worker.copier.raw.net.buffers import BufferPool, Lease
+from ureplicator_worker.copier.raw.net.connection import ChannelClosed
+from ureplicator_worker.copier.raw.net.connections import Links
+from ureplicator_worker.copier.raw.net.metadata import Directory
+from ureplicator_worker.copier.raw.net.produce_api import Produced, parse, request
 from ureplicator_worker.copier.raw.partition import PartitionCopy
-from ureplicator_worker.copier.raw.produce import Produced, parse, request
-from ureplicator_worker.copier.raw.rebuild import split
-from ureplicator_worker.copier.raw.window import Batch
 
 IN_FLIGHT = 5
 REQUEST_BYTES = 4 << 20

@@ -31,7 +31,7 @@ from ureplicator_common.kafka.client import EARLIEST, LATEST, ClusterClient, Clu
 from ureplicator_common.kafka.positions import Provenance
 from ureplicator_common.model import GapPolicy, Partition
 from ureplicator_worker.copier.raw.partition import Beginning
-from ureplicator_worker.core.messages import Grant
+from ureplicator_worker.lifeline.messages import Grant
 
 NO_POSITION = Position(offset=-1)
 

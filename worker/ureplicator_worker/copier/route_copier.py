@@ -19,9 +19,10 @@ from collections.abc import Callable, Mapping
 
 from ureplicator_common.model import GapPolicy, OwnerEpoch, Partition, PartitionState, Route
 from ureplicator_worker.copier import ownership as own
-from ureplicator_worker.copier.publish import Publisher
-from ureplicator_worker.copier.raw.buffers import BufferPool
-from ureplicator_worker.copier.raw.directory import (
+from ureplicator_worker.copier.raw.batches.send_window import Batch
+from ureplicator_worker.copier.raw.net.buffers import BufferPool
+from ureplicator_worker.copier.raw.net.connections import Links
+from ureplicator_worker.copier.raw.net.metadata import (
     Broken,
     ClusterLost,
     Connected,
@@ -31,12 +32,11 @@ from ureplicator_worker.copier.raw.directory import (
     PublishFailed,
     ViewChanged,
 )
-from ureplicator_worker.copier.raw.links import Links
 from ureplicator_worker.copier.raw.partition import PartitionCopy, Phase
 from ureplicator_worker.copier.raw.source import Source
 from ureplicator_worker.copier.raw.target import Target, latency_ms
-from ureplicator_worker.copier.raw.window import Batch
-from ureplicator_worker.core.messages import (
+from ureplicator_worker.copier.source_offsets import Publisher
+from ureplicator_worker.lifeline.messages import (
     LATENCY_BOUNDS_MS,
     Ask,
     Failed,

@@ -13,7 +13,7 @@ import importlib
 import os
 from collections.abc import Callable, Iterable, Iterator
 
-from ureplicator_worker.core.messages import CopierOrder
+from ureplicator_worker.lifeline.messages import CopierOrder
 
 COPIER = "ureplicator_worker.copier.task:copy"
 

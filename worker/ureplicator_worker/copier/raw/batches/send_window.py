@@ -26,9 +26,9 @@ from __future__ import annotations
 
 from collections import deque
 
-from ureplicator_worker.copier.raw.batch import next_sequence, stamp
-from ureplicator_worker.copier.raw.buffers import Lease
-from ureplicator_worker.copier.raw.produce import Produced
+from ureplicator_worker.copier.raw.batches.header import next_sequence, stamp
+from ureplicator_worker.copier.raw.net.buffers import Lease
+from ureplicator_worker.copier.raw.net.produce_api import Produced
 
 UNPROVEN_LIMIT = 1
 PROVEN_LIMIT = 5

@@ -46,8 +46,7 @@ from ureplicator_common.model import (
     WorkerId,
     transactional_id,
 )
-from ureplicator_worker.core.messages import Ask, Go, Grant
-from ureplicator_worker.core.slots import CopierId
+from ureplicator_worker.lifeline.messages import Ask, CopierId, Go, Grant
 
 logger = logging.getLogger(__name__)
 

@@ -11,9 +11,9 @@ from dataclasses import replace
 from typing import Any
 
 from ureplicator_common.kafka.client import ClusterView, Leader
-from ureplicator_worker.copier.raw.buffers import BufferPool, Lease
-from ureplicator_worker.copier.raw.channel import ChannelClosed, HotChannel
-from ureplicator_worker.copier.raw.directory import (
+from ureplicator_worker.copier.raw.net.buffers import BufferPool, Lease
+from ureplicator_worker.copier.raw.net.connection import ChannelClosed, HotChannel
+from ureplicator_worker.copier.raw.net.metadata import (
     ClusterLost,
     Connected,
     ConnectFailed,

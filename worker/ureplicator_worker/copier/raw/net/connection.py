@@ -14,8 +14,8 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from ureplicator_worker.copier.raw.buffers import BufferPool, Lease
-from ureplicator_worker.copier.raw.produce import Piece
+from ureplicator_worker.copier.raw.net.buffers import BufferPool, Lease
+from ureplicator_worker.copier.raw.net.produce_api import Piece
 
 PIECES_PER_CALL = 512
 """Below IOV_MAX, which is 1024 on Linux."""

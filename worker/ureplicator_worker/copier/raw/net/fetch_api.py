@@ -31,7 +31,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ureplicator_common.kafka.client import CLIENT_ID, READ_COMMITTED
-from ureplicator_worker.copier.raw import varint
+from ureplicator_worker.copier.raw.net import varint
 
 API_KEY = 1
 NAMES, IDS = 12, 13

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 from aiokafka.record.memory_records import MemoryRecords
 
-from ureplicator_worker.copier.raw.batch import CODEC_BITS, CorruptBatch, Header
+from ureplicator_worker.copier.raw.batches.header import CODEC_BITS, CorruptBatch, Header
 
 UNKNOWN_TIME_MS = -1
 _TIMES = struct.Struct(">qq")

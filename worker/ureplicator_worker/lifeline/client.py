@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 from collections.abc import Iterator
 
-from ureplicator_worker.core.messages import Message, decode, encode
+from ureplicator_worker.lifeline.messages import Message, decode, encode
 
 CONNECT_TIMEOUT_S = 10.0
 READ_BYTES = 1 << 16

@@ -26,8 +26,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from ureplicator_worker.core.messages import Hello, Message, decode, encode
-from ureplicator_worker.core.slots import CopierId
+from ureplicator_worker.lifeline.messages import CopierId, Hello, Message, decode, encode
 
 logger = logging.getLogger(__name__)
 

@@ -21,7 +21,8 @@ from ureplicator_common.model import (
 )
 from ureplicator_worker.core import events as ev
 from ureplicator_worker.core.partition import Held, Phase, failed, move
-from ureplicator_worker.core.slots import CopierId, Home, Slot, SlotPhase, choose
+from ureplicator_worker.core.slots import Home, Slot, SlotPhase, choose
+from ureplicator_worker.lifeline.messages import CopierId
 
 PUBLISH_EVERY_S = 0.1
 """Changed reasons wait for each other so long; changed states go at once."""

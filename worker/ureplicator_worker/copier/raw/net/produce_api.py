@@ -19,7 +19,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from ureplicator_common.kafka.client import CLIENT_ID
-from ureplicator_worker.copier.raw import varint
+from ureplicator_worker.copier.raw.net import varint
 
 API_KEY = 0
 VERSION = 9

@@ -37,6 +37,17 @@ LATENCY_BOUNDS_MS = (1, 2, 3, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000,
 """Upper bounds of the histogram's buckets; one more bucket takes the rest."""
 
 
+@dataclass(frozen=True, slots=True, order=True)
+class CopierId:
+    """One run of one slot's copier. Written `0#3`."""
+
+    slot: int
+    run: int
+
+    def __str__(self) -> str:
+        return f"{self.slot}#{self.run}"
+
+
 @dataclass(frozen=True, slots=True)
 class CopierOrder:
     """All that a copier is born with; travels by pickle inside the Spark task, so no secrets in it.

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator
 
-from ureplicator_worker.copier.raw.batch import (
+from ureplicator_worker.copier.raw.batches.header import (
     ABORT_MARKER,
     TRANSACTIONAL,
     CorruptBatch,
@@ -23,11 +23,11 @@ from ureplicator_worker.copier.raw.batch import (
     spans,
     verify,
 )
-from ureplicator_worker.copier.raw.buffers import Lease
-from ureplicator_worker.copier.raw.fetch import Fetched
+from ureplicator_worker.copier.raw.batches.rebuild import Built, merge, rebuild
+from ureplicator_worker.copier.raw.batches.send_window import Batch
+from ureplicator_worker.copier.raw.net.buffers import Lease
+from ureplicator_worker.copier.raw.net.fetch_api import Fetched
 from ureplicator_worker.copier.raw.partition import PartitionCopy
-from ureplicator_worker.copier.raw.rebuild import Built, merge, rebuild
-from ureplicator_worker.copier.raw.window import Batch
 
 SMALL_BATCH_BYTES = 8 << 10
 MERGED_BYTES = 256 << 10

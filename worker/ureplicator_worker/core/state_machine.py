@@ -36,10 +36,10 @@ from typing import Any
 from ureplicator_common.coordination import SessionState
 from ureplicator_common.model import Partition, PartitionState
 from ureplicator_worker.core import events as ev
-from ureplicator_worker.core.messages import PartitionReport
 from ureplicator_worker.core.partition import Phase, broken
+from ureplicator_worker.core.reconcile import READ_EVERY_S, Fence, Turn, WorkerState
 from ureplicator_worker.core.slots import SlotPhase
-from ureplicator_worker.core.turn import READ_EVERY_S, Fence, Turn, WorkerState
+from ureplicator_worker.lifeline.messages import PartitionReport
 
 FENCE_RETRY_S = 1.0
 

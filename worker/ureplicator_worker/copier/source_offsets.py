@@ -10,7 +10,7 @@ import logging
 from collections.abc import Iterable
 
 from ureplicator_common.kafka import Position
-from ureplicator_worker.copier.raw.directory import Directory
+from ureplicator_worker.copier.raw.net.metadata import Directory
 from ureplicator_worker.copier.raw.partition import PartitionCopy
 
 PUBLISH_EVERY_S = 5.0

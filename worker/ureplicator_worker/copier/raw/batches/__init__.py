@@ -1,0 +1,1 @@
+"""Record batches: their headers, rebuilding, and the window they are sent from."""
