@@ -15,8 +15,8 @@ import psutil
 import pytest
 from hypothesis import HealthCheck, settings
 
-from ureplicator_testkit import processes
-from ureplicator_testkit.clusters import KafkaCluster, ZooKeeperServer
+from ureplicator_testkit.servers import processes
+from ureplicator_testkit.servers.clusters import KafkaCluster, ZooKeeperServer
 
 HERE = Path(__file__).parent
 ORDER = ("unit", "simulation", "helm", "integration", "faults")

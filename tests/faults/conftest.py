@@ -24,9 +24,9 @@ from typing import Any
 
 import pytest
 
-from ureplicator_testkit.fleet import Fleet
-from ureplicator_testkit.flow import Flow
-from ureplicator_testkit.network import CONTROLLERS, WORKERS, Site
+from ureplicator_testkit.fleet.real_fleet import Fleet
+from ureplicator_testkit.records.flow import Flow
+from ureplicator_testkit.servers.network import CONTROLLERS, WORKERS, Site
 
 
 class House:

@@ -8,12 +8,12 @@ import random
 import pytest
 import requests
 
-from ureplicator_testkit.fleet import SESSION_TIMEOUT_S, Fleet
-from ureplicator_testkit.flow import Flow
-from ureplicator_testkit.network import Site
-from ureplicator_testkit.processes import eventually
-from ureplicator_testkit.proxy import Proxy, Way
-from ureplicator_testkit.topics import create_topic
+from ureplicator_testkit.fleet.real_fleet import SESSION_TIMEOUT_S, Fleet
+from ureplicator_testkit.records.flow import Flow
+from ureplicator_testkit.records.topics import create_topic
+from ureplicator_testkit.servers.network import Site
+from ureplicator_testkit.servers.processes import eventually
+from ureplicator_testkit.servers.proxy import Proxy, Way
 
 DELAYS = {"rebalance_delay_s": 0, "handover_timeout_s": 8}
 SEED = 4

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from ureplicator_testkit import skewed
-from ureplicator_testkit.fleet import SESSION_TIMEOUT_S, Fleet, with_path
-from ureplicator_testkit.flow import Flow
-from ureplicator_testkit.processes import eventually
+from ureplicator_testkit.fleet.real_fleet import SESSION_TIMEOUT_S, Fleet, with_path
+from ureplicator_testkit.records.flow import Flow
+from ureplicator_testkit.servers import skewed
+from ureplicator_testkit.servers.processes import eventually
 
 DELAYS = {"rebalance_delay_s": 120}
 HOUR_S = 3600

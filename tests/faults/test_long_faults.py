@@ -8,9 +8,9 @@ and all commits, read from the beginning (`Flow.judge`).
 import random
 import time
 
-from ureplicator_testkit.fleet import SESSION_TIMEOUT_S, Fleet
-from ureplicator_testkit.flow import Flow
-from ureplicator_testkit.processes import eventually
+from ureplicator_testkit.fleet.real_fleet import SESSION_TIMEOUT_S, Fleet
+from ureplicator_testkit.records.flow import Flow
+from ureplicator_testkit.servers.processes import eventually
 
 HANDOVER_TIMEOUT_S = 8
 DELAYS = {"rebalance_delay_s": 0, "handover_timeout_s": HANDOVER_TIMEOUT_S}

@@ -7,11 +7,11 @@ import time
 
 import pytest
 
-from ureplicator_testkit.fleet import SESSION_TIMEOUT_S, Fleet
-from ureplicator_testkit.flow import Flow
-from ureplicator_testkit.network import Site
-from ureplicator_testkit.processes import eventually
-from ureplicator_testkit.topics import create_topic, produce, sample_records
+from ureplicator_testkit.fleet.real_fleet import SESSION_TIMEOUT_S, Fleet
+from ureplicator_testkit.records.flow import Flow
+from ureplicator_testkit.records.topics import create_topic, produce, sample_records
+from ureplicator_testkit.servers.network import Site
+from ureplicator_testkit.servers.processes import eventually
 
 DELAYS = {"rebalance_delay_s": 120}
 RECOVERY_S = 5

@@ -10,11 +10,11 @@ import pytest
 
 from ureplicator_common.coordination.zookeeper import ZooKeeperCoordination
 from ureplicator_common.znodes import Paths
-from ureplicator_testkit.fleet import SESSION_TIMEOUT_S, Fleet, pids_of
-from ureplicator_testkit.flow import Flow
-from ureplicator_testkit.network import Site
-from ureplicator_testkit.processes import eventually
-from ureplicator_testkit.sessions import expire
+from ureplicator_testkit.fleet.real_fleet import SESSION_TIMEOUT_S, Fleet, pids_of
+from ureplicator_testkit.records.flow import Flow
+from ureplicator_testkit.servers.network import Site
+from ureplicator_testkit.servers.processes import eventually
+from ureplicator_testkit.servers.sessions import expire
 
 DELAYS = {"rebalance_delay_s": 120}
 

@@ -3,11 +3,9 @@
 import pytest
 from confluent_kafka import KafkaException
 
-from ureplicator_testkit.fleet import Fleet
-from ureplicator_testkit.flow import Flow
-from ureplicator_testkit.network import Site
-from ureplicator_testkit.processes import eventually
-from ureplicator_testkit.topics import (
+from ureplicator_testkit.fleet.real_fleet import Fleet
+from ureplicator_testkit.records.flow import Flow
+from ureplicator_testkit.records.topics import (
     NewRecord,
     add_partitions,
     create_topic,
@@ -15,6 +13,8 @@ from ureplicator_testkit.topics import (
     produce,
     read_all,
 )
+from ureplicator_testkit.servers.network import Site
+from ureplicator_testkit.servers.processes import eventually
 
 DELAYS = {"rebalance_delay_s": 120}
 NOTICED_S = 15

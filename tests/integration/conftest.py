@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from ureplicator_testkit.clusters import KafkaCluster, ZooKeeperServer
-from ureplicator_testkit.fleet import Fleet
-from ureplicator_testkit.lane import Lane
-from ureplicator_testkit.topics import create_topic
+from ureplicator_testkit.copier.lane import Lane
+from ureplicator_testkit.fleet.real_fleet import Fleet
+from ureplicator_testkit.records.topics import create_topic
+from ureplicator_testkit.servers.clusters import KafkaCluster, ZooKeeperServer
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import os
 import sys
 from pathlib import Path
 
-from ureplicator_testkit.processes import Process
+from ureplicator_testkit.servers.processes import Process
 
 SEEDS = 2_000
 SHARDS = 2

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from ureplicator_testkit.api_world import World
+from ureplicator_testkit.control.api_world import World
 
 
 @pytest.fixture

@@ -37,7 +37,7 @@ from ureplicator_common.znodes import (
     encode_switches,
 )
 from ureplicator_controller.core.reporting.backup import numbers, ranges
-from ureplicator_testkit.api_world import ROUTE, World, problem_of
+from ureplicator_testkit.control.api_world import ROUTE, World, problem_of
 
 ORDERS = {
     "partitions": 4,

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from ureplicator_common.model import TopicIntent, TopicState
-from ureplicator_testkit.api_world import World, problem_of
+from ureplicator_testkit.control.api_world import World, problem_of
 
 TWO_ROUTES = (
     {"source": "source", "target": "target"},

@@ -15,7 +15,7 @@ from ureplicator_common.model import (
     WorkerId,
 )
 from ureplicator_common.znodes import encode_known_worker
-from ureplicator_testkit.api_world import ROUTE, World, problem_of
+from ureplicator_testkit.control.api_world import ROUTE, World, problem_of
 
 ONLINE, ERROR = PartitionState.ONLINE, PartitionState.ERROR
 

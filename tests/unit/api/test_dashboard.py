@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from ureplicator_common.model import PartitionState, TopicIntent, TopicState
-from ureplicator_testkit.api_world import World
+from ureplicator_testkit.control.api_world import World
 
 PATHS = {
     "ready": "/ready",

@@ -8,7 +8,7 @@ import pytest
 
 from ureplicator_common.model import EventKind, OwnerEpoch, Partition, PastEvent, WorkerId
 from ureplicator_common.znodes import encode_history
-from ureplicator_testkit.api_world import ROUTE, World, problem_of
+from ureplicator_testkit.control.api_world import ROUTE, World, problem_of
 
 MOVES = [
     PastEvent(

@@ -7,7 +7,7 @@ import pytest
 from ureplicator_common.kafka import BatchTime, ClusterUnavailable, Extent, Lifetime, Position
 from ureplicator_common.model import TopicIntent, position_group
 from ureplicator_controller.api.lag.cache import FRESH_S
-from ureplicator_testkit.api_world import ROUTE, World
+from ureplicator_testkit.control.api_world import ROUTE, World
 
 GROUP = position_group(fleet="test", route=ROUTE)
 

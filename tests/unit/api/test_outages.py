@@ -11,7 +11,7 @@ from ureplicator_common.coordination import Operation, SessionState
 from ureplicator_common.coordination.memory import MemoryCoordination
 from ureplicator_common.kafka import ClusterUnavailable
 from ureplicator_common.model import TopicIntent
-from ureplicator_testkit.api_world import World, problem_of
+from ureplicator_testkit.control.api_world import World, problem_of
 
 READS = ["/topics", "/topics/orders", "/instances", "/instances/w1", "/validation", "/blacklist"]
 READS += ["/validation/srcKafka", "/ready"]

@@ -17,7 +17,7 @@ from ureplicator_common.model import (
     WorkerId,
 )
 from ureplicator_common.znodes import encode_assignment, encode_memory
-from ureplicator_testkit.api_world import ROUTE, World, problem_of
+from ureplicator_testkit.control.api_world import ROUTE, World, problem_of
 
 AUTO = ({"source": "source", "target": "target", "auto_whitelist": {"enabled": True}},)
 BOTH_WAYS = (

@@ -16,7 +16,7 @@ from ureplicator_common.model import (
     position_group,
 )
 from ureplicator_common.znodes import MOST_PARTITIONS
-from ureplicator_testkit.api_world import ROUTE, World, problem_of
+from ureplicator_testkit.control.api_world import ROUTE, World, problem_of
 
 ONLINE, OFFLINE, ERROR = PartitionState.ONLINE, PartitionState.OFFLINE, PartitionState.ERROR
 TWO_ROUTES = (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ureplicator_common.model import Partition, PartitionLoad, PartitionState, TopicIntent
-from ureplicator_testkit.api_world import ROUTE, World
+from ureplicator_testkit.control.api_world import ROUTE, World
 
 ERROR, ONLINE = PartitionState.ERROR, PartitionState.ONLINE
 STILL_S = 700.0

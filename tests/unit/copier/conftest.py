@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from ureplicator_testkit.broker import MemoryKafka
-from ureplicator_testkit.line import Line, MakeLine
+from ureplicator_testkit.copier.line import Line, MakeLine
+from ureplicator_testkit.copier.memory_kafka import MemoryKafka
 
 
 @pytest.fixture

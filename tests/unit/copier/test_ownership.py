@@ -10,7 +10,7 @@ import pytest
 from ureplicator_common.kafka import Position
 from ureplicator_common.kafka.positions import Provenance
 from ureplicator_common.model import GapPolicy, OwnerEpoch, Partition, Route, RouteSettings
-from ureplicator_testkit.ledger import Ledger, MemoryCluster, MemoryPositions
+from ureplicator_testkit.copier.ledger import Ledger, MemoryCluster, MemoryPositions
 from ureplicator_worker.copier import ownership as own
 from ureplicator_worker.lifeline.messages import Go, Grant
 

@@ -6,8 +6,8 @@ import pytest
 
 from ureplicator_common.kafka.errors import ErrorCode
 from ureplicator_common.model import PartitionState, RouteSettings
-from ureplicator_testkit import batches as b
-from ureplicator_testkit.line import MakeLine, assert_same, fill, records, values
+from ureplicator_testkit.copier.line import MakeLine, assert_same, fill, records, values
+from ureplicator_testkit.records import batches as b
 from ureplicator_worker.copier import ownership as own
 from ureplicator_worker.copier.raw import target as raw_target
 from ureplicator_worker.lifeline.messages import Failed

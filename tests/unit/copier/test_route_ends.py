@@ -5,8 +5,8 @@ from collections import deque
 import pytest
 
 from ureplicator_common.model import GapPolicy, PartitionState, RouteSettings
-from ureplicator_testkit import batches as b
-from ureplicator_testkit.line import MakeLine, assert_same, fill, records, seen
+from ureplicator_testkit.copier.line import MakeLine, assert_same, fill, records, seen
+from ureplicator_testkit.records import batches as b
 from ureplicator_worker.copier import ownership as own
 from ureplicator_worker.lifeline.messages import Failed, Released
 

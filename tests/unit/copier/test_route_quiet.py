@@ -3,7 +3,7 @@
 import pytest
 
 from ureplicator_common.model import Partition, PartitionState
-from ureplicator_testkit.line import ROUTE, Line, MakeLine, fill
+from ureplicator_testkit.copier.line import ROUTE, Line, MakeLine, fill
 from ureplicator_worker.copier.raw.net.metadata import PublishFailed
 from ureplicator_worker.copier.route_copier import RENEW_S
 from ureplicator_worker.copier.source_offsets import PUBLISH_EVERY_S

@@ -6,8 +6,8 @@ import pytest
 
 from ureplicator_common.kafka.errors import ErrorCode
 from ureplicator_common.model import Partition, PartitionState
-from ureplicator_testkit import batches as b
-from ureplicator_testkit.line import Line, MakeLine, fill, values
+from ureplicator_testkit.copier.line import Line, MakeLine, fill, values
+from ureplicator_testkit.records import batches as b
 from ureplicator_worker.copier.raw.net.fetch_api import API_KEY, IDS, NAMES
 from ureplicator_worker.copier.raw.target import IN_FLIGHT
 from ureplicator_worker.lifeline.messages import Failed

@@ -1,7 +1,7 @@
 """Eight histories in which somebody could lose records, repeat them, or write what is no longer theirs.
 
 Each is told from its beginning to its end. Where ownership is at stake, the plan, the proof and the
-ownership of the copiers are the real code (`ureplicator_testkit.history`).
+ownership of the copiers are the real code (`ureplicator_testkit.control.history`).
 
     1  an owner freezes before its first commit, another takes over, the first thaws
     2  an owner, a second one that never committed, a third one
@@ -19,12 +19,12 @@ from contextlib import closing
 import pytest
 
 from ureplicator_common.coordination import Check, Conflict, Create
-from ureplicator_testkit.api_world import World
-from ureplicator_testkit.broker import MemoryKafka
-from ureplicator_testkit.control_fleet import ids_of, partition
-from ureplicator_testkit.control_machines import PATHS, Fleet
-from ureplicator_testkit.history import Stage, Worker
-from ureplicator_testkit.line import Line, fill
+from ureplicator_testkit.control.api_world import World
+from ureplicator_testkit.control.fleet import ids_of, partition
+from ureplicator_testkit.control.history import Stage, Worker
+from ureplicator_testkit.control.machines import PATHS, Fleet
+from ureplicator_testkit.copier.line import Line, fill
+from ureplicator_testkit.copier.memory_kafka import MemoryKafka
 
 P = partition("t")
 DELAY_S = 120

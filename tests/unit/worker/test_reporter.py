@@ -23,7 +23,7 @@ from ureplicator_common.model import (
     Route,
     WorkerId,
 )
-from ureplicator_testkit.processes import eventually
+from ureplicator_testkit.servers.processes import eventually
 from ureplicator_worker.engines.reporter import CHECK_S, Reporter
 
 WORKER = WorkerId("w")

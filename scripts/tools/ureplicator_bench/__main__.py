@@ -1,0 +1,274 @@
+"""`scripts/bench`: copies the same topics with this replicator and with MirrorMaker 2, and compares.
+
+Both get the same brokers, the same full topic and an empty target topic with as many partitions,
+one after the other. Before anything counts, each copies for a while: the brokers of a cluster that is
+in use have long compiled what either of the two asks of them. All processes of either count: here
+a controller with its REST server, a driver, its JVM and the copiers; there one JVM.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import signal
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import click
+from confluent_kafka import KafkaException
+from rich.console import Console
+
+from ureplicator_bench import control, handover, latency, memory, throughput
+from ureplicator_bench.contenders import Contender, MirrorMaker, Ours
+from ureplicator_bench.load import Filler, Profile
+from ureplicator_bench.report import print_figure, print_latency, print_memory, print_throughput
+from ureplicator_bench.servers import Servers, running
+from ureplicator_cli.rest_client import RestFailure
+from ureplicator_testkit.records.topics import CODECS, create_topic, delete_topic
+from ureplicator_testkit.servers.java import KAFKA_VERSION, NotSetUpError
+from ureplicator_testkit.servers.processes import remove_folder, stop_guard
+from ureplicator_testkit.servers.stack import LOCAL
+
+FOLDER = LOCAL / "bench"
+PROFILES = {
+    profile.name: profile
+    for profile in (
+        Profile("1k", records=1_500_000, size=1_000),
+        Profile("100b", records=6_000_000, size=100),
+        Profile("lz4", records=1_500_000, size=1_000, codec="lz4"),
+    )
+}
+WARM_UP_S = 15.0
+WARM_UP_ROUNDS = 4
+MEMORY = Profile("memory", records=5_000_000, size=1_000)
+
+console = Console(stderr=True, highlight=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What to measure."""
+
+    profiles: tuple[Profile, ...]
+    seconds: float
+    deadline_s: float
+    mm2: str
+
+
+@click.command(help=(__doc__ or "").partition("`: ")[2])
+@click.option(
+    "--profile",
+    "names",
+    type=click.Choice([*PROFILES]),
+    multiple=True,
+    help="May be repeated; default: 1k and 100b.",
+)
+@click.option("--records", type=click.IntRange(10_000), help="Instead of the profile's.")
+@click.option("--size", type=click.IntRange(10, 900_000), help="Bytes of a value.")
+@click.option("--codec", type=click.Choice(CODECS))
+@click.option("--partitions", type=click.IntRange(1, 1_000))
+@click.option(
+    "--mm2",
+    type=click.Choice(["tuned", "default", "none"]),
+    default="tuned",
+    show_default=True,
+    help="How MirrorMaker 2 is configured; none: leave it out.",
+)
+@click.option(
+    "--latency-seconds", type=float, default=20.0, show_default=True, help="0: no latency."
+)
+@click.option("--deadline", type=float, default=300.0, show_default=True, help="For one copy, s.")
+@click.option("--memory", "only_memory", is_flag=True, help="Copy 5 GB and show memory instead.")
+@click.option("--control", "only_control", is_flag=True, help="Measure the control plane instead.")
+@click.option(
+    "--handover", "only_handover", is_flag=True, help="Measure moves of partitions instead."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print figures for machines.")
+def main(
+    names: tuple[str, ...],
+    records: int | None,
+    size: int | None,
+    codec: str | None,
+    partitions: int | None,
+    mm2: str,
+    latency_seconds: float,
+    deadline: float,
+    only_memory: bool,
+    only_control: bool,
+    only_handover: bool,
+    as_json: bool,
+) -> None:
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    changes = {"records": records, "size": size, "codec": codec, "partitions": partitions}
+    bases = [MEMORY] if only_memory else [PROFILES[name] for name in names or ("1k", "100b")]
+    profiles = tuple(_changed(base, changes) for base in bases)
+    wanted = Wanted(profiles, latency_seconds, deadline, mm2)
+    try:
+        if only_control or only_handover:
+            good, figures = _control() if only_control else _handover()
+        else:
+            good, figures = _run(wanted, only_memory=only_memory)
+    except (AssertionError, RestFailure, KafkaException, NotSetUpError) as error:
+        console.print(f"[red]bench: {error}", soft_wrap=True)
+        sys.exit(1)
+    except KeyboardInterrupt:
+        console.print("bench: interrupted")
+        sys.exit(130)
+    if as_json:
+        click.echo(json.dumps(_machine() | figures, indent=2))
+    sys.exit(0 if good else 1)
+
+
+def _changed(base: Profile, changes: dict[str, Any]) -> Profile:
+    kept = {key: value for key, value in changes.items() if value is not None}
+    return Profile(**(asdict(base) | kept))
+
+
+def _run(wanted: Wanted, *, only_memory: bool) -> tuple[bool, dict[str, Any]]:
+    with _folder(), running(FOLDER) as servers:
+        ours = Ours(servers, FOLDER)
+        if only_memory:
+            found = memory.measure(ours, servers, wanted.profiles[0], say=_say)
+            print_memory(console, found)
+            return found.good, {"memory": asdict(found)}
+        contenders: list[Contender] = [ours]
+        if wanted.mm2 != "none":
+            contenders.append(MirrorMaker(servers, FOLDER, tuned=wanted.mm2 == "tuned"))
+        return _compare(wanted, servers, contenders)
+
+
+def _control() -> tuple[bool, dict[str, Any]]:
+    found = []
+    with _folder():
+        for figure in control.figures(FOLDER, say=_say):
+            print_figure(console, figure)
+            found.append(figure)
+    return all(each.good for each in found), {"control": [asdict(each) for each in found]}
+
+
+def _handover() -> tuple[bool, dict[str, Any]]:
+    with _folder():
+        found = handover.figures(FOLDER)
+    for figure in found:
+        print_figure(console, figure)
+    return all(each.good for each in found), {"handover": [asdict(each) for each in found]}
+
+
+@contextmanager
+def _folder() -> Iterator[None]:
+    """An empty one, while something is measured."""
+    load = os.getloadavg()[0]
+    if load > 0.5:
+        console.print(f"[yellow]this machine is not quiet (load {load:.1f}): figures will be low")
+    remove_folder(FOLDER)
+    FOLDER.mkdir(parents=True)
+    try:
+        yield
+    finally:
+        stop_guard()
+        remove_folder(FOLDER)
+
+
+def _compare(
+    wanted: Wanted, servers: Servers, contenders: Sequence[Contender]
+) -> tuple[bool, dict[str, Any]]:
+    figures: dict[str, Any] = {"throughput": {}, "latency": {}}
+    good = True
+    for number, profile in enumerate(wanted.profiles):
+        with _filled(profile, servers) as topic:
+            if number == 0:
+                for contender in contenders:
+                    _warm_up(contender, servers, topic, profile, wanted.deadline_s)
+            results = [
+                (each.name, _copied(each, servers, topic, profile, wanted.deadline_s))
+                for each in contenders
+            ]
+        print_throughput(console, profile, results)
+        figures["throughput"][profile.name] = {"profile": asdict(profile)} | {
+            name: asdict(result)
+            | {"records_per_s": result.records_per_s, "cpu_s_per_gb": result.cpu_s_per_gb}
+            for name, result in results
+        }
+        good = good and all(result.finished for _, result in results)
+    if wanted.seconds > 0:
+        late = _latency(wanted, servers, contenders)
+        print_latency(console, late, latency.PER_S)
+        figures["latency"] = {name: asdict(result) for name, result in late}
+    return good, figures
+
+
+@contextmanager
+def _filled(profile: Profile, servers: Servers) -> Iterator[str]:
+    topic, source = f"bench-{profile.name}", servers.source.bootstrap
+    _say(f"{profile.name}: filling {topic}")
+    create_topic(source, topic, partitions=profile.partitions)
+    Filler(source, topic, profile).add(profile.records)
+    yield topic
+    delete_topic(source, topic)
+
+
+def _warm_up(
+    contender: Contender, servers: Servers, topic: str, profile: Profile, deadline_s: float
+) -> None:
+    """Have it copy for a while, in as many rounds as that takes."""
+    copied_s, rounds = 0.0, 0
+    while copied_s < WARM_UP_S and rounds < WARM_UP_ROUNDS:
+        copied_s += _copied(contender, servers, topic, profile, deadline_s, "to warm up").seconds
+        rounds += 1
+
+
+def _copied(
+    contender: Contender,
+    servers: Servers,
+    topic: str,
+    profile: Profile,
+    deadline_s: float,
+    why: str = "measured",
+) -> throughput.Throughput:
+    """One copy of the whole topic to a target topic of its own."""
+    _say(f"{profile.name}: {contender.name} copies, {why}")
+    target = servers.target.bootstrap
+    create_topic(target, topic, partitions=profile.partitions)
+    os.sync()  # else the kernel holds whoever comes first to the speed of the disk
+    found = throughput.measure(contender, servers, topic, profile, deadline_s=deadline_s)
+    delete_topic(target, topic)
+    return found
+
+
+def _latency(
+    wanted: Wanted, servers: Servers, contenders: Sequence[Contender]
+) -> list[tuple[str, latency.Latency]]:
+    results = []
+    profile = wanted.profiles[0]
+    for number, contender in enumerate(contenders):
+        _say(f"latency: {contender.name} for {wanted.seconds:.0f} s")
+        topic = f"bench-latency-{number}"
+        for cluster in (servers.source, servers.target):
+            create_topic(cluster.bootstrap, topic, partitions=profile.partitions)
+        found = latency.measure(contender, servers, topic, profile, seconds=wanted.seconds)
+        results.append((contender.name, found))
+    return results
+
+
+def _say(what: str) -> None:
+    console.print(f"  {what}", style="dim")
+
+
+def _machine() -> dict[str, Any]:
+    return {
+        "machine": {
+            "cpus": os.cpu_count(),
+            "load": os.getloadavg(),
+            "system": platform.platform(),
+            "python": platform.python_version(),
+            "kafka": KAFKA_VERSION,
+        }
+    }
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,194 @@
+"""The two that are compared: each is started for one topic, and stopped for good."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Protocol
+
+from confluent_kafka.admin import AdminClient
+
+from ureplicator_bench.load import Profile
+from ureplicator_bench.servers import Servers
+from ureplicator_demo.fleet import Fleet, Mark, WorkerPages
+from ureplicator_testkit.records.topics import QUIET, delete_topic
+from ureplicator_testkit.servers.java import (
+    KAFKA_VERSION,
+    LOG4J,
+    Java,
+    NotSetUpError,
+    jars_folder,
+    java_executable,
+    kafka_jars,
+)
+from ureplicator_testkit.servers.processes import Process
+from ureplicator_testkit.servers.stack import CONFIG_TEXT
+
+MARK_NAME = "UREPLICATOR_BENCH"
+HEAP_MB = 2_048
+
+_MM2_DEFAULT = """\
+clusters = A, B
+A.bootstrap.servers = {source}
+B.bootstrap.servers = {target}
+A->B.enabled = true
+A->B.topics = {topic}
+B->A.enabled = false
+B->A.emit.heartbeats.enabled = false
+A->B.emit.heartbeats.enabled = false
+A->B.emit.checkpoints.enabled = false
+replication.policy.class = org.apache.kafka.connect.mirror.IdentityReplicationPolicy
+replication.factor = 1
+checkpoints.topic.replication.factor = 1
+heartbeats.topic.replication.factor = 1
+offset-syncs.topic.replication.factor = 1
+offset.storage.replication.factor = 1
+status.storage.replication.factor = 1
+config.storage.replication.factor = 1
+tasks.max = {partitions}
+"""
+_MM2_TUNED = """\
+tasks.max = 4
+A.consumer.max.poll.records = 5000
+A.consumer.max.partition.fetch.bytes = 4194304
+A.consumer.fetch.min.bytes = 1
+B.producer.batch.size = 524288
+B.producer.linger.ms = 20
+B.producer.enable.idempotence = true
+B.producer.max.in.flight.requests.per.connection = 5
+B.producer.buffer.memory = 134217728
+B.producer.compression.type = {codec}
+B.offset.flush.timeout.ms = 30000
+"""
+"""Wins over the default where both name a key; more tasks or larger batches made nothing faster."""
+
+
+class Contender(Protocol):
+    """Something that copies a topic."""
+
+    name: str
+
+    def start(self, topic: str, profile: Profile) -> None:
+        """Start copying; the target topic is there and empty."""
+
+    def processes(self) -> Sequence[Process]:
+        """Everything of it that runs, as roots of process trees."""
+
+    def stop(self) -> None:
+        """End it, and remove what the next run could stumble over."""
+
+
+class Ours:
+    """A controller and a worker, all defaults; each start is a fleet of its own."""
+
+    def __init__(self, servers: Servers, folder: Path) -> None:
+        self.name = "ureplicator"
+        self._servers, self._folder = servers, folder
+        self._runs = 0
+        self._fleet: Fleet | None = None
+
+    def start(self, topic: str, profile: Profile) -> None:
+        self._runs += 1
+        folder = self._folder / f"ureplicator-{self._runs}"
+        folder.mkdir()
+        config = folder / "config.yaml"
+        config.write_text(
+            CONFIG_TEXT.format(
+                zookeeper=self._servers.zookeeper.hosts,
+                source=self._servers.source.bootstrap,
+                target=self._servers.target.bootstrap,
+            )
+        )
+        mark = Mark(MARK_NAME, str(folder))
+        name = f"bench-{self._runs}"
+        self._fleet = Fleet(config, folder, name=name, workers=1, mark=mark)
+        self._fleet.start()
+        self._fleet.wait_ready()
+        self._fleet.rest("POST", "/topics", {"topic": topic})
+
+    def processes(self) -> Sequence[Process]:
+        return self._fleet.processes if self._fleet else ()
+
+    def worker(self) -> Process:
+        return self.processes()[1]
+
+    def pages(self) -> WorkerPages:
+        assert self._fleet is not None
+        return self._fleet.pages()[0]
+
+    def wrong(self) -> str:
+        return self._fleet.wrong() if self._fleet else "not started"
+
+    def stop(self) -> None:
+        if self._fleet is not None:
+            self._fleet.stop()
+            self._fleet = None
+
+
+class MirrorMaker:
+    """MirrorMaker 2 in its dedicated mode, with the JVM settings of Kafka's own start script."""
+
+    def __init__(self, servers: Servers, folder: Path, *, tuned: bool) -> None:
+        self.name = f"MirrorMaker 2 ({'tuned' if tuned else 'default'})"
+        self._servers, self._folder, self._tuned = servers, folder, tuned
+        self._runs = 0
+        self._process: Process | None = None
+
+    def start(self, topic: str, profile: Profile) -> None:
+        self._runs += 1
+        folder = self._folder / f"mirror-maker-{self._runs}"
+        folder.mkdir()
+        properties = folder / "mm2.properties"
+        text = _MM2_DEFAULT + (_MM2_TUNED if self._tuned else "")
+        properties.write_text(
+            text.format(
+                source=self._servers.source.bootstrap,
+                target=self._servers.target.bootstrap,
+                topic=topic,
+                partitions=profile.partitions,
+                codec=profile.codec,
+            )
+        )
+        command = _mirror_maker_java(folder).command(
+            "org.apache.kafka.connect.mirror.MirrorMaker", properties
+        )
+        self._process = Process("mirror-maker", command, log=folder / "mm2.log")
+
+    def processes(self) -> Sequence[Process]:
+        return [self._process] if self._process else ()
+
+    def wrong(self) -> str:
+        return self._process.log_tail() if self._process else "not started"
+
+    def stop(self) -> None:
+        if self._process is not None:
+            self._process.kill_tree()
+            self._process = None
+            for cluster in (self._servers.source, self._servers.target):
+                _delete_topics_of_mm2(cluster.bootstrap)
+
+
+def _mirror_maker_java(folder: Path) -> Java:
+    jars = jars_folder() / f"connect-mirror-{KAFKA_VERSION}"
+    if not jars.exists():
+        raise NotSetUpError(f"no MirrorMaker 2 in {jars}: run scripts/setup --bench")
+    settings = folder / "log4j2.properties"
+    settings.write_text(LOG4J)
+    options = (
+        f"-Xmx{HEAP_MB}m",
+        *("-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20"),
+        *("-XX:InitiatingHeapOccupancyPercent=35", "-XX:+ExplicitGCInvokesConcurrent"),
+        *("-XX:-UsePerfData", "-Djava.awt.headless=true"),
+        f"-Dlog4j2.configurationFile={settings}",
+    )
+    # What writes its log comes with the broker only.
+    classpath = os.pathsep.join((f"{jars}/*", f"{kafka_jars()}/*"))
+    return Java(java_executable(), classpath, options)
+
+
+def _delete_topics_of_mm2(bootstrap: str) -> None:
+    admin = AdminClient({"bootstrap.servers": bootstrap, **QUIET})
+    for topic in admin.list_topics(timeout=30).topics:
+        if topic.startswith("mm2-"):
+            delete_topic(bootstrap, topic)

@@ -1,0 +1,82 @@
+"""Topics full of records, made as fast as one Python process can."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from confluent_kafka import Producer
+
+from ureplicator_testkit.records.topics import QUIET
+
+BATCH_BYTES = 131_072
+_HEAP = 512
+"""Different values that take turns: more would only cost time, fewer would compress too well."""
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """What a topic holds. `size`: bytes of a value; keys and headers there are none."""
+
+    name: str
+    records: int
+    size: int
+    codec: str = "none"
+    partitions: int = 8
+
+    @property
+    def bytes(self) -> int:
+        return self.records * self.size
+
+
+class Filler:
+    """Produces to one topic, all partitions in turn, so many records at a time."""
+
+    def __init__(self, bootstrap: str, topic: str, profile: Profile) -> None:
+        self._topic, self._profile = topic, profile
+        self._producer = Producer(
+            {
+                "bootstrap.servers": bootstrap,
+                "compression.type": profile.codec,
+                "acks": "1",
+                "batch.size": BATCH_BYTES,
+                "batch.num.messages": 100_000,
+                "linger.ms": 50,
+                "queue.buffering.max.messages": 1_000_000,
+                "queue.buffering.max.kbytes": 262_144,
+                **QUIET,
+            }
+        )
+        self._messages = [{"value": value} for value in _values(profile.size)]
+        self._turn = 0
+
+    def add(self, records: int) -> None:
+        """Produce so many; returns when the broker has them."""
+        left = records
+        while left > 0:
+            count = min(left, len(self._messages))
+            self._send(self._messages[:count], self._turn % self._profile.partitions)
+            self._turn += 1
+            left -= count
+        if self._producer.flush(120):
+            raise AssertionError(f"{self._topic} could not be filled")
+
+    def _send(self, messages: list[dict[str, Any]], partition: int) -> None:
+        while messages:
+            done = self._producer.produce_batch(self._topic, messages, partition)
+            if done == len(messages):
+                return
+            messages = [{"value": each["value"]} for each in messages if each.pop("_error", None)]
+            self._producer.poll(0.05)
+
+
+def _values(size: int) -> Iterator[bytes]:
+    """Text with names that come again and numbers that do not, as most topics hold."""
+    dice = random.Random(1)  # noqa: S311
+    for _ in range(_HEAP):
+        text = b""
+        while len(text) < size:
+            text += b'"field": "%012x", ' % dice.getrandbits(48)
+        yield text[:size]

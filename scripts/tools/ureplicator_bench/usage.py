@@ -1,0 +1,96 @@
+"""What process trees cost: processor time and memory, read from /proc.
+
+A tree's processor time is that of its live processes and of their ended children; so what a child
+used is counted whether or not it has ended meanwhile.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Self
+
+from ureplicator_testkit.servers.processes import Process
+
+_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+_PAGE = os.sysconf("SC_PAGE_SIZE")
+SAMPLE_EVERY_S = 0.5
+
+
+def cpu_s(processes: Iterable[Process]) -> float:
+    """Seconds of processor time that the trees of these processes have used."""
+    return sum(_cpu_s(pid) for process in processes for pid in process.tree())
+
+
+def others_cpu_s(known_s: float) -> float:
+    """What the machine has spent on programs that are neither of ours nor `known_s`."""
+    return _machine_cpu_s() - known_s - sum(os.times()[:4])
+
+
+def share(used_s: float, seconds: float) -> float:
+    """Which part of the whole machine so much processor time is."""
+    return max(used_s, 0.0) / (seconds * (os.cpu_count() or 1))
+
+
+def _machine_cpu_s() -> float:
+    fields = Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:]
+    user, nice, system, _idle, _iowait, *interrupts = map(int, fields[:7])
+    return (user + nice + system + sum(interrupts)) / _TICKS_PER_S
+
+
+def rss_bytes(processes: Iterable[Process]) -> int:
+    """Resident memory of the trees now; what processes share counts for each of them."""
+    return sum(_rss_bytes(pid) for process in processes for pid in process.tree())
+
+
+def peak_rss_bytes(pid: int) -> int:
+    """The most that one process ever had; 0 if it is gone."""
+    with contextlib.suppress(OSError):
+        for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+            if line.startswith("VmHWM:"):
+                return int(line.split()[1]) * 1024
+    return 0
+
+
+def is_python(pid: int) -> bool:
+    with contextlib.suppress(OSError):
+        return "python" in Path(f"/proc/{pid}/exe").readlink().name
+    return False
+
+
+def _cpu_s(pid: int) -> float:
+    with contextlib.suppress(OSError):
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        return sum(map(int, fields[11:15])) / _TICKS_PER_S
+    return 0.0
+
+
+def _rss_bytes(pid: int) -> int:
+    with contextlib.suppress(OSError):
+        return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * _PAGE
+    return 0
+
+
+class PeakRss:
+    """The highest resident memory of some trees while the block runs."""
+
+    def __init__(self, processes: Callable[[], Sequence[Process]]) -> None:
+        self._processes = processes
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._watch, name="memory", daemon=True)
+        self.bytes = 0
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def _watch(self) -> None:
+        while not self._over.wait(SAMPLE_EVERY_S):
+            self.bytes = max(self.bytes, rss_bytes(self._processes()))

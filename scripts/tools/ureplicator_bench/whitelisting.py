@@ -1,0 +1,189 @@
+"""How long it takes from a POST to a partition that is ONLINE, in a fleet that has a thousand others.
+
+Real processes: one controller, one worker, two clusters. The thousand are topics like any other, of one
+empty partition each, made on both sides; their intents are written as REST would, and all of them are
+ONLINE before the first that counts. What counts goes through REST, and its target topic is missing.
+
+The clock is that of this process: from just before the request is sent to when ZooKeeper shows the
+worker's word, so neither a poll of REST nor another clock is in it. One goes before those that count: the
+leader is still writing down the thousand's first positions.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import quantiles
+
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from ureplicator_bench.servers import Servers
+from ureplicator_common.coordination import Create, Node
+from ureplicator_common.coordination.zookeeper import ZooKeeperCoordination
+from ureplicator_common.model import (
+    Partition,
+    PartitionState,
+    Route,
+    TopicIntent,
+    TopicKey,
+    WorkerId,
+)
+from ureplicator_common.znodes import Paths, decode_assignment, decode_current, encode_intent
+from ureplicator_testkit.fleet.real_fleet import Fleet
+from ureplicator_testkit.records.topics import QUIET
+from ureplicator_testkit.servers.processes import eventually
+
+FLEET = "bench-control"
+ROUTE = Route("source", "target")
+WORKER = WorkerId("w1")
+FILL_S = 300.0
+
+
+@dataclass(frozen=True, slots=True)
+class Steps:
+    """When each step of one whitelisting was seen, in seconds since the request was sent."""
+
+    written: float
+    answered: float
+    assigned: float
+    online: float
+
+
+@dataclass(frozen=True, slots=True)
+class Whitelisting:
+    others: int
+    each: tuple[Steps, ...]
+
+    def p50(self, step: str) -> float:
+        return self._quantiles(step)[49]
+
+    def p99(self, step: str) -> float:
+        return self._quantiles(step)[98]
+
+    def _quantiles(self, step: str) -> list[float]:
+        return quantiles([getattr(each, step) for each in self.each], n=100, method="inclusive")
+
+
+def measure(servers: Servers, folder: Path, *, others: int, times: int) -> Whitelisting:
+    fillers = [f"other-{number:04d}" for number in range(others)]
+    first, *probes = (f"probe-{number:04d}" for number in range(1 + times))
+    for cluster, topics in (
+        (servers.source, [*fillers, first, *probes]),
+        (servers.target, fillers),
+    ):
+        _make_topics(cluster.bootstrap, topics)
+    with _running(servers, folder) as fleet, _Watcher(servers.zookeeper.hosts) as watcher:
+        watcher.intend(fillers)
+        eventually(lambda: watcher.online() == others, FILL_S, "the other topics are ONLINE")
+        _whitelist(fleet, watcher, first)
+        return Whitelisting(others, tuple(_whitelist(fleet, watcher, each) for each in probes))
+
+
+def _make_topics(bootstrap: str, topics: list[str]) -> None:
+    admin = AdminClient({"bootstrap.servers": bootstrap, **QUIET})
+    for begin in range(0, len(topics), 100):
+        new = [NewTopic(topic, 1, 1) for topic in topics[begin : begin + 100]]
+        for made in admin.create_topics(new).values():
+            made.result(60)
+
+
+@contextmanager
+def _running(servers: Servers, folder: Path) -> Iterator[Fleet]:
+    fleet = Fleet(
+        name=FLEET,
+        folder=folder,
+        zookeeper=servers.zookeeper.hosts,
+        source=servers.source.bootstrap,
+        target=servers.target.bootstrap,
+        worker={"slots": 2},
+    )
+    try:
+        yield fleet.start()
+        fleet.stop()
+    finally:
+        fleet.kill()
+
+
+def _whitelist(fleet: Fleet, watcher: _Watcher, topic: str) -> Steps:
+    expected = watcher.expect(topic)
+    began_s = time.monotonic()
+    fleet.whitelist(topic)
+    answered_s = time.monotonic()
+    eventually(expected.is_complete, 30, f"{topic} is ONLINE")
+    seen = expected.seen_s
+    return Steps(
+        written=seen["written"] - began_s,
+        answered=answered_s - began_s,
+        assigned=seen["assigned"] - began_s,
+        online=seen["online"] - began_s,
+    )
+
+
+@dataclass(slots=True)
+class _Expected:
+    """What a watcher waits for, and when it saw which step of it."""
+
+    partition: Partition | None = None
+    seen_s: dict[str, float] = field(default_factory=dict)
+
+    def is_complete(self) -> bool:
+        return len(self.seen_s) == 3
+
+
+class _Watcher:
+    """Notes when ZooKeeper shows each step of what is expected."""
+
+    def __init__(self, hosts: str) -> None:
+        self._paths = Paths(FLEET)
+        self._coordination = ZooKeeperCoordination(hosts=hosts, session_timeout_s=10)
+        self._expected = _Expected()
+
+    def __enter__(self) -> _Watcher:
+        self._coordination.connect(30)
+        self._mirror = self._coordination.mirror(self._paths.root, self._changed)
+        self._mirror.refresh()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._mirror.close()
+        self._coordination.close()
+
+    def intend(self, topics: list[str]) -> None:
+        self._coordination.ensure(f"{self._paths.topics}/{ROUTE}")
+        data = encode_intent(TopicIntent(1, 1))
+        writes = [Create(self._paths.topic(TopicKey(ROUTE, topic)), data) for topic in topics]
+        for begin in range(0, len(writes), 100):
+            self._coordination.transact(writes[begin : begin + 100])
+
+    def expect(self, topic: str) -> _Expected:
+        self._expected = _Expected(Partition(ROUTE, topic, 0))
+        return self._expected
+
+    def online(self) -> int:
+        """How many partitions are ONLINE now."""
+        node = self._mirror.nodes().get(self._paths.current_state(WORKER))
+        entries = decode_current(node.data).entries.values() if node else ()
+        return sum(entry.state is PartitionState.ONLINE for entry in entries)
+
+    def _changed(self) -> None:
+        expected = self._expected
+        if expected.partition is None:
+            return
+        now_s, nodes = time.monotonic(), self._mirror.nodes()
+        for step in self._shown(nodes, expected.partition):
+            expected.seen_s.setdefault(step, now_s)
+
+    def _shown(self, nodes: Mapping[str, Node], partition: Partition) -> Iterator[str]:
+        if self._paths.topic(TopicKey(ROUTE, partition.topic)) in nodes:
+            yield "written"
+        told = nodes.get(self._paths.assignment(WORKER))
+        if told is not None and partition in decode_assignment(told.data).entries:
+            yield "assigned"
+        said = nodes.get(self._paths.current_state(WORKER))
+        entry = decode_current(said.data).entries.get(partition) if said else None
+        if entry is not None and entry.state is PartitionState.ONLINE:
+            yield "online"

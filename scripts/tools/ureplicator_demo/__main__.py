@@ -1,0 +1,253 @@
+"""`scripts/demo`: starts everything, copies a topic, proves the copy, and cleans up.
+
+    scripts/demo          about a minute; the exit code is 0 only when both sides are equal
+    scripts/demo --keep   the same, and everything is left running to be looked at
+    scripts/demo --down   end what --keep left
+
+Servers are those of `scripts/stack`, started here if they do not run yet, and ended only if they were
+started here. Every process of ours carries the name of the folder in its environment: that finds all
+of them again, however the one that started them ended.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+import click
+from confluent_kafka import KafkaException
+from rich.console import Console
+from rich.table import Table
+
+from ureplicator_cli.rest_client import RestFailure
+from ureplicator_demo.compare import compare_clusters
+from ureplicator_demo.fleet import Fleet, Mark
+from ureplicator_demo.progress import Ends, Rate, Sample, shown
+from ureplicator_testkit.records.topics import create_topic
+from ureplicator_testkit.servers import stack
+from ureplicator_testkit.servers.processes import Process, remove_folder
+
+FOLDER = stack.LOCAL / "demo"
+STATE = FOLDER / "state.json"
+MARK = Mark("UREPLICATOR_DEMO", str(FOLDER))
+STACK = stack.ROOT / "scripts" / "stack"
+PARTITIONS = 8
+WORKERS = 2
+KEPT_FOR_EVER = {"retention.ms": "-1"}
+"""The records are dated in the past; brokers would begin to remove them while one looks."""
+BEFORE = 0.6
+"""The part of the records that is there before copying begins; the rest comes while it goes on."""
+PRODUCE_DEADLINE_S = 120.0
+COPY_DEADLINE_S = 180.0
+LOOK_EVERY_S = 0.1
+
+console = Console(highlight=False)
+
+
+class Failed(Exception):
+    """The demo did not show what it should; the text says why."""
+
+
+@click.command(help=(__doc__ or "").partition("\n\n")[0])
+@click.option("--keep", is_flag=True, help="Leave everything running, to be looked at.")
+@click.option("--down", is_flag=True, help="End what --keep left running.")
+@click.option("--records", type=click.IntRange(1_000), default=500_000, show_default=True)
+def main(keep: bool, down: bool, records: int) -> None:
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    try:
+        with _alone():
+            if down:
+                _end_kept()
+            else:
+                _run(keep, records)
+    except (Failed, AssertionError, RestFailure, KafkaException) as error:
+        console.print(f"[red]demo: {error}", soft_wrap=True)
+        sys.exit(1)
+    except KeyboardInterrupt:
+        console.print("demo: interrupted")
+        sys.exit(130)
+
+
+# --- The run
+
+
+def _run(keep: bool, records: int) -> None:
+    if STATE.exists() and MARK.processes():
+        raise Failed("a demo is still running: end it with scripts/demo --down")
+    MARK.end([])
+    remove_folder(FOLDER)
+    FOLDER.mkdir(parents=True)
+    began = time.monotonic()
+    ours = not _stack_runs()
+    good = leave = False
+    fleet: Fleet | None = None
+    try:
+        console.print("[bold]1[/] servers: one ZooKeeper, two Kafka clusters")
+        servers = _servers()
+        fleet = _fleet(keep, "demo" if ours else f"demo-{int(time.time())}")
+        try:
+            _show(fleet, servers, fleet.name, records)
+            good = True
+            console.print(f"[green]every record is there, once, in order ({_since(began)})")
+        finally:
+            leave = keep and not isinstance(sys.exception(), KeyboardInterrupt | SystemExit)
+            if leave:
+                _leave(fleet, ours)
+    finally:
+        if not leave:
+            _clean_up(fleet, ours, good)
+
+
+def _show(fleet: Fleet, servers: Mapping[str, str], topic: str, records: int) -> None:
+    source, target = servers["SOURCE_BOOTSTRAP"], servers["TARGET_BOOTSTRAP"]
+    console.print(f"[bold]2[/] one controller, {WORKERS} workers; meanwhile a topic is filled")
+    fleet.start()
+    create_topic(source, topic, partitions=PARTITIONS, config=KEPT_FOR_EVER)
+    before = int(records * BEFORE)
+    _await_produced(_produce(source, topic, 0, before))
+    fleet.wait_ready()
+    _print_addresses(fleet, servers, topic)
+    console.print(
+        f"[bold]3[/] copying {topic}: {before:,} records are there,"
+        f" {records - before:,} more are produced meanwhile"
+    )
+    fleet.rest("POST", "/topics", {"topic": topic})
+    producer = _produce(source, topic, before, records - before)
+    _watch(fleet, source, target, topic, records)
+    _await_produced(producer)
+    console.print("[bold]4[/] comparing: key, value, headers, timestamp, partition and order")
+    found = compare_clusters(source, target, topic, PARTITIONS)
+    if not found.clean:
+        raise Failed(f"the two sides differ\n{found}")
+    count = sum(each.source_count for each in found.partitions)
+    if count != records:
+        raise Failed(f"the source has {count:,} records, not {records:,}")
+    console.print(f"  {count:,} records are equal")
+
+
+def _watch(fleet: Fleet, source: str, target: str, topic: str, records: int) -> None:
+    """Show progress until the target has everything."""
+    here, there = Ends(source, topic, PARTITIONS), Ends(target, topic, PARTITIONS)
+    rate, end = Rate(), time.monotonic() + COPY_DEADLINE_S
+    with shown(console, records) as show:
+        while True:
+            copied = there.total()
+            show(Sample(copied, max(here.total() - copied, 0), rate.at(copied)))
+            if copied >= records:
+                return
+            if time.monotonic() > end:
+                raise Failed(
+                    f"only {copied:,} of {records:,} records were copied within"
+                    f" {COPY_DEADLINE_S:.0f} s\n{fleet.wrong()}"
+                )
+            time.sleep(LOOK_EVERY_S)
+
+
+def _produce(bootstrap: str, topic: str, first: int, count: int) -> Process:
+    """Fills the topic from a process of its own: producing and watching would hold each other up."""
+    arguments = [bootstrap, topic, str(PARTITIONS), str(first), str(count)]
+    return Process(
+        "producer",
+        [sys.executable, "-m", "ureplicator_demo.records", *arguments],
+        log=FOLDER / "producer.log",
+        env={MARK.name: MARK.value},
+    )
+
+
+def _await_produced(producer: Process) -> None:
+    if producer.wait(PRODUCE_DEADLINE_S):
+        raise Failed(f"the producer failed:\n{producer.log_tail()}")
+
+
+def _fleet(keep: bool, name: str) -> Fleet:
+    return Fleet(stack.CONFIG, FOLDER, name=name, workers=WORKERS, mark=MARK, detached=keep)
+
+
+# --- What is started and ended
+
+
+def _stack_runs() -> bool:
+    asked = subprocess.run([STACK, "status"], stdout=subprocess.DEVNULL, check=False)  # noqa: S603
+    return asked.returncode == 0
+
+
+def _servers() -> Mapping[str, str]:
+    """Start the stack, or find it running; its addresses."""
+    done = subprocess.run([STACK, "up"], stdout=subprocess.PIPE, text=True, check=False)  # noqa: S603
+    if done.returncode != 0:
+        raise Failed("the servers did not start")
+    return dict(line.split("=", 1) for line in done.stdout.splitlines())
+
+
+def _clean_up(fleet: Fleet | None, ours: bool, good: bool) -> None:
+    console.print("cleaning up", style="dim")
+    if fleet is not None:
+        fleet.stop()
+    if ours:
+        subprocess.run([STACK, "down"], stdout=subprocess.DEVNULL, check=False)  # noqa: S603
+    if good:
+        remove_folder(FOLDER)
+    elif any(FOLDER.glob("*.log")):
+        console.print(f"logs: {FOLDER}", soft_wrap=True)
+
+
+def _leave(fleet: Fleet, ours: bool) -> None:
+    left = {"roots": [process.pid for process in fleet.processes], "stack": ours}
+    STATE.write_text(json.dumps(left))
+    command = Path(sys.executable).with_name("ureplicator").relative_to(stack.ROOT)
+    url = "" if fleet.url.endswith(":9000") else f" --url {fleet.url}"
+    console.print(f"left running; try  {command} status{url}", soft_wrap=True)
+    console.print("end all of it with  scripts/demo --down")
+
+
+def _end_kept() -> None:
+    left = json.loads(STATE.read_text()) if STATE.exists() else {}
+    count = MARK.end(left.get("roots", []))
+    if left.get("stack"):
+        subprocess.run([STACK, "down"], check=False)  # noqa: S603
+    remove_folder(FOLDER)
+    console.print(f"demo: down ({count} processes ended)")
+
+
+@contextmanager
+def _alone() -> Iterator[None]:
+    stack.LOCAL.mkdir(exist_ok=True)
+    with (stack.LOCAL / "demo.lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise Failed("another scripts/demo is at work here") from None
+        yield
+
+
+# --- Printing
+
+
+def _print_addresses(fleet: Fleet, servers: Mapping[str, str], topic: str) -> None:
+    table = Table.grid(padding=(0, 2))
+    rows = [("dashboard", f"{fleet.url}/"), ("REST", f"{fleet.url}/topics/{topic}")]
+    for worker in fleet.pages():
+        rows.append((f"worker {worker.name}", worker.status))
+        rows.append(("  its Spark UI", worker.spark))
+    rows += [
+        (f"{name} Kafka", servers[f"{name.upper()}_BOOTSTRAP"]) for name in ("source", "target")
+    ]
+    rows.append(("ZooKeeper", servers["ZOOKEEPER"]))
+    for what, where in rows:
+        table.add_row(f"  {what}", where)
+    console.print(table)
+
+
+def _since(began: float) -> str:
+    return f"{time.monotonic() - began:.0f} s"
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,155 @@
+"""One controller and some workers as processes, on servers that already run.
+
+All start at the same time, as they would anywhere: a worker waits for ZooKeeper, and a controller for
+workers. `wait_ready` is the moment from which a whitelisted topic is copied at once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import requests
+
+from ureplicator_cli.rest_client import RestClient, RestFailure
+from ureplicator_testkit.servers.ports import PortClaim, claim_port, port_is_free
+from ureplicator_testkit.servers.processes import NotInTimeError, Process, eventually
+from ureplicator_testkit.servers.reaper import kill_marked, marked_processes
+
+USUAL_PORT = 9000
+START_DEADLINE_S = 90.0
+DRAIN_DEADLINE_S = 40.0
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerPages:
+    """Where one worker can be looked at."""
+
+    name: str
+    status: str
+    spark: str
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """A variable in the environment of every process of a fleet, and of all that those start."""
+
+    name: str
+    value: str
+
+    def end(self, roots: Sequence[int]) -> int:
+        """Ask these for a clean end; what is left then is killed. Returns how many there were."""
+        there = self.processes()
+        for pid in set(roots) & set(there):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGTERM)
+        with contextlib.suppress(NotInTimeError):
+            eventually(
+                lambda: not set(roots) & set(self.processes()), DRAIN_DEADLINE_S, "all ended"
+            )
+        kill_marked(self.name, self.value)
+        return len(there)
+
+    def processes(self) -> Sequence[int]:
+        return marked_processes(self.name, self.value)
+
+
+class Fleet:
+    """Roles named c1, w1, w2, ...; a detached fleet outlives whoever started it."""
+
+    def __init__(
+        self,
+        config: Path,
+        folder: Path,
+        *,
+        name: str,
+        workers: int,
+        mark: Mark,
+        detached: bool = False,
+    ) -> None:
+        self._config, self._folder, self.name = config, folder, name
+        self._workers = workers
+        self._mark = mark
+        self._detached = detached
+        self._claim: PortClaim | None = None
+        self.processes: list[Process] = []
+        self.url = ""
+
+    def start(self) -> None:
+        self.url = f"http://127.0.0.1:{self._port()}"
+        port = self.url.rpartition(":")[2]
+        self._spawn("controller", "c1", "--set", f"controller.port={port}")
+        for number in range(1, self._workers + 1):
+            self._spawn("worker", f"w{number}")
+
+    def wait_ready(self) -> None:
+        """Return when a leader leads and every copier of every worker waits for work."""
+        eventually(self._ready, START_DEADLINE_S, "controller and workers are ready")
+
+    def rest(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        """What REST answers. Raises RestFailure."""
+        return RestClient(self.url).call(method, path, body=body)
+
+    def pages(self) -> Sequence[WorkerPages]:
+        found = []
+        for name, worker in self.rest("GET", "/instances")["workers"].items():
+            base = f"http://{worker['host']}:{worker['port']}"
+            status = requests.get(f"{base}/status", timeout=10).json()
+            found.append(WorkerPages(name, f"{base}/status", status["sparkUi"]))
+        return found
+
+    def wrong(self) -> str:
+        """What the fleet itself says is not as it should be."""
+        try:
+            found = self.rest("GET", "/validation")["mismatches"]
+        except RestFailure as error:
+            return str(error)
+        return "\n".join(f"{m['topic']}/{m['partition']}: {m['reason']}" for m in found)
+
+    def stop(self) -> None:
+        """A clean end of all: workers drain and commit first."""
+        self._mark.end([process.pid for process in self.processes])
+        if self._claim is not None:
+            self._claim.release()
+
+    def _port(self) -> int:
+        if port_is_free(USUAL_PORT):
+            return USUAL_PORT
+        self._claim = claim_port()
+        return self._claim.port
+
+    def _spawn(self, role: str, id: str, *more: str) -> None:
+        command = Path(sys.executable).with_name("ureplicator")
+        process = Process(
+            f"{role} {id}",
+            [command, role, self._config, "--id", id, "--set", f"fleet={self.name}", *more],
+            log=self._folder / f"{role}-{id}.log",
+            env={"PYTHONUNBUFFERED": "1", self._mark.name: self._mark.value},
+            detached=self._detached,
+        )
+        self.processes.append(process)
+
+    def _ready(self) -> bool:
+        for process in self.processes:
+            process.assert_running()
+        try:
+            leader = self.rest("GET", "/ready")["leader"]
+            workers = self.rest("GET", "/instances")["workers"]
+        except RestFailure:
+            return False
+        live = [each for each in workers.values() if each["live"]]
+        return bool(leader) and len(live) == self._workers and all(map(_copiers_wait, live))
+
+
+def _copiers_wait(worker: Mapping[str, Any]) -> bool:
+    try:
+        answer = requests.get(f"http://{worker['host']}:{worker['port']}/ready", timeout=5)
+    except requests.RequestException:
+        return False
+    return answer.status_code == 200

@@ -1,0 +1,102 @@
+"""How far the copy is: a bar on a terminal, plain lines elsewhere."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from confluent_kafka import KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._listoffsets import OffsetSpec
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+from ureplicator_testkit.records.topics import QUIET
+
+PLAIN_EVERY_S = 1.0
+RATE_OVER_S = 1.0
+ANSWER_S = 30
+
+
+class Ends:
+    """How many records a topic's partitions of one cluster have, asked many times."""
+
+    def __init__(self, bootstrap: str, topic: str, partitions: int) -> None:
+        self._admin = AdminClient({"bootstrap.servers": bootstrap, **QUIET})
+        latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]
+        self._wanted = {TopicPartition(topic, number): latest for number in range(partitions)}
+        self._last = 0
+
+    def total(self) -> int:
+        """As of now; as of the last answer while a partition has no leader that answers."""
+        answers = self._admin.list_offsets(dict(self._wanted), request_timeout=ANSWER_S)
+        with contextlib.suppress(KafkaException):
+            self._last = sum(each.result(timeout=ANSWER_S).offset for each in answers.values())
+        return self._last
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One look at both sides."""
+
+    copied: int
+    lag: int
+    per_s: float
+
+
+class Rate:
+    """Records per second over the last second, so that the figure is calm and yet of now."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._seen: list[tuple[float, int]] = []
+
+    def at(self, total: int) -> float:
+        now = self._clock()
+        self._seen.append((now, total))
+        while len(self._seen) > 2 and self._seen[1][0] <= now - RATE_OVER_S:
+            self._seen.pop(0)
+        since, before = self._seen[0]
+        return (total - before) / (now - since) if now > since else 0.0
+
+
+@contextmanager
+def shown(console: Console, total: int) -> Iterator[Callable[[Sample], None]]:
+    """A function that shows a sample."""
+    if not console.is_terminal:
+        yield _plain(console, total)
+        return
+    with Progress(
+        TextColumn("  {task.description}"),
+        BarColumn(),
+        TextColumn("{task.completed:,.0f} of {task.total:,.0f}"),
+        TextColumn("[cyan]{task.fields[per_s]:>9,.0f} records/s"),
+        TextColumn("[yellow]lag {task.fields[lag]:>7,}"),
+        TimeElapsedColumn(),
+        console=console,
+    ) as progress:
+        bar = progress.add_task("copying", total=total, per_s=0.0, lag=0)
+
+        def show(sample: Sample) -> None:
+            progress.update(bar, completed=sample.copied, lag=sample.lag, per_s=sample.per_s)
+
+        yield show
+
+
+def _plain(console: Console, total: int) -> Callable[[Sample], None]:
+    last = 0.0
+
+    def show(sample: Sample) -> None:
+        nonlocal last
+        now = time.monotonic()
+        if now - last >= PLAIN_EVERY_S or sample.copied >= total:
+            last = now
+            console.print(
+                f"  copied {sample.copied:,} of {total:,}"
+                f" ({sample.per_s:,.0f} records/s, lag {sample.lag:,})"
+            )
+
+    return show

@@ -1,0 +1,70 @@
+"""Records of a shop, as odd as real ones: every codec, key, header and absence that a topic can hold."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+
+from ureplicator_testkit.records.topics import CODECS, NewRecord, produce
+
+CHUNK = 10_000
+"""Records of one codec in a row: all codecs take turns in every partition."""
+# Plain producers: an idempotent one waits half a second for its id, each time one is made.
+_SETTINGS = {"enable.idempotence": False, "batch.size": 131_072}
+_FIRST_MS = 1_750_000_000_000
+_ONE_MEANING = (("trace", b"0af7651916cd43dd"), ("content-type", b"application/json"))
+_REPEATED = (("hop", b"shop"), ("hop", b"till"), ("hop", None), ("hop", b""), ("größe", b"\xff"))
+
+
+def fill(bootstrap: str, topic: str, *, partitions: int, first: int, count: int) -> None:
+    """Produce the records numbered from `first`; called several times, they follow each other."""
+    for start in range(first, first + count, CHUNK):
+        records = _records(start, min(start + CHUNK, first + count), partitions)
+        codec = CODECS[start // CHUNK % len(CODECS)]
+        produce(bootstrap, topic, records, codec=codec, settings=_SETTINGS)
+
+
+def _records(first: int, end: int, partitions: int) -> Iterator[NewRecord]:
+    for number in range(first, end):
+        yield NewRecord(
+            value=_value(number),
+            key=_key(number),
+            partition=number % partitions,
+            headers=_headers(number),
+            timestamp=_FIRST_MS + number * 7,
+        )
+
+
+def _key(number: int) -> bytes | None:
+    kind = number // 8 % 11
+    if kind == 0:
+        return None
+    return b"" if kind == 1 else b"customer-%d" % (number % 5_003)
+
+
+def _value(number: int) -> bytes | None:
+    kind = number // 8 % 17
+    if kind == 0:
+        return None  # with a key: a tombstone
+    if kind == 1:
+        return b""
+    return b'{"order": %d, "customer": %d, "cents": %d, "items": ["%s"]}' % (
+        number,
+        number % 5_003,
+        number * 7_919 % 100_000,
+        b"screw " * (number % 23),
+    )
+
+
+def _headers(number: int) -> tuple[tuple[str, bytes | None], ...]:
+    kind = number // 8 % 5
+    return _ONE_MEANING if kind == 0 else _REPEATED if kind == 1 else ()
+
+
+def main(bootstrap: str, topic: str, partitions: str, first: str, count: str) -> None:
+    """Fill from a process of its own."""
+    fill(bootstrap, topic, partitions=int(partitions), first=int(first), count=int(count))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

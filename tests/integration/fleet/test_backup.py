@@ -1,0 +1,121 @@
+"""On real processes: a fleet whose ZooKeeper was wiped goes on where it was, and an operator's request is
+found in every log that it led to."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import requests
+
+from ureplicator_common.coordination import Coordination, Delete
+from ureplicator_common.coordination.zookeeper import ZooKeeperCoordination
+from ureplicator_common.znodes import Paths
+from ureplicator_testkit.fleet.real_fleet import Fleet
+from ureplicator_testkit.records.topics import compare_logs, offsets, produce, sample_records
+from ureplicator_testkit.servers.clusters import KafkaCluster, ZooKeeperServer
+from ureplicator_testkit.servers.processes import eventually
+
+RECORDS = 400
+
+
+@pytest.fixture
+def running(whole_fleet: Fleet) -> Fleet:
+    return whole_fleet.start()
+
+
+def ureplicator(fleet: Fleet, *words: str | Path) -> str:
+    """What a command of an operator prints; it must succeed."""
+    done = subprocess.run(  # noqa: S603
+        [Path(sys.executable).with_name("ureplicator"), *words, "--url", fleet.url()],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def wipe(zookeeper: ZooKeeperServer, fleet: str) -> None:
+    """All that the fleet had there is gone."""
+    client = ZooKeeperCoordination(hosts=zookeeper.hosts, session_timeout_s=10)
+    client.connect(30)
+    try:
+        _remove(client, Paths(fleet).root)
+    finally:
+        client.close()
+
+
+def _remove(client: Coordination, path: str) -> None:
+    for name in client.children(path):
+        _remove(client, f"{path}/{name}")
+    client.transact([Delete(path)])
+
+
+def test_a_wiped_fleet_goes_on_at_its_positions(
+    running: Fleet,
+    zookeeper: ZooKeeperServer,
+    source_cluster: KafkaCluster,
+    target_cluster: KafkaCluster,
+    source_topic: str,
+    tmp_path: Path,
+) -> None:
+    source, target = source_cluster.bootstrap, target_cluster.bootstrap
+
+    def copied(count: int) -> None:
+        eventually(
+            lambda: sum(end for _, end in offsets(target, source_topic).values()) >= count,
+            60,
+            f"{count} records are copied",
+        )
+
+    produce(source, source_topic, sample_records(RECORDS, partitions=4))
+    running.whitelist(source_topic)
+    copied(RECORDS)
+    backup = tmp_path / "backup.yaml"
+
+    def exported() -> bool:
+        """Once the leader knows that there are positions."""
+        ureplicator(running, "export", backup)
+        return "hadPosition: 0-3" in backup.read_text()
+
+    eventually(exported, 30, "all positions are noted")
+    running.stop()
+    wipe(zookeeper, running.name)
+    produce(source, source_topic, sample_records(RECORDS, partitions=4, seed=2))
+
+    running.start_controller("c1")
+    assert running.rest("GET", "/topics") == {"topics": []}
+    assert "created   topics.source.target" in ureplicator(running, "import", backup)
+    assert "2 unchanged" in ureplicator(running, "import", backup)
+    running.start_worker("w1")
+    copied(2 * RECORDS)
+    running.wait_online(source_topic, 4)
+    running.stop()
+    compare_logs(source, target, source_topic).assert_clean()
+
+
+def test_a_request_is_followed_through_history_and_logs(running: Fleet, source_topic: str) -> None:
+    answer = requests.post(
+        f"{running.url()}/topics/{source_topic}",
+        headers={"X-Request-Id": "change-17"},
+        timeout=20,
+    )
+    request = answer.headers["X-Request-Id"]
+    running.wait_online(source_topic, 4)
+
+    def moves() -> list[dict[str, object]]:
+        found = running.rest("GET", "/history?request=change-17&kind=move")["history"]
+        return list(found) if all(each["tookMs"] is not None for each in found) else []
+
+    told = eventually(moves, 20, "the moves have ended, and the history knows how long they took")
+    assert len(told) == 4
+    assert {each["request"] for each in told} == {request}
+    controller, worker = running.log_of("c1"), running.log_of("w1")
+    assert f"POST /topics/{source_topic} from 127.0.0.1: 201 (request {request})" in controller
+    for each in told:
+        (line,) = [one for one in controller.splitlines() if f"move {each['event']}:" in one]
+        assert f"(request {request})" in line
+        assert f"{each['event']}: ONLINE" in worker

@@ -1,0 +1,163 @@
+"""REST as it is served: gunicorn on a socket of its parent's, real ZooKeeper, and their ends."""
+
+import os
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import requests
+
+from ureplicator_common.coordination import Create
+from ureplicator_common.coordination.zookeeper import ZooKeeperCoordination
+from ureplicator_common.model import Route, TopicIntent, TopicKey
+from ureplicator_common.znodes import Paths, encode_intent
+from ureplicator_controller.api.rest_process import ENVIRONMENT, WsgiConfig
+from ureplicator_testkit.servers.clusters import ZooKeeperServer
+from ureplicator_testkit.servers.ports import claim_port, port_is_free
+from ureplicator_testkit.servers.processes import Process, eventually
+
+pytestmark = pytest.mark.integration
+
+ANSWER_S = 2.0
+PATHS = Paths("rest")
+KEY = TopicKey(Route("a", "b"), "orders")
+
+PARENT = f"""
+import os, socket, subprocess, time
+from ureplicator_controller.api.rest_process import ENVIRONMENT, WsgiConfig, command
+listener = socket.create_server(("127.0.0.1", int(os.environ["PORT"])))
+read, write = os.pipe()
+config = WsgiConfig(config=os.environ["CONFIG"], id="c1", pipe_fd=read)
+environment = os.environ | {{{ENVIRONMENT!r}: config.to_json()}}
+fds = (listener.fileno(), read)
+child = subprocess.Popen(command(listen_fd=fds[0]), pass_fds=fds, env=environment)
+os.close(read)
+child.wait()
+"""
+"""What the daemon does, and no more."""
+
+
+class Rest:
+    """A parent with its gunicorn child."""
+
+    def __init__(self, zookeeper: ZooKeeperServer, folder: Path) -> None:
+        claim = claim_port()
+        self.port = claim.port
+        self.url = f"http://127.0.0.1:{self.port}"
+        config = folder / "fleet.yaml"
+        config.write_text(
+            f"fleet: rest\nzookeeper: {{hosts: '{zookeeper.hosts}', session_timeout_s: 3}}\n"
+            "clusters: {a: {bootstrap.servers: '127.0.0.1:1'}, b: {bootstrap.servers: 'localhost:1'}}\n"
+            "routes: [{source: a, target: b}]\n"
+        )
+        claim.release()
+        self.parent = Process(
+            "rest",
+            [sys.executable, "-c", PARENT],
+            log=folder / "rest.log",
+            env={"PORT": str(self.port), "CONFIG": str(config)},
+        )
+
+    def ask(self, method: str, path: str) -> requests.Response:
+        return requests.request(method, self.url + path, timeout=10)
+
+    def status(self, path: str) -> int:
+        try:
+            return self.ask("GET", path).status_code
+        except requests.exceptions.ConnectionError:
+            return 0
+
+
+@pytest.fixture
+def zookeeper() -> Iterator[ZooKeeperServer]:
+    with ZooKeeperServer() as server:
+        yield server
+
+
+@pytest.fixture
+def rest(zookeeper: ZooKeeperServer, tmp_path: Path) -> Iterator[Rest]:
+    rest = Rest(zookeeper, tmp_path)
+    eventually(lambda: rest.status("/ready") == 200, 20, "REST is ready")
+    yield rest
+    rest.parent.kill_tree()
+
+
+def timed(rest: Rest, method: str, path: str) -> tuple[requests.Response, float]:
+    began_s = time.monotonic()
+    return rest.ask(method, path), time.monotonic() - began_s
+
+
+def assert_away(rest: Rest) -> None:
+    """Everything that needs ZooKeeper says so, in time; liveness does not mind."""
+    for method, path in (("GET", "/topics"), ("POST", "/topics/x"), ("DELETE", "/topics/orders")):
+        answer, took_s = timed(rest, method, path)
+        assert answer.status_code == 503
+        assert "ZooKeeper is away" in answer.json()["detail"]
+        assert took_s < ANSWER_S
+    assert rest.status("/ready") == 503
+    assert rest.status("/health") == 200
+
+
+def intend(zookeeper: ZooKeeperServer) -> None:
+    """A topic that was whitelisted earlier."""
+    client = ZooKeeperCoordination(hosts=zookeeper.hosts, session_timeout_s=3)
+    client.connect(5)
+    path = PATHS.topic(KEY)
+    client.ensure(path.rpartition("/")[0])
+    client.transact([Create(path, encode_intent(TopicIntent(2, 2)))])
+    client.close()
+
+
+def shown(rest: Rest) -> Any:
+    return rest.ask("GET", "/topics").json()["topics"]
+
+
+def test_one_reads_what_one_wrote(zookeeper: ZooKeeperServer, rest: Rest) -> None:
+    intend(zookeeper)
+    eventually(lambda: shown(rest) == ["orders"], 2, "the topic is shown")
+    assert rest.ask("DELETE", "/topics/orders").status_code == 200
+    assert rest.ask("GET", "/topics/orders").json()["state"] == "deleting"
+
+
+def test_without_a_target_a_topic_is_shown_all_the_same(
+    zookeeper: ZooKeeperServer, rest: Rest
+) -> None:
+    intend(zookeeper)
+    eventually(lambda: shown(rest) == ["orders"], 2, "the topic is shown")
+    answer, took_s = timed(rest, "GET", "/topics/orders")
+    assert answer.status_code == 200
+    assert answer.json()["positions"] is None
+    assert answer.json()["positionsReason"].startswith("b: ")
+    assert took_s < ANSWER_S
+
+
+def test_zookeeper_frozen_then_thawed(zookeeper: ZooKeeperServer, rest: Rest) -> None:
+    zookeeper.pause()
+    assert_away(rest)
+    zookeeper.resume()
+    eventually(lambda: rest.status("/ready") == 200, 10, "REST is ready again")
+
+
+def test_zookeeper_killed_then_back(zookeeper: ZooKeeperServer, rest: Rest) -> None:
+    intend(zookeeper)
+    zookeeper.kill()
+    eventually(lambda: rest.status("/ready") == 503, 5, "the loss is noticed")
+    assert_away(rest)
+    zookeeper.restart()
+    eventually(lambda: rest.status("/ready") == 200, 15, "REST is ready again")
+    assert shown(rest) == ["orders"]
+
+
+def test_rest_ends_with_its_daemon(rest: Rest) -> None:
+    """Killed without a word, as by the kernel: the port must be free for the next one."""
+    os.kill(rest.parent.pid, 9)
+    eventually(lambda: port_is_free(rest.port), 10, "the port is free")
+    rest.parent.assert_tree_gone()
+
+
+def test_the_configuration_survives_the_environment() -> None:
+    config = WsgiConfig(config="/a b.yaml", overrides=("x=1", 'y="2"'), id="c", pipe_fd=7)
+    assert WsgiConfig.from_json(config.to_json()) == config

@@ -1,0 +1,124 @@
+"""Topics of a real broker: made, grown, listed and refused in our words, and always with an end."""
+
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from ureplicator_common.errors import ConfigurationError
+from ureplicator_common.kafka import ClusterUnavailable, TopicAlreadyExists, TopicRefused
+from ureplicator_common.kafka.admin import ConfluentTopicAdmin
+from ureplicator_testkit.servers.clusters import KafkaCluster
+from ureplicator_testkit.servers.ports import claim_port
+
+pytestmark = pytest.mark.integration
+
+TIMEOUT_S = 5.0
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[KafkaCluster]:
+    with KafkaCluster(name="admin", properties={"auto.create.topics.enable": "true"}) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def admin(cluster: KafkaCluster) -> Iterator[ConfluentTopicAdmin]:
+    admin = ConfluentTopicAdmin({"bootstrap.servers": cluster.bootstrap}, timeout_s=TIMEOUT_S)
+    yield admin
+    admin.close()
+
+
+def test_a_made_topic_is_there_at_once(admin: ConfluentTopicAdmin) -> None:
+    configs = {"retention.ms": "1000", "cleanup.policy": "compact"}
+    admin.create_topic("made", partitions=3, configs=configs)
+    info = admin.topics()["made"]
+    assert info.partitions == 3
+    assert len(info.topic_id) == 22
+    assert admin.configs("made") == configs
+
+
+def test_a_grown_topic_keeps_its_id(admin: ConfluentTopicAdmin) -> None:
+    admin.create_topic("grown", partitions=1, configs={})
+    before = admin.topics()["grown"]
+    admin.grow_topic("grown", partitions=4)
+    after = admin.topics()["grown"]
+    assert (after.partitions, after.topic_id) == (4, before.topic_id)
+
+
+def test_internal_topics_are_not_listed(cluster: KafkaCluster, admin: ConfluentTopicAdmin) -> None:
+    assert "__consumer_offsets" in cluster.admin().list_topics(timeout=TIMEOUT_S).topics
+    assert not [name for name in admin.topics() if name.startswith("__")]
+
+
+def test_looking_at_an_unknown_topic_does_not_make_it(admin: ConfluentTopicAdmin) -> None:
+    with pytest.raises(ClusterUnavailable, match="Unknown topic"):
+        admin.configs("unknown")
+    with pytest.raises(TopicRefused, match="Unknown topic"):
+        admin.grow_topic("unknown", partitions=2)
+    assert "unknown" not in admin.topics()
+
+
+def test_already_there(admin: ConfluentTopicAdmin) -> None:
+    admin.create_topic("twice", partitions=1, configs={})
+    with pytest.raises(TopicAlreadyExists, match="already exists"):
+        admin.create_topic("twice", partitions=1, configs={})
+
+
+@pytest.mark.parametrize(
+    ("topic", "partitions", "configs"),
+    [
+        ("a/b", 1, {}),
+        ("a" * 250, 1, {}),
+        ("none", 0, {}),
+        ("text", 1, {"retention.ms": "soon"}),
+        ("unknown-key", 1, {"no.such.key": "1"}),
+    ],
+)
+def test_refused(
+    admin: ConfluentTopicAdmin, topic: str, partitions: int, configs: dict[str, str]
+) -> None:
+    with pytest.raises(TopicRefused):
+        admin.create_topic(topic, partitions=partitions, configs=configs)
+
+
+@pytest.mark.parametrize("partitions", [1, 2])
+def test_a_topic_does_not_shrink(admin: ConfluentTopicAdmin, partitions: int) -> None:
+    topic = f"shrunk-{partitions}"
+    admin.create_topic(topic, partitions=2, configs={})
+    with pytest.raises(TopicRefused):
+        admin.grow_topic(topic, partitions=partitions)
+
+
+def test_a_frozen_broker_has_an_end(cluster: KafkaCluster, admin: ConfluentTopicAdmin) -> None:
+    admin.topics()
+    cluster.pause_broker()
+    began_s = time.monotonic()
+    try:
+        with pytest.raises(ClusterUnavailable, match=cluster.bootstrap):
+            admin.topics()
+    finally:
+        cluster.resume_broker()
+    assert time.monotonic() - began_s < 2 * TIMEOUT_S
+    assert admin.topics() is not None
+
+
+def test_nobody_there(capfd: pytest.CaptureFixture[str]) -> None:
+    claim = claim_port()
+    admin = ConfluentTopicAdmin({"bootstrap.servers": f"127.0.0.1:{claim.port}"}, timeout_s=0.5)
+    for call in (
+        admin.topics,
+        lambda: admin.configs("t"),
+        lambda: admin.create_topic("t", partitions=1, configs={}),
+        lambda: admin.grow_topic("t", partitions=1),
+    ):
+        with pytest.raises(ClusterUnavailable, match=f"127.0.0.1:{claim.port}"):
+            call()
+    admin.close()
+    claim.release()
+    assert capfd.readouterr().err == ""
+
+
+def test_a_property_that_does_not_exist() -> None:
+    with pytest.raises(ConfigurationError, match=r"no\.such\.property"):
+        ConfluentTopicAdmin({"bootstrap.servers": "a:1", "no.such.property": "1"})

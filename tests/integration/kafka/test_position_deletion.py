@@ -1,0 +1,69 @@
+"""Positions forgotten on a real cluster: what is copied again begins at the start."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from ureplicator_common.kafka.client import ClusterClient
+from ureplicator_common.kafka.positions import Fenced, fence_ids
+from ureplicator_common.model import RENEWER, transactional_id
+from ureplicator_controller.core.positions.deletion import Forgettable
+from ureplicator_controller.engines.position_deletion import forget
+from ureplicator_controller.engines.position_renewal import Renewal, open_renewal
+from ureplicator_testkit.copier.driver import ROUTE
+from ureplicator_testkit.copier.lane import Lane
+from ureplicator_testkit.records.topics import sample_records
+from ureplicator_testkit.servers.clusters import KafkaCluster
+
+
+@pytest.fixture
+def renewal(target_cluster: KafkaCluster, fleet: str) -> Iterator[Renewal]:
+    renewal = open_renewal(fleet=fleet, route=ROUTE, bootstrap=target_cluster.bootstrap)
+    yield renewal
+    renewal.client.close()
+
+
+@pytest.fixture
+def copied(lane: Lane) -> Lane:
+    """A topic of two partitions and 40 records, copied once."""
+    lane.make(2)
+    lane.fill(sample_records(40, partitions=2, seed=1))
+    copy_all(lane)
+    return lane
+
+
+def copy_all(lane: Lane, *, epoch: int = 1) -> None:
+    driver = lane.start(2, epoch=epoch)
+    driver.wait_caught_up()
+    driver.stop()
+
+
+def test_what_is_copied_again_begins_at_the_start(copied: Lane, renewal: Renewal) -> None:
+    assert all(position.offset > 0 for position in copied.stored(2).values())
+    assert forget(renewal, lambda: Forgettable(copied.topic, 2, ())) == 2
+    assert [position.offset for position in copied.stored(2).values()] == [-1, -1]
+    assert forget(renewal, lambda: Forgettable(copied.topic, 2, ())) == 0
+    copy_all(copied, epoch=2)
+    assert sum(map(len, copied.copied().values())) == 80
+
+
+def test_a_target_topic_that_is_gone(renewal: Renewal, topic: str) -> None:
+    assert forget(renewal, lambda: Forgettable(f"{topic}-gone", 2, ())) == 0
+
+
+def test_a_leader_that_froze_forgets_nothing_of_the_next_life(
+    copied: Lane, renewal: Renewal
+) -> None:
+    """The topic's next owner fences the leader's id after that leader's proof."""
+    before = copied.stored(2)
+
+    def proven() -> Forgettable:
+        id = transactional_id(fleet=copied.fleet, route=ROUTE, worker=RENEWER, slot=0)
+        client = ClusterClient(copied.target.bootstrap)
+        fence_ids(client, [id])
+        client.close()
+        return Forgettable(copied.topic, 2, ())
+
+    with pytest.raises(Fenced):
+        forget(renewal, proven)
+    assert copied.stored(2) == before

@@ -1,0 +1,81 @@
+"""The leader renews positions that nobody owns, on a real cluster: unchanged, and never as a zombie."""
+
+from collections.abc import Iterator, Mapping
+
+import pytest
+
+from ureplicator_common.kafka import Position
+from ureplicator_common.kafka.client import ClusterClient
+from ureplicator_common.kafka.positions import Fenced, PositionStore, fence_ids, read_positions
+from ureplicator_common.model import RENEWER, Partition, Route, position_group, transactional_id
+from ureplicator_controller.core.positions.orphaned import Unowned
+from ureplicator_controller.engines.position_renewal import Renewal, open_renewal, renew
+from ureplicator_testkit.copier.driver import ROUTE
+from ureplicator_testkit.records.topics import create_topic
+from ureplicator_testkit.servers.clusters import KafkaCluster
+
+
+@pytest.fixture
+def client(target_cluster: KafkaCluster) -> Iterator[ClusterClient]:
+    client = ClusterClient(target_cluster.bootstrap)
+    yield client
+    client.close()
+
+
+@pytest.fixture
+def renewal(
+    target_cluster: KafkaCluster, client: ClusterClient, fleet: str, topic: str
+) -> Iterator[Renewal]:
+    """Two partitions of a topic, with positions that an owner committed."""
+    create_topic(target_cluster.bootstrap, topic, partitions=2)
+    store = PositionStore(
+        client, group=position_group(fleet=fleet, route=ROUTE), transactional_id=f"{fleet}.owner"
+    )
+    store.initialise()
+    store.commit({(topic, 0): Position(5, 1, "mine"), (topic, 1): Position(7)})
+    renewal = open_renewal(fleet=fleet, route=ROUTE, bootstrap=target_cluster.bootstrap)
+    yield renewal
+    renewal.client.close()
+
+
+def stored(client: ClusterClient, fleet: str, topic: str) -> Mapping[tuple[str, int], Position]:
+    return read_positions(client, position_group(fleet=fleet, route=ROUTE), {topic: [0, 1]})
+
+
+def test_positions_are_committed_again_unchanged(
+    renewal: Renewal, client: ClusterClient, fleet: str, topic: str
+) -> None:
+    before = stored(client, fleet, topic)
+    both = {Partition(ROUTE, topic, number): Unowned(topic) for number in range(2)}
+    assert renew(renewal, lambda _: both) == 2
+    assert stored(client, fleet, topic) == before
+    assert before[(topic, 0)] == Position(5, 1, "mine")
+
+
+def test_one_that_the_target_refuses_does_not_let_the_others_fade(
+    renewal: Renewal, client: ClusterClient, fleet: str, topic: str
+) -> None:
+    found = {
+        Partition(ROUTE, topic, 0): Unowned(topic),
+        Partition(ROUTE, "gone", 3): Unowned(f"{topic}-that-is-not-there"),
+    }
+    assert renew(renewal, lambda _: found) == 1
+    assert stored(client, fleet, topic)[(topic, 0)].offset == 5
+
+
+def test_a_partition_that_got_an_owner_meanwhile_is_left_alone(
+    renewal: Renewal, client: ClusterClient, fleet: str, topic: str
+) -> None:
+    """The new owner fences the leader's id, as every copier does, after the leader's proof."""
+    looks: list[Route] = []
+
+    def proof(route: Route) -> Mapping[Partition, Unowned]:
+        looks.append(route)
+        if len(looks) == 2:
+            id = transactional_id(fleet=fleet, route=ROUTE, worker=RENEWER, slot=0)
+            fence_ids(client, [id])
+        return {Partition(ROUTE, topic, 0): Unowned(topic)}
+
+    with pytest.raises(Fenced):
+        renew(renewal, proof)
+    assert stored(client, fleet, topic)[(topic, 0)] == Position(5, 1, "mine")

@@ -1,0 +1,248 @@
+"""The bad network itself: each of its faults is what it says, and ends when it is healed."""
+
+import contextlib
+import socket
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from ureplicator_testkit.servers.ports import claim_port
+from ureplicator_testkit.servers.processes import eventually
+from ureplicator_testkit.servers.proxy import Proxy, ProxyHouse, Way
+
+SILENCE_S = 0.3
+ANSWER_S = 5.0
+
+
+class Echo:
+    """Answers every byte; remembers what came, and how each connection ended."""
+
+    def __init__(self) -> None:
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port: int = self._listener.getsockname()[1]
+        self.came = b""
+        self.ends: list[str] = []
+        self._open: list[socket.socket] = []
+        self._threads = [threading.Thread(target=self._accept)]
+        self._threads[0].start()
+
+    def _accept(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                connection, _ = self._listener.accept()
+                self._open.append(connection)
+                thread = threading.Thread(target=self._serve, args=(connection,))
+                self._threads.append(thread)
+                thread.start()
+
+    def _serve(self, connection: socket.socket) -> None:
+        try:
+            while data := connection.recv(65536):
+                self.came += data
+                connection.sendall(data)
+            self.ends.append("end")
+        except ConnectionResetError:
+            self.ends.append("reset")
+        except OSError:
+            self.ends.append("closed")
+        connection.close()
+
+    def close(self) -> None:
+        self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        for connection in self._open:
+            with contextlib.suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)
+        for thread in self._threads:
+            thread.join()
+
+
+@pytest.fixture
+def house() -> Iterator[ProxyHouse]:
+    with ProxyHouse() as house:
+        yield house
+
+
+@pytest.fixture
+def echo() -> Iterator[Echo]:
+    echo = Echo()
+    yield echo
+    echo.close()
+
+
+@pytest.fixture
+def proxy(house: ProxyHouse, echo: Echo) -> Proxy:
+    return house.proxy(echo.port)
+
+
+@pytest.fixture
+def client(proxy: Proxy) -> Iterator[socket.socket]:
+    with connected(proxy) as client:
+        assert asked(client, b"hello") == b"hello"
+        yield client
+
+
+def connected(proxy: Proxy) -> socket.socket:
+    return socket.create_connection(("127.0.0.1", proxy.port), timeout=ANSWER_S)
+
+
+def asked(client: socket.socket, question: bytes) -> bytes:
+    client.sendall(question)
+    return received(client, len(question))
+
+
+def received(client: socket.socket, count: int) -> bytes:
+    got = b""
+    while len(got) < count and (data := client.recv(count - len(got))):
+        got += data
+    return got
+
+
+def is_silent(client: socket.socket) -> bool:
+    client.settimeout(SILENCE_S)
+    try:
+        client.recv(1)
+    except TimeoutError:
+        return True
+    finally:
+        client.settimeout(ANSWER_S)
+    return False
+
+
+def test_bytes_and_ends_pass_both_ways(client: socket.socket, proxy: Proxy, echo: Echo) -> None:
+    much = bytes(range(256)) * 8_000
+    sender = threading.Thread(target=client.sendall, args=(much,))
+    sender.start()
+    assert received(client, len(much)) == much
+    sender.join()
+    assert proxy.carried_bytes(Way.UP) == proxy.carried_bytes(Way.DOWN) == len(much) + 5
+    client.shutdown(socket.SHUT_WR)
+    assert client.recv(1) == b""
+    eventually(lambda: echo.ends == ["end"], ANSWER_S, "the server sees the end")
+    eventually(lambda: proxy.connections == 0, ANSWER_S, "the proxy forgets the connection")
+
+
+def test_a_reset_of_the_client_is_a_reset_at_the_server(client: socket.socket, echo: Echo) -> None:
+    client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+    client.close()
+    eventually(lambda: echo.ends == ["reset"], ANSWER_S, "the server sees the reset")
+
+
+def test_slow_delays_every_byte_but_not_one_after_the_other(
+    client: socket.socket, proxy: Proxy
+) -> None:
+    proxy.slow(delay_s=0.1)
+    began_s = time.monotonic()
+    for _ in range(20):
+        client.sendall(b"x" * 1000)
+    received(client, 20_000)
+    took_s = time.monotonic() - began_s
+    assert 0.2 <= took_s < 1.0
+    proxy.heal()
+    began_s = time.monotonic()
+    asked(client, b"x")
+    assert time.monotonic() - began_s < 0.1
+
+
+def test_a_rate_is_kept(client: socket.socket, proxy: Proxy) -> None:
+    proxy.slow(Way.DOWN, rate_bytes_per_s=200_000)
+    began_s = time.monotonic()
+    asked(client, b"x" * 100_000)
+    assert 0.4 <= time.monotonic() - began_s < 1.5
+
+
+def test_stalled_bytes_arrive_when_it_is_healed(
+    client: socket.socket, proxy: Proxy, echo: Echo
+) -> None:
+    proxy.stall()
+    client.sendall(b"late")
+    assert is_silent(client)
+    assert echo.came == b"hello"
+    assert echo.ends == []
+    proxy.heal()
+    assert received(client, 4) == b"late"
+
+
+def test_the_end_of_a_connection_is_stalled_too(
+    client: socket.socket, proxy: Proxy, echo: Echo
+) -> None:
+    proxy.stall()
+    client.close()
+    time.sleep(SILENCE_S)
+    assert echo.ends == []
+    proxy.heal()
+    eventually(lambda: echo.ends, ANSWER_S, "the server hears of it")
+
+
+@pytest.mark.parametrize("way", list(Way))
+def test_half_open_stalls_one_way_only(
+    client: socket.socket, proxy: Proxy, echo: Echo, way: Way
+) -> None:
+    proxy.stall(way)
+    client.sendall(b"late")
+    assert is_silent(client)
+    assert (echo.came == b"hellolate") == (way is Way.DOWN)
+    proxy.heal()
+    assert received(client, 4) == b"late"
+
+
+def test_reset_ends_what_is_open_and_welcomes_what_comes(
+    client: socket.socket, proxy: Proxy, echo: Echo
+) -> None:
+    proxy.reset()
+    with pytest.raises(ConnectionResetError):
+        client.recv(1)
+    eventually(lambda: echo.ends == ["reset"], ANSWER_S, "the server sees the reset")
+    with connected(proxy) as another:
+        assert asked(another, b"again") == b"again"
+
+
+def test_reset_also_ends_what_is_stalled(client: socket.socket, proxy: Proxy) -> None:
+    proxy.stall()
+    client.sendall(b"late")
+    proxy.reset()
+    with pytest.raises(ConnectionResetError):
+        client.recv(1)
+    eventually(lambda: proxy.connections == 0, ANSWER_S, "nothing is held back")
+
+
+def test_refuse_turns_everybody_away_until_healed(client: socket.socket, proxy: Proxy) -> None:
+    proxy.refuse()
+    with pytest.raises(ConnectionResetError):
+        client.recv(1)
+    with pytest.raises(ConnectionRefusedError):
+        connected(proxy)
+    proxy.heal()
+    with connected(proxy) as another:
+        assert asked(another, b"again") == b"again"
+
+
+@pytest.mark.parametrize("way", list(Way))
+def test_cut_after_so_many_bytes_and_once(
+    client: socket.socket, proxy: Proxy, echo: Echo, way: Way
+) -> None:
+    proxy.cut_after(7, way)
+    client.sendall(b"123")
+    assert received(client, 3) == b"123"
+    client.sendall(b"4567890")
+    if way is Way.DOWN:  # a reset may overtake what the client has not read yet
+        eventually(lambda: proxy.connections == 0, ANSWER_S, "the connection is cut")
+        assert proxy.carried_bytes(Way.DOWN) == len(b"hello1234567")
+    else:
+        eventually(lambda: echo.ends == ["reset"], ANSWER_S, "the server sees the reset")
+        assert echo.came in (b"hello1234567", b"hello123")
+        assert proxy.carried_bytes(Way.UP) == len(b"hello1234567")
+    with connected(proxy) as another:
+        assert asked(another, b"a longer text than that") == b"a longer text than that"
+
+
+def test_a_server_that_is_not_there_is_a_reset(house: ProxyHouse) -> None:
+    claim = claim_port()
+    proxy = house.proxy(claim.port)
+    try:
+        with pytest.raises(ConnectionResetError), connected(proxy) as client:
+            client.recv(1)
+    finally:
+        claim.release()

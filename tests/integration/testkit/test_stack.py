@@ -1,0 +1,146 @@
+"""The test kit's own servers: they answer, keep what they are given, and tell a good copy from a bad."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from ureplicator_common.config.settings import load_settings
+from ureplicator_testkit.records.topics import (
+    CODECS,
+    NewRecord,
+    add_partitions,
+    compare_logs,
+    create_topic,
+    delete_records,
+    offsets,
+    produce,
+    produce_in_transaction,
+    read_all,
+    sample_records,
+)
+from ureplicator_testkit.servers.clusters import KafkaCluster, ZooKeeperServer
+from ureplicator_testkit.servers.ports import PortTakenError
+from ureplicator_testkit.servers.processes import eventually
+
+ROOT = Path(__file__).parents[3]
+
+
+def test_zookeeper_answers(zookeeper: ZooKeeperServer) -> None:
+    assert zookeeper.answers()
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_what_is_produced_is_read_back(
+    source_cluster: KafkaCluster, source_topic: str, codec: str
+) -> None:
+    records = sample_records(400, partitions=4, seed=len(codec))
+    before_ms = int(time.time() * 1000)
+    assert produce(source_cluster.bootstrap, source_topic, records, codec=codec) == 400
+    log = read_all(source_cluster.bootstrap, source_topic)
+    for partition in range(4):
+        sent = [record for record in records if record.partition == partition]
+        got = log[partition]
+        assert [r.offset for r in got] == list(range(100))
+        assert [(r.key, r.value, r.headers) for r in got] == [
+            (r.key, r.value, r.headers) for r in sent
+        ]
+        for given, kept in zip((r.timestamp for r in sent), got, strict=True):
+            assert kept.timestamp == given if given else kept.timestamp >= before_ms
+
+
+def test_aborted_and_deleted_records_are_not_read(source_cluster: KafkaCluster, topic: str) -> None:
+    bootstrap = source_cluster.bootstrap
+    create_topic(bootstrap, topic)
+    for name, commit in (("kept", True), ("dropped", False)):
+        records = [NewRecord(f"{name}-{n}".encode()) for n in range(3)]
+        produce_in_transaction(bootstrap, topic, records, transactional_id=topic, commit=commit)
+    values = [record.value for record in read_all(bootstrap, topic)[0]]
+    assert values == [b"kept-0", b"kept-1", b"kept-2"]
+    assert len(read_all(bootstrap, topic, "read_uncommitted")[0]) == 6
+    delete_records(bootstrap, topic, {0: 2})
+    assert offsets(bootstrap, topic) == {0: (2, 8)}
+    assert [record.value for record in read_all(bootstrap, topic)[0]] == [b"kept-2"]
+
+
+def test_a_copy_is_judged(
+    source_cluster: KafkaCluster, target_cluster: KafkaCluster, source_topic: str
+) -> None:
+    records = sample_records(40, partitions=2)
+    stamped = [NewRecord(r.value, r.key, r.partition, r.headers, 5) for r in records]
+    source, target = source_cluster.bootstrap, target_cluster.bootstrap
+    produce(source, source_topic, stamped)
+    create_topic(target, source_topic, partitions=2)
+    add_partitions(target, source_topic, 4)
+    produce(target, source_topic, stamped[:30])
+    early = compare_logs(source, target, source_topic)
+    assert sum(len(report.missing) for report in early.partitions) == 10
+    produce(target, source_topic, stamped[30:])
+    compare_logs(source, target, source_topic).assert_clean()
+    produce(target, source_topic, stamped[:1])
+    again = compare_logs(source, target, source_topic)
+    assert again.faultless
+    assert again.duplicates == 1
+
+
+def test_a_taken_port_is_said_at_once(zookeeper: ZooKeeperServer, tmp_path: Path) -> None:
+    with pytest.raises(PortTakenError, match=str(zookeeper.port)):
+        ZooKeeperServer(port=zookeeper.port, folder=tmp_path)
+
+
+def test_the_stack_comes_and_goes(tmp_path: Path) -> None:
+    def stack(*arguments: str) -> tuple[int, str]:
+        done = subprocess.run(  # noqa: S603
+            [ROOT / "scripts" / "stack", *arguments],
+            env={**os.environ, "UREPLICATOR_LOCAL": str(tmp_path)},
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        return done.returncode, done.stdout + done.stderr
+
+    try:
+        assert stack("status")[0] == 1
+        code, shown = stack("up")
+        assert code == 0, shown
+        assert shown == (tmp_path / "stack.env").read_text()
+        addresses = dict(line.split("=") for line in shown.splitlines())
+        create_topic(addresses["SOURCE_BOOTSTRAP"], "t")
+        assert stack("up")[0] == 0
+        assert load_settings(tmp_path / "config.yaml", environ={}).fleet == "local"
+        assert stack("status")[0] == 0
+        assert stack("up", "--brokers", "2")[0] == 1
+    finally:
+        code, shown = stack("down")
+    assert "3 processes ended" in shown
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["stack.lock"]
+
+
+RUNNER = """
+import time
+from ureplicator_testkit.servers.clusters import ZooKeeperServer
+server = ZooKeeperServer().start()
+print(server.port, server.process.pid, server.folder, flush=True)
+time.sleep(600)
+"""
+
+
+def test_servers_end_when_the_test_run_is_killed() -> None:
+    runner = subprocess.Popen(  # noqa: S603
+        [sys.executable, "-c", RUNNER],
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT / "tests" / "support")},
+    )
+    with runner:
+        assert runner.stdout is not None
+        _, pid, folder = runner.stdout.readline().split()
+        assert Path(f"/proc/{pid}").exists()
+        runner.send_signal(signal.SIGKILL)
+    eventually(lambda: not Path(f"/proc/{pid}").exists(), 15, "the server is gone")
+    eventually(lambda: not Path(folder).exists(), 15, "its folder is gone")

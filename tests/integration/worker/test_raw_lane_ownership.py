@@ -1,0 +1,192 @@
+"""The copier alone between two real brokers: where it begins, who may commit, what never happens silently.
+
+The driver is a stub (`ureplicator_testkit.copier.driver`) that grants, refuses or keeps silent as told.
+"""
+
+import time
+
+import pytest
+
+from ureplicator_common.kafka.client import ClusterClient
+from ureplicator_common.kafka.positions import fence_ids
+from ureplicator_common.model import (
+    GapPolicy,
+    OwnerEpoch,
+    Partition,
+    PartitionState,
+    RouteSettings,
+)
+from ureplicator_testkit.copier.driver import partitions_of
+from ureplicator_testkit.copier.lane import Lane
+from ureplicator_testkit.records.topics import (
+    delete_records,
+    offsets,
+    sample_records,
+)
+from ureplicator_testkit.servers.processes import eventually
+from ureplicator_worker.lifeline.messages import Add, Grant
+
+
+def test_a_copier_that_thaws_never_commits(lane: Lane) -> None:
+    """The proof of `kafka.positions`: the frozen owner is fenced before the new one reads."""
+    lane.make(2)
+    lane.fill(sample_records(200, partitions=2))
+    former = lane.start(2, worker="w1")
+    former.wait_caught_up()
+    former.process.pause()
+    fence = lane.ids("w1", slots=2)
+    taking = lane.start(
+        2,
+        epoch=2,
+        worker="w2",
+        grant=lambda partition, epoch: Grant(
+            epoch, partition.topic, fence=fence, had_position=True
+        ),
+    )
+    taking.wait_online()
+    lane.fill(sample_records(200, partitions=2, seed=1))
+    taking.wait_caught_up()
+    former.mode = "refuse"
+    former.process.resume()
+    lane.fill(sample_records(200, partitions=2, seed=2))
+    mine = set(partitions_of(lane.topic, 2))
+    eventually(lambda: former.failed.keys() == mine, 20, "w1 lets go")
+    assert all("not yours any more" in failed.reason for failed in former.failed.values())
+    taking.wait_caught_up()
+    for position in lane.stored(2).values():
+        assert '"worker":"w2"' in position.metadata
+    former.stop()
+    taking.stop()
+    lane.assert_faultless()
+
+
+def test_a_fenced_copier_that_still_owns_goes_on_without_repeats(lane: Lane) -> None:
+    """Another partition's new owner fences all ids of a worker; what it still owns must not stop."""
+    lane.make(2)
+    driver = lane.start(2)
+    lane.fill(sample_records(200, partitions=2))
+    driver.wait_caught_up()
+    client = ClusterClient(lane.target.bootstrap)
+    try:
+        fence_ids(client, lane.ids("w1"))
+    finally:
+        client.close()
+    lane.fill(sample_records(200, partitions=2, seed=1))
+    eventually(lambda: len(driver.asked) == 2, 20, "the copier asks again")
+    driver.wait_caught_up()
+    driver.stop()
+    lane.assert_equal()
+
+
+def test_without_the_driver_s_word_nothing_is_copied(lane: Lane) -> None:
+    lane.make(1)
+    lane.fill(sample_records(10))
+    granting: list[Partition] = []
+
+    def grant(partition: Partition, epoch: OwnerEpoch) -> Grant:
+        granting.append(partition)
+        time.sleep(1)  # the answer takes its time; meanwhile nothing may have happened
+        assert offsets(lane.target.bootstrap, lane.topic)[0] == (0, 0)
+        assert lane.stored(1)[0].offset == -1
+        return Grant(epoch, partition.topic)
+
+    driver = lane.start(1, grant=grant)
+    driver.wait_caught_up()
+    assert granting
+    driver.stop()
+
+
+def test_a_lost_position_is_an_error_and_never_a_new_start(lane: Lane) -> None:
+    lane.make(1)
+    lane.fill(sample_records(10))
+    driver = lane.resume(1)
+    assert "position lost" in lane.failure(driver, 0)
+    assert offsets(lane.target.bootstrap, lane.topic)[0] == (0, 0)
+
+
+@pytest.mark.parametrize(("start_at", "expected"), [("latest", 5), ("earliest", 15)])
+def test_where_a_new_partition_begins(lane: Lane, start_at: str, expected: int) -> None:
+    lane.make(1)
+    lane.fill(sample_records(10))
+    settings = RouteSettings(start=start_at)
+    driver = lane.start(1, grant=lambda part, epoch: Grant(epoch, part.topic, settings=settings))
+    driver.wait_caught_up()
+    lane.fill(sample_records(5, seed=1))
+    partition = lane.at(0)
+    eventually(lambda: driver.report[partition].position == 15, 20, "the rest is copied")
+    driver.wait_caught_up()
+    driver.stop()
+    assert len(lane.copied()[0]) == expected
+
+
+@pytest.mark.parametrize("policy", list(GapPolicy))
+def test_a_hole_before_the_position_is_never_jumped_silently(lane: Lane, policy: GapPolicy) -> None:
+    lane.make(1)
+    partition = lane.at(0)
+    lane.fill(sample_records(10))
+    first = lane.start(1)
+    first.wait_caught_up()
+    first.stop()
+    lane.fill(sample_records(10, seed=1))
+    delete_records(lane.source.bootstrap, lane.topic, {0: 15})
+    settings = RouteSettings(on_gap=policy)
+    second = lane.start(
+        1,
+        grant=lambda part, epoch: Grant(epoch, part.topic, had_position=True, settings=settings),
+    )
+    if policy is GapPolicy.STOP:
+        assert "out of range" in lane.failure(second, 0)
+        return
+    second.wait_caught_up()
+    assert second.report[partition].gaps == 1
+    second.stop()
+    copied = 15 if policy is GapPolicy.EARLIEST else 10
+    assert len(lane.copied()[0]) == copied
+
+
+def test_a_missing_target_topic_is_an_error_that_mends_itself(lane: Lane) -> None:
+    lane.make_source(4)
+    driver = lane.start(4)
+    assert "does not exist on the target" in lane.failure(driver, 0)
+    assert driver.failed[lane.at(0)].temporary
+
+
+def test_sigkill_repeats_no_more_than_was_not_committed(lane: Lane) -> None:
+    lane.make(2)
+    lane.fill(sample_records(20_000, partitions=2))
+    first = lane.start(2)
+    partitions = partitions_of(lane.topic, 2)
+    eventually(
+        lambda: any(row.committed > 0 for row in first.report.values()), 20, "a first commit"
+    )
+    first.process.kill_tree()
+    sent = {number: end for number, (_, end) in offsets(lane.target.bootstrap, lane.topic).items()}
+    committed = {number: position.offset for number, position in lane.stored(2).items()}
+    second = lane.resume(2)
+    second.wait_caught_up()
+    second.stop()
+    assert second.released == set(partitions)
+    lane.assert_faultless()
+    total = {number: end for number, (_, end) in offsets(lane.target.bootstrap, lane.topic).items()}
+    for number in range(2):
+        assert committed[number] <= sent[number]
+        repeats = total[number] - 10_000
+        assert repeats <= sent[number] - committed[number]
+
+
+def test_removed_and_added_partitions_leave_the_others_alone(lane: Lane) -> None:
+    lane.make(3)
+    driver = lane.start(3)
+    driver.wait_online()
+    last = lane.at(2)
+    for turn in range(3):
+        lane.fill(sample_records(300, partitions=3, seed=turn))
+        driver.remove(last)
+        eventually(lambda: last in driver.released, 10, "the partition is let go")
+        driver.released.clear()
+        rest = [row for part, row in driver.report.items() if part != last]
+        assert all(row.state is PartitionState.ONLINE for row in rest)
+        driver.say(Add({last: OwnerEpoch(turn + 2)}))
+        driver.wait_caught_up()
+    driver.stop()
+    lane.assert_equal()

@@ -1,0 +1,124 @@
+"""Topics that are deleted and made anew on real brokers while they are copied: never mixed."""
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+from confluent_kafka.cimpl import NewTopic
+
+from ureplicator_testkit.copier.lane import Lane
+from ureplicator_testkit.records.topics import NewRecord, delete_topic, produce
+from ureplicator_testkit.servers.clusters import KafkaCluster
+from ureplicator_testkit.servers.processes import eventually
+
+FORMER, LATTER = b"former", b"latter"
+
+
+def records(value: bytes, count: int) -> list[NewRecord]:
+    return [NewRecord(value + b"-%d" % index) for index in range(count)]
+
+
+def make_anew_at_once(cluster: KafkaCluster, topic: str) -> None:
+    """No longer away than the cluster needs: nobody who looks now and then sees that it was gone."""
+    admin = cluster.admin()
+    admin.delete_topics([topic])[topic].result(timeout=20)
+    admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(timeout=20)
+
+
+@contextmanager
+def steadily(bootstrap: str, topic: str) -> Iterator[None]:
+    """Records come all the time, until the topic goes."""
+    stop = threading.Event()
+
+    def run() -> None:
+        while not stop.wait(0.002):
+            produce(bootstrap, topic, records(FORMER, 5))
+
+    thread = threading.Thread(target=run, name="producer")
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()
+
+
+@pytest.mark.parametrize("turn", range(4))
+def test_nothing_of_a_source_topic_made_anew_arrives(lane: Lane, turn: int) -> None:
+    """With more records than before, so that the old position is one of the new topic's, too."""
+    lane.make(1)
+    lane.fill(records(FORMER, 50))
+    driver = lane.start(1)
+    driver.wait_caught_up()
+    with steadily(lane.source.bootstrap, lane.topic):
+        lane.fill(records(FORMER, 100 * turn))
+    make_anew_at_once(lane.source, lane.topic)
+    lane.fill(records(LATTER, 20_000))
+    reason = lane.failure(driver, 0)
+    assert f"source topic {lane.topic} was" in reason
+    driver.stop()
+    assert all(record.value.startswith(FORMER) for record in lane.copied()[0] if record.value)
+    again = lane.resume(1)
+    assert "source topic was made anew" in lane.failure(again, 0)
+
+
+@pytest.mark.parametrize("turn", range(3))
+def test_a_copier_that_was_away_meanwhile_reads_nothing_of_the_new_topic(
+    lane: Lane, turn: int
+) -> None:
+    """It freezes with its last fetch answered: so no broker ever told it that the topic went."""
+    lane.make(1)
+    lane.fill(records(FORMER, 50))
+    driver = lane.start(1)
+    driver.wait_caught_up()
+    driver.process.pause()
+    time.sleep(0.5 + 0.01 * turn)  # longer than a broker holds a fetch for which it has nothing
+    make_anew_at_once(lane.source, lane.topic)
+    lane.fill(records(LATTER, 20_000))
+    driver.process.resume()
+    reason = lane.failure(driver, 0)
+    driver.stop()
+    assert f"source topic {lane.topic} was made anew" in reason
+    assert all(record.value.startswith(FORMER) for record in lane.copied()[0] if record.value)
+    assert lane.stored(1)[0].offset == 50
+
+
+def test_a_deleted_source_topic_is_called_so(lane: Lane) -> None:
+    lane.make(1)
+    lane.fill(records(FORMER, 10))
+    driver = lane.start(1)
+    driver.wait_caught_up()
+    delete_topic(lane.source.bootstrap, lane.topic)
+    assert lane.failure(driver, 0) == f"source topic {lane.topic} was deleted"
+    driver.stop()
+    again = lane.resume(1)
+    assert lane.failure(again, 0) == f"source topic {lane.topic} was deleted"
+
+
+def test_a_quiet_target_topic_made_anew_is_noticed(lane: Lane) -> None:
+    lane.make(1)
+    lane.fill(records(FORMER, 10))
+    driver = lane.start(1)
+    driver.wait_caught_up()
+    make_anew_at_once(lane.target, lane.topic)
+    assert f"target topic {lane.topic} was" in lane.failure(driver, 0)
+    lane.fill(records(LATTER, 10))
+    driver.stop()
+    assert lane.target_ends() == {0: 0}
+
+
+def test_a_target_topic_made_anew_while_it_is_filled_gets_no_more_than_was_on_its_way(
+    lane: Lane,
+) -> None:
+    lane.make(1)
+    lane.fill(records(FORMER, 100))
+    driver = lane.start(1)
+    driver.wait_caught_up()
+    with steadily(lane.source.bootstrap, lane.topic):
+        eventually(lambda: lane.target_ends()[0] > 150, 20, "some more are copied")
+        make_anew_at_once(lane.target, lane.topic)
+        assert "target topic" in lane.failure(driver, 0)
+    driver.stop()
+    assert lane.target_ends()[0] < 150

@@ -1,0 +1,159 @@
+"""A crowd of workers over the store in memory, under the real engines of one leader: what big fleets
+cost, counted in cycles, virtual seconds and writes.
+
+The workers do at once what they are told and say so, each by itself and in a session of its own; how
+safely they do it is what `control_fleet` is for. Time goes on by one debounce with each cycle, and to
+the end of a delay when there is nothing else to wait for, so a run is the same every time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from ureplicator_common.clock import ManualClock
+from ureplicator_common.coordination import Create, Node, Set
+from ureplicator_common.coordination.memory import MemoryCoordination, MemoryStore
+from ureplicator_common.model import (
+    CurrentEntry,
+    CurrentState,
+    LiveWorker,
+    Partition,
+    PartitionState,
+    SessionId,
+    TopicIntent,
+    TopicKey,
+    WorkerId,
+)
+from ureplicator_common.znodes import (
+    decode_assignment,
+    encode_current,
+    encode_intent,
+    encode_live_worker,
+)
+from ureplicator_controller.core.state.external_view import (
+    Mismatch,
+    external_view,
+    ideal_entry,
+    mismatches,
+    wanted_partitions,
+)
+from ureplicator_controller.core.state.snapshot import Snapshot, parse
+from ureplicator_controller.engines.observer import DEBOUNCE_S
+from ureplicator_testkit.control.machines import FLEET, PATHS, ROUTE, Machine
+
+MOST_CYCLES = 200
+SLOTS = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Settling:
+    """What it took until every partition was ONLINE where it should be, and nothing was left to do."""
+
+    cycles: int
+    virtual_s: float
+    moves: int
+    writes: int
+
+
+class Crowd:
+    """`topics` of `partitions` each; no worker yet."""
+
+    def __init__(self, *, topics: int, partitions: int) -> None:
+        self._store = MemoryStore()
+        self._clock = ManualClock()
+        self.leader = Machine(MemoryCoordination(self._store), "leader", self._clock)
+        self._hand = MemoryCoordination(self._store)
+        self._hand.ensure(f"{PATHS.topics}/{ROUTE}")
+        self._sessions: dict[WorkerId, SessionId] = {}
+        self._read: dict[WorkerId, int] = {}
+        data = encode_intent(TopicIntent(partitions, partitions))
+        with self._at_once():
+            for number in range(topics):
+                path = PATHS.topic(TopicKey(ROUTE, f"topic-{number:05d}"))
+                self._hand.transact([Create(path, data)])
+
+    def join(self, count: int) -> None:
+        live = encode_live_worker(LiveWorker(slots=SLOTS))
+        begin = len(self._sessions)
+        with self._at_once():
+            for number in range(begin, begin + count):
+                worker = WorkerId(f"worker-{number:04d}")
+                session = self._sessions[worker] = self._store.open_session()
+                path = PATHS.worker_live(worker)
+                self._store.apply(session, [Create(path, live, ephemeral=True)])
+
+    def die(self, count: int) -> None:
+        """Spread over the fleet, all at the same time."""
+        names = sorted(self._sessions)
+        with self._at_once():
+            for worker in names[:: len(names) // count][:count]:
+                self._store.expire(self._sessions.pop(worker))
+
+    def settle(self) -> Settling:
+        """Let leader and workers act in turn. Asserts that they come to rest, each in its place."""
+        before, began_s, writes = self._owners(), self._clock.monotonic_s(), self.writes()
+        cycles = 0
+        while cycles < MOST_CYCLES:
+            cycles += 1
+            so_far = self.writes()
+            wait_s = self.leader.loop.turn()
+            rested = not self._answer() and self.writes() == so_far
+            if rested and wait_s > DEBOUNCE_S * 2 and not self._wrong():
+                break
+            self._clock.advance(wait_s if rested else DEBOUNCE_S)
+        assert self._wrong() == [], f"not at rest after {cycles} cycles"
+        after = self._owners()
+        return Settling(
+            cycles=cycles,
+            virtual_s=self._clock.monotonic_s() - began_s,
+            moves=sum(before.get(partition) != owner for partition, owner in after.items()),
+            writes=self.writes() - writes,
+        )
+
+    def writes(self) -> int:
+        """Nodes that the leader wrote so far."""
+        return int(self.leader.figure("writes_total"))
+
+    @contextmanager
+    def _at_once(self) -> Iterator[None]:
+        """The leader hears of all of it together."""
+        self.leader.client.hold_watches()
+        yield
+        self.leader.client.release_watches()
+
+    def _answer(self) -> int:
+        """Every worker copies what it is told and says so; how many had something to say."""
+        said = 0
+        with self._at_once():
+            for worker, session in self._sessions.items():
+                node = self._hand.get(PATHS.assignment(worker))
+                if node is not None and self._read.get(worker) != node.stat.mzxid:
+                    self._read[worker] = node.stat.mzxid
+                    self._say(worker, session, node)
+                    said += 1
+        return said
+
+    def _say(self, worker: WorkerId, session: SessionId, told: Node) -> None:
+        entries = {
+            partition: CurrentEntry(PartitionState.ONLINE, entry.owner_epoch, committed=True)
+            for partition, entry in decode_assignment(told.data).entries.items()
+        }
+        path = PATHS.current_state(worker)
+        data = encode_current(CurrentState(told.stat.mzxid, entries))
+        there = self._hand.get(path) is not None
+        write = Set(path, data, -1) if there else Create(path, data, ephemeral=True)
+        self._store.apply(session, [write])
+
+    def _snapshot(self) -> Snapshot:
+        return parse(self._store.subtree(PATHS.root), PATHS, fleet=FLEET)
+
+    def _wrong(self) -> list[Mismatch]:
+        seen = self._snapshot()
+        return mismatches(seen, external_view(seen))
+
+    def _owners(self) -> dict[Partition, WorkerId | None]:
+        seen = self._snapshot()
+        entries = {each: ideal_entry(seen, each) for each in wanted_partitions(seen)}
+        return {each: entry.worker if entry else None for each, entry in entries.items()}

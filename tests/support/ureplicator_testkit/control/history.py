@@ -1,0 +1,201 @@
+"""For histories of ownership: a fleet whose plan, proofs and copiers' ownership are the real ones.
+
+`control_fleet` gives the store, the leader's plan and the workers' order of doing things. Here a worker
+starts, commits and lets go through the real ownership thread of a copier (`copier.ownership`) and the
+real proof of its driver (`engines.proof`); Kafka is the ledger in memory. A worker that is frozen is
+asked nothing; one that freezes inside a commit really stands still there.
+"""
+
+from __future__ import annotations
+
+import queue
+from typing import Any
+
+from ureplicator_common.coordination import Create, Unavailable
+from ureplicator_common.coordination.memory import MemoryCoordination
+from ureplicator_common.kafka.positions import Provenance
+from ureplicator_common.model import OwnerEpoch, Partition, RouteSettings, transactional_id
+from ureplicator_common.znodes import encode_route
+from ureplicator_testkit.control.fleet import ROUTE, ControlFleet, Copy, Process
+from ureplicator_testkit.copier.ledger import Ledger, MemoryCluster, MemoryPositions
+from ureplicator_worker.copier import ownership as own
+from ureplicator_worker.engines.ownership_proof import Prover
+from ureplicator_worker.lifeline.messages import Ask
+
+PATIENCE_S = 5.0
+BATCH = 10
+
+
+class Worker(Process):
+    """One slot. `reasons`: why a partition is not copied, as its copier said last."""
+
+    _fleet: Stage
+
+    def __init__(self, stage: Stage, id: str) -> None:
+        self.reasons: dict[Partition, str] = {}
+        self.begun: dict[Partition, own.Begun] = {}
+        self._said: queue.SimpleQueue[own.OwnershipEvent] = queue.SimpleQueue()
+        self._unanswered: own.AskDriver | None = None
+        self._own_id = transactional_id(fleet=stage.name, route=ROUTE, worker=id, slot=0)  # type: ignore[arg-type]
+        self._positions = MemoryPositions(stage.ledger, self._own_id)
+        super().__init__(stage, id, slots=1)
+        self._ownership = own.Ownership(
+            name=id,
+            worker=id,
+            slot=0,
+            store=self._positions,
+            source=stage.source,
+            target=stage.target,
+            post=self._said.put,
+        )
+        self._ownership.start()
+
+    def connect(self) -> None:
+        self._coordination = MemoryCoordination(self._fleet.store)
+        session = self._coordination.session()
+        assert session is not None
+        self.session = session
+        self._prover = Prover(
+            coordination=self._coordination,
+            paths=self._fleet.paths,
+            worker=self.id,
+            slots=1,
+            formers=lambda: (),
+            answer=lambda _copier, _go: None,
+        )
+        self._fleet.register_again(self)
+
+    def close(self) -> None:
+        self._ownership.close()
+
+    # What a worker does, in the words of `Process`.
+
+    def start(self, partition: Partition) -> None:
+        told = self._told.entries.get(partition)
+        if told is not None and partition not in self.begun:
+            self.reasons.pop(partition, None)
+            self._ownership.put(own.Start({partition: told.owner_epoch}))
+            self.hear(lambda: partition in self.begun or partition in self.reasons)
+
+    def fence(self, partition: Partition) -> None:
+        """Part of the start."""
+
+    position = fence
+
+    def start_until_it_freezes_committing(self, partition: Partition) -> None:
+        """It chooses where to begin, opens a transaction for that, and goes no further."""
+        self.read()
+        frozen = self._fleet.ledger.freeze_next("commit")
+        self._ownership.put(own.Start({partition: self._told.entries[partition].owner_epoch}))
+        self.hear(frozen.is_set)
+
+    def commit(self, partition: Partition) -> None:
+        """A few more records are copied, and the position is committed, if the ledger takes it."""
+        begun = self.begun.get(partition)
+        if begun is None:
+            return
+        position = self._fleet.offset(partition) + BATCH
+        item = own.Commitment(position, 0, begun.grant, begun.beginning)
+        outcomes: list[own.OwnershipEvent] = []
+        self._ownership.put(own.Commit({partition: item}))
+        self.hear(lambda: bool(outcomes) or partition not in self.begun, outcomes)
+
+    def let_go(self, partition: Partition) -> None:
+        told, begun = self._told.entries.get(partition), self.begun.get(partition)
+        if begun is not None and (told is None or told.owner_epoch != begun.grant.owner_epoch):
+            self.commit(partition)
+            self._ownership.put(own.Forget(partition))
+            self._drop(partition, "let go")
+
+    def can_commit(self, partition: Partition) -> bool:
+        return self._positions.epoch == self._fleet.ledger.epochs.get(self._own_id)
+
+    def _drop(self, partition: Partition, reason: str) -> None:
+        self.begun.pop(partition, None)
+        self.copies.pop(partition, None)
+        self.reasons[partition] = reason
+
+    # What its copier says.
+
+    def hear(self, until: Any, outcomes: list[own.OwnershipEvent] | None = None) -> None:
+        """Listen and answer until something is so; a commit's end goes to `outcomes`."""
+        while not until():
+            self._answer()
+            try:
+                event = self._said.get(timeout=0.05)
+            except queue.Empty:
+                continue
+            self._take(event)
+            if outcomes is not None and isinstance(event, own.Committed | own.StillOurs):
+                outcomes.append(event)
+
+    def _take(self, event: own.OwnershipEvent) -> None:
+        match event:
+            case own.AskDriver():
+                self._unanswered = event
+            case own.Begun(partition, grant):
+                self.begun[partition] = event
+                self.copies[partition] = Copy(OwnerEpoch(grant.owner_epoch), "copying")
+            case own.NotOurs(partition, reason) | own.StartFailed(partition, reason):
+                self._drop(partition, reason)
+            case own.Committed(positions):
+                for partition in positions:
+                    if partition in self.copies:
+                        self.copies[partition].committed = True
+
+    def _answer(self) -> None:
+        """The driver's word, if it can prove anything; it keeps a session and its live node."""
+        ask = self._unanswered
+        if ask is None:
+            return
+        if not self.connected:
+            self.connect()
+        self._fleet.register_again(self)
+        try:
+            go = self._prover.prove(Ask(ask.request, ask.partitions))
+        except Unavailable:
+            return
+        self._unanswered = None
+        self._ownership.put(go)
+
+
+class Stage(ControlFleet):
+    """The fleet, both clusters with a topic `t`, and the positions."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.ledger = Ledger()
+        self.source = MemoryCluster("A", {"t": 1})
+        self.target = MemoryCluster("B", {"t": 1})
+        self.source.offsets = {-2: 0, -1: 0}
+        settings = encode_route(RouteSettings())
+        self.store.apply(self._session, [Create(self.paths.route(ROUTE), settings)])
+
+    def worker(self, id: str, *, slots: int = 1) -> Worker:
+        assert slots == 1
+        worker = Worker(self, id)
+        self.processes.append(worker)
+        return worker
+
+    def thaw(self, process: Process) -> None:
+        """It goes on where it stood."""
+        super().thaw(process)
+        self.ledger.thaw()
+
+    def offset(self, partition: Partition) -> int:
+        """What is committed; -1 if nothing is."""
+        key = (partition.topic, partition.number)
+        return self.ledger.positions[key].offset if key in self.ledger.positions else -1
+
+    def written_by(self, partition: Partition) -> str:
+        """Who committed last."""
+        stored = self.ledger.positions[(partition.topic, partition.number)]
+        provenance = Provenance.decode(stored.metadata)
+        assert provenance is not None
+        return provenance.worker
+
+    def close(self) -> None:
+        self.ledger.thaw()
+        for process in self.processes:
+            assert isinstance(process, Worker)
+            process.close()

@@ -1,0 +1,182 @@
+"""A driver for tests of the copier alone: the other end of the lifeline, without Spark or ZooKeeper.
+
+It runs a copier in a process of its own and says yes to every Ask (`grant`), no (`refuse`), or nothing
+(`silent`), as the test wants: so a test plays the fleet and looks at what the copier really does.
+"""
+
+import pickle
+import socket
+import sys
+import threading
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from ureplicator_common.model import OwnerEpoch, Partition, PartitionState, Route
+from ureplicator_testkit.records.topics import offsets
+from ureplicator_testkit.servers.processes import Process, eventually
+from ureplicator_worker.copier.route_copier import RENEW_S
+from ureplicator_worker.lifeline.messages import (
+    Add,
+    Ask,
+    CopierOrder,
+    Failed,
+    Go,
+    Grant,
+    Message,
+    PartitionReport,
+    Released,
+    Remove,
+    Report,
+    Stop,
+    decode,
+    encode,
+)
+
+ROUTE = Route("source", "target")
+TOKEN = "only-once"  # noqa: S105
+
+_RUN = (
+    "import pickle, sys; from ureplicator_worker.copier import route, task;"
+    "route.RENEW_S = float(sys.argv[2]);"
+    "task.copy(pickle.load(open(sys.argv[1], 'rb')))"
+)
+
+
+def partitions_of(topic: str, count: int, *, epoch: int = 1) -> dict[Partition, OwnerEpoch]:
+    return {Partition(ROUTE, topic, number): OwnerEpoch(epoch) for number in range(count)}
+
+
+class StubDriver:
+    """Answers to asks are decided by `mode`; `grant` makes the Grant of a granted partition.
+
+    `renew_s`: how old the copier lets a position become, where a test cannot wait for half a day.
+    """
+
+    def __init__(
+        self,
+        partitions: Mapping[Partition, OwnerEpoch],
+        *,
+        source: str,
+        target: str,
+        fleet: str,
+        folder: Path,
+        worker: str = "w1",
+        slot: int = 0,
+        commit_interval_s: float = 0.3,
+        renew_s: float = RENEW_S,
+        grant: Callable[[Partition, OwnerEpoch], Grant] | None = None,
+    ) -> None:
+        self.mode = "grant"
+        self._source = source
+        self._partitions = tuple(partitions)
+        self.grant = grant or (lambda partition, epoch: Grant(epoch, partition.topic))
+        self.asked: list[Ask] = []
+        self.released: set[Partition] = set()
+        self.failed: dict[Partition, Failed] = {}
+        self._report: Mapping[Partition, PartitionReport] = {}
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            server.settimeout(30)
+            order = CopierOrder(
+                fleet=fleet,
+                worker=worker,
+                slot=slot,
+                host="127.0.0.1",
+                port=server.getsockname()[1],
+                token=TOKEN,
+                clusters={
+                    "source": {"bootstrap.servers": source},
+                    "target": {"bootstrap.servers": target},
+                },
+                commit_interval_s=commit_interval_s,
+                buffer_bytes=64 << 20,
+            )
+            self.process = self._spawn(order, folder, renew_s)
+            self._connection, _ = server.accept()
+        self._reader = threading.Thread(target=self._read, name="stub-driver", daemon=True)
+        self._reader.start()
+        self.say(Add(dict(partitions)))
+
+    def _spawn(self, order: CopierOrder, folder: Path, renew_s: float) -> Process:
+        name = f"copier-{order.worker}-{order.slot}"
+        written = folder / f"{name}.order"
+        written.write_bytes(pickle.dumps(order))
+        return Process(
+            name, [sys.executable, "-c", _RUN, written, str(renew_s)], log=folder / f"{name}.log"
+        )
+
+    def say(self, message: Message) -> None:
+        self._connection.sendall(encode(message))
+
+    @property
+    def report(self) -> Mapping[Partition, PartitionReport]:
+        return self._report
+
+    def _read(self) -> None:
+        try:
+            with self._connection.makefile("rb") as lines:
+                for line in lines:
+                    self._take(decode(line))
+        except OSError:
+            return  # the copier is gone
+
+    def _take(self, message: Message) -> None:
+        match message:
+            case Ask():
+                self.asked.append(message)
+                self._answer(message)
+            case Report(partitions):
+                self._report = partitions
+            case Released(partitions):
+                self.released |= set(partitions)
+            case Failed(partition):
+                self.failed[partition] = message
+            case _:
+                return
+
+    def _answer(self, ask: Ask) -> None:
+        if self.mode == "grant":
+            granted = {part: self.grant(part, epoch) for part, epoch in ask.partitions.items()}
+            self.say(Go(ask.request, granted, {}))
+        elif self.mode == "refuse":
+            self.say(Go(ask.request, {}, dict.fromkeys(ask.partitions, "not yours any more")))
+
+    def all_online(self) -> bool:
+        report = self._report
+        return bool(report) and all(row.state is PartitionState.ONLINE for row in report.values())
+
+    def wait_online(self, deadline_s: float = 20.0) -> None:
+        eventually(self.all_online, deadline_s, "all partitions are ONLINE")
+
+    def caught_up(self, ends: Mapping[Partition, int]) -> bool:
+        """Everything the source had was copied, and committed."""
+        report = self._report
+        return self.all_online() and all(
+            partition in report and report[partition].committed >= end
+            for partition, end in ends.items()
+        )
+
+    def wait_caught_up(self, deadline_s: float = 30.0) -> None:
+        """As of the moment of the call."""
+        ends = {
+            partition: offsets(self._source, partition.topic, isolation="read_committed")[
+                partition.number
+            ][1]
+            for partition in self._partitions
+        }
+        eventually(lambda: self.caught_up(ends), deadline_s, "all is copied and committed")
+
+    def remove(self, *partitions: Partition) -> None:
+        self.say(Remove(partitions))
+
+    def stop(self, deadline_s: float = 30.0) -> None:
+        """End the copier cleanly; it says Released for all it held."""
+        if self.process.running:
+            self.say(Stop())
+            assert self.process.wait(deadline_s) == 0, self.process.log_tail()
+        self.close()
+
+    def close(self) -> None:
+        """Make sure that nothing is left, however the test went."""
+        self.process.kill_tree()
+        self._connection.close()
+        self._reader.join(timeout=5)

@@ -1,0 +1,249 @@
+"""A route's data loop between two clusters in memory, turn by turn, with time as the test likes it."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ureplicator_common.kafka import Position
+from ureplicator_common.kafka.client import Broker
+from ureplicator_common.kafka.positions import Producer
+from ureplicator_common.model import OwnerEpoch, Partition, Route, RouteSettings
+from ureplicator_testkit.copier.memory_kafka import MemoryKafka
+from ureplicator_testkit.records.batches import batch, field
+from ureplicator_worker.copier import ownership as own
+from ureplicator_worker.copier.raw.batches.rebuild import Record, decode
+from ureplicator_worker.copier.raw.net.buffers import BufferPool
+from ureplicator_worker.copier.raw.net.connections import Links
+from ureplicator_worker.copier.raw.net.metadata import (
+    Connected,
+    ConnectFailed,
+    Directory,
+    DirectoryEvent,
+    ViewChanged,
+)
+from ureplicator_worker.copier.raw.partition import Beginning
+from ureplicator_worker.copier.route_copier import RouteCopier
+from ureplicator_worker.lifeline.messages import Grant, Message, PartitionReport
+
+ROUTE = Route("a", "b")
+TURNS = 5_000
+
+
+class MemoryDirectory(Directory):
+    """Answers at the next turn; a node that is down refuses connections."""
+
+    def __init__(self, kafka: MemoryKafka) -> None:
+        self.kafka = kafka
+        self.events: deque[DirectoryEvent] = deque()
+        self.published: list[Mapping[tuple[str, int], Position]] = []
+        self.topics: frozenset[str] = frozenset()
+        self.closed = False
+
+    def follow(self, topics: frozenset[str]) -> None:
+        if topics != self.topics:
+            self.topics = topics
+            self.refresh()
+
+    def refresh(self) -> None:
+        self.events.append(ViewChanged(self.kafka.view(self.topics), frozenset(self.topics)))
+
+    def connect(self, broker: Broker) -> None:
+        if broker.node_id in self.kafka.down:
+            self.events.append(ConnectFailed(broker.node_id, "refused"))
+        else:
+            connection = self.kafka.connect(broker.node_id)
+            self.events.append(Connected(broker.node_id, connection, self.kafka.newest))
+
+    def publish(self, group: str, positions: Mapping[tuple[str, int], Position]) -> bool:
+        self.published.append(positions)
+        return True
+
+    def close(self) -> None:
+        self.closed = True
+        for event in self.events:
+            if isinstance(event, Connected):
+                event.connection.close()
+
+
+class MemoryOwnership(own.Ownership):
+    """Grants everything at once, unless told to keep some kind of command waiting (`hold`)."""
+
+    def __init__(self, source: MemoryKafka, target: MemoryKafka, settings: RouteSettings) -> None:
+        self.source, self.target = source, target
+        self.settings = settings
+        self.events: deque[own.OwnershipEvent] = deque()
+        self.hold: set[type[Any]] = set()
+        self.held_back: deque[own.Command] = deque()
+        self.stored: dict[Partition, int] = {}
+        self.producers = self.commits = 0
+        self.located = 0
+        self.closed = False
+
+    def put(self, command: own.Command) -> None:
+        if type(command) in self.hold:
+            self.held_back.append(command)
+        else:
+            self._answer(command)
+
+    def let_pass(self) -> None:
+        self.hold.clear()
+        while self.held_back:
+            self._answer(self.held_back.popleft())
+
+    def _answer(self, command: own.Command) -> None:
+        match command:
+            case own.Start(partitions):
+                for partition, epoch in partitions.items():
+                    self.events.append(self.begun(partition, epoch))
+            case own.Commit(positions):
+                self.commits += 1
+                self.stored |= {part: item.position for part, item in positions.items()}
+                self.events.append(own.Committed(positions))
+            case own.Forget(partition):
+                self.events.append(own.Forgotten(partition))
+            case own.NewProducer():
+                self.producers += 1
+                self.events.append(own.ProducerReady(Producer(self.producers, 0)))
+            case own.Locate(partition):
+                self.events.append(own.Located(partition, self.located))
+
+    def begun(self, partition: Partition, epoch: OwnerEpoch) -> own.Begun:
+        position = self.stored.setdefault(partition, 0)
+        beginning = Beginning(
+            position=position,
+            leader_epoch=-1,
+            committed=position,
+            source_cluster=self.source.cluster_id,
+            source_topic_id=self.source.topic_ids[partition.topic],
+            target_topic_id=self.target.topic_ids[partition.topic],
+        )
+        return own.Begun(
+            partition, Grant(epoch, partition.topic, settings=self.settings), beginning
+        )
+
+    def close(self) -> None:
+        self.closed = True
+
+
+MakeLine = Callable[..., "Line"]
+
+
+class Line:
+    def __init__(
+        self,
+        source: MemoryKafka,
+        target: MemoryKafka,
+        *,
+        settings: RouteSettings | None = None,
+        buffer_bytes: int = 64 << 20,
+    ) -> None:
+        self.source, self.target = source, target
+        self.pool = BufferPool(limit_bytes=buffer_bytes)
+        self.ownership = MemoryOwnership(source, target, settings or RouteSettings())
+        self.source_directory = MemoryDirectory(source)
+        self.target_directory = MemoryDirectory(target)
+        self.said: list[Message] = []
+        self._now_s = 1_000.0
+        self.copier = RouteCopier(
+            ROUTE,
+            source=self.source_directory,
+            target=self.target_directory,
+            ownership=self.ownership,
+            pool=self.pool,
+            group="g",
+            commit_interval_s=0.0,
+            say=self.said.append,
+        )
+
+    @property
+    def now_s(self) -> float:
+        return self._now_s
+
+    def add(self, *numbers: int, topic: str = "t") -> list[Partition]:
+        partitions = [Partition(ROUTE, topic, number) for number in numbers]
+        self.copier.add(dict.fromkeys(partitions, OwnerEpoch(1)))
+        return partitions
+
+    def turn(self, *, skip_s: float = 0.03) -> None:
+        """One turn of the loop, and of everything around it; `skip_s` pass meanwhile."""
+        self._now_s += skip_s
+        self.source.pump()
+        self.target.pump()
+        for links in (self.copier.source.links, self.copier.target.links):
+            self._ready(links)
+        self._hear()
+        self.copier.work(self.now_s)
+
+    def _ready(self, links: Links) -> None:
+        for channel in list(links.channels):
+            links.on_readable(channel, self.now_s)
+            if channel.wants_write:
+                links.on_writable(channel, self.now_s)
+
+    def _hear(self) -> None:
+        for directory, hear in (
+            (self.source_directory, self.copier.on_source),
+            (self.target_directory, self.copier.on_target),
+        ):
+            for _ in range(len(directory.events)):
+                hear(directory.events.popleft())
+        for _ in range(len(self.ownership.events)):
+            self.copier.on_ownership(self.ownership.events.popleft())
+
+    def run(self, until: Callable[[], bool], *, skip_s: float = 0.03) -> None:
+        for _ in range(TURNS):
+            if until():
+                return
+            self.turn(skip_s=skip_s)
+        raise AssertionError(f"not in {TURNS} turns: {self.copier.report()}")
+
+    def turns(self, count: int, *, skip_s: float = 0.03) -> None:
+        for _ in range(count):
+            self.turn(skip_s=skip_s)
+
+    def report(self, partition: Partition) -> PartitionReport:
+        return self.copier.report()[partition]
+
+    def copied(self, partition: Partition) -> bool:
+        """Everything of the source is acknowledged and committed."""
+        key = (partition.topic, partition.number)
+        report = self.copier.report().get(partition)
+        return report is not None and report.committed == self.source.logs[key].end
+
+    def close(self) -> None:
+        self.copier.close()
+        self.source.close()
+        self.target.close()
+        assert self.ownership.closed
+        assert self.source_directory.closed
+
+
+def records(kafka: MemoryKafka, key: tuple[str, int]) -> list[Record]:
+    """What a consumer of the log sees."""
+    found: list[Record] = []
+    for stored in kafka.logs[key].taken:
+        if field(stored, "records") > 0:
+            found += decode(memoryview(stored))
+    return found
+
+
+def values(kafka: MemoryKafka, key: tuple[str, int]) -> list[bytes | None]:
+    return [record.value for record in records(kafka, key)]
+
+
+def fill(line: Line, key: tuple[str, int], batches: int, *, size: int = 20_000) -> None:
+    """Batches of four records each, too large to be merged."""
+    for number in range(batches):
+        values = [b"%d-%d" % (number, n) * (size // 20) for n in range(4)]
+        line.source.logs[key].put(batch([(number, b"%d" % number, v, ()) for v in values]))
+
+
+def seen(found: list[Record]) -> list[tuple[object, ...]]:
+    """Records without their offsets."""
+    return [(r.timestamp_ms, r.key, r.value, tuple(r.headers)) for r in found]
+
+
+def assert_same(line: Line, key: tuple[str, int]) -> None:
+    assert seen(records(line.target, key)) == seen(records(line.source, key))

@@ -1,0 +1,374 @@
+"""A Kafka cluster in memory that can fail: it speaks Fetch 12 and 13, Produce 9, over socket pairs.
+
+It runs only when it is pumped, in the thread of the test, so what happens when is the test's choice.
+A log keeps batches as a broker does and takes them by a broker's rules: base offset 0, a checksum that
+fits, as many records as offsets, and idempotence (the last five batches of a producer are remembered,
+an unknown producer may begin anywhere).
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+import uuid
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from kafka.protocol.consumer import FetchRequest, FetchResponse
+from kafka.protocol.producer import ProduceRequest, ProduceResponse
+
+from ureplicator_common.kafka.client import Broker, ClusterView, Leader
+from ureplicator_common.kafka.errors import ErrorCode
+from ureplicator_testkit.records.batches import checksum_fits, patched
+from ureplicator_testkit.records.batches import field as header_field
+from ureplicator_worker.copier.raw.net.fetch_api import API_KEY, IDS
+
+TopicPartition = tuple[str, int]
+REMEMBERED = 5
+SEQUENCES = 1 << 31
+INVALID_RECORD = 87
+
+
+@dataclass
+class Log:
+    """One partition. `taken` are batches as they were produced or put, with their offsets set."""
+
+    taken: list[bytes] = field(default_factory=list)
+    end: int = 0
+    start: int = 0
+    epoch: int = 0
+    max_bytes: int = 1 << 20
+    aborted: list[tuple[int, int]] = field(default_factory=list)
+    producers: dict[int, deque[tuple[int, int, int]]] = field(default_factory=dict)
+
+    def put(self, *batches: bytes) -> None:
+        """As they are, under the next offsets."""
+        for batch in batches:
+            placed = patched(batch, base_offset=self.end, leader_epoch=self.epoch)
+            self.taken.append(placed)
+            self.end += header_field(batch, "last_offset_delta") + 1
+
+    def forget_producers(self) -> None:
+        self.producers.clear()
+
+    def produce(self, batch: bytes) -> tuple[int, int]:
+        """(error, base offset)."""
+        count = header_field(batch, "records")
+        if not checksum_fits(batch):
+            return ErrorCode.CORRUPT_MESSAGE, -1
+        if (
+            header_field(batch, "base_offset")
+            or header_field(batch, "last_offset_delta") != count - 1
+        ):
+            return INVALID_RECORD, -1
+        if len(batch) > self.max_bytes:
+            return ErrorCode.MESSAGE_TOO_LARGE, -1
+        first = header_field(batch, "base_sequence")
+        producer = header_field(batch, "producer_id")
+        last = (first + count - 1) % SEQUENCES
+        known = self.producers.setdefault(producer, deque(maxlen=REMEMBERED))
+        for old_first, old_last, offset in known:
+            if (old_first, old_last) == (first, last):
+                return ErrorCode.NONE, offset
+        if known and first != (known[-1][1] + 1) % SEQUENCES:
+            return ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, -1
+        known.append((first, last, self.end))
+        self.put(batch)
+        return ErrorCode.NONE, known[-1][2]
+
+    def fetch(self, offset: int, limit: int) -> bytes:
+        """Whole batches from the one that holds the offset, one at least."""
+        found = b""
+        for batch in self.taken:
+            base = header_field(batch, "base_offset")
+            if base + header_field(batch, "last_offset_delta") < offset:
+                continue
+            if found and len(found) + len(batch) > limit:
+                break
+            found += batch
+        return found
+
+
+@dataclass(frozen=True)
+class Wish:
+    """One partition of a fetch session, and how its topic was named."""
+
+    topic_id: Any
+    row: Any
+
+
+@dataclass
+class Peer:
+    """The broker's end of one connection."""
+
+    node_id: int
+    connection: socket.socket
+    incoming: bytearray = field(default_factory=bytearray)
+    outgoing: bytearray = field(default_factory=bytearray)
+    held: deque[bytes] = field(default_factory=deque)
+    closed: bool = False
+
+
+class MemoryKafka:
+    """Knobs: `refuse` (codes for the next produces or fetches of a partition), `silent` (nodes that
+    read and never answer), `frozen` (nodes that do not even read), `down` (nodes nobody reaches),
+    `cut_after` (bytes that a node still sends before it breaks the connection), `omit` (partitions
+    left out of answers to produces), `newest` (what it tells of its versions)."""
+
+    def __init__(self, cluster_id: str, topics: dict[str, int], *, nodes: int = 1) -> None:
+        self.cluster_id = cluster_id
+        self.nodes = {n: Broker(n, f"{cluster_id}{n}", 9092) for n in range(1, nodes + 1)}
+        self.logs: dict[TopicPartition, Log] = {}
+        self.leaders: dict[TopicPartition, int] = {}
+        self.newest = {API_KEY: IDS}
+        self.topic_ids = {topic: str(uuid.uuid4()) for topic in topics}
+        for topic, count in topics.items():
+            for number in range(count):
+                self.logs[(topic, number)] = Log()
+                self.leaders[(topic, number)] = 1 + number % nodes
+        self.refuse: dict[TopicPartition, deque[int]] = {}
+        self.silent: set[int] = set()
+        self.frozen: set[int] = set()
+        self.down: set[int] = set()
+        self.cut_after: dict[int, int] = {}
+        self.session_ids = 0
+        self.sessions: dict[int, dict[TopicPartition, Wish]] = {}
+        self.fetch_error = 0
+        self.omit: set[TopicPartition] = set()
+        self.requests: list[Any] = []
+        self._peers: list[Peer] = []
+
+    def view(self, topics: Iterable[str]) -> ClusterView:
+        topics = frozenset(topics)
+        known = {topic for topic in topics if topic in self.topic_ids}
+        return ClusterView(
+            cluster_id=self.cluster_id,
+            brokers={n: broker for n, broker in self.nodes.items() if n not in self.down},
+            leaders={
+                key: Leader(-1 if node in self.down else node, self.logs[key].epoch)
+                for key, node in self.leaders.items()
+                if key[0] in known
+            },
+            topic_ids={topic: self.topic_ids[topic] for topic in known},
+            missing=topics - known,
+        )
+
+    def delete(self, topic: str) -> None:
+        """With its logs; of what was produced to it nothing is known any more."""
+        del self.topic_ids[topic]
+        for key in [key for key in self.logs if key[0] == topic]:
+            del self.logs[key], self.leaders[key]
+
+    def create(self, topic: str, partitions: int) -> None:
+        """Under a new id, led by the first node."""
+        self.topic_ids[topic] = str(uuid.uuid4())
+        for number in range(partitions):
+            self.logs[(topic, number)] = Log()
+            self.leaders[(topic, number)] = 1
+
+    def move(self, key: TopicPartition, node: int) -> None:
+        self.leaders[key] = node
+        self.logs[key].epoch += 1
+
+    def connect(self, node_id: int) -> socket.socket:
+        """The client's end of a new connection."""
+        ours, theirs = socket.socketpair()
+        ours.setblocking(False)
+        self._peers.append(Peer(node_id, ours))
+        return theirs
+
+    def cut(self, node_id: int) -> None:
+        """Break every connection to a node."""
+        for peer in self._peers:
+            if peer.node_id == node_id:
+                self._close(peer)
+
+    def close(self) -> None:
+        for peer in self._peers:
+            self._close(peer)
+
+    def pump(self) -> None:
+        """Read, do and answer whatever can be now."""
+        for peer in self._peers:
+            if not peer.closed and peer.node_id not in self.frozen:
+                self._pump(peer)
+        self._peers = [peer for peer in self._peers if not peer.closed]
+
+    def _pump(self, peer: Peer) -> None:
+        if peer.node_id in self.down:
+            self._close(peer)
+            return
+        try:
+            while data := peer.connection.recv(1 << 20):
+                peer.incoming += data
+            self._close(peer)
+            return
+        except BlockingIOError:
+            pass
+        except OSError:
+            self._close(peer)
+            return
+        self._take_requests(peer)
+        self._send(peer)
+
+    def _take_requests(self, peer: Peer) -> None:
+        while len(peer.incoming) >= 4:
+            (size,) = struct.unpack_from(">i", peer.incoming)
+            if len(peer.incoming) < 4 + size:
+                return
+            request = bytes(peer.incoming[4 : 4 + size])
+            del peer.incoming[: 4 + size]
+            answer = self._answer(peer.node_id, request)
+            if peer.node_id not in self.silent:
+                peer.outgoing += answer
+
+    def _send(self, peer: Peer) -> None:
+        allowed = self.cut_after.get(peer.node_id)
+        try:
+            while peer.outgoing and allowed != 0:
+                count = peer.connection.send(peer.outgoing[:allowed])
+                del peer.outgoing[:count]
+                if allowed is not None:
+                    allowed = self.cut_after[peer.node_id] = allowed - count
+        except BlockingIOError:
+            return
+        except OSError:
+            self._close(peer)
+            return
+        if allowed == 0:
+            del self.cut_after[peer.node_id]
+            self._close(peer)
+
+    def _close(self, peer: Peer) -> None:
+        peer.closed = True
+        peer.connection.close()
+
+    def _answer(self, node_id: int, raw: bytes) -> bytes:
+        (api_key,) = struct.unpack_from(">h", raw)
+        (correlation_id,) = struct.unpack_from(">i", raw, 4)
+        if api_key == 0:
+            answer = self._produce(node_id, ProduceRequest.decode(raw, version=9, header=True))
+        else:
+            (version,) = struct.unpack_from(">h", raw, 2)
+            answer = self._fetch(node_id, FetchRequest.decode(raw, version=version, header=True))
+        answer.with_header(correlation_id=correlation_id, client_id="")
+        return bytes(answer.encode(framed=True, header=True))
+
+    def _fault(self, node_id: int, key: TopicPartition) -> int:
+        if key not in self.logs:
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        if self.leaders[key] != node_id:
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        codes = self.refuse.get(key)
+        return codes.popleft() if codes else ErrorCode.NONE
+
+    def _produce(self, node_id: int, request: Any) -> Any:
+        self.requests.append(request)
+        topics = ProduceResponse.TopicProduceResponse
+        responses = []
+        for topic in request.topic_data:
+            rows = []
+            for row in topic.partition_data:
+                key = (topic.name, row.index)
+                if key in self.omit:
+                    continue
+                error, offset = self._fault(node_id, key), -1
+                if not error:
+                    error, offset = self.logs[key].produce(bytes(row.records))
+                rows.append(
+                    topics.PartitionProduceResponse(
+                        index=row.index,
+                        error_code=int(error),
+                        base_offset=offset,
+                        log_append_time_ms=-1,
+                        log_start_offset=0,
+                        record_errors=[],
+                        error_message=None,
+                    )
+                )
+            responses.append(topics(name=topic.name, partition_responses=rows))
+        return ProduceResponse(version=9, responses=responses, throttle_time_ms=0)
+
+    def _fetch(self, node_id: int, request: Any) -> Any:
+        self.requests.append(request)
+        version = request.version
+        if self.fetch_error:
+            return FetchResponse(version=version, error_code=self.fetch_error)
+        asked = {
+            (asked_topic(topic), row.partition): Wish(topic.topic_id, row)
+            for topic in request.topics
+            for row in topic.partitions
+        }
+        if request.session_epoch == 0:
+            self.session_ids += 1
+            session_id, session = self.session_ids, asked
+        elif request.session_id not in self.sessions:
+            return FetchResponse(
+                version=version, error_code=int(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+            )
+        else:
+            session_id, session = request.session_id, self.sessions[request.session_id]
+            for topic in request.forgotten_topics_data:
+                for number in topic.partitions:
+                    del session[(asked_topic(topic), number)]
+            session.update(asked)
+        self.sessions[session_id] = session
+        return self._fetched(node_id, request, session_id, session)
+
+    def _fetched(
+        self, node_id: int, request: Any, session_id: int, session: dict[TopicPartition, Wish]
+    ) -> Any:
+        topics = FetchResponse.FetchableTopicResponse
+        room = request.max_bytes
+        responses: dict[str, Any] = {}
+        for (asked, number), wish in session.items():
+            key = (self._name(asked), number)
+            fault = self._fetch_fault(node_id, key, request.version)
+            row = self._fetched_row(fault, key, wish.row, room)
+            room -= len(row.records or b"")
+            if row.records or row.error_code or request.session_epoch == 0:
+                empty = topics(topic=asked, topic_id=wish.topic_id, partitions=[])
+                responses.setdefault(asked, empty).partitions.append(row)
+        return FetchResponse(
+            version=request.version,
+            throttle_time_ms=0,
+            error_code=0,
+            session_id=session_id,
+            responses=list(responses.values()),
+        )
+
+    def _name(self, asked: str) -> str:
+        """Of a topic asked for by name or id; an unknown id stays what it is."""
+        return next((name for name, id in self.topic_ids.items() if id == asked), asked)
+
+    def _fetch_fault(self, node_id: int, key: TopicPartition, version: int) -> int:
+        unknown_id = version >= IDS and key not in self.logs
+        return ErrorCode.UNKNOWN_TOPIC_ID if unknown_id else self._fault(node_id, key)
+
+    def _fetched_row(self, error: int, key: TopicPartition, want: Any, room: int) -> Any:
+        data, log = b"", self.logs.get(key, Log())
+        if not error and not log.start <= want.fetch_offset <= log.end:
+            error = ErrorCode.OFFSET_OUT_OF_RANGE
+        if not error and room > 0:
+            data = log.fetch(want.fetch_offset, min(room, want.partition_max_bytes))
+        rows = FetchResponse.FetchableTopicResponse.PartitionData
+        return rows(
+            partition_index=key[1],
+            error_code=int(error),
+            high_watermark=-1 if error else log.end,
+            last_stable_offset=-1 if error else log.end,
+            log_start_offset=log.start,
+            aborted_transactions=[
+                rows.AbortedTransaction(producer_id=producer, first_offset=first)
+                for producer, first in log.aborted
+            ],
+            preferred_read_replica=-1,
+            records=data,
+        )
+
+
+def asked_topic(topic: Any) -> str:
+    """How a request names a topic: by its name, or else by its id."""
+    return topic.topic or str(topic.topic_id)

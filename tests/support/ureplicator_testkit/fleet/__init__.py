@@ -1,0 +1,1 @@
+"""Fleets and workers as real processes."""

@@ -1,0 +1,370 @@
+"""A whole fleet of real processes on real servers: controllers and workers, and what they say.
+
+Short delays, so that a test need not wait two minutes for a rebalance; everything else is what an
+operator would run. Every process has a configuration and a log of its own in the fleet's folder, and
+its own ways to the servers (`network`), if it is given some.
+"""
+
+import os
+import re
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Self
+
+import psutil
+import requests
+import yaml
+
+from ureplicator_common.model import Route, position_group
+from ureplicator_testkit.servers.network import Links
+from ureplicator_testkit.servers.ports import PortClaim, claim_port
+from ureplicator_testkit.servers.processes import Process, eventually, spawn_ureplicator
+
+SESSION_TIMEOUT_S = 4
+REBALANCE_DELAY_S = 5
+COMMIT_INTERVAL_S = 0.5
+READY_S = 60
+SETTLED_S = 60
+MOVES_KEPT = 1_000
+
+
+class Fleet:
+    """`rest` asks the first controller that runs, unless told which (`asking`)."""
+
+    def __init__(
+        self,
+        *,
+        name: str,
+        folder: Path,
+        zookeeper: str,
+        source: str,
+        target: str,
+        links: Mapping[str, Links] | None = None,
+        controller: Mapping[str, Any] | None = None,
+        worker: Mapping[str, Any] | None = None,
+        route: Mapping[str, Any] | None = None,
+        routes: Sequence[Mapping[str, Any]] = (),
+    ) -> None:
+        """`routes` instead of the one from source to target, to which `route` adds."""
+        self.name = name
+        self.folder = folder
+        self.zookeeper = zookeeper
+        self.links = dict(links or {})
+        self.controllers: dict[str, Process] = {}
+        self.workers: dict[str, Process] = {}
+        self.delays: dict[str, float] = {
+            "rebalance_delay_s": REBALANCE_DELAY_S,
+            "join_delay_s": 2,
+            **(controller or {}),
+        }
+        self._claims: dict[str, PortClaim] = {}
+        self._logged: dict[str, int] = {}
+        self._asked = ""
+        self._config: dict[str, Any] = {
+            "fleet": name,
+            "zookeeper": {"hosts": zookeeper, "session_timeout_s": SESSION_TIMEOUT_S},
+            "clusters": {
+                "source": {"bootstrap.servers": source},
+                "target": {"bootstrap.servers": target},
+            },
+            "routes": [dict(each) for each in routes]
+            or [{"source": "source", "target": "target", **(route or {})}],
+            "worker": {"slots": 1, "commit_interval_s": COMMIT_INTERVAL_S, **(worker or {})},
+        }
+
+    @property
+    def group(self) -> str:
+        """The group whose offsets are the positions."""
+        return position_group(fleet=self.name, route=Route("source", "target"))
+
+    @property
+    def processes(self) -> dict[str, Process]:
+        return {**self.workers, **self.controllers}
+
+    # --- start and end -----------------------------------------------------------------------
+
+    def start(self, *, controllers: int = 1, workers: int = 1) -> Self:
+        for number in range(1, workers + 1):
+            self.start_worker(f"w{number}")
+        for number in range(1, controllers + 1):
+            self.launch_controller(f"c{number}")
+        for id in self.controllers:
+            self.wait_controller(id)
+        self.wait_workers(*self.workers)
+        return self
+
+    def config_of(self, id: str) -> Path:
+        """The same for all but the addresses."""
+        config = {**self._config, "controller": self.delays}
+        if id in self.links:
+            said = self.links[id].config()
+            config["zookeeper"] = {**config["zookeeper"], "hosts": said["hosts"]}
+            config["clusters"] = {
+                end: {"bootstrap.servers": said[end]} for end in ("source", "target")
+            }
+        path = self.folder / f"{id}.yaml"
+        path.write_text(yaml.safe_dump(config))
+        return path
+
+    def launch_controller(self, id: str, *, env: Mapping[str, str] | None = None) -> Process:
+        """Started, not yet waited for. It has the same port each time."""
+        if id not in self._claims:
+            self._claims[id] = claim_port()
+        self.controllers[id] = spawn_ureplicator(
+            *("controller", self.config_of(id), "--id", id),
+            *("--set", f"controller.port={self._claims[id].port}"),
+            log=self.folder / f"{id}.log",
+            name=id,
+            env=env,
+        )
+        return self.controllers[id]
+
+    def start_controller(self, id: str, *, env: Mapping[str, str] | None = None) -> Process:
+        process = self.launch_controller(id, env=env)
+        self.wait_controller(id)
+        return process
+
+    def wait_controller(self, id: str) -> None:
+        eventually(lambda: self._ready(id), READY_S, f"controller {id} is ready")
+
+    def start_worker(
+        self, id: str, *, env: Mapping[str, str] | None = None, hang: Path | None = None
+    ) -> Process:
+        """Started, not yet waited for. With `hang`, its loop stands still while that file exists."""
+        self._logged[id] = len(self.log_of(id))
+        arguments = ("worker", self.config_of(id), "--id", id)
+        log = self.folder / f"{id}.log"
+        if hang is None:
+            self.workers[id] = spawn_ureplicator(*arguments, log=log, name=id, env=env)
+        else:
+            module = (sys.executable, "-m", "ureplicator_testkit.fleet.hanging_worker", hang)
+            path = Path(__file__).parents[2]
+            settings = {"PYTHONUNBUFFERED": "1", "PYTHONPATH": with_path(path)}
+            self.workers[id] = Process(id, [*module, *arguments], log=log, env=settings)
+        return self.workers[id]
+
+    def use(self, **delays: float) -> None:
+        """Restart the controllers with other delays, if they have not got them yet."""
+        if delays.items() <= self.delays.items():
+            return
+        self.delays.update(delays)
+        for process in self.controllers.values():
+            assert process.terminate(30) == 0, process.log_tail()
+        for id in self.controllers:
+            self.launch_controller(id)
+        for id in self.controllers:
+            self.wait_controller(id)
+
+    def heal(self) -> None:
+        """Everybody that was ever started runs again and is welcome, and all is as it should be."""
+        for process in self.processes.values():
+            process.resume()
+        for id, process in self.controllers.items():
+            if not process.running:
+                self.launch_controller(id)
+        for id, process in self.workers.items():
+            if not process.running:
+                process.kill_tree()
+                self.start_worker(id)
+        for id in self.controllers:
+            self.wait_controller(id)
+        self.wait_workers(*self.workers)
+        for id in self.rest("GET", "/instances")["blacklisted"]:
+            self.rest("POST", f"/instances/{id}")
+        self.wait_settled()
+
+    def stop(self) -> None:
+        """A clean end of all that runs: workers first; each must end with 0 and leave nothing."""
+        for process in self.processes.values():
+            if process.running:
+                assert process.terminate(40) == 0, process.log_tail()
+                process.assert_tree_gone()
+        self._release()
+
+    def kill(self) -> None:
+        """Whatever is left, however the test went."""
+        for process in self.processes.values():
+            process.kill_tree()
+        self._release()
+
+    def _release(self) -> None:
+        for claim in self._claims.values():
+            claim.release()
+        self._claims.clear()
+
+    # --- REST --------------------------------------------------------------------------------
+
+    def _ready(self, id: str) -> bool:
+        self.controllers[id].assert_running()
+        try:
+            return self.call("GET", "/ready", controller=id).status_code == 200
+        except requests.RequestException:
+            return False
+
+    @contextmanager
+    def asking(self, controller: str) -> Iterator[None]:
+        """Meanwhile this one is asked: another one is frozen, cut off or dead."""
+        self._asked = controller
+        try:
+            yield
+        finally:
+            self._asked = ""
+
+    def call(
+        self, method: str, path: str, *, controller: str = "", json: object = None
+    ) -> requests.Response:
+        """One REST call, whatever it answers."""
+        return requests.request(method, f"{self.url(controller)}{path}", json=json, timeout=20)
+
+    def url(self, controller: str = "") -> str:
+        id = controller or self._asked or self._running_controller()
+        return f"http://127.0.0.1:{self._claims[id].port}"
+
+    def _running_controller(self) -> str:
+        return next(id for id, process in self.controllers.items() if process.running)
+
+    def rest(self, method: str, path: str, *, json: object = None) -> Any:
+        """The body of a REST call that succeeds."""
+        response = self.call(method, path, json=json)
+        assert response.ok, f"{method} {path}: {response.status_code} {response.text}"
+        return response.json()
+
+    def whitelist(self, topic: str) -> None:
+        self.rest("POST", "/topics", json={"topic": topic})
+
+    def topic(self, topic: str) -> Any:
+        """All that REST tells of it."""
+        return self.rest("GET", f"/topics/{topic}")
+
+    def view(self, topic: str) -> dict[int, dict[str, str]]:
+        """Partition -> {worker: state}, as the external view has it."""
+        shown = self.topic(topic)["externalView"]
+        return {int(number): states for number, states in shown.items()}
+
+    def held(self, topic: str) -> dict[int, dict[str, str]]:
+        """Of the external view, what anybody holds at all."""
+        return {number: states for number, states in self.view(topic).items() if states}
+
+    def owners(self, topic: str) -> dict[int, str]:
+        """Partition -> the worker where it is ONLINE; only those that are so on exactly one."""
+        return {
+            number: next(iter(states))
+            for number, states in self.view(topic).items()
+            if len(states) == 1 and set(states.values()) == {"ONLINE"}
+        }
+
+    def moves(self, topic: str) -> list[tuple[Any, ...]]:
+        """Every move of the topic's partitions that is remembered, the newest first."""
+        shown = self.rest("GET", f"/history?topic={topic}&kind=move&limit={MOVES_KEPT}")["history"]
+        return [(move["number"], move["partition"], move["from"], move["to"]) for move in shown]
+
+    def leader(self) -> str:
+        """Id of the controller that leads; "" while none does."""
+        return str(self.rest("GET", "/ready")["leader"] or "")
+
+    def follower_of(self, leader: str) -> str:
+        return next(id for id in self.controllers if id != leader)
+
+    def live_workers(self) -> set[str]:
+        shown = self.rest("GET", "/instances")["workers"]
+        return {id for id, worker in shown.items() if worker["live"]}
+
+    # --- waiting -----------------------------------------------------------------------------
+
+    def wait_workers(self, *ids: str) -> None:
+        def present() -> bool:
+            for id in ids:
+                self.workers[id].assert_running()
+            return set(ids) <= self.live_workers()
+
+        eventually(present, READY_S, f"workers {ids} are live")
+
+    def wait_online(self, topic: str, partitions: int, *, deadline_s: float = 40) -> float:
+        """How long it took until every partition was ONLINE on one worker."""
+        began_s = time.monotonic()
+        eventually(
+            lambda: len(self.owners(topic)) == partitions,
+            deadline_s,
+            f"all {partitions} partitions of {topic} are ONLINE",
+        )
+        return time.monotonic() - began_s
+
+    def wait_leader(self, *, other_than: str) -> str:
+        """Once another one leads: who does."""
+
+        def successor() -> str:
+            leader = self.leader()
+            return leader if leader != other_than else ""
+
+        limit_s = SESSION_TIMEOUT_S + 10
+        return eventually(successor, limit_s, f"another one than {other_than} leads")
+
+    def wait_settled(self) -> None:
+        """The external view is the ideal state, and that is even over all workers."""
+        eventually(lambda: not self.unsettled(), SETTLED_S, "the fleet has settled")
+
+    def unsettled(self) -> str:
+        """What is not as it should be; "" if all is."""
+        if not self.leader():
+            return "nobody leads"
+        shown = self.rest("GET", "/validation")
+        counts = [shown["IdealState"].get(id, 0) for id in self.workers]
+        if shown["mismatches"]:
+            return f"mismatches: {shown['mismatches'][:3]}"
+        return f"uneven: {counts}" if max(counts) - min(counts) > 1 else ""
+
+    def assert_one_leader_per_epoch(self) -> None:
+        led: dict[int, str] = {}
+        for id in self.controllers:
+            for epoch in re.findall(r"leading with epoch (\d+)", self.log_of(id)):
+                other = led.setdefault(int(epoch), id)
+                assert other == id, f"both {other} and {id} led with epoch {epoch}"
+
+    # --- what a worker says ------------------------------------------------------------------
+
+    def status(self, worker: str) -> Any:
+        """The worker's own word, from its /status: it answers without ZooKeeper, too."""
+        self.workers[worker].assert_running()
+        port = eventually(lambda: self._port_of(worker), READY_S, f"{worker} tells its port")
+        return requests.get(f"http://127.0.0.1:{port}/status", timeout=10).json()
+
+    def states(self) -> list[tuple[str, str]]:
+        """State and reason of every partition, by all workers' own words."""
+        rows = [row for id in self.workers for row in self.status(id)["partitions"].values()]
+        return [(row["state"], row["reason"]) for row in rows]
+
+    def _port_of(self, worker: str) -> str:
+        """The last one it logged: a log outlives the process, and a worker may be started again."""
+        log = self.log_of(worker)[self._logged.get(worker, 0) :]
+        found = re.findall(r"status on port (\d+)", log)
+        return found[-1] if found else ""
+
+    def log_of(self, id: str) -> str:
+        path = self.folder / f"{id}.log"
+        return path.read_text(errors="replace") if path.exists() else ""
+
+    @staticmethod
+    def wait_seconds(seconds: float) -> None:
+        """For what has no event to wait for: a fault that lasts."""
+        time.sleep(seconds)
+
+
+def pids_of(process: Process, part: str) -> Sequence[int]:
+    """Processes of a tree by what they are: `java`, or `pyspark` for Spark's Python processes."""
+    found = []
+    for pid in process.tree():
+        try:
+            command = psutil.Process(pid).cmdline()
+        except psutil.NoSuchProcess:
+            continue
+        if any(part in word for word in command[:4]):
+            found.append(pid)
+    return found
+
+
+def with_path(folder: Path) -> str:
+    """PYTHONPATH with a folder before what it already has."""
+    return os.pathsep.join(part for part in (str(folder), os.environ.get("PYTHONPATH")) if part)

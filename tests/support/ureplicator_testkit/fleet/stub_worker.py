@@ -1,0 +1,164 @@
+"""A whole worker in a process of its own, but for Kafka and ZooKeeper: to be killed and stopped.
+
+Coordination is the twin in memory, copiers are stubs on real Spark, the fence is a note. Whoever
+started it plays the leader and the servers, by one JSON list a line on a control connection (its
+port is in the log, `control PORT`):
+
+    ["assign", {"a.b/t/0": 1}]     write the assignment       ["whitelist", "a.b/t", 4]
+    ["suspend"]  ["restore"]       cut the worker off         ["expire"]
+    ["frozen"]                     the loop steps no more     ["fence", false]
+
+Each is answered by one line: what the fleet sees of the worker.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socketserver
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from ureplicator_common import logging_setup as logs
+from ureplicator_common import znodes
+from ureplicator_common.config.settings import Settings
+from ureplicator_common.coordination import Create, Set
+from ureplicator_common.coordination.memory import MemoryCoordination, MemoryStore
+from ureplicator_common.errors import TemporaryError
+from ureplicator_common.model import (
+    Assignment,
+    AssignmentEntry,
+    KnownWorker,
+    OwnerEpoch,
+    Partition,
+    Route,
+    RouteSettings,
+    TopicIntent,
+    TopicKey,
+    WorkerId,
+)
+from ureplicator_worker.daemon import Worker
+
+STUB = "ureplicator_testkit.copier.stub_copier:copy"
+
+
+def settings(*, port: int, slots: int, **worker: Any) -> Settings:
+    return Settings.model_validate(
+        {
+            "fleet": "test",
+            "zookeeper": {"hosts": "127.0.0.1:1", "session_timeout_s": 1},
+            "clusters": {
+                "a": {"bootstrap.servers": "127.0.0.1:1"},
+                "b": {"bootstrap.servers": "127.0.0.1:2"},
+            },
+            "routes": [{"source": "a", "target": "b"}],
+            "worker": {"slots": slots, "port": port, "drain_timeout_s": 5, **worker},
+        }
+    )
+
+
+class Stage:
+    """The leader's and the servers' part."""
+
+    def __init__(self, worker: Worker, client: MemoryCoordination, store: MemoryStore) -> None:
+        self._worker, self._client = worker, client
+        self._leader = MemoryCoordination(store)
+        self._paths = znodes.Paths("test")
+        self._id = WorkerId("w")
+        self.fenced: list[str] = []
+        self.fence_works = True
+        for path in self._paths.skeleton:
+            self._leader.ensure(path)
+        self.put(self._paths.route(Route("a", "b")), znodes.encode_route(RouteSettings()))
+        known = znodes.encode_known_worker(KnownWorker(max_slots=2))
+        self.put(self._paths.worker_known(self._id), known)
+
+    def put(self, path: str, data: bytes) -> None:
+        node = self._leader.get(path)
+        if node is None:
+            self._leader.ensure(path.rpartition("/")[0])
+            self._leader.transact([Create(path, data)])
+        else:
+            self._leader.transact([Set(path, data, node.stat.version)])
+
+    def fence(self, route: Route, ids: Sequence[str]) -> None:
+        if not self.fence_works:
+            raise TemporaryError("127.0.0.1:2 does not answer")
+        self.fenced += ids
+
+    def command(self, name: str, *args: Any) -> None:
+        match name:
+            case "assign":
+                entries = {
+                    Partition.parse(text): AssignmentEntry(OwnerEpoch(epoch))
+                    for text, epoch in args[0].items()
+                }
+                path = self._paths.assignment(self._id)
+                self.put(path, znodes.encode_assignment(Assignment(entries)))
+            case "whitelist":
+                route, _, topic = args[0].partition("/")
+                intent = TopicIntent(partitions=args[1], initial_partitions=args[1])
+                path = self._paths.topic(TopicKey(Route.parse(route), topic))
+                self.put(path, znodes.encode_intent(intent))
+            case "fence":
+                self.fence_works = args[0]
+            case "frozen":
+                self._worker._step = lambda event: time.sleep(3600)  # type: ignore[method-assign]
+            case "suspend" | "restore" | "expire":
+                getattr(self._client, name)()
+            case _:
+                raise ValueError(name)
+
+    def seen(self) -> dict[str, Any]:
+        """What the fleet sees."""
+        current = self._leader.get(self._paths.current_state(self._id))
+        live = self._leader.get(self._paths.worker_live(self._id))
+        return {
+            "live": None if live is None else znodes.decode(live.data),
+            "liveOwner": 0 if live is None else live.stat.owner,
+            "current": None if current is None else znodes.decode(current.data),
+            "fenced": self.fenced,
+        }
+
+    def serve(self) -> None:
+        stage = self
+
+        class Handler(socketserver.StreamRequestHandler):
+            def handle(self) -> None:
+                for line in self.rfile:
+                    name, *args = json.loads(line)
+                    if name != "look":
+                        stage.command(name, *args)
+                    self.wfile.write(json.dumps(stage.seen()).encode() + b"\n")
+
+        with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Handler) as server:
+            server.daemon_threads = True
+            print(f"control {server.server_address[1]}", flush=True)
+            server.serve_forever()
+
+
+def main(port: int, slots: int, watchdog_s: float) -> int:
+    logs.set_up()
+    store = MemoryStore()
+    client = MemoryCoordination(store)
+    worker = Worker(
+        settings(port=port, slots=slots, watchdog_s=watchdog_s),
+        id="w",
+        coordination=client,
+        connect=lambda timeout_s: None,
+        fence=lambda route, ids: stage.fence(route, ids),
+        copier=STUB,
+        die=os._exit,
+    )
+    stage = Stage(worker, client, store)
+    signal.signal(signal.SIGTERM, lambda *_: worker.stop())
+    threading.Thread(target=stage.serve, daemon=True).start()
+    return worker.run()
+
+
+if __name__ == "__main__":
+    sys.exit(main(int(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3])))

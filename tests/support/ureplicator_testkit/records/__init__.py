@@ -1,0 +1,1 @@
+"""Topics and records: made, loaded while faults happen, read back and compared."""

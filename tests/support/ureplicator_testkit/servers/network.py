@@ -1,0 +1,102 @@
+"""Servers that can be broken, and for each process of a fleet a way of its own to each of them.
+
+    w1 --> proxy --> source (its listener W1)          the load and the judge go straight to
+    w1 --> proxy --> target (its listener W1)          the brokers: what is broken is the fleet's
+    w1 --> proxies -> each ZooKeeper server            network, not the test's
+
+So one process can be cut from one server while all the others go on. Kafka tells its clients where
+to find the brokers, so each process has a listener to itself, whose advertised port is its proxy's.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+from ureplicator_testkit.servers.clusters import KafkaCluster, start_all
+from ureplicator_testkit.servers.ensemble import ZooKeeperEnsemble
+from ureplicator_testkit.servers.proxy import Proxy, ProxyHouse, Way
+
+CONTROLLERS = ("c1", "c2")
+WORKERS = ("w1", "w2", "w3")
+ONE_THREAD_EACH = {"num.network.threads": "1"}  # per listener; there are many, with one client each
+
+
+@dataclass(frozen=True, slots=True)
+class Links:
+    """One process's ways out."""
+
+    zookeeper: tuple[Proxy, ...]
+    source: Proxy
+    target: Proxy
+
+    def config(self) -> Mapping[str, Any]:
+        """What its configuration has to say, instead of the servers' own addresses."""
+        return {
+            "hosts": ",".join(proxy.address for proxy in self.zookeeper),
+            "source": self.source.address,
+            "target": self.target.address,
+        }
+
+    def stall_zookeeper(self, *ways: Way) -> None:
+        for proxy in self.zookeeper:
+            proxy.stall(*ways)
+
+    def reset_zookeeper(self) -> None:
+        for proxy in self.zookeeper:
+            proxy.reset()
+
+    def heal(self) -> None:
+        for proxy in (*self.zookeeper, self.source, self.target):
+            proxy.heal()
+
+    def slow_zookeeper(self, delay_s: float) -> None:
+        for proxy in self.zookeeper:
+            proxy.slow(delay_s=delay_s)
+
+
+class Site:
+    """A ZooKeeper of three servers, a source, a target, and the network to them."""
+
+    def __init__(self, processes: Sequence[str] = (*CONTROLLERS, *WORKERS)) -> None:
+        self.house = ProxyHouse()
+        self.zookeeper = ZooKeeperEnsemble()
+        listeners = [id.upper() for id in processes]
+        self.source, self.target = (
+            KafkaCluster(name=name, listeners=listeners, properties=ONE_THREAD_EACH)
+            for name in ("faulty-source", "faulty-target")
+        )
+        self.links = {id: self._links(id) for id in processes}
+
+    def _links(self, id: str) -> Links:
+        clusters = []
+        for cluster in (self.source, self.target):
+            proxy = self.house.proxy(cluster.listener_port(id.upper()))
+            cluster.advertise(id.upper(), proxy.port)
+            clusters.append(proxy)
+        zookeeper = tuple(self.house.proxy(port) for port in self.zookeeper.ports)
+        return Links(zookeeper, *clusters)
+
+    def cluster(self, end: str) -> KafkaCluster:
+        return {"source": self.source, "target": self.target}[end]
+
+    def start(self) -> Self:
+        try:
+            start_all(*self.zookeeper.members, self.source, self.target)
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def heal(self) -> None:
+        """As if nothing had happened: every server runs, every way is open."""
+        self.house.heal()
+        for cluster in (self.source, self.target):
+            cluster.resume()
+            if not cluster.process().running:
+                cluster.restart()
+        self.zookeeper.heal()
+
+    def stop(self) -> None:
+        for server in (self.target, self.source, self.zookeeper):
+            server.stop()
+        self.house.close()

@@ -1,0 +1,313 @@
+"""A TCP proxy that is a bad network on demand: the way to cut one process from one server.
+
+    client --- up ---> [ proxy ] --- up ---> server
+           <-- down --           <-- down --
+
+What can be wrong with a network, each way by itself (`Way.UP`, `Way.DOWN`) or both:
+
+    slow       every byte comes `delay_s` later, and each connection gets so many in a second
+    stall      nothing passes, and nobody is told: the connection stays (a dropped route)
+    half-open  a stall of one way only
+    cut after  the connection that carries the nth byte from now on is reset right behind it
+    reset      every connection ends with RST; new ones are welcome
+    refuse     as reset, and new ones are refused
+
+`heal` ends all of it. What was held back by a stall arrives then, in order: so do packets that TCP
+sent again and again, and that is how a request arrives long after its sender gave it up. An end of a
+connection (FIN, RST) is held back like data.
+
+All proxies of a `ProxyHouse` share one thread, which runs an event loop; its methods may be called
+from any thread, and return when the fault is in force.
+"""
+
+import asyncio
+import contextlib
+import socket
+import struct
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Self
+
+from ureplicator_testkit.servers.ports import PortClaim, claim_port
+
+CHUNK_BYTES = 16 * 1024
+HELD_CHUNKS = 256
+"""What one way of one connection may hold back (4 MiB), as a network and its windows do."""
+LINGER_NOT = struct.pack("ii", 1, 0)
+"""A socket that is closed with this sends RST instead of FIN."""
+
+
+class Way(StrEnum):
+    """A direction, as the client sees it."""
+
+    UP = "up"
+    DOWN = "down"
+
+
+BOTH = (Way.UP, Way.DOWN)
+
+
+@dataclass(slots=True)
+class _Weather:
+    """What is wrong with one way, for all connections of a proxy. Belongs to the loop's thread."""
+
+    delay_s: float = 0.0
+    rate_bytes_per_s: float = 0.0  # 0: as fast as it goes
+    passes: asyncio.Event = field(default_factory=asyncio.Event)
+    cut_after_bytes: int | None = None
+    carried_bytes: int = 0
+
+    def __post_init__(self) -> None:
+        self.passes.set()
+
+
+class _Reset(Exception):
+    """A connection is to end with RST on both sides."""
+
+
+_Item = tuple[float, bytes | Exception]  # b"" is the end of the stream
+
+
+class _Connection:
+    """One client and the connection to the server that was made for it."""
+
+    def __init__(self, weather: dict[Way, _Weather]) -> None:
+        self._weather = weather
+        self._writers: list[asyncio.StreamWriter] = []
+
+    async def run(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, server_port: int
+    ) -> None:
+        self._writers = [writer]
+        try:
+            to_server = await asyncio.open_connection("127.0.0.1", server_port)
+        except OSError:
+            self.reset()
+            return
+        self._writers.append(to_server[1])
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._pump(Way.UP, reader, to_server[1]))
+                group.create_task(self._pump(Way.DOWN, to_server[0], writer))
+        except* (_Reset, OSError):
+            self.reset()
+        finally:
+            for each in self._writers:
+                each.close()
+
+    async def _pump(
+        self, way: Way, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        held: asyncio.Queue[_Item] = asyncio.Queue(HELD_CHUNKS)
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._take(way, reader, held))
+            group.create_task(self._give(way, held, writer))
+
+    async def _take(
+        self, way: Way, reader: asyncio.StreamReader, held: asyncio.Queue[_Item]
+    ) -> None:
+        now_s = asyncio.get_running_loop().time
+        while True:
+            item: bytes | Exception
+            try:
+                item = await reader.read(CHUNK_BYTES)
+            except OSError as error:
+                item = error
+            await held.put((now_s() + self._weather[way].delay_s, item))
+            if not item or isinstance(item, Exception):
+                return
+
+    async def _give(
+        self, way: Way, held: asyncio.Queue[_Item], writer: asyncio.StreamWriter
+    ) -> None:
+        weather = self._weather[way]
+        now_s = asyncio.get_running_loop().time
+        while True:
+            due_s, item = await held.get()
+            await asyncio.sleep(max(0.0, due_s - now_s()))
+            await weather.passes.wait()
+            if isinstance(item, Exception):
+                raise _Reset from item
+            if not item:
+                with contextlib.suppress(OSError):
+                    writer.write_eof()
+                return
+            await self._pass(item, weather, writer)
+
+    async def _pass(self, data: bytes, weather: _Weather, writer: asyncio.StreamWriter) -> None:
+        if weather.rate_bytes_per_s:
+            await asyncio.sleep(len(data) / weather.rate_bytes_per_s)
+        left = weather.cut_after_bytes
+        is_cut = left is not None and left <= len(data)
+        if left is not None:
+            data = data[:left]
+            weather.cut_after_bytes = None if is_cut else left - len(data)
+        weather.carried_bytes += len(data)
+        writer.write(data)
+        await writer.drain()
+        if is_cut:
+            raise _Reset
+
+    def reset(self) -> None:
+        for writer in self._writers:
+            end: socket.socket | None = writer.get_extra_info("socket")
+            if end is not None and not writer.transport.is_closing():
+                with contextlib.suppress(OSError):
+                    end.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, LINGER_NOT)
+            writer.transport.abort()
+
+
+class Proxy:
+    """One port that leads to another one, through whatever weather is asked for."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, server_port: int) -> None:
+        self._loop = loop
+        self._server_port = server_port
+        self._claim: PortClaim = claim_port()
+        self._weather = {way: _Weather() for way in BOTH}
+        self._connections: dict[_Connection, asyncio.Task[None]] = {}
+        self._listener: asyncio.Server | None = None
+        self.port = self._claim.port
+        self._do(self._listen)
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    @property
+    def connections(self) -> int:
+        """Those that are open now."""
+        return len(self._connections)
+
+    def carried_bytes(self, way: Way) -> int:
+        """All that passed this way so far."""
+        return self._weather[way].carried_bytes
+
+    # --- faults ------------------------------------------------------------------------------
+
+    def slow(self, *ways: Way, delay_s: float = 0.0, rate_bytes_per_s: float = 0.0) -> None:
+        def change() -> None:
+            for way in ways or BOTH:
+                self._weather[way].delay_s = delay_s
+                self._weather[way].rate_bytes_per_s = rate_bytes_per_s
+
+        self._do(change)
+
+    def stall(self, *ways: Way) -> None:
+        """One way only: half-open."""
+
+        def change() -> None:
+            for way in ways or BOTH:
+                self._weather[way].passes.clear()
+
+        self._do(change)
+
+    def cut_after(self, count_bytes: int, way: Way) -> None:
+        """Once: the next connections are whole."""
+        assert count_bytes > 0
+
+        def change() -> None:
+            self._weather[way].cut_after_bytes = count_bytes
+
+        self._do(change)
+
+    def reset(self) -> None:
+        self._do(self._reset_all)
+
+    def refuse(self) -> None:
+        def change() -> None:
+            self._deafen()
+            self._reset_all()
+
+        self._do(change)
+
+    def heal(self) -> None:
+        async def change() -> None:
+            for weather in self._weather.values():
+                weather.delay_s = weather.rate_bytes_per_s = 0.0
+                weather.cut_after_bytes = None
+                weather.passes.set()
+            if self._listener is None:
+                await self._listen()
+
+        self._do(change)
+
+    # --- life --------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        async def end() -> None:
+            self._deafen()
+            self._reset_all()
+            tasks = list(self._connections.values())
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+        self._do(end)
+        self._claim.release()
+
+    async def _listen(self) -> None:
+        self._listener = await asyncio.start_server(self._accept, "127.0.0.1", self.port)
+
+    def _deafen(self) -> None:
+        if self._listener is not None:
+            self._listener.close()
+            self._listener = None
+
+    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        connection = _Connection(self._weather)
+        task = asyncio.current_task()
+        assert task is not None
+        self._connections[connection] = task
+        try:
+            await connection.run(reader, writer, self._server_port)
+        finally:
+            del self._connections[connection]
+
+    def _reset_all(self) -> None:
+        for connection, task in list(self._connections.items()):
+            connection.reset()
+            task.cancel()  # it may be holding something back, which nobody waits for any more
+
+    def _do(self, change: Callable[[], object]) -> None:
+        async def run() -> None:
+            answer = change()
+            if asyncio.iscoroutine(answer):
+                await answer
+
+        asyncio.run_coroutine_threadsafe(run(), self._loop).result(10)
+
+
+class ProxyHouse:
+    """The thread that proxies live in."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="proxies", daemon=True)
+        self._thread.start()
+        self._proxies: list[Proxy] = []
+
+    def proxy(self, server_port: int) -> Proxy:
+        """A proxy of this port; the server need not be there yet."""
+        proxy = Proxy(self._loop, server_port)
+        self._proxies.append(proxy)
+        return proxy
+
+    def heal(self) -> None:
+        for proxy in self._proxies:
+            proxy.heal()
+
+    def close(self) -> None:
+        for proxy in self._proxies:
+            proxy.close()
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(10)
+        self._loop.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

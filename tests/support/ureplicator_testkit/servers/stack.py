@@ -1,0 +1,242 @@
+"""`scripts/stack`: one ZooKeeper and two Kafka clusters that stay until they are told to go.
+
+Everything lives in `.local/stack` (another folder than `.local` by UREPLICATOR_LOCAL). Each server
+carries the name of that folder in its environment, and only what carries it counts as ours and is
+ever ended: a process id in a file may by now be somebody else's. That also finds what an interrupted
+`up` left.
+"""
+
+import fcntl
+import json
+import os
+import signal
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from itertools import zip_longest
+from pathlib import Path
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from ureplicator_testkit.servers.clusters import KafkaCluster, ZooKeeperServer, start_all
+from ureplicator_testkit.servers.java import NotSetUpError
+from ureplicator_testkit.servers.ports import PortTakenError
+from ureplicator_testkit.servers.processes import Process, remove_folder
+from ureplicator_testkit.servers.reaper import kill_marked, marked_processes
+
+ROOT = Path(__file__).resolve().parents[4]
+LOCAL = Path(os.environ.get("UREPLICATOR_LOCAL") or ROOT / ".local").resolve()
+FOLDER = LOCAL / "stack"
+STATE = FOLDER / "state.json"
+ENVIRONMENT = LOCAL / "stack.env"
+CONFIG = LOCAL / "config.yaml"
+MARK = "UREPLICATOR_STACK"
+HEAP_MB = 512
+
+CONFIG_TEXT = """\
+# Written by scripts/stack for its own servers; gone after `scripts/stack down`.
+fleet: local
+zookeeper: {{hosts: "{zookeeper}", session_timeout_s: 10}}
+clusters:
+  source: {{bootstrap.servers: "{source}"}}
+  target: {{bootstrap.servers: "{target}"}}
+routes:
+  - source: source
+    target: target
+    delivery: at_least_once
+    start: earliest
+controller: {{host: 127.0.0.1, port: 9000, rebalance_delay_s: 120, join_delay_s: 10}}
+worker: {{slots: 2, port: 0, commit_interval_s: 1}}
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """One server of the stack, as `status` shows it."""
+
+    name: str
+    pid: int
+    address: str
+    log: str
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What `up` was asked for; a second `up` may only ask for the same."""
+
+    zookeeper_port: int | None
+    source_port: int | None
+    target_port: int | None
+    brokers: int
+
+
+@click.group()
+def main() -> None:
+    """A ZooKeeper and two Kafka clusters on this machine."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+
+
+@main.command()
+@click.option("--zookeeper-port", type=click.IntRange(1, 65535), help="default: a free one")
+@click.option("--source-port", type=click.IntRange(1, 65535), help="of the first source broker")
+@click.option("--target-port", type=click.IntRange(1, 65535), help="of the first target broker")
+@click.option("--brokers", type=click.IntRange(1, 9), default=1, show_default=True)
+def up(
+    zookeeper_port: int | None, source_port: int | None, target_port: int | None, brokers: int
+) -> None:
+    """Start what does not run yet; returns when everything answers."""
+    wanted = Wanted(zookeeper_port, source_port, target_port, brokers)
+    with _alone():
+        if _all_run():
+            _refuse_other(wanted)
+            click.echo("stack: already up", err=True)
+        else:
+            _remove()
+            _start(wanted)
+    click.echo(ENVIRONMENT.read_text(), nl=False)
+
+
+@main.command()
+def down() -> None:
+    """End what `up` started and remove its data."""
+    with _alone():
+        count = len(_ours())
+        _remove()
+    click.echo(f"stack: down ({count} processes ended)")
+
+
+@main.command()
+def status() -> None:
+    """Show every server; the exit code is 0 only when all run."""
+    table = Table("server", "state", "pid", "address", "log", caption=f"logs are in {FOLDER}")
+    ours = _ours()
+    for member in _members():
+        state = "[green]runs" if member.pid in ours else "[red]ended"
+        table.add_row(member.name, state, str(member.pid), member.address, member.log)
+    if table.row_count:
+        Console().print(table)
+    else:
+        click.echo("stack: not up")
+    sys.exit(0 if _all_run() else 1)
+
+
+def _start(wanted: Wanted) -> None:
+    os.environ[MARK] = str(FOLDER)
+    servers: list[ZooKeeperServer | KafkaCluster] = []
+    try:
+        servers = _servers(wanted)
+        start_all(*servers)
+        zookeeper, source, target = servers
+        assert isinstance(zookeeper, ZooKeeperServer)
+        assert isinstance(source, KafkaCluster)
+        assert isinstance(target, KafkaCluster)
+        _write_down(wanted, zookeeper, source, target)
+    except (NotSetUpError, PortTakenError, AssertionError) as error:
+        _remove()
+        raise click.ClickException(f"stack: {error}") from None
+    except BaseException:
+        _remove()
+        raise
+
+
+def _servers(wanted: Wanted) -> list[ZooKeeperServer | KafkaCluster]:
+    zookeeper = ZooKeeperServer(
+        port=wanted.zookeeper_port, folder=FOLDER / "zookeeper", heap_mb=HEAP_MB, detached=True
+    )
+    return [
+        zookeeper,
+        _kafka("source", wanted.source_port, wanted.brokers),
+        _kafka("target", wanted.target_port, wanted.brokers),
+    ]
+
+
+def _kafka(name: str, port: int | None, brokers: int) -> KafkaCluster:
+    ports = [port + index for index in range(brokers)] if port else None
+    return KafkaCluster(
+        brokers, name=name, ports=ports, folder=FOLDER / name, heap_mb=HEAP_MB, detached=True
+    )
+
+
+def _write_down(
+    wanted: Wanted, zookeeper: ZooKeeperServer, source: KafkaCluster, target: KafkaCluster
+) -> None:
+    """The environment file comes last: who finds it may rely on all the rest."""
+    members = [_member(zookeeper.process, zookeeper.hosts)]
+    for cluster in (source, target):
+        members += [
+            _member(process, f"127.0.0.1:{port}" if port else "")
+            for process, port in zip_longest(cluster.processes(), cluster.ports)
+        ]
+    state = {"wanted": asdict(wanted), "members": [asdict(member) for member in members]}
+    _write(STATE, json.dumps(state, indent=2) + "\n")
+    addresses = {
+        "zookeeper": zookeeper.hosts,
+        "source": source.bootstrap,
+        "target": target.bootstrap,
+    }
+    _write(CONFIG, CONFIG_TEXT.format(**addresses))
+    _write(
+        ENVIRONMENT,
+        f"ZOOKEEPER={zookeeper.hosts}\n"
+        f"SOURCE_BOOTSTRAP={source.bootstrap}\n"
+        f"TARGET_BOOTSTRAP={target.bootstrap}\n",
+    )
+
+
+def _member(process: Process, address: str) -> Member:
+    return Member(process.name, process.pid, address, str(process.log.relative_to(FOLDER)))
+
+
+def _write(path: Path, text: str) -> None:
+    part = path.with_suffix(".part")
+    part.write_text(text)
+    part.replace(path)
+
+
+def _remove() -> None:
+    ENVIRONMENT.unlink(missing_ok=True)
+    CONFIG.unlink(missing_ok=True)
+    left = kill_marked(MARK, str(FOLDER))
+    if left:
+        raise click.ClickException(f"stack: cannot end {left}")
+    remove_folder(FOLDER)
+
+
+def _refuse_other(wanted: Wanted) -> None:
+    running = Wanted(**json.loads(STATE.read_text())["wanted"])
+    asked = asdict(wanted)
+    if any(value not in (None, asdict(running)[key]) for key, value in asked.items()):
+        raise click.ClickException(
+            "stack: already up with other ports or brokers: run scripts/stack down first"
+        )
+
+
+def _ours() -> Sequence[int]:
+    return marked_processes(MARK, str(FOLDER))
+
+
+def _members() -> list[Member]:
+    if not STATE.exists():
+        return []
+    return [Member(**member) for member in json.loads(STATE.read_text())["members"]]
+
+
+def _all_run() -> bool:
+    ours, members = _ours(), _members()
+    return ENVIRONMENT.exists() and bool(members) and all(m.pid in ours for m in members)
+
+
+@contextmanager
+def _alone() -> Iterator[None]:
+    """Two calls at the same time wait for each other."""
+    LOCAL.mkdir(parents=True, exist_ok=True)
+    with (LOCAL / "stack.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,123 @@
+"""uReplicator's paths and verbs, as one table: what each answers in the plainest cases.
+
+`orders` (4 partitions) and `quiet` (1) are in the source; only `orders` is whitelisted, with 3.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ureplicator_common.model import TopicIntent
+from ureplicator_testkit.control.api_world import World, problem_of
+
+JSON = "application/json"
+
+TABLE: list[tuple[str, str, Any, int, str]] = [
+    ("GET", "/topics", None, 200, JSON),
+    ("GET", "/topics/orders", None, 200, JSON),
+    ("GET", "/topics/quiet", None, 404, ""),
+    ("POST", "/topics", {"topic": "quiet", "numPartitions": 1}, 201, JSON),
+    ("POST", "/topics", {"topic": "quiet", "numPartitions": "1"}, 201, JSON),
+    ("POST", "/topics", {"topic": "quiet"}, 201, JSON),
+    ("POST", "/topics", {"topic": "quiet", "numPartitions": 2}, 400, ""),
+    ("POST", "/topics", {"topic": "orders", "numPartitions": 4}, 409, ""),
+    ("POST", "/topics", {"topic": "nowhere", "numPartitions": 1}, 404, ""),
+    ("POST", "/topics", {}, 400, ""),
+    ("POST", "/topics", None, 400, ""),
+    ("POST", "/topics/quiet", None, 201, JSON),
+    ("POST", "/topics/orders", None, 409, ""),
+    ("POST", "/topics/nowhere", None, 404, ""),
+    ("PUT", "/topics", {"topic": "orders", "numPartitions": 4}, 200, JSON),
+    ("PUT", "/topics", {"topic": "orders", "numPartitions": 3}, 200, JSON),
+    ("PUT", "/topics", {"topic": "orders", "numPartitions": 2}, 400, ""),
+    ("PUT", "/topics", {"topic": "orders", "numPartitions": 5}, 400, ""),
+    ("PUT", "/topics", {"topic": "quiet", "numPartitions": 1}, 404, ""),
+    ("PUT", "/topics/orders", {"numPartitions": 4}, 200, JSON),
+    ("DELETE", "/topics/orders", None, 200, JSON),
+    ("DELETE", "/topics/quiet", None, 404, ""),
+    ("GET", "/offset/orders/0", None, 200, JSON),
+    ("GET", "/offset/orders/3", None, 400, ""),
+    ("GET", "/offset/orders/x", None, 400, ""),
+    ("GET", "/offset/quiet/0", None, 404, ""),
+    ("GET", "/history", None, 200, JSON),
+    ("GET", "/history?topic=orders&limit=5", None, 200, JSON),
+    ("GET", "/history?limit=0", None, 400, ""),
+    ("GET", "/history?limit=all", None, 400, ""),
+    ("POST", "/instances", None, 200, JSON),
+    ("POST", "/rebalance", None, 200, JSON),
+    ("POST", "/rebalance?dry_run=maybe", None, 400, ""),
+    ("POST", "/rebalance?dry_run=true", None, 503, ""),
+    ("POST", "/admin/enable_autobalancing", None, 200, JSON),
+    ("POST", "/admin/disable_autobalancing", None, 200, JSON),
+    ("POST", "/admin/other_autobalancing", None, 404, ""),
+    ("GET", "/admin/autobalancing_status", None, 200, JSON),
+    ("POST", "/admin/freeze", None, 200, JSON),
+    ("POST", "/admin/unfreeze", None, 200, JSON),
+    ("GET", "/admin/freeze", None, 200, JSON),
+    ("POST", "/topics/orders/pause", None, 200, JSON),
+    ("POST", "/topics/orders/resume", None, 200, JSON),
+    ("POST", "/topics/quiet/pause", None, 404, ""),
+    ("GET", "/topics/orders/pause", None, 404, ""),
+    ("GET", "/blacklist", None, 200, JSON),
+    ("POST", "/blacklist?topic=orders&partition=0&opt=blacklist", None, 200, JSON),
+    ("POST", "/blacklist?topic=orders&partition=0&opt=whitelist", None, 400, ""),
+    ("POST", "/blacklist?topic=orders&partition=3&opt=blacklist", None, 400, ""),
+    ("POST", "/blacklist?topic=orders&partition=x&opt=blacklist", None, 400, ""),
+    ("POST", "/blacklist?topic=orders&partition=0&opt=forget", None, 400, ""),
+    ("POST", "/blacklist", None, 400, ""),
+    ("POST", "/blacklist", {"topic": "orders", "partition": 1, "opt": "blacklist"}, 200, JSON),
+    ("POST", "/blacklist", {"topic": "quiet", "partition": 0, "opt": "blacklist"}, 404, ""),
+    ("GET", "/instances", None, 200, JSON),
+    ("GET", "/instances/w1", None, 200, JSON),
+    ("GET", "/instances/w9", None, 404, ""),
+    ("DELETE", "/instances/w1", None, 200, JSON),
+    ("DELETE", "/instances/w9", None, 404, ""),
+    ("DELETE", "/instances", None, 405, ""),
+    ("POST", "/instances/w1", None, 200, JSON),
+    ("POST", "/instances/w9", None, 404, ""),
+    ("GET", "/validation", None, 200, JSON),
+    ("GET", "/validation/srcKafka", None, 200, JSON),
+    ("GET", "/noprogress", None, 200, JSON),
+    ("GET", "/noprogress?src=nowhere", None, 404, ""),
+    ("GET", "/noprogress?since=1", None, 400, ""),
+    ("GET", "/admin/workloadinfo", None, 200, JSON),
+    ("GET", "/admin/workloadinfo?dst=nowhere", None, 404, ""),
+    ("GET", "/health", None, 200, JSON),
+    ("GET", "/ready", None, 200, JSON),
+    ("GET", "/metrics", None, 200, "text/plain"),
+    ("GET", "/", None, 200, "text/html"),
+    ("HEAD", "/topics", None, 200, JSON),
+    ("DELETE", "/topics", None, 405, ""),
+    ("PATCH", "/topics/orders", None, 405, ""),
+    ("POST", "/health", None, 405, ""),
+    ("POST", "/validation", None, 405, ""),
+    ("GET", "/nothing", None, 404, ""),
+    ("GET", "/topics/", None, 404, ""),
+]
+
+
+@pytest.mark.parametrize(("method", "path", "body", "status", "kind"), TABLE)
+def test_contract(world: World, method: str, path: str, body: Any, status: int, kind: str) -> None:
+    world.intend("orders", TopicIntent(3, 3))
+    world.live("w1")
+    answer = world.call(method, path, json=body) if body is not None else world.call(method, path)
+    if kind:
+        assert answer.status_code == status, answer.text
+        assert answer.mimetype == kind
+    else:
+        problem = problem_of(answer, status)
+        if status == 405:
+            assert answer.headers["Allow"]
+            assert "use " in problem["cure"]
+
+
+def test_a_bug_shows_no_traceback(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    def bug(call: str, topic: str) -> None:
+        raise RuntimeError("secret detail")
+
+    world.target.before = bug
+    problem = problem_of(world.call("POST", "/topics/orders"), 500)
+    assert "secret" not in str(problem)
+    assert "secret detail" in caplog.text

@@ -1,0 +1,118 @@
+"""Every call as its own schema describes it, and as it does not: no fault of ours, no undeclared
+answer, and nothing changed by a call that was refused.
+
+Each input is sent as it came, and again with names put in that the fleet knows, since a random name
+ends at 404. The inputs are the same in each run; `FUZZ_EXAMPLES=2000 pytest tests/unit/api/test_fuzz.py`
+tries many more.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+import schemathesis
+from hypothesis import HealthCheck, given, settings
+from hypothesis.errors import Unsatisfiable
+from schemathesis.checks import not_a_server_error
+from schemathesis.generation import GenerationMode
+from schemathesis.specs.openapi.checks import (
+    content_type_conformance,
+    negative_data_rejection,
+    response_headers_conformance,
+    response_schema_conformance,
+    status_code_conformance,
+)
+
+from ureplicator_common.model import KnownWorker, PartitionState, TopicIntent, TopicState, WorkerId
+from ureplicator_common.znodes import encode_known_worker
+from ureplicator_testkit.control.api_world import World
+
+EXAMPLES = int(os.environ.get("FUZZ_EXAMPLES", "5"))
+CHECKS = [
+    not_a_server_error,
+    status_code_conformance,
+    content_type_conformance,
+    response_headers_conformance,
+    response_schema_conformance,
+]
+KNOWN = ({"topic": "orders", "worker": "w1"}, {"partition": "1"})
+
+SCHEMA = schemathesis.openapi.from_wsgi("/openapi.json", World(described=True).app)
+CALLS = [(method, path) for path, item in SCHEMA.items() for method in item]
+
+
+def furnish(world: World) -> None:
+    """A fleet with something to read and to change, whatever was done to it before."""
+    for topic in ("orders", "gone", "quiet"):
+        if world.intent(topic) is not None:
+            world.remove(topic)
+    blacklisted = frozenset({2})
+    world.intend("orders", TopicIntent(3, 3, blacklisted=blacklisted, target_topic="orders"))
+    world.intend("gone", TopicIntent(1, 1, TopicState.DELETING, target_topic="gone"))
+    known = encode_known_worker(KnownWorker(2, draining=True))
+    world.put(world.paths.worker_known(WorkerId("w2")), known)
+
+
+def inhabited() -> World:
+    world = World()
+    world.lead()
+    world.live("w1")
+    world.place("orders", {0: "w1", 1: "w1", 2: None})
+    states = {0: PartitionState.ONLINE, 1: PartitionState.ERROR}
+    world.say("w1", "orders", states, reason="too large")
+    world.target.put("orders", 3)
+    furnish(world)
+    return world
+
+
+def whole(world: World) -> Any:
+    """All that a call can change: ZooKeeper and the target."""
+    return world.tree(), world.target.topics()
+
+
+def send(world: World, case: Any, *, negative: bool) -> None:
+    furnish(world)
+    before = whole(world)
+    answer = case.call(app=world.app)
+    assert b"Traceback" not in answer.content
+    checks = [*CHECKS, negative_data_rejection] if negative else CHECKS
+    case.validate_response(answer, checks=checks)
+    if answer.status_code >= 400:
+        assert whole(world) == before, f"{answer.status_code} changed something"
+
+
+def put_in(case: Any, known: Mapping[str, str]) -> None:
+    for part in (case.path_parameters, case.query, case.body):
+        if isinstance(part, dict):
+            part.update({name: known[name] for name in known.keys() & part.keys()})
+
+
+@pytest.mark.parametrize("mode", list(GenerationMode), ids=lambda mode: mode.value)
+@pytest.mark.parametrize(("method", "path"), CALLS)
+def test_call(method: str, path: str, mode: GenerationMode) -> None:
+    world = inhabited()
+    operation = SCHEMA[path][method]
+    negative = mode is GenerationMode.NEGATIVE
+
+    @settings(
+        max_examples=EXAMPLES,
+        derandomize=True,
+        database=None,
+        deadline=None,
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(case=operation.as_strategy(generation_mode=mode))
+    def fuzz(case: Any) -> None:
+        send(world, case, negative=negative)
+        for known in KNOWN:
+            put_in(case, known)
+            send(world, case, negative=False)
+
+    try:
+        fuzz()
+    except Unsatisfiable:
+        assert negative, "the schema allows nothing"
+        pytest.skip("no input of this call can be wrong")

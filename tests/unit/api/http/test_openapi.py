@@ -1,0 +1,97 @@
+"""/openapi.json: it knows every call, and the answers are checked against it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from ureplicator_controller.api.http.response_models import Topics, checked, responses
+from ureplicator_testkit.control.api_world import World, problem_of
+
+PAGES = {"/", "/dashboard/<path:filename>", "/openapi.json"}
+"""For people and for the schema's readers; not calls."""
+
+
+@pytest.fixture
+def world() -> World:
+    return World(described=True)
+
+
+@pytest.fixture
+def schema(world: World) -> dict[str, Any]:
+    answer = world.call("GET", "/openapi.json")
+    assert answer.status_code == 200
+    return dict(answer.get_json())
+
+
+def operations(schema: dict[str, Any]) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    for path, item in schema["paths"].items():
+        for method, operation in item.items():
+            yield method.upper(), path, operation
+
+
+def test_every_call_is_described(world: World, schema: dict[str, Any]) -> None:
+    offered = {
+        (method, rule.rule.replace("<path:", "{").replace("<", "{").replace(">", "}"))
+        for rule in world.app.url_map.iter_rules()
+        for method in (rule.methods or set()) - {"HEAD", "OPTIONS"}
+        if rule.rule not in PAGES
+    }
+    assert {(method, path) for method, path, _ in operations(schema)} == offered
+
+
+def test_each_call_says_what_it_does_and_how_it_refuses(schema: dict[str, Any]) -> None:
+    for method, path, operation in operations(schema):
+        assert operation["summary"], (method, path)
+        if path in ("/health", "/metrics"):
+            continue
+        for status in ("400", "503"):
+            assert "application/problem+json" in operation["responses"][status]["content"]
+        if "{" in path:
+            assert "404" in operation["responses"], (method, path)
+    ids = [operation["operationId"] for _, _, operation in operations(schema)]
+    assert len(set(ids)) == len(ids) > 20
+
+
+def test_all_references_lead_somewhere(schema: dict[str, Any]) -> None:
+    def references(value: Any) -> Iterator[str]:
+        if isinstance(value, dict):
+            yield from ([value["$ref"]] if "$ref" in value else [])
+            for each in value.values():
+                yield from references(each)
+        elif isinstance(value, list):
+            for each in value:
+                yield from references(each)
+
+    known = {f"#/components/schemas/{name}" for name in schema["components"]["schemas"]}
+    assert set(references(schema)) <= known
+
+
+def test_numbers_may_be_text_and_the_schema_says_so(schema: dict[str, Any]) -> None:
+    count = schema["components"]["schemas"]["GrownTopic"]["properties"]["numPartitions"]
+    assert [each["type"] for each in count["anyOf"]] == ["integer", "string"]
+
+
+@pytest.mark.parametrize(
+    ("answer", "error"),
+    [
+        ({"topics": [1]}, ValidationError),
+        ({"topics": [], "more": 1}, ValidationError),
+        ({}, ValidationError),
+        (({"topics": []}, 201, {}), KeyError),
+    ],
+)
+def test_an_answer_that_is_not_as_declared(answer: Any, error: type[Exception]) -> None:
+    declared = responses(Topics, 404)
+    assert checked({"topics": ["a"]}, declared) == {"topics": ["a"]}
+    with pytest.raises(error):
+        checked(answer, declared)
+
+
+def test_a_parameter_said_twice(world: World) -> None:
+    answer = world.call("POST", "/topics/orders?src=source&src=other")
+    assert problem_of(answer, 400)["field"] == "src"
+    assert world.intent("orders") is None

@@ -1,0 +1,245 @@
+"""If-Match: nobody writes onto what he has not seen, and nothing is changed by a 412."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+
+from ureplicator_common.coordination import Operation
+from ureplicator_common.coordination.memory import MemoryCoordination
+from ureplicator_common.model import KnownWorker, TopicIntent, TopicState, WorkerId
+from ureplicator_common.znodes import encode_known_worker
+from ureplicator_testkit.control.api_world import World, problem_of
+
+WRITES: list[tuple[str, str, Any, str]] = [
+    ("PUT", "/topics", {"topic": "orders", "numPartitions": 4}, "/topics/orders"),
+    ("PUT", "/topics/orders", {"numPartitions": 4}, "/topics/orders"),
+    ("DELETE", "/topics/orders", None, "/topics/orders"),
+    ("DELETE", "/topics/orders?positions=forget", None, "/topics/orders"),
+    ("POST", "/topics/orders/pause", None, "/topics/orders"),
+    ("POST", "/topics/orders/resume", None, "/topics/orders"),
+    ("POST", "/blacklist?topic=orders&partition=0&opt=blacklist", None, "/topics/orders"),
+    ("DELETE", "/instances/w1", None, "/instances/w1"),
+    ("POST", "/instances/w1", None, "/instances/w1"),
+    ("POST", "/admin/freeze", None, "/admin/freeze"),
+    ("POST", "/admin/unfreeze", None, "/admin/freeze"),
+    ("POST", "/admin/disable_autobalancing", None, "/admin/autobalancing_status"),
+    ("POST", "/admin/enable_autobalancing", None, "/admin/autobalancing_status"),
+    ("POST", "/instances", None, "/admin/freeze"),
+    ("POST", "/rebalance", None, "/admin/freeze"),
+]
+"""And where the ETag of each is to be had."""
+
+
+@pytest.fixture
+def working(world: World) -> World:
+    world.intend("orders", TopicIntent(2, 2, TopicState.PAUSED, target_topic="orders"))
+    world.target.put("orders", 2)
+    world.live("w1")
+    known = KnownWorker(2, draining=True)
+    world.put(world.paths.worker_known(WorkerId("w1")), encode_known_worker(known))
+    return world
+
+
+def etag(world: World, path: str) -> str:
+    answer = world.call("GET", path)
+    assert answer.status_code == 200
+    return str(answer.headers["ETag"])
+
+
+def write(world: World, method: str, path: str, body: Any, tag: str) -> Any:
+    return world.call(method, path, json=body, headers={"If-Match": tag})
+
+
+@pytest.mark.parametrize(("method", "path", "body", "seen_at"), WRITES)
+def test_what_was_seen_is_written_onto(
+    working: World, method: str, path: str, body: Any, seen_at: str
+) -> None:
+    tag = etag(working, seen_at)
+    assert write(working, method, path, body, f'"7", {tag}').status_code == 200
+
+
+@pytest.mark.parametrize(("method", "path", "body", "seen_at"), WRITES)
+def test_what_moved_on_is_left_alone(
+    working: World, method: str, path: str, body: Any, seen_at: str
+) -> None:
+    tag = etag(working, seen_at)
+    working.call("POST", "/admin/freeze")
+    working.call("POST", "/topics/orders/resume")
+    working.call("DELETE", "/instances/w1")
+    before, target = working.tree(), dict(working.target.topics())
+    problem = problem_of(write(working, method, path, body, tag), 412)
+    assert problem["field"] == "If-Match"
+    assert (working.tree(), working.target.topics()) == (before, target)
+
+
+@pytest.mark.parametrize(("method", "path", "body", "seen_at"), WRITES)
+def test_whatever_is_there(working: World, method: str, path: str, body: Any, seen_at: str) -> None:
+    assert write(working, method, path, body, "*").status_code == 200
+
+
+@pytest.mark.parametrize("tag", ['W/"5"', "5", '"a"', '""', "", '"5" "6"', '*, "5"', '"5"\u00e4'])
+def test_a_tag_that_proves_nothing(working: World, tag: str) -> None:
+    before = working.tree()
+    problem = problem_of(write(working, "DELETE", "/topics/orders", None, tag), 400)
+    assert problem["field"] == "If-Match"
+    assert working.tree() == before
+
+
+def test_a_topic_that_is_not_there_is_not_found_first(working: World) -> None:
+    for tag in ('"5"', "*"):
+        problem_of(write(working, "DELETE", "/topics/quiet", None, tag), 404)
+        problem_of(write(working, "DELETE", "/instances/w9", None, tag), 404)
+
+
+@pytest.mark.parametrize("tag", ['"5"', "*"])
+def test_adding_what_one_has_seen(working: World, tag: str) -> None:
+    problem_of(write(working, "POST", "/topics/quiet", None, tag), 412)
+    assert "quiet" not in working.target.topics()
+
+
+def test_a_topic_added_anew_is_another(world: World) -> None:
+    """Its node has the same version."""
+    world.call("POST", "/topics/orders")
+    tag = etag(world, "/topics/orders")
+    world.remove("orders")
+    world.call("POST", "/topics/orders")
+    assert etag(world, "/topics/orders") != tag
+    problem_of(write(world, "DELETE", "/topics/orders", None, tag), 412)
+
+
+# --- In the very transaction
+
+
+class Overtaken(MemoryCoordination):
+    """Somebody else writes between our look and our first write."""
+
+    overtake: Callable[[], None] | None = None
+
+    def transact(self, operations: Sequence[Operation]) -> None:
+        overtake, self.overtake = self.overtake, None
+        if overtake is not None:
+            overtake()
+        super().transact(operations)
+
+
+@pytest.fixture
+def contended() -> World:
+    world = World(client=Overtaken)
+    world.intend("orders", TopicIntent(2, 2, target_topic="orders"))
+    return world
+
+
+def test_somebody_writes_in_between(contended: World) -> None:
+    tag = etag(contended, "/topics/orders")
+    other = TopicIntent(3, 2, target_topic="orders")
+    contended.coordination.overtake = lambda: contended.intend("orders", other)  # type: ignore[attr-defined]
+    problem_of(write(contended, "DELETE", "/topics/orders", None, tag), 412)
+    assert contended.intent("orders") == other
+
+
+def test_without_a_condition_it_is_decided_anew(contended: World) -> None:
+    other = TopicIntent(3, 2, target_topic="orders")
+    contended.coordination.overtake = lambda: contended.intend("orders", other)  # type: ignore[attr-defined]
+    assert contended.call("DELETE", "/topics/orders").get_json()["state"] == "deleting"
+    intent = contended.intent("orders")
+    assert intent is not None
+    assert (intent.partitions, intent.state) == (3, TopicState.DELETING)
+
+
+@pytest.mark.parametrize("applied", [True, False])
+def test_a_lost_answer_is_read_back(working: World, applied: bool) -> None:
+    tag = etag(working, "/topics/orders")
+    working.coordination.lose_next_answer(applied=applied)
+    assert write(working, "DELETE", "/topics/orders", None, tag).status_code == 200
+
+
+class Hidden(MemoryCoordination):
+    """Our write is applied, its answer lost, and the node written by somebody else."""
+
+    hide: Callable[[], None] | None = None
+
+    def transact(self, operations: Sequence[Operation]) -> None:
+        hide, self.hide = self.hide, None
+        if hide is None:
+            return super().transact(operations)
+        self.lose_next_answer(applied=True)
+        try:
+            return super().transact(operations)
+        finally:
+            hide()
+
+
+def test_a_write_that_may_be_hidden_by_anothers_is_not_called_refused() -> None:
+    world = World(client=Hidden)
+    world.intend("orders", TopicIntent(2, 2, target_topic="orders"))
+    tag = etag(world, "/topics/orders")
+    other = TopicIntent(3, 2, target_topic="orders")
+    world.coordination.hide = lambda: world.intend("orders", other)  # type: ignore[attr-defined]
+    problem = problem_of(write(world, "POST", "/topics/orders/pause", None, tag), 503)
+    assert "not known" in problem["detail"]
+
+
+# --- Two sources, one target
+
+
+@pytest.fixture
+def one_target() -> World:
+    """`a` and `b` of the source are both called `a` on the target."""
+    routes = ({"source": "source", "target": "target", "naming": {"rename": {"b": "a"}}},)
+    world = World(routes, client=Overtaken)
+    world.source.put("a", 1)
+    world.source.put("b", 1)
+    return world
+
+
+def whitelisted(world: World) -> list[str]:
+    return [topic for topic in ("a", "b") if world.intent(topic) is not None]
+
+
+@pytest.mark.parametrize("left_over", [False, True])
+def test_two_at_once(one_target: World, left_over: bool) -> None:
+    if left_over:
+        one_target.call("POST", "/topics/a")
+        one_target.remove("a")
+
+    def other() -> None:
+        assert one_target.app.test_client().post("/topics/b").status_code == 201
+
+    one_target.coordination.overtake = other  # type: ignore[attr-defined]
+    problem = problem_of(one_target.call("POST", "/topics/a"), 409)
+    assert "already the target of source.target/b" in problem["detail"]
+    assert whitelisted(one_target) == ["b"]
+
+
+def test_one_that_is_found_before_the_picture_shows_it(one_target: World) -> None:
+    """The second is written while the first makes its target."""
+
+    def other(call: str, topic: str) -> None:
+        one_target.target.before = lambda call, topic: None
+        assert one_target.app.test_client().post("/topics/b").status_code == 201
+
+    one_target.target.before = other
+    problem_of(one_target.call("POST", "/topics/a"), 409)
+    assert whitelisted(one_target) == ["b"]
+
+
+def test_a_target_is_free_again_when_its_topic_is_gone(one_target: World) -> None:
+    one_target.call("POST", "/topics/a")
+    one_target.remove("a")
+    assert one_target.call("POST", "/topics/b").status_code == 201
+    problem_of(one_target.call("POST", "/topics/a"), 409)
+    one_target.remove("b")
+    assert one_target.call("POST", "/topics/b").status_code == 201
+
+
+def test_a_topic_of_an_older_version_holds_its_target_too(one_target: World) -> None:
+    one_target.intend("a", TopicIntent(1, 1))
+    problem_of(one_target.call("POST", "/topics/b"), 409)
+
+
+def test_a_claim_nobody_can_read_is_taken_over(one_target: World) -> None:
+    one_target.put(one_target.paths.target("target", "a"), b"{")
+    assert one_target.call("POST", "/topics/b").status_code == 201

@@ -1,0 +1,282 @@
+"""`ureplicator export` and `import` over a live REST server on the twins: through a file, and back."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pytest
+import yaml
+from click.testing import CliRunner, Result
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from werkzeug.serving import make_server
+
+from ureplicator_cli.main import cli
+from ureplicator_common.coordination import Delete
+from ureplicator_common.model import (
+    KnownWorker,
+    Switches,
+    TopicIntent,
+    TopicKey,
+    TopicState,
+    WorkerId,
+)
+from ureplicator_common.znodes import encode_blacklisted, encode_known_worker, encode_switches
+from ureplicator_testkit.control.api_world import ROUTE, World
+
+
+@contextmanager
+def serving(world: World) -> Iterator[str]:
+    server = make_server("127.0.0.1", 0, world.app, threaded=True)
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+@pytest.fixture
+def url(world: World) -> Iterator[str]:
+    with serving(world) as url:
+        yield url
+
+
+def run(*words: str | Path, url: str) -> Result:
+    return CliRunner().invoke(cli, [*map(str, words), "--url", url])
+
+
+def filled(world: World) -> None:
+    world.intend("orders", TopicIntent(4, 3, had_position=frozenset({0, 1, 3})))
+    world.intend("quiet", TopicIntent(1, 1, state=TopicState.PAUSED))
+    world.put(world.paths.blacklisted(TopicKey(ROUTE, "spam")), encode_blacklisted("r"))
+    data = encode_known_worker(KnownWorker(4, blacklisted=True, draining=True))
+    world.put(world.paths.worker_known(WorkerId("w3")), data)
+    world.put(world.paths.settings, encode_switches(Switches(auto_balancing=False)))
+
+
+@pytest.fixture
+def file(world: World, url: str, tmp_path: Path) -> Path:
+    """An export of a fleet that has everything; the fleet itself has forgotten it."""
+    filled(world)
+    path = tmp_path / "fleet.yaml"
+    assert run("export", path, url=url).exit_code == 0
+    forget(world)
+    return path
+
+
+def forget(world: World) -> None:
+    """Somebody wipes the tree."""
+    below = sorted(world.store.subtree(world.paths.root), reverse=True)
+    kept = {world.paths.root, *world.paths.skeleton, f"{world.paths.root}/workers"}
+    world.theirs.transact([Delete(path) for path in below if path not in kept])
+
+
+def test_the_file_is_for_people_and_for_git(file: Path) -> None:
+    text = file.read_text()
+    assert yaml.safe_load(text)["topics"]["source.target"]["orders"]["hadPosition"] == "0-1,3"
+    assert text.startswith("# What operators asked of fleet test.")
+    assert [line for line in text.splitlines() if line and line[0] not in "# "] == [
+        "version: 1",
+        "fleet: test",
+        "switches:",
+        "workers:",
+        "blacklist:",
+        "topics:",
+    ]
+    assert "      partitions: 4\n      initialPartitions: 3\n" in text
+
+
+def test_to_standard_output(url: str) -> None:
+    result = run("export", url=url)
+    assert result.exit_code == 0
+    assert yaml.safe_load(result.stdout)["topics"] == {}
+
+
+def test_a_wiped_fleet_gets_everything_back(world: World, url: str, file: Path) -> None:
+    text = file.read_text()
+    dry = run("import", file, "--dry-run", url=url)
+    assert dry.exit_code == 0
+    assert dry.stdout.splitlines()[-1] == "1 changed, 4 created (dry run: nothing was done)"
+    assert world.intent("orders") is None
+    done = run("import", file, url=url)
+    assert done.exit_code == 0
+    assert done.stdout.splitlines()[:-1] == dry.stdout.splitlines()[:-1]
+    assert done.stdout.splitlines()[0] == "changed   switches: autoBalancing: true -> false"
+    again = run("import", file, url=url)
+    assert again.stdout.splitlines()[-1] == "5 unchanged"
+    run("export", file, url=url)
+    assert file.read_text() == text
+
+
+def test_what_is_refused_is_told_and_the_rest_is_done(world: World, url: str, file: Path) -> None:
+    world.source.remove("orders")
+    result = run("import", file, url=url)
+    assert result.exit_code == 1
+    assert result.stderr.startswith("refused   topics.source.target.orders.topic: there is no")
+    assert result.stdout.splitlines()[-1] == "1 changed, 3 created, 1 refused"
+    assert world.intent("quiet") is not None
+
+
+def test_what_was_whitelisted_and_blacklisted_meanwhile_becomes_what_the_file_says(
+    world: World, url: str, file: Path
+) -> None:
+    text = file.read_text()
+    world.intend("orders", TopicIntent(4, 0, whole=True, begins_anew=True))
+    world.put(world.paths.blacklisted(TopicKey(ROUTE, "quiet")), encode_blacklisted("r"))
+    done = run("import", file, url=url)
+    assert done.exit_code == 0, done.output
+    assert "taken off the route's blacklist" in done.stdout
+    run("export", file, url=url)
+    assert file.read_text() == text
+
+
+def test_a_topic_that_the_file_blacklists_stays_blacklisted(
+    world: World, url: str, file: Path
+) -> None:
+    file.write_text(file.read_text().replace("- spam", "- quiet"))
+    assert run("import", file, url=url).exit_code == 0
+    assert world.theirs.get(world.paths.blacklisted(TopicKey(ROUTE, "quiet"))) is not None
+
+
+def test_what_is_refused_of_an_item_is_told_and_the_rest_of_it_is_done(
+    world: World, url: str, file: Path
+) -> None:
+    world.intend("quiet", TopicIntent(1, 0, had_position=frozenset({0})))
+    result = run("import", file, url=url)
+    assert result.exit_code == 1
+    assert result.stderr.startswith("refused   topics.source.target.quiet.initialPartitions: it is")
+    assert result.stdout.splitlines()[-1] == "2 changed, 3 created, 1 refused in part"
+    intent = world.intent("quiet")
+    assert intent is not None
+    assert intent.state is TopicState.PAUSED
+
+
+def test_a_file_that_cannot_be_written(url: str, tmp_path: Path) -> None:
+    result = run("export", tmp_path / "no" / "x.yaml", url=url)
+    assert result.exit_code == 1
+    assert "No such file or directory (name a file in a folder that is there)" in result.stderr
+    assert result.stderr.count("\n") == 1
+
+
+def test_for_machines(url: str, file: Path) -> None:
+    result = run("import", file, "--json", "--dry-run", url=url)
+    told = json.loads(result.stdout)
+    assert told["dryRun"] is True
+    assert [each["key"] for each in told["items"]] == [
+        "switches",
+        "workers.w3",
+        "blacklist.source.target.spam",
+        "topics.source.target.orders",
+        "topics.source.target.quiet",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("change", "key"),
+    [
+        ({"version": 2}, "version"),
+        ({"version": None}, "version"),
+        ({"fleet": 7}, "fleet"),
+        ({"fleet": "other"}, "fleet"),
+        ({"topic": {}}, "topic"),
+        ({"topics": []}, "topics"),
+        ({"blacklist": {"source.target": "spam"}}, "blacklist.source.target"),
+        ({"blacklist": {"west": []}}, "blacklist.west"),
+        ({"topics": {"west": {}}}, "topics.west"),
+        ({"topics": {"source.target": ["orders"]}}, "topics.source.target"),
+        ({"topics": {"source.target": {"orders": 4}}}, "topics.source.target.orders"),
+        ({"workers": {"w1": None}}, "workers.w1"),
+    ],
+)
+def test_garbage_is_refused_as_a_whole_with_its_key(
+    world: World, url: str, file: Path, change: dict[str, Any], key: str
+) -> None:
+    file.write_text(yaml.safe_dump({**yaml.safe_load(file.read_text()), **change}))
+    result = run("import", file, url=url)
+    assert result.exit_code == 1
+    assert result.stderr.startswith(f"{key}: ")
+    assert world.intent("quiet") is None
+
+
+@pytest.mark.parametrize("text", ["", "[]", "a: b: c", "fleet: test\nfleet: test", "\0"])
+def test_what_is_no_backup_at_all(url: str, tmp_path: Path, text: str) -> None:
+    path = tmp_path / "x.yaml"
+    path.write_text(text)
+    result = run("import", path, url=url)
+    assert (result.exit_code, result.stderr.count("\n")) == (1, 1)
+
+
+def test_a_field_of_an_item_is_named_by_its_whole_key(url: str, file: Path) -> None:
+    file.write_text(file.read_text().replace("state: paused", "state: sleeping"))
+    result = run("import", file, url=url)
+    assert result.exit_code == 1
+    assert "refused   topics.source.target.quiet.state: " in result.stderr
+
+
+def test_without_a_controller_it_stops(world: World, tmp_path: Path) -> None:
+    with serving(world) as gone:
+        pass
+    path = tmp_path / "fleet.yaml"
+    assert run("export", path, url=gone).exit_code == 1
+    assert not path.exists()
+
+
+# --- Round trip
+
+
+ids = st.sampled_from(("", "12", "0x1F", "no", "-_3qxQ"))
+"""Also such as YAML takes for something else than text."""
+
+
+@st.composite
+def intents(draw: st.DrawFn) -> TopicIntent:
+    partitions = draw(st.integers(1, 4))
+    some = st.frozensets(st.integers(0, partitions - 1))
+    return TopicIntent(
+        partitions=partitions,
+        initial_partitions=draw(st.integers(0, partitions)),
+        state=draw(st.sampled_from((TopicState.ACTIVE, TopicState.PAUSED))),
+        blacklisted=draw(some),
+        had_position=draw(some),
+        target_topic=draw(st.sampled_from(("orders", "copy.of-orders", "_1"))),
+        whole=draw(st.booleans()),
+        source_topic_id=draw(ids),
+        target_topic_id=draw(ids),
+        begins_anew=draw(st.booleans()),
+        stopped=draw(st.sampled_from(("", "source topic: made anew # 'since'"))),
+    )
+
+
+workers = st.builds(KnownWorker, st.integers(0, 9), st.booleans(), st.booleans())
+switches = st.builds(Switches, st.booleans(), st.booleans())
+
+
+@settings(max_examples=12, deadline=None)
+@given(intents(), workers, switches)
+def test_export_and_import_are_each_others_reverse(
+    intent: TopicIntent, worker: KnownWorker, switched: Switches
+) -> None:
+    first, second = World(), World()
+    first.intend("orders", intent)
+    first.put(first.paths.worker_known(WorkerId("w1")), encode_known_worker(worker))
+    first.put(first.paths.settings, encode_switches(switched))
+    with TemporaryDirectory() as folder, serving(first) as one, serving(second) as two:
+        before, after = Path(folder, "before"), Path(folder, "after")
+        run("export", before, url=one)
+        assert run("import", before, url=two).exit_code == 0
+        run("export", after, url=two)
+        assert after.read_text() == before.read_text()

@@ -1,0 +1,202 @@
+"""What the command shows of a fleet that rests: drained, frozen, paused, blacklisted, stopped, gone."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+from werkzeug.serving import make_server
+
+import ureplicator_controller.api
+from ureplicator_cli.hints import CURES, in_commands
+from ureplicator_cli.main import cli
+from ureplicator_common.model import KnownWorker, PartitionState, TopicIntent, TopicState, WorkerId
+from ureplicator_common.znodes import encode_known_worker
+from ureplicator_testkit.control.api_world import ONE_ROUTE, World
+
+REST_WORDS = re.compile(r"\b(GET|PUT|POST|DELETE)\b|\?src|\{\"anew")
+
+
+@pytest.fixture
+def world() -> World:
+    return World((*ONE_ROUTE, {"source": "other", "target": "target", "naming": {"prefix": "o."}}))
+
+
+@pytest.fixture
+def url(world: World) -> Iterator[str]:
+    server = make_server("127.0.0.1", 0, world.app, threaded=True)
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def run(*words: str, url: str) -> Result:
+    return CliRunner().invoke(cli, [*words, "--url", url])
+
+
+def rest(world: World) -> None:
+    """Four kinds of rest, and one partition that somebody copies."""
+    world.live("w1")
+    world.intend("orders", TopicIntent(4, 4, state=TopicState.PAUSED))
+    world.intend("quiet", TopicIntent(3, 3, blacklisted=frozenset({1, 2})))
+    world.intend("gone", TopicIntent(2, 2, stopped="source topic was deleted"))
+    world.intend("spam", TopicIntent(1, 1))
+    world.call("POST", "/blacklist?src=source&topic=spam&opt=blacklist")
+    world.place("quiet", {0: "w1", 1: None, 2: None})
+    world.say("w1", "quiet", {0: PartitionState.ONLINE})
+
+
+def test_status_tells_rest_from_failure(world: World, url: str) -> None:
+    rest(world)
+    shown = run("status", url=url).stdout
+    assert "10: 1 online, 9 offline (4 paused, 3 blacklisted, 2 stopped), 0 in error" in shown
+    assert "gone/1" in shown
+    assert "orders/" not in shown, "what operators set aside is as it should be"
+
+
+def test_what_is_still_copied_is_not_offline_yet(world: World, url: str) -> None:
+    """The leader has not heard of the pause: the counts in brackets are a part of the offline ones."""
+    rest(world)
+    world.place("orders", {0: "w1"})
+    world.say("w1", "orders", {0: PartitionState.ONLINE})
+    shown = run("status", url=url).stdout
+    assert "offline (3 paused, " in shown
+
+
+def test_validation_names_what_rests(world: World) -> None:
+    rest(world)
+    shown = world.call("GET", "/validation?src=source").get_json()
+    assert [(each["topic"], each["partitions"], each["state"]) for each in shown["resting"]] == [
+        ("gone", [0, 1], "stopped"),
+        ("orders", [0, 1, 2, 3], "paused"),
+        ("quiet", [1, 2], "blacklisted"),
+        ("spam", [0], "blacklisted"),
+    ]
+    assert shown["resting"][0]["reason"] == "stopped: source topic was deleted"
+    assert world.call("GET", "/validation?src=other").get_json()["resting"] == []
+
+
+@pytest.mark.parametrize(
+    ("topic", "wish", "effective", "why"),
+    [
+        ("orders", "paused", "paused", "paused"),
+        ("quiet", "active", "active", "blacklisted"),
+        ("gone", "active", "stopped", "stopped: source topic was deleted"),
+        ("spam", "active", "blacklisted", "blacklisted"),
+    ],
+)
+def test_a_topic_shows_what_it_is(
+    world: World, url: str, topic: str, wish: str, effective: str, why: str
+) -> None:
+    rest(world)
+    shown = run("topics", "show", topic, url=url).stdout
+    title, *table = shown.splitlines()
+    assert title.rstrip().endswith(f"-> {topic}, {effective}")
+    assert any(why in line for line in table)
+    told = json.loads(run("topics", "show", topic, "--json", url=url).stdout)
+    assert (told["state"], told["effectiveState"]) == (wish, effective)
+    assert set(told["resting"].values()) == {why}
+
+
+def test_a_topic_that_is_being_deleted_says_so(world: World) -> None:
+    world.intend("orders", TopicIntent(1, 1, state=TopicState.DELETING, stopped="x"))
+    told = world.call("GET", "/topics/orders").get_json()
+    assert (told["effectiveState"], told["resting"]) == ("deleting", {"0": "topic deleted"})
+
+
+def test_workers_that_are_set_aside_or_gone(world: World, url: str) -> None:
+    rest(world)
+    world.place("quiet", {0: "w1", 1: "w2"})
+    world.live("w3")
+    known = KnownWorker(max_slots=2, blacklisted=True, draining=True)
+    world.put(world.paths.worker_known(WorkerId("w2")), encode_known_worker(KnownWorker(2)))
+    world.put(world.paths.worker_known(WorkerId("w9")), encode_known_worker(known))
+    run("instances", "drain", "w3", url=url)
+    shown = run("instances", url=url).stdout
+    for name in ("w2 (gone)", "w3 (drained)", "w9 (gone, drained)"):
+        assert name in shown
+    assert run("instances", "w3", url=url).stdout == "w3 (drained): nothing\n"
+    status = run("status", url=url).stdout
+    assert "workers     w1, w2 (gone), w3 (drained)\n" in status
+
+
+def test_an_owner_that_nobody_remembers_is_gone_too(world: World, url: str) -> None:
+    world.intend("orders", TopicIntent(1, 1))
+    world.place("orders", {0: "w1"})
+    assert "workers     w1 (gone)\n" in run("status", url=url).stdout
+
+
+def test_switches_are_shown(url: str) -> None:
+    assert "switches    balancing on\n" in run("status", url=url).stdout
+    run("freeze", url=url)
+    run("balance", "off", url=url)
+    assert "switches    frozen, balancing off\n" in run("status", url=url).stdout
+    assert json.loads(run("status", "--json", url=url).stdout)["frozen"] is True
+
+
+@pytest.mark.parametrize("words", [["instances"], ["blacklist"], ["history"]])
+def test_an_empty_list_is_no_empty_frame(url: str, words: list[str]) -> None:
+    assert run(*words, url=url).stdout == f"{words[0].replace('instances', 'workers')}: nothing\n"
+
+
+def test_no_topics_are_no_name_on_standard_output(url: str) -> None:
+    result = run("topics", url=url)
+    assert (result.stdout, result.stderr) == ("", "nothing\n")
+
+
+def test_an_address_is_a_url(url: str) -> None:
+    assert run("status", url=url.removeprefix("http://")).exit_code == 0
+
+
+# --- Cures
+
+
+def test_cures_are_commands(world: World, url: str) -> None:
+    rest(world)
+    refused = {
+        ("topics", "add", "quiet"): "--src SOURCE",
+        ("topics", "add", "quiet", "--src", "source"): "ureplicator topics expand",
+        ("topics", "pause", "nowhere", "--src", "source"): "ureplicator topics add adds one",
+        ("topics", "resume", "gone", "--src", "source"): "ureplicator topics resume --anew",
+        ("blacklist", "remove", "quiet/0", "--src", "source"): "ureplicator blacklist lists",
+        ("instances", "drain", "w7"): "ureplicator instances lists",
+    }
+    for words, cure in refused.items():
+        result = run(*words, url=url)
+        assert result.exit_code == 1
+        assert cure in result.stderr
+        assert not REST_WORDS.search(result.stderr)
+        assert not result.stderr.startswith(("opt:", "anew:", "src:"))
+
+
+def test_no_cure_of_rest_is_left_untranslated() -> None:
+    found = set(_cures())
+    assert {cure for cure in found if REST_WORDS.search(cure)} == set(CURES)
+    for cure in CURES:
+        assert not REST_WORDS.search(in_commands(f"no ({cure})"))
+
+
+def _cures() -> Iterator[str]:
+    """The texts of all cures that the API may give."""
+    for path in Path(ureplicator_controller.api.__path__[0]).rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            match node:
+                case ast.keyword(arg="cure", value=value):
+                    yield from _texts(value)
+                case ast.Assign(targets=[ast.Name(id=name)], value=value) if "CURE" in name:
+                    yield from _texts(value)
+
+
+def _texts(node: ast.AST) -> Iterator[str]:
+    for each in ast.walk(node):
+        if isinstance(each, ast.Constant) and isinstance(each.value, str):
+            yield each.value

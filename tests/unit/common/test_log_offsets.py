@@ -1,0 +1,92 @@
+"""What the header of a source's batch says about time, and a topic's settings about its life."""
+
+from __future__ import annotations
+
+import pytest
+
+from ureplicator_common.kafka import BatchTime, Lifetime
+from ureplicator_common.kafka.log_offsets import batch_time, lifetime
+from ureplicator_testkit.records.batches import (
+    DELETE_HORIZON,
+    LOG_APPEND_TIME,
+    ZSTD,
+    batch,
+    marker,
+    old_batch,
+    patched,
+    rows,
+)
+
+TEN = batch(rows(10, timestamp_ms=5_000), base_offset=100, codec=ZSTD)
+"""Offsets 100 to 109, times 5,000 to 5,009."""
+NEXT = batch(rows(5, timestamp_ms=9_000), base_offset=110)
+
+
+@pytest.mark.parametrize(
+    ("records", "offset", "found"),
+    [
+        (TEN, 100, BatchTime(100, 109, 5_000)),
+        (TEN + NEXT, 105, BatchTime(100, 109, 5_000)),
+        (TEN + NEXT, 110, BatchTime(110, 114, 9_000)),
+        (TEN + NEXT[:50], 110, BatchTime(110, 114, 9_000)),
+        (TEN + NEXT[:40], 110, None),
+        (TEN, 90, BatchTime(90, 109, 5_000)),
+        (TEN, 110, None),
+        (b"", 100, None),
+        (TEN[:40], 100, None),
+        (marker(base_offset=7, producer_id=1, commit=True), 7, BatchTime(7, 7, 1_000)),
+    ],
+    ids=[
+        "its first record",
+        "inside: at most",
+        "the second batch",
+        "a cut batch",
+        "a cut header",
+        "a hole before it",
+        "nothing there",
+        "nothing sent",
+        "nothing whole",
+        "the end of a transaction",
+    ],
+)
+def test_time_of_the_next_record(records: bytes, offset: int, found: BatchTime | None) -> None:
+    assert batch_time(records, offset) == found
+
+
+@pytest.mark.parametrize("attribute", [LOG_APPEND_TIME, DELETE_HORIZON])
+def test_the_first_time_is_not_always_that_of_a_record(attribute: int) -> None:
+    stamped = patched(TEN, attributes=attribute, base_timestamp=77, max_timestamp=6_000)
+    assert batch_time(stamped, 100) == BatchTime(100, 109, 6_000)
+
+
+def test_records_without_a_time() -> None:
+    timeless = patched(TEN, base_timestamp=-1, max_timestamp=-1)
+    assert batch_time(timeless, 100) == BatchTime(100, 109, -1)
+    old = old_batch([(-1, b"k", b"v")], magic=0, base_offset=3)
+    assert batch_time(old, 3) == BatchTime(3, 3, -1)
+
+
+def test_old_formats() -> None:
+    two = old_batch([(5_000, b"k", b""), (6_000, b"", b"")], magic=1, base_offset=3)
+    assert batch_time(two, 3) == BatchTime(3, 3, 5_000)
+    assert batch_time(two, 4) == BatchTime(4, 4, 6_000)
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        (
+            {"cleanup.policy": "delete", "retention.ms": "60000", "retention.bytes": "-1"},
+            Lifetime(60_000, None),
+        ),
+        (
+            {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "5"},
+            Lifetime(None, 5),
+        ),
+        ({"cleanup.policy": "compact", "retention.ms": "60000"}, Lifetime()),
+        ({"cleanup.policy": "compact,delete", "retention.ms": "60000"}, Lifetime(60_000)),
+        ({"retention.ms": None}, Lifetime()),
+    ],
+)
+def test_lifetime(settings: dict[str, str | None], expected: Lifetime) -> None:
+    assert lifetime(settings) == expected

@@ -1,0 +1,312 @@
+"""The twin in memory keeps the contract, and fails as it is told to."""
+
+from collections.abc import Iterator, Sequence
+
+import pytest
+
+from ureplicator_common.clock import ManualClock
+from ureplicator_common.coordination import (
+    Conflict,
+    Coordination,
+    Create,
+    Delete,
+    Node,
+    Operation,
+    OutcomeUnknown,
+    SessionState,
+    Set,
+    Unavailable,
+)
+from ureplicator_common.coordination.edit import update
+from ureplicator_common.coordination.memory import MemoryCoordination, MemoryStore
+from ureplicator_testkit.control.coordination_contract import Calls, CoordinationContract
+
+
+class MemoryEnsemble:
+    def __init__(self) -> None:
+        self.store = MemoryStore()
+        self.clients: list[MemoryCoordination] = []
+
+    def client(self) -> MemoryCoordination:
+        self.clients.append(MemoryCoordination(self.store))
+        return self.clients[-1]
+
+    def expire(self, client: Coordination) -> None:
+        assert isinstance(client, MemoryCoordination)
+        client.expire()
+        client.restore()
+
+
+@pytest.fixture
+def ensemble() -> Iterator[MemoryEnsemble]:
+    ensemble = MemoryEnsemble()
+    yield ensemble
+    for client in ensemble.clients:
+        client.close()
+
+
+class TestContract(CoordinationContract):
+    pass
+
+
+@pytest.fixture
+def client(ensemble: MemoryEnsemble) -> MemoryCoordination:
+    client = ensemble.client()
+    client.ensure("/r")
+    return client
+
+
+@pytest.fixture
+def other(ensemble: MemoryEnsemble) -> MemoryCoordination:
+    return ensemble.client()
+
+
+def test_a_suspended_client_fails_at_once_and_keeps_its_session(client: MemoryCoordination) -> None:
+    client.transact([Create("/r/mine", b"", ephemeral=True)])
+    before, heard = client.session(), Calls()
+    client.on_session(heard.states.append)
+    client.suspend()
+    assert client.session() is None
+    with pytest.raises(Unavailable):
+        client.get("/r")
+    with pytest.raises(Unavailable):
+        client.transact([Create("/r/a", b"")])
+    client.restore()
+    assert client.session() == before
+    assert heard.states == [SessionState.SUSPENDED, SessionState.CONNECTED]
+    assert client.children("/r") == ["mine"]
+
+
+def test_a_session_that_expires_while_suspended_is_learnt_of_at_the_reconnect(
+    client: MemoryCoordination, other: MemoryCoordination
+) -> None:
+    client.transact([Create("/r/mine", b"", ephemeral=True)])
+    heard = Calls()
+    client.on_session(heard.states.append)
+    client.suspend()
+    before = client.expire()
+    assert client.state() is SessionState.SUSPENDED
+    assert other.children("/r") == []
+    client.restore()
+    connected_anew = [SessionState.SUSPENDED, SessionState.LOST, SessionState.CONNECTED]
+    assert heard.states == connected_anew
+    assert client.session() not in (None, before)
+
+
+def test_an_expired_client_has_no_session_until_it_is_restored(client: MemoryCoordination) -> None:
+    client.expire()
+    assert client.state() is SessionState.LOST
+    assert client.session() is None
+    with pytest.raises(Unavailable):
+        client.get("/r")
+
+
+def test_the_next_requests_fail_and_do_nothing(client: MemoryCoordination) -> None:
+    client.fail_next(2)
+    with pytest.raises(Unavailable):
+        client.transact([Create("/r/a", b"")])
+    with pytest.raises(Unavailable):
+        client.get("/r")
+    assert client.children("/r") == []
+
+
+@pytest.mark.parametrize("applied", [True, False])
+def test_a_lost_answer_hides_what_happened(client: MemoryCoordination, applied: bool) -> None:
+    client.lose_next_answer(applied=applied)
+    with pytest.raises(OutcomeUnknown):
+        client.transact([Create("/r/a", b"")])
+    assert (client.get("/r/a") is not None) == applied
+    client.transact([Create("/r/b", b"")])
+
+
+def test_a_refused_write_with_a_lost_answer_is_unknown_too(client: MemoryCoordination) -> None:
+    client.lose_next_answer(applied=True)
+    with pytest.raises(OutcomeUnknown):
+        client.transact([Create("/r/a", b""), Delete("/r/none")])
+    assert client.children("/r") == []
+
+
+def test_held_watches_are_told_once_when_released(
+    client: MemoryCoordination, other: MemoryCoordination
+) -> None:
+    calls = Calls()
+    mirror = client.mirror("/r", calls.changed)
+    client.hold_watches()
+    other.transact([Create("/r/a", b"")])
+    other.transact([Create("/r/b", b"")])
+    assert set(mirror.nodes()) == {"/r"}
+    client.release_watches()
+    assert set(mirror.nodes()) == {"/r", "/r/a", "/r/b"}
+    assert calls.changes == 2
+
+
+def test_dropped_watches_blind_the_mirror_until_it_is_refreshed(
+    client: MemoryCoordination, other: MemoryCoordination
+) -> None:
+    mirror = client.mirror("/r", lambda: None)
+    client.hold_watches()
+    other.transact([Create("/r/a", b"")])
+    client.drop_watches()
+    other.transact([Create("/r/b", b"")])
+    assert set(mirror.nodes()) == {"/r", "/r/b"}
+    mirror.refresh()
+    assert set(mirror.nodes()) == {"/r", "/r/a", "/r/b"}
+
+
+def test_a_suspended_mirror_shows_what_it_heard_last_and_catches_up(
+    client: MemoryCoordination, other: MemoryCoordination
+) -> None:
+    mirror = client.mirror("/r", lambda: None)
+    client.suspend()
+    other.transact([Create("/r/a", b"")])
+    assert set(mirror.nodes()) == {"/r"}
+    with pytest.raises(Unavailable):
+        mirror.refresh()
+    client.restore()
+    assert set(mirror.nodes()) == {"/r", "/r/a"}
+
+
+def test_a_mirror_made_while_suspended_has_nothing_to_show_yet(client: MemoryCoordination) -> None:
+    client.suspend()
+    mirror = client.mirror("/r", lambda: None)
+    with pytest.raises(Unavailable):
+        mirror.nodes()
+    client.restore()
+    assert set(mirror.nodes()) == {"/r"}
+
+
+def test_a_callback_may_use_the_client(client: MemoryCoordination) -> None:
+    seen: list[Sequence[str]] = []
+    client.mirror("/r", lambda: seen.append(client.children("/r")))
+    client.transact([Create("/r/a", b"")])
+    assert seen == [[], ["a"]]
+
+
+class Updates:
+    """One update of `/r/a`, its request id as content, on a clock that only `wait` moves."""
+
+    def __init__(self, client: MemoryCoordination) -> None:
+        self._client = client
+        self._clock = ManualClock()
+        self.asked: list[bytes | None] = []
+        self.waits = 0
+
+    def run(self, request_id: bytes = b"id") -> None:
+        self._request_id = request_id
+        update(
+            self._client,
+            "/r/a",
+            self._change,
+            lambda node: node is not None and node.data == request_id,
+            timeout_s=5,
+            clock=self._clock,
+            wait=self._wait,
+        )
+
+    def _change(self, node: Node | None) -> Sequence[Operation]:
+        self.asked.append(None if node is None else node.data)
+        if node is None:
+            return [Create("/r/a", self._request_id)]
+        return [Set("/r/a", self._request_id, version=node.stat.version)]
+
+    def _wait(self, seconds: float) -> None:
+        self.waits += 1
+        self._clock.advance(seconds)
+
+
+def test_an_update_with_a_lost_answer_that_was_applied_is_made_once(
+    client: MemoryCoordination,
+) -> None:
+    updates = Updates(client)
+    client.lose_next_answer(applied=True)
+    updates.run()
+    node = client.get("/r/a")
+    assert node is not None
+    assert (node.data, node.stat.version) == (b"id", 0)
+    assert updates.asked == [None]
+
+
+def test_an_update_with_a_lost_answer_that_was_not_applied_is_made_again(
+    client: MemoryCoordination,
+) -> None:
+    updates = Updates(client)
+    client.lose_next_answer(applied=False)
+    updates.run()
+    assert client.get("/r/a") is not None
+    assert updates.asked == [None, None]
+
+
+def test_an_update_is_read_back_although_reads_fail_for_a_while(client: MemoryCoordination) -> None:
+    updates = Updates(client)
+    client.lose_next_answer(applied=True)
+    real_wait = updates._wait
+
+    def wait_and_fail(seconds: float) -> None:
+        real_wait(seconds)
+        if updates.waits < 5:
+            client.fail_next(1)
+
+    updates._wait = wait_and_fail  # type: ignore[method-assign]
+    updates.run()
+    assert updates.asked == [None]
+    assert updates.waits == 5
+
+
+def test_an_update_that_cannot_be_read_back_says_that_it_is_unknown(
+    client: MemoryCoordination,
+) -> None:
+    updates = Updates(client)
+    client.lose_next_answer(applied=True)
+    real_wait = updates._wait
+
+    def wait_and_fail(seconds: float) -> None:
+        real_wait(seconds)
+        client.fail_next(1)
+
+    updates._wait = wait_and_fail  # type: ignore[method-assign]
+    with pytest.raises(OutcomeUnknown):
+        updates.run()
+    assert updates.waits >= 49
+
+
+def test_an_update_while_nothing_answers_fails_at_once(client: MemoryCoordination) -> None:
+    updates = Updates(client)
+    client.suspend()
+    with pytest.raises(Unavailable):
+        updates.run()
+    assert updates.waits == 0
+
+
+def test_a_contended_update_is_decided_anew_each_time(
+    client: MemoryCoordination, other: MemoryCoordination
+) -> None:
+    updates = Updates(client)
+    other.transact([Create("/r/a", b"theirs")])
+    real_change = updates._change
+
+    def change_too_late(node: Node | None) -> Sequence[Operation]:
+        operations = real_change(node)
+        if len(updates.asked) < 3:
+            other.transact([Set("/r/a", b"theirs again", version=-1)])
+        return operations
+
+    updates._change = change_too_late  # type: ignore[method-assign]
+    updates.run()
+    assert updates.asked == [b"theirs", b"theirs again", b"theirs again"]
+
+
+def test_a_contention_that_does_not_end_is_a_conflict(
+    client: MemoryCoordination, other: MemoryCoordination
+) -> None:
+    updates = Updates(client)
+    other.transact([Create("/r/a", b"theirs")])
+    real_change = updates._change
+
+    def change_too_late(node: Node | None) -> Sequence[Operation]:
+        operations = real_change(node)
+        other.transact([Set("/r/a", b"theirs again", version=-1)])
+        return operations
+
+    updates._change = change_too_late  # type: ignore[method-assign]
+    with pytest.raises(Conflict, match="another version"):
+        updates.run()

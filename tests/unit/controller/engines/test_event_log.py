@@ -1,0 +1,78 @@
+"""The history as the leader writes it, over the store in memory."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from ureplicator_common.coordination import Create
+from ureplicator_common.model import (
+    EventKind,
+    PastEvent,
+)
+from ureplicator_common.znodes import (
+    decode_history,
+)
+from ureplicator_testkit.control.machines import PATHS, Fleet
+
+
+@pytest.fixture
+def fleet() -> Fleet:
+    return Fleet()
+
+
+def history(fleet: Fleet) -> list[PastEvent]:
+    node = fleet.hand.get(PATHS.history_block(0))
+    return list(decode_history(node.data)) if node else []
+
+
+def test_the_leader_tells_what_it_moved_and_is_not_woken_by_it(fleet: Fleet) -> None:
+    fleet.worker("a")
+    fleet.topic(2)
+    fleet.one.turn(4)
+    found = [(past.number, past.kind, past.source, past.target) for past in history(fleet)]
+    assert found == [
+        (0, "leader", None, None),
+        (1, "move", None, "a"),
+        (2, "move", None, "a"),
+    ]
+    before = fleet.hand.get(PATHS.history_block(0))
+    fleet.one.turn(4)
+    assert not fleet.one.observer.has_news()
+    assert fleet.hand.get(PATHS.history_block(0)) == before
+
+
+def test_it_fills_in_how_long_that_took(fleet: Fleet) -> None:
+    worker = fleet.worker("a")
+    fleet.topic(1)
+    fleet.one.turn(4)
+    fleet.clock.advance(0.25)
+    fleet.answer(worker, "a")
+    fleet.one.turn(4)
+    assert [past.took_ms for past in history(fleet)] == [None, 250]
+
+
+def test_another_leader_goes_on_telling(fleet: Fleet) -> None:
+    fleet.one.turn()
+    fleet.one.client.close()
+    fleet.two.turn(4)
+    assert [past.reason.partition(" leads")[0] for past in history(fleet)] == ["one", "two"]
+
+
+def test_a_block_that_cannot_be_read_is_written_anew(fleet: Fleet) -> None:
+    fleet.hand.ensure(PATHS.history)
+    fleet.hand.transact([Create(PATHS.history_block(0), b"{")])
+    fleet.one.turn()
+    assert [past.kind for past in history(fleet)] == ["leader"]
+
+
+def test_every_log_line_of_a_move_is_found_by_its_id(
+    fleet: Fleet, caplog: pytest.LogCaptureFixture
+) -> None:
+    fleet.worker("a")
+    fleet.topic(1)
+    with caplog.at_level(logging.INFO):
+        fleet.one.turn(4)
+    (move,) = [past for past in history(fleet) if past.kind is EventKind.MOVE]
+    assert any(f"move {move.id}: None -> a" in line for line in caplog.messages)

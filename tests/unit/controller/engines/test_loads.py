@@ -1,0 +1,57 @@
+"""Loads on the real engines: what workers write leads to a move, at its time and not before."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ureplicator_common.coordination import Create, Set
+from ureplicator_common.coordination.memory import MemoryCoordination
+from ureplicator_common.model import Partition, PartitionLoad, WorkerId
+from ureplicator_common.znodes import encode_loads
+from ureplicator_controller.core.state.loads import LOOK_EVERY_S
+from ureplicator_testkit.control.machines import PATHS, ROUTE, Fleet
+
+MB = 1_000_000
+
+
+def measure(fleet: Fleet, workers: Mapping[str, MemoryCoordination]) -> None:
+    """Each partition of `a` carries five times as much as one of `b`."""
+    for worker, client in workers.items():
+        rate = (10 if worker == "a" else 2) * MB
+        load = PartitionLoad(steady_bytes_per_s=rate, measured_s=300, held_s=300)
+        data = encode_loads(dict.fromkeys(fleet.told(worker).entries, load))
+        path = PATHS.load(WorkerId(worker))
+        node = fleet.hand.get(path)
+        client.transact([Set(path, data, -1) if node else Create(path, data, ephemeral=True)])
+
+
+def test_loads_that_workers_write_lead_to_a_move_when_the_leader_looks() -> None:
+    fleet = Fleet()
+    workers = {id: fleet.worker(id) for id in ("a", "b")}
+    fleet.topic(6)
+    fleet.one.turn()
+    for id, client in workers.items():
+        fleet.answer(client, id)
+    fleet.one.turn()
+    fleet.clock.advance(10)
+    fleet.one.turn()
+    before = {id: set(fleet.told(id).entries) for id in workers}
+    measure(fleet, workers)
+    fleet.one.turn()
+    quiet = fleet.one.figure("cycles_total", outcome="quiet")
+    for _ in range(5):
+        measure(fleet, workers)
+        fleet.clock.advance(LOOK_EVERY_S / 8)
+        fleet.one.turn(1)
+    assert fleet.one.figure("cycles_total", outcome="quiet") == quiet, "no load wakes the leader"
+    assert {id: set(fleet.told(id).entries) for id in workers} == before
+    fleet.clock.advance(LOOK_EVERY_S)
+    for _ in range(4):
+        fleet.one.turn()
+        for id, client in workers.items():
+            fleet.answer(client, id)
+    after = {id: set(fleet.told(id).entries) for id in workers}
+    gone: set[Partition] = before["a"] - after["a"]
+    assert len(gone) == len(before["b"] - after["b"]) == 1
+    assert gone < after["b"]
+    assert all(partition.route == ROUTE for partition in gone)

@@ -1,0 +1,124 @@
+"""What is written stays below ZooKeeper's limit, however big a fleet is: nodes are bounded beforehand."""
+
+from __future__ import annotations
+
+import pytest
+
+from ureplicator_common.model import (
+    Assignment,
+    AssignmentEntry,
+    CurrentEntry,
+    CurrentState,
+    IdealEntry,
+    IdealTopic,
+    OwnerEpoch,
+    Partition,
+    PartitionState,
+    SessionId,
+    TopicIntent,
+    WorkerId,
+    transactional_ids,
+)
+from ureplicator_common.znodes import (
+    LIMIT_BYTES,
+    MOST_PARTITIONS,
+    MOST_TOLD,
+    encode_assignment,
+    encode_current,
+    encode_ideal,
+    encode_intent,
+)
+from ureplicator_controller.core.planning import plan as plan_module
+from ureplicator_controller.core.state import external_view as view_module
+from ureplicator_controller.core.state.external_view import external_view, mismatches
+from ureplicator_testkit.control.fleet import ROUTE, ControlFleet
+
+WORKERS = [WorkerId(f"worker-{number:03d}.replication.example.org") for number in range(100)]
+
+
+def scattered(number: int, among: int) -> int:
+    """As good as random, and the same every time."""
+    return (number * 2_654_435_761 >> 7) % among
+
+
+def told(number: int) -> Partition:
+    """Of topics whose names have little in common."""
+    return Partition(ROUTE, f"team-{scattered(number, 10**6):06d}.events", number % 8)
+
+
+def epoch(number: int) -> OwnerEpoch:
+    return OwnerEpoch((7 << 20) + scattered(number, 1_000))
+
+
+def holders(number: int) -> dict[WorkerId, SessionId]:
+    """Three workers that may still be able to commit, each under one of its last sessions."""
+    found = {}
+    for each in range(3):
+        worker = scattered(3 * number + each, len(WORKERS))
+        session = 72_057_594_037_927_936 + 1_000_003 * worker + scattered(number, 2)
+        found[WORKERS[worker]] = SessionId(session)
+    return found
+
+
+def test_the_biggest_topic_fits() -> None:
+    entries = {
+        number: IdealEntry(
+            WORKERS[scattered(number, 100)],
+            epoch(number),
+            1_769_860_800_000 + scattered(number, 100_000),
+            f"worker {WORKERS[scattered(number, 7)]} lost",
+            holders(number),
+        )
+        for number in range(MOST_PARTITIONS)
+    }
+    assert len(encode_ideal(IdealTopic(entries))) < LIMIT_BYTES
+    odd = frozenset(range(1, MOST_PARTITIONS, 2))
+    intent = TopicIntent(MOST_PARTITIONS, MOST_PARTITIONS, blacklisted=odd, had_position=odd)
+    assert len(encode_intent(intent)) < LIMIT_BYTES
+
+
+def test_the_biggest_assignment_and_its_answer_fit() -> None:
+    fences = [
+        transactional_ids(fleet="production", route=ROUTE, worker=worker, slots=8)
+        for worker in WORKERS
+    ]
+    assigned = {
+        told(number): AssignmentEntry(
+            epoch(number), fences[scattered(number, 100)] + fences[scattered(number + 1, 100)]
+        )
+        for number in range(MOST_TOLD)
+    }
+    assert len(encode_assignment(Assignment(assigned))) < LIMIT_BYTES
+    said = {
+        partition: CurrentEntry(
+            PartitionState.ERROR,
+            entry.owner_epoch,
+            f"source: broker-{number % 50}.example.org:9092 unreachable: Connection refused",
+        )
+        for number, (partition, entry) in enumerate(assigned.items())
+    }
+    assert len(encode_current(CurrentState(1, said))) < LIMIT_BYTES
+
+
+def test_a_worker_is_told_of_no_more_than_fits_and_people_are_told_why(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for module in (plan_module, view_module):
+        monkeypatch.setattr(module, "MOST_TOLD", 3)
+    fleet = ControlFleet()
+    fleet.worker("a")
+    fleet.topic("t", 5)
+    fleet.settle()
+    seen = fleet.look()
+    assert len(seen.assignments[WorkerId("a")].value.entries) == 3
+    assert [found.reason for found in mismatches(seen, external_view(seen))] == [
+        "worker a cannot be told of more than 3 partitions: add workers"
+    ] * 2
+    assert fleet.planner(seen, fleet.now_s).steps == (), "and it is not planned again for ever"
+    fleet.worker("b")
+    fleet.settle()
+    fleet.wait(60)
+    fleet.settle()
+    assert fleet.counts() == {"a": 3, "b": 2}
+    seen = fleet.look()
+    assert mismatches(seen, external_view(seen)) == []

@@ -1,0 +1,38 @@
+"""What a rebalance costs ZooKeeper: writes grow with the moves, not with the fleet."""
+
+from __future__ import annotations
+
+from ureplicator_testkit.control.crowd import Crowd, Settling
+from ureplicator_testkit.control.machines import REBALANCE_S
+
+WRITES_PER_MOVE = 6.0
+"""Ideal state and assignment of both workers, when it is given and when its end is seen; the history."""
+
+
+def lost(*, workers: int, topics: int, dead: int) -> Settling:
+    """What it took after so many died."""
+    crowd = Crowd(topics=topics, partitions=4)
+    crowd.join(workers)
+    crowd.settle()
+    crowd.die(dead)
+    return crowd.settle()
+
+
+def test_what_a_lost_worker_held_moves_once_and_nothing_else_does() -> None:
+    settling = lost(workers=10, topics=25, dead=1)
+    assert settling.moves == 10
+    assert settling.virtual_s < REBALANCE_S + 1
+
+
+def test_writes_grow_with_the_moves() -> None:
+    for factor in (1, 2, 4):
+        settling = lost(workers=10 * factor, topics=25 * factor, dead=factor)
+        assert settling.moves == 10 * factor
+        assert settling.writes <= WRITES_PER_MOVE * settling.moves
+
+
+def test_one_lost_worker_costs_the_same_in_a_fleet_four_times_as_big() -> None:
+    small = lost(workers=10, topics=25, dead=1)
+    big = lost(workers=40, topics=100, dead=1)
+    assert big.moves == small.moves
+    assert big.writes <= small.writes * 1.5

@@ -1,0 +1,280 @@
+"""Histories of placing, delays and operators, each told from its beginning."""
+
+from __future__ import annotations
+
+from ureplicator_common.model import (
+    Assignment,
+    TopicKey,
+    TopicState,
+)
+from ureplicator_controller.core.planning.plan import EPOCH_SHIFT, Plan
+from ureplicator_controller.core.state.external_view import external_view, mismatches, validate
+from ureplicator_testkit.control.fleet import (
+    ROUTE,
+    ControlFleet,
+    ids_of,
+    partition,
+    two_workers,
+)
+
+
+def test_new_topic_is_given_at_once_and_evenly() -> None:
+    fleet = ControlFleet()
+    fleet.worker("a")
+    fleet.worker("b")
+    fleet.topic("t", 5)
+    decided = fleet.cycle()
+    assert fleet.counts() == {"a": 3, "b": 2}
+    assert "new topic (5)" in decided.reasons
+    assert fleet.entry("t").owner_epoch == fleet.snapshot().epoch << EPOCH_SHIFT
+    fleet.settle()
+    view = external_view(fleet.snapshot())
+    assert mismatches(fleet.snapshot(), view) == []
+    assert validate(fleet.snapshot(), view).online == 5
+
+
+def test_quiet_fleet_is_left_alone() -> None:
+    fleet = two_workers()
+    decided = fleet.cycle()
+    assert decided == Plan((), None, ())
+
+
+def test_first_commit_is_marked_in_the_intent() -> None:
+    fleet = two_workers(3)
+    intent = fleet.snapshot().topics[TopicKey(ROUTE, "t")].value
+    assert intent.had_position == {0, 1, 2}
+
+
+def test_topic_waits_for_the_first_worker() -> None:
+    fleet = ControlFleet()
+    fleet.topic("t", 2)
+    fleet.settle()
+    assert fleet.owners("t") == {0: None, 1: None}
+    assert fleet.entry("t").reason == "new topic; no worker may take it"
+    fleet.worker("a")
+    fleet.settle()
+    assert fleet.owners("t") == {0: "a", 1: "a"}
+    assert fleet.entry("t").reason == "new topic"
+
+
+def test_worker_back_within_the_delay_finds_everything_and_costs_no_write() -> None:
+    fleet = two_workers()
+    fleet.kill(fleet.process("a"))
+    decided = fleet.cycle()
+    assert (decided.steps, decided.wake_at_s) == ((), fleet.now_s + 120)
+    fleet.wait(119)
+    assert fleet.cycle().steps == ()
+    fleet.worker("a")
+    writes = fleet.writes
+    fleet.settle()
+    assert fleet.writes == writes
+    assert fleet.counts() == {"a": 2, "b": 2}
+    assert set(fleet.kafka.commits[partition("t", 0)]) == {"a"}
+
+
+def test_flapping_worker_moves_nothing() -> None:
+    fleet = two_workers()
+    writes = fleet.writes
+    for _ in range(20):
+        fleet.kill(fleet.process("a"))
+        fleet.settle()
+        fleet.wait(60)
+        fleet.worker("a")
+        fleet.settle()
+        fleet.wait(60)
+    assert fleet.writes == writes
+
+
+def test_lost_worker_is_replaced_when_the_delay_ends() -> None:
+    fleet = two_workers()
+    fleet.kill(fleet.process("a"))
+    fleet.settle()
+    fleet.wait(120)
+    decided = fleet.cycle()
+    assert "worker a lost (2)" in decided.reasons
+    assert fleet.counts() == {"b": 4}
+    assert fleet.entry("t", 0).holders.keys() == {"a", "b"}
+    assert fleet.fences("b") == ids_of("a")
+    fleet.settle()
+    assert fleet.entry("t", 0).holders.keys() == {"b"}, "b is ONLINE, so a was fenced"
+    assert fleet.fences("b") == set()
+
+
+def test_lost_with_nobody_left_keeps_its_place() -> None:
+    fleet = ControlFleet()
+    fleet.worker("a")
+    fleet.topic("t", 2)
+    fleet.settle()
+    fleet.kill(fleet.process("a"))
+    fleet.settle()
+    fleet.wait(1_000)
+    assert fleet.cycle().steps == ()
+    fleet.worker("a")
+    fleet.settle()
+    assert fleet.owners("t") == {0: "a", 1: "a"}
+
+
+def test_double_failure_leaves_all_to_the_third() -> None:
+    fleet = two_workers(6)
+    fleet.worker("c")
+    fleet.settle()
+    fleet.wait(10)
+    fleet.settle()
+    assert fleet.counts() == {"a": 2, "b": 2, "c": 2}
+    fleet.kill(fleet.process("a"))
+    fleet.settle()
+    fleet.wait(60)
+    fleet.kill(fleet.process("b"))
+    fleet.settle()
+    fleet.wait(60)
+    fleet.settle()
+    assert fleet.counts() == {"b": 2, "c": 4}
+    fleet.wait(60)
+    fleet.settle()
+    assert fleet.counts() == {"c": 6}
+
+
+def test_joined_worker_gets_its_share_after_the_last_join() -> None:
+    fleet = two_workers(6)
+    fleet.worker("c")
+    assert fleet.cycle().wake_at_s == fleet.now_s + 10
+    fleet.wait(9)
+    fleet.worker("d")
+    assert fleet.cycle().wake_at_s == fleet.now_s + 10
+    fleet.wait(9)
+    fleet.settle()
+    assert fleet.counts() == {"a": 3, "b": 3}
+    fleet.wait(1)
+    before = fleet.owners("t")
+    decided = fleet.cycle()
+    moved = [number for number, owner in fleet.owners("t").items() if owner != before[number]]
+    assert len(moved) == 2
+    assert {"joined: share of c", "joined: share of d"} <= set(decided.reasons)
+    fleet.settle()
+    assert sorted(fleet.counts().values()) == [1, 1, 2, 2]
+
+
+def test_join_during_a_delay_does_not_strip_the_absent() -> None:
+    fleet = two_workers(6)
+    fleet.kill(fleet.process("a"))
+    fleet.settle()
+    fleet.worker("c")
+    fleet.wait(10)
+    fleet.settle()
+    fleet.wait(10)
+    fleet.settle()
+    assert fleet.counts() == {"a": 3, "b": 2, "c": 1}
+    fleet.worker("a")
+    fleet.settle()
+    fleet.wait(10)
+    fleet.settle()
+    assert fleet.counts() == {"a": 2, "b": 2, "c": 2}
+
+
+def test_drained_and_blacklisted_workers_are_emptied_at_once() -> None:
+    for tag in ("draining", "blacklisted"):
+        fleet = two_workers()
+        fleet.tag("a", **{tag: True})
+        fleet.settle()
+        assert fleet.counts() == {"b": 4}
+        assert fleet.entry("t").reason == "worker a drained"
+        fleet.tag("b", **{tag: True})
+        fleet.settle()
+        assert fleet.counts() == {}
+        assert "no worker may take it" in fleet.entry("t").reason
+        fleet.tag("a")
+        fleet.settle()
+        assert fleet.counts() == {"a": 4}
+
+
+def test_paused_and_blacklisted_partitions_belong_to_nobody() -> None:
+    fleet = two_workers()
+    fleet.topic("t", 4, blacklisted=frozenset({1}))
+    fleet.settle()
+    assert fleet.owners("t")[1] is None
+    fleet.topic("t", 4, state=TopicState.PAUSED)
+    fleet.settle()
+    assert set(fleet.owners("t").values()) == {None}
+    assert fleet.entry("t").reason == "paused"
+    assert fleet.entry("t").holders == {}
+    assert all(not each.copies for each in fleet.processes)
+    fleet.topic("t", 4, state=TopicState.ACTIVE, blacklisted=frozenset())
+    decided = fleet.cycle()
+    assert "resumed (4)" in decided.reasons
+    fleet.settle()
+    assert fleet.counts() == {"a": 2, "b": 2}
+
+
+def test_expanded_topic_places_only_what_is_new() -> None:
+    fleet = two_workers(2)
+    before = fleet.owners("t")
+    fleet.topic("t", 4)
+    decided = fleet.cycle()
+    assert "new partition (2)" in decided.reasons
+    assert {number: fleet.owners("t")[number] for number in before} == before
+    fleet.settle()
+    assert fleet.counts() == {"a": 2, "b": 2}
+
+
+def test_expand_while_moving() -> None:
+    fleet = two_workers(2)
+    fleet.tag("a", draining=True)
+    fleet.cycle()
+    fleet.topic("t", 5)
+    fleet.settle()
+    assert fleet.counts() == {"b": 5}
+
+
+def test_deleted_topic_is_let_go_and_then_gone() -> None:
+    fleet = two_workers()
+    fleet.delete("t")
+    fleet.cycle()
+    assert fleet.snapshot().topics, "the workers have not let go yet"
+    fleet.settle()
+    seen = fleet.snapshot()
+    assert (seen.topics, seen.ideal) == ({}, {})
+    assert all(stored.value == Assignment() for stored in seen.assignments.values())
+
+
+def test_deleted_topic_with_positions_to_forget_waits_for_that() -> None:
+    fleet = two_workers()
+    fleet.topic("t", 4, state=TopicState.DELETING, forget_positions=True)
+    fleet.settle()
+    assert TopicKey(ROUTE, "t") in fleet.snapshot().topics
+    fleet.topic("t", 4, forget_positions=False)
+    fleet.settle()
+    assert fleet.snapshot().topics == {}
+
+
+def test_two_topics_swap_workers() -> None:
+    """a is drained while b is taken back: both directions at once, nothing given early."""
+    fleet = two_workers(3)
+    fleet.topic("u", 3)
+    fleet.tag("b", draining=True)
+    fleet.settle()
+    assert fleet.counts() == {"a": 6}
+    fleet.tag("b")
+    fleet.tag("a", draining=True)
+    fleet.settle()
+    assert fleet.counts() == {"b": 6}
+
+
+def test_the_share_of_a_worker_that_is_away_goes_to_a_newcomer_when_its_delay_ends() -> None:
+    """Seed 274 of the simulation showed it: nothing that was to be moved had woken the leader."""
+    fleet = ControlFleet()
+    fleet.worker("a")
+    fleet.topic("t", 2)
+    fleet.settle()
+    b = fleet.worker("b")
+    fleet.cycle()
+    fleet.kill(b)
+    fleet.settle()
+    fleet.worker("c")
+    fleet.settle()
+    fleet.wait(fleet.delays.join_s)
+    decided = fleet.cycle()
+    assert fleet.counts() == {"a": 2}
+    assert decided.wake_at_s is not None
+    fleet.wait(decided.wake_at_s - fleet.now_s)
+    fleet.settle()
+    assert fleet.counts() == {"a": 1, "c": 1}

@@ -1,0 +1,369 @@
+"""Histories of who owned what: frozen, restarted and dying processes, and leaders that die.
+
+The name of each says what must come of it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from ureplicator_common.coordination import Create, Delete, Set
+from ureplicator_common.model import (
+    Assignment,
+    SessionId,
+    TopicKey,
+    TopicState,
+    WorkerId,
+)
+from ureplicator_controller.core.planning.plan import Plan, plan
+from ureplicator_controller.core.planning.steps import Retire, WriteAssignment, WriteIdeal
+from ureplicator_controller.core.state.external_view import external_view, mismatches
+from ureplicator_controller.core.state.snapshot import Delays, Snapshot
+from ureplicator_testkit.control.fleet import (
+    ROUTE,
+    Broken,
+    ControlFleet,
+    ids_of,
+    partition,
+    two_workers,
+)
+
+
+def test_partition_is_taken_seen_gone_and_only_then_given() -> None:
+    fleet = two_workers(2)
+    fleet.tag("a", draining=True)
+    first = fleet.cycle()
+    assert [type(step) for step in first.steps] == [WriteIdeal, WriteAssignment]
+    assert first.waiting == {partition("t", 0): (WorkerId("a"),)}
+    assert fleet.entry("t", 0).worker == "b"
+    assert partition("t", 0) not in fleet.snapshot().assignments[WorkerId("b")].value.entries
+    assert fleet.cycle().steps == (), "a has not answered: nothing may happen"
+    fleet.process("a").read()
+    fleet.process("a").publish()
+    assert fleet.cycle().steps == (), "a still copies it"
+    fleet.process("a").obey()
+    given = fleet.cycle()
+    assert [type(step) for step in given.steps] == [WriteIdeal, WriteAssignment]
+    assert fleet.entry("t", 0).holders.keys() == {"b"}, "a confirmed"
+    assert fleet.fences("b") == set(), "so nobody need be fenced"
+
+
+def test_silence_is_not_a_confirmation() -> None:
+    """a began to copy, and did not say so yet, when the partition is taken from it."""
+    fleet = ControlFleet()
+    a = fleet.worker("a")
+    fleet.topic("u", 1)
+    fleet.settle()
+    fleet.topic("t", 1)
+    fleet.cycle()
+    a.read()
+    for step in (a.start, a.fence, a.position):
+        step(partition("t"))
+    fleet.worker("b")
+    fleet.cycle()
+    fleet.tag("a", draining=True)
+    for _ in range(3):
+        fleet.cycle()
+    assert fleet.owners("t") == {0: "b"}
+    assert fleet.entry("t").holders.keys() == {"a"}
+    assert fleet.cycle().waiting[partition("t")] == ("a",)
+    fleet.settle()
+    assert fleet.entry("t").holders.keys() == {"b"}
+
+
+def test_readded_topic_fences_who_froze_before_it_was_deleted() -> None:
+    fleet = two_workers(1)
+    frozen = fleet.process("a")
+    fleet.freeze(frozen)
+    fleet.delete("t")
+    fleet.settle()
+    assert fleet.snapshot().topics == {}, "the deletion does not wait for the frozen"
+    assert fleet.entry("t").holders.keys() == {"a"}
+    fleet.topic("t", 1)
+    fleet.cycle()
+    assert fleet.owners("t") == {0: "b"}
+    assert fleet.fences("b") == ids_of("a")
+    fleet.settle()
+    fleet.thaw(frozen)
+    commits = list(fleet.kafka.commits[partition("t")])
+    frozen.commit(partition("t"))
+    assert fleet.kafka.commits[partition("t")] == commits
+    assert frozen.copies == {}
+
+
+def test_frozen_owner_thaws_and_never_commits_again() -> None:
+    """A owns p and freezes before a commit; after the delay b takes over; A thaws."""
+    fleet = two_workers(2)
+    frozen = fleet.process("a")
+    fleet.freeze(frozen)
+    fleet.settle()
+    fleet.wait(120)
+    fleet.settle()
+    assert fleet.counts() == {"b": 2}
+    fleet.thaw(frozen)
+    commits = list(fleet.kafka.commits[partition("t")])
+    frozen.commit(partition("t"))
+    assert fleet.kafka.commits[partition("t")] == commits
+    fleet.settle()
+    fleet.wait(10)
+    fleet.settle()
+    assert fleet.counts() == {"a": 1, "b": 1}
+
+
+def test_a_then_b_never_committed_then_c_fences_both() -> None:
+    fleet = ControlFleet(delays=Delays(rebalance_s=0, join_s=10))
+    a = fleet.worker("a")
+    fleet.topic("t", 1)
+    fleet.settle()
+    b = fleet.worker("b")
+    fleet.cycle()
+    fleet.freeze(a)
+    fleet.cycle()
+    fleet.cycle()
+    assert fleet.fences("b") == ids_of("a")
+    b.read()
+    b.start(partition("t"))
+    b.publish()
+    fleet.cycle()
+    fleet.freeze(b)
+    fleet.worker("c")
+    fleet.cycle()
+    fleet.cycle()
+    assert fleet.owners("t") == {0: "c"}
+    assert fleet.entry("t").holders.keys() == {"a", "b", "c"}
+    assert fleet.fences("c") == ids_of("a") | ids_of("b")
+    fleet.settle()
+    for zombie in (a, b):
+        fleet.thaw(zombie)
+    b.fence(partition("t"))
+    b.position(partition("t"))
+    assert not b.can_commit(partition("t"))
+    a.commit(partition("t"))
+    fleet.settle()
+
+
+def test_restart_while_the_former_process_is_frozen() -> None:
+    """The new process has other partitions in hand than the ids tell: all own ids are fenced."""
+    fleet = two_workers(4)
+    frozen = fleet.process("a")
+    fleet.freeze(frozen)
+    fleet.settle()
+    fresh = fleet.worker("a", slots=1)
+    fleet.settle()
+    fleet.thaw(frozen)
+    held = list(frozen.copies)
+    assert held
+    for each in held:
+        frozen.commit(each)
+    assert frozen.copies == {}
+    assert fresh.copies.keys() == set(held)
+
+
+def test_new_session_never_confirms_for_an_old_one() -> None:
+    """a freezes; its successor is told to let go before it was ever ONLINE; b must fence a."""
+    fleet = two_workers(2)
+    frozen = fleet.process("a")
+    fleet.freeze(frozen)
+    fleet.cycle()
+    fresh = fleet.worker("a")
+    fresh.read()
+    fresh.publish()
+    fleet.tag("a", draining=True)
+    fleet.cycle()
+    fresh.read()
+    fresh.publish()
+    fleet.cycle()
+    assert fleet.fences("b") == ids_of("a")
+    fleet.process("b").obey()
+    fleet.thaw(frozen)
+    for each in list(frozen.copies):
+        frozen.commit(each)
+    fleet.settle()
+
+
+def test_fence_covers_the_most_slots_a_worker_ever_had() -> None:
+    fleet = ControlFleet()
+    fleet.worker("a", slots=5)
+    fleet.topic("t", 1)
+    fleet.settle()
+    fleet.kill(fleet.process("a"))
+    fleet.settle()
+    fleet.worker("a", slots=1)
+    fleet.settle()
+    fleet.kill(fleet.process("a"))
+    fleet.worker("b")
+    fleet.settle()
+    fleet.wait(120)
+    fleet.cycle()
+    assert fleet.fences("b") == ids_of("a", slots=5)
+
+
+def test_owner_that_dies_before_it_was_given_anything_is_replaced_at_once() -> None:
+    fleet = two_workers(2)
+    fleet.worker("c")
+    fleet.settle()
+    fleet.tag("a", draining=True)
+    fleet.cycle()
+    taker = fleet.entry("t", 0).worker
+    assert taker == "c"
+    fleet.kill(fleet.process("c"))
+    fleet.settle()
+    assert fleet.owners("t")[0] == "b"
+    assert fleet.entry("t", 0).reason == "worker c lost before it began"
+
+
+def test_ideal_state_that_returns_to_its_holder_is_taken_and_given_again() -> None:
+    fleet = two_workers(2)
+    fleet.tag("a", draining=True)
+    fleet.cycle(die_after=1)
+    assert fleet.entry("t", 0).worker == "b"
+    fleet.tag("a")
+    fleet.tag("b", draining=True)
+    epoch = fleet.entry("t", 0).owner_epoch
+    fleet.settle()
+    assert fleet.counts() == {"a": 2}
+    assert fleet.entry("t", 0).owner_epoch > epoch
+
+
+def test_owner_epochs_only_grow_even_if_the_ideal_state_is_lost() -> None:
+    fleet = two_workers(1)
+    before = fleet.entry("t").owner_epoch
+    fleet.store.apply(fleet._session, [Delete(fleet.paths.ideal_topic(TopicKey(ROUTE, "t")))])
+    fleet.elect()
+    fleet.settle()
+    assert fleet.entry("t").owner_epoch > before
+    assert fleet.entry("t").holders.keys() == {fleet.entry("t").worker}
+
+
+@pytest.mark.parametrize("history", ["lost", "joined", "drained", "deleted", "paused"])
+def test_leader_may_die_after_every_step(history: str) -> None:
+    """The chain is interrupted after step 0, 1, 2 ..., each time from a fresh start."""
+    for die_after in range(12):
+        fleet = two_workers(5, delays=Delays(rebalance_s=30, join_s=5))
+        if history == "lost":
+            fleet.kill(fleet.process("a"))
+        if history == "joined":
+            fleet.worker("c")
+        if history == "drained":
+            fleet.tag("a", draining=True)
+        if history == "deleted":
+            fleet.delete("t")
+        if history == "paused":
+            fleet.topic("t", 5, state=TopicState.PAUSED)
+        fleet.cycle()
+        fleet.wait(30)
+        for _ in range(6):
+            fleet.cycle(die_after=die_after)
+            for each in fleet.running():
+                each.obey()
+            fleet.wait(30)
+            fleet.cycle()
+        for _ in range(3):
+            fleet.settle()
+            fleet.wait(30)
+        expected = {"lost": [5], "joined": [1, 2, 2], "drained": [5]}.get(history, [])
+        assert sorted(fleet.counts().values()) == expected
+
+
+def test_unreadable_nodes_are_left_alone_and_stop_nothing_else() -> None:
+    fleet = two_workers(2)
+    fleet.topic("u", 2)
+    fleet.settle()
+    key = TopicKey(ROUTE, "u")
+    fleet.store.apply(fleet._session, [Set(fleet.paths.ideal_topic(key), b"{garbled", -1)])
+    fleet.store.apply(
+        fleet._session, [Create(f"{fleet.paths.topics}/{ROUTE}/v", b'{"partitions": "x"}')]
+    )
+    fleet.topic("w", 2)
+    fleet.settle()
+    seen = fleet.snapshot()
+    assert len(seen.findings) == 2
+    assert set(fleet.owners("w").values()) == {"a", "b"}
+    told = [p for stored in seen.assignments.values() for p in stored.value.entries]
+    assert partition("u", 0) in told
+    assert partition("u", 1) in told
+
+
+def test_unreadable_assignment_freezes_its_worker() -> None:
+    fleet = two_workers(4)
+    path = fleet.paths.assignment(WorkerId("a"))
+    fleet.store.apply(fleet._session, [Set(path, b"{garbled", -1)])
+    fleet.kill(fleet.process("a"))
+    fleet.settle()
+    fleet.wait(1_000)
+    fleet.topic("u", 2)
+    fleet.settle()
+    assert fleet.counts() == {"a": 2, "b": 4}
+    (finding,) = fleet.snapshot().findings
+    assert finding.path == path
+    view = external_view(fleet.snapshot())
+    assert "cannot be read" in mismatches(fleet.snapshot(), view)[0].reason
+
+
+def test_simulation_notices_a_planner_that_gives_before_it_took() -> None:
+    """Proof that the watch works: this planner believes that nobody holds anything."""
+
+    def careless(seen: Snapshot, now_s: float) -> Plan:
+        honest = plan(seen, now_s)
+        blind = replace(
+            seen,
+            current={},
+            assignments={
+                worker: replace(stored, value=Assignment(), mzxid=-2)
+                for worker, stored in seen.assignments.items()
+            },
+        )
+        return honest if not honest.waiting else plan(blind, now_s)
+
+    fleet = two_workers(2)
+    fleet.planner = careless
+    fleet.tag("a", draining=True)
+    with pytest.raises(Broken):
+        fleet.settle()
+
+
+def test_simulation_notices_a_planner_that_does_not_fence() -> None:
+    def toothless(seen: Snapshot, now_s: float) -> Plan:
+        decided = plan(seen, now_s)
+        return replace(
+            decided,
+            steps=tuple(
+                replace(
+                    step,
+                    assignment=Assignment(
+                        {
+                            each: replace(entry, fence=())
+                            for each, entry in step.assignment.entries.items()
+                        }
+                    ),
+                )
+                if isinstance(step, WriteAssignment)
+                else step
+                for step in decided.steps
+            ),
+        )
+
+    fleet = two_workers(2)
+    fleet.planner = toothless
+    fleet.freeze(fleet.process("a"))
+    fleet.settle()
+    fleet.wait(120)
+    with pytest.raises(Broken, match="invariant 3"):
+        fleet.settle()
+
+
+def test_retire_keeps_what_is_not_confirmed() -> None:
+    fleet = two_workers(2)
+    fleet.freeze(fleet.process("a"))
+    fleet.delete("t")
+    retired = []
+    for _ in range(4):
+        retired += [step for step in fleet.cycle().steps if isinstance(step, Retire)]
+        for each in fleet.running():
+            each.obey()
+    (step,) = retired
+    assert step.remains is not None
+    assert step.remains.entries.keys() == {0}
+    assert SessionId(0) not in step.remains.entries[0].holders.values()

@@ -1,0 +1,155 @@
+"""Histories of fleets that operators hold still, and of rebalances that they ask for."""
+
+from __future__ import annotations
+
+import pytest
+
+from ureplicator_common.model import Switches, WorkerId
+from ureplicator_controller.core.planning.plan import Plan
+from ureplicator_controller.core.planning.steps import MarkRebalanced, WriteIdeal
+from ureplicator_testkit.control.fleet import ControlFleet, two_workers
+
+HELD = [Switches(auto_balancing=False), Switches(frozen=True)]
+
+
+@pytest.fixture(params=HELD, ids=["auto-balancing off", "frozen"])
+def held(request: pytest.FixtureRequest) -> ControlFleet:
+    fleet = two_workers(4)
+    fleet.switch(request.param)
+    fleet.settle()
+    return fleet
+
+
+def test_a_lost_worker_moves_nothing(held: ControlFleet) -> None:
+    held.kill(held.process("a"))
+    held.settle()
+    held.wait(500)
+    assert held.cycle() == Plan((), None, ())
+    assert held.counts() == {"a": 2, "b": 2}
+    held.worker("a")
+    held.settle()
+    assert held.counts() == {"a": 2, "b": 2}, "it comes back to what was its own"
+
+
+def test_a_joined_worker_is_given_nothing_that_others_have(held: ControlFleet) -> None:
+    held.worker("c")
+    held.settle()
+    held.wait(500)
+    held.settle()
+    assert held.counts() == {"a": 2, "b": 2}
+    assert held.cycle().wake_at_s is None
+
+
+def test_new_and_resumed_topics_are_placed(held: ControlFleet) -> None:
+    held.worker("c")
+    held.topic("new", 2)
+    held.settle()
+    assert held.owners("new") == {0: "c", 1: "c"}
+    held.topic("t", 5, blacklisted=frozenset({0}))
+    held.settle()
+    held.topic("t", 5, blacklisted=frozenset())
+    held.settle()
+    assert None not in held.owners("t").values()
+
+
+def test_what_operators_ask_of_workers_is_done(held: ControlFleet) -> None:
+    held.tag("a", draining=True, blacklisted=True)
+    held.settle()
+    assert held.counts() == {"b": 4}
+    held.tag("a")
+    held.settle()
+    held.wait(500)
+    held.settle()
+    assert held.counts() == {"b": 4}, "taken back, it gets nothing before somebody asks"
+
+
+def test_a_rebalance_is_done_once_and_at_once(held: ControlFleet) -> None:
+    held.kill(held.process("a"))
+    held.worker("c")
+    held.settle()
+    held.ask_rebalance("r1")
+    held.settle()
+    assert held.counts() == {"b": 2, "c": 2}
+    assert held.switches().rebalance_done == "r1"
+    held.kill(held.process("c"))
+    held.settle()
+    held.wait(500)
+    held.settle()
+    assert held.counts() == {"b": 2, "c": 2}, "only once"
+
+
+def test_when_it_is_switched_back_what_waited_happens(held: ControlFleet) -> None:
+    held.kill(held.process("a"))
+    held.settle()
+    held.wait(500)
+    held.settle()
+    held.switch(Switches())
+    held.settle()
+    assert held.counts() == {"b": 4}
+
+
+@pytest.mark.parametrize(("switches", "owner"), [(HELD[0], "b"), (HELD[1], "a")])
+def test_lost_before_it_began(switches: Switches, owner: str) -> None:
+    """The one difference: a was never given what it was made owner of."""
+    fleet = two_workers(2)
+    fleet.kill(fleet.process("a"))
+    fleet.kill(fleet.process("b"))
+    fleet.settle()
+    fleet.wait(200)
+    fleet.worker("b")
+    fleet.hang(fleet.process("b"))
+    fleet.worker("a")
+    fleet.topic("new", 1)
+    fleet.cycle(die_after=1)
+    assert fleet.owners("new") == {0: "a"}
+    fleet.kill(fleet.process("a"))
+    fleet.switch(switches)
+    fleet.cycle()
+    assert fleet.owners("new") == {0: owner}
+
+
+def test_a_rebalance_skips_the_delays() -> None:
+    fleet = two_workers(4)
+    fleet.kill(fleet.process("a"))
+    fleet.worker("c")
+    fleet.settle()
+    assert fleet.counts() == {"a": 2, "b": 2}
+    fleet.ask_rebalance("r1")
+    decided = fleet.cycle()
+    assert decided.reasons[0] == "rebalance asked for"
+    assert isinstance(decided.steps[-1], MarkRebalanced)
+    fleet.settle()
+    assert fleet.counts() == {"b": 2, "c": 2}
+
+
+@pytest.mark.parametrize("step", range(4))
+def test_a_rebalance_survives_its_leader(step: int) -> None:
+    fleet = two_workers(4)
+    fleet.kill(fleet.process("a"))
+    fleet.settle()
+    fleet.ask_rebalance("r1")
+    fleet.cycle(die_after=step)
+    fleet.settle()
+    assert fleet.counts() == {"b": 4}
+    assert fleet.switches().rebalance_done == "r1"
+
+
+def test_asking_again_is_another_rebalance() -> None:
+    fleet = two_workers(2)
+    for id in ("r1", "r2"):
+        fleet.ask_rebalance(id)
+        assert [type(step) for step in fleet.cycle().steps] == [MarkRebalanced]
+        assert fleet.cycle().steps == ()
+
+
+def test_switches_that_cannot_be_read_move_nothing() -> None:
+    fleet = two_workers(4)
+    fleet.switch_to(b"{")
+    fleet.kill(fleet.process("a"))
+    fleet.settle()
+    fleet.wait(500)
+    decided = fleet.cycle()
+    assert not [step for step in decided.steps if isinstance(step, WriteIdeal)]
+    seen = fleet.snapshot()
+    assert [finding.path for finding in seen.findings] == [fleet.paths.settings]
+    assert WorkerId("a") not in seen.sessions

@@ -1,0 +1,143 @@
+"""The ring of past events: what it keeps, and how durations get into it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from ureplicator_common.model import (
+    CurrentEntry,
+    CurrentState,
+    EventKind,
+    OwnerEpoch,
+    PartitionState,
+    PastEvent,
+    SessionId,
+    WorkerId,
+)
+from ureplicator_controller.core.reporting.event_log import (
+    AT_ONCE,
+    BLOCK_EVENTS,
+    BLOCKS,
+    KEPT,
+    past_events,
+    worth_keeping,
+    written,
+)
+from ureplicator_controller.core.state.snapshot import Snapshot, Stored
+from ureplicator_testkit.control.fleet import partition
+
+A, B = WorkerId("a"), WorkerId("b")
+EMPTY = Snapshot(fleet="test", epoch=1, wall_ms=7)
+
+
+def moves(count: int) -> list[PastEvent]:
+    return [
+        PastEvent(
+            0,
+            EventKind.MOVE,
+            "balance",
+            7,
+            partition=partition("t", number),
+            source=A,
+            target=B,
+            owner_epoch=OwnerEpoch(5),
+        )
+        for number in range(count)
+    ]
+
+
+def lost(worker: str) -> PastEvent:
+    return PastEvent(0, EventKind.WORKER, "gone", 7, worker=WorkerId(worker))
+
+
+def after(seen: Snapshot, told: list[PastEvent]) -> Snapshot:
+    """What is stored once those were written."""
+    history = dict(seen.history)
+    for node, block, version in written(seen, told):
+        stored = history.get(node)
+        assert version == (stored.version if stored else None)
+        history[node] = Stored(block, (version or 0) + 1, 0, SessionId(0))
+    return replace(seen, history=history)
+
+
+def numbers(seen: Snapshot) -> list[int]:
+    return sorted(past.number for past in past_events(seen.history))
+
+
+def test_an_event_is_one_small_write() -> None:
+    seen = EMPTY
+    for _ in range(3):
+        assert len(list(written(seen, moves(1)))) == 1
+        seen = after(seen, moves(1))
+    assert numbers(seen) == [0, 1, 2]
+    assert list(written(seen, [])) == []
+
+
+def test_the_oldest_go() -> None:
+    seen = EMPTY
+    for _ in range(100):
+        seen = after(seen, moves(13))
+        assert len(seen.history) <= BLOCKS
+    last = numbers(seen)[-1]
+    assert last == 1299
+    assert numbers(seen) == list(range(last - len(numbers(seen)) + 1, last + 1))
+    assert KEPT - BLOCK_EVENTS < len(numbers(seen)) <= KEPT
+
+
+@pytest.mark.parametrize("there", [0, 3, 60, 64, 65])
+def test_of_a_big_rebalance_its_cause_and_its_last_moves_stay(there: int) -> None:
+    seen = after(EMPTY, moves(there))
+    seen = after(seen, [lost("a"), *moves(2_000)])
+    found = sorted(past_events(seen.history), key=lambda past: past.number)[-AT_ONCE:]
+    assert [past.number for past in found] == list(range(there, there + AT_ONCE))
+    assert found[0].kind is EventKind.WORKER
+    assert found[-1].partition == partition("t", 1_999)
+
+
+def test_not_even_a_thousand_lost_workers_are_more_than_the_ring_holds() -> None:
+    workers = [lost(f"w{number}") for number in range(1_000)]
+    assert len(worth_keeping([*workers, *moves(3)])) == AT_ONCE
+    assert len(list(written(EMPTY, workers))) <= BLOCKS
+
+
+# --- How long a move took
+
+
+def online(seen: Snapshot, *counts: int, state: PartitionState = PartitionState.ONLINE) -> Snapshot:
+    """B says so of these partitions, half a second later."""
+    entries = {partition("t", number): CurrentEntry(state, OwnerEpoch(5)) for number in counts}
+    said = Stored(CurrentState(1, entries), 0, 0, SessionId(9))
+    return replace(seen, wall_ms=507, current={**seen.current, B: said}, sessions={B: SessionId(9)})
+
+
+def durations(seen: Snapshot) -> list[int | None]:
+    found = sorted(past_events(seen.history), key=lambda past: past.number)
+    return [past.took_ms for past in found]
+
+
+def test_a_move_ends_when_its_owner_is_online() -> None:
+    seen = online(after(EMPTY, moves(3)), 1)
+    assert durations(after(seen, [])) == [None, 500, None]
+    assert list(written(after(seen, []), [])) == [], "once"
+
+
+def test_what_is_told_and_what_has_ended_is_one_write() -> None:
+    seen = online(after(EMPTY, moves(3)), 0, 1, 2)
+    assert len(list(written(seen, [lost("a")]))) == 1
+    assert durations(after(seen, [lost("a")])) == [500, 500, 500, None]
+
+
+def test_whoever_is_online_by_an_older_epoch_or_session_ends_no_move() -> None:
+    seen = after(EMPTY, moves(1))
+    starting = online(seen, 0, state=PartitionState.OFFLINE)
+    gone = replace(online(seen, 0), sessions={B: SessionId(10)})
+    older = [replace(past, owner_epoch=OwnerEpoch(6)) for past in moves(1)]
+    for other in (starting, gone, online(after(EMPTY, older), 0)):
+        assert list(written(other, [])) == []
+
+
+def test_writes_are_bounded_however_many_moves_end_at_once() -> None:
+    seen = after(EMPTY, moves(KEPT))
+    assert len(list(written(online(seen, *range(KEPT)), []))) <= BLOCKS

@@ -1,0 +1,155 @@
+"""What is told of a fleet's life, and at whose request each move was made."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from ureplicator_common.coordination import Set
+from ureplicator_common.model import EventKind, PastEvent, Switches, TopicState, WorkerId
+from ureplicator_common.znodes import encode_known_worker
+from ureplicator_controller.core.planning.plan import plan
+from ureplicator_controller.core.planning.steps import Evict
+from ureplicator_controller.core.reporting.events import chronicle, told
+from ureplicator_controller.core.state.snapshot import Snapshot
+from ureplicator_testkit.control.fleet import ControlFleet, partition, two_workers
+
+
+def events(fleet: ControlFleet, before: Snapshot | None) -> list[PastEvent]:
+    """What the next cycle would tell."""
+    seen = fleet.look()
+    return chronicle(before, seen, plan(seen, fleet.now_s).steps, leader="c1")
+
+
+def lines(fleet: ControlFleet, before: Snapshot) -> list[str]:
+    return [told(event) for event in events(fleet, before)]
+
+
+def leave(fleet: ControlFleet, id: str, request: str) -> None:
+    known = fleet.snapshot().known[WorkerId(id)].value
+    tagged = replace(known, draining=True, request_id=request)
+    path = fleet.paths.worker_known(WorkerId(id))
+    data = encode_known_worker(tagged)
+    fleet.store.apply(fleet.store.open_session(), [Set(path, data, -1)])
+
+
+def test_a_new_leader_says_how_it_found_the_fleet() -> None:
+    fleet = two_workers(2)
+    (first,) = events(fleet, None)
+    assert first.kind is EventKind.LEADER
+    assert first.reason == "c1 leads with epoch 1: 2 workers, 1 topics, balancing"
+
+
+def test_a_quiet_fleet_has_nothing_to_tell() -> None:
+    fleet = two_workers(2)
+    assert events(fleet, fleet.look()) == []
+
+
+@pytest.mark.parametrize(
+    ("happens", "line"),
+    [
+        (lambda fleet: fleet.worker("c"), "worker c: joined"),
+        (lambda fleet: fleet.kill(fleet.process("b")), "worker b: gone"),
+        (
+            lambda fleet: fleet.switch(Switches(frozen=True, request_id="r7")),
+            "frozen (request r7)",
+        ),
+        (
+            lambda fleet: fleet.switch(Switches(auto_balancing=False, request_id="r8")),
+            "auto-balancing switched off (request r8)",
+        ),
+    ],
+    ids=["join", "loss", "freeze", "autobalancing"],
+)
+def test_what_is_no_move(happens: Callable[[ControlFleet], object], line: str) -> None:
+    fleet = two_workers(2)
+    before = fleet.look()
+    happens(fleet)
+    assert line in lines(fleet, before)
+
+
+def test_a_worker_that_comes_back_has_not_joined() -> None:
+    fleet = two_workers(2)
+    fleet.kill(fleet.process("b"))
+    before = fleet.look()
+    fleet.worker("b")
+    assert lines(fleet, before) == ["worker b: back"]
+
+
+def test_one_that_was_faster_than_the_leaders_look() -> None:
+    fleet = two_workers(2)
+    before = fleet.look()
+    fleet.kill(fleet.process("b"))
+    fleet.worker("b")
+    assert lines(fleet, before) == ["worker b: restarted: its session is another one"]
+
+
+def test_an_eviction_is_told_once() -> None:
+    fleet = two_workers(2)
+    fleet.hang(fleet.process("b"))
+    leave(fleet, "b", "r1")
+    fleet.settle()
+    fleet.wait(31)
+    before = fleet.look()
+    steps = plan(before, fleet.now_s).steps
+    assert any(isinstance(step, Evict) for step in steps)
+    told_now = [told(event) for event in chronicle(before, before, steps, leader="c1")]
+    assert "worker b: evicted: it did not let go within 30 s" in told_now
+    fleet.cycle()
+    assert "worker b: gone" not in lines(fleet, before)
+
+
+# --- The request that a move goes back to
+
+
+def moved(fleet: ControlFleet) -> list[tuple[str, str]]:
+    """Partition and request of each move that would be told now."""
+    found = [event for event in events(fleet, fleet.look()) if event.kind is EventKind.MOVE]
+    return [(str(event.partition), event.request) for event in found]
+
+
+def test_a_whitelisted_topic() -> None:
+    fleet = two_workers(2)
+    fleet.topic("u", 1, request_id="add-u")
+    assert moved(fleet) == [(str(partition("u")), "add-u")]
+
+
+def test_a_paused_topic_and_a_resumed_one() -> None:
+    fleet = two_workers(1)
+    fleet.topic("t", 1, state=TopicState.PAUSED, request_id="pause-t")
+    assert moved(fleet) == [(str(partition("t")), "pause-t")]
+    fleet.settle()
+    fleet.topic("t", 1, state=TopicState.ACTIVE, request_id="resume-t")
+    assert moved(fleet) == [(str(partition("t")), "resume-t")]
+
+
+def test_a_drained_worker() -> None:
+    fleet = two_workers(2)
+    fleet.topic("t", 2, request_id="older")
+    leave(fleet, "a", "drain-a")
+    assert moved(fleet) == [(str(partition("t", 0)), "drain-a")]
+
+
+def test_a_rebalance_and_what_the_fleet_does_by_itself() -> None:
+    fleet = two_workers(4)
+    fleet.worker("c")
+    fleet.ask_rebalance("now")
+    assert [request for _, request in moved(fleet)] == ["now"]
+    fleet.settle()
+    fleet.kill(fleet.process("c"))
+    fleet.look()
+    fleet.wait(121)
+    assert [request for _, request in moved(fleet)] == [""]
+
+
+def test_the_line_of_a_move_names_all_that_one_greps_for() -> None:
+    fleet = two_workers(2)
+    leave(fleet, "a", "drain-a")
+    (event,) = [each for each in events(fleet, fleet.look()) if each.kind is EventKind.MOVE]
+    epoch = event.owner_epoch
+    assert epoch > fleet.entry("t", 0).owner_epoch
+    assert told(event) == (
+        f"move source.target/t/0@{epoch}: a -> b: worker a drained (request drain-a)"
+    )

@@ -1,0 +1,218 @@
+"""What is read, noted and shown: snapshot, presence, view, difference."""
+
+from __future__ import annotations
+
+import time
+
+from ureplicator_common.coordination import Node, Stat
+from ureplicator_common.kafka import TopicInfo
+from ureplicator_common.model import (
+    CurrentEntry,
+    CurrentState,
+    IdealEntry,
+    IdealTopic,
+    KnownWorker,
+    OwnerEpoch,
+    Partition,
+    PartitionState,
+    Route,
+    SessionId,
+    TopicIntent,
+    TopicKey,
+    TopicState,
+    WorkerId,
+)
+from ureplicator_common.znodes import Paths, encode_intent
+from ureplicator_controller.core.planning.membership import track
+from ureplicator_controller.core.planning.plan import plan
+from ureplicator_controller.core.state.external_view import external_view, mismatches, validate
+from ureplicator_controller.core.state.snapshot import Delays, Memo, Snapshot, Stored, parse
+from ureplicator_controller.core.topics.validation import difference
+from ureplicator_testkit.control.fleet import ROUTE, ControlFleet
+
+PATHS = Paths("test")
+KEY = TopicKey(ROUTE, "t")
+A, B = WorkerId("a"), WorkerId("b")
+
+
+def node(data: bytes, mzxid: int = 1) -> Node:
+    return Node(data, Stat(version=0, czxid=1, mzxid=mzxid, owner=SessionId(0)))
+
+
+# Snapshot
+
+
+def test_unreadable_nodes_are_findings_and_everything_else_is_read() -> None:
+    nodes = {
+        PATHS.epoch: node(b""),
+        PATHS.topic(KEY): node(encode_intent(TopicIntent(1, 1))),
+        f"{PATHS.topics}/{ROUTE}/bad": node(b"\x78garbage"),
+        f"{PATHS.topics}/no-route/t": node(b"{}"),
+        PATHS.worker_live(A): node(b"[]"),
+        PATHS.current_state(B): node(b'{"seenZxid": 1, "partitions": {"x": {}}}'),
+    }
+    seen = parse(nodes, PATHS, fleet="test")
+    assert seen.topics.keys() == {KEY}
+    assert {finding.path for finding in seen.findings} == set(nodes) - {
+        PATHS.epoch,
+        PATHS.topic(KEY),
+    }
+    assert seen.unclear_topics == {TopicKey(ROUTE, "bad")}
+    assert seen.unclear_workers == {A, B}
+    assert A in seen.sessions, "it lives, whatever its node says"
+
+
+def test_memo_decodes_again_only_what_changed() -> None:
+    memo = Memo()
+    first = {PATHS.topic(KEY): node(encode_intent(TopicIntent(1, 1)))}
+    one = parse(first, PATHS, fleet="test", memo=memo)
+    again = parse(first, PATHS, fleet="test", memo=memo)
+    assert again.topics[KEY] is one.topics[KEY]
+    second = {PATHS.topic(KEY): node(encode_intent(TopicIntent(2, 1)), mzxid=2)}
+    assert parse(second, PATHS, fleet="test", memo=memo).topics[KEY].value.partitions == 2
+    assert parse({}, PATHS, fleet="test", memo=memo).topics == {}
+
+
+# Presence
+
+
+def seen_workers(*live: str, rebalance_s: float = 10) -> Snapshot:
+    return Snapshot(
+        fleet="test",
+        epoch=1,
+        sessions={WorkerId(id): SessionId(1) for id in live},
+        known={id: Stored(KnownWorker(2), 0, 0, SessionId(0)) for id in (A, B)},
+        delays=Delays(rebalance_s=rebalance_s),
+    )
+
+
+def test_absence_counts_from_when_it_was_first_seen() -> None:
+    first = track(Snapshot(fleet="test", epoch=1), seen_workers("a"), 100)
+    assert (first.absent_since, first.present_since) == ({B: 100}, {A: 100})
+    later = track(first, seen_workers("a"), 105)
+    assert later.absent_since == {B: 100}
+
+
+def test_back_within_the_delay_is_no_join_and_later_is() -> None:
+    snapshot = track(Snapshot(fleet="test", epoch=1), seen_workers("a", "b"), 100)
+    snapshot = track(snapshot, seen_workers("a"), 200)
+    back = track(snapshot, seen_workers("a", "b"), 209)
+    assert back.present_since == {A: 100, B: 100}
+    joined = track(snapshot, seen_workers("a", "b"), 210)
+    assert joined.present_since == {A: 100, B: 210}
+
+
+# View
+
+
+def viewed(
+    state: PartitionState, *, by: WorkerId = A, session: int = 1, reason: str = ""
+) -> Snapshot:
+    partition = Partition(ROUTE, "t", 0)
+    said = CurrentState(5, {partition: CurrentEntry(state, OwnerEpoch(1), reason)})
+    ideal = IdealTopic({0: IdealEntry(A, OwnerEpoch(1), 77, "new topic", {A: SessionId(1)})})
+    return Snapshot(
+        fleet="test",
+        epoch=1,
+        topics={KEY: Stored(TopicIntent(1, 1), 0, 0, SessionId(0))},
+        ideal={KEY: Stored(ideal, 0, 0, SessionId(0))},
+        current={by: Stored(said, 0, 0, SessionId(session))},
+        sessions={A: SessionId(1), B: SessionId(1)},
+    )
+
+
+def test_online_at_its_owner_is_no_mismatch() -> None:
+    snapshot = viewed(PartitionState.ONLINE)
+    view = external_view(snapshot)
+    assert mismatches(snapshot, view) == []
+    counts = validate(snapshot, view).as_json()
+    assert counts == {
+        "numTopics": 1,
+        "numTopicPartitions": 1,
+        "numOnlineTopicPartitions": 1,
+        "numOfflineTopicPartitions": 0,
+        "numErrorTopicPartitions": 0,
+        "numErrorTopics": 0,
+        "numPausedTopicPartitions": 0,
+        "numBlacklistedTopicPartitions": 0,
+        "numStoppedTopicPartitions": 0,
+        "IdealState": {"a": 1, "b": 0},
+        "ExternalView": {"a": 1, "b": 0},
+    }
+
+
+def test_error_tells_the_worker_s_reason() -> None:
+    snapshot = viewed(PartitionState.ERROR, reason="position lost")
+    view = external_view(snapshot)
+    (found,) = mismatches(snapshot, view)
+    assert (found.reason, found.since_ms) == ("position lost", 77)
+    assert (validate(snapshot, view).error, validate(snapshot, view).error_topics) == (1, 1)
+
+
+def test_online_in_the_wrong_place_is_not_online() -> None:
+    snapshot = viewed(PartitionState.ONLINE, by=B)
+    view = external_view(snapshot)
+    (found,) = mismatches(snapshot, view)
+    assert found.reason == "waiting for b to let go"
+    assert found.actual == {B: PartitionState.ONLINE}
+    assert validate(snapshot, view).offline == 1
+
+
+def test_words_of_a_former_session_are_not_shown() -> None:
+    snapshot = viewed(PartitionState.ONLINE, session=9)
+    assert external_view(snapshot) == {}
+    (found,) = mismatches(snapshot, {})
+    assert found.reason == "not given to worker a yet"
+
+
+# Difference
+
+
+def test_difference_counts_what_is_missing_and_of_another_size() -> None:
+    intents = {
+        "same": TopicIntent(2, 2),
+        "grown": TopicIntent(2, 2),
+        "gone": TopicIntent(1, 1),
+        "leaving": TopicIntent(1, 1, state=TopicState.DELETING),
+        "renamed": TopicIntent(2, 2, target_topic="copy"),
+    }
+    source = {name: TopicInfo(2) for name in ("same", "renamed", "other")} | {"grown": TopicInfo(5)}
+    target = {"same": TopicInfo(2), "grown": TopicInfo(1), "copy": TopicInfo(2)}
+    found = difference(intents, source, target)
+    assert found.as_json() == {
+        "numMissingTopics": 1,
+        "numMismatchedTopics": 1,
+        "numMismatchedTopicPartitions": 3,
+        "mismatchedTopicPartitions": {"grown": 3},
+    }
+    assert found.target_findings == {
+        "gone": "the target has no topic gone",
+        "grown": "target topic grown has 1 of 2 partitions",
+    }
+
+
+# Size
+
+
+def test_ten_thousand_partitions_on_a_hundred_workers_are_planned_in_time() -> None:
+    """200 ms is asked for on a quiet machine; here it only must not become another order."""
+    fleet = ControlFleet()
+    stored = {
+        TopicKey(Route("a", "b"), f"t{number}"): Stored(TopicIntent(100, 100), 0, 0, SessionId(0))
+        for number in range(100)
+    }
+    for number in range(100):
+        fleet.worker(f"w{number:02}")
+    seen = fleet.look()
+    crowded = Snapshot(
+        fleet="test",
+        epoch=1,
+        topics=stored,
+        live=seen.live,
+        sessions=seen.sessions,
+        present_since=seen.present_since,
+    )
+    began_s = time.process_time()
+    decided = plan(crowded, fleet.now_s)
+    assert time.process_time() - began_s < 2.0
+    assert len(decided.steps) == 300

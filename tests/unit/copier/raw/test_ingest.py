@@ -1,0 +1,272 @@
+"""Answers of the source become batches to send; the fetch offset passes what was queued, no more."""
+
+import contextlib
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ureplicator_common.model import OwnerEpoch, Partition, Route, RouteSettings
+from ureplicator_testkit.copier.memory_kafka import Log
+from ureplicator_testkit.records import batches as b
+from ureplicator_worker.copier.raw.batches.header import CorruptBatch
+from ureplicator_worker.copier.raw.batches.rebuild import decode
+from ureplicator_worker.copier.raw.ingest import (
+    MERGE_AT_LEAST,
+    MERGED_BYTES,
+    SMALL_BATCH_BYTES,
+    absorb,
+)
+from ureplicator_worker.copier.raw.net.buffers import BufferPool
+from ureplicator_worker.copier.raw.net.fetch_api import Fetched
+from ureplicator_worker.copier.raw.partition import Beginning, PartitionCopy
+from ureplicator_worker.lifeline.messages import Grant
+
+AT = Partition(Route("a", "b"), "t", 0)
+LARGE = SMALL_BATCH_BYTES + 1
+SPACE = b"answer"
+ID = "6a5f0d4e-5b0f-4d57-9a43-1f1f4f1b7a01"
+
+
+class Fixture:
+    """One partition, and answers for it."""
+
+    def __init__(self, *, position: int = 0, verify_crc: bool = True) -> None:
+        grant = Grant(OwnerEpoch(1), "t", settings=RouteSettings(verify_crc=verify_crc))
+        self.copy = PartitionCopy.begin(AT, grant, Beginning(position, -1, position, "A", ID, "y"))
+        self.pool = BufferPool(limit_bytes=1 << 20)
+
+    def absorb(self, data: bytes, *aborted: tuple[int, int]) -> None:
+        lease = self.pool.lease(len(SPACE) + len(data))
+        lease.view[:] = SPACE + data
+        fetched = Fetched((b"t", 0), error=0, high_watermark=1_000)
+        fetched.aborted = list(aborted)
+        fetched.start, fetched.end = len(SPACE), len(SPACE) + len(data)
+        try:
+            absorb(self.copy, fetched, lease)
+        finally:
+            lease.release()
+
+    @property
+    def queued(self) -> list[tuple[int, int, int]]:
+        """First offset, next offset and records of what waits."""
+        return [
+            (batch.first_offset, batch.next_offset, batch.records)
+            for batch in self.copy.window._queue
+        ]
+
+    @property
+    def values(self) -> list[bytes | None]:
+        return [record.value for batch in self.copy.window._queue for record in decode(batch.view)]
+
+
+def log(*batches: bytes, start: int = 0, epoch: int = 0) -> bytes:
+    stored = Log(end=start, epoch=epoch)
+    stored.put(*batches)
+    return b"".join(stored.taken)
+
+
+def large(count: int, name: str = "") -> bytes:
+    return b.batch([(1, None, name.encode() + b"x" * (LARGE // count), ())] * count)
+
+
+def small(*values: bytes, codec: int = b.NONE) -> bytes:
+    return b.batch([(1, None, value, ()) for value in values], codec=codec)
+
+
+def test_whole_batches_stay_where_they_lie() -> None:
+    at = Fixture()
+    at.absorb(log(large(2), large(3), epoch=4))
+    assert at.queued == [(0, 2, 2), (2, 5, 3)]
+    assert (at.copy.fetch_offset, at.copy.fetched_epoch) == (5, 4)
+    assert at.pool.used_bytes > 0
+    at.copy.window.discard()
+    assert at.pool.used_bytes == 0
+
+
+def test_a_cut_batch_at_the_end_is_for_the_next_answer() -> None:
+    at = Fixture()
+    data = log(large(2), large(3))
+    at.absorb(data[:-1])
+    assert at.queued == [(0, 2, 2)]
+    at.absorb(data)
+    assert at.queued == [(0, 2, 2), (2, 5, 3)]
+
+
+def test_nothing_but_a_cut_batch_is_corrupt() -> None:
+    """A broker always sends the first batch whole; to ask for ever would be a standstill."""
+    at = Fixture()
+    with pytest.raises(CorruptBatch, match="no whole batch"):
+        at.absorb(log(large(2))[:-1])
+    assert at.copy.fetch_offset == 0
+
+
+def test_what_was_fetched_before_is_left_out() -> None:
+    at = Fixture(position=4)
+    at.absorb(log(large(2), large(3), large(1)))
+    assert at.queued == [(4, 5, 1), (5, 6, 1)]
+
+
+def test_holes_and_emptied_batches() -> None:
+    at = Fixture()
+    gapped = b.batch([(1, None, b"a", ()), (1, None, b"b", ())], deltas=[1, 5])
+    data = log(gapped, b.emptied(large(3)), large(1), b.emptied(large(2)))
+    at.absorb(data)
+    assert at.queued == [(1, 9, 2), (9, 12, 1)]
+    assert at.copy.fetch_offset == 12
+    assert at.copy.window.position == 0
+
+
+def test_nothing_to_send_moves_the_position() -> None:
+    at = Fixture()
+    marker = b.marker(base_offset=0, producer_id=1, commit=True)
+    at.absorb(log(b.emptied(large(3)), marker, b.emptied(marker), epoch=7))
+    assert at.copy.window.empty
+    assert (at.copy.window.position, at.copy.window.leader_epoch) == (5, 7)
+    assert at.pool.used_bytes == 0
+
+
+def test_aborted_transactions_are_left_out() -> None:
+    def sent(producer: int, value: bytes) -> bytes:
+        return b.batch([(1, None, value, ())], producer_id=producer, attributes=b.TRANSACTIONAL)
+
+    def ends(producer: int, commit: bool) -> bytes:
+        return b.marker(base_offset=0, producer_id=producer, commit=commit)
+
+    history = [
+        sent(1, b"aborted"),  # 0
+        sent(2, b"committed"),
+        small(b"plain"),
+        ends(1, False),  # 3
+        sent(1, b"committed later"),
+        ends(2, True),  # 5
+        sent(2, b"aborted"),  # 6
+        ends(1, True),
+        ends(2, False),
+        sent(2, b"last"),
+    ]
+    at = Fixture()
+    at.absorb(log(*history), (2, 6), (1, 0))
+    assert at.values == [b"committed", b"plain", b"committed later", b"last"]
+    assert at.copy.fetch_offset == 10
+
+
+def test_an_aborted_producer_harms_no_plain_batch_of_its_own() -> None:
+    at = Fixture()
+    plain = b.batch([(1, None, b"plain", ())], producer_id=1)
+    at.absorb(log(plain), (1, 0))
+    assert at.values == [b"plain"]
+
+
+def test_many_small_batches_become_one() -> None:
+    at = Fixture()
+    at.absorb(log(*(small(b"%d" % n) for n in range(MERGE_AT_LEAST))))
+    assert at.queued == [(0, MERGE_AT_LEAST, MERGE_AT_LEAST)]
+    assert at.values == [b"%d" % n for n in range(MERGE_AT_LEAST)]
+    assert at.pool.used_bytes == 0
+
+
+def test_few_small_batches_go_as_they_are() -> None:
+    at = Fixture()
+    at.absorb(log(*(small(b"x") for _ in range(MERGE_AT_LEAST - 1))))
+    assert len(at.queued) == MERGE_AT_LEAST - 1
+
+
+def test_runs_end_where_something_else_comes() -> None:
+    at = Fixture()
+    run = [small(b"x")] * MERGE_AT_LEAST
+    other = [small(b"x", codec=b.GZIP)] * MERGE_AT_LEAST
+    marker = b.marker(base_offset=0, producer_id=1, commit=True)
+    at.absorb(log(*run, *other, large(1), *run, marker, *run))
+    assert [records for _, _, records in at.queued] == [4, 4, 1, 4, 4]
+    assert [following for _, following, _ in at.queued] == [4, 8, 9, 14, 18]
+
+
+def test_a_merged_batch_has_its_limit() -> None:
+    at = Fixture()
+    size = SMALL_BATCH_BYTES - 100
+    count = 2 * MERGED_BYTES // size
+    at.absorb(log(*(small(b"x" * size) for _ in range(count))))
+    assert len(at.queued) > 1
+    assert sum(records for _, _, records in at.queued) == count
+    assert all(len(batch.view) <= MERGED_BYTES + 100 for batch in at.copy.window._queue)
+
+
+@pytest.mark.parametrize("before", [[], [large(2)], [small(b"x")], [small(b"x")] * 9])
+def test_what_came_before_a_corrupt_batch_is_queued(before: list[bytes]) -> None:
+    at = Fixture()
+    whole = log(*before, large(1), large(1))
+    bad_at = len(log(*before)) + 80
+    data = whole[:bad_at] + bytes([whole[bad_at] ^ 1]) + whole[bad_at + 1 :]
+    with pytest.raises(CorruptBatch):
+        at.absorb(data)
+    good = sum(b.field(each, "records") for each in before)
+    assert at.copy.fetch_offset == good
+    assert sum(records for _, _, records in at.queued) == good
+    at.absorb(whole)
+    assert at.copy.fetch_offset == good + 2
+    assert [following for _, following, _ in at.queued][-2:] == [good + 1, good + 2]
+
+
+def test_a_rebuilt_batch_that_cannot_be_decoded_is_corrupt() -> None:
+    gapped = b.batch([(1, None, b"a", ()), (1, None, b"b", ())], deltas=[0, 5], codec=b.GZIP)
+    bad = b.patched(gapped[:-9] + b"\xff" * 9)
+    at = Fixture()
+    with pytest.raises(CorruptBatch):
+        at.absorb(log(large(1)) + b.patched(bad, base_offset=1))
+    assert at.copy.fetch_offset == 1
+    assert at.queued == [(0, 1, 1)]
+
+
+def test_small_batches_that_cannot_be_decoded_go_as_they_are() -> None:
+    """The target's broker is the judge of what the checksum calls sound."""
+    bad = b.patched(b.batch(3, codec=b.GZIP)[:-9] + b"\xff" * 9)
+    at = Fixture()
+    at.absorb(log(*[bad] * MERGE_AT_LEAST))
+    assert len(at.queued) == MERGE_AT_LEAST
+
+
+def test_checksums_are_the_operators_choice() -> None:
+    data = bytearray(log(large(1)))
+    data[-1] ^= 1
+    at = Fixture(verify_crc=False)
+    at.absorb(bytes(data))
+    assert at.queued == [(0, 1, 1)]
+
+
+KINDS = {
+    "whole": lambda: small(b"whole"),
+    "large": lambda: large(2),
+    "gapped": lambda: b.batch([(1, None, b"g", ()), (1, None, b"h", ())], deltas=[1, 3]),
+    "emptied": lambda: b.emptied(small(b"x", b"y")),
+    "marker": lambda: b.marker(base_offset=0, producer_id=1, commit=True),
+    "stamped": lambda: b.batch(2, attributes=b.LOG_APPEND_TIME),
+}
+
+
+@given(st.lists(st.sampled_from(sorted(KINDS)), min_size=1, max_size=12), st.data())
+def test_every_offset_is_queued_or_passed_over_once(kinds: list[str], data: st.DataObject) -> None:
+    stored = Log()
+    stored.put(*(KINDS[kind]() for kind in kinds))
+    raw = b"".join(stored.taken)
+    wanted = [
+        record
+        for whole in stored.taken
+        if b.field(whole, "records") and not b.field(whole, "attributes") & b.CONTROL
+        for record in decode(memoryview(whole))
+    ]
+    at = Fixture(position=data.draw(st.integers(0, stored.end - 1)))
+    start = at.copy.fetch_offset
+    while at.copy.fetch_offset < stored.end:
+        before = at.copy.fetch_offset
+        cut = data.draw(st.integers(len(raw) // 2, len(raw)))
+        with contextlib.suppress(CorruptBatch):
+            at.absorb(raw[:cut])
+        if at.copy.fetch_offset == before:
+            at.absorb(raw)
+    left = [record.value for record in wanted if record.offset >= start]
+    assert at.values == left
+    window = at.copy.window
+    ends = [window.position, *(batch.next_offset for batch in window._queue)]
+    assert ends == sorted(ends)
+    assert ends[-1] == stored.end

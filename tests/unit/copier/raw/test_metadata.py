@@ -1,0 +1,102 @@
+"""The thread that asks about a cluster: it answers, and never dies in silence."""
+
+import queue
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, TypeVar
+
+import pytest
+
+from ureplicator_common.kafka import ClusterUnavailable, Position
+from ureplicator_common.kafka.client import Broker, ClusterView
+from ureplicator_testkit.copier.ledger import MemoryCluster
+from ureplicator_worker.copier.raw.net import metadata as raw_directory
+from ureplicator_worker.copier.raw.net.metadata import (
+    Broken,
+    ClusterLost,
+    ConnectFailed,
+    Directory,
+    DirectoryEvent,
+    PublishFailed,
+    ViewChanged,
+)
+
+E = TypeVar("E")
+
+
+class Desk:
+    def __init__(self) -> None:
+        self.cluster = MemoryCluster("A", {"t": 1, "u": 1})
+        self.said: queue.SimpleQueue[DirectoryEvent] = queue.SimpleQueue()
+        self.directory = Directory("a", client=self.cluster, post=self.said.put)
+
+    def next(self, kind: type[E]) -> E:
+        event = self.said.get(timeout=30)
+        assert isinstance(event, kind), event
+        return event
+
+
+@pytest.fixture
+def desk(monkeypatch: pytest.MonkeyPatch) -> Iterator[Desk]:
+    monkeypatch.setattr(raw_directory, "REFRESH_AT_MOST_EVERY_S", 0.0)
+    desk = Desk()
+    yield desk
+    desk.directory.close()
+    assert desk.cluster.closed
+
+
+def test_topics_that_are_followed_are_shown(desk: Desk) -> None:
+    desk.directory.follow(frozenset({"t"}))
+    assert desk.next(ViewChanged).view.topic_ids == {"t": "A-t"}
+    desk.directory.follow(frozenset({"t", "u"}))
+    assert set(desk.next(ViewChanged).view.topic_ids) == {"t", "u"}
+    desk.directory.refresh()
+    desk.next(ViewChanged)
+
+
+def test_a_cluster_that_does_not_answer_is_told(desk: Desk) -> None:
+    desk.cluster.failures = 1
+    desk.directory.follow(frozenset({"t"}))
+    assert "does not answer" in desk.next(ClusterLost).reason
+    desk.next(ViewChanged)
+
+
+def test_a_broker_nobody_reaches_is_told(desk: Desk) -> None:
+    desk.directory.connect(Broker(3, "127.0.0.1", 1))
+    assert desk.next(ConnectFailed).node_id == 3
+
+
+def test_positions_do_not_pile_up_while_the_source_is_slow(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked, go_on = threading.Semaphore(0), threading.Event()
+    published: list[Mapping[tuple[str, int], Position]] = []
+
+    def publish(_client: object, _group: str, positions: Any) -> set[str]:
+        published.append(positions)
+        asked.release()
+        go_on.wait(5.0)
+        raise ClusterUnavailable("late")
+
+    monkeypatch.setattr(raw_directory, "publish_positions", publish)
+    desk.directory.publish("g", {("t", 0): Position(1)})
+    assert asked.acquire(timeout=30)
+    for offset in range(2, 50):
+        desk.directory.publish("g", {("t", 0): Position(offset)})
+    go_on.set()
+    assert desk.next(PublishFailed).reason == "late"
+    desk.directory.publish("g", {("t", 0): Position(50)})
+    desk.next(PublishFailed)
+    assert published == [{("t", 0): Position(1)}, {("t", 0): Position(50)}]
+
+
+def test_an_error_nobody_thought_of_is_not_kept_quiet(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def view(_topics: object) -> ClusterView:
+        raise ZeroDivisionError
+
+    broken: Callable[[Any], ClusterView] = view
+    monkeypatch.setattr(desk.cluster, "view", broken)
+    desk.directory.follow(frozenset({"t"}))
+    assert isinstance(desk.next(Broken).error, ZeroDivisionError)

@@ -1,0 +1,164 @@
+"""The table of where copying begins."""
+
+import uuid
+from dataclasses import replace
+
+import pytest
+
+from ureplicator_common.kafka import Position, topic_id_text
+from ureplicator_common.kafka.positions import Provenance
+from ureplicator_common.model import GapPolicy, OwnerEpoch, Partition, Route, RouteSettings
+from ureplicator_testkit.copier.ledger import MemoryCluster
+from ureplicator_worker.copier.raw.partition import Beginning
+from ureplicator_worker.copier.start_position import CannotStart, Surroundings, begin
+from ureplicator_worker.lifeline.messages import Grant
+
+AT = Partition(Route("a", "b"), "t", 0)
+OURS = Provenance(
+    source_cluster="A",
+    source_topic="A-t",
+    target_topic="B-copy",
+    worker="w",
+    slot=0,
+    owner_epoch=1,
+)
+NONE = Position(-1)
+EARLIEST, LATEST, SINCE = 100, 900, 500
+
+
+def start(position: Position, **grant: object) -> Beginning:
+    source = MemoryCluster("A", {"t": 1})
+    source.offsets = {-2: EARLIEST, -1: LATEST, 1_234: SINCE}
+    target = MemoryCluster("B", {"copy": 1})
+    around = Surroundings(source.view(["t"]), target.view(["copy"]))
+    fields = {"owner_epoch": OwnerEpoch(1), "target_topic": "copy", **grant}
+    return begin(AT, Grant(**fields), position, around=around, source=source)  # type: ignore[arg-type]
+
+
+def stored(**other: str) -> Position:
+    return Position(42, 7, replace(OURS, **other).encode())  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("position", [stored(), Position(42, 7), Position(42, 7, "seeded by hand")])
+@pytest.mark.parametrize("had_position", [True, False])
+def test_a_stored_position_is_where_copying_goes_on(position: Position, had_position: bool) -> None:
+    beginning = start(position, had_position=had_position, settings=RouteSettings(start="latest"))
+    assert (beginning.position, beginning.leader_epoch, beginning.committed) == (42, 7, 42)
+    assert (beginning.source_cluster, beginning.source_topic_id) == ("A", "A-t")
+    assert beginning.target_topic_id == "B-copy"
+    assert not beginning.gap
+
+
+def test_position_zero_is_a_position() -> None:
+    assert start(Position(0), had_position=True).position == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "offset"), [("earliest", EARLIEST), ("latest", LATEST), ("1234", SINCE)]
+)
+def test_a_partition_known_when_whitelisted_begins_at_the_routes_start(
+    text: str, offset: int
+) -> None:
+    beginning = start(NONE, settings=RouteSettings(start=text))
+    assert (beginning.position, beginning.leader_epoch, beginning.committed) == (offset, -1, -1)
+
+
+def test_a_partition_that_appeared_later_begins_at_its_first_record() -> None:
+    assert start(NONE, initial=False, settings=RouteSettings(start="latest")).position == EARLIEST
+
+
+@pytest.mark.parametrize("policy", list(GapPolicy))
+@pytest.mark.parametrize("initial", [True, False])
+def test_a_lost_position_begins_nowhere(policy: GapPolicy, initial: bool) -> None:
+    with pytest.raises(CannotStart, match="lost") as error:
+        start(NONE, had_position=True, initial=initial, settings=RouteSettings(on_gap=policy))
+    assert not error.value.temporary
+
+
+@pytest.mark.parametrize("field", ["source_topic", "target_topic"])
+def test_a_topic_made_anew(field: str) -> None:
+    position = stored(**{field: "another"})
+    with pytest.raises(CannotStart, match="made anew") as error:
+        start(position, had_position=True)
+    assert not error.value.temporary
+    for policy, offset in ((GapPolicy.EARLIEST, EARLIEST), (GapPolicy.LATEST, LATEST)):
+        settings = RouteSettings(on_gap=policy, start="latest")
+        beginning = start(position, had_position=True, settings=settings)
+        assert (beginning.position, beginning.leader_epoch, beginning.committed) == (offset, -1, -1)
+        assert "made anew" in beginning.gap
+
+
+@pytest.mark.parametrize("policy", list(GapPolicy))
+def test_a_position_of_another_cluster_begins_nowhere(policy: GapPolicy) -> None:
+    with pytest.raises(CannotStart, match="cluster") as error:
+        start(stored(source_cluster="Z"), settings=RouteSettings(on_gap=policy))
+    assert not error.value.temporary
+
+
+@pytest.mark.parametrize(("topics", "end"), [("t", "source"), ("copy", "target")])
+@pytest.mark.parametrize("partitions", [None, 0])
+def test_a_missing_topic_or_partition_may_come(
+    topics: str, end: str, partitions: int | None
+) -> None:
+    counts = {"t": 1, "copy": 1}
+    if partitions is None:
+        del counts[topics]
+    else:
+        counts[topics] = partitions
+    source = MemoryCluster("A", {k: v for k, v in counts.items() if k == "t"})
+    target = MemoryCluster("B", {k: v for k, v in counts.items() if k == "copy"})
+    around = Surroundings(source.view(["t"]), target.view(["copy"]))
+    with pytest.raises(CannotStart, match=end) as error:
+        begin(AT, Grant(OwnerEpoch(1), "copy"), NONE, around=around, source=source)
+    assert error.value.temporary
+
+
+# --- The topic that is meant
+
+MEANT = uuid.UUID(int=7)
+
+
+def start_of(meant: uuid.UUID, there: uuid.UUID, position: Position, **grant: object) -> Beginning:
+    """As `start`, with a source topic that has a real id."""
+    source = MemoryCluster("A", {"t": 1})
+    source.offsets = {-2: EARLIEST, -1: LATEST}
+    source.topic_ids["t"] = str(there)
+    target = MemoryCluster("B", {"copy": 1})
+    around = Surroundings(source.view(["t"]), target.view(["copy"]))
+    fields = {
+        "owner_epoch": OwnerEpoch(1),
+        "target_topic": "copy",
+        "source_topic_id": topic_id_text(meant),
+        **grant,
+    }
+    return begin(AT, Grant(**fields), position, around=around, source=source)  # type: ignore[arg-type]
+
+
+def test_a_topic_made_anew_waits_for_the_leaders_word() -> None:
+    for policy in GapPolicy:
+        with pytest.raises(CannotStart, match="made anew") as raised:
+            start_of(MEANT, uuid.uuid4(), NONE, settings=RouteSettings(on_gap=policy))
+        assert raised.value.temporary
+
+
+@pytest.mark.parametrize("other", [{}, {"target_topic": "B-former"}])
+@pytest.mark.parametrize(("initial", "offset"), [(False, EARLIEST), (True, LATEST)])
+def test_a_topic_begun_anew_takes_no_position_of_another(
+    other: dict[str, str], initial: bool, offset: int
+) -> None:
+    position = stored(source_topic="A-former", **other)
+    settings = RouteSettings(start="latest")
+    beginning = start_of(
+        MEANT, MEANT, position, begins_anew=True, initial=initial, settings=settings
+    )
+    assert (beginning.position, beginning.committed, beginning.gap) == (offset, -1, "")
+
+
+def test_a_topic_begun_anew_goes_on_at_its_own_position() -> None:
+    position = stored(source_topic=str(MEANT))
+    assert start_of(MEANT, MEANT, position, begins_anew=True, had_position=True).position == 42
+
+
+def test_a_lost_position_is_no_reason_to_begin_anew_once_more() -> None:
+    with pytest.raises(CannotStart, match="lost"):
+        start_of(MEANT, MEANT, NONE, begins_anew=True, had_position=True)

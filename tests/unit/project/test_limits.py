@@ -1,0 +1,42 @@
+"""No function over 70 lines and no file over 500: what is longer is not understood in one look."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).parents[3]
+FOLDERS = ("common", "controller", "worker", "tests", "scripts")
+FUNCTION_LINES = 70
+FILE_LINES = 500
+
+
+def test_files_are_short() -> None:
+    lengths = ((path, len(path.read_text().splitlines())) for path in _sources())
+    assert [f"{_name(path)}: {n}" for path, n in lengths if n > FILE_LINES] == []
+
+
+def test_functions_are_short() -> None:
+    assert [place for path in _sources() for place in _long_functions(path)] == []
+
+
+def _sources() -> Iterator[Path]:
+    """Python files, and every script whatever it is written in."""
+    for folder in FOLDERS:
+        for path in sorted((ROOT / folder).rglob("*")):
+            hidden = "__pycache__" in path.parts
+            if path.is_file() and not hidden and (path.suffix == ".py" or folder == "scripts"):
+                yield path
+
+
+def _long_functions(path: Path) -> Iterator[str]:
+    if path.suffix != ".py":
+        return
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            length = (node.end_lineno or node.lineno) - node.lineno + 1
+            if length > FUNCTION_LINES:
+                yield f"{_name(path)}:{node.lineno} {node.name}: {length}"
+
+
+def _name(path: Path) -> str:
+    return str(path.relative_to(ROOT))

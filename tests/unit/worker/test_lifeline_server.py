@@ -1,0 +1,213 @@
+"""The driver's end of the lifelines over real sockets."""
+
+from __future__ import annotations
+
+import queue
+import socket
+import threading
+from collections.abc import Iterator
+from typing import TypeVar
+
+import pytest
+
+from ureplicator_common.model import OwnerEpoch, Partition, Route
+from ureplicator_testkit.copier import stub_copier
+from ureplicator_testkit.servers.processes import eventually
+from ureplicator_worker.lifeline import messages as msg
+from ureplicator_worker.lifeline import server as lifeline
+from ureplicator_worker.lifeline.messages import CopierId
+from ureplicator_worker.lifeline.server import Closed, Lifeline
+
+COPIER = CopierId(0, 1)
+PARTITION = Partition(Route("a", "b"), "t", 0)
+
+T = TypeVar("T")
+Heard = queue.SimpleQueue[tuple[CopierId, msg.Message | Closed]]
+
+
+@pytest.fixture
+def heard() -> Heard:
+    return queue.SimpleQueue()
+
+
+@pytest.fixture
+def driver(heard: Heard) -> Iterator[Lifeline]:
+    driver = Lifeline(host="127.0.0.1", heard=lambda copier, said: heard.put((copier, said)))
+    driver.start()
+    yield driver
+    driver.close()
+
+
+def connect(driver: Lifeline, *said: bytes) -> socket.socket:
+    peer = socket.create_connection(driver.address, timeout=5)
+    for line in said:
+        peer.sendall(line)
+    return peer
+
+
+def hello(token: str) -> bytes:
+    return msg.encode(msg.Hello(token, 42))
+
+
+def is_closed(peer: socket.socket) -> bool:
+    try:
+        return peer.recv(1) == b""
+    except ConnectionResetError:
+        return True
+
+
+def test_a_right_hello_is_admitted_once(driver: Lifeline, heard: Heard) -> None:
+    token = driver.admit(COPIER)
+    with connect(driver, hello(token)), connect(driver) as second:
+        assert heard.get(timeout=30) == (COPIER, msg.Hello(token, 42))
+        second.sendall(hello(token))
+        assert is_closed(second)
+    assert heard.get(timeout=30) == (COPIER, Closed())
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        hello("wrong"),
+        hello(""),
+        b"GET / HTTP/1.1\r\n\r\n",
+        b"{}\n",
+        b"[1]\n",
+        b"\xff\xfe\n",
+        msg.encode(msg.Stop()),
+        b"x" * (lifeline.HELLO_BYTES + 2),
+    ],
+)
+def test_anything_else_is_closed_unanswered(driver: Lifeline, heard: Heard, line: bytes) -> None:
+    driver.admit(COPIER)
+    with connect(driver, line) as peer:
+        assert is_closed(peer)
+    assert heard.empty()
+
+
+def test_who_says_nothing_is_sent_away(driver: Lifeline, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lifeline, "HELLO_S", 0.1)
+    with connect(driver) as peer:
+        assert is_closed(peer)
+
+
+def test_a_revoked_token_opens_nothing_and_its_connection_ends(
+    driver: Lifeline, heard: Heard
+) -> None:
+    late, early = driver.admit(COPIER), driver.admit(CopierId(1, 1))
+    driver.revoke(COPIER)
+    with connect(driver, hello(late)) as peer:
+        assert is_closed(peer)
+    with connect(driver, hello(early)) as peer:
+        assert heard.get(timeout=30)[0] == CopierId(1, 1)
+        driver.revoke(CopierId(1, 1))
+        assert is_closed(peer)
+
+
+def test_lines_arrive_whole_in_order_however_they_are_cut(driver: Lifeline, heard: Heard) -> None:
+    said = [msg.Failed(PARTITION, f"reason {number}", True) for number in range(200)]
+    text = hello(driver.admit(COPIER)) + b"".join(map(msg.encode, said))
+    with connect(driver) as peer:
+        for begin in range(0, len(text), 7):
+            peer.sendall(text[begin : begin + 7])
+        assert heard.get(timeout=30)[1] == msg.Hello(heard_token(text), 42)
+        assert [heard.get(timeout=30)[1] for _ in said] == said
+
+
+def heard_token(text: bytes) -> str:
+    first = msg.decode(text.split(b"\n")[0])
+    assert isinstance(first, msg.Hello)
+    return first.token
+
+
+def test_garbage_after_the_hello_closes_the_connection(driver: Lifeline, heard: Heard) -> None:
+    with connect(driver, hello(driver.admit(COPIER)), b"garbage\n") as peer:
+        assert isinstance(heard.get(timeout=30)[1], msg.Hello)
+        assert heard.get(timeout=30) == (COPIER, Closed())
+        assert is_closed(peer)
+
+
+def test_a_line_without_end_is_cut(
+    driver: Lifeline, heard: Heard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lifeline, "LINE_BYTES", 1000)
+    with connect(driver, hello(driver.admit(COPIER)), b"x" * 2000):
+        assert isinstance(heard.get(timeout=30)[1], msg.Hello)
+        assert heard.get(timeout=30) == (COPIER, Closed())
+
+
+def test_a_large_message_reaches_a_slow_copier_and_the_caller_never_waits(
+    driver: Lifeline, heard: Heard
+) -> None:
+    many = {Partition(Route("a", "b"), "t" * 200, n): OwnerEpoch(n) for n in range(20_000)}
+    with connect(driver, hello(driver.admit(COPIER))) as peer:
+        heard.get(timeout=30)
+        sent = threading.Thread(target=driver.send, args=(COPIER, msg.Add(many)))
+        sent.start()
+        sent.join(30)
+        assert not sent.is_alive()
+        with peer.makefile("rb") as lines:
+            assert msg.decode(lines.readline()) == msg.Add(many)
+
+
+def test_a_copier_that_does_not_listen_is_cut_off(
+    driver: Lifeline, heard: Heard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lifeline, "BUFFER_BYTES", 1_000_000)
+    many = msg.Remove(tuple(Partition(Route("a", "b"), "t" * 200, n) for n in range(2_000)))
+    with connect(driver, hello(driver.admit(COPIER))):
+        heard.get(timeout=30)
+        for _ in range(50):
+            driver.send(COPIER, many)
+        assert heard.get(timeout=30) == (COPIER, Closed())
+
+
+def test_sending_to_nobody_does_nothing(driver: Lifeline, heard: Heard) -> None:
+    driver.send(COPIER, msg.Stop())
+    driver.cut(COPIER)
+    assert heard.empty()
+
+
+def test_close_ends_every_copier(heard: Heard) -> None:
+    driver = Lifeline(host="127.0.0.1", heard=lambda copier, said: heard.put((copier, said)))
+    driver.start()
+    with connect(driver, hello(driver.admit(COPIER))) as peer, connect(driver) as stranger:
+        heard.get(timeout=30)
+        driver.close()
+        assert is_closed(peer)
+        assert is_closed(stranger)
+
+
+def test_a_whole_conversation_with_a_copier(driver: Lifeline, heard: Heard) -> None:
+    order = msg.CopierOrder(
+        fleet="f",
+        worker="w",
+        slot=0,
+        host=driver.address[0],
+        port=driver.address[1],
+        token=driver.admit(COPIER),
+        clusters={},
+        commit_interval_s=1.0,
+        buffer_bytes=1,
+    )
+    copier = threading.Thread(target=stub_copier.copy, args=(order,), daemon=True)
+    copier.start()
+    assert next_of(heard, msg.Hello).token == order.token
+    driver.send(COPIER, msg.Add({PARTITION: OwnerEpoch(1)}))
+    asked = next_of(heard, msg.Ask)
+    assert asked.partitions == {PARTITION: OwnerEpoch(1)}
+    grant = msg.Grant(OwnerEpoch(1), "t")
+    driver.send(COPIER, msg.Go(asked.request, {PARTITION: grant}, {}))
+    eventually(lambda: PARTITION in next_of(heard, msg.Report).partitions, 5, "it copies")
+    driver.send(COPIER, msg.Stop())
+    assert next_of(heard, msg.Released).partitions == (PARTITION,)
+    copier.join(30)
+    assert not copier.is_alive()
+
+
+def next_of(heard: Heard, kind: type[T]) -> T:
+    for _ in range(100):
+        said = heard.get(timeout=30)[1]
+        if isinstance(said, kind):
+            return said
+    raise AssertionError(f"no {kind.__name__}")
