@@ -5,7 +5,7 @@
         +-- control loop (election, snapshot, plan, writes)
         +-- topic observer (Kafka metadata)
         +-- position renewer (positions without owner)
-        +-- position forgetter (positions of topics that are deleted for good)
+        +-- position deleter (positions of topics that are deleted for good)
         +-- metrics server
 
 gunicorn forks, and a ZooKeeper client that was opened before a fork hangs: so REST is a child by
@@ -41,16 +41,16 @@ from ureplicator_common.errors import OperatingError, PermanentError
 from ureplicator_common.kafka.admin import ConfluentTopicAdmin
 from ureplicator_common.model import LiveController, Partition, Route
 from ureplicator_common.znodes import Paths
-from ureplicator_controller.api.rest_process import RestChild, WsgiConfig, bind
+from ureplicator_controller.api.rest_process import RestProcess, WsgiConfig, bind
 from ureplicator_controller.core.positions.orphaned import Unowned, unowned
 from ureplicator_controller.core.state.snapshot import Delays, Limits, Snapshot
 from ureplicator_controller.core.topics.rules import TopicRules
-from ureplicator_controller.engines.control_loop import Rebalancer
+from ureplicator_controller.engines.control_loop import ControlLoop
 from ureplicator_controller.engines.executor import Executor
 from ureplicator_controller.engines.leadership import Identity, Leadership
 from ureplicator_controller.engines.metrics import ControlMetrics
 from ureplicator_controller.engines.observer import Observer
-from ureplicator_controller.engines.position_deletion import PositionForgetter
+from ureplicator_controller.engines.position_deletion import PositionDeleter
 from ureplicator_controller.engines.position_renewal import PositionRenewer, Renewal, open_renewal
 from ureplicator_controller.engines.topic_observer import TopicObserver
 
@@ -58,7 +58,7 @@ log = logging.getLogger(__name__)
 
 POLL_S = 0.2
 CONNECT_S = 5.0
-PULSE_S = 60.0
+STALL_TIMEOUT_S = 60.0
 """A turn of the control loop takes seconds in the biggest fleet; a request to ZooKeeper ends with
 the session timeout."""
 
@@ -92,7 +92,7 @@ class _Control:
     coordination: Coordination
     observer: Observer
     leadership: Leadership
-    rebalancer: Rebalancer
+    control_loop: ControlLoop
 
 
 class Controller:
@@ -128,11 +128,11 @@ class Controller:
             return
         control = self._control(coordination, live)
         self._start_engines(control)
-        self._closing.callback(control.rebalancer.close)  # first: room for another leader
-        control.rebalancer.start()
+        self._closing.callback(control.control_loop.close)  # first: room for another leader
+        control.control_loop.start()
         while not self._stopping.wait(POLL_S):
             rest.watch()
-            self._check_pulse(control.rebalancer)
+            self._check_stalled(control.control_loop)
         log.info("told to stop")
 
     def _serve_metrics(self) -> int:
@@ -158,8 +158,8 @@ class Controller:
             version=__version__,
         )
 
-    def _start_rest(self, listener: socket.socket) -> RestChild:
-        rest = RestChild(
+    def _start_rest(self, listener: socket.socket) -> RestProcess:
+        rest = RestProcess(
             listener=listener, config=self._wsgi, environment=os.environ, clock=self._clock
         )
         self._closing.callback(rest.close)
@@ -168,7 +168,7 @@ class Controller:
         log.info("controller %s: REST at http://%s:%d", self._id, host, port)
         return rest
 
-    def _connect(self, rest: RestChild) -> Coordination | None:
+    def _connect(self, rest: RestProcess) -> Coordination | None:
         """However long it takes; None: told to stop meanwhile."""
         coordination = ZooKeeperCoordination(
             hosts=self._settings.zookeeper.hosts,
@@ -201,7 +201,7 @@ class Controller:
             limits=Limits(ratio=limits.balance_ratio, moves=limits.balance_moves),
         )
         leadership = Leadership(coordination, paths=self._paths, controller=live)
-        rebalancer = Rebalancer(
+        control_loop = ControlLoop(
             identity=Identity(
                 coordination,
                 paths=self._paths,
@@ -219,8 +219,8 @@ class Controller:
             clock=self._clock,
             metrics=self._metrics,
         )
-        coordination.on_session(rebalancer.session_changed)
-        return _Control(coordination, observer, leadership, rebalancer)
+        coordination.on_session(control_loop.session_changed)
+        return _Control(coordination, observer, leadership, control_loop)
 
     def _start_engines(self, control: _Control) -> None:
         """Only the leader's count: each asks whether we lead, each time."""
@@ -242,14 +242,14 @@ class Controller:
             unowned=lambda route: unowned_now(control, route),
             leads=leads,
         )
-        forgetter = PositionForgetter(
+        deleter = PositionDeleter(
             coordination=control.coordination,
             paths=self._paths,
             renewals=self._renewals(),
             seen=lambda: control.observer.latest if leads() else None,
             proof=lambda: proven(control),
         )
-        for engine in (topics, renewer, forgetter):
+        for engine in (topics, renewer, deleter):
             engine.start()
             self._closing.callback(engine.close)
 
@@ -264,11 +264,11 @@ class Controller:
             for config in self._settings.routes
         }
 
-    def _check_pulse(self, rebalancer: Rebalancer) -> None:
-        if rebalancer.failure is not None:
-            raise rebalancer.failure
-        silent_s = self._clock.monotonic_s() - rebalancer.turned_at_s
-        if not rebalancer.is_alive() or silent_s > PULSE_S:
+    def _check_stalled(self, control_loop: ControlLoop) -> None:
+        if control_loop.failure is not None:
+            raise control_loop.failure
+        silent_s = self._clock.monotonic_s() - control_loop.last_cycle_at_s
+        if not control_loop.is_alive() or silent_s > STALL_TIMEOUT_S:
             raise PermanentError(f"the control loop has not turned for {silent_s:.0f} s")
 
 

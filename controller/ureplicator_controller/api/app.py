@@ -23,8 +23,8 @@ from ureplicator_controller.api import dashboard
 from ureplicator_controller.api.http import openapi, problems
 from ureplicator_controller.api.http.request_ids import RequestIds, is_write
 from ureplicator_controller.api.lag import metrics as lag_metrics
-from ureplicator_controller.api.lag.cache import Progress
-from ureplicator_controller.api.lag.collector import Lookout
+from ureplicator_controller.api.lag.cache import LagCache
+from ureplicator_controller.api.lag.collector import LagCollector
 from ureplicator_controller.api.routes import (
     backup,
     balance,
@@ -37,9 +37,9 @@ from ureplicator_controller.api.routes import (
 )
 from ureplicator_controller.api.routes import offset as offsets
 from ureplicator_controller.api.routes import validation as admin
-from ureplicator_controller.api.services.clusters import Cluster
-from ureplicator_controller.api.services.fleet_cache import Fleet
-from ureplicator_controller.api.services.topics import Whitelist
+from ureplicator_controller.api.services.clusters import ClusterTopics
+from ureplicator_controller.api.services.fleet_cache import FleetCache
+from ureplicator_controller.api.services.topics import TopicService
 from ureplicator_controller.api.services.workers import Wishes
 from ureplicator_controller.core.state.snapshot import Limits
 
@@ -56,7 +56,7 @@ def _new_id() -> str:
 class Dependencies:
     """The world of one REST process. `admins`, `positions` and `logs` take a cluster's name.
 
-    `check_answers`: an answer that is not as its call declares becomes a fault; for tests.
+    `validate_responses`: an answer that is not as its call declares becomes a fault; for tests.
     """
 
     settings: Settings
@@ -67,34 +67,38 @@ class Dependencies:
     id: str = ""
     clock: Clock = field(default_factory=SystemClock)
     new_id: Callable[[], str] = _new_id
-    check_answers: bool = False
+    validate_responses: bool = False
 
 
 def create_app(needs: Dependencies) -> Flask:
     """One application; it opens nothing by itself before it is asked something."""
     settings = needs.settings
-    app = openapi.new_app(__name__, check_answers=needs.check_answers)
+    app = openapi.new_app(__name__, validate_responses=needs.validate_responses)
     app.config["MAX_CONTENT_LENGTH"] = LONGEST_BODY_BYTES
     app.json.sort_keys = False  # type: ignore[attr-defined]  # of the default provider
-    fleet = Fleet(needs.coordination, fleet=settings.fleet, clock=needs.clock)
+    fleet = FleetCache(needs.coordination, fleet=settings.fleet, clock=needs.clock)
     clusters = _clusters(needs)
     ids = RequestIds(needs.new_id)
-    whitelist = Whitelist(
+    topic_service = TopicService(
         coordination=needs.coordination, fleet=fleet, clusters=clusters, new_id=ids.current
     )
     wishes = Wishes(coordination=needs.coordination, fleet=fleet, new_id=ids.current)
     progress = _progress(needs, fleet)
     registry = CollectorRegistry()
-    registry.register(health.FleetCollector(settings=settings, fleet=fleet, clusters=clusters))
-    registry.register(lag_metrics.LagCollector(progress))
+    registry.register(health.FleetMetrics(settings=settings, fleet=fleet, clusters=clusters))
+    registry.register(lag_metrics.LagMetrics(progress))
     for blueprint in (
-        topics.blueprint(settings=settings, fleet=fleet, whitelist=whitelist, progress=progress),
+        topics.blueprint(
+            settings=settings, fleet=fleet, topic_service=topic_service, progress=progress
+        ),
         offsets.blueprint(settings=settings, fleet=fleet, progress=progress),
-        blacklist.blueprint(settings=settings, fleet=fleet, whitelist=whitelist),
+        blacklist.blueprint(settings=settings, fleet=fleet, topic_service=topic_service),
         balance.blueprint(fleet=fleet, wishes=wishes, limits=_limits(settings)),
         workload.blueprint(settings=settings, fleet=fleet),
         history.blueprint(settings=settings, fleet=fleet),
-        backup.blueprint(settings=settings, fleet=fleet, whitelist=whitelist, wishes=wishes),
+        backup.blueprint(
+            settings=settings, fleet=fleet, topic_service=topic_service, wishes=wishes
+        ),
         instances.blueprint(fleet=fleet, wishes=wishes),
         admin.blueprint(settings=settings, fleet=fleet, clusters=clusters),
         health.blueprint(id=needs.id, fleet=fleet, registry=registry),
@@ -108,20 +112,20 @@ def create_app(needs: Dependencies) -> Flask:
     return app
 
 
-def _progress(needs: Dependencies, fleet: Fleet) -> Progress:
-    lookout = Lookout(
+def _progress(needs: Dependencies, fleet: FleetCache) -> LagCache:
+    collector = LagCollector(
         fleet=needs.settings.fleet, positions=needs.positions, logs=needs.logs, clock=needs.clock
     )
-    return Progress(lookout, wanted=fleet.intents, clock=needs.clock)
+    return LagCache(collector, wanted=fleet.intents, clock=needs.clock)
 
 
 def _limits(settings: Settings) -> Limits:
     return Limits(ratio=settings.controller.balance_ratio, moves=settings.controller.balance_moves)
 
 
-def _clusters(needs: Dependencies) -> Mapping[str, Cluster]:
+def _clusters(needs: Dependencies) -> Mapping[str, ClusterTopics]:
     return {
-        name: Cluster(partial(needs.admins, name), clock=needs.clock)
+        name: ClusterTopics(partial(needs.admins, name), clock=needs.clock)
         for name in needs.settings.clusters
     }
 

@@ -103,7 +103,7 @@ class _Life:
     started_at_s: float
 
 
-class RestChild:
+class RestProcess:
     """Starts the child, and again when it dies. `watch` is called from time to time."""
 
     def __init__(

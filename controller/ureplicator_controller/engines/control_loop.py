@@ -36,12 +36,12 @@ IDLE_S = 5.0
 """Longest wait without a reason: what a lost watch on the leader node could cost a failover."""
 UNSETTLED_S = 0.2
 """Between two looks while something is expected at any moment (our id, our own writes)."""
-MOST_LINES = 10_000
+MAX_EVENT_LINES = 10_000
 """In the log about one cycle: a tenth of a second or so. A rebalance of so many is not read by people."""
 BACKOFF_S = (0.2, 0.5, 1.0, 2.0, 5.0)
 
 
-class Rebalancer:
+class ControlLoop:
     """The thread; `turn` is one round of it, for tests to call."""
 
     def __init__(
@@ -72,7 +72,7 @@ class Rebalancer:
         self._thread = threading.Thread(target=self._run, name="control loop", daemon=True)
         self.failure: PermanentError | None = None
         """Why the loop ended by itself."""
-        self.turned_at_s = clock.monotonic_s()
+        self.last_cycle_at_s = clock.monotonic_s()
 
     def start(self) -> None:
         self._thread.start()
@@ -124,7 +124,7 @@ class Rebalancer:
             self._metrics.cycles.labels("failed").inc()
             wait_s = self._back_off()
             log.exception("the cycle failed, next try in %g s", wait_s)
-        self.turned_at_s = self._clock.monotonic_s()
+        self.last_cycle_at_s = self._clock.monotonic_s()
         return wait_s
 
     def _back_off(self) -> float:
@@ -144,7 +144,7 @@ class Rebalancer:
         if not self._observer.is_ready():
             return UNSETTLED_S
         now_s = self._clock.monotonic_s()
-        if self._observer.has_news() or self._is_due(now_s):
+        if self._observer.has_changed() or self._is_due(now_s):
             return self._cycle(epoch, now_s)
         return self._wait_s(now_s)
 
@@ -221,10 +221,10 @@ class Rebalancer:
     ) -> Outcome:
         """What happened, and what was done about it, in the log and in the history."""
         events = chronicle(self._told_of, snapshot, done, leader=self._leadership.leader)
-        for event in events[:MOST_LINES]:
+        for event in events[:MAX_EVENT_LINES]:
             log.info("%s", told(event))
-        if len(events) > MOST_LINES:
-            log.info("and %d more", len(events) - MOST_LINES)
+        if len(events) > MAX_EVENT_LINES:
+            log.info("and %d more", len(events) - MAX_EVENT_LINES)
         blocks = [
             write(self._paths.history_block(number), encode_history(block), version)
             for number, block, version in written(snapshot, events)

@@ -62,7 +62,7 @@ class Identity:
         self._path = paths.controller(controller.id)
         self._controller = controller
         self._clock = clock
-        self._patience_s = session_timeout_s + EXPIRY_ROUNDING_S
+        self._takeover_timeout_s = session_timeout_s + EXPIRY_ROUNDING_S
         self._claimed: SessionId | None = None
         self._taken_since_s: float | None = None
 
@@ -94,7 +94,7 @@ class Identity:
         if self._taken_since_s is None:
             self._taken_since_s = now_s
             log.warning("the id %s is taken; waiting for its session to end", self._controller.id)
-        if now_s - self._taken_since_s > self._patience_s:
+        if now_s - self._taken_since_s > self._takeover_timeout_s:
             raise IdTaken(
                 f"another live controller has the id {self._controller.id}: stop it, or give this"
                 " one another --id"

@@ -32,7 +32,7 @@ from ureplicator_controller.core.planning.membership import track
 from ureplicator_controller.core.state.snapshot import Ask, Delays, Limits, Memo, Snapshot, parse
 
 DEBOUNCE_S = 0.1
-LEAST_PAUSE_S = 0.01
+MIN_PAUSE_S = 0.01
 """Least time between two cycles: the first change is answered at once, those after it together. As long
 as the cycle before took, within these bounds: a partition that is handed over waits for two cycles, and
 a big fleet, whose cycles take long, shall not keep the leader busy all the time."""
@@ -77,7 +77,7 @@ class Observer:
     def wait(self, timeout_s: float) -> None:
         """Until something changed, but no longer; and never more often than the debounce allows."""
         ended_at_s = self._clock.monotonic_s()
-        pause_s = min(DEBOUNCE_S, max(LEAST_PAUSE_S, ended_at_s - self._woke_at_s))
+        pause_s = min(DEBOUNCE_S, max(MIN_PAUSE_S, ended_at_s - self._woke_at_s))
         self._wake.wait(max(0.0, min(timeout_s, self._refresh_in_s())))
         rest_s = ended_at_s + pause_s - self._clock.monotonic_s()
         if 0 < rest_s <= DEBOUNCE_S:
@@ -99,7 +99,7 @@ class Observer:
     def is_ready(self) -> bool:
         """Whether the mirror shows our own writes; reads again what is due. Raises Unavailable."""
         now_s = self._clock.monotonic_s()
-        if self._unsure or self._refresh_in_s() <= 0 or self._is_stuck(now_s):
+        if self._unsure or self._refresh_in_s() <= 0 or self._lags_behind(now_s):
             self.resync()
         if self._has_caught_up(self._mirror.nodes()):
             self._behind_since_s = None
@@ -107,7 +107,7 @@ class Observer:
             self._behind_since_s = now_s
         return self._behind_since_s is None
 
-    def has_news(self) -> bool:
+    def has_changed(self) -> bool:
         """Whether anything changed that a plan looks at, since the last snapshot."""
         return self._drawn_from != self._fingerprint(self._mirror.nodes())
 
@@ -140,7 +140,7 @@ class Observer:
             if not path.startswith(history)
         }
 
-    def _is_stuck(self, now_s: float) -> bool:
+    def _lags_behind(self, now_s: float) -> bool:
         return self._behind_since_s is not None and now_s - self._behind_since_s > CATCH_UP_S
 
     def fresh(self) -> Snapshot:

@@ -78,7 +78,7 @@ def forget(renewal: Renewal, proven: Callable[[], Forgettable | None]) -> int | 
             gone_with_their_topic |= error.refused.keys()
 
 
-class PositionForgetter:
+class PositionDeleter:
     """A thread that does so while this process leads; `look` is one round of it."""
 
     def __init__(
@@ -98,7 +98,7 @@ class PositionForgetter:
         self._settled: Snapshot | None = None
         """Nothing can be forgotten by this one; to find that out takes a walk over all partitions."""
         self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="position-forgetter", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="position-deleter", daemon=True)
 
     def start(self) -> None:
         self._thread.start()

@@ -27,7 +27,7 @@ from ureplicator_controller.core.topics.reconcile import doubtful
 from ureplicator_controller.core.topics.rules import TopicRules
 from ureplicator_controller.core.topics.validation import Difference, difference
 from ureplicator_controller.engines.metrics import ControlMetrics
-from ureplicator_controller.engines.topic_reconciler import TopicKeeper, with_absent_confirmed
+from ureplicator_controller.engines.topic_reconciler import TopicReconciler, with_absent_confirmed
 
 log = logging.getLogger(__name__)
 
@@ -58,7 +58,7 @@ class TopicObserver:
         self._seen = seen
         self._metrics = metrics
         self._admins: dict[str, TopicAdmin] = {}
-        self._keeper = TopicKeeper(
+        self._reconciler = TopicReconciler(
             coordination,
             paths=paths,
             rules=rules,
@@ -106,7 +106,7 @@ class TopicObserver:
             source, target = answers[route.source], answers[route.target]
             if source is not None:
                 self._tell(route, snapshot, source, target)
-        return self._keeper.keep(epoch, snapshot, answers)
+        return self._reconciler.keep(epoch, snapshot, answers)
 
     def _ask(self, snapshot: Snapshot) -> dict[str, Mapping[str, TopicInfo] | None]:
         """Every cluster once, all at the same time; None: it did not answer."""
@@ -136,7 +136,7 @@ class TopicObserver:
             for gauge in self._gauges():
                 gauge.remove(str(route))
         self._found.clear()
-        self._keeper.forget()
+        self._reconciler.forget()
 
     def _admin(self, name: str) -> TopicAdmin:
         if name not in self._admins:

@@ -67,7 +67,7 @@ class _Deposed(Exception):  # no error: somebody else does the rest
     """Another leader was elected."""
 
 
-class TopicKeeper:
+class TopicReconciler:
     """One per process, of the topic observer's thread. `admins` are kept by the caller."""
 
     def __init__(

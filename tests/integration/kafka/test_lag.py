@@ -17,7 +17,7 @@ from ureplicator_common.kafka.client import ClusterClient
 from ureplicator_common.kafka.log_offsets import SMALL_BYTES, KafkaLogReader
 from ureplicator_common.kafka.positions import KafkaPositionReader, PositionStore
 from ureplicator_common.model import TopicIntent, TopicKey, position_group
-from ureplicator_controller.api.lag.collector import Lookout
+from ureplicator_controller.api.lag.collector import LagCollector
 from ureplicator_controller.core.reporting.lag import Figures
 from ureplicator_testkit.copier.driver import ROUTE
 from ureplicator_testkit.copier.lane import Lane
@@ -54,7 +54,7 @@ def look(
     source_cluster: KafkaCluster, target_cluster: KafkaCluster, fleet: str
 ) -> Iterator[Looking]:
     """Figures of a topic's partitions, from a new look each time."""
-    lookout = Lookout(
+    collector = LagCollector(
         fleet=fleet,
         positions=lambda name: KafkaPositionReader(ClusterClient(target_cluster.bootstrap)),
         logs=lambda name: KafkaLogReader(ClusterClient(source_cluster.bootstrap)),
@@ -63,10 +63,10 @@ def look(
 
     def look(topic: str, count: int) -> dict[int, Figures]:
         key = TopicKey(ROUTE, topic)
-        return dict(lookout.look({key: TopicIntent(count, count)}).topics[key])
+        return dict(collector.look({key: TopicIntent(count, count)}).topics[key])
 
     yield look
-    lookout.close()
+    collector.close()
 
 
 def old(partition: int, count: int) -> list[NewRecord]:

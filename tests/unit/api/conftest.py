@@ -5,16 +5,16 @@ from collections.abc import Iterator
 
 import pytest
 
-from ureplicator_testkit.control.api_world import World
+from ureplicator_testkit.control.rest_fixture import RestFixture
 
 
 @pytest.fixture
-def world() -> World:
-    return World()
+def rest() -> RestFixture:
+    return RestFixture()
 
 
 @pytest.fixture(scope="package", autouse=True)
 def no_forgotten_world() -> Iterator[None]:
-    """A world's reading thread ends when the world is collected, whenever that would be."""
+    """A rest's reading thread ends when the rest is collected, whenever that would be."""
     yield
     gc.collect()

@@ -37,7 +37,7 @@ from ureplicator_common.znodes import (
     encode_switches,
 )
 from ureplicator_controller.core.reporting.backup import numbers, ranges
-from ureplicator_testkit.control.api_world import ROUTE, World, problem_of
+from ureplicator_testkit.control.rest_fixture import ROUTE, RestFixture, problem_of
 
 ORDERS = {
     "partitions": 4,
@@ -67,15 +67,15 @@ INTENT = TopicIntent(
 )
 
 
-def put(world: World, path: str, body: Any, *, query: str = "") -> dict[str, Any]:
-    answer = world.call("PUT", f"/import/{path}?{query}", json=body)
+def put(rest: RestFixture, path: str, body: Any, *, query: str = "") -> dict[str, Any]:
+    answer = rest.call("PUT", f"/import/{path}?{query}", json=body)
     assert answer.status_code == 200, answer.text
     return dict(answer.get_json())
 
 
-def stored(world: World, topic: str = "orders") -> TopicIntent:
+def stored(rest: RestFixture, topic: str = "orders") -> TopicIntent:
     """Without the id of the request that wrote it."""
-    intent = world.intent(topic)
+    intent = rest.intent(topic)
     assert intent is not None
     assert intent.request_id
     return TopicIntent(
@@ -90,17 +90,17 @@ def stored(world: World, topic: str = "orders") -> TopicIntent:
 # --- Export
 
 
-def test_what_operators_asked_for_is_exported_and_nothing_else(world: World) -> None:
-    world.intend("orders", INTENT)
-    world.intend("quiet", TopicIntent(1, 1, state=TopicState.DELETING))
-    world.put(world.paths.blacklisted(TopicKey(ROUTE, "quiet")), encode_blacklisted("r"))
-    world.live("w1")
-    world.place("orders", {0: "w1"})
+def test_what_operators_asked_for_is_exported_and_nothing_else(rest: RestFixture) -> None:
+    rest.intend("orders", INTENT)
+    rest.intend("quiet", TopicIntent(1, 1, state=TopicState.DELETING))
+    rest.put(rest.paths.blacklisted(TopicKey(ROUTE, "quiet")), encode_blacklisted("r"))
+    rest.live("w1")
+    rest.place("orders", {0: "w1"})
     for worker, tagged in (("w1", False), ("w2", True)):
         data = encode_known_worker(KnownWorker(4, blacklisted=tagged, draining=tagged))
-        world.put(world.paths.worker_known(WorkerId(worker)), data)
-    world.put(world.paths.settings, encode_switches(Switches(frozen=True, rebalance_asked="r")))
-    assert world.call("GET", "/export").get_json() == {
+        rest.put(rest.paths.worker_known(WorkerId(worker)), data)
+    rest.put(rest.paths.settings, encode_switches(Switches(frozen=True, rebalance_asked="r")))
+    assert rest.call("GET", "/export").get_json() == {
         "version": 1,
         "fleet": "test",
         "switches": {"autoBalancing": True, "frozen": True},
@@ -113,28 +113,28 @@ def test_what_operators_asked_for_is_exported_and_nothing_else(world: World) -> 
 # --- Import of topics
 
 
-def test_a_topic_is_created_with_all_that_decides_where_it_begins(world: World) -> None:
-    told = put(world, "topics/orders", ORDERS)
+def test_a_topic_is_created_with_all_that_decides_where_it_begins(rest: RestFixture) -> None:
+    told = put(rest, "topics/orders", ORDERS)
     assert told["result"] == "created"
     assert "initialPartitions: 3" in told["changes"]
-    assert stored(world) == INTENT
-    assert world.target.topics()["orders"].partitions == 4
+    assert stored(rest) == INTENT
+    assert rest.target.topics()["orders"].partitions == 4
 
 
-def test_again_it_is_unchanged_and_nothing_is_written(world: World) -> None:
-    put(world, "topics/orders", ORDERS)
-    before = world.intent("orders")
-    assert put(world, "topics/orders", ORDERS) == {
+def test_again_it_is_unchanged_and_nothing_is_written(rest: RestFixture) -> None:
+    put(rest, "topics/orders", ORDERS)
+    before = rest.intent("orders")
+    assert put(rest, "topics/orders", ORDERS) == {
         "result": "unchanged",
         "changes": [],
         "refused": [],
     }
-    assert world.intent("orders") == before
+    assert rest.intent("orders") == before
 
 
-def test_what_differs_is_changed_and_told(world: World) -> None:
-    world.intend("orders", TopicIntent(3, 3, had_position=frozenset({2}), target_topic="orders"))
-    told = put(world, "topics/orders", ORDERS)
+def test_what_differs_is_changed_and_told(rest: RestFixture) -> None:
+    rest.intend("orders", TopicIntent(3, 3, had_position=frozenset({2}), target_topic="orders"))
+    told = put(rest, "topics/orders", ORDERS)
     assert told == {
         "result": "changed",
         "changes": [
@@ -147,17 +147,17 @@ def test_what_differs_is_changed_and_told(world: World) -> None:
         ],
         "refused": [],
     }
-    assert stored(world).had_position == {0, 1, 2, 3}, "no mark is ever taken away"
+    assert stored(rest).had_position == {0, 1, 2, 3}, "no mark is ever taken away"
 
 
 @pytest.mark.parametrize("there", [None, TopicIntent(2, 3, target_topic="orders")])
-def test_a_dry_run_writes_nothing_anywhere(world: World, there: TopicIntent | None) -> None:
+def test_a_dry_run_writes_nothing_anywhere(rest: RestFixture, there: TopicIntent | None) -> None:
     if there is not None:
-        world.intend("orders", there)
-    told = put(world, "topics/orders", ORDERS, query="dry_run=true")
+        rest.intend("orders", there)
+    told = put(rest, "topics/orders", ORDERS, query="dry_run=true")
     assert told["result"] == ("changed" if there else "created")
-    assert world.intent("orders") == there
-    assert world.target.topics() == {}
+    assert rest.intent("orders") == there
+    assert rest.target.topics() == {}
 
 
 @pytest.mark.parametrize(
@@ -170,16 +170,16 @@ def test_a_dry_run_writes_nothing_anywhere(world: World, there: TopicIntent | No
     ],
 )
 def test_what_would_change_the_meaning_of_positions_is_refused_and_the_rest_done(
-    world: World, there: TopicIntent, field: str
+    rest: RestFixture, there: TopicIntent, field: str
 ) -> None:
-    world.intend("orders", there)
-    world.place("orders", {0: "w1"})
+    rest.intend("orders", there)
+    rest.place("orders", {0: "w1"})
     for query in ("dry_run=true", "dry_run=false", ""):
-        told = put(world, "topics/orders", ORDERS, query=query)
+        told = put(rest, "topics/orders", ORDERS, query=query)
         assert [each["field"] for each in told["refused"]] == [field], query
         assert told["result"] == ("changed" if query else "unchanged")
-        assert (world.intent("orders") == there) == (query == "dry_run=true")
-    now = stored(world)
+        assert (rest.intent("orders") == there) == (query == "dry_run=true")
+    now = stored(rest)
     assert (now.state, now.blacklisted) == (TopicState.PAUSED, frozenset({2}))
     marks = frozenset() if field == "sourceTopicId" else INTENT.had_position
     assert now.had_position == marks, "those of a former topic say nothing of this one"
@@ -188,12 +188,12 @@ def test_what_would_change_the_meaning_of_positions_is_refused_and_the_rest_done
     assert now.initial_partitions == there.initial_partitions
 
 
-def test_a_topic_that_is_being_deleted_is_refused(world: World) -> None:
+def test_a_topic_that_is_being_deleted_is_refused(rest: RestFixture) -> None:
     there = TopicIntent(4, 3, state=TopicState.DELETING)
-    world.intend("orders", there)
-    answer = world.call("PUT", "/import/topics/orders", json=ORDERS)
+    rest.intend("orders", there)
+    answer = rest.call("PUT", "/import/topics/orders", json=ORDERS)
     assert problem_of(answer, 409)["field"] == "topic"
-    assert world.intent("orders") == there
+    assert rest.intent("orders") == there
 
 
 YOUNG = TopicIntent(
@@ -202,35 +202,35 @@ YOUNG = TopicIntent(
 """Whitelisted by the leader."""
 
 
-def test_a_topic_that_nobody_ever_held_becomes_what_the_file_says(world: World) -> None:
-    world.intend("orders", YOUNG)
-    world.place("orders", {0: None, 1: None})
-    told = put(world, "topics/orders", ORDERS)
+def test_a_topic_that_nobody_ever_held_becomes_what_the_file_says(rest: RestFixture) -> None:
+    rest.intend("orders", YOUNG)
+    rest.place("orders", {0: None, 1: None})
+    told = put(rest, "topics/orders", ORDERS)
     assert told["refused"] == []
     assert {"initialPartitions: 0 -> 3", "state: active -> paused"} <= set(told["changes"])
-    assert stored(world) == INTENT
+    assert stored(rest) == INTENT
 
 
 @pytest.mark.parametrize("by", ["owner", "holder", "mark", "assignment", "garbled"])
-def test_what_somebody_may_have_begun_keeps_its_beginning(world: World, by: str) -> None:
+def test_what_somebody_may_have_begun_keeps_its_beginning(rest: RestFixture, by: str) -> None:
     marks = frozenset({1}) if by == "mark" else frozenset[int]()
-    world.intend("orders", replace(YOUNG, had_position=marks))
+    rest.intend("orders", replace(YOUNG, had_position=marks))
     key = TopicKey(ROUTE, "orders")
     if by == "owner":
-        world.place("orders", {0: None, 1: "w1"})
+        rest.place("orders", {0: None, 1: "w1"})
     elif by == "holder":
         holders = {WorkerId("w1"): SessionId(7)}
         entry = IdealEntry(None, OwnerEpoch(1), 5, "paused", holders=holders)
-        world.put(world.paths.ideal_topic(key), encode_ideal(IdealTopic({0: entry})))
+        rest.put(rest.paths.ideal_topic(key), encode_ideal(IdealTopic({0: entry})))
     elif by == "assignment":
         told = {Partition(ROUTE, "orders", 0): AssignmentEntry(OwnerEpoch(1))}
         data = encode_assignment(Assignment(told))
-        world.put(world.paths.assignment(WorkerId("w1")), data)
+        rest.put(rest.paths.assignment(WorkerId("w1")), data)
     elif by == "garbled":
-        world.put(world.paths.ideal_topic(key), b"?")
-    refused = put(world, "topics/orders", ORDERS)["refused"]
+        rest.put(rest.paths.ideal_topic(key), b"?")
+    refused = put(rest, "topics/orders", ORDERS)["refused"]
     assert "initialPartitions" in [each["field"] for each in refused]
-    assert stored(world).initial_partitions == 0
+    assert stored(rest).initial_partitions == 0
 
 
 class _GivenMeanwhile(MemoryCoordination):
@@ -246,28 +246,28 @@ class _GivenMeanwhile(MemoryCoordination):
 
 
 def test_a_topic_that_is_given_meanwhile_keeps_its_beginning() -> None:
-    world = World(client=_GivenMeanwhile)
-    world.intend("orders", YOUNG)
-    world.place("orders", {0: None})
-    assert isinstance(world.coordination, _GivenMeanwhile)
-    world.coordination.meanwhile = lambda: world.place("orders", {0: "w1"})
-    told = put(world, "topics/orders", ORDERS)
-    assert world.coordination.meanwhile is None
+    rest = RestFixture(client=_GivenMeanwhile)
+    rest.intend("orders", YOUNG)
+    rest.place("orders", {0: None})
+    assert isinstance(rest.coordination, _GivenMeanwhile)
+    rest.coordination.meanwhile = lambda: rest.place("orders", {0: "w1"})
+    told = put(rest, "topics/orders", ORDERS)
+    assert rest.coordination.meanwhile is None
     assert "initialPartitions" in [each["field"] for each in told["refused"]]
-    assert stored(world).initial_partitions == 0
+    assert stored(rest).initial_partitions == 0
 
 
-def test_a_topic_that_the_source_does_not_have_or_not_so_wide(world: World) -> None:
-    assert problem_of(world.call("PUT", "/import/topics/gone", json=ORDERS), 404)
+def test_a_topic_that_the_source_does_not_have_or_not_so_wide(rest: RestFixture) -> None:
+    assert problem_of(rest.call("PUT", "/import/topics/gone", json=ORDERS), 404)
     wide = {**ORDERS, "partitions": 5}
-    answer = world.call("PUT", "/import/topics/orders", json=wide)
+    answer = rest.call("PUT", "/import/topics/orders", json=wide)
     assert problem_of(answer, 400)["field"] == "partitions"
-    assert world.intent("orders") is None
+    assert rest.intent("orders") is None
 
 
-def test_a_target_that_is_another_topics_is_refused(world: World) -> None:
-    world.intend("quiet", TopicIntent(1, 1, target_topic="orders"))
-    assert problem_of(world.call("PUT", "/import/topics/orders", json=ORDERS), 409)
+def test_a_target_that_is_another_topics_is_refused(rest: RestFixture) -> None:
+    rest.intend("quiet", TopicIntent(1, 1, target_topic="orders"))
+    assert problem_of(rest.call("PUT", "/import/topics/orders", json=ORDERS), 409)
 
 
 @pytest.mark.parametrize(
@@ -291,71 +291,73 @@ def test_a_target_that_is_another_topics_is_refused(world: World) -> None:
         ({"state": None}, "state"),
     ],
 )
-def test_garbage_is_refused_with_its_field(world: World, change: Any, field: str) -> None:
-    answer = world.call("PUT", "/import/topics/orders", json={**ORDERS, **change})
+def test_garbage_is_refused_with_its_field(rest: RestFixture, change: Any, field: str) -> None:
+    answer = rest.call("PUT", "/import/topics/orders", json={**ORDERS, **change})
     assert problem_of(answer, 400)["field"] == field
-    assert world.intent("orders") is None
+    assert rest.intent("orders") is None
 
 
 # --- Import of all else
 
 
-def test_a_topic_on_the_blacklist_stays_there_when_it_is_whitelisted_again(world: World) -> None:
-    path = world.paths.blacklisted(TopicKey(ROUTE, "orders"))
-    assert put(world, "blacklist/orders", None, query="dry_run=true")["result"] == "created"
-    assert world.theirs.get(path) is None
-    assert put(world, "blacklist/orders", None)["result"] == "created"
-    assert put(world, "blacklist/orders", {})["result"] == "unchanged"
-    put(world, "topics/orders", ORDERS)
-    assert world.theirs.get(path) is not None
+def test_a_topic_on_the_blacklist_stays_there_when_it_is_whitelisted_again(
+    rest: RestFixture,
+) -> None:
+    path = rest.paths.blacklisted(TopicKey(ROUTE, "orders"))
+    assert put(rest, "blacklist/orders", None, query="dry_run=true")["result"] == "created"
+    assert rest.theirs.get(path) is None
+    assert put(rest, "blacklist/orders", None)["result"] == "created"
+    assert put(rest, "blacklist/orders", {})["result"] == "unchanged"
+    put(rest, "topics/orders", ORDERS)
+    assert rest.theirs.get(path) is not None
 
 
 @pytest.mark.parametrize("there", [None, INTENT, YOUNG])
 def test_a_topic_that_the_file_does_not_blacklist_is_taken_off(
-    world: World, there: TopicIntent | None
+    rest: RestFixture, there: TopicIntent | None
 ) -> None:
-    path = world.paths.blacklisted(TopicKey(ROUTE, "orders"))
-    world.put(path, encode_blacklisted("r"))
+    path = rest.paths.blacklisted(TopicKey(ROUTE, "orders"))
+    rest.put(path, encode_blacklisted("r"))
     if there is not None:
-        world.intend("orders", there)
-    dry = put(world, "topics/orders", ORDERS, query="listed=false&dry_run=true")
+        rest.intend("orders", there)
+    dry = put(rest, "topics/orders", ORDERS, query="listed=false&dry_run=true")
     assert dry["changes"][-1] == "taken off the route's blacklist"
-    assert world.theirs.get(path) is not None
-    assert put(world, "topics/orders", ORDERS, query="listed=false") == dry
-    assert world.theirs.get(path) is None
-    again = put(world, "topics/orders", ORDERS, query="listed=false")
+    assert rest.theirs.get(path) is not None
+    assert put(rest, "topics/orders", ORDERS, query="listed=false") == dry
+    assert rest.theirs.get(path) is None
+    again = put(rest, "topics/orders", ORDERS, query="listed=false")
     assert again["result"] == "unchanged"
 
 
-def test_a_worker_that_is_not_there_yet_is_set_aside_with_its_slots(world: World) -> None:
+def test_a_worker_that_is_not_there_yet_is_set_aside_with_its_slots(rest: RestFixture) -> None:
     entry = {"slots": 4, "blacklisted": True, "draining": False}
-    assert put(world, "workers/w9", entry, query="dry_run=true")["result"] == "created"
-    path = world.paths.worker_known(WorkerId("w9"))
-    assert world.theirs.get(path) is None
-    assert put(world, "workers/w9", entry)["result"] == "created"
-    assert put(world, "workers/w9", entry)["result"] == "unchanged"
-    assert put(world, "workers/w9", {**entry, "slots": 2})["result"] == "unchanged"
-    node = world.theirs.get(path)
+    assert put(rest, "workers/w9", entry, query="dry_run=true")["result"] == "created"
+    path = rest.paths.worker_known(WorkerId("w9"))
+    assert rest.theirs.get(path) is None
+    assert put(rest, "workers/w9", entry)["result"] == "created"
+    assert put(rest, "workers/w9", entry)["result"] == "unchanged"
+    assert put(rest, "workers/w9", {**entry, "slots": 2})["result"] == "unchanged"
+    node = rest.theirs.get(path)
     assert node is not None
     known = decode_known_worker(node.data)
     assert (known.max_slots, known.blacklisted, known.draining) == (4, True, False)
 
 
-def test_switches(world: World) -> None:
+def test_switches(rest: RestFixture) -> None:
     entry = {"autoBalancing": False, "frozen": False}
-    assert put(world, "switches", entry, query="dry_run=true")["result"] == "changed"
-    assert world.theirs.get(world.paths.settings) is None
-    assert put(world, "switches", entry)["changes"] == ["autoBalancing: true -> false"]
-    assert put(world, "switches", entry)["result"] == "unchanged"
-    node = world.theirs.get(world.paths.settings)
+    assert put(rest, "switches", entry, query="dry_run=true")["result"] == "changed"
+    assert rest.theirs.get(rest.paths.settings) is None
+    assert put(rest, "switches", entry)["changes"] == ["autoBalancing: true -> false"]
+    assert put(rest, "switches", entry)["result"] == "unchanged"
+    node = rest.theirs.get(rest.paths.settings)
     assert node is not None
     assert decode_switches(node.data).auto_balancing is False
 
 
 @pytest.mark.parametrize("path", ["workers/w1", "switches", "topics/orders"])
 @pytest.mark.parametrize("body", [None, {}, [], {"frozen": 1}])
-def test_bodies_of_no_use(world: World, path: str, body: Any) -> None:
-    problem_of(world.call("PUT", f"/import/{path}", json=body), 400)
+def test_bodies_of_no_use(rest: RestFixture, path: str, body: Any) -> None:
+    problem_of(rest.call("PUT", f"/import/{path}", json=body), 400)
 
 
 # --- Ranges

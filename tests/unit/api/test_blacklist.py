@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from ureplicator_common.model import TopicIntent, TopicState
-from ureplicator_testkit.control.api_world import World, problem_of
+from ureplicator_testkit.control.rest_fixture import RestFixture, problem_of
 
 TWO_ROUTES = (
     {"source": "source", "target": "target"},
@@ -17,27 +17,27 @@ HAD = TopicIntent(3, 2, had_position=frozenset({0, 1}), target_topic="orders")
 
 
 @pytest.fixture
-def copying(world: World) -> World:
-    world.intend("orders", HAD)
-    world.target.put("orders", 4)
-    return world
+def copying(rest: RestFixture) -> RestFixture:
+    rest.intend("orders", HAD)
+    rest.target.put("orders", 4)
+    return rest
 
 
-def intent(world: World) -> TopicIntent:
-    there = world.intent("orders")
+def intent(rest: RestFixture) -> TopicIntent:
+    there = rest.intent("orders")
     assert there is not None
     return there
 
 
-def blacklisted(world: World) -> list[tuple[str, int]]:
-    shown = world.call("GET", "/blacklist").get_json()["blacklist"]
+def blacklisted(rest: RestFixture) -> list[tuple[str, int]]:
+    shown = rest.call("GET", "/blacklist").get_json()["blacklist"]
     return [(each["topic"], each["partition"]) for each in shown]
 
 
 # --- Pause and resume
 
 
-def test_pausing_and_resuming_are_idempotent_and_keep_the_rest(copying: World) -> None:
+def test_pausing_and_resuming_are_idempotent_and_keep_the_rest(copying: RestFixture) -> None:
     for verb, state in (("pause", TopicState.PAUSED), ("resume", TopicState.ACTIVE)):
         for _ in range(2):
             answer = copying.call("POST", f"/topics/orders/{verb}")
@@ -48,25 +48,25 @@ def test_pausing_and_resuming_are_idempotent_and_keep_the_rest(copying: World) -
         assert (there.had_position, there.initial_partitions) == (HAD.had_position, 2)
 
 
-def test_what_is_so_already_is_not_written(copying: World) -> None:
+def test_what_is_so_already_is_not_written(copying: RestFixture) -> None:
     copying.call("POST", "/topics/orders/resume")
     assert intent(copying).request_id == ""
 
 
-def test_a_topic_that_is_being_deleted_is_not_resumed(copying: World) -> None:
+def test_a_topic_that_is_being_deleted_is_not_resumed(copying: RestFixture) -> None:
     copying.call("DELETE", "/topics/orders")
     problem_of(copying.call("POST", "/topics/orders/resume"), 409)
     assert intent(copying).state is TopicState.DELETING
 
 
 @pytest.mark.parametrize("applied", [True, False])
-def test_pausing_is_read_back(copying: World, applied: bool) -> None:
+def test_pausing_is_read_back(copying: RestFixture, applied: bool) -> None:
     copying.coordination.lose_next_answer(applied=applied)
     assert copying.call("POST", "/topics/orders/pause").status_code == 200
     assert intent(copying).state is TopicState.PAUSED
 
 
-def test_pausing_takes_no_body(copying: World) -> None:
+def test_pausing_takes_no_body(copying: RestFixture) -> None:
     problem_of(copying.call("POST", "/topics/orders/pause", json={"topic": "orders"}), 400)
 
 
@@ -82,7 +82,7 @@ def test_pausing_takes_no_body(copying: World) -> None:
         {"query_string": "topic=orders&partition=1", "json": {"partition": 1, "opt": "blacklist"}},
     ],
 )
-def test_a_partition_is_blacklisted(copying: World, request_: dict[str, Any]) -> None:
+def test_a_partition_is_blacklisted(copying: RestFixture, request_: dict[str, Any]) -> None:
     answer = copying.call("POST", "/blacklist", **request_)
     assert answer.get_json() == {
         "topic": "orders",
@@ -94,7 +94,7 @@ def test_a_partition_is_blacklisted(copying: World, request_: dict[str, Any]) ->
     assert intent(copying).had_position == HAD.had_position
 
 
-def test_and_taken_off_again(copying: World) -> None:
+def test_and_taken_off_again(copying: RestFixture) -> None:
     for opt in ("blacklist", "whitelist"):
         query = {"topic": "orders", "partition": 1, "opt": opt}
         assert copying.call("POST", "/blacklist", query_string=query).status_code == 200
@@ -103,7 +103,7 @@ def test_and_taken_off_again(copying: World) -> None:
     assert blacklisted(copying) == []
 
 
-def test_it_survives_expansion_and_pause(copying: World) -> None:
+def test_it_survives_expansion_and_pause(copying: RestFixture) -> None:
     copying.call("POST", "/blacklist?topic=orders&partition=1&opt=blacklist")
     body = {"topic": "orders", "numPartitions": 4}
     assert copying.call("PUT", "/topics", json=body).status_code == 200
@@ -125,12 +125,12 @@ def test_it_survives_expansion_and_pause(copying: World) -> None:
         ("topic=orders&partition=99999999999&opt=blacklist", "partition"),
         ("topic=orders&partition=3&opt=blacklist", "partition"),
         ("topic=orders&partition=1", "opt"),
-        ("topic=orders&partition=1&opt=Blacklist", "opt"),
+        ("topic=orders&partition=1&opt=BlacklistEntries", "opt"),
         ("topic=orders&partition=1&opt=whitelist", "opt"),
         ("topic=orders&partition=1&opt=blacklist&force=1", "force"),
     ],
 )
-def test_what_is_refused_names_its_field(copying: World, query: str, field: str) -> None:
+def test_what_is_refused_names_its_field(copying: RestFixture, query: str, field: str) -> None:
     problem = problem_of(copying.call("POST", f"/blacklist?{query}"), 400)
     assert problem["field"] == field
     assert problem["cure"]
@@ -138,12 +138,12 @@ def test_what_is_refused_names_its_field(copying: World, query: str, field: str)
 
 
 @pytest.mark.parametrize("body", [{"partition": True}, {"partition": -1}, {"opt": ["blacklist"]}])
-def test_bodies_that_are_refused(copying: World, body: dict[str, Any]) -> None:
+def test_bodies_that_are_refused(copying: RestFixture, body: dict[str, Any]) -> None:
     whole = {"topic": "orders", "partition": 1, "opt": "blacklist"} | body
     problem_of(copying.call("POST", "/blacklist", json=whole), 400)
 
 
-def test_query_and_body_must_agree(copying: World) -> None:
+def test_query_and_body_must_agree(copying: RestFixture) -> None:
     answer = copying.call(
         "POST",
         "/blacklist?partition=1",
@@ -153,7 +153,7 @@ def test_query_and_body_must_agree(copying: World) -> None:
 
 
 @pytest.mark.parametrize("applied", [True, False])
-def test_blacklisting_is_read_back(copying: World, applied: bool) -> None:
+def test_blacklisting_is_read_back(copying: RestFixture, applied: bool) -> None:
     """Made twice it would be refused the second time."""
     copying.coordination.lose_next_answer(applied=applied)
     query = "topic=orders&partition=1&opt=blacklist"
@@ -162,10 +162,10 @@ def test_blacklisting_is_read_back(copying: World, applied: bool) -> None:
 
 
 def test_with_several_routes_one_is_chosen() -> None:
-    world = World(TWO_ROUTES)
-    world.intend("orders", HAD)
+    rest = RestFixture(TWO_ROUTES)
+    rest.intend("orders", HAD)
     query = "topic=orders&partition=1&opt=blacklist"
-    assert problem_of(world.call("POST", f"/blacklist?{query}"), 400)["field"] == "src"
-    assert world.call("POST", f"/blacklist?{query}&src=source").status_code == 200
-    assert blacklisted(world) == [("orders", 1)]
-    assert world.call("GET", "/blacklist?src=other").get_json() == {"blacklist": [], "topics": []}
+    assert problem_of(rest.call("POST", f"/blacklist?{query}"), 400)["field"] == "src"
+    assert rest.call("POST", f"/blacklist?{query}&src=source").status_code == 200
+    assert blacklisted(rest) == [("orders", 1)]
+    assert rest.call("GET", "/blacklist?src=other").get_json() == {"blacklist": [], "topics": []}

@@ -15,28 +15,28 @@ from ureplicator_common.model import (
     WorkerId,
 )
 from ureplicator_common.znodes import encode_known_worker
-from ureplicator_testkit.control.api_world import ROUTE, World, problem_of
+from ureplicator_testkit.control.rest_fixture import ROUTE, RestFixture, problem_of
 
 ONLINE, ERROR = PartitionState.ONLINE, PartitionState.ERROR
 
 
 @pytest.fixture
-def busy(world: World) -> World:
+def busy(rest: RestFixture) -> RestFixture:
     """`orders` on w1 (two online, one in error), its fourth partition on nobody; w2 is idle."""
-    world.call("POST", "/topics/orders")
-    world.call("POST", "/topics/quiet")
-    world.lead()
-    world.live("w1")
-    world.live("w2", slots=4)
-    world.place("orders", {0: "w1", 1: "w1", 2: "w1", 3: "w2"})
-    world.place("quiet", {0: "w2"})
-    world.say("w1", "orders", {0: ONLINE, 1: ONLINE, 2: ERROR}, reason="too large")
+    rest.call("POST", "/topics/orders")
+    rest.call("POST", "/topics/quiet")
+    rest.lead()
+    rest.live("w1")
+    rest.live("w2", slots=4)
+    rest.place("orders", {0: "w1", 1: "w1", 2: "w1", 3: "w2"})
+    rest.place("quiet", {0: "w2"})
+    rest.say("w1", "orders", {0: ONLINE, 1: ONLINE, 2: ERROR}, reason="too large")
     known = KnownWorker(max_slots=2, blacklisted=True, last_seen_ms=9)
-    world.put(world.paths.worker_known(WorkerId("gone")), encode_known_worker(known))
-    return world
+    rest.put(rest.paths.worker_known(WorkerId("gone")), encode_known_worker(known))
+    return rest
 
 
-def test_instances(busy: World) -> None:
+def test_instances(busy: RestFixture) -> None:
     shown = busy.call("GET", "/instances").get_json()
     assert shown["instances"] == {"w1": ["orders.0", "orders.1", "orders.2"], "w2": []}
     assert shown["allInstances"] == ["gone", "w1", "w2"]
@@ -61,7 +61,7 @@ def test_instances(busy: World) -> None:
     assert (gone["live"], gone["blacklisted"], gone["lastSeen"]) == (False, True, 9)
 
 
-def test_one_instance(busy: World) -> None:
+def test_one_instance(busy: RestFixture) -> None:
     shown = busy.call("GET", "/instances/w1").get_json()
     assert list(shown["instances"]) == ["w1"]
     worker = shown["workers"]["w1"]
@@ -75,11 +75,11 @@ def test_one_instance(busy: World) -> None:
     }
 
 
-def test_an_unknown_instance(busy: World) -> None:
+def test_an_unknown_instance(busy: RestFixture) -> None:
     assert problem_of(busy.call("GET", "/instances/nobody"), 404)["field"] == "worker"
 
 
-def test_validation(busy: World) -> None:
+def test_validation(busy: RestFixture) -> None:
     shown = busy.call("GET", "/validation").get_json()
     assert shown["numTopics"] == 2
     assert shown["numTopicPartitions"] == 5
@@ -98,23 +98,23 @@ def test_validation(busy: World) -> None:
 
 def test_validation_of_one_route() -> None:
     routes = ({"source": "a", "target": "c"}, {"source": "b", "target": "d"})
-    world = World(routes)
-    world.intend("orders", TopicIntent(4, 4), route=Route("a", "c"))
-    world.intend("orders", TopicIntent(3, 3), route=Route("b", "d"))
-    assert world.call("GET", "/validation").get_json()["numTopicPartitions"] == 7
-    shown = world.call("GET", "/validation?src=b").get_json()
+    rest = RestFixture(routes)
+    rest.intend("orders", TopicIntent(4, 4), route=Route("a", "c"))
+    rest.intend("orders", TopicIntent(3, 3), route=Route("b", "d"))
+    assert rest.call("GET", "/validation").get_json()["numTopicPartitions"] == 7
+    shown = rest.call("GET", "/validation?src=b").get_json()
     assert shown["numTopicPartitions"] == 3
     assert {each["route"] for each in shown["mismatches"]} == {"b.d"}
 
 
-def test_source_validation_looks_and_changes_nothing(world: World) -> None:
-    world.target.put("orders", 1)
-    world.target.put("quiet", 1)
-    world.intend("orders", TopicIntent(2, 2))
-    world.intend("quiet", TopicIntent(1, 1))
-    world.intend("lost", TopicIntent(1, 1))
-    world.intend("leaving", TopicIntent(1, 1, state=TopicState.DELETING))
-    shown = world.call("GET", "/validation/srcKafka").get_json()
+def test_source_validation_looks_and_changes_nothing(rest: RestFixture) -> None:
+    rest.target.put("orders", 1)
+    rest.target.put("quiet", 1)
+    rest.intend("orders", TopicIntent(2, 2))
+    rest.intend("quiet", TopicIntent(1, 1))
+    rest.intend("lost", TopicIntent(1, 1))
+    rest.intend("leaving", TopicIntent(1, 1, state=TopicState.DELETING))
+    shown = rest.call("GET", "/validation/srcKafka").get_json()
     assert shown == {
         "numMissingTopics": 1,
         "missingTopics": ["lost"],
@@ -128,55 +128,55 @@ def test_source_validation_looks_and_changes_nothing(world: World) -> None:
         "stoppedTopics": {},
         "refusedTopics": {},
     }
-    assert world.intent("orders") == TopicIntent(2, 2)
-    assert world.target.topics()["orders"].partitions == 1
+    assert rest.intent("orders") == TopicIntent(2, 2)
+    assert rest.target.topics()["orders"].partitions == 1
 
 
-def test_source_validation_without_the_target(world: World) -> None:
-    world.intend("orders", TopicIntent(2, 2))
-    with world.target.failing():
-        shown = world.call("GET", "/validation/srcKafka").get_json()
+def test_source_validation_without_the_target(rest: RestFixture) -> None:
+    rest.intend("orders", TopicIntent(2, 2))
+    with rest.target.failing():
+        shown = rest.call("GET", "/validation/srcKafka").get_json()
     assert shown["numMismatchedTopics"] == 1
     assert shown["targetFindings"] == {}
     assert "no broker answers" in shown["targetReason"]
 
 
 def test_source_validation_of_several_routes() -> None:
-    world = World(({"source": "a", "target": "c"}, {"source": "b", "target": "d"}))
-    world.intend("orders", TopicIntent(4, 4), route=Route("a", "c"))
-    world.intend("orders", TopicIntent(3, 3), route=Route("b", "d"))
-    world.intend("lost", TopicIntent(1, 1), route=Route("b", "d"))
-    shown = world.call("GET", "/validation/srcKafka").get_json()
+    rest = RestFixture(({"source": "a", "target": "c"}, {"source": "b", "target": "d"}))
+    rest.intend("orders", TopicIntent(4, 4), route=Route("a", "c"))
+    rest.intend("orders", TopicIntent(3, 3), route=Route("b", "d"))
+    rest.intend("lost", TopicIntent(1, 1), route=Route("b", "d"))
+    shown = rest.call("GET", "/validation/srcKafka").get_json()
     assert shown["mismatchedTopicPartitions"] == {"b.d/orders": 1}
     assert shown["missingTopics"] == ["b.d/lost"]
 
 
-def test_looking_often_asks_the_source_seldom(world: World) -> None:
-    world.intend("orders", TopicIntent(2, 2))
+def test_looking_often_asks_the_source_seldom(rest: RestFixture) -> None:
+    rest.intend("orders", TopicIntent(2, 2))
     path = "/validation/srcKafka"
-    assert world.call("GET", path).get_json()["numMismatchedTopics"] == 1
-    with world.source.failing():
-        assert world.call("GET", path).status_code == 200
-        world.clock.advance(6)
-        problem_of(world.call("GET", path), 503)
-    problem_of(world.call("GET", path), 503)  # remembered
-    world.clock.advance(6)
-    assert world.call("GET", path).status_code == 200
+    assert rest.call("GET", path).get_json()["numMismatchedTopics"] == 1
+    with rest.source.failing():
+        assert rest.call("GET", path).status_code == 200
+        rest.clock.advance(6)
+        problem_of(rest.call("GET", path), 503)
+    problem_of(rest.call("GET", path), 503)  # remembered
+    rest.clock.advance(6)
+    assert rest.call("GET", path).status_code == 200
 
 
-def test_ready(busy: World) -> None:
+def test_ready(busy: RestFixture) -> None:
     shown = busy.call("GET", "/ready").get_json()
     assert shown == {"status": "ready", "id": "c1", "leader": "c2", "controllers": ["c2"]}
 
 
-def test_ready_without_a_leader(world: World) -> None:
+def test_ready_without_a_leader(rest: RestFixture) -> None:
     """Intents are durable without one: this process can serve."""
-    answer = world.call("GET", "/ready")
+    answer = rest.call("GET", "/ready")
     assert answer.status_code == 200
     assert answer.get_json()["leader"] is None
 
 
-def test_metrics(busy: World) -> None:
+def test_metrics(busy: RestFixture) -> None:
     busy.intend("lost", TopicIntent(1, 1))
     busy.call("GET", "/topics/some-guess")
     busy.call("GET", "/nothing/here")
@@ -203,25 +203,25 @@ def test_metrics(busy: World) -> None:
     } <= lines
 
 
-def test_metrics_of_a_source_that_is_away(world: World) -> None:
-    with world.source.failing():
-        text = world.call("GET", "/metrics").text
+def test_metrics_of_a_source_that_is_away(rest: RestFixture) -> None:
+    with rest.source.failing():
+        text = rest.call("GET", "/metrics").text
     assert 'ureplicator_source_up{route="source.target"} 0.0' in text
     assert 'ureplicator_missing_topics{route="source.target"}' not in text
 
 
-def test_the_page_needs_nothing_from_outside(world: World) -> None:
-    answer = world.call("GET", "/")
+def test_the_page_needs_nothing_from_outside(rest: RestFixture) -> None:
+    answer = rest.call("GET", "/")
     assert answer.status_code == 200
     assert answer.mimetype == "text/html"
     assert "default-src 'none'" in answer.headers["Content-Security-Policy"]
     assert str(ROUTE.source) in answer.text
     for path in re.findall(r'(?:href|src)="(/dashboard/[^"]+)"', answer.text):
-        with world.call("GET", path) as asset:
+        with rest.call("GET", path) as asset:
             assert asset.status_code == 200
     assert not re.search(r"https?://", answer.text)
 
 
-def test_the_page_is_there_without_zookeeper(world: World) -> None:
-    with world.zookeeper_away():
-        assert world.call("GET", "/").status_code == 200
+def test_the_page_is_there_without_zookeeper(rest: RestFixture) -> None:
+    with rest.zookeeper_away():
+        assert rest.call("GET", "/").status_code == 200

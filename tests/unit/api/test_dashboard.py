@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from ureplicator_common.model import PartitionState, TopicIntent, TopicState
-from ureplicator_testkit.control.api_world import World
+from ureplicator_testkit.control.rest_fixture import RestFixture
 
 PATHS = {
     "ready": "/ready",
@@ -23,28 +23,28 @@ OF_SCRIPTS = {"length", "values", "replaceChildren", "classList"}
 
 
 @pytest.fixture
-def resting(world: World) -> World:
-    world.live("w1")
-    world.intend("orders", TopicIntent(2, 2, state=TopicState.PAUSED))
-    world.intend("quiet", TopicIntent(3, 3, blacklisted=frozenset({1})))
-    world.intend("gone", TopicIntent(1, 1, stopped="source topic was deleted"))
-    world.place("quiet", {0: "w1", 1: None, 2: None})
-    world.say("w1", "quiet", {0: PartitionState.ONLINE})
-    return world
+def resting(rest: RestFixture) -> RestFixture:
+    rest.live("w1")
+    rest.intend("orders", TopicIntent(2, 2, state=TopicState.PAUSED))
+    rest.intend("quiet", TopicIntent(3, 3, blacklisted=frozenset({1})))
+    rest.intend("gone", TopicIntent(1, 1, stopped="source topic was deleted"))
+    rest.place("quiet", {0: "w1", 1: None, 2: None})
+    rest.say("w1", "quiet", {0: PartitionState.ONLINE})
+    return rest
 
 
-def asset(world: World, path: str) -> str:
-    answer = world.call("GET", path)
+def asset(rest: RestFixture, path: str) -> str:
+    answer = rest.call("GET", path)
     text = answer.text
     answer.close()
     return text
 
 
-def answers(world: World) -> Mapping[str, Any]:
-    return {name: world.call("GET", path).get_json() for name, path in PATHS.items()}
+def answers(rest: RestFixture) -> Mapping[str, Any]:
+    return {name: rest.call("GET", path).get_json() for name, path in PATHS.items()}
 
 
-def test_the_script_reads_only_what_is_answered(resting: World) -> None:
+def test_the_script_reads_only_what_is_answered(resting: RestFixture) -> None:
     script = asset(resting, "/dashboard/dashboard.js")
     told = answers(resting)
     known = {
@@ -62,7 +62,7 @@ def test_the_script_reads_only_what_is_answered(resting: World) -> None:
         assert f'href="{path}"' in asset(resting, "/")
 
 
-def test_every_partition_has_a_cell(resting: World) -> None:
+def test_every_partition_has_a_cell(resting: RestFixture) -> None:
     """The page draws what is held, what rests, and what is not as it should be: nothing is left."""
     told = answers(resting)
     drawn = {
@@ -80,9 +80,9 @@ def test_every_partition_has_a_cell(resting: World) -> None:
     assert {each["topic"] for each in told["progress"]["topics"]} == {"orders", "quiet", "gone"}
 
 
-def test_cells_that_rest_and_cells_that_stopped_are_explained(world: World) -> None:
-    page = asset(world, "/")
-    style = asset(world, "/dashboard/dashboard.css")
+def test_cells_that_rest_and_cells_that_stopped_are_explained(rest: RestFixture) -> None:
+    page = asset(rest, "/")
+    style = asset(rest, "/dashboard/dashboard.css")
     legend = dict(re.findall(r'class="cell (\w+)">0</span> ([^<\n]+)', page))
     assert legend["resting"] == "paused or blacklisted"
     assert legend["error"] == "in error or stopped"

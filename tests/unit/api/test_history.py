@@ -8,7 +8,7 @@ import pytest
 
 from ureplicator_common.model import EventKind, OwnerEpoch, Partition, PastEvent, WorkerId
 from ureplicator_common.znodes import encode_history
-from ureplicator_testkit.control.api_world import ROUTE, World, problem_of
+from ureplicator_testkit.control.rest_fixture import ROUTE, RestFixture, problem_of
 
 MOVES = [
     PastEvent(
@@ -30,21 +30,21 @@ LAST = PastEvent(
 
 
 @pytest.fixture
-def moved(world: World) -> World:
+def moved(rest: RestFixture) -> RestFixture:
     """129 moves, every tenth of `quiet`, the others of `orders`; then a worker is drained."""
     events = [*MOVES, LAST]
     for block in range(3):
         data = encode_history(events[block * 64 : block * 64 + 64])
-        world.put(world.paths.history_block(block), data)
-    return world
+        rest.put(rest.paths.history_block(block), data)
+    return rest
 
 
-def numbers(world: World, query: str) -> list[int]:
-    shown = world.call("GET", f"/history?{query}").get_json()["history"]
+def numbers(rest: RestFixture, query: str) -> list[int]:
+    shown = rest.call("GET", f"/history?{query}").get_json()["history"]
     return [each["number"] for each in shown]
 
 
-def test_the_last_events_newest_first(moved: World) -> None:
+def test_the_last_events_newest_first(moved: RestFixture) -> None:
     shown = moved.call("GET", "/history").get_json()["history"]
     assert [each["number"] for each in shown] == list(range(129, 29, -1))
     assert shown[0] == {
@@ -88,11 +88,11 @@ def test_the_last_events_newest_first(moved: World) -> None:
         ("src=source&limit=1", [129]),
     ],
 )
-def test_filters(moved: World, query: str, found: list[int]) -> None:
+def test_filters(moved: RestFixture, query: str, found: list[int]) -> None:
     assert numbers(moved, query) == found
 
 
-def test_all_of_it(moved: World) -> None:
+def test_all_of_it(moved: RestFixture) -> None:
     assert len(numbers(moved, "limit=500")) == 130
 
 
@@ -107,11 +107,11 @@ def test_all_of_it(moved: World) -> None:
         ("kind=other", "kind"),
     ],
 )
-def test_what_is_refused_names_its_field(moved: World, query: str, field: str) -> None:
+def test_what_is_refused_names_its_field(moved: RestFixture, query: str, field: str) -> None:
     assert problem_of(moved.call("GET", f"/history?{query}"), 400)["field"] == field
 
 
-def test_a_block_that_cannot_be_read_hides_no_other(moved: World) -> None:
+def test_a_block_that_cannot_be_read_hides_no_other(moved: RestFixture) -> None:
     moved.put(moved.paths.history_block(1), b"{")
     assert len(numbers(moved, "limit=500")) == 66
     unreadable = moved.call("GET", "/validation").get_json()["unreadable"]
@@ -121,44 +121,44 @@ def test_a_block_that_cannot_be_read_hides_no_other(moved: World) -> None:
 # --- Request ids
 
 
-def asked(world: World, *, as_: str) -> str:
+def asked(rest: RestFixture, *, as_: str) -> str:
     """Whitelist a topic under a caller's id; the id that is answered."""
-    answer = world.call("POST", "/topics/orders", headers={"X-Request-Id": as_})
+    answer = rest.call("POST", "/topics/orders", headers={"X-Request-Id": as_})
     assert answer.status_code == 201
     return str(answer.headers["X-Request-Id"])
 
 
 def test_header_log_and_intent_say_the_same_id(
-    world: World, caplog: pytest.LogCaptureFixture
+    rest: RestFixture, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.INFO):
-        id = asked(world, as_="deploy-42")
+        id = asked(rest, as_="deploy-42")
     assert id.startswith("deploy-42-")
-    intent = world.intent("orders")
+    intent = rest.intent("orders")
     assert intent is not None
     assert intent.request_id == id
     assert f"(request {id})" in caplog.text
 
 
-def test_a_callers_name_finds_all_requests_of_that_name(world: World) -> None:
-    one = asked(world, as_="deploy-42")
-    answer = world.call("DELETE", "/topics/orders", headers={"X-Request-Id": "deploy-42"})
+def test_a_callers_name_finds_all_requests_of_that_name(rest: RestFixture) -> None:
+    one = asked(rest, as_="deploy-42")
+    answer = rest.call("DELETE", "/topics/orders", headers={"X-Request-Id": "deploy-42"})
     two = answer.headers["X-Request-Id"]
     assert one != two
     events = [
         PastEvent(number, EventKind.SWITCH, "frozen", 1, request=request)
         for number, request in enumerate((one, two, "deploy-4", "deploy-42"))
     ]
-    world.put(world.paths.history_block(0), encode_history(events))
-    assert numbers(world, "request=deploy-42") == [3, 1, 0]
-    assert numbers(world, f"request={two}") == [1]
+    rest.put(rest.paths.history_block(0), encode_history(events))
+    assert numbers(rest, "request=deploy-42") == [3, 1, 0]
+    assert numbers(rest, f"request={two}") == [1]
 
 
 @pytest.mark.parametrize("theirs", ["", "a b", "x" * 65, "ü", "a\tb"])
-def test_an_id_of_no_use_is_replaced(world: World, theirs: str) -> None:
-    assert len(asked(world, as_=theirs)) == 32
+def test_an_id_of_no_use_is_replaced(rest: RestFixture, theirs: str) -> None:
+    assert len(asked(rest, as_=theirs)) == 32
 
 
-def test_a_refused_write_has_one_too_and_a_read_has_none(world: World) -> None:
-    assert world.call("POST", "/topics/nowhere").headers["X-Request-Id"]
-    assert "X-Request-Id" not in world.call("GET", "/topics").headers
+def test_a_refused_write_has_one_too_and_a_read_has_none(rest: RestFixture) -> None:
+    assert rest.call("POST", "/topics/nowhere").headers["X-Request-Id"]
+    assert "X-Request-Id" not in rest.call("GET", "/topics").headers

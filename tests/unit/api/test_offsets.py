@@ -7,26 +7,26 @@ import pytest
 from ureplicator_common.kafka import BatchTime, ClusterUnavailable, Extent, Lifetime, Position
 from ureplicator_common.model import TopicIntent, position_group
 from ureplicator_controller.api.lag.cache import FRESH_S
-from ureplicator_testkit.control.api_world import ROUTE, World
+from ureplicator_testkit.control.rest_fixture import ROUTE, RestFixture
 
 GROUP = position_group(fleet="test", route=ROUTE)
 
 
 @pytest.fixture
-def behind(world: World) -> World:
+def behind(rest: RestFixture) -> RestFixture:
     """orders: 0 is 60 behind since 20 s, 1 is done, 2 was never committed, 3 has no leader."""
-    world.intend("orders", TopicIntent(4, 4))
-    logs = world.logs["source"]
+    rest.intend("orders", TopicIntent(4, 4))
+    logs = rest.logs["source"]
     for number in range(3):
         logs.held["orders", number] = Extent(10, 100)
     for number, offset in ((0, 40), (1, 100), (3, 7)):
-        world.positions.stored[GROUP, "orders", number] = Position(offset=offset)
-    logs.batches["orders", 0] = [BatchTime(30, 50, world.clock.wall_ms() - 20_000)]
+        rest.positions.stored[GROUP, "orders", number] = Position(offset=offset)
+    logs.batches["orders", 0] = [BatchTime(30, 50, rest.clock.wall_ms() - 20_000)]
     logs.lives["orders"] = Lifetime(retention_ms=3_600_000)
-    return world
+    return rest
 
 
-def test_one_partition(behind: World) -> None:
+def test_one_partition(behind: RestFixture) -> None:
     assert behind.call("GET", "/offset/orders/0").get_json() == {
         "topic": "orders",
         "partition": 0,
@@ -43,7 +43,7 @@ def test_one_partition(behind: World) -> None:
     }
 
 
-def test_never_committed_is_not_lag_0(behind: World) -> None:
+def test_never_committed_is_not_lag_0(behind: RestFixture) -> None:
     shown = behind.call("GET", "/offset/orders/2").get_json()
     assert shown["lagRecords"] is None
     assert shown["lagSeconds"] is None
@@ -51,7 +51,7 @@ def test_never_committed_is_not_lag_0(behind: World) -> None:
     assert "never committed" in shown["reason"]
 
 
-def test_a_partition_without_a_leader_says_so_and_hurts_no_other(behind: World) -> None:
+def test_a_partition_without_a_leader_says_so_and_hurts_no_other(behind: RestFixture) -> None:
     progress = behind.call("GET", "/topics/orders").get_json()["progress"]
     assert progress["3"]["position"] == 7
     assert progress["3"]["lagRecords"] is None
@@ -60,7 +60,7 @@ def test_a_partition_without_a_leader_says_so_and_hurts_no_other(behind: World) 
     assert progress["1"]["lagSeconds"] == 0
 
 
-def test_all_topics(behind: World) -> None:
+def test_all_topics(behind: RestFixture) -> None:
     shown = behind.call("GET", "/offset").get_json()
     assert shown == {
         "ageSeconds": 0.0,
@@ -79,7 +79,7 @@ def test_all_topics(behind: World) -> None:
     }
 
 
-def test_many_calls_share_one_look(behind: World) -> None:
+def test_many_calls_share_one_look(behind: RestFixture) -> None:
     logs = behind.logs["source"]
     for _ in range(50):
         behind.call("GET", "/offset")
@@ -94,7 +94,7 @@ def test_many_calls_share_one_look(behind: World) -> None:
     assert behind.positions.reads == 2
 
 
-def test_a_new_topic_is_looked_at_at_once(behind: World) -> None:
+def test_a_new_topic_is_looked_at_at_once(behind: RestFixture) -> None:
     assert behind.call("GET", "/offset").status_code == 200
     behind.intend("quiet", TopicIntent(1, 1))
     behind.logs["source"].held["quiet", 0] = Extent(0, 3)
@@ -102,7 +102,7 @@ def test_a_new_topic_is_looked_at_at_once(behind: World) -> None:
     assert behind.call("GET", "/offset/quiet/0").get_json()["lagRecords"] == 2
 
 
-def test_a_target_that_is_away(behind: World) -> None:
+def test_a_target_that_is_away(behind: RestFixture) -> None:
     with behind.positions.failing(ClusterUnavailable("t:1 refused")):
         shown = behind.call("GET", "/offset/orders/0").get_json()
     assert shown["position"] is None
@@ -111,7 +111,7 @@ def test_a_target_that_is_away(behind: World) -> None:
     assert shown["reason"] == "target: t:1 refused"
 
 
-def test_a_source_that_is_away(behind: World) -> None:
+def test_a_source_that_is_away(behind: RestFixture) -> None:
     with behind.logs["source"].failing(ClusterUnavailable("s:1 refused")):
         shown = behind.call("GET", "/topics/orders").get_json()
     assert shown["positions"]["0"] == 40
@@ -119,7 +119,7 @@ def test_a_source_that_is_away(behind: World) -> None:
     assert shown["progress"]["0"]["reason"] == "source: s:1 refused"
 
 
-def test_metrics(behind: World) -> None:
+def test_metrics(behind: RestFixture) -> None:
     text = behind.call("GET", "/metrics").text
     labels = '{route="source.target",topic="orders"}'
     for line in (
@@ -133,7 +133,7 @@ def test_metrics(behind: World) -> None:
         assert line in text
 
 
-def test_metrics_show_no_lag_that_nobody_knows(behind: World) -> None:
+def test_metrics_show_no_lag_that_nobody_knows(behind: RestFixture) -> None:
     with behind.positions.failing():
         text = behind.call("GET", "/metrics").text
     assert "ureplicator_lag_records{" not in text

@@ -11,7 +11,7 @@ from ureplicator_common.coordination import Operation, SessionState
 from ureplicator_common.coordination.memory import MemoryCoordination
 from ureplicator_common.kafka import ClusterUnavailable
 from ureplicator_common.model import TopicIntent
-from ureplicator_testkit.control.api_world import World, problem_of
+from ureplicator_testkit.control.rest_fixture import RestFixture, problem_of
 
 READS = ["/topics", "/topics/orders", "/instances", "/instances/w1", "/validation", "/blacklist"]
 READS += ["/validation/srcKafka", "/ready"]
@@ -24,13 +24,13 @@ WRITES += [("DELETE", "/instances/w1"), ("POST", "/instances/w1")]
 
 
 @pytest.fixture
-def serving(world: World) -> World:
-    world.call("POST", "/topics", json={"topic": "orders", "numPartitions": 3})
-    return world
+def serving(rest: RestFixture) -> RestFixture:
+    rest.call("POST", "/topics", json={"topic": "orders", "numPartitions": 3})
+    return rest
 
 
 @pytest.mark.parametrize("path", READS)
-def test_reads_without_zookeeper(serving: World, path: str) -> None:
+def test_reads_without_zookeeper(serving: RestFixture, path: str) -> None:
     with serving.zookeeper_away():
         answer = serving.call("GET", path)
     problem = problem_of(answer, 503)
@@ -39,20 +39,20 @@ def test_reads_without_zookeeper(serving: World, path: str) -> None:
 
 
 @pytest.mark.parametrize(("method", "path"), WRITES)
-def test_writes_without_zookeeper(serving: World, method: str, path: str) -> None:
+def test_writes_without_zookeeper(serving: RestFixture, method: str, path: str) -> None:
     body = {"topic": "orders", "numPartitions": 4} if method == "PUT" else None
     with serving.zookeeper_away():
         answer = serving.call(method, path, json=body)
     assert "ZooKeeper is away" in problem_of(answer, 503)["detail"]
 
 
-def test_back_again(serving: World) -> None:
+def test_back_again(serving: RestFixture) -> None:
     with serving.zookeeper_away():
         pass
     assert serving.call("GET", "/topics").get_json() == {"topics": ["orders"]}
 
 
-def test_what_happened_meanwhile_is_seen_as_soon_as_it_is_back(serving: World) -> None:
+def test_what_happened_meanwhile_is_seen_as_soon_as_it_is_back(serving: RestFixture) -> None:
     """The connection is back before the mirror has read again."""
     seen: list[object] = []
 
@@ -66,13 +66,13 @@ def test_what_happened_meanwhile_is_seen_as_soon_as_it_is_back(serving: World) -
     assert seen == [{"topics": ["later", "orders"]}]
 
 
-def test_a_server_that_does_not_answer(serving: World) -> None:
+def test_a_server_that_does_not_answer(serving: RestFixture) -> None:
     """Connected as far as anybody knows, but frozen."""
     serving.coordination.fail_next()
     problem_of(serving.call("GET", "/topics"), 503)
 
 
-def test_liveness_is_not_zookeepers_business(serving: World) -> None:
+def test_liveness_is_not_zookeepers_business(serving: RestFixture) -> None:
     with serving.zookeeper_away():
         assert serving.call("GET", "/health").get_json() == {"status": "ok", "id": "c1"}
         metrics = serving.call("GET", "/metrics")
@@ -81,7 +81,7 @@ def test_liveness_is_not_zookeepers_business(serving: World) -> None:
     assert "ureplicator_topics" not in metrics.text
 
 
-def test_source_away(serving: World) -> None:
+def test_source_away(serving: RestFixture) -> None:
     with serving.source.failing(ClusterUnavailable("cluster at s:1: no broker")):
         for method, path in (("POST", "/topics/quiet"), ("GET", "/validation/srcKafka")):
             problem = problem_of(serving.call(method, path), 503)
@@ -91,7 +91,7 @@ def test_source_away(serving: World) -> None:
     assert serving.intent("quiet") is None
 
 
-def test_target_away(serving: World) -> None:
+def test_target_away(serving: RestFixture) -> None:
     with serving.target.failing():
         problem_of(serving.call("POST", "/topics/quiet"), 503)
         assert serving.call("GET", "/topics/orders").status_code == 200
@@ -102,14 +102,14 @@ def test_target_away(serving: World) -> None:
 
 
 @pytest.mark.parametrize("applied", [True, False])
-def test_adding_is_read_back(world: World, applied: bool) -> None:
-    world.coordination.lose_next_answer(applied=applied)
-    assert world.call("POST", "/topics/orders").status_code == 201
-    assert world.intent("orders") is not None
+def test_adding_is_read_back(rest: RestFixture, applied: bool) -> None:
+    rest.coordination.lose_next_answer(applied=applied)
+    assert rest.call("POST", "/topics/orders").status_code == 201
+    assert rest.intent("orders") is not None
 
 
 @pytest.mark.parametrize("applied", [True, False])
-def test_expanding_is_read_back(serving: World, applied: bool) -> None:
+def test_expanding_is_read_back(serving: RestFixture, applied: bool) -> None:
     serving.coordination.lose_next_answer(applied=applied)
     body = {"topic": "orders", "numPartitions": 4}
     assert serving.call("PUT", "/topics", json=body).status_code == 200
@@ -119,7 +119,7 @@ def test_expanding_is_read_back(serving: World, applied: bool) -> None:
 
 
 @pytest.mark.parametrize("applied", [True, False])
-def test_deleting_is_read_back(serving: World, applied: bool) -> None:
+def test_deleting_is_read_back(serving: RestFixture, applied: bool) -> None:
     serving.coordination.lose_next_answer(applied=applied)
     assert serving.call("DELETE", "/topics/orders").status_code == 200
 
@@ -137,9 +137,9 @@ class CutWhileWriting(MemoryCoordination):
 
 def test_an_answer_lost_and_nobody_to_ask() -> None:
     """It may have happened: the answer says so, and in time."""
-    world = World(client=CutWhileWriting)
+    rest = RestFixture(client=CutWhileWriting)
     began_s = time.monotonic()
-    problem = problem_of(world.call("POST", "/topics/orders"), 503)
+    problem = problem_of(rest.call("POST", "/topics/orders"), 503)
     assert time.monotonic() - began_s < 10
     assert "not known" in problem["detail"]
     assert "GET" in problem["cure"]
@@ -148,19 +148,19 @@ def test_an_answer_lost_and_nobody_to_ask() -> None:
 # --- Somebody else is faster
 
 
-def test_two_writers_one_topic(world: World) -> None:
+def test_two_writers_one_topic(rest: RestFixture) -> None:
     """Another controller's request for the same topic is written between our look and our write."""
 
     def faster(call: str, topic: str) -> None:
-        world.target.before = lambda call, topic: None
-        second = world.app.test_client().post("/topics/orders")
+        rest.target.before = lambda call, topic: None
+        second = rest.app.test_client().post("/topics/orders")
         assert second.status_code == 201
 
-    world.target.before = faster
-    problem_of(world.call("POST", "/topics/orders"), 409)
+    rest.target.before = faster
+    problem_of(rest.call("POST", "/topics/orders"), 409)
 
 
-def test_deleted_while_it_is_being_expanded(serving: World) -> None:
+def test_deleted_while_it_is_being_expanded(serving: RestFixture) -> None:
     serving.target.put("orders", 3)
 
     def faster(call: str, topic: str) -> None:

@@ -6,76 +6,76 @@ import pytest
 
 from ureplicator_common.model import Switches, TopicIntent
 from ureplicator_common.znodes import decode_switches
-from ureplicator_testkit.control.api_world import World, problem_of
+from ureplicator_testkit.control.rest_fixture import RestFixture, problem_of
 
 
-def switches(world: World) -> Switches | None:
-    node = world.theirs.get(world.paths.settings)
+def switches(rest: RestFixture) -> Switches | None:
+    node = rest.theirs.get(rest.paths.settings)
     return decode_switches(node.data) if node else None
 
 
-def test_auto_balancing(world: World) -> None:
-    assert world.call("GET", "/admin/autobalancing_status").get_json() == {"auto_balancing": True}
+def test_auto_balancing(rest: RestFixture) -> None:
+    assert rest.call("GET", "/admin/autobalancing_status").get_json() == {"auto_balancing": True}
     for opt, wanted in (("disable", False), ("disable", False), ("enable", True)):
-        shown = world.call("POST", f"/admin/{opt}_autobalancing").get_json()
+        shown = rest.call("POST", f"/admin/{opt}_autobalancing").get_json()
         assert shown == {"opt": f"{opt}_autobalancing", "auto_balancing": wanted}
-        shown = world.call("GET", "/admin/autobalancing_status").get_json()
+        shown = rest.call("GET", "/admin/autobalancing_status").get_json()
         assert shown == {"auto_balancing": wanted}
 
 
-def test_freezing_leaves_the_other_switch(world: World) -> None:
-    world.call("POST", "/admin/disable_autobalancing")
+def test_freezing_leaves_the_other_switch(rest: RestFixture) -> None:
+    rest.call("POST", "/admin/disable_autobalancing")
     for opt, wanted in (("freeze", True), ("freeze", True), ("unfreeze", False)):
-        shown = world.call("POST", f"/admin/{opt}").get_json()
+        shown = rest.call("POST", f"/admin/{opt}").get_json()
         assert shown == {"opt": opt, "frozen": wanted}
-        assert world.call("GET", "/admin/freeze").get_json() == {"frozen": wanted}
-        there = switches(world)
+        assert rest.call("GET", "/admin/freeze").get_json() == {"frozen": wanted}
+        there = switches(rest)
         assert there is not None
         assert not there.auto_balancing
 
 
-def test_what_is_so_already_is_not_written(world: World) -> None:
-    world.call("POST", "/admin/enable_autobalancing")
-    assert switches(world) is None
+def test_what_is_so_already_is_not_written(rest: RestFixture) -> None:
+    rest.call("POST", "/admin/enable_autobalancing")
+    assert switches(rest) is None
 
 
 @pytest.mark.parametrize("path", ["/instances", "/rebalance", "/rebalance?dry_run=false"])
-def test_each_rebalance_is_another_request(world: World, path: str) -> None:
-    world.call("POST", "/admin/freeze")
-    ids = [world.call("POST", path).get_json()["request"] for _ in range(2)]
+def test_each_rebalance_is_another_request(rest: RestFixture, path: str) -> None:
+    rest.call("POST", "/admin/freeze")
+    ids = [rest.call("POST", path).get_json()["request"] for _ in range(2)]
     assert ids[0] != ids[1]
-    there = switches(world)
+    there = switches(rest)
     assert there is not None
     assert (there.rebalance_asked, there.rebalance_done, there.frozen) == (ids[1], "", True)
 
 
 @pytest.mark.parametrize("applied", [True, False])
 @pytest.mark.parametrize("path", ["/admin/freeze", "/rebalance"])
-def test_a_lost_answer_is_read_back(world: World, path: str, applied: bool) -> None:
-    world.coordination.lose_next_answer(applied=applied)
-    answer = world.call("POST", path)
+def test_a_lost_answer_is_read_back(rest: RestFixture, path: str, applied: bool) -> None:
+    rest.coordination.lose_next_answer(applied=applied)
+    answer = rest.call("POST", path)
     assert answer.status_code == 200
-    there = switches(world)
+    there = switches(rest)
     assert there is not None
     assert there.frozen or there.rebalance_asked == answer.get_json()["request"]
 
 
-def test_switches_that_cannot_be_read(world: World) -> None:
-    world.put(world.paths.settings, b"{")
-    problem_of(world.call("POST", "/admin/freeze"), 500)
-    assert world.call("GET", "/admin/freeze").get_json() == {"frozen": True}, "nothing moves"
+def test_switches_that_cannot_be_read(rest: RestFixture) -> None:
+    rest.put(rest.paths.settings, b"{")
+    problem_of(rest.call("POST", "/admin/freeze"), 500)
+    assert rest.call("GET", "/admin/freeze").get_json() == {"frozen": True}, "nothing moves"
 
 
-def test_a_dry_run_tells_and_changes_nothing(world: World) -> None:
-    world.intend("orders", TopicIntent(4, 4))
-    world.intend("quiet", TopicIntent(1, 1))
-    world.place("orders", {0: "w1", 1: "w1", 2: "w1", 3: "gone"})
-    world.live("w1")
-    world.live("w2")
-    world.lead()
-    before = world.store.subtree(world.paths.root)
-    shown = world.call("POST", "/rebalance?dry_run=true").get_json()
-    assert world.store.subtree(world.paths.root) == before
+def test_a_dry_run_tells_and_changes_nothing(rest: RestFixture) -> None:
+    rest.intend("orders", TopicIntent(4, 4))
+    rest.intend("quiet", TopicIntent(1, 1))
+    rest.place("orders", {0: "w1", 1: "w1", 2: "w1", 3: "gone"})
+    rest.live("w1")
+    rest.live("w2")
+    rest.lead()
+    before = rest.store.subtree(rest.paths.root)
+    shown = rest.call("POST", "/rebalance?dry_run=true").get_json()
+    assert rest.store.subtree(rest.paths.root) == before
     found = {(each["topic"], each["partition"]): each for each in shown["moves"]}
     assert found["orders", 3] == {
         "route": "source.target",
@@ -91,7 +91,7 @@ def test_a_dry_run_tells_and_changes_nothing(world: World) -> None:
     assert "rebalance asked for" in shown["reasons"]
 
 
-def test_a_dry_run_of_a_fleet_at_rest(world: World) -> None:
-    world.lead()
-    shown = world.call("POST", "/rebalance?dry_run=true").get_json()
+def test_a_dry_run_of_a_fleet_at_rest(rest: RestFixture) -> None:
+    rest.lead()
+    shown = rest.call("POST", "/rebalance?dry_run=true").get_json()
     assert shown["moves"] == []

@@ -17,7 +17,7 @@ from ureplicator_common.model import (
     WorkerId,
 )
 from ureplicator_common.znodes import encode_assignment, encode_memory
-from ureplicator_testkit.control.api_world import ROUTE, World, problem_of
+from ureplicator_testkit.control.rest_fixture import ROUTE, RestFixture, problem_of
 
 AUTO = ({"source": "source", "target": "target", "auto_whitelist": {"enabled": True}},)
 BOTH_WAYS = (
@@ -36,14 +36,14 @@ STOPPED = TopicIntent(
 )
 
 
-def intent(world: World, topic: str = "orders") -> TopicIntent:
-    there = world.intent(topic)
+def intent(rest: RestFixture, topic: str = "orders") -> TopicIntent:
+    there = rest.intent(topic)
     assert there is not None
     return there
 
 
-def blacklisted(world: World) -> list[str]:
-    shown = world.call("GET", "/blacklist").get_json()
+def blacklisted(rest: RestFixture) -> list[str]:
+    shown = rest.call("GET", "/blacklist").get_json()
     return [each["topic"] for each in shown["topics"]]
 
 
@@ -51,144 +51,144 @@ def blacklisted(world: World) -> list[str]:
 
 
 def test_what_is_whitelisted_by_hand_is_the_topic_that_is_there_now() -> None:
-    world = World()
+    rest = RestFixture()
     for count, whole in ((None, True), (4, True), (3, False)):
         body = {"topic": "orders"} | ({} if count is None else {"numPartitions": count})
-        assert world.call("POST", "/topics", json=body).status_code == 201
-        there = intent(world)
+        assert rest.call("POST", "/topics", json=body).status_code == 201
+        there = intent(rest)
         assert (there.source_topic_id, there.begins_anew) == ("id-1", True)
         assert there.whole == whole
-        world.theirs.transact([Delete(world.paths.topic(TopicKey(ROUTE, "orders")))])
+        rest.theirs.transact([Delete(rest.paths.topic(TopicKey(ROUTE, "orders")))])
 
 
-def test_expanding_to_all_partitions_makes_a_topic_whole(world: World) -> None:
-    world.call("POST", "/topics", json={"topic": "orders", "numPartitions": 2})
+def test_expanding_to_all_partitions_makes_a_topic_whole(rest: RestFixture) -> None:
+    rest.call("POST", "/topics", json={"topic": "orders", "numPartitions": 2})
     for count, whole in ((3, False), (4, True)):
-        world.call("PUT", "/topics", json={"topic": "orders", "numPartitions": count})
-        assert intent(world).whole == whole
+        rest.call("PUT", "/topics", json={"topic": "orders", "numPartitions": count})
+        assert intent(rest).whole == whole
 
 
 def test_a_copy_is_not_copied_onto_its_origin() -> None:
-    world = World(BOTH_WAYS)
-    assert world.call("POST", "/topics/orders?src=source").status_code == 201
-    problem = problem_of(world.call("POST", "/topics/orders?src=target"), 409)
+    rest = RestFixture(BOTH_WAYS)
+    assert rest.call("POST", "/topics/orders?src=source").status_code == 201
+    problem = problem_of(rest.call("POST", "/topics/orders?src=target"), 409)
     assert "round in circles" in problem["detail"]
 
 
 # --- Stopped topics
 
 
-def test_a_stopped_topic_says_why(world: World) -> None:
-    world.intend("orders", STOPPED)
-    world.place("orders", {0: None})
-    shown = world.call("GET", "/topics/orders").get_json()
+def test_a_stopped_topic_says_why(rest: RestFixture) -> None:
+    rest.intend("orders", STOPPED)
+    rest.place("orders", {0: None})
+    shown = rest.call("GET", "/topics/orders").get_json()
     assert shown["stopped"] == STOPPED.stopped
     assert len(shown["mismatches"]) == 6
-    validation = world.call("GET", "/validation/srcKafka").get_json()
+    validation = rest.call("GET", "/validation/srcKafka").get_json()
     assert validation["stoppedTopics"] == {"orders": STOPPED.stopped}
 
 
-def test_a_stopped_topic_is_resumed_only_anew(world: World) -> None:
-    world.intend("orders", STOPPED)
-    problem = problem_of(world.call("POST", "/topics/orders/resume"), 409)
+def test_a_stopped_topic_is_resumed_only_anew(rest: RestFixture) -> None:
+    rest.intend("orders", STOPPED)
+    problem = problem_of(rest.call("POST", "/topics/orders/resume"), 409)
     assert "was made anew" in problem["detail"]
-    assert intent(world) == STOPPED
+    assert intent(rest) == STOPPED
     for _ in range(2):
-        answer = world.call("POST", "/topics/orders/resume", json={"anew": True})
+        answer = rest.call("POST", "/topics/orders/resume", json={"anew": True})
         assert answer.status_code == 200, answer.text
-    there = intent(world)
+    there = intent(rest)
     assert (there.stopped, there.state) == ("", TopicState.ACTIVE)
     assert (there.partitions, there.initial_partitions) == (4, 0)
     assert (there.source_topic_id, there.target_topic_id) == ("id-1", "")
     assert there.begins_anew
     assert not there.had_position
-    assert world.target.topics()["orders"].partitions == 4
+    assert rest.target.topics()["orders"].partitions == 4
 
 
-def test_it_is_not_resumed_while_somebody_holds_it_or_without_a_source(world: World) -> None:
-    world.intend("orders", STOPPED)
+def test_it_is_not_resumed_while_somebody_holds_it_or_without_a_source(rest: RestFixture) -> None:
+    rest.intend("orders", STOPPED)
     held = {Partition(ROUTE, "orders", 5): AssignmentEntry(OwnerEpoch(1))}
-    path = world.paths.assignment(WorkerId("w1"))
-    world.put(path, encode_assignment(Assignment(held)))
+    path = rest.paths.assignment(WorkerId("w1"))
+    rest.put(path, encode_assignment(Assignment(held)))
     anew = {"anew": True}
-    problem = problem_of(world.call("POST", "/topics/orders/resume", json=anew), 409)
+    problem = problem_of(rest.call("POST", "/topics/orders/resume", json=anew), 409)
     assert "let go" in problem["detail"]
-    world.put(path, encode_assignment(Assignment()))
-    world.source.remove("orders")
-    problem_of(world.call("POST", "/topics/orders/resume", json=anew), 404)
-    assert intent(world) == STOPPED
+    rest.put(path, encode_assignment(Assignment()))
+    rest.source.remove("orders")
+    problem_of(rest.call("POST", "/topics/orders/resume", json=anew), 404)
+    assert intent(rest) == STOPPED
 
 
 @pytest.mark.parametrize("body", [{"anew": "yes"}, {"anew": 1}, {"new": True}, []])
-def test_a_resume_that_is_misspelt_changes_nothing(world: World, body: object) -> None:
-    world.intend("orders", STOPPED)
-    problem_of(world.call("POST", "/topics/orders/resume", json=body), 400)
-    assert intent(world) == STOPPED
+def test_a_resume_that_is_misspelt_changes_nothing(rest: RestFixture, body: object) -> None:
+    rest.intend("orders", STOPPED)
+    problem_of(rest.call("POST", "/topics/orders/resume", json=body), 400)
+    assert intent(rest) == STOPPED
 
 
 # --- Whole topics on the blacklist
 
 
 @pytest.mark.parametrize("whitelisted", [True, False])
-def test_a_topic_goes_on_the_blacklist_and_off(world: World, whitelisted: bool) -> None:
+def test_a_topic_goes_on_the_blacklist_and_off(rest: RestFixture, whitelisted: bool) -> None:
     there = TopicIntent(4, 4, had_position=frozenset({1}))
     if whitelisted:
-        world.intend("orders", there)
+        rest.intend("orders", there)
     for opt, listed in (("blacklist", ["orders"]), ("whitelist", [])):
         body = {"topic": "orders", "opt": opt}
-        answer = world.call("POST", "/blacklist", json=body)
+        answer = rest.call("POST", "/blacklist", json=body)
         assert answer.get_json() == {
             "topic": "orders",
             "partition": None,
             "route": "source.target",
             "blacklisted": opt == "blacklist",
         }
-        assert blacklisted(world) == listed
-        assert problem_of(world.call("POST", "/blacklist", json=body), 400)["field"] == "opt"
+        assert blacklisted(rest) == listed
+        assert problem_of(rest.call("POST", "/blacklist", json=body), 400)["field"] == "opt"
         if whitelisted:
-            assert intent(world) == there
-            shown = world.call("GET", "/topics/orders").get_json()
+            assert intent(rest) == there
+            shown = rest.call("GET", "/topics/orders").get_json()
             assert shown["topicBlacklisted"] == bool(listed)
 
 
 @pytest.mark.parametrize("applied", [True, False])
 @pytest.mark.parametrize("opt", ["blacklist", "whitelist"])
 def test_a_topic_is_listed_though_the_answer_was_lost(
-    world: World, applied: bool, opt: str
+    rest: RestFixture, applied: bool, opt: str
 ) -> None:
     if opt == "whitelist":
-        world.call("POST", "/blacklist?topic=orders&opt=blacklist")
-    world.coordination.lose_next_answer(applied=applied)
-    assert world.call("POST", f"/blacklist?topic=orders&opt={opt}").status_code == 200
-    assert bool(blacklisted(world)) == (opt == "blacklist")
+        rest.call("POST", "/blacklist?topic=orders&opt=blacklist")
+    rest.coordination.lose_next_answer(applied=applied)
+    assert rest.call("POST", f"/blacklist?topic=orders&opt={opt}").status_code == 200
+    assert bool(blacklisted(rest)) == (opt == "blacklist")
 
 
 def test_deleting_blacklists_where_it_would_be_whitelisted_again() -> None:
     for routes, listed in ((AUTO, ["orders"]), (None, [])):
-        world = World(routes) if routes else World()
-        world.intend("orders", TopicIntent(4, 4))
-        assert world.call("DELETE", "/topics/orders").status_code == 200
-        assert world.call("DELETE", "/topics/orders").status_code == 200
-        assert blacklisted(world) == listed
-        assert intent(world).state is TopicState.DELETING
+        rest = RestFixture(routes) if routes else RestFixture()
+        rest.intend("orders", TopicIntent(4, 4))
+        assert rest.call("DELETE", "/topics/orders").status_code == 200
+        assert rest.call("DELETE", "/topics/orders").status_code == 200
+        assert blacklisted(rest) == listed
+        assert intent(rest).state is TopicState.DELETING
 
 
 @pytest.mark.parametrize("applied", [True, False])
 def test_adding_by_hand_takes_off_the_blacklist(applied: bool) -> None:
-    world = World(AUTO)
-    world.call("POST", "/blacklist?topic=orders&opt=blacklist")
-    world.call("GET", "/topics")
-    world.coordination.lose_next_answer(applied=applied)
-    assert world.call("POST", "/topics/orders").status_code == 201
-    assert blacklisted(world) == []
-    assert intent(world).partitions == 4
+    rest = RestFixture(AUTO)
+    rest.call("POST", "/blacklist?topic=orders&opt=blacklist")
+    rest.call("GET", "/topics")
+    rest.coordination.lose_next_answer(applied=applied)
+    assert rest.call("POST", "/topics/orders").status_code == 201
+    assert blacklisted(rest) == []
+    assert intent(rest).partitions == 4
 
 
 def test_what_the_leader_could_not_do_is_shown() -> None:
-    world = World((*AUTO, {"source": "other", "target": "target", "naming": {"prefix": "o."}}))
+    rest = RestFixture((*AUTO, {"source": "other", "target": "target", "naming": {"prefix": "o."}}))
     memory = RouteMemory(baseline={}, refused={"orders": "no room"})
-    world.put(world.paths.route_memory(ROUTE), encode_memory(memory))
-    shown = world.call("GET", "/validation/srcKafka").get_json()
+    rest.put(rest.paths.route_memory(ROUTE), encode_memory(memory))
+    shown = rest.call("GET", "/validation/srcKafka").get_json()
     assert shown["refusedTopics"] == {"source.target/orders": "no room"}
-    shown = world.call("GET", "/validation/srcKafka?src=source").get_json()
+    shown = rest.call("GET", "/validation/srcKafka?src=source").get_json()
     assert shown["refusedTopics"] == {"orders": "no room"}

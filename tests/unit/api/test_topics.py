@@ -16,7 +16,7 @@ from ureplicator_common.model import (
     position_group,
 )
 from ureplicator_common.znodes import MOST_PARTITIONS
-from ureplicator_testkit.control.api_world import ROUTE, World, problem_of
+from ureplicator_testkit.control.rest_fixture import ROUTE, RestFixture, problem_of
 
 ONLINE, OFFLINE, ERROR = PartitionState.ONLINE, PartitionState.OFFLINE, PartitionState.ERROR
 TWO_ROUTES = (
@@ -35,48 +35,48 @@ def active(partitions: int, target_topic: str = "") -> TopicIntent:
 
 
 @pytest.mark.parametrize("count", [None, 4, "4"])
-def test_adding_makes_the_target_and_the_intent(world: World, count: Any) -> None:
+def test_adding_makes_the_target_and_the_intent(rest: RestFixture, count: Any) -> None:
     body = {"topic": "orders"} | ({} if count is None else {"numPartitions": count})
-    answer = world.call("POST", "/topics", json=body)
+    answer = rest.call("POST", "/topics", json=body)
     assert answer.status_code == 201
     assert answer.get_json() == {"topic": "orders", "route": "source.target", "partitions": 4}
-    intent = world.intent("orders")
+    intent = rest.intent("orders")
     assert intent is not None
     assert (intent.partitions, intent.initial_partitions) == (4, 4)
     assert (intent.state, intent.target_topic) == (TopicState.ACTIVE, "orders")
     assert intent.request_id
-    assert world.target.topics()["orders"].partitions == 4
-    assert world.client.get(answer.headers["Location"]).status_code == 200
+    assert rest.target.topics()["orders"].partitions == 4
+    assert rest.client.get(answer.headers["Location"]).status_code == 200
 
 
-def test_adding_by_path_needs_no_body(world: World) -> None:
-    assert world.call("POST", "/topics/orders").status_code == 201
+def test_adding_by_path_needs_no_body(rest: RestFixture) -> None:
+    assert rest.call("POST", "/topics/orders").status_code == 201
     body = {"topic": "quiet", "numPartitions": "1"}
-    assert world.call("POST", "/topics/quiet", json=body).status_code == 201
-    assert world.call("GET", "/topics").get_json() == {"topics": ["orders", "quiet"]}
+    assert rest.call("POST", "/topics/quiet", json=body).status_code == 201
+    assert rest.call("GET", "/topics").get_json() == {"topics": ["orders", "quiet"]}
 
 
-def test_fewer_partitions_than_the_source_has(world: World) -> None:
+def test_fewer_partitions_than_the_source_has(rest: RestFixture) -> None:
     """The target still gets all, so that records keep their partition when the topic is expanded."""
-    answer = world.call("POST", "/topics", json={"topic": "orders", "numPartitions": 2})
+    answer = rest.call("POST", "/topics", json={"topic": "orders", "numPartitions": 2})
     assert answer.get_json()["partitions"] == 2
-    intent = world.intent("orders")
+    intent = rest.intent("orders")
     assert intent is not None
     assert intent.initial_partitions == 2
-    assert world.target.topics()["orders"].partitions == 4
+    assert rest.target.topics()["orders"].partitions == 4
 
 
-def test_a_topic_with_more_partitions_than_a_node_holds(world: World) -> None:
-    world.source.put("huge", MOST_PARTITIONS + 1)
-    problem = problem_of(world.call("POST", "/topics/huge"), 400)
+def test_a_topic_with_more_partitions_than_a_node_holds(rest: RestFixture) -> None:
+    rest.source.put("huge", MOST_PARTITIONS + 1)
+    problem = problem_of(rest.call("POST", "/topics/huge"), 400)
     assert problem["field"] == "numPartitions"
-    assert world.intent("huge") is None
-    assert "huge" not in world.target.topics()
+    assert rest.intent("huge") is None
+    assert "huge" not in rest.target.topics()
     body = {"topic": "huge", "numPartitions": MOST_PARTITIONS}
-    assert world.call("POST", "/topics", json=body).status_code == 201
+    assert rest.call("POST", "/topics", json=body).status_code == 201
 
 
-def test_the_target_is_made_with_what_decides_which_records_live(world: World) -> None:
+def test_the_target_is_made_with_what_decides_which_records_live(rest: RestFixture) -> None:
     configs = {
         "cleanup.policy": "compact",
         "max.message.bytes": "9",
@@ -84,89 +84,91 @@ def test_the_target_is_made_with_what_decides_which_records_live(world: World) -
         "segment.bytes": "77",
         "leader.replication.throttled.replicas": "*",
     }
-    world.source.put("compact", 1, configs=configs)
-    world.call("POST", "/topics/compact")
-    assert world.target.configs("compact") == {
+    rest.source.put("compact", 1, configs=configs)
+    rest.call("POST", "/topics/compact")
+    assert rest.target.configs("compact") == {
         "cleanup.policy": "compact",
         "max.message.bytes": "9",
         "retention.ms": "1",
     }
 
 
-def test_a_smaller_target_is_grown_and_a_wider_one_left(world: World) -> None:
-    world.target.put("orders", 2)
-    world.target.put("quiet", 9)
-    assert world.call("POST", "/topics/orders").status_code == 201
-    assert world.call("POST", "/topics/quiet").status_code == 201
-    assert world.target.topics()["orders"].partitions == 4
-    assert world.target.topics()["quiet"].partitions == 9
+def test_a_smaller_target_is_grown_and_a_wider_one_left(rest: RestFixture) -> None:
+    rest.target.put("orders", 2)
+    rest.target.put("quiet", 9)
+    assert rest.call("POST", "/topics/orders").status_code == 201
+    assert rest.call("POST", "/topics/quiet").status_code == 201
+    assert rest.target.topics()["orders"].partitions == 4
+    assert rest.target.topics()["quiet"].partitions == 9
 
 
-def test_somebody_else_makes_the_target_meanwhile(world: World) -> None:
+def test_somebody_else_makes_the_target_meanwhile(rest: RestFixture) -> None:
     def faster(call: str, topic: str) -> None:
-        world.target.before = lambda call, topic: None
-        world.target.put(topic, 1)
+        rest.target.before = lambda call, topic: None
+        rest.target.put(topic, 1)
 
-    world.target.before = faster
-    assert world.call("POST", "/topics/orders").status_code == 201
-    assert world.target.topics()["orders"].partitions == 4
+    rest.target.before = faster
+    assert rest.call("POST", "/topics/orders").status_code == 201
+    assert rest.target.topics()["orders"].partitions == 4
 
 
-def test_the_target_refuses(world: World) -> None:
+def test_the_target_refuses(rest: RestFixture) -> None:
     def refuse(call: str, topic: str) -> None:
         raise TopicRefused("Policy violation")
 
-    world.target.before = refuse
-    assert "Policy violation" in problem_of(world.call("POST", "/topics/orders"), 409)["detail"]
-    assert world.intent("orders") is None
+    rest.target.before = refuse
+    assert "Policy violation" in problem_of(rest.call("POST", "/topics/orders"), 409)["detail"]
+    assert rest.intent("orders") is None
 
 
-def test_target_names_by_the_published_settings(world: World) -> None:
-    world.publish(RouteSettings(prefix="dc1."))
-    world.call("POST", "/topics/orders")
-    assert "dc1.orders" in world.target.topics()
-    assert world.call("GET", "/topics/orders").get_json()["targetTopic"] == "dc1.orders"
+def test_target_names_by_the_published_settings(rest: RestFixture) -> None:
+    rest.publish(RouteSettings(prefix="dc1."))
+    rest.call("POST", "/topics/orders")
+    assert "dc1.orders" in rest.target.topics()
+    assert rest.call("GET", "/topics/orders").get_json()["targetTopic"] == "dc1.orders"
 
 
 def test_two_sources_for_one_target_topic() -> None:
-    world = World(({"source": "source", "target": "target", "naming": {"rename": {"b": "a"}}},))
-    world.source.put("a", 1)
-    world.source.put("b", 1)
-    assert world.call("POST", "/topics/a").status_code == 201
-    problem = problem_of(world.call("POST", "/topics/b"), 409)
+    rest = RestFixture(
+        ({"source": "source", "target": "target", "naming": {"rename": {"b": "a"}}},)
+    )
+    rest.source.put("a", 1)
+    rest.source.put("b", 1)
+    assert rest.call("POST", "/topics/a").status_code == 201
+    problem = problem_of(rest.call("POST", "/topics/b"), 409)
     assert "already the target of source.target/a" in problem["detail"]
 
 
-def test_already_there(world: World) -> None:
-    world.call("POST", "/topics/orders")
-    problem = problem_of(world.call("POST", "/topics/orders"), 409)
+def test_already_there(rest: RestFixture) -> None:
+    rest.call("POST", "/topics/orders")
+    problem = problem_of(rest.call("POST", "/topics/orders"), 409)
     assert problem["field"] == "topic"
     assert "PUT" in problem["cure"]
 
 
-def test_being_deleted(world: World) -> None:
-    world.call("POST", "/topics/orders")
-    world.call("DELETE", "/topics/orders")
-    assert "wait" in problem_of(world.call("POST", "/topics/orders"), 409)["cure"]
+def test_being_deleted(rest: RestFixture) -> None:
+    rest.call("POST", "/topics/orders")
+    rest.call("DELETE", "/topics/orders")
+    assert "wait" in problem_of(rest.call("POST", "/topics/orders"), 409)["cure"]
     body = {"topic": "orders", "numPartitions": 4}
-    problem_of(world.call("PUT", "/topics", json=body), 409)
+    problem_of(rest.call("PUT", "/topics", json=body), 409)
 
 
-def test_not_in_the_source(world: World) -> None:
-    problem = problem_of(world.call("POST", "/topics/nowhere"), 404)
+def test_not_in_the_source(rest: RestFixture) -> None:
+    problem = problem_of(rest.call("POST", "/topics/nowhere"), 404)
     assert problem["field"] == "topic"
-    assert world.target.topics() == {}
+    assert rest.target.topics() == {}
 
 
 @pytest.mark.parametrize(
     "count", [5, "5", 0, -1, "0", "-1", "four", 1.5, True, [], {}, "", "9" * 99]
 )
 @pytest.mark.parametrize("method", ["POST", "PUT"])
-def test_wrong_counts(world: World, method: str, count: Any) -> None:
+def test_wrong_counts(rest: RestFixture, method: str, count: Any) -> None:
     if method == "PUT":
-        world.call("POST", "/topics/orders")
+        rest.call("POST", "/topics/orders")
     body = {"topic": "orders", "numPartitions": count}
-    problem = problem_of(world.call(method, "/topics", json=body), 400)
+    problem = problem_of(rest.call(method, "/topics", json=body), 400)
     assert problem["field"] == "numPartitions"
     assert problem["cure"]
 
@@ -189,15 +191,15 @@ def test_wrong_counts(world: World, method: str, count: Any) -> None:
         "__consumer_offsets",
     ],
 )
-def test_illegal_names(world: World, name: Any) -> None:
-    problem = problem_of(world.call("POST", "/topics", json={"topic": name}), 400)
+def test_illegal_names(rest: RestFixture, name: Any) -> None:
+    problem = problem_of(rest.call("POST", "/topics", json={"topic": name}), 400)
     assert problem["field"] == "topic"
 
 
 @pytest.mark.parametrize("path", ["a%20b", "a/b", "%C3%BC", "..%20", "__transaction_state"])
 @pytest.mark.parametrize("method", ["POST", "DELETE"])
-def test_illegal_names_in_the_path(world: World, method: str, path: str) -> None:
-    assert problem_of(world.call(method, f"/topics/{path}"), 400)["field"] == "topic"
+def test_illegal_names_in_the_path(rest: RestFixture, method: str, path: str) -> None:
+    assert problem_of(rest.call(method, f"/topics/{path}"), 400)["field"] == "topic"
 
 
 @pytest.mark.parametrize(
@@ -215,39 +217,39 @@ def test_illegal_names_in_the_path(world: World, method: str, path: str) -> None
     ],
 )
 @pytest.mark.parametrize("method", ["POST", "PUT"])
-def test_wrong_bodies(world: World, method: str, data: bytes, word: str) -> None:
-    answer = world.call(method, "/topics", data=data, content_type="application/json")
+def test_wrong_bodies(rest: RestFixture, method: str, data: bytes, word: str) -> None:
+    answer = rest.call(method, "/topics", data=data, content_type="application/json")
     problem = problem_of(answer, 400)
     assert word in problem["detail"]
     assert problem["cure"]
-    assert world.intent("orders") is None
+    assert rest.intent("orders") is None
 
 
 @pytest.mark.parametrize("kind", [None, "text/plain", "application/x-www-form-urlencoded"])
 def test_a_form_of_a_foreign_page_is_refused_and_a_tool_is_not(
-    world: World, kind: str | None
+    rest: RestFixture, kind: str | None
 ) -> None:
     body = b'{"topic": "orders"}'
     page = {"Origin": "http://elsewhere.example"}
-    answer = world.call("POST", "/topics", data=body, content_type=kind, headers=page)
+    answer = rest.call("POST", "/topics", data=body, content_type=kind, headers=page)
     assert problem_of(answer, 400)["field"] == "Content-Type"
-    assert world.intent("orders") is None
-    assert world.call("POST", "/topics", data=body, content_type=kind).status_code == 201
+    assert rest.intent("orders") is None
+    assert rest.call("POST", "/topics", data=body, content_type=kind).status_code == 201
 
 
-def test_a_body_too_long(world: World) -> None:
+def test_a_body_too_long(rest: RestFixture) -> None:
     data = b'{"topic": "' + b"x" * 70_000 + b'"}'
-    problem_of(world.call("POST", "/topics", data=data, content_type="application/json"), 413)
+    problem_of(rest.call("POST", "/topics", data=data, content_type="application/json"), 413)
 
 
-def test_names_in_path_and_body_differ(world: World) -> None:
-    answer = world.call("POST", "/topics/orders", json={"topic": "quiet"})
+def test_names_in_path_and_body_differ(rest: RestFixture) -> None:
+    answer = rest.call("POST", "/topics/orders", json={"topic": "quiet"})
     assert problem_of(answer, 400)["field"] == "topic"
 
 
-def test_a_misspelt_parameter(world: World) -> None:
+def test_a_misspelt_parameter(rest: RestFixture) -> None:
     for method in ("GET", "POST", "DELETE"):
-        answer = world.call(method, "/topics/orders?scr=source")
+        answer = rest.call(method, "/topics/orders?scr=source")
         assert problem_of(answer, 400)["field"] == "scr"
 
 
@@ -255,96 +257,96 @@ def test_a_misspelt_parameter(world: World) -> None:
 
 
 @pytest.mark.parametrize("path", ["/topics", "/topics/orders"])
-def test_expanding_grows_the_target_first(world: World, path: str) -> None:
-    world.call("POST", "/topics", json={"topic": "orders", "numPartitions": 2})
-    world.target.put("orders", 2)
-    answer = world.call("PUT", path, json={"topic": "orders", "numPartitions": "4"})
+def test_expanding_grows_the_target_first(rest: RestFixture, path: str) -> None:
+    rest.call("POST", "/topics", json={"topic": "orders", "numPartitions": 2})
+    rest.target.put("orders", 2)
+    answer = rest.call("PUT", path, json={"topic": "orders", "numPartitions": "4"})
     assert answer.status_code == 200
     assert answer.get_json() == {"topic": "orders", "route": "source.target", "partitions": 4}
-    intent = world.intent("orders")
+    intent = rest.intent("orders")
     assert intent is not None
     assert (intent.partitions, intent.initial_partitions) == (4, 2)
-    assert world.target.topics()["orders"].partitions == 4
+    assert rest.target.topics()["orders"].partitions == 4
 
 
-def test_expanding_to_what_it_has_changes_nothing(world: World) -> None:
-    world.call("POST", "/topics/orders")
-    before = world.intent("orders")
+def test_expanding_to_what_it_has_changes_nothing(rest: RestFixture) -> None:
+    rest.call("POST", "/topics/orders")
+    before = rest.intent("orders")
     body = {"topic": "orders", "numPartitions": 4}
-    with world.source.failing():  # and needs nobody
-        assert world.call("PUT", "/topics", json=body).status_code == 200
-    assert world.intent("orders") == before
+    with rest.source.failing():  # and needs nobody
+        assert rest.call("PUT", "/topics", json=body).status_code == 200
+    assert rest.intent("orders") == before
 
 
-def test_expanding_keeps_what_the_leader_noted(world: World) -> None:
-    world.intend(
+def test_expanding_keeps_what_the_leader_noted(rest: RestFixture) -> None:
+    rest.intend(
         "orders",
         TopicIntent(partitions=2, initial_partitions=2, had_position=frozenset({0, 1})),
     )
-    world.call("PUT", "/topics", json={"topic": "orders", "numPartitions": 4})
-    intent = world.intent("orders")
+    rest.call("PUT", "/topics", json={"topic": "orders", "numPartitions": 4})
+    intent = rest.intent("orders")
     assert intent is not None
     assert intent.had_position == {0, 1}
 
 
-def test_refused_expansions(world: World) -> None:
-    world.call("POST", "/topics/orders")
+def test_refused_expansions(rest: RestFixture) -> None:
+    rest.call("POST", "/topics/orders")
     fewer = {"topic": "orders", "numPartitions": 3}
-    assert "fewer" in problem_of(world.call("PUT", "/topics", json=fewer), 400)["detail"]
+    assert "fewer" in problem_of(rest.call("PUT", "/topics", json=fewer), 400)["detail"]
     more = {"topic": "orders", "numPartitions": 5}
-    assert "only 4" in problem_of(world.call("PUT", "/topics", json=more), 400)["detail"]
+    assert "only 4" in problem_of(rest.call("PUT", "/topics", json=more), 400)["detail"]
     unknown = {"topic": "quiet", "numPartitions": 1}
-    problem_of(world.call("PUT", "/topics", json=unknown), 404)
-    missing = problem_of(world.call("PUT", "/topics", json={"topic": "orders"}), 400)
+    problem_of(rest.call("PUT", "/topics", json=unknown), 404)
+    missing = problem_of(rest.call("PUT", "/topics", json={"topic": "orders"}), 400)
     assert missing["field"] == "numPartitions"
 
 
 # --- DELETE
 
 
-def test_deleting_leaves_the_rest_to_the_leader(world: World) -> None:
-    world.call("POST", "/topics/orders")
-    answer = world.call("DELETE", "/topics/orders")
+def test_deleting_leaves_the_rest_to_the_leader(rest: RestFixture) -> None:
+    rest.call("POST", "/topics/orders")
+    answer = rest.call("DELETE", "/topics/orders")
     assert answer.status_code == 200
     assert answer.get_json()["state"] == "deleting"
-    intent = world.intent("orders")
+    intent = rest.intent("orders")
     assert intent is not None
     assert intent.state is TopicState.DELETING
-    assert world.call("GET", "/topics/orders").get_json()["state"] == "deleting"
-    assert world.call("DELETE", "/topics/orders").status_code == 200
-    assert "orders" in world.target.topics()
+    assert rest.call("GET", "/topics/orders").get_json()["state"] == "deleting"
+    assert rest.call("DELETE", "/topics/orders").status_code == 200
+    assert "orders" in rest.target.topics()
 
 
-def test_deleting_the_unknown(world: World) -> None:
-    problem_of(world.call("DELETE", "/topics/orders"), 404)
+def test_deleting_the_unknown(rest: RestFixture) -> None:
+    problem_of(rest.call("DELETE", "/topics/orders"), 404)
 
 
-def test_deleting_needs_no_cluster(world: World) -> None:
-    world.call("POST", "/topics/orders")
-    with world.source.failing(), world.target.failing():
-        assert world.call("DELETE", "/topics/orders").status_code == 200
+def test_deleting_needs_no_cluster(rest: RestFixture) -> None:
+    rest.call("POST", "/topics/orders")
+    with rest.source.failing(), rest.target.failing():
+        assert rest.call("DELETE", "/topics/orders").status_code == 200
 
 
 # --- GET
 
 
-def test_a_topic_with_nobody_to_copy_it(world: World) -> None:
-    world.call("POST", "/topics/orders")
-    shown = world.call("GET", "/topics/orders").get_json()
+def test_a_topic_with_nobody_to_copy_it(rest: RestFixture) -> None:
+    rest.call("POST", "/topics/orders")
+    shown = rest.call("GET", "/topics/orders").get_json()
     assert shown["idealState"] == {"0": {}, "1": {}, "2": {}, "3": {}}
     assert shown["externalView"] == {}
     assert [each["reason"] for each in shown["mismatches"]] == ["not placed yet"] * 4
     assert shown["mismatches"][0]["since"] is None
 
 
-def test_ideal_state_against_external_view(world: World) -> None:
-    world.call("POST", "/topics/orders")
-    world.live("w1")
-    world.live("w2")
-    world.place("orders", {0: "w1", 1: "w1", 2: "w2", 3: None}, since_ms=77)
-    world.say("w1", "orders", {0: ONLINE, 1: ERROR}, reason="record too large at 12")
-    world.say("w2", "orders", {2: OFFLINE}, reason="starting")
-    shown = world.call("GET", "/topics/orders").get_json()
+def test_ideal_state_against_external_view(rest: RestFixture) -> None:
+    rest.call("POST", "/topics/orders")
+    rest.live("w1")
+    rest.live("w2")
+    rest.place("orders", {0: "w1", 1: "w1", 2: "w2", 3: None}, since_ms=77)
+    rest.say("w1", "orders", {0: ONLINE, 1: ERROR}, reason="record too large at 12")
+    rest.say("w2", "orders", {2: OFFLINE}, reason="starting")
+    shown = rest.call("GET", "/topics/orders").get_json()
     assert shown["idealState"]["0"] == {"w1": "ONLINE"}
     assert shown["externalView"] == {
         "0": {"w1": "ONLINE"},
@@ -366,56 +368,56 @@ def test_ideal_state_against_external_view(world: World) -> None:
     }
 
 
-def test_positions(world: World) -> None:
-    world.call("POST", "/topics/orders")
+def test_positions(rest: RestFixture) -> None:
+    rest.call("POST", "/topics/orders")
     group = position_group(fleet="test", route=ROUTE)
-    world.positions.stored[(group, "orders", 2)] = Position(offset=41)
-    shown = world.call("GET", "/topics/orders").get_json()
+    rest.positions.stored[(group, "orders", 2)] = Position(offset=41)
+    shown = rest.call("GET", "/topics/orders").get_json()
     assert shown["positions"] == {"0": None, "1": None, "2": 41, "3": None}
 
 
-def test_positions_are_null_with_the_target_away(world: World) -> None:
-    world.call("POST", "/topics/orders")
-    with world.positions.failing(ClusterUnavailable("t:1 refused")):
-        answer = world.call("GET", "/topics/orders")
+def test_positions_are_null_with_the_target_away(rest: RestFixture) -> None:
+    rest.call("POST", "/topics/orders")
+    with rest.positions.failing(ClusterUnavailable("t:1 refused")):
+        answer = rest.call("GET", "/topics/orders")
     assert answer.status_code == 200
     assert answer.get_json()["positions"] is None
     assert "t:1 refused" in answer.get_json()["positionsReason"]
 
 
-def test_an_unknown_topic(world: World) -> None:
-    assert problem_of(world.call("GET", "/topics/orders"), 404)["cure"]
+def test_an_unknown_topic(rest: RestFixture) -> None:
+    assert problem_of(rest.call("GET", "/topics/orders"), 404)["cure"]
 
 
 # --- Several routes
 
 
 def test_a_route_must_be_chosen_where_it_matters() -> None:
-    world = World(TWO_ROUTES)
-    problem = problem_of(world.call("POST", "/topics/orders"), 400)
+    rest = RestFixture(TWO_ROUTES)
+    problem = problem_of(rest.call("POST", "/topics/orders"), 400)
     assert problem["field"] == "src"
     assert "other.target, source.target" in problem["detail"]
-    assert world.call("POST", "/topics/orders?src=other").status_code == 201
-    assert world.call("GET", "/topics/orders").get_json()["route"] == "other.target"
-    assert world.call("POST", "/topics/orders?src=source&dst=target").status_code == 201
-    problem_of(world.call("GET", "/topics/orders"), 400)
-    assert world.call("GET", "/topics/orders?src=source").status_code == 200
-    assert world.intent("orders", route=Route("other", "target")) is not None
-    assert set(world.target.topics()) == {"orders", "other.orders"}
-    assert world.call("GET", "/topics?src=other").get_json() == {"topics": ["orders"]}
+    assert rest.call("POST", "/topics/orders?src=other").status_code == 201
+    assert rest.call("GET", "/topics/orders").get_json()["route"] == "other.target"
+    assert rest.call("POST", "/topics/orders?src=source&dst=target").status_code == 201
+    problem_of(rest.call("GET", "/topics/orders"), 400)
+    assert rest.call("GET", "/topics/orders?src=source").status_code == 200
+    assert rest.intent("orders", route=Route("other", "target")) is not None
+    assert set(rest.target.topics()) == {"orders", "other.orders"}
+    assert rest.call("GET", "/topics?src=other").get_json() == {"topics": ["orders"]}
 
 
 def test_an_unknown_route() -> None:
-    world = World(TWO_ROUTES)
-    problem = problem_of(world.call("GET", "/topics?src=nowhere"), 404)
+    rest = RestFixture(TWO_ROUTES)
+    problem = problem_of(rest.call("GET", "/topics?src=nowhere"), 404)
     assert "other.target, source.target" in problem["cure"]
 
 
 # --- Nodes nobody can read
 
 
-def test_a_garbled_node_is_told_and_left(world: World) -> None:
-    world.put(f"{world.paths.topics}/source.target/orders", b"{garbage")
-    assert "cannot be read" in problem_of(world.call("POST", "/topics/orders"), 500)["detail"]
-    unreadable = world.call("GET", "/validation").get_json()["unreadable"]
+def test_a_garbled_node_is_told_and_left(rest: RestFixture) -> None:
+    rest.put(f"{rest.paths.topics}/source.target/orders", b"{garbage")
+    assert "cannot be read" in problem_of(rest.call("POST", "/topics/orders"), 500)["detail"]
+    unreadable = rest.call("GET", "/validation").get_json()["unreadable"]
     assert unreadable[0]["path"].endswith("/topics/source.target/orders")

@@ -6,26 +6,26 @@ import pytest
 
 from ureplicator_common.model import KnownWorker, SessionId, WorkerId
 from ureplicator_common.znodes import decode_known_worker, encode_known_worker
-from ureplicator_testkit.control.api_world import World, problem_of
+from ureplicator_testkit.control.rest_fixture import RestFixture, problem_of
 
 W1 = WorkerId("w1")
 
 
-def known(world: World, worker: WorkerId = W1) -> KnownWorker | None:
-    node = world.theirs.get(world.paths.worker_known(worker))
+def known(rest: RestFixture, worker: WorkerId = W1) -> KnownWorker | None:
+    node = rest.theirs.get(rest.paths.worker_known(worker))
     return decode_known_worker(node.data) if node else None
 
 
 @pytest.fixture
-def working(world: World) -> World:
+def working(rest: RestFixture) -> RestFixture:
     """w1 lives and is written down, with all that the leader writes there."""
-    world.live("w1")
+    rest.live("w1")
     data = encode_known_worker(KnownWorker(3, last_seen_ms=7, evicted_session=SessionId(99)))
-    world.put(world.paths.worker_known(W1), data)
-    return world
+    rest.put(rest.paths.worker_known(W1), data)
+    return rest
 
 
-def test_a_worker_is_drained_and_taken_back(working: World) -> None:
+def test_a_worker_is_drained_and_taken_back(working: RestFixture) -> None:
     for _ in range(2):
         answer = working.call("DELETE", "/instances/w1")
         assert answer.get_json() == {"worker": "w1", "blacklisted": True, "draining": True}
@@ -38,43 +38,43 @@ def test_a_worker_is_drained_and_taken_back(working: World) -> None:
     assert working.call("GET", "/instances").get_json()["blacklisted"] == []
 
 
-def test_what_the_leader_wrote_stays(working: World) -> None:
+def test_what_the_leader_wrote_stays(working: RestFixture) -> None:
     working.call("DELETE", "/instances/w1")
     there = known(working)
     assert there is not None
     assert (there.max_slots, there.last_seen_ms, there.evicted_session) == (3, 7, 99)
 
 
-def test_asking_again_writes_nothing(working: World) -> None:
+def test_asking_again_writes_nothing(working: RestFixture) -> None:
     working.call("DELETE", "/instances/w1")
     before = working.theirs.get(working.paths.worker_known(W1))
     working.call("DELETE", "/instances/w1")
     assert working.theirs.get(working.paths.worker_known(W1)) == before
 
 
-def test_a_worker_that_nobody_wrote_down_yet(world: World) -> None:
-    world.live("w1", slots=4)
-    assert world.call("POST", "/instances/w1").status_code == 200
-    assert known(world) is None
-    assert world.call("DELETE", "/instances/w1").status_code == 200
-    there = known(world)
+def test_a_worker_that_nobody_wrote_down_yet(rest: RestFixture) -> None:
+    rest.live("w1", slots=4)
+    assert rest.call("POST", "/instances/w1").status_code == 200
+    assert known(rest) is None
+    assert rest.call("DELETE", "/instances/w1").status_code == 200
+    there = known(rest)
     assert there is not None
     assert (there.max_slots, there.draining) == (4, True)
 
 
-def test_a_worker_that_is_gone_can_be_blacklisted(working: World) -> None:
+def test_a_worker_that_is_gone_can_be_blacklisted(working: RestFixture) -> None:
     working.put(working.paths.worker_known(WorkerId("gone")), encode_known_worker(KnownWorker(2)))
     assert working.call("DELETE", "/instances/gone").status_code == 200
 
 
 @pytest.mark.parametrize("name", ["nobody", "a/b", "%2E%2E", "%00"])
 @pytest.mark.parametrize("method", ["DELETE", "POST"])
-def test_an_unknown_worker(working: World, method: str, name: str) -> None:
+def test_an_unknown_worker(working: RestFixture, method: str, name: str) -> None:
     assert problem_of(working.call(method, f"/instances/{name}"), 404)["field"] == "worker"
 
 
 @pytest.mark.parametrize("applied", [True, False])
-def test_draining_is_read_back(working: World, applied: bool) -> None:
+def test_draining_is_read_back(working: RestFixture, applied: bool) -> None:
     working.coordination.lose_next_answer(applied=applied)
     assert working.call("DELETE", "/instances/w1").status_code == 200
     there = known(working)
@@ -82,13 +82,13 @@ def test_draining_is_read_back(working: World, applied: bool) -> None:
     assert there.draining
 
 
-def test_a_node_that_cannot_be_read(working: World) -> None:
+def test_a_node_that_cannot_be_read(working: RestFixture) -> None:
     working.put(working.paths.worker_known(W1), b"{")
     problem = problem_of(working.call("DELETE", "/instances/w1"), 500)
     assert "workers/known/w1" in problem["detail"]
 
 
-def test_an_evicted_worker_is_shown_as_such(working: World) -> None:
+def test_an_evicted_worker_is_shown_as_such(working: RestFixture) -> None:
     live = working.theirs.get(working.paths.worker_live(W1))
     assert live is not None
     data = encode_known_worker(KnownWorker(3, evicted_session=live.stat.owner))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ureplicator_common.model import Partition, PartitionLoad, PartitionState, TopicIntent
-from ureplicator_testkit.control.api_world import ROUTE, World
+from ureplicator_testkit.control.rest_fixture import ROUTE, RestFixture
 
 ERROR, ONLINE = PartitionState.ERROR, PartitionState.ONLINE
 STILL_S = 700.0
@@ -28,21 +28,21 @@ def orders(number: int) -> Partition:
     return Partition(ROUTE, "orders", number)
 
 
-def copied_by_two(world: World) -> None:
-    world.intend("orders", TopicIntent(3, 3))
-    world.place("orders", {0: "w1", 1: "w1", 2: "w2"})
+def copied_by_two(rest: RestFixture) -> None:
+    rest.intend("orders", TopicIntent(3, 3))
+    rest.place("orders", {0: "w1", 1: "w1", 2: "w2"})
     for worker in ("w1", "w2"):
-        world.live(worker)
-    world.say("w1", "orders", {0: ONLINE, 1: ONLINE})
-    world.say("w2", "orders", {2: ERROR}, reason="source: unreachable")
+        rest.live(worker)
+    rest.say("w1", "orders", {0: ONLINE, 1: ONLINE})
+    rest.say("w2", "orders", {2: ERROR}, reason="source: unreachable")
 
 
-def test_what_stands_still_is_listed_with_its_reason(world: World) -> None:
-    copied_by_two(world)
-    world.measure("w1", {orders(0): load(), orders(1): load(lag=5, still_s=599)})
-    world.measure("w2", {orders(2): load(lag=-1, still_s=STILL_S)})
-    (stuck,) = world.call("GET", "/noprogress").get_json()["topics"]
-    since_ms = world.clock.wall_ms() - 700_000
+def test_what_stands_still_is_listed_with_its_reason(rest: RestFixture) -> None:
+    copied_by_two(rest)
+    rest.measure("w1", {orders(0): load(), orders(1): load(lag=5, still_s=599)})
+    rest.measure("w2", {orders(2): load(lag=-1, still_s=STILL_S)})
+    (stuck,) = rest.call("GET", "/noprogress").get_json()["topics"]
+    since_ms = rest.clock.wall_ms() - 700_000
     assert stuck == {
         "topic": "orders",
         "partition": 2,
@@ -57,17 +57,17 @@ def test_what_stands_still_is_listed_with_its_reason(world: World) -> None:
     }
 
 
-def test_what_only_a_former_owner_measured_is_not_listed(world: World) -> None:
-    copied_by_two(world)
-    world.measure("w1", {orders(2): load(lag=5, still_s=STILL_S)})
-    assert world.call("GET", "/noprogress").get_json() == {"topics": []}
+def test_what_only_a_former_owner_measured_is_not_listed(rest: RestFixture) -> None:
+    copied_by_two(rest)
+    rest.measure("w1", {orders(2): load(lag=5, still_s=STILL_S)})
+    assert rest.call("GET", "/noprogress").get_json() == {"topics": []}
 
 
-def test_workload_of_workers_and_topics(world: World) -> None:
-    copied_by_two(world)
-    world.measure("w1", {orders(0): load(mb=2), orders(1): load(mb=3, records_per_s=1)})
-    world.measure("w2", {orders(2): load(lag=200_000)})
-    shown = world.call("GET", "/admin/workloadinfo").get_json()
+def test_workload_of_workers_and_topics(rest: RestFixture) -> None:
+    copied_by_two(rest)
+    rest.measure("w1", {orders(0): load(mb=2), orders(1): load(mb=3, records_per_s=1)})
+    rest.measure("w2", {orders(2): load(lag=200_000)})
+    shown = rest.call("GET", "/admin/workloadinfo").get_json()
     assert shown["autoBalancingEnabled"] is True
     assert shown["topicWorkload"] == {
         "partitions": 3,
@@ -95,16 +95,16 @@ def test_workload_of_workers_and_topics(world: World) -> None:
     ]
 
 
-def test_a_lag_that_is_copied_soon_is_none(world: World) -> None:
-    copied_by_two(world)
-    world.measure("w2", {orders(2): load(lag=200_000, records_per_s=1_000)})
-    shown = world.call("GET", "/admin/workloadinfo").get_json()
+def test_a_lag_that_is_copied_soon_is_none(rest: RestFixture) -> None:
+    copied_by_two(rest)
+    rest.measure("w2", {orders(2): load(lag=200_000, records_per_s=1_000)})
+    shown = rest.call("GET", "/admin/workloadinfo").get_json()
     assert shown["numOfLaggingWorkers"] == 0
 
 
-def test_workers_that_tell_nothing_readable_are_shown_without_figures(world: World) -> None:
-    copied_by_two(world)
-    world.put(world.paths.load("w1"), b"\x78garbage", ephemeral=True)  # type: ignore[arg-type]
-    first, second = world.call("GET", "/admin/workloadinfo").get_json()["workerInstances"]
+def test_workers_that_tell_nothing_readable_are_shown_without_figures(rest: RestFixture) -> None:
+    copied_by_two(rest)
+    rest.put(rest.paths.load("w1"), b"\x78garbage", ephemeral=True)  # type: ignore[arg-type]
+    first, second = rest.call("GET", "/admin/workloadinfo").get_json()["workerInstances"]
     assert first["numberOfTopicPartitions"] == second["numberOfTopicPartitions"] == 0
-    assert world.call("GET", "/noprogress").get_json() == {"topics": []}
+    assert rest.call("GET", "/noprogress").get_json() == {"topics": []}

@@ -28,12 +28,12 @@ from ureplicator_common.model import (
     WorkerId,
 )
 from ureplicator_common.znodes import encode_blacklisted, encode_known_worker, encode_switches
-from ureplicator_testkit.control.api_world import ROUTE, World
+from ureplicator_testkit.control.rest_fixture import ROUTE, RestFixture
 
 
 @contextmanager
-def serving(world: World) -> Iterator[str]:
-    server = make_server("127.0.0.1", 0, world.app, threaded=True)
+def serving(rest: RestFixture) -> Iterator[str]:
+    server = make_server("127.0.0.1", 0, rest.app, threaded=True)
     thread = threading.Thread(target=server.serve_forever, args=(0.01,))
     thread.start()
     try:
@@ -45,13 +45,13 @@ def serving(world: World) -> Iterator[str]:
 
 
 @pytest.fixture
-def world() -> World:
-    return World()
+def rest() -> RestFixture:
+    return RestFixture()
 
 
 @pytest.fixture
-def url(world: World) -> Iterator[str]:
-    with serving(world) as url:
+def url(rest: RestFixture) -> Iterator[str]:
+    with serving(rest) as url:
         yield url
 
 
@@ -59,30 +59,30 @@ def run(*words: str | Path, url: str) -> Result:
     return CliRunner().invoke(cli, [*map(str, words), "--url", url])
 
 
-def filled(world: World) -> None:
-    world.intend("orders", TopicIntent(4, 3, had_position=frozenset({0, 1, 3})))
-    world.intend("quiet", TopicIntent(1, 1, state=TopicState.PAUSED))
-    world.put(world.paths.blacklisted(TopicKey(ROUTE, "spam")), encode_blacklisted("r"))
+def filled(rest: RestFixture) -> None:
+    rest.intend("orders", TopicIntent(4, 3, had_position=frozenset({0, 1, 3})))
+    rest.intend("quiet", TopicIntent(1, 1, state=TopicState.PAUSED))
+    rest.put(rest.paths.blacklisted(TopicKey(ROUTE, "spam")), encode_blacklisted("r"))
     data = encode_known_worker(KnownWorker(4, blacklisted=True, draining=True))
-    world.put(world.paths.worker_known(WorkerId("w3")), data)
-    world.put(world.paths.settings, encode_switches(Switches(auto_balancing=False)))
+    rest.put(rest.paths.worker_known(WorkerId("w3")), data)
+    rest.put(rest.paths.settings, encode_switches(Switches(auto_balancing=False)))
 
 
 @pytest.fixture
-def file(world: World, url: str, tmp_path: Path) -> Path:
+def file(rest: RestFixture, url: str, tmp_path: Path) -> Path:
     """An export of a fleet that has everything; the fleet itself has forgotten it."""
-    filled(world)
+    filled(rest)
     path = tmp_path / "fleet.yaml"
     assert run("export", path, url=url).exit_code == 0
-    forget(world)
+    forget(rest)
     return path
 
 
-def forget(world: World) -> None:
+def forget(rest: RestFixture) -> None:
     """Somebody wipes the tree."""
-    below = sorted(world.store.subtree(world.paths.root), reverse=True)
-    kept = {world.paths.root, *world.paths.skeleton, f"{world.paths.root}/workers"}
-    world.theirs.transact([Delete(path) for path in below if path not in kept])
+    below = sorted(rest.store.subtree(rest.paths.root), reverse=True)
+    kept = {rest.paths.root, *rest.paths.skeleton, f"{rest.paths.root}/workers"}
+    rest.theirs.transact([Delete(path) for path in below if path not in kept])
 
 
 def test_the_file_is_for_people_and_for_git(file: Path) -> None:
@@ -106,12 +106,12 @@ def test_to_standard_output(url: str) -> None:
     assert yaml.safe_load(result.stdout)["topics"] == {}
 
 
-def test_a_wiped_fleet_gets_everything_back(world: World, url: str, file: Path) -> None:
+def test_a_wiped_fleet_gets_everything_back(rest: RestFixture, url: str, file: Path) -> None:
     text = file.read_text()
     dry = run("import", file, "--dry-run", url=url)
     assert dry.exit_code == 0
     assert dry.stdout.splitlines()[-1] == "1 changed, 4 created (dry run: nothing was done)"
-    assert world.intent("orders") is None
+    assert rest.intent("orders") is None
     done = run("import", file, url=url)
     assert done.exit_code == 0
     assert done.stdout.splitlines()[:-1] == dry.stdout.splitlines()[:-1]
@@ -122,21 +122,23 @@ def test_a_wiped_fleet_gets_everything_back(world: World, url: str, file: Path) 
     assert file.read_text() == text
 
 
-def test_what_is_refused_is_told_and_the_rest_is_done(world: World, url: str, file: Path) -> None:
-    world.source.remove("orders")
+def test_what_is_refused_is_told_and_the_rest_is_done(
+    rest: RestFixture, url: str, file: Path
+) -> None:
+    rest.source.remove("orders")
     result = run("import", file, url=url)
     assert result.exit_code == 1
     assert result.stderr.startswith("refused   topics.source.target.orders.topic: there is no")
     assert result.stdout.splitlines()[-1] == "1 changed, 3 created, 1 refused"
-    assert world.intent("quiet") is not None
+    assert rest.intent("quiet") is not None
 
 
 def test_what_was_whitelisted_and_blacklisted_meanwhile_becomes_what_the_file_says(
-    world: World, url: str, file: Path
+    rest: RestFixture, url: str, file: Path
 ) -> None:
     text = file.read_text()
-    world.intend("orders", TopicIntent(4, 0, whole=True, begins_anew=True))
-    world.put(world.paths.blacklisted(TopicKey(ROUTE, "quiet")), encode_blacklisted("r"))
+    rest.intend("orders", TopicIntent(4, 0, whole=True, begins_anew=True))
+    rest.put(rest.paths.blacklisted(TopicKey(ROUTE, "quiet")), encode_blacklisted("r"))
     done = run("import", file, url=url)
     assert done.exit_code == 0, done.output
     assert "taken off the route's blacklist" in done.stdout
@@ -145,22 +147,22 @@ def test_what_was_whitelisted_and_blacklisted_meanwhile_becomes_what_the_file_sa
 
 
 def test_a_topic_that_the_file_blacklists_stays_blacklisted(
-    world: World, url: str, file: Path
+    rest: RestFixture, url: str, file: Path
 ) -> None:
     file.write_text(file.read_text().replace("- spam", "- quiet"))
     assert run("import", file, url=url).exit_code == 0
-    assert world.theirs.get(world.paths.blacklisted(TopicKey(ROUTE, "quiet"))) is not None
+    assert rest.theirs.get(rest.paths.blacklisted(TopicKey(ROUTE, "quiet"))) is not None
 
 
 def test_what_is_refused_of_an_item_is_told_and_the_rest_of_it_is_done(
-    world: World, url: str, file: Path
+    rest: RestFixture, url: str, file: Path
 ) -> None:
-    world.intend("quiet", TopicIntent(1, 0, had_position=frozenset({0})))
+    rest.intend("quiet", TopicIntent(1, 0, had_position=frozenset({0})))
     result = run("import", file, url=url)
     assert result.exit_code == 1
     assert result.stderr.startswith("refused   topics.source.target.quiet.initialPartitions: it is")
     assert result.stdout.splitlines()[-1] == "2 changed, 3 created, 1 refused in part"
-    intent = world.intent("quiet")
+    intent = rest.intent("quiet")
     assert intent is not None
     assert intent.state is TopicState.PAUSED
 
@@ -203,13 +205,13 @@ def test_for_machines(url: str, file: Path) -> None:
     ],
 )
 def test_garbage_is_refused_as_a_whole_with_its_key(
-    world: World, url: str, file: Path, change: dict[str, Any], key: str
+    rest: RestFixture, url: str, file: Path, change: dict[str, Any], key: str
 ) -> None:
     file.write_text(yaml.safe_dump({**yaml.safe_load(file.read_text()), **change}))
     result = run("import", file, url=url)
     assert result.exit_code == 1
     assert result.stderr.startswith(f"{key}: ")
-    assert world.intent("quiet") is None
+    assert rest.intent("quiet") is None
 
 
 @pytest.mark.parametrize("text", ["", "[]", "a: b: c", "fleet: test\nfleet: test", "\0"])
@@ -227,8 +229,8 @@ def test_a_field_of_an_item_is_named_by_its_whole_key(url: str, file: Path) -> N
     assert "refused   topics.source.target.quiet.state: " in result.stderr
 
 
-def test_without_a_controller_it_stops(world: World, tmp_path: Path) -> None:
-    with serving(world) as gone:
+def test_without_a_controller_it_stops(rest: RestFixture, tmp_path: Path) -> None:
+    with serving(rest) as gone:
         pass
     path = tmp_path / "fleet.yaml"
     assert run("export", path, url=gone).exit_code == 1
@@ -270,7 +272,7 @@ switches = st.builds(Switches, st.booleans(), st.booleans())
 def test_export_and_import_are_each_others_reverse(
     intent: TopicIntent, worker: KnownWorker, switched: Switches
 ) -> None:
-    first, second = World(), World()
+    first, second = RestFixture(), RestFixture()
     first.intend("orders", intent)
     first.put(first.paths.worker_known(WorkerId("w1")), encode_known_worker(worker))
     first.put(first.paths.settings, encode_switches(switched))

@@ -27,7 +27,7 @@ from ureplicator_common.model import (
     position_group,
 )
 from ureplicator_common.znodes import encode_history
-from ureplicator_testkit.control.api_world import ROUTE, World
+from ureplicator_testkit.control.rest_fixture import ROUTE, RestFixture
 
 CONFIG = """
 fleet: local
@@ -38,13 +38,13 @@ routes: [{source: a, target: b}]
 
 
 @pytest.fixture
-def world() -> World:
-    return World()
+def rest() -> RestFixture:
+    return RestFixture()
 
 
 @pytest.fixture
-def url(world: World) -> Iterator[str]:
-    server = make_server("127.0.0.1", 0, world.app, threaded=True)
+def url(rest: RestFixture) -> Iterator[str]:
+    server = make_server("127.0.0.1", 0, rest.app, threaded=True)
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
     yield f"http://127.0.0.1:{server.server_port}"
@@ -151,26 +151,26 @@ def test_names_that_need_quoting(url: str) -> None:
     assert "'a/b?c#d %' is not whitelisted" in result.stderr
 
 
-def test_showing_a_topic(world: World, url: str) -> None:
+def test_showing_a_topic(rest: RestFixture, url: str) -> None:
     run("topics", "add", "orders", url=url)
-    world.live("w1")
-    world.place("orders", {0: "w1", 1: "w1"})
-    world.say("w1", "orders", {0: PartitionState.ONLINE, 1: PartitionState.ERROR}, reason="[big]")
+    rest.live("w1")
+    rest.place("orders", {0: "w1", 1: "w1"})
+    rest.say("w1", "orders", {0: PartitionState.ONLINE, 1: PartitionState.ERROR}, reason="[big]")
     table = run("topics", "show", "orders", url=url).stdout
     assert "w1 ONLINE" in table
     assert "[big]" in table
     assert "not placed yet" in table
 
 
-def test_showing_how_far_behind_a_topic_is(world: World, url: str) -> None:
+def test_showing_how_far_behind_a_topic_is(rest: RestFixture, url: str) -> None:
     run("topics", "add", "orders", url=url)
     group = position_group(fleet="test", route=ROUTE)
-    logs = world.logs["source"]
+    logs = rest.logs["source"]
     for number in range(3):
         logs.held["orders", number] = Extent(0, 100)
     for number, offset in ((0, 40), (1, 100)):
-        world.positions.stored[group, "orders", number] = Position(offset=offset)
-    logs.batches["orders", 0] = [BatchTime(0, 99, world.clock.wall_ms() - 600_000)]
+        rest.positions.stored[group, "orders", number] = Position(offset=offset)
+    logs.batches["orders", 0] = [BatchTime(0, 99, rest.clock.wall_ms() - 600_000)]
     logs.lives["orders"] = Lifetime(retention_ms=1_800_000)
     rows = [
         [cell.strip() for cell in line.strip("│┃").split("│")]
@@ -214,31 +214,31 @@ def test_pausing_and_resuming(url: str) -> None:
 # --- instances, status
 
 
-def test_instances(world: World, url: str) -> None:
-    world.live("w1")
+def test_instances(rest: RestFixture, url: str) -> None:
+    rest.live("w1")
     run("topics", "add", "orders", url=url)
-    world.place("orders", {0: "w1"})
-    world.say("w1", "orders", {0: PartitionState.ONLINE})
+    rest.place("orders", {0: "w1"})
+    rest.say("w1", "orders", {0: PartitionState.ONLINE})
     assert "h:7" in run("instances", url=url).stdout
     assert "orders" in run("instances", "w1", url=url).stdout
     assert run("instances", "w9", url=url).exit_code == 1
 
 
-def test_draining_and_restoring(world: World, url: str) -> None:
-    world.live("w1")
+def test_draining_and_restoring(rest: RestFixture, url: str) -> None:
+    rest.live("w1")
     assert "emptied" in run("instances", "drain", "w1", url=url).stdout
     shown = json.loads(run("instances", "w1", "--json", url=url).stdout)
     assert shown["workers"]["w1"]["draining"] is True
     assert "takes part" in run("instances", "restore", "w1", url=url).stdout
     assert run("instances", "drain", "w9", url=url).exit_code == 1
-    world.live("drain")
+    rest.live("drain")
     shown = json.loads(run("instances", "show", "drain", "--json", url=url).stdout)
     assert list(shown["workers"]) == ["drain"], "a worker may be called like a command"
 
 
-def test_status(world: World, url: str) -> None:
+def test_status(rest: RestFixture, url: str) -> None:
     run("topics", "add", "orders", url=url)
-    world.lead("c2")
+    rest.lead("c2")
     result = run("status", url=url)
     assert result.exit_code == 0
     assert "leader      c2" in result.stdout
@@ -246,8 +246,8 @@ def test_status(world: World, url: str) -> None:
     assert "not placed yet" in result.stdout
 
 
-def test_status_without_zookeeper(world: World, url: str) -> None:
-    with world.zookeeper_away():
+def test_status_without_zookeeper(rest: RestFixture, url: str) -> None:
+    with rest.zookeeper_away():
         result = run("status", url=url)
     assert result.exit_code == 1
     assert "ZooKeeper is away" in result.stderr
@@ -256,7 +256,7 @@ def test_status_without_zookeeper(world: World, url: str) -> None:
 # --- blacklist, balance, freeze, rebalance, history
 
 
-def test_the_blacklist(world: World, url: str) -> None:
+def test_the_blacklist(rest: RestFixture, url: str) -> None:
     run("topics", "add", "orders", url=url)
     assert "not copied" in run("blacklist", "add", "orders/3", url=url).stdout
     assert "orders/3" in run("blacklist", url=url).stdout
@@ -284,21 +284,21 @@ def test_balancing_and_freezing(url: str) -> None:
     assert run("balance", "on", url=url).stdout == "balancing is on\n"
 
 
-def test_rebalancing(world: World, url: str) -> None:
+def test_rebalancing(rest: RestFixture, url: str) -> None:
     run("topics", "add", "orders", url=url)
     nobody = run("rebalance", "--dry-run", url=url)
     assert (nobody.exit_code, nobody.stderr) == (
         1,
         "nobody leads: nothing would be done (start a controller)\n",
     )
-    world.lead()
-    world.live("w1")
+    rest.lead()
+    rest.live("w1")
     assert "orders/0" in run("rebalance", "--dry-run", url=url).stdout
     assert "request" in run("rebalance", url=url).stdout
     assert json.loads(run("rebalance", "--json", url=url).stdout)["rebalance"] == "asked"
 
 
-def test_history(world: World, url: str) -> None:
+def test_history(rest: RestFixture, url: str) -> None:
     moved = PastEvent(
         0,
         EventKind.MOVE,
@@ -309,7 +309,7 @@ def test_history(world: World, url: str) -> None:
         took_ms=1_500,
     )
     left = PastEvent(1, EventKind.WORKER, "drained", 2_000, worker=WorkerId("w1"))
-    world.put(world.paths.history_block(0), encode_history([moved, left]))
+    rest.put(rest.paths.history_block(0), encode_history([moved, left]))
     shown = run("history", url=url).stdout
     assert "orders/3" in shown
     assert "1.5 s" in shown
@@ -319,14 +319,14 @@ def test_history(world: World, url: str) -> None:
     assert run("history", "--limit", "0", url=url).exit_code == 2
 
 
-def test_positions_are_forgotten_only_when_it_is_said(world: World, url: str) -> None:
+def test_positions_are_forgotten_only_when_it_is_said(rest: RestFixture, url: str) -> None:
     for flags, forgotten in (([], False), (["--forget-positions"], True)):
         run("topics", "add", "orders", url=url)
         assert run("topics", "delete", "orders", *flags, url=url).exit_code == 0
-        intent = world.intent("orders")
+        intent = rest.intent("orders")
         assert intent is not None
         assert intent.forget_positions == forgotten
-        world.remove("orders")
+        rest.remove("orders")
 
 
 # --- A controller that is not there

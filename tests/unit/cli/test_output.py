@@ -18,19 +18,21 @@ from ureplicator_cli.hints import CURES, in_commands
 from ureplicator_cli.main import cli
 from ureplicator_common.model import KnownWorker, PartitionState, TopicIntent, TopicState, WorkerId
 from ureplicator_common.znodes import encode_known_worker
-from ureplicator_testkit.control.api_world import ONE_ROUTE, World
+from ureplicator_testkit.control.rest_fixture import ONE_ROUTE, RestFixture
 
 REST_WORDS = re.compile(r"\b(GET|PUT|POST|DELETE)\b|\?src|\{\"anew")
 
 
 @pytest.fixture
-def world() -> World:
-    return World((*ONE_ROUTE, {"source": "other", "target": "target", "naming": {"prefix": "o."}}))
+def rest() -> RestFixture:
+    return RestFixture(
+        (*ONE_ROUTE, {"source": "other", "target": "target", "naming": {"prefix": "o."}})
+    )
 
 
 @pytest.fixture
-def url(world: World) -> Iterator[str]:
-    server = make_server("127.0.0.1", 0, world.app, threaded=True)
+def url(rest: RestFixture) -> Iterator[str]:
+    server = make_server("127.0.0.1", 0, rest.app, threaded=True)
     thread = threading.Thread(target=server.serve_forever, args=(0.01,))
     thread.start()
     yield f"http://127.0.0.1:{server.server_port}"
@@ -43,38 +45,38 @@ def run(*words: str, url: str) -> Result:
     return CliRunner().invoke(cli, [*words, "--url", url])
 
 
-def rest(world: World) -> None:
+def exclude_some(rest: RestFixture) -> None:
     """Four kinds of rest, and one partition that somebody copies."""
-    world.live("w1")
-    world.intend("orders", TopicIntent(4, 4, state=TopicState.PAUSED))
-    world.intend("quiet", TopicIntent(3, 3, blacklisted=frozenset({1, 2})))
-    world.intend("gone", TopicIntent(2, 2, stopped="source topic was deleted"))
-    world.intend("spam", TopicIntent(1, 1))
-    world.call("POST", "/blacklist?src=source&topic=spam&opt=blacklist")
-    world.place("quiet", {0: "w1", 1: None, 2: None})
-    world.say("w1", "quiet", {0: PartitionState.ONLINE})
+    rest.live("w1")
+    rest.intend("orders", TopicIntent(4, 4, state=TopicState.PAUSED))
+    rest.intend("quiet", TopicIntent(3, 3, blacklisted=frozenset({1, 2})))
+    rest.intend("gone", TopicIntent(2, 2, stopped="source topic was deleted"))
+    rest.intend("spam", TopicIntent(1, 1))
+    rest.call("POST", "/blacklist?src=source&topic=spam&opt=blacklist")
+    rest.place("quiet", {0: "w1", 1: None, 2: None})
+    rest.say("w1", "quiet", {0: PartitionState.ONLINE})
 
 
-def test_status_tells_rest_from_failure(world: World, url: str) -> None:
-    rest(world)
+def test_status_tells_rest_from_failure(rest: RestFixture, url: str) -> None:
+    exclude_some(rest)
     shown = run("status", url=url).stdout
     assert "10: 1 online, 9 offline (4 paused, 3 blacklisted, 2 stopped), 0 in error" in shown
     assert "gone/1" in shown
     assert "orders/" not in shown, "what operators set aside is as it should be"
 
 
-def test_what_is_still_copied_is_not_offline_yet(world: World, url: str) -> None:
+def test_what_is_still_copied_is_not_offline_yet(rest: RestFixture, url: str) -> None:
     """The leader has not heard of the pause: the counts in brackets are a part of the offline ones."""
-    rest(world)
-    world.place("orders", {0: "w1"})
-    world.say("w1", "orders", {0: PartitionState.ONLINE})
+    exclude_some(rest)
+    rest.place("orders", {0: "w1"})
+    rest.say("w1", "orders", {0: PartitionState.ONLINE})
     shown = run("status", url=url).stdout
     assert "offline (3 paused, " in shown
 
 
-def test_validation_names_what_rests(world: World) -> None:
-    rest(world)
-    shown = world.call("GET", "/validation?src=source").get_json()
+def test_validation_names_what_rests(rest: RestFixture) -> None:
+    exclude_some(rest)
+    shown = rest.call("GET", "/validation?src=source").get_json()
     assert [(each["topic"], each["partitions"], each["state"]) for each in shown["resting"]] == [
         ("gone", [0, 1], "stopped"),
         ("orders", [0, 1, 2, 3], "paused"),
@@ -82,7 +84,7 @@ def test_validation_names_what_rests(world: World) -> None:
         ("spam", [0], "blacklisted"),
     ]
     assert shown["resting"][0]["reason"] == "stopped: source topic was deleted"
-    assert world.call("GET", "/validation?src=other").get_json()["resting"] == []
+    assert rest.call("GET", "/validation?src=other").get_json()["resting"] == []
 
 
 @pytest.mark.parametrize(
@@ -95,9 +97,9 @@ def test_validation_names_what_rests(world: World) -> None:
     ],
 )
 def test_a_topic_shows_what_it_is(
-    world: World, url: str, topic: str, wish: str, effective: str, why: str
+    rest: RestFixture, url: str, topic: str, wish: str, effective: str, why: str
 ) -> None:
-    rest(world)
+    exclude_some(rest)
     shown = run("topics", "show", topic, url=url).stdout
     title, *table = shown.splitlines()
     assert title.rstrip().endswith(f"-> {topic}, {effective}")
@@ -107,19 +109,19 @@ def test_a_topic_shows_what_it_is(
     assert set(told["resting"].values()) == {why}
 
 
-def test_a_topic_that_is_being_deleted_says_so(world: World) -> None:
-    world.intend("orders", TopicIntent(1, 1, state=TopicState.DELETING, stopped="x"))
-    told = world.call("GET", "/topics/orders").get_json()
+def test_a_topic_that_is_being_deleted_says_so(rest: RestFixture) -> None:
+    rest.intend("orders", TopicIntent(1, 1, state=TopicState.DELETING, stopped="x"))
+    told = rest.call("GET", "/topics/orders").get_json()
     assert (told["effectiveState"], told["resting"]) == ("deleting", {"0": "topic deleted"})
 
 
-def test_workers_that_are_set_aside_or_gone(world: World, url: str) -> None:
-    rest(world)
-    world.place("quiet", {0: "w1", 1: "w2"})
-    world.live("w3")
+def test_workers_that_are_set_aside_or_gone(rest: RestFixture, url: str) -> None:
+    exclude_some(rest)
+    rest.place("quiet", {0: "w1", 1: "w2"})
+    rest.live("w3")
     known = KnownWorker(max_slots=2, blacklisted=True, draining=True)
-    world.put(world.paths.worker_known(WorkerId("w2")), encode_known_worker(KnownWorker(2)))
-    world.put(world.paths.worker_known(WorkerId("w9")), encode_known_worker(known))
+    rest.put(rest.paths.worker_known(WorkerId("w2")), encode_known_worker(KnownWorker(2)))
+    rest.put(rest.paths.worker_known(WorkerId("w9")), encode_known_worker(known))
     run("instances", "drain", "w3", url=url)
     shown = run("instances", url=url).stdout
     for name in ("w2 (gone)", "w3 (drained)", "w9 (gone, drained)"):
@@ -129,9 +131,9 @@ def test_workers_that_are_set_aside_or_gone(world: World, url: str) -> None:
     assert "workers     w1, w2 (gone), w3 (drained)\n" in status
 
 
-def test_an_owner_that_nobody_remembers_is_gone_too(world: World, url: str) -> None:
-    world.intend("orders", TopicIntent(1, 1))
-    world.place("orders", {0: "w1"})
+def test_an_owner_that_nobody_remembers_is_gone_too(rest: RestFixture, url: str) -> None:
+    rest.intend("orders", TopicIntent(1, 1))
+    rest.place("orders", {0: "w1"})
     assert "workers     w1 (gone)\n" in run("status", url=url).stdout
 
 
@@ -160,8 +162,8 @@ def test_an_address_is_a_url(url: str) -> None:
 # --- Cures
 
 
-def test_cures_are_commands(world: World, url: str) -> None:
-    rest(world)
+def test_cures_are_commands(rest: RestFixture, url: str) -> None:
+    exclude_some(rest)
     refused = {
         ("topics", "add", "quiet"): "--src SOURCE",
         ("topics", "add", "quiet", "--src", "source"): "ureplicator topics expand",

@@ -19,10 +19,10 @@ from contextlib import closing
 import pytest
 
 from ureplicator_common.coordination import Check, Conflict, Create
-from ureplicator_testkit.control.api_world import World
 from ureplicator_testkit.control.fleet import ids_of, partition
 from ureplicator_testkit.control.history import Stage, Worker
 from ureplicator_testkit.control.machines import PATHS, Fleet
+from ureplicator_testkit.control.rest_fixture import RestFixture
 from ureplicator_testkit.copier.line import Line, fill
 from ureplicator_testkit.copier.memory_kafka import MemoryKafka
 
@@ -243,17 +243,17 @@ def test_7_a_former_leader_writes_nothing_though_the_leader_s_node_looks_like_it
 
 @pytest.mark.parametrize("applied", [True, False])
 def test_8_a_write_whose_answer_was_lost_is_read_back_and_done_once(applied: bool) -> None:
-    world = World()
+    rest = RestFixture()
     # ZooKeeper took it, or did not; whoever asked it never hears which.
-    world.coordination.lose_next_answer(applied=applied)
-    assert world.call("POST", "/topics/orders").status_code == 201
-    intent = world.intent("orders")
+    rest.coordination.lose_next_answer(applied=applied)
+    assert rest.call("POST", "/topics/orders").status_code == 201
+    intent = rest.intent("orders")
     assert intent is not None
     # The caller is told the truth: the intent is durable, and asking again is a conflict.
-    assert world.call("POST", "/topics/orders").status_code == 409
-    assert world.intent("orders") == intent
+    assert rest.call("POST", "/topics/orders").status_code == 409
+    assert rest.intent("orders") == intent
     # The same for what changes something that is there.
-    world.coordination.lose_next_answer(applied=applied)
-    assert world.call("DELETE", "/topics/orders").status_code == 200
-    deleted = world.intent("orders")
+    rest.coordination.lose_next_answer(applied=applied)
+    assert rest.call("DELETE", "/topics/orders").status_code == 200
+    deleted = rest.intent("orders")
     assert deleted is None or deleted.state == "deleting"

@@ -8,7 +8,7 @@ from click import Command, Group
 
 from ureplicator_cli.main import cli
 from ureplicator_common.config.settings import load_settings
-from ureplicator_testkit.control.api_world import World
+from ureplicator_testkit.control.rest_fixture import RestFixture
 from ureplicator_testkit.docs.readme import BEGIN, END, README, keys, with_table
 
 ROOT = README.parent
@@ -56,7 +56,7 @@ def test_commands_exist(text: str) -> None:
 
 
 def test_calls_exist(text: str) -> None:
-    adapter = World().app.url_map.bind("")
+    adapter = RestFixture().app.url_map.bind("")
     calls = re.findall(r"`(GET|POST|PUT|DELETE) (/[^` ]*)", text)
     assert len(calls) > 10
     for method, path in calls:

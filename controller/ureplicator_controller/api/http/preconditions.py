@@ -24,14 +24,14 @@ _TAG = re.compile(r'"([0-9]+)"')
 
 
 @dataclass(frozen=True, slots=True)
-class Condition:
+class Precondition:
     """What the caller means to write onto; `tags` is None for whatever is there."""
 
     tags: frozenset[int] | None = None
     must_be_there: bool = False
 
     @classmethod
-    def of(cls, header: str | None) -> Condition:
+    def of(cls, header: str | None) -> Precondition:
         """A header that `PATTERN` took, or none."""
         if header is None:
             return cls()
@@ -39,15 +39,15 @@ class Condition:
             return cls(must_be_there=True)
         return cls(frozenset(int(tag) for tag in _TAG.findall(header)), must_be_there=True)
 
-    def met_by(self, node: Node | None) -> bool:
+    def allows(self, node: Node | None) -> bool:
         return self.tags is None or _tag(node) in self.tags
 
-    def met_if_there(self, node: Node | None) -> bool:
+    def allows_if_present(self, node: Node | None) -> bool:
         """Where a node that is missing is a 404, which says more."""
-        return node is None or self.met_by(node)
+        return node is None or self.allows(node)
 
 
-ALWAYS = Condition()
+ALWAYS = Precondition()
 
 
 def etag(node: Node | None) -> dict[str, str]:

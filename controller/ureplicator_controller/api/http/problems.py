@@ -71,7 +71,7 @@ def conflict(detail: str, *, field: str = "", cure: str = "") -> Problem:
     return Problem(HTTPStatus.CONFLICT, detail, field=field, cure=cure)
 
 
-def moved_on(detail: str) -> Problem:
+def precondition_failed(detail: str) -> Problem:
     cure = "look again with GET, and send its ETag if you still want to"
     return Problem(HTTPStatus.PRECONDITION_FAILED, detail, field="If-Match", cure=cure)
 
@@ -114,7 +114,7 @@ def _translated(error: OperatingError) -> Problem:
             cure="look with GET, then try again",
         )
     if isinstance(error, MovedOn):
-        return moved_on("it is not what If-Match names any more")
+        return precondition_failed("it is not what If-Match names any more")
     if isinstance(error, ClusterUnavailable):
         return unavailable(f"a Kafka cluster is away: {error}")
     if isinstance(error, TopicRefused):

@@ -34,11 +34,11 @@ from pydantic_core import ErrorDetails, PydanticCustomError
 from ureplicator_common.config.settings import RouteConfig, Settings
 from ureplicator_common.model import EventKind
 from ureplicator_common.znodes import MOST_PARTITIONS
-from ureplicator_controller.api.http.preconditions import PATTERN, Condition
+from ureplicator_controller.api.http.preconditions import PATTERN, Precondition
 from ureplicator_controller.api.http.problems import Problem, bad_request, not_found
-from ureplicator_controller.api.http.schema_cache import Described
+from ureplicator_controller.api.http.schema_cache import CachedSchemaModel
 
-MOST = 999_999_999
+MAX_NUMBER = 999_999_999
 
 _DIGITS = re.compile(r"[0-9]{1,9}")
 _INTERNAL = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
@@ -46,7 +46,7 @@ _REFUSED = "refused"
 _ROUTE_CURE = "choose one with ?src=SOURCE&dst=TARGET"
 
 
-class ToolRequest(Request):
+class LenientJsonRequest(Request):
     """Takes JSON from tools that do not say so, and from nobody else."""
 
     def get_json(self, force: bool = False, silent: bool = False, cache: bool = True) -> Any:
@@ -69,7 +69,7 @@ class ToolRequest(Request):
         return body
 
 
-class Asked(Described):
+class RequestModel(CachedSchemaModel):
     """Base of all that is asked; turns what pydantic finds into one problem."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -77,7 +77,7 @@ class Asked(Described):
 
     @model_validator(mode="wrap")
     @classmethod
-    def _checked(cls, data: Any, handler: ModelWrapValidatorHandler[Asked]) -> Asked:
+    def _checked(cls, data: Any, handler: ModelWrapValidatorHandler[RequestModel]) -> RequestModel:
         cls.look(data)
         try:
             return handler({} if data is None else data)
@@ -90,11 +90,11 @@ class Asked(Described):
         """What a kind of input is refused for as a whole."""
 
 
-class Path(Asked):
+class Path(RequestModel):
     """Parts of the path."""
 
 
-class Query(Asked):
+class Query(RequestModel):
     """Parameters behind the `?`. Nothing but this: there are none."""
 
     one_is: ClassVar[str] = "parameter"
@@ -106,7 +106,7 @@ class Query(Asked):
                 raise bad_request(f"{name!r} is there twice", field=name, cure="say it once")
 
 
-class Body(Asked):
+class Body(RequestModel):
     """A JSON object that must be there."""
 
     @classmethod
@@ -115,13 +115,13 @@ class Body(Asked):
             raise bad_request("the body is empty", cure=_example(cls))
 
 
-class OptionalBody(Asked):
+class OptionalBody(RequestModel):
     """A JSON object, or nothing. Nothing but this: there is nothing to say."""
 
     model_config = ConfigDict(openapi_extra={"required": False})  # type: ignore[typeddict-unknown-key]
 
 
-class Conditional(Asked):
+class IfMatchHeader(RequestModel):
     """Headers of a write."""
 
     model_config = ConfigDict(extra="ignore")
@@ -135,8 +135,8 @@ class Conditional(Asked):
     )
 
     @property
-    def condition(self) -> Condition:
-        return Condition.of(self.if_match)
+    def condition(self) -> Precondition:
+        return Precondition.of(self.if_match)
 
 
 # --- Values
@@ -180,14 +180,14 @@ Count = Annotated[
 Number = Annotated[
     int,
     Strict(),
-    Field(ge=0, le=MOST),
+    Field(ge=0, le=MAX_NUMBER),
     BeforeValidator(
-        _whole, json_schema_input_type=Annotated[int, Field(ge=0, le=MOST)] | _DigitsSchema
+        _whole, json_schema_input_type=Annotated[int, Field(ge=0, le=MAX_NUMBER)] | _DigitsSchema
     ),
 ]
 """Of a partition; whether there is such a one is for others to say."""
-Limit = Annotated[int, Strict(), Field(ge=1, le=MOST), _Whole]
-NumberText = Annotated[int, Strict(), Field(ge=0, le=MOST), _Whole]
+Limit = Annotated[int, Strict(), Field(ge=1, le=MAX_NUMBER), _Whole]
+NumberText = Annotated[int, Strict(), Field(ge=0, le=MAX_NUMBER), _Whole]
 """A partition where all is text anyway: in paths and queries."""
 Option = Literal["blacklist", "whitelist"]
 
@@ -204,21 +204,21 @@ _OPTION_CURE = "blacklist or whitelist"
 # --- What the calls take
 
 
-class SomeTopic(Path):
+class AnyTopicPath(Path):
     """Any name: what is not whitelisted is not found."""
 
     topic: str
 
 
-class LegalTopic(Path):
+class TopicPath(Path):
     topic: TopicName = Field(title=_TOPIC_TITLE, description=_TOPIC_CURE)
 
 
-class TopicPartition(LegalTopic):
+class TopicPartitionPath(TopicPath):
     partition: NumberText = Field(title=_NUMBER_TITLE, description=_NUMBER_CURE)
 
 
-class SomeWorker(Path):
+class WorkerPath(Path):
     worker: str
 
 
@@ -269,7 +269,7 @@ class BlacklistQuery(RouteQuery):
     opt: Option | None = Field(default=None, title=_OPTION_TITLE, description=_OPTION_CURE)
 
 
-class ResumedTopic(OptionalBody):
+class ResumeTopicBody(OptionalBody):
     anew: Annotated[bool, Strict()] = Field(
         default=False,
         title="true or false",
@@ -285,7 +285,7 @@ class BlacklistBody(OptionalBody):
     opt: Option | None = Field(default=None, title=_OPTION_TITLE, description=_OPTION_CURE)
 
 
-class NewTopic(Body):
+class AddTopicBody(Body):
     topic: TopicName = Field(title=_TOPIC_TITLE, description=_TOPIC_CURE, examples=["orders"])
     num_partitions: Count | None = Field(
         default=None,
@@ -296,7 +296,7 @@ class NewTopic(Body):
     )
 
 
-class NewNamedTopic(OptionalBody):
+class AddNamedTopicBody(OptionalBody):
     topic: TopicName | None = Field(default=None, title=_TOPIC_TITLE, description=_TOPIC_CURE)
     num_partitions: Count | None = Field(
         default=None,
@@ -307,14 +307,14 @@ class NewNamedTopic(OptionalBody):
     )
 
 
-class GrownTopic(Body):
+class ExpandTopicBody(Body):
     topic: TopicName = Field(title=_TOPIC_TITLE, description=_TOPIC_CURE, examples=["orders"])
     num_partitions: Count = Field(
         alias="numPartitions", title=_COUNT_TITLE, description=_COUNT_CURE, examples=[4]
     )
 
 
-class GrownNamedTopic(Body):
+class ExpandNamedTopicBody(Body):
     topic: TopicName | None = Field(default=None, title=_TOPIC_TITLE, description=_TOPIC_CURE)
     num_partitions: Count = Field(
         alias="numPartitions", title=_COUNT_TITLE, description=_COUNT_CURE, examples=[4]
@@ -355,13 +355,13 @@ def chosen_route(settings: Settings, query: RouteQuery) -> RouteConfig:
 # --- Refusals
 
 
-def missing(model: type[Asked], name: str) -> Problem:
+def missing(model: type[RequestModel], name: str) -> Problem:
     """For what two places may say, and neither did."""
     _, cure = _said_of(model, name)
     return bad_request(f"{name} is missing", field=name, cure=cure)
 
 
-def _refusal(model: type[Asked], error: ErrorDetails) -> Problem:
+def _refusal(model: type[RequestModel], error: ErrorDetails) -> Problem:
     name = str(error["loc"][0]) if error["loc"] else ""
     if _is_unknown(error):
         known = _names(model)

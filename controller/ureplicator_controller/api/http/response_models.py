@@ -1,7 +1,7 @@
 """What is answered, as models: the schema at /openapi.json is made of them.
 
-Views answer with plain dictionaries; in tests each answer is checked against the model that its call
-declares (`checked`), so neither can change without the other. Keys that are not always there have
+Views answer with plain dictionaries; in tests each answer is validated against the model that its call
+declares (`validated`), so neither can change without the other. Keys that are not always there have
 a default here.
 """
 
@@ -16,19 +16,19 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, RootModel
 
 from ureplicator_common.model import EventKind, PartitionState, TopicState
-from ureplicator_controller.api.http.schema_cache import Described
+from ureplicator_controller.api.http.schema_cache import CachedSchemaModel
 
-Answered = dict[str, Any] | tuple[dict[str, Any], int, Mapping[str, str]]
+JsonResult = dict[str, Any] | tuple[dict[str, Any], int, Mapping[str, str]]
 Responses = dict[HTTPStatus, type[BaseModel] | dict[str, Any] | None]
 
 PROBLEM = "application/problem+json"
 
 
-class Answer(Described):
+class ResponseModel(CachedSchemaModel):
     model_config = ConfigDict(extra="forbid")
 
 
-class ProblemShown(Described):
+class ProblemResponse(CachedSchemaModel):
     """RFC 9457: what is wrong, which part of the request it is about, and what would help."""
 
     type: str
@@ -40,7 +40,9 @@ class ProblemShown(Described):
     cure: str | None = None
 
 
-_PROBLEM_CONTENT = {PROBLEM: {"schema": {"$ref": f"#/components/schemas/{ProblemShown.__name__}"}}}
+_PROBLEM_CONTENT = {
+    PROBLEM: {"schema": {"$ref": f"#/components/schemas/{ProblemResponse.__name__}"}}
+}
 _PHRASES = {
     HTTPStatus.BAD_REQUEST: "The request is wrong",
     HTTPStatus.NOT_FOUND: "There is no such thing",
@@ -68,12 +70,12 @@ def responses(model: type[BaseModel], *refusals: int, status: int = 200) -> Resp
     return {HTTPStatus(status): model} | problems(400, *refusals, 500, 503)
 
 
-def writing(model: type[BaseModel], *refusals: int, status: int = 200) -> Responses:
+def write_responses(model: type[BaseModel], *refusals: int, status: int = 200) -> Responses:
     """As `responses`, of a call that takes If-Match."""
     return responses(model, *refusals, 412, 413, status=status)
 
 
-def checked(answer: Any, declared: Mapping[Any, Any]) -> Any:
+def validated(answer: Any, declared: Mapping[Any, Any]) -> Any:
     """The answer, if it is as its call declares. Raises ValidationError, KeyError."""
     body, status = answer[:2] if isinstance(answer, tuple) else (answer, 200)
     model = declared[HTTPStatus(status)]
@@ -85,18 +87,18 @@ def checked(answer: Any, declared: Mapping[Any, Any]) -> Any:
 # --- /topics, /offset
 
 
-class Topics(Answer):
+class TopicList(ResponseModel):
     topics: list[str]
 
 
-class TopicIntended(Answer):
+class TopicChanged(ResponseModel):
     topic: str
     route: str
     partitions: int
     state: TopicState | None = None
 
 
-class MismatchShown(Answer):
+class PartitionMismatch(ResponseModel):
     partition: int
     ideal: dict[str, PartitionState]
     actual: dict[str, PartitionState]
@@ -104,7 +106,7 @@ class MismatchShown(Answer):
     since: int | None = Field(description="milliseconds since 1970; null: nothing was decided yet")
 
 
-class TopicShown(Answer):
+class TopicDetails(ResponseModel):
     topic: str
     route: str
     targetTopic: str
@@ -122,18 +124,18 @@ class TopicShown(Answer):
     externalView: dict[str, dict[str, PartitionState]]
     serverToPartitionMapping: dict[str, dict[str, PartitionState]]
     serverToNumPartitionsMapping: dict[str, int]
-    mismatches: list[MismatchShown]
+    mismatches: list[PartitionMismatch]
     resting: dict[str, str] = Field(description="partition -> why nobody should copy it")
     positions: dict[str, int | None] | None
     positionsReason: str | None = None
-    progress: dict[str, PartitionProgress]
+    progress: dict[str, PartitionLag]
     progressAgeSeconds: float | None
 
 
 # --- /offset
 
 
-class PartitionProgress(Answer):
+class PartitionLag(ResponseModel):
     """Null is what is not known; `reason` says why, or what is wrong."""
 
     position: int | None
@@ -147,14 +149,14 @@ class PartitionProgress(Answer):
     reason: str | None = None
 
 
-class OffsetShown(PartitionProgress):
+class PartitionOffset(PartitionLag):
     topic: str
     partition: int
     route: str
     ageSeconds: float | None
 
 
-class TopicOffsets(Answer):
+class TopicOffsets(ResponseModel):
     """Sum of the lags, longest wait, nearest end; `unknown` partitions are in none of them."""
 
     topic: str
@@ -167,7 +169,7 @@ class TopicOffsets(Answer):
     unknown: int
 
 
-class OffsetsShown(Answer):
+class OffsetList(ResponseModel):
     ageSeconds: float | None
     topics: list[TopicOffsets]
 
@@ -175,18 +177,18 @@ class OffsetsShown(Answer):
 # --- /blacklist
 
 
-class BlacklistedPartition(Answer):
+class BlacklistedPartition(ResponseModel):
     topic: str
     partition: int
     route: str
 
 
-class BlacklistedTopic(Answer):
+class BlacklistedTopic(ResponseModel):
     topic: str
     route: str
 
 
-class Blacklist(Answer):
+class BlacklistEntries(ResponseModel):
     blacklist: list[BlacklistedPartition]
     topics: list[BlacklistedTopic]
 
@@ -199,7 +201,7 @@ class BlacklistChanged(BlacklistedTopic):
 # --- /instances
 
 
-class HeldPartition(Answer):
+class WorkerPartition(ResponseModel):
     route: str
     topic: str
     partition: int
@@ -207,7 +209,7 @@ class HeldPartition(Answer):
     reason: str
 
 
-class WorkerShown(Answer):
+class WorkerDetails(ResponseModel):
     live: bool
     evicted: bool
     host: str
@@ -221,17 +223,17 @@ class WorkerShown(Answer):
     heldPartitions: int
     onlinePartitions: int
     errorPartitions: int
-    partitions: list[HeldPartition]
+    partitions: list[WorkerPartition]
 
 
-class Instances(Answer):
+class InstanceList(ResponseModel):
     instances: dict[str, list[str]]
     blacklisted: list[str]
     allInstances: list[str]
-    workers: dict[str, WorkerShown]
+    workers: dict[str, WorkerDetails]
 
 
-class WorkerTagged(Answer):
+class WorkerTags(ResponseModel):
     worker: str
     blacklisted: bool
     draining: bool
@@ -240,7 +242,7 @@ class WorkerTagged(Answer):
 # --- /noprogress, /admin/workloadinfo
 
 
-class StuckPartition(Answer):
+class PartitionWithoutProgress(ResponseModel):
     """`since` is when its worker last saw it make progress, in milliseconds."""
 
     topic: str
@@ -255,11 +257,11 @@ class StuckPartition(Answer):
     reason: str
 
 
-class NoProgress(Answer):
-    topics: list[StuckPartition]
+class NoProgressList(ResponseModel):
+    topics: list[PartitionWithoutProgress]
 
 
-class TotalLoad(Answer):
+class TotalLoad(ResponseModel):
     partitions: int
     bytesPerSecond: int
     msgsPerSecond: float
@@ -270,7 +272,7 @@ class TopicLoad(TotalLoad):
     route: str
 
 
-class LaggingPartition(Answer):
+class LaggingPartition(ResponseModel):
     """`lagTime`: seconds to copy the lag at the present rate; null while nothing is copied."""
 
     topicName: str
@@ -282,7 +284,7 @@ class LaggingPartition(Answer):
     lagTime: int | None
 
 
-class WorkerLoad(Answer):
+class WorkerLoad(ResponseModel):
     """Rates count for balancing once they have settled. `blamed`: given nothing, because something
     was stuck on it that is not on another worker."""
 
@@ -295,7 +297,7 @@ class WorkerLoad(Answer):
     laggingTopicPartition: list[LaggingPartition]
 
 
-class Workload(Answer):
+class Workload(ResponseModel):
     autoBalancingEnabled: bool
     numOfLaggingWorkers: int
     topicWorkload: TotalLoad
@@ -306,30 +308,30 @@ class Workload(Answer):
 # --- /admin, /rebalance, /history
 
 
-class BalancingSwitched(Answer):
+class AutoBalancingChanged(ResponseModel):
     opt: str
     auto_balancing: bool
 
 
-class Balancing(Answer):
+class AutoBalancingStatus(ResponseModel):
     auto_balancing: bool
 
 
-class FreezeSwitched(Answer):
+class FreezeChanged(ResponseModel):
     opt: str
     frozen: bool
 
 
-class Frozen(Answer):
+class FreezeStatus(ResponseModel):
     frozen: bool
 
 
-class RebalanceAsked(Answer):
+class RebalanceRequested(ResponseModel):
     rebalance: str
     request: str
 
 
-class MoveShown(Answer):
+class PlannedMove(ResponseModel):
     route: str
     topic: str
     partition: int
@@ -338,23 +340,23 @@ class MoveShown(Answer):
     reason: str
 
 
-class Waiting(Answer):
+class WaitingPartition(ResponseModel):
     partition: str
     workers: list[str] = Field(alias="for")
 
 
-class DryRun(Answer):
+class DryRun(ResponseModel):
     dryRun: bool
-    moves: list[MoveShown]
+    moves: list[PlannedMove]
     reasons: list[str]
-    waiting: list[Waiting]
+    waiting: list[WaitingPartition]
 
 
-class Rebalanced(RootModel[RebalanceAsked | DryRun]):
+class RebalanceResult(RootModel[RebalanceRequested | DryRun]):
     """By whether it was a dry run."""
 
 
-class OtherEvent(Answer):
+class OtherEvent(ResponseModel):
     number: int
     time: datetime
     kind: EventKind
@@ -364,7 +366,7 @@ class OtherEvent(Answer):
     request: str
 
 
-class PastMove(MoveShown):
+class MoveEvent(PlannedMove):
     number: int
     time: datetime
     kind: EventKind
@@ -374,19 +376,19 @@ class PastMove(MoveShown):
     tookMs: int | None = Field(description="until the new owner was ONLINE; null: it is not yet")
 
 
-class History(Answer):
-    history: list[PastMove | OtherEvent]
+class EventList(ResponseModel):
+    history: list[MoveEvent | OtherEvent]
 
 
 # --- /validation
 
 
-class RoutedMismatch(MismatchShown):
+class RouteMismatch(PartitionMismatch):
     route: str
     topic: str
 
 
-class RestingPartitions(Answer):
+class ExcludedPartitions(ResponseModel):
     """What nobody should copy now."""
 
     route: str
@@ -396,12 +398,12 @@ class RestingPartitions(Answer):
     reason: str
 
 
-class UnreadableNode(Answer):
+class UnreadableNode(ResponseModel):
     path: str
     why: str
 
 
-class Validation(Answer):
+class ValidationResult(ResponseModel):
     numTopics: int
     numTopicPartitions: int
     numOnlineTopicPartitions: int
@@ -413,12 +415,12 @@ class Validation(Answer):
     numStoppedTopicPartitions: int = Field(description="of the offline ones")
     IdealState: dict[str, int]
     ExternalView: dict[str, int]
-    mismatches: list[RoutedMismatch]
-    resting: list[RestingPartitions]
+    mismatches: list[RouteMismatch]
+    resting: list[ExcludedPartitions]
     unreadable: list[UnreadableNode]
 
 
-class SourceValidation(Answer):
+class SourceValidationResult(ResponseModel):
     numMissingTopics: int
     missingTopics: list[str]
     numMismatchedTopics: int
@@ -435,7 +437,7 @@ class SourceValidation(Answer):
 # --- /health, /ready
 
 
-class Health(Answer):
+class Health(ResponseModel):
     status: str
     id: str
 

@@ -8,18 +8,18 @@ from typing import Any
 from pydantic import BaseModel
 
 
-class Described(BaseModel):
+class CachedSchemaModel(BaseModel):
     @classmethod
     def model_json_schema(cls, *args: Any, **kwargs: Any) -> dict[str, Any]:
         return _schema(cls, args, tuple(sorted(kwargs.items())))
 
     @classmethod
-    def worked_out(cls, *args: Any, **kwargs: Any) -> dict[str, Any]:
+    def computed_schema(cls, *args: Any, **kwargs: Any) -> dict[str, Any]:
         return super().model_json_schema(*args, **kwargs)
 
 
 @cache
 def _schema(
-    model: type[Described], args: tuple[Any, ...], kwargs: tuple[tuple[str, Any], ...]
+    model: type[CachedSchemaModel], args: tuple[Any, ...], kwargs: tuple[tuple[str, Any], ...]
 ) -> dict[str, Any]:
-    return model.worked_out(*args, **dict(kwargs))
+    return model.computed_schema(*args, **dict(kwargs))

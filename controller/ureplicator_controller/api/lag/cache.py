@@ -19,7 +19,7 @@ from threading import Lock
 from ureplicator_common.clock import Clock
 from ureplicator_common.errors import OperatingError
 from ureplicator_common.model import TopicKey
-from ureplicator_controller.api.lag.collector import Lookout, Report, Topics
+from ureplicator_controller.api.lag.collector import LagCollector, LagReport, Topics
 
 ANSWER_S = 1.5
 FRESH_S = 5.0
@@ -27,20 +27,22 @@ FRESH_S = 5.0
 logger = logging.getLogger(__name__)
 
 
-class Progress:
+class LagCache:
     """Shared by all threads that serve requests. `wanted` tells what is whitelisted now."""
 
-    def __init__(self, lookout: Lookout, *, wanted: Callable[[], Topics], clock: Clock) -> None:
-        self._lookout = lookout
+    def __init__(
+        self, collector: LagCollector, *, wanted: Callable[[], Topics], clock: Clock
+    ) -> None:
+        self._collector = collector
         self._wanted = wanted
         self._clock = clock
         self._lock = Lock()
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="progress")
-        self._under_way: Future[Report] | None = None
-        self._last: Report | None = None
+        self._under_way: Future[LagReport] | None = None
+        self._last: LagReport | None = None
         self._took_s = 0.0
 
-    def report(self, key: TopicKey | None = None, *, partitions: int = 0) -> Report | None:
+    def report(self, key: TopicKey | None = None, *, partitions: int = 0) -> LagReport | None:
         """The newest look that can be had soon, or None.
 
         `key`: a topic that it must have, with so many partitions; whoever whitelists one asks at once.
@@ -60,17 +62,17 @@ class Progress:
         except FutureTimeout:
             return last
 
-    def age_s(self, report: Report) -> float:
+    def age_s(self, report: LagReport) -> float:
         return max(0.0, self._clock.monotonic_s() - report.at_s)
 
     def close(self) -> None:
         self._thread.shutdown(wait=True)
-        self._lookout.close()
+        self._collector.close()
 
-    def _look(self) -> Report:
+    def _look(self) -> LagReport:
         began_s = self._clock.monotonic_s()
         try:
-            report = self._lookout.look(self._wanted())
+            report = self._collector.look(self._wanted())
         except OperatingError:
             raise
         except Exception:
@@ -82,5 +84,5 @@ class Progress:
         return report
 
 
-def _holds(report: Report, key: TopicKey, partitions: int) -> bool:
+def _holds(report: LagReport, key: TopicKey, partitions: int) -> bool:
     return len(report.topics.get(key, ())) >= partitions

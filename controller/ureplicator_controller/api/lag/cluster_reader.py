@@ -27,7 +27,7 @@ R = TypeVar("R", bound=Closing)
 T = TypeVar("T")
 
 
-class Desk(Generic[R]):
+class ClusterReader(Generic[R]):
     """The reader is made at first use, by `connect`, and anew after a long pause."""
 
     def __init__(self, connect: Callable[[], R], *, name: str, clock: Clock) -> None:
@@ -66,15 +66,18 @@ class Desk(Generic[R]):
             self._reader = None
 
 
-def ask_all(
-    desks: Mapping[str, Desk[R]], questions: Mapping[str, Callable[[R], T]], *, patience_s: float
+def query_all(
+    readers: Mapping[str, ClusterReader[R]],
+    questions: Mapping[str, Callable[[R], T]],
+    *,
+    patience_s: float,
 ) -> dict[str, T | OperatingError]:
     """Ask all at the same time; each answer, or why there is none."""
     asked: dict[str, Future[T]] = {}
     answers: dict[str, T | OperatingError] = {}
     for name, question in questions.items():
         try:
-            asked[name] = desks[name].ask(question)
+            asked[name] = readers[name].ask(question)
         except OperatingError as error:
             answers[name] = error
     for name, answer in asked.items():

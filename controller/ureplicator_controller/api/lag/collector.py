@@ -30,7 +30,7 @@ from ureplicator_common.kafka import (
     PositionReader,
 )
 from ureplicator_common.model import Partition, Route, TopicIntent, TopicKey, position_group
-from ureplicator_controller.api.lag.cluster_reader import Desk, ask_all
+from ureplicator_controller.api.lag.cluster_reader import ClusterReader, query_all
 from ureplicator_controller.core.reporting.lag import (
     Figures,
     Look,
@@ -56,7 +56,7 @@ Positions = Mapping[Route, Mapping[TopicPartition, Position] | OperatingError]
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class LagReport:
     """One look: figures of each partition, at a time of the monotonic clock."""
 
     at_s: float
@@ -84,7 +84,7 @@ class _Answer:
     lifetimes: Mapping[str, Lifetime] | None
 
 
-class Lookout:
+class LagCollector:
     """Belongs to one thread. `positions` and `logs` make the readers of a cluster by its name."""
 
     def __init__(
@@ -99,15 +99,15 @@ class Lookout:
         self._connect_positions = positions
         self._connect_logs = logs
         self._clock = clock
-        self._targets: dict[str, Desk[PositionReader]] = {}
-        self._sources: dict[str, Desk[LogReader]] = {}
+        self._targets: dict[str, ClusterReader[PositionReader]] = {}
+        self._sources: dict[str, ClusterReader[LogReader]] = {}
         self._tracks: dict[Partition, Tracks] = {}
         self._readings: dict[Partition, Reading] = {}
         self._lifetimes: dict[str, tuple[float, Mapping[str, Lifetime]]] = {}
         self._near: frozenset[TopicKey] = frozenset()
 
-    def look(self, topics: Topics) -> Report:
-        self._open_desks(topics)
+    def look(self, topics: Topics) -> LagReport:
+        self._open_readers(topics)
         began_s = self._clock.monotonic_s()
         positions = self._read_positions(topics)
         logs = self._read_logs(topics, positions)
@@ -122,7 +122,7 @@ class Lookout:
             }
         self._forget_others(topics)
         self._warn(found)
-        return Report(self._clock.monotonic_s(), found)
+        return LagReport(self._clock.monotonic_s(), found)
 
     def close(self) -> None:
         for target in self._targets.values():
@@ -132,16 +132,16 @@ class Lookout:
 
     # --- Asking
 
-    def _open_desks(self, topics: Topics) -> None:
+    def _open_readers(self, topics: Topics) -> None:
         for route in {key.route for key in topics}:
             if route.target not in self._targets:
-                self._targets[route.target] = Desk(
+                self._targets[route.target] = ClusterReader(
                     partial(self._connect_positions, route.target),
                     name="positions",
                     clock=self._clock,
                 )
             if route.source not in self._sources:
-                self._sources[route.source] = Desk(
+                self._sources[route.source] = ClusterReader(
                     partial(self._connect_logs, route.source), name="logs", clock=self._clock
                 )
 
@@ -157,7 +157,7 @@ class Lookout:
             )
             for target in {route.target for route in wanted}
         }
-        answers = ask_all(self._targets, questions, patience_s=CLUSTER_S)
+        answers = query_all(self._targets, questions, patience_s=CLUSTER_S)
         found: dict[Route, Mapping[TopicPartition, Position] | OperatingError] = {}
         for route in wanted:
             answer = answers[route.target]
@@ -179,7 +179,7 @@ class Lookout:
             source: self._logs_question(source, topics, positions)
             for source in {key.route.source for key in topics}
         }
-        answers = ask_all(self._sources, questions, patience_s=CLUSTER_S)
+        answers = query_all(self._sources, questions, patience_s=CLUSTER_S)
         for source, answer in answers.items():
             if isinstance(answer, _Answer):
                 self._remember(source, answer)

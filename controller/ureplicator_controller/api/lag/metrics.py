@@ -14,7 +14,7 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from ureplicator_common.coordination import Unavailable
-from ureplicator_controller.api.lag.cache import Progress
+from ureplicator_controller.api.lag.cache import LagCache
 from ureplicator_controller.core.reporting.lag import Summary, summarise
 
 _GAUGES: Mapping[str, tuple[str, Callable[[Summary], float | None]]] = {
@@ -32,10 +32,10 @@ _GAUGES: Mapping[str, tuple[str, Callable[[Summary], float | None]]] = {
 }
 
 
-class LagCollector(Collector):
+class LagMetrics(Collector):
     """Gauges drawn from the newest look."""
 
-    def __init__(self, progress: Progress) -> None:
+    def __init__(self, progress: LagCache) -> None:
         self._progress = progress
 
     def collect(self) -> Iterable[Metric]:

@@ -28,18 +28,18 @@ from ureplicator_controller.api.http.openapi import group
 from ureplicator_controller.api.http.problems import bad_request
 from ureplicator_controller.api.http.request_models import (
     Body,
-    LegalTopic,
     OptionalBody,
     Query,
     RouteQuery,
-    SomeWorker,
     TopicName,
+    TopicPath,
+    WorkerPath,
     chosen_route,
 )
-from ureplicator_controller.api.http.response_models import Answer, Answered, responses
+from ureplicator_controller.api.http.response_models import JsonResult, ResponseModel, responses
 from ureplicator_controller.api.routes.instances import worker_name
-from ureplicator_controller.api.services.fleet_cache import Fleet
-from ureplicator_controller.api.services.topics import Restoration, Whitelist
+from ureplicator_controller.api.services.fleet_cache import FleetCache
+from ureplicator_controller.api.services.topics import Restoration, TopicService
 from ureplicator_controller.api.services.workers import Wishes
 from ureplicator_controller.core.reporting.backup import (
     Refusal,
@@ -72,11 +72,11 @@ _TOPIC_ID = "as the cluster tells it; empty: not known"
 TopicId = Annotated[str, Field(pattern="^[a-zA-Z0-9_-]{0,64}$")]
 
 
-class ImportListedQuery(RouteQuery):
+class ImportBlacklistQuery(RouteQuery):
     dry_run: _DryRun = "false"
 
 
-class ImportTopicQuery(ImportListedQuery):
+class ImportTopicQuery(ImportBlacklistQuery):
     listed: Annotated[
         Literal["true", "false"],
         Field(
@@ -133,7 +133,7 @@ class TopicEntry(Body):
     )
 
 
-class ListedEntry(OptionalBody):
+class BlacklistEntry(OptionalBody):
     """There is nothing to say of it."""
 
 
@@ -152,7 +152,7 @@ class SwitchesEntry(Body):
     frozen: bool = Field(title="true or false", description="true or false", strict=True)
 
 
-class TopicExported(Answer):
+class TopicExported(ResponseModel):
     partitions: int
     initialPartitions: int
     state: TopicState
@@ -167,18 +167,18 @@ class TopicExported(Answer):
     stopped: str
 
 
-class WorkerExported(Answer):
+class WorkerExported(ResponseModel):
     slots: int
     blacklisted: bool
     draining: bool
 
 
-class SwitchesExported(Answer):
+class SwitchesExported(ResponseModel):
     autoBalancing: bool
     frozen: bool
 
 
-class Exported(Answer):
+class FleetExport(ResponseModel):
     version: int
     fleet: str
     switches: SwitchesExported
@@ -187,49 +187,51 @@ class Exported(Answer):
     topics: dict[str, dict[str, TopicExported]]
 
 
-class RefusedField(Answer):
+class RejectedField(ResponseModel):
     field: str
     detail: str
     cure: str
 
 
-class Imported(Answer):
+class ImportResult(ResponseModel):
     """`refused`: what could not be done; all else is."""
 
     result: Literal["created", "changed", "unchanged"]
     changes: list[str]
-    refused: list[RefusedField]
+    refused: list[RejectedField]
 
 
 def blueprint(
-    *, settings: Settings, fleet: Fleet, whitelist: Whitelist, wishes: Wishes
+    *, settings: Settings, fleet: FleetCache, topic_service: TopicService, wishes: Wishes
 ) -> APIBlueprint:
     api = group("backup", __name__)
 
-    @api.get("/export", responses=responses(Exported))
-    def export_fleet(query: Query) -> Answered:
+    @api.get("/export", responses=responses(FleetExport))
+    def export_fleet(query: Query) -> JsonResult:
         """What operators asked of the fleet, to be imported again."""
-        return exported(fleet.picture().snapshot)
+        return exported(fleet.current().snapshot)
 
-    @api.put("/import/topics/<path:topic>", responses=responses(Imported, 404, 409, 413))
-    def import_topic(path: LegalTopic, query: ImportTopicQuery, body: TopicEntry) -> Answered:
+    @api.put("/import/topics/<path:topic>", responses=responses(ImportResult, 404, 409, 413))
+    def import_topic(path: TopicPath, query: ImportTopicQuery, body: TopicEntry) -> JsonResult:
         """Make a topic what an export says; a new one begins where its positions are."""
         config = chosen_route(settings, query)
         dry = query.dry_run == "true"
         off = query.listed == "false"
-        done = whitelist.restore(config, path.topic, _intent(body), off=off, dry_run=dry)
+        done = topic_service.restore(config, path.topic, _intent(body), off=off, dry_run=dry)
         return _topic_imported(path.topic, done)
 
-    @api.put("/import/blacklist/<path:topic>", responses=responses(Imported, 404, 409, 413))
-    def import_listed(path: LegalTopic, query: ImportListedQuery, body: ListedEntry) -> Answered:
+    @api.put("/import/blacklist/<path:topic>", responses=responses(ImportResult, 404, 409, 413))
+    def import_listed(
+        path: TopicPath, query: ImportBlacklistQuery, body: BlacklistEntry
+    ) -> JsonResult:
         """Put a topic on the blacklist as an export says, whitelisted or not."""
         config = chosen_route(settings, query)
         key = TopicKey(config.route, path.topic)
-        there = whitelist.restore_listed(key, dry_run=query.dry_run == "true")
+        there = topic_service.restore_listed(key, dry_run=query.dry_run == "true")
         return _imported({} if there else None, {})
 
-    @api.put("/import/workers/<path:worker>", responses=responses(Imported, 404, 409, 413))
-    def import_worker(path: SomeWorker, query: ImportQuery, body: WorkerEntry) -> Answered:
+    @api.put("/import/workers/<path:worker>", responses=responses(ImportResult, 404, 409, 413))
+    def import_worker(path: WorkerPath, query: ImportQuery, body: WorkerEntry) -> JsonResult:
         """Set a worker aside as an export says, also one that is not there yet."""
         wanted = KnownWorker(
             max_slots=body.slots, blacklisted=body.blacklisted, draining=body.draining
@@ -238,10 +240,10 @@ def blueprint(
         before, after = wishes.restore(WorkerId(worker_name(path.worker)), wanted, dry_run=dry)
         return _imported(worker_entry(before) if before else None, worker_entry(after))
 
-    @api.put("/import/switches", responses=responses(Imported, 409, 413))
-    def import_switches(query: ImportQuery, body: SwitchesEntry) -> Answered:
+    @api.put("/import/switches", responses=responses(ImportResult, 409, 413))
+    def import_switches(query: ImportQuery, body: SwitchesEntry) -> JsonResult:
         """Set the live switches as an export says."""
-        before = fleet.picture().snapshot.switches
+        before = fleet.current().snapshot.switches
 
         def change(now: Switches) -> Switches:
             return replace(now, auto_balancing=body.auto_balancing, frozen=body.frozen)
@@ -286,7 +288,7 @@ def _switches(switches: Switches) -> dict[str, Any]:
     return {"autoBalancing": switches.auto_balancing, "frozen": switches.frozen}
 
 
-def _topic_imported(topic: str, done: Restoration) -> Answered:
+def _topic_imported(topic: str, done: Restoration) -> JsonResult:
     changes = list(
         differences(
             topic_entry(done.before, topic) if done.before else None,
@@ -298,10 +300,10 @@ def _topic_imported(topic: str, done: Restoration) -> Answered:
     return _told(changes, is_new=done.before is None, refused=done.made.refused)
 
 
-def _imported(before: Mapping[str, Any] | None, after: Mapping[str, Any]) -> Answered:
+def _imported(before: Mapping[str, Any] | None, after: Mapping[str, Any]) -> JsonResult:
     return _told(list(differences(before, after)), is_new=before is None)
 
 
-def _told(changes: list[str], *, is_new: bool, refused: Sequence[Refusal] = ()) -> Answered:
+def _told(changes: list[str], *, is_new: bool, refused: Sequence[Refusal] = ()) -> JsonResult:
     result = "created" if is_new else "changed" if changes else "unchanged"
     return {"result": result, "changes": changes, "refused": [asdict(each) for each in refused]}

@@ -23,33 +23,35 @@ from ureplicator_controller.api.http.problems import bad_request
 from ureplicator_controller.api.http.request_models import (
     BlacklistBody,
     BlacklistQuery,
-    Conditional,
+    IfMatchHeader,
     RouteQuery,
     chosen_route,
     chosen_routes,
     missing,
 )
 from ureplicator_controller.api.http.response_models import (
-    Answered,
-    Blacklist,
     BlacklistChanged,
+    BlacklistEntries,
+    JsonResult,
     responses,
-    writing,
+    write_responses,
 )
-from ureplicator_controller.api.services.fleet_cache import Fleet
-from ureplicator_controller.api.services.topics import Whitelist
+from ureplicator_controller.api.services.fleet_cache import FleetCache
+from ureplicator_controller.api.services.topics import TopicService
 
 _Said = TypeVar("_Said")
 
 
-def blueprint(*, settings: Settings, fleet: Fleet, whitelist: Whitelist) -> APIBlueprint:
+def blueprint(
+    *, settings: Settings, fleet: FleetCache, topic_service: TopicService
+) -> APIBlueprint:
     api = group("blacklist", __name__)
 
-    @api.get("/blacklist", responses=responses(Blacklist, 404))
-    def list_blacklist(query: RouteQuery) -> Answered:
+    @api.get("/blacklist", responses=responses(BlacklistEntries, 404))
+    def list_blacklist(query: RouteQuery) -> JsonResult:
         """The partitions and the topics that are set aside."""
         routes = {config.route for config in chosen_routes(settings, query)}
-        snapshot = fleet.picture().snapshot
+        snapshot = fleet.current().snapshot
         topics = snapshot.topics
         return {
             "blacklist": [
@@ -65,10 +67,10 @@ def blueprint(*, settings: Settings, fleet: Fleet, whitelist: Whitelist) -> APIB
             ],
         }
 
-    @api.post("/blacklist", responses=writing(BlacklistChanged, 404, 409))
+    @api.post("/blacklist", responses=write_responses(BlacklistChanged, 404, 409))
     def change_blacklist(
-        query: BlacklistQuery, body: BlacklistBody, header: Conditional
-    ) -> Answered:
+        query: BlacklistQuery, body: BlacklistBody, header: IfMatchHeader
+    ) -> JsonResult:
         """Set a partition aside, or without one the topic, or take it back.
 
         Said in the query or in the body.
@@ -78,9 +80,11 @@ def blueprint(*, settings: Settings, fleet: Fleet, whitelist: Whitelist) -> APIB
         number = _agreed("partition", query.partition, body.partition)
         listed = _said("opt", query.opt, body.opt) == "blacklist"
         if number is None:
-            whitelist.blacklist_topic(config, topic, listed=listed, condition=header.condition)
+            topic_service.blacklist_topic(config, topic, listed=listed, condition=header.condition)
         else:
-            whitelist.blacklist(config, topic, number, listed=listed, condition=header.condition)
+            topic_service.blacklist(
+                config, topic, number, listed=listed, condition=header.condition
+            )
         return {
             "topic": topic,
             "partition": number,

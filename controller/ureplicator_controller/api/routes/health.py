@@ -24,9 +24,9 @@ from ureplicator_common.config.settings import Settings
 from ureplicator_common.coordination import Unavailable
 from ureplicator_common.errors import OperatingError
 from ureplicator_controller.api.http.openapi import group
-from ureplicator_controller.api.http.response_models import Answered, Health, Ready, responses
-from ureplicator_controller.api.services.clusters import Cluster
-from ureplicator_controller.api.services.fleet_cache import Fleet, Picture
+from ureplicator_controller.api.http.response_models import Health, JsonResult, Ready, responses
+from ureplicator_controller.api.services.clusters import ClusterTopics
+from ureplicator_controller.api.services.fleet_cache import FleetCache, FleetState
 from ureplicator_controller.api.services.validation import compare
 from ureplicator_controller.core.state.external_view import mismatches, validate
 
@@ -34,20 +34,20 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _METRICS = {"text/plain": {"schema": {"type": "string"}}}
 
 
-def blueprint(*, id: str, fleet: Fleet, registry: CollectorRegistry) -> APIBlueprint:
+def blueprint(*, id: str, fleet: FleetCache, registry: CollectorRegistry) -> APIBlueprint:
     api = group("health", __name__)
 
     @api.get("/health", responses={HTTPStatus.OK: Health})
-    def health() -> Answered:
+    def health() -> JsonResult:
         """Is this process alive."""
         return {"status": "ok", "id": id}
 
     @api.get("/ready", responses=responses(Ready))
-    def ready() -> Answered:
+    def ready() -> JsonResult:
         """Can it serve, and who leads."""
-        picture = fleet.picture()
-        leader = picture.leader.id if picture.leader else None
-        controllers = sorted(picture.controllers)
+        fleet_state = fleet.current()
+        leader = fleet_state.leader.id if fleet_state.leader else None
+        controllers = sorted(fleet_state.controllers)
         return {"status": "ready", "id": id, "leader": leader, "controllers": controllers}
 
     @api.get("/metrics", responses={HTTPStatus.OK: {"content": _METRICS}}, validate_response=False)
@@ -62,7 +62,7 @@ def count_requests(app: Flask, registry: CollectorRegistry) -> None:
     """By rule, not by path: a counter per topic, or per scanner's guess, would grow for ever."""
     requests = Counter(
         "ureplicator_http_requests",
-        "Answered requests by method, rule and status.",
+        "JsonResult requests by method, rule and status.",
         ["method", "path", "status"],
         registry=registry,
     )
@@ -74,11 +74,11 @@ def count_requests(app: Flask, registry: CollectorRegistry) -> None:
         return response
 
 
-class FleetCollector(Collector):
+class FleetMetrics(Collector):
     """Gauges drawn from the picture of the moment."""
 
     def __init__(
-        self, *, settings: Settings, fleet: Fleet, clusters: Mapping[str, Cluster]
+        self, *, settings: Settings, fleet: FleetCache, clusters: Mapping[str, ClusterTopics]
     ) -> None:
         self._settings = settings
         self._fleet = fleet
@@ -86,19 +86,19 @@ class FleetCollector(Collector):
 
     def collect(self) -> Iterable[Metric]:
         try:
-            picture = self._fleet.picture()
+            fleet_state = self._fleet.current()
         except Unavailable:
             yield _gauge("zookeeper_connected", "Whether ZooKeeper answers.", 0)
             return
         yield _gauge("zookeeper_connected", "Whether ZooKeeper answers.", 1)
-        yield from _fleet_metrics(picture)
-        yield from self._source_metrics(picture)
+        yield from _fleet_metrics(fleet_state)
+        yield from self._source_metrics(fleet_state)
 
     def describe(self) -> Iterable[Metric]:
         """Nothing is asked while the registry is being built."""
         return ()
 
-    def _source_metrics(self, picture: Picture) -> Iterable[Metric]:
+    def _source_metrics(self, fleet_state: FleetState) -> Iterable[Metric]:
         """A cluster that is away has no counts, rather than false ones."""
         up = _family("source_up", "Whether the source cluster answers.", "route")
         missing = _family("missing_topics", "Whitelisted, but not in the source.", "route")
@@ -106,7 +106,7 @@ class FleetCollector(Collector):
         for config in self._settings.routes:
             name = str(config.route)
             try:
-                found, _ = compare(picture, config.route, self._clusters)
+                found, _ = compare(fleet_state, config.route, self._clusters)
             except OperatingError:
                 up.add_metric([name], 0)
                 continue
@@ -116,17 +116,23 @@ class FleetCollector(Collector):
         return (up, missing, mismatched)
 
 
-def _fleet_metrics(picture: Picture) -> Iterable[Metric]:
-    counts = validate(picture.snapshot, picture.view)
-    yield _gauge("leader_present", "Whether a controller leads.", int(picture.leader is not None))
-    yield _gauge("controllers", "Live controllers.", len(picture.controllers))
-    yield _gauge("live_workers", "Live workers.", len(picture.snapshot.sessions))
+def _fleet_metrics(fleet_state: FleetState) -> Iterable[Metric]:
+    counts = validate(fleet_state.snapshot, fleet_state.view)
+    yield _gauge(
+        "leader_present", "Whether a controller leads.", int(fleet_state.leader is not None)
+    )
+    yield _gauge("controllers", "Live controllers.", len(fleet_state.controllers))
+    yield _gauge("live_workers", "Live workers.", len(fleet_state.snapshot.sessions))
     yield _gauge("topics", "Whitelisted topics.", counts.topics)
-    yield _gauge("error_topics", "Topics with a partition in error.", counts.error_topics)
-    yield _gauge("unreadable_nodes", "Nodes that cannot be read.", len(picture.snapshot.findings))
+    yield _gauge("error_topics", "TopicList with a partition in error.", counts.error_topics)
+    yield _gauge(
+        "unreadable_nodes", "Nodes that cannot be read.", len(fleet_state.snapshot.findings)
+    )
     states = {"online": counts.online, "offline": counts.offline, "error": counts.error}
     yield _family("partitions", "Wanted partitions by their owner's state.", "state", states)
-    found = Tally(str(each.partition.route) for each in mismatches(picture.snapshot, picture.view))
+    found = Tally(
+        str(each.partition.route) for each in mismatches(fleet_state.snapshot, fleet_state.view)
+    )
     total = sum(found.values())
     yield _gauge("mismatches", "Partitions that are not what they should be.", total)
     yield _family(

@@ -18,8 +18,8 @@ from ureplicator_common.model import PastEvent, Route
 from ureplicator_controller.api.http.openapi import group
 from ureplicator_controller.api.http.request_ids import is_of
 from ureplicator_controller.api.http.request_models import HistoryQuery, chosen_routes
-from ureplicator_controller.api.http.response_models import Answered, History, responses
-from ureplicator_controller.api.services.fleet_cache import Fleet
+from ureplicator_controller.api.http.response_models import EventList, JsonResult, responses
+from ureplicator_controller.api.services.fleet_cache import FleetCache
 from ureplicator_controller.core.reporting.event_log import past_events
 
 _FILTERS: Mapping[str, Callable[[PastEvent, Any], bool]] = {
@@ -34,11 +34,11 @@ _FILTERS: Mapping[str, Callable[[PastEvent, Any], bool]] = {
 }
 
 
-def blueprint(*, settings: Settings, fleet: Fleet) -> APIBlueprint:
+def blueprint(*, settings: Settings, fleet: FleetCache) -> APIBlueprint:
     api = group("history", __name__)
 
-    @api.get("/history", responses=responses(History, 404))
-    def show_history(query: HistoryQuery) -> Answered:
+    @api.get("/history", responses=responses(EventList, 404))
+    def show_history(query: HistoryQuery) -> JsonResult:
         """The last few hundred events, newest first."""
         routes = {config.route for config in chosen_routes(settings, query)}
         every = len(routes) == len(settings.routes)
@@ -46,7 +46,7 @@ def blueprint(*, settings: Settings, fleet: Fleet) -> APIBlueprint:
         found = sorted(
             (
                 past
-                for past in past_events(fleet.picture().snapshot.history)
+                for past in past_events(fleet.current().snapshot.history)
                 if (_is_on(past, routes) or (every and past.partition is None))
                 and all(_FILTERS[name](past, value) for name, value in wanted.items())
             ),

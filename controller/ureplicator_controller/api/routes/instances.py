@@ -15,58 +15,58 @@ from ureplicator_common.model import KnownWorker, PartitionState, WorkerId
 from ureplicator_controller.api.http.openapi import group
 from ureplicator_controller.api.http.preconditions import etag
 from ureplicator_controller.api.http.request_models import (
-    Conditional,
+    IfMatchHeader,
     OptionalBody,
     Query,
-    SomeWorker,
+    WorkerPath,
 )
 from ureplicator_controller.api.http.response_models import (
-    Answered,
-    Instances,
-    RebalanceAsked,
-    WorkerTagged,
+    InstanceList,
+    JsonResult,
+    RebalanceRequested,
+    WorkerTags,
     responses,
-    writing,
+    write_responses,
 )
-from ureplicator_controller.api.services.fleet_cache import Fleet, Picture
+from ureplicator_controller.api.services.fleet_cache import FleetCache, FleetState
 from ureplicator_controller.api.services.workers import Wishes, unknown_worker
 from ureplicator_controller.core.state.external_view import ideal_entry, wanted_partitions
 
 
-def blueprint(*, fleet: Fleet, wishes: Wishes) -> APIBlueprint:
+def blueprint(*, fleet: FleetCache, wishes: Wishes) -> APIBlueprint:
     api = group("instances", __name__)
 
-    @api.get("/instances", responses=responses(Instances))
-    def list_instances(query: Query) -> Answered:
+    @api.get("/instances", responses=responses(InstanceList))
+    def list_instances(query: Query) -> JsonResult:
         """Workers, where their pages are, and what they hold."""
-        picture = fleet.picture()
-        return describe(picture, known_workers(picture))
+        fleet_state = fleet.current()
+        return describe(fleet_state, known_workers(fleet_state))
 
-    @api.post("/instances", responses=writing(RebalanceAsked))
-    def rebalance_instances(query: Query, body: OptionalBody, header: Conditional) -> Answered:
+    @api.post("/instances", responses=write_responses(RebalanceRequested))
+    def rebalance_instances(query: Query, body: OptionalBody, header: IfMatchHeader) -> JsonResult:
         """Rebalance now, without waiting for delays."""
         return {"rebalance": "asked", "request": wishes.rebalance(header.condition)}
 
-    @api.get("/instances/<path:worker>", responses=responses(Instances, 404))
-    def show_instance(path: SomeWorker, query: Query) -> Answered:
+    @api.get("/instances/<path:worker>", responses=responses(InstanceList, 404))
+    def show_instance(path: WorkerPath, query: Query) -> JsonResult:
         """One worker, and what it holds."""
-        picture = fleet.picture()
-        if path.worker not in known_workers(picture):
+        fleet_state = fleet.current()
+        if path.worker not in known_workers(fleet_state):
             raise unknown_worker(path.worker)
         worker = WorkerId(path.worker)
-        node = picture.nodes.get(fleet.paths.worker_known(worker))
-        return describe(picture, [worker]), 200, etag(node)
+        node = fleet_state.nodes.get(fleet.paths.worker_known(worker))
+        return describe(fleet_state, [worker]), 200, etag(node)
 
-    @api.delete("/instances/<path:worker>", responses=writing(WorkerTagged, 404))
-    def drain_instance(path: SomeWorker, query: Query, header: Conditional) -> Answered:
+    @api.delete("/instances/<path:worker>", responses=write_responses(WorkerTags, 404))
+    def drain_instance(path: WorkerPath, query: Query, header: IfMatchHeader) -> JsonResult:
         """Empty a worker, and give it nothing more."""
         id = worker_name(path.worker)
         return _tags(id, wishes.leave(id, header.condition))
 
-    @api.post("/instances/<path:worker>", responses=writing(WorkerTagged, 404))
+    @api.post("/instances/<path:worker>", responses=write_responses(WorkerTags, 404))
     def restore_instance(
-        path: SomeWorker, query: Query, body: OptionalBody, header: Conditional
-    ) -> Answered:
+        path: WorkerPath, query: Query, body: OptionalBody, header: IfMatchHeader
+    ) -> JsonResult:
         """Take a worker back."""
         id = worker_name(path.worker)
         return _tags(id, wishes.take_back(id, header.condition))
@@ -81,20 +81,20 @@ def worker_name(name: str) -> WorkerId:
     return WorkerId(name)
 
 
-def _tags(worker: WorkerId, known: KnownWorker) -> Answered:
+def _tags(worker: WorkerId, known: KnownWorker) -> JsonResult:
     return {"worker": worker, "blacklisted": known.blacklisted, "draining": known.draining}
 
 
-def known_workers(picture: Picture) -> list[WorkerId]:
-    snapshot = picture.snapshot
+def known_workers(fleet_state: FleetState) -> list[WorkerId]:
+    snapshot = fleet_state.snapshot
     return sorted({*snapshot.sessions, *snapshot.live, *snapshot.known})
 
 
-def describe(picture: Picture, workers: Iterable[WorkerId]) -> dict[str, Any]:
+def describe(fleet_state: FleetState, workers: Iterable[WorkerId]) -> dict[str, Any]:
     """uReplicator's three keys, and `workers` with what they cannot say."""
-    snapshot = picture.snapshot
-    held = _held(picture)
-    ideal = _ideal_counts(picture)
+    snapshot = fleet_state.snapshot
+    held = _held(fleet_state)
+    ideal = _ideal_counts(fleet_state)
     chosen = list(workers)
     return {
         "instances": {
@@ -105,18 +105,18 @@ def describe(picture: Picture, workers: Iterable[WorkerId]) -> dict[str, Any]:
         "blacklisted": sorted(
             worker for worker, known in snapshot.known.items() if known.value.blacklisted
         ),
-        "allInstances": known_workers(picture),
+        "allInstances": known_workers(fleet_state),
         "workers": {
-            worker: _worker(picture, worker, held.get(worker, []), ideal.get(worker, 0))
+            worker: _worker(fleet_state, worker, held.get(worker, []), ideal.get(worker, 0))
             for worker in chosen
         },
     }
 
 
 def _worker(
-    picture: Picture, worker: WorkerId, held: list[dict[str, Any]], ideal: int
+    fleet_state: FleetState, worker: WorkerId, held: list[dict[str, Any]], ideal: int
 ) -> dict[str, Any]:
-    snapshot = picture.snapshot
+    snapshot = fleet_state.snapshot
     live = snapshot.live.get(worker)
     known = snapshot.known.get(worker)
     states = [each["state"] for each in held]
@@ -138,9 +138,9 @@ def _worker(
     }
 
 
-def _held(picture: Picture) -> dict[WorkerId, list[dict[str, Any]]]:
+def _held(fleet_state: FleetState) -> dict[WorkerId, list[dict[str, Any]]]:
     found: dict[WorkerId, list[dict[str, Any]]] = {}
-    for partition, said in sorted(picture.view.items()):
+    for partition, said in sorted(fleet_state.view.items()):
         for worker, entry in said.items():
             found.setdefault(worker, []).append(
                 {
@@ -154,10 +154,10 @@ def _held(picture: Picture) -> dict[WorkerId, list[dict[str, Any]]]:
     return found
 
 
-def _ideal_counts(picture: Picture) -> dict[WorkerId, int]:
+def _ideal_counts(fleet_state: FleetState) -> dict[WorkerId, int]:
     counts: dict[WorkerId, int] = {}
-    for partition in wanted_partitions(picture.snapshot):
-        entry = ideal_entry(picture.snapshot, partition)
+    for partition in wanted_partitions(fleet_state.snapshot):
+        entry = ideal_entry(fleet_state.snapshot, partition)
         if entry and entry.worker is not None:
             counts[entry.worker] = counts.get(entry.worker, 0) + 1
     return counts

@@ -15,16 +15,20 @@ from flask_openapi3 import APIBlueprint
 from ureplicator_common.config.settings import Settings
 from ureplicator_common.model import TopicIntent, TopicKey
 from ureplicator_controller.api.http.openapi import group
-from ureplicator_controller.api.http.request_models import RouteQuery, TopicPartition, chosen_routes
+from ureplicator_controller.api.http.request_models import (
+    RouteQuery,
+    TopicPartitionPath,
+    chosen_routes,
+)
 from ureplicator_controller.api.http.response_models import (
-    Answered,
-    OffsetShown,
-    OffsetsShown,
+    JsonResult,
+    OffsetList,
+    PartitionOffset,
     responses,
 )
-from ureplicator_controller.api.lag.cache import Progress
-from ureplicator_controller.api.services.fleet_cache import Fleet
-from ureplicator_controller.api.services.topic_checks import refuse_partition
+from ureplicator_controller.api.lag.cache import LagCache
+from ureplicator_controller.api.services.fleet_cache import FleetCache
+from ureplicator_controller.api.services.topic_checks import require_partition
 from ureplicator_controller.api.services.topic_lookup import find_topic
 from ureplicator_controller.core.reporting.lag import Figures, Summary, summarise
 
@@ -32,18 +36,18 @@ _NOT_YET = Figures(reason="not looked at yet: ask again")
 
 
 @dataclass(frozen=True, slots=True)
-class TopicProgress:
+class TopicLag:
     """One topic of a look; `age_s` is None while there was none."""
 
     age_s: float | None = None
     partitions: Mapping[int, Figures] = field(default_factory=dict)
 
 
-def blueprint(*, settings: Settings, fleet: Fleet, progress: Progress) -> APIBlueprint:
+def blueprint(*, settings: Settings, fleet: FleetCache, progress: LagCache) -> APIBlueprint:
     api = group("offset", __name__)
 
-    @api.get("/offset", responses=responses(OffsetsShown, 404))
-    def show_offsets(query: RouteQuery) -> Answered:
+    @api.get("/offset", responses=responses(OffsetList, 404))
+    def show_offsets(query: RouteQuery) -> JsonResult:
         """How far behind each topic is, in sum."""
         routes = {config.route for config in chosen_routes(settings, query)}
         fleet.check()
@@ -59,13 +63,13 @@ def blueprint(*, settings: Settings, fleet: Fleet, progress: Progress) -> APIBlu
             ],
         }
 
-    @api.get("/offset/<topic>/<partition>", responses=responses(OffsetShown, 404))
-    def show_offset(path: TopicPartition, query: RouteQuery) -> Answered:
+    @api.get("/offset/<topic>/<partition>", responses=responses(PartitionOffset, 404))
+    def show_offset(path: TopicPartitionPath, query: RouteQuery) -> JsonResult:
         """How far behind one partition is."""
-        picture = fleet.picture()
-        key = find_topic(settings, picture, path.topic, query)
-        intent = picture.snapshot.topics[key].value
-        refuse_partition(key, intent, path.partition)
+        fleet_state = fleet.current()
+        key = find_topic(settings, fleet_state, path.topic, query)
+        intent = fleet_state.snapshot.topics[key].value
+        require_partition(key, intent, path.partition)
         found = of_topic(progress, key, intent)
         shown = {"topic": key.topic, "partition": path.partition, "route": str(key.route)}
         figures = figures_json(found.partitions[path.partition])
@@ -74,17 +78,17 @@ def blueprint(*, settings: Settings, fleet: Fleet, progress: Progress) -> APIBlu
     return api
 
 
-def of_topic(progress: Progress, key: TopicKey, intent: TopicIntent) -> TopicProgress:
+def of_topic(progress: LagCache, key: TopicKey, intent: TopicIntent) -> TopicLag:
     """Figures of every partition of a topic, of those that were not looked at yet, too."""
     report = progress.report(key, partitions=intent.partitions)
     known = report.topics.get(key, {}) if report else {}
-    return TopicProgress(
+    return TopicLag(
         age_s=progress.age_s(report) if report else None,
         partitions={number: known.get(number, _NOT_YET) for number in range(intent.partitions)},
     )
 
 
-def topic_json(found: TopicProgress) -> dict[str, Any]:
+def topic_json(found: TopicLag) -> dict[str, Any]:
     """What a topic's page shows. `positions` is null if none could be read, with the reason."""
     partitions = found.partitions
     unread = [

@@ -25,63 +25,63 @@ from ureplicator_controller.api.http.openapi import group
 from ureplicator_controller.api.http.preconditions import etag
 from ureplicator_controller.api.http.problems import bad_request
 from ureplicator_controller.api.http.request_models import (
-    Conditional,
+    AddNamedTopicBody,
+    AddTopicBody,
+    AnyTopicPath,
     DeleteQuery,
-    GrownNamedTopic,
-    GrownTopic,
-    LegalTopic,
-    NewNamedTopic,
-    NewTopic,
+    ExpandNamedTopicBody,
+    ExpandTopicBody,
+    IfMatchHeader,
     OptionalBody,
-    ResumedTopic,
+    ResumeTopicBody,
     RouteQuery,
-    SomeTopic,
+    TopicPath,
     chosen_route,
     chosen_routes,
 )
 from ureplicator_controller.api.http.response_models import (
-    Answered,
-    TopicIntended,
-    Topics,
-    TopicShown,
+    JsonResult,
+    TopicChanged,
+    TopicDetails,
+    TopicList,
     responses,
-    writing,
+    write_responses,
 )
-from ureplicator_controller.api.lag.cache import Progress
+from ureplicator_controller.api.lag.cache import LagCache
 from ureplicator_controller.api.routes.offset import of_topic, topic_json
-from ureplicator_controller.api.services.fleet_cache import Fleet, Picture
+from ureplicator_controller.api.services.fleet_cache import FleetCache, FleetState
 from ureplicator_controller.api.services.topic_lookup import find_topic
-from ureplicator_controller.api.services.topics import Whitelist
+from ureplicator_controller.api.services.topics import TopicService
 from ureplicator_controller.core.state.exclusions import effective_state, why_rests
 from ureplicator_controller.core.state.external_view import Mismatch, ideal_entry, topic_mismatches
 
 
 def blueprint(
-    *, settings: Settings, fleet: Fleet, whitelist: Whitelist, progress: Progress
+    *, settings: Settings, fleet: FleetCache, topic_service: TopicService, progress: LagCache
 ) -> APIBlueprint:
     api = group("topics", __name__)
 
-    @api.get("/topics", responses=responses(Topics, 404))
-    def list_topics(query: RouteQuery) -> Answered:
+    @api.get("/topics", responses=responses(TopicList, 404))
+    def list_topics(query: RouteQuery) -> JsonResult:
         """Names of what is copied."""
         routes = {config.route for config in chosen_routes(settings, query)}
-        topics = fleet.picture().snapshot.topics
+        topics = fleet.current().snapshot.topics
         return {"topics": sorted({key.topic for key in topics if key.route in routes})}
 
-    @api.get("/topics/<path:topic>", responses=responses(TopicShown, 404))
-    def show_topic(path: SomeTopic, query: RouteQuery) -> Answered:
+    @api.get("/topics/<path:topic>", responses=responses(TopicDetails, 404))
+    def show_topic(path: AnyTopicPath, query: RouteQuery) -> JsonResult:
         """What a topic should be, what it is, and why it is not what it should be."""
-        picture = fleet.picture()
-        key = find_topic(settings, picture, path.topic, query)
-        found = of_topic(progress, key, picture.snapshot.topics[key].value)
-        shown = describe(picture, key) | topic_json(found)
-        return shown, 200, etag(picture.nodes.get(fleet.paths.topic(key)))
+        fleet_state = fleet.current()
+        key = find_topic(settings, fleet_state, path.topic, query)
+        found = of_topic(progress, key, fleet_state.snapshot.topics[key].value)
+        shown = describe(fleet_state, key) | topic_json(found)
+        return shown, 200, etag(fleet_state.nodes.get(fleet.paths.topic(key)))
 
-    @api.delete("/topics/<path:topic>", responses=writing(TopicIntended, 404))
-    def delete_topic(path: LegalTopic, query: DeleteQuery, header: Conditional) -> Answered:
+    @api.delete("/topics/<path:topic>", responses=write_responses(TopicChanged, 404))
+    def delete_topic(path: TopicPath, query: DeleteQuery, header: IfMatchHeader) -> JsonResult:
         """Stop copying; the target stays, and the positions unless they are to be forgotten."""
         config = chosen_route(settings, query)
-        intent = whitelist.delete(
+        intent = topic_service.delete(
             config,
             path.topic,
             forget_positions=query.positions == "forget",
@@ -89,92 +89,94 @@ def blueprint(
         )
         return _answer(config.route, path.topic, intent)
 
-    _offer_adding(api, settings=settings, whitelist=whitelist)
-    _offer_expanding(api, settings=settings, whitelist=whitelist)
-    _offer_pausing(api, settings=settings, whitelist=whitelist)
+    _offer_adding(api, settings=settings, topic_service=topic_service)
+    _offer_expanding(api, settings=settings, topic_service=topic_service)
+    _offer_pausing(api, settings=settings, topic_service=topic_service)
     return api
 
 
-def _offer_adding(api: APIBlueprint, *, settings: Settings, whitelist: Whitelist) -> None:
-    said = writing(TopicIntended, 404, 409, status=201)
+def _offer_adding(api: APIBlueprint, *, settings: Settings, topic_service: TopicService) -> None:
+    said = write_responses(TopicChanged, 404, 409, status=201)
 
     @api.post("/topics", responses=said)
-    def add_topic(query: RouteQuery, body: NewTopic, header: Conditional) -> Answered:
+    def add_topic(query: RouteQuery, body: AddTopicBody, header: IfMatchHeader) -> JsonResult:
         """Copy a topic; all partitions by default. It is made on the target if it is missing."""
         return added(query, body.topic, body.num_partitions, header)
 
     @api.post("/topics/<path:topic>", responses=said)
     def add_named_topic(
-        path: LegalTopic, query: RouteQuery, body: NewNamedTopic, header: Conditional
-    ) -> Answered:
+        path: TopicPath, query: RouteQuery, body: AddNamedTopicBody, header: IfMatchHeader
+    ) -> JsonResult:
         """Copy the topic in the path."""
         return added(query, _named(path.topic, body.topic), body.num_partitions, header)
 
     def added(
-        query: RouteQuery, topic: str, partitions: int | None, header: Conditional
-    ) -> Answered:
+        query: RouteQuery, topic: str, partitions: int | None, header: IfMatchHeader
+    ) -> JsonResult:
         config = chosen_route(settings, query)
-        intent = whitelist.add(config, topic, partitions, header.condition)
+        intent = topic_service.add(config, topic, partitions, header.condition)
         location = url_for(".show_topic", topic=topic, src=config.source, dst=config.target)
         return _answer(config.route, topic, intent), 201, {"Location": location}
 
 
-def _offer_expanding(api: APIBlueprint, *, settings: Settings, whitelist: Whitelist) -> None:
-    said = writing(TopicIntended, 404, 409)
+def _offer_expanding(api: APIBlueprint, *, settings: Settings, topic_service: TopicService) -> None:
+    said = write_responses(TopicChanged, 404, 409)
 
     @api.put("/topics", responses=said)
-    def expand_topic(query: RouteQuery, body: GrownTopic, header: Conditional) -> Answered:
+    def expand_topic(query: RouteQuery, body: ExpandTopicBody, header: IfMatchHeader) -> JsonResult:
         """Copy more partitions, after the source was expanded."""
         return expanded(query, body.topic, body.num_partitions, header)
 
     @api.put("/topics/<path:topic>", responses=said)
     def expand_named_topic(
-        path: LegalTopic, query: RouteQuery, body: GrownNamedTopic, header: Conditional
-    ) -> Answered:
+        path: TopicPath, query: RouteQuery, body: ExpandNamedTopicBody, header: IfMatchHeader
+    ) -> JsonResult:
         """Copy more partitions of the topic in the path."""
         return expanded(query, _named(path.topic, body.topic), body.num_partitions, header)
 
-    def expanded(query: RouteQuery, topic: str, partitions: int, header: Conditional) -> Answered:
+    def expanded(
+        query: RouteQuery, topic: str, partitions: int, header: IfMatchHeader
+    ) -> JsonResult:
         config = chosen_route(settings, query)
-        intent = whitelist.expand(config, topic, partitions, header.condition)
+        intent = topic_service.expand(config, topic, partitions, header.condition)
         return _answer(config.route, topic, intent)
 
 
-def _offer_pausing(api: APIBlueprint, *, settings: Settings, whitelist: Whitelist) -> None:
-    said = writing(TopicIntended, 404, 409)
+def _offer_pausing(api: APIBlueprint, *, settings: Settings, topic_service: TopicService) -> None:
+    said = write_responses(TopicChanged, 404, 409)
 
     @api.post("/topics/<topic>/pause", responses=said)
     def pause_topic(
-        path: LegalTopic, query: RouteQuery, body: OptionalBody, header: Conditional
-    ) -> Answered:
+        path: TopicPath, query: RouteQuery, body: OptionalBody, header: IfMatchHeader
+    ) -> JsonResult:
         """Stop copying for a while; positions stay."""
         config = chosen_route(settings, query)
         return shown(
-            config.route, path.topic, whitelist.pause(config, path.topic, header.condition)
+            config.route, path.topic, topic_service.pause(config, path.topic, header.condition)
         )
 
     @api.post("/topics/<topic>/resume", responses=said)
     def resume_topic(
-        path: LegalTopic, query: RouteQuery, body: ResumedTopic, header: Conditional
-    ) -> Answered:
+        path: TopicPath, query: RouteQuery, body: ResumeTopicBody, header: IfMatchHeader
+    ) -> JsonResult:
         """Go on copying where it was paused; a topic that the leader stopped only anew."""
         config = chosen_route(settings, query)
         condition = header.condition
-        intent = whitelist.resume(config, path.topic, anew=body.anew, condition=condition)
+        intent = topic_service.resume(config, path.topic, anew=body.anew, condition=condition)
         return shown(config.route, path.topic, intent)
 
-    def shown(route: Route, topic: str, intent: TopicIntent) -> Answered:
+    def shown(route: Route, topic: str, intent: TopicIntent) -> JsonResult:
         return _answer(route, topic, intent) | {"state": intent.state}
 
 
-def describe(picture: Picture, key: TopicKey) -> dict[str, Any]:
+def describe(fleet_state: FleetState, key: TopicKey) -> dict[str, Any]:
     """uReplicator's view of a topic, and what it lacked: mismatches with reasons."""
-    snapshot = picture.snapshot
+    snapshot = fleet_state.snapshot
     intent = snapshot.topics[key].value
     partitions = [Partition(key.route, key.topic, number) for number in range(intent.partitions)]
     view = {
         partition.number: {worker: entry.state for worker, entry in said.items()}
-        for partition, said in sorted(picture.view.items())
+        for partition, said in sorted(fleet_state.view.items())
         if partition.key == key
     }
     return {
@@ -189,12 +191,12 @@ def describe(picture: Picture, key: TopicKey) -> dict[str, Any]:
         "targetTopicId": intent.target_topic_id,
         "partitions": intent.partitions,
         "blacklisted": sorted(intent.blacklisted),
-        "idealState": {str(each.number): _ideal(picture, each) for each in partitions},
+        "idealState": {str(each.number): _ideal(fleet_state, each) for each in partitions},
         "externalView": {str(number): said for number, said in view.items()},
         "serverToPartitionMapping": _by_worker(view),
         "serverToNumPartitionsMapping": _online_by_worker(view),
         "mismatches": [
-            mismatch_json(found) for found in topic_mismatches(snapshot, picture.view, key)
+            mismatch_json(found) for found in topic_mismatches(snapshot, fleet_state.view, key)
         ],
         "resting": {
             str(each.number): why for each in partitions if (why := why_rests(snapshot, each))
@@ -213,8 +215,8 @@ def mismatch_json(mismatch: Mismatch) -> dict[str, Any]:
     }
 
 
-def _ideal(picture: Picture, partition: Partition) -> dict[WorkerId, PartitionState]:
-    entry = ideal_entry(picture.snapshot, partition)
+def _ideal(fleet_state: FleetState, partition: Partition) -> dict[WorkerId, PartitionState]:
+    entry = ideal_entry(fleet_state.snapshot, partition)
     return {entry.worker: PartitionState.ONLINE} if entry and entry.worker is not None else {}
 
 

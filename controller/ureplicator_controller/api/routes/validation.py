@@ -15,33 +15,35 @@ from ureplicator_common.model import Route
 from ureplicator_controller.api.http.openapi import group
 from ureplicator_controller.api.http.request_models import RouteQuery, chosen_routes
 from ureplicator_controller.api.http.response_models import (
-    Answered,
-    SourceValidation,
-    Validation,
+    JsonResult,
+    SourceValidationResult,
+    ValidationResult,
     responses,
 )
 from ureplicator_controller.api.routes.topics import mismatch_json
-from ureplicator_controller.api.services.clusters import Cluster
-from ureplicator_controller.api.services.fleet_cache import Fleet, Picture
+from ureplicator_controller.api.services.clusters import ClusterTopics
+from ureplicator_controller.api.services.fleet_cache import FleetCache, FleetState
 from ureplicator_controller.api.services.validation import compare
 from ureplicator_controller.core.state.exclusions import resting
 from ureplicator_controller.core.state.external_view import mismatches, validate
 from ureplicator_controller.core.topics.validation import Difference
 
 
-def blueprint(*, settings: Settings, fleet: Fleet, clusters: Mapping[str, Cluster]) -> APIBlueprint:
+def blueprint(
+    *, settings: Settings, fleet: FleetCache, clusters: Mapping[str, ClusterTopics]
+) -> APIBlueprint:
     api = group("validation", __name__)
 
-    @api.get("/validation", responses=responses(Validation, 404))
-    def validation(query: RouteQuery) -> Answered:
+    @api.get("/validation", responses=responses(ValidationResult, 404))
+    def validation(query: RouteQuery) -> JsonResult:
         """Counts, and all that is not as it should be."""
         chosen = [config.route for config in chosen_routes(settings, query)]
-        picture = fleet.picture()
+        fleet_state = fleet.current()
         one = chosen[0] if len(chosen) == 1 and len(settings.routes) > 1 else None
         found = [
             {"route": str(each.partition.route), "topic": each.partition.topic}
             | mismatch_json(each)
-            for each in mismatches(picture.snapshot, picture.view)
+            for each in mismatches(fleet_state.snapshot, fleet_state.view)
             if one in (None, each.partition.route)
         ]
         rests = [
@@ -52,24 +54,26 @@ def blueprint(*, settings: Settings, fleet: Fleet, clusters: Mapping[str, Cluste
                 "state": each.state,
                 "reason": each.reason,
             }
-            for each in resting(picture.snapshot, one)
+            for each in resting(fleet_state.snapshot, one)
         ]
-        counts = validate(picture.snapshot, picture.view, one).as_json()
-        unreadable = [{"path": each.path, "why": each.why} for each in picture.snapshot.findings]
+        counts = validate(fleet_state.snapshot, fleet_state.view, one).as_json()
+        unreadable = [
+            {"path": each.path, "why": each.why} for each in fleet_state.snapshot.findings
+        ]
         return counts | {"mismatches": found, "resting": rests, "unreadable": unreadable}
 
-    @api.get("/validation/srcKafka", responses=responses(SourceValidation, 404))
-    def source_validation(query: RouteQuery) -> Answered:
+    @api.get("/validation/srcKafka", responses=responses(SourceValidationResult, 404))
+    def source_validation(query: RouteQuery) -> JsonResult:
         """What is whitelisted against what the clusters have. Looking changes nothing."""
         chosen = [config.route for config in chosen_routes(settings, query)]
-        picture = fleet.picture()
-        found = {route: compare(picture, route, clusters) for route in chosen}
+        fleet_state = fleet.current()
+        found = {route: compare(fleet_state, route, clusters) for route in chosen}
         merged = _merged({route: compared for route, (compared, _) in found.items()})
         reasons = [reason for _, reason in found.values() if reason]
         return (
             merged.as_json()
             | {"missingTopics": merged.missing, "targetFindings": merged.target_findings}
-            | {"stoppedTopics": merged.stopped, "refusedTopics": _refused(picture, chosen)}
+            | {"stoppedTopics": merged.stopped, "refusedTopics": _refused(fleet_state, chosen)}
             | ({"targetReason": "; ".join(reasons)} if reasons else {})
         )
 
@@ -91,8 +95,8 @@ def _merged(found: Mapping[Route, Difference]) -> Difference:
     return Difference(tuple(missing), mismatched, findings, stopped)
 
 
-def _refused(picture: Picture, chosen: Sequence[Route]) -> dict[str, str]:
-    memory = picture.snapshot.memory
+def _refused(fleet_state: FleetState, chosen: Sequence[Route]) -> dict[str, str]:
+    memory = fleet_state.snapshot.memory
     return {
         f"{route}/{topic}" if len(chosen) > 1 else topic: why
         for route in chosen

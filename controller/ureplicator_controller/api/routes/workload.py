@@ -8,32 +8,32 @@ from ureplicator_common.config.settings import Settings
 from ureplicator_controller.api.http.openapi import group
 from ureplicator_controller.api.http.request_models import RouteQuery, chosen_routes
 from ureplicator_controller.api.http.response_models import (
-    Answered,
-    NoProgress,
+    JsonResult,
+    NoProgressList,
     Workload,
     responses,
 )
-from ureplicator_controller.api.services.fleet_cache import Fleet
+from ureplicator_controller.api.services.fleet_cache import FleetCache
 from ureplicator_controller.core.planning.no_progress import no_progress
 from ureplicator_controller.core.reporting.workload import workload
 
 
-def blueprint(*, settings: Settings, fleet: Fleet) -> APIBlueprint:
+def blueprint(*, settings: Settings, fleet: FleetCache) -> APIBlueprint:
     api = group("workload", __name__)
 
-    @api.get("/noprogress", responses=responses(NoProgress, 404))
-    def partitions_without_progress(query: RouteQuery) -> Answered:
+    @api.get("/noprogress", responses=responses(NoProgressList, 404))
+    def partitions_without_progress(query: RouteQuery) -> JsonResult:
         """Partitions that are not copied to their end and stand still for 10 minutes or more."""
         routes = {config.route for config in chosen_routes(settings, query)}
-        picture = fleet.picture()
-        found = no_progress(picture.snapshot, picture.view)
+        fleet_state = fleet.current()
+        found = no_progress(fleet_state.snapshot, fleet_state.view)
         return {"topics": [each.as_json() for each in found if each.partition.route in routes]}
 
     @api.get("/admin/workloadinfo", responses=responses(Workload, 404))
-    def workload_info(query: RouteQuery) -> Answered:
+    def workload_info(query: RouteQuery) -> JsonResult:
         """What each worker and each topic carries, as measured, and what lags far behind."""
         chosen = [config.route for config in chosen_routes(settings, query)]
         one = chosen[0] if len(chosen) == 1 and len(settings.routes) > 1 else None
-        return workload(fleet.picture().snapshot, one)
+        return workload(fleet.current().snapshot, one)
 
     return api

@@ -11,7 +11,7 @@ from ureplicator_common.znodes import UNREADABLE, Paths, decode_blacklisted, enc
 from ureplicator_controller.api.http.problems import Problem, bad_request
 
 
-class ListedTopics:
+class TopicBlacklist:
     """Reads and writes these nodes. Every call may raise Unavailable."""
 
     def __init__(self, coordination: Coordination, paths: Paths) -> None:
@@ -24,7 +24,7 @@ class ListedTopics:
 
         def operations(node: Node | None) -> Sequence[Operation]:
             if (node is not None) == listed:
-                raise as_it_was(f"topic {key.topic}", listed=listed)
+                raise already_set(f"topic {key.topic}", listed=listed)
             return self.on(key, request_id) if listed else self.off(key)
 
         def applied(node: Node | None) -> bool:
@@ -46,7 +46,7 @@ class ListedTopics:
         return (Delete(path, there.stat.version),) if there else ()
 
 
-def as_it_was(what: str, *, listed: bool) -> Problem:
+def already_set(what: str, *, listed: bool) -> Problem:
     return bad_request(
         f"{what} is {'already' if listed else 'not'} blacklisted",
         field="opt",

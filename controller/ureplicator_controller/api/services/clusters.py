@@ -25,7 +25,7 @@ class _Answer:
     error: OperatingError | None = None
 
 
-class Cluster:
+class ClusterTopics:
     """One cluster; made at first use, in the process that uses it."""
 
     def __init__(self, connect: Callable[[], TopicAdmin], *, clock: Clock) -> None:

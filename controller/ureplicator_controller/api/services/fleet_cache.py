@@ -33,7 +33,7 @@ _POLL_S = 0.005
 
 
 @dataclass(frozen=True, slots=True)
-class Picture:
+class FleetState:
     """What one answer is made of. `leader` is None while nobody leads."""
 
     snapshot: Snapshot
@@ -44,7 +44,7 @@ class Picture:
     """What it was drawn from."""
 
 
-class Fleet:
+class FleetCache:
     """Reads the fleet's tree; one per process, shared by its threads."""
 
     def __init__(self, coordination: Coordination, *, fleet: str, clock: Clock) -> None:
@@ -54,7 +54,7 @@ class Fleet:
         self._clock = clock
         self._lock = threading.Lock()
         self._memo = Memo()
-        self._picture: Picture | None = None
+        self._picture: FleetState | None = None
         self._drawn_from: Mapping[str, Node] | None = None
         self._losses = self._losses_read = 0
         self._mirror = coordination.mirror(self.paths.root, lambda: None)
@@ -64,7 +64,7 @@ class Fleet:
         if state is not SessionState.CONNECTED:
             self._losses += 1
 
-    def picture(self) -> Picture:
+    def current(self) -> FleetState:
         """The fleet now. Raises Unavailable."""
         self.check()
         if self._losses_read != self._losses:
@@ -84,7 +84,7 @@ class Fleet:
 
     def intents(self) -> Mapping[TopicKey, TopicIntent]:
         """What is whitelisted now. Raises Unavailable."""
-        return {key: stored.value for key, stored in self.picture().snapshot.topics.items()}
+        return {key: stored.value for key, stored in self.current().snapshot.topics.items()}
 
     def check(self) -> None:
         """Raise Unavailable unless ZooKeeper answers."""
@@ -115,13 +115,13 @@ class Fleet:
             return node is shown
         return shown.stat.mzxid >= node.stat.mzxid
 
-    def _draw(self, nodes: Mapping[str, Node]) -> Picture:
+    def _draw(self, nodes: Mapping[str, Node]) -> FleetState:
         snapshot = parse(
             nodes, self.paths, fleet=self._fleet, wall_ms=self._clock.wall_ms(), memo=self._memo
         )
         leader = nodes.get(self.paths.leader)
         below = f"{self.paths.controllers}/"
-        return Picture(
+        return FleetState(
             snapshot=snapshot,
             view=external_view(snapshot),
             leader=_controller(leader) if leader else None,

@@ -22,7 +22,7 @@ def read_intent(key: TopicKey, node: Node) -> TopicIntent:
         ) from error
 
 
-def taken_target(owner: TopicKey, target_topic: str) -> Problem:
+def target_conflict(owner: TopicKey, target_topic: str) -> Problem:
     return conflict(
         f"{target_topic} on {owner.route.target} is already the target of {owner}",
         field="topic",
@@ -30,7 +30,7 @@ def taken_target(owner: TopicKey, target_topic: str) -> Problem:
     )
 
 
-def refuse_if_there(key: TopicKey, there: TopicIntent | None) -> None:
+def require_absent(key: TopicKey, there: TopicIntent | None) -> None:
     if there is None:
         return
     if there.state is TopicState.DELETING:
@@ -46,7 +46,7 @@ def refuse_if_there(key: TopicKey, there: TopicIntent | None) -> None:
     )
 
 
-def refuse_more_than(source: TopicInfo, wanted: int, *, field: str = "numPartitions") -> None:
+def check_partition_count(source: TopicInfo, wanted: int, *, field: str = "numPartitions") -> None:
     if wanted > source.partitions:
         raise bad_request(
             f"the source has only {source.partitions} partitions, not {wanted}",
@@ -59,7 +59,7 @@ def refuse_more_than(source: TopicInfo, wanted: int, *, field: str = "numPartiti
         )
 
 
-def must_be_known(key: TopicKey, there: TopicIntent | None) -> TopicIntent:
+def require_whitelisted(key: TopicKey, there: TopicIntent | None) -> TopicIntent:
     if there is None:
         raise not_found(
             f"{key.topic} is not whitelisted on {key.route}",
@@ -69,8 +69,8 @@ def must_be_known(key: TopicKey, there: TopicIntent | None) -> TopicIntent:
     return there
 
 
-def must_stay(key: TopicKey, there: TopicIntent | None) -> TopicIntent:
-    known = must_be_known(key, there)
+def require_not_deleting(key: TopicKey, there: TopicIntent | None) -> TopicIntent:
+    known = require_whitelisted(key, there)
     if known.state is TopicState.DELETING:
         raise conflict(
             f"{key.topic} is being deleted on {key.route}", field="topic", cure="add it again later"
@@ -78,7 +78,7 @@ def must_stay(key: TopicKey, there: TopicIntent | None) -> TopicIntent:
     return known
 
 
-def refuse_partition(key: TopicKey, there: TopicIntent, number: int) -> None:
+def require_partition(key: TopicKey, there: TopicIntent, number: int) -> None:
     if number >= there.partitions:
         raise bad_request(
             f"{key.topic} has no partition {number} on {key.route}",
@@ -87,9 +87,9 @@ def refuse_partition(key: TopicKey, there: TopicIntent, number: int) -> None:
         )
 
 
-def must_grow(key: TopicKey, there: TopicIntent | None, partitions: int) -> TopicIntent:
+def require_not_shrinking(key: TopicKey, there: TopicIntent | None, partitions: int) -> TopicIntent:
     """What is there, if it can be given so many partitions."""
-    known = must_stay(key, there)
+    known = require_not_deleting(key, there)
     if partitions < known.partitions:
         raise bad_request(
             f"{key.topic} has {known.partitions} partitions already, they cannot become fewer",

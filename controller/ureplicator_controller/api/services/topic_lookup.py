@@ -6,13 +6,15 @@ from ureplicator_common.config.settings import Settings
 from ureplicator_common.model import TopicKey
 from ureplicator_controller.api.http.problems import not_found
 from ureplicator_controller.api.http.request_models import RouteQuery, chosen_route, chosen_routes
-from ureplicator_controller.api.services.fleet_cache import Picture
+from ureplicator_controller.api.services.fleet_cache import FleetState
 
 
-def find_topic(settings: Settings, picture: Picture, topic: str, query: RouteQuery) -> TopicKey:
+def find_topic(
+    settings: Settings, fleet_state: FleetState, topic: str, query: RouteQuery
+) -> TopicKey:
     """Asks for a route only where it matters."""
     routes = [config.route for config in chosen_routes(settings, query)]
-    topics = picture.snapshot.topics
+    topics = fleet_state.snapshot.topics
     keys = [key for route in routes if (key := TopicKey(route, topic)) in topics]
     if not keys:
         raise not_found(

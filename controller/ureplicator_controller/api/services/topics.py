@@ -24,21 +24,21 @@ from ureplicator_common.coordination.edit import update
 from ureplicator_common.kafka import ClusterUnavailable, TopicInfo
 from ureplicator_common.model import RouteSettings, TopicIntent, TopicKey, TopicState
 from ureplicator_common.znodes import UNREADABLE, decode_ideal, encode_intent
-from ureplicator_controller.api.http.preconditions import ALWAYS, Condition
-from ureplicator_controller.api.http.problems import conflict, moved_on, not_found
-from ureplicator_controller.api.http.request_models import LegalTopic
-from ureplicator_controller.api.services.blacklist import ListedTopics, as_it_was
-from ureplicator_controller.api.services.clusters import Cluster
-from ureplicator_controller.api.services.fleet_cache import Fleet
+from ureplicator_controller.api.http.preconditions import ALWAYS, Precondition
+from ureplicator_controller.api.http.problems import conflict, not_found, precondition_failed
+from ureplicator_controller.api.http.request_models import TopicPath
+from ureplicator_controller.api.services.blacklist import TopicBlacklist, already_set
+from ureplicator_controller.api.services.clusters import ClusterTopics
+from ureplicator_controller.api.services.fleet_cache import FleetCache
 from ureplicator_controller.api.services.topic_checks import (
-    must_be_known,
-    must_grow,
-    must_stay,
+    check_partition_count,
     read_intent,
-    refuse_if_there,
-    refuse_more_than,
-    refuse_partition,
-    taken_target,
+    require_absent,
+    require_not_deleting,
+    require_not_shrinking,
+    require_partition,
+    require_whitelisted,
+    target_conflict,
 )
 from ureplicator_controller.core.reporting.backup import Restored, restored, was_never_held
 from ureplicator_controller.core.topics.loops import origins, targets
@@ -62,30 +62,30 @@ class Restoration:
     taken_off: bool
 
 
-class Whitelist:
+class TopicService:
     """Writes intents for all routes."""
 
     def __init__(
         self,
         *,
         coordination: Coordination,
-        fleet: Fleet,
-        clusters: Mapping[str, Cluster],
+        fleet: FleetCache,
+        clusters: Mapping[str, ClusterTopics],
         new_id: Callable[[], str],
     ) -> None:
         self._coordination = coordination
         self._fleet = fleet
         self._clusters = clusters
         self._new_id = new_id
-        self._listed = ListedTopics(coordination, fleet.paths)
+        self._listed = TopicBlacklist(coordination, fleet.paths)
 
-    def find(self, key: TopicKey, condition: Condition = ALWAYS) -> TopicIntent | None:
+    def find(self, key: TopicKey, condition: Precondition = ALWAYS) -> TopicIntent | None:
         """As ZooKeeper has it now. Raises Unavailable, Problem."""
         path = self._fleet.paths.topic(key)
         self._coordination.sync(path)
         node = self._coordination.get(path)
-        if not condition.met_if_there(node):
-            raise moved_on(f"{key} was changed since")
+        if not condition.allows_if_present(node):
+            raise precondition_failed(f"{key} was changed since")
         return read_intent(key, node) if node else None
 
     def add(
@@ -93,18 +93,18 @@ class Whitelist:
         config: RouteConfig,
         topic: str,
         partitions: int | None,
-        condition: Condition = ALWAYS,
+        condition: Precondition = ALWAYS,
     ) -> TopicIntent:
         """Whitelist a topic, with all of the source's partitions unless told otherwise."""
         key = TopicKey(config.route, topic)
-        refuse_if_there(key, self.find(key))
+        require_absent(key, self.find(key))
         if condition.must_be_there:
-            raise moved_on(f"{key} is not whitelisted")
-        source = self._in_source(key)
+            raise precondition_failed(f"{key} is not whitelisted")
+        source = self._find_in_source(key)
         wanted = source.partitions if partitions is None else partitions
-        refuse_more_than(source, wanted)
+        check_partition_count(source, wanted)
         target_topic = self._target_topic(config, topic)
-        self._bring_target(key, target_topic, wanted=wanted, source=source)
+        self._ensure_target(key, target_topic, wanted=wanted, source=source)
         intent = TopicIntent(
             partitions=wanted,
             initial_partitions=wanted,
@@ -124,18 +124,18 @@ class Whitelist:
         key = TopicKey(config.route, topic)
         there = self.find(key)
         if there is not None:
-            must_stay(key, there)
+            require_not_deleting(key, there)
         named = wanted.target_topic or (there.target_topic if there else "")
         wanted = replace(wanted, target_topic=self._target_topic(config, topic, named))
         made, _ = self._restored(key, there, wanted)
         done = Restoration(there, made, taken_off=off and bool(self._listed.off(key)))
         after = made.intent
         if there is None or after.partitions > there.partitions:
-            source = self._in_source(key)
-            refuse_more_than(source, after.partitions, field="partitions")
+            source = self._find_in_source(key)
+            check_partition_count(source, after.partitions, field="partitions")
             if not dry_run:
                 target_topic = after.target_topic or topic
-                self._bring_target(key, target_topic, wanted=after.partitions, source=source)
+                self._ensure_target(key, target_topic, wanted=after.partitions, source=source)
         if dry_run:
             return done
         if there is None:
@@ -153,7 +153,7 @@ class Whitelist:
 
         def operations(node: Node | None) -> Sequence[Operation]:
             nonlocal done
-            there = must_stay(key, read_intent(key, node) if node else None)
+            there = require_not_deleting(key, read_intent(key, node) if node else None)
             made, looked_at = self._restored(key, there, wanted)
             done = replace(done, made=made)
             unlisting = self._listed.off(key) if off else ()
@@ -176,7 +176,7 @@ class Whitelist:
             ideal = decode_ideal(node.data) if node else None
         except UNREADABLE:
             return restored(there, wanted, key.topic, never_held=False), ()
-        is_held = key in held(self._fleet.picture().snapshot)
+        is_held = key in held(self._fleet.current().snapshot)
         never_held = not is_held and was_never_held(there, ideal)
         checks = (Check(path, node.stat.version),) if node else ()
         return restored(there, wanted, key.topic, never_held=never_held), checks
@@ -187,11 +187,11 @@ class Whitelist:
         path, claimed = paths.topic(key), paths.target(key.route.target, intent.target_topic)
 
         def operations(node: Node | None) -> Sequence[Operation]:
-            refuse_if_there(key, read_intent(key, node) if node else None)
+            require_absent(key, read_intent(key, node) if node else None)
             try:
                 claiming = claim(self._coordination, paths, key, intent.target_topic)
             except TargetTaken as taken:
-                raise taken_target(taken.owner, intent.target_topic) from taken
+                raise target_conflict(taken.owner, intent.target_topic) from taken
             return (
                 Create(path, encode_intent(intent)),
                 claiming,
@@ -204,22 +204,22 @@ class Whitelist:
         self._update(key, operations, request_id=intent.request_id, also=others)
 
     def expand(
-        self, config: RouteConfig, topic: str, partitions: int, condition: Condition = ALWAYS
+        self, config: RouteConfig, topic: str, partitions: int, condition: Precondition = ALWAYS
     ) -> TopicIntent:
         """More partitions of a whitelisted topic; as many as there are is no change."""
         key = TopicKey(config.route, topic)
-        there = must_grow(key, self.find(key, condition), partitions)
+        there = require_not_shrinking(key, self.find(key, condition), partitions)
         whole = there.whole
         if there.partitions < partitions:
-            source = self._in_source(key)
+            source = self._find_in_source(key)
             whole = partitions == source.partitions
-            refuse_more_than(source, partitions)
+            check_partition_count(source, partitions)
             target_topic = there.target_topic or topic
-            self._bring_target(key, target_topic, wanted=partitions, source=source)
+            self._ensure_target(key, target_topic, wanted=partitions, source=source)
         request_id = self._new_id()
 
         def change(now: TopicIntent | None) -> TopicIntent | None:
-            grown = must_grow(key, now, partitions)
+            grown = require_not_shrinking(key, now, partitions)
             if grown.partitions == partitions:
                 return None
             return replace(grown, partitions=partitions, whole=whole, request_id=request_id)
@@ -233,14 +233,14 @@ class Whitelist:
         topic: str,
         *,
         forget_positions: bool = False,
-        condition: Condition = ALWAYS,
+        condition: Precondition = ALWAYS,
     ) -> TopicIntent:
         """Let go of a topic; the leader removes its nodes when nobody copies it any more.
 
         Forgetting its positions can be asked for until then, and cannot be taken back.
         """
         key = TopicKey(config.route, topic)
-        there = must_be_known(key, self.find(key, condition))
+        there = require_whitelisted(key, self.find(key, condition))
         request_id = self._new_id()
 
         def deleting(now: TopicIntent) -> TopicIntent:
@@ -258,12 +258,14 @@ class Whitelist:
         self._write(key, change, request_id=request_id, condition=condition, also=also)
         return deleting(there)
 
-    def pause(self, config: RouteConfig, topic: str, condition: Condition = ALWAYS) -> TopicIntent:
+    def pause(
+        self, config: RouteConfig, topic: str, condition: Precondition = ALWAYS
+    ) -> TopicIntent:
         """Let go of all of a topic and keep its positions. Idempotent."""
         return self._set_state(config, topic, TopicState.PAUSED, condition)
 
     def _set_state(
-        self, config: RouteConfig, topic: str, state: TopicState, condition: Condition
+        self, config: RouteConfig, topic: str, state: TopicState, condition: Precondition
     ) -> TopicIntent:
         key = TopicKey(config.route, topic)
 
@@ -273,14 +275,14 @@ class Whitelist:
         return self._change(key, change, condition)
 
     def resume(
-        self, config: RouteConfig, topic: str, *, anew: bool, condition: Condition = ALWAYS
+        self, config: RouteConfig, topic: str, *, anew: bool, condition: Precondition = ALWAYS
     ) -> TopicIntent:
         """Go on with a topic that was paused, or `anew` with one that was stopped. Idempotent.
 
         Anew: with the topics of that name that are there now, from their first records.
         """
         key = TopicKey(config.route, topic)
-        there = must_stay(key, self.find(key, condition))
+        there = require_not_deleting(key, self.find(key, condition))
         if not there.stopped:
             return self._set_state(config, topic, TopicState.ACTIVE, condition)
         if not anew:
@@ -289,14 +291,14 @@ class Whitelist:
                 field="anew",
                 cure='to copy what is there now, from its first record: {"anew": true}',
             )
-        if key in held(self._fleet.picture().snapshot):
+        if key in held(self._fleet.current().snapshot):
             raise conflict(
                 f"{topic} is just being let go", field="topic", cure="try again in some seconds"
             )
-        source = self._in_source(key)
+        source = self._find_in_source(key)
         wanted = adopt(there, source, "").partitions
-        refuse_more_than(source, wanted, field="topic")
-        self._bring_target(key, there.target_topic or topic, wanted=wanted, source=source)
+        check_partition_count(source, wanted, field="topic")
+        self._ensure_target(key, there.target_topic or topic, wanted=wanted, source=source)
 
         def change(now: TopicIntent) -> TopicIntent:
             adopted = adopt(now, source, "") if now.stopped else now
@@ -305,12 +307,12 @@ class Whitelist:
         return self._change(key, change, condition)
 
     def blacklist_topic(
-        self, config: RouteConfig, topic: str, *, listed: bool, condition: Condition = ALWAYS
+        self, config: RouteConfig, topic: str, *, listed: bool, condition: Precondition = ALWAYS
     ) -> None:
         """A whole topic on or off the route's blacklist, whitelisted or not."""
         key = TopicKey(config.route, topic)
         if self.find(key, condition) is None and condition.must_be_there:
-            raise moved_on(f"{key} is not whitelisted")
+            raise precondition_failed(f"{key} is not whitelisted")
         self._listed.change(
             key, listed=listed, request_id=self._new_id(), timeout_s=WRITE_TIMEOUT_S
         )
@@ -335,15 +337,15 @@ class Whitelist:
         number: int,
         *,
         listed: bool,
-        condition: Condition = ALWAYS,
+        condition: Precondition = ALWAYS,
     ) -> TopicIntent:
         """One partition on or off the blacklist."""
         key = TopicKey(config.route, topic)
 
         def change(there: TopicIntent) -> TopicIntent:
-            refuse_partition(key, there, number)
+            require_partition(key, there, number)
             if (number in there.blacklisted) == listed:
-                raise as_it_was(f"partition {number} of {topic}", listed=listed)
+                raise already_set(f"partition {number} of {topic}", listed=listed)
             return replace(there, blacklisted=there.blacklisted ^ {number})
 
         return self._change(key, change, condition)
@@ -352,7 +354,7 @@ class Whitelist:
         self,
         key: TopicKey,
         change: Callable[[TopicIntent], TopicIntent],
-        condition: Condition,
+        condition: Precondition,
     ) -> TopicIntent:
         """Of a topic that is there and stays; the intent afterwards."""
         request_id = self._new_id()
@@ -360,7 +362,7 @@ class Whitelist:
         wanted: list[TopicIntent] = []
 
         def decide(now: TopicIntent | None) -> TopicIntent | None:
-            there = must_stay(key, now)
+            there = require_not_deleting(key, now)
             wanted.append(change(there))
             if wanted[-1] == there:
                 return None
@@ -375,7 +377,7 @@ class Whitelist:
         change: Change,
         *,
         request_id: str,
-        condition: Condition,
+        condition: Precondition,
         also: Callable[[], Sequence[Operation]] = tuple,
     ) -> None:
         """`also`: what else belongs to it, in the same transaction."""
@@ -398,7 +400,7 @@ class Whitelist:
         operations: Callable[[Node | None], Sequence[Operation]],
         *,
         request_id: str,
-        condition: Condition = ALWAYS,
+        condition: Precondition = ALWAYS,
         also: Sequence[str] = (),
     ) -> None:
         path = self._fleet.paths.topic(key)
@@ -412,12 +414,12 @@ class Whitelist:
             operations,
             applied,
             timeout_s=WRITE_TIMEOUT_S,
-            meant=condition.met_if_there,
+            meant=condition.allows_if_present,
             also=also,
         )
         self._fleet.settle(path)
 
-    def _in_source(self, key: TopicKey) -> TopicInfo:
+    def _find_in_source(self, key: TopicKey) -> TopicInfo:
         info = self._clusters[key.route.source].admin().find([key.topic]).get(key.topic)
         if info is not None and info.trouble:
             raise ClusterUnavailable(f"{key.route.source}: {key.topic}: {info.trouble}")
@@ -429,7 +431,7 @@ class Whitelist:
             )
         return info
 
-    def _bring_target(
+    def _ensure_target(
         self, key: TopicKey, target_topic: str, *, wanted: int, source: TopicInfo
     ) -> None:
         ensure_target(
@@ -444,16 +446,16 @@ class Whitelist:
     def _target_topic(self, config: RouteConfig, topic: str, named: str = "") -> str:
         """By the published settings, else by our own, unless named; refused if it is another
         topic's target."""
-        snapshot = self._fleet.picture().snapshot
+        snapshot = self._fleet.current().snapshot
         published = snapshot.routes.get(config.route)
         settings: RouteSettings = published.value if published else config.settings
-        name = LegalTopic(topic=named or settings.target_topic(topic)).topic
+        name = TopicPath(topic=named or settings.target_topic(topic)).topic
         wished = TopicKey(config.route, topic)
         copied = targets(
             {key: stored.value for key, stored in snapshot.topics.items() if key != wished}
         )
         if (config.target, name) in copied:
-            raise taken_target(copied[config.target, name], name)
+            raise target_conflict(copied[config.target, name], name)
         if (config.target, name) in origins(config.source, topic, copied):
             raise conflict(
                 f"{topic} on {config.source} is a copy of {name} on {config.target}: its records"

@@ -11,13 +11,13 @@ from dataclasses import replace
 
 from ureplicator_common.errors import OperatingError
 from ureplicator_common.model import Route
-from ureplicator_controller.api.services.clusters import Cluster
-from ureplicator_controller.api.services.fleet_cache import Picture
+from ureplicator_controller.api.services.clusters import ClusterTopics
+from ureplicator_controller.api.services.fleet_cache import FleetState
 from ureplicator_controller.core.topics.validation import Difference, difference
 
 
 def compare(
-    picture: Picture, route: Route, clusters: Mapping[str, Cluster]
+    fleet_state: FleetState, route: Route, clusters: Mapping[str, ClusterTopics]
 ) -> tuple[Difference, str]:
     """The difference of one route, and why the target is left out ("": it is not).
 
@@ -25,7 +25,7 @@ def compare(
     """
     intents = {
         key.topic: stored.value
-        for key, stored in picture.snapshot.topics.items()
+        for key, stored in fleet_state.snapshot.topics.items()
         if key.route == route
     }
     source = clusters[route.source].recent_topics()

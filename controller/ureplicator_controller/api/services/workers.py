@@ -23,9 +23,9 @@ from ureplicator_common.znodes import (
     encode_known_worker,
     encode_switches,
 )
-from ureplicator_controller.api.http.preconditions import ALWAYS, Condition
+from ureplicator_controller.api.http.preconditions import ALWAYS, Precondition
 from ureplicator_controller.api.http.problems import Problem, not_found
-from ureplicator_controller.api.services.fleet_cache import Fleet
+from ureplicator_controller.api.services.fleet_cache import FleetCache
 from ureplicator_controller.api.services.topics import WRITE_TIMEOUT_S
 
 
@@ -33,20 +33,20 @@ class Wishes:
     """Writes to the nodes that are not of one topic."""
 
     def __init__(
-        self, *, coordination: Coordination, fleet: Fleet, new_id: Callable[[], str]
+        self, *, coordination: Coordination, fleet: FleetCache, new_id: Callable[[], str]
     ) -> None:
         self._coordination = coordination
         self._fleet = fleet
         self._new_id = new_id
 
-    def leave(self, worker: WorkerId, condition: Condition = ALWAYS) -> KnownWorker:
+    def leave(self, worker: WorkerId, condition: Precondition = ALWAYS) -> KnownWorker:
         """Empty a worker at once, and give it nothing more. Raises Problem, Unavailable."""
         return self._tag(worker, condition, leaving=True)
 
-    def take_back(self, worker: WorkerId, condition: Condition = ALWAYS) -> KnownWorker:
+    def take_back(self, worker: WorkerId, condition: Precondition = ALWAYS) -> KnownWorker:
         return self._tag(worker, condition, leaving=False)
 
-    def _tag(self, worker: WorkerId, condition: Condition, *, leaving: bool) -> KnownWorker:
+    def _tag(self, worker: WorkerId, condition: Precondition, *, leaving: bool) -> KnownWorker:
         path = self._fleet.paths.worker_known(worker)
         request_id = self._new_id()
         there = KnownWorker(max_slots=0)
@@ -106,7 +106,7 @@ class Wishes:
         path: str,
         operations: Callable[[Node | None], Sequence[Operation]],
         applied: Callable[[Node | None], bool],
-        condition: Condition,
+        condition: Precondition,
     ) -> None:
         self._coordination.sync(path)
         update(
@@ -115,17 +115,17 @@ class Wishes:
             operations,
             applied,
             timeout_s=WRITE_TIMEOUT_S,
-            meant=condition.met_by,
+            meant=condition.allows,
         )
         self._fleet.settle(path)
 
     def switch(
-        self, change: Callable[[Switches], Switches], condition: Condition = ALWAYS
+        self, change: Callable[[Switches], Switches], condition: Precondition = ALWAYS
     ) -> Switches:
         """The switches afterwards. Raises Problem, Unavailable."""
         return self._switch(change, self._new_id(), condition)
 
-    def rebalance(self, condition: Condition = ALWAYS) -> str:
+    def rebalance(self, condition: Precondition = ALWAYS) -> str:
         """Ask for a rebalance now; the request's id."""
         request_id = self._new_id()
         asked = partial(replace, rebalance_asked=request_id)
@@ -133,7 +133,7 @@ class Wishes:
         return request_id
 
     def _switch(
-        self, change: Callable[[Switches], Switches], request_id: str, condition: Condition
+        self, change: Callable[[Switches], Switches], request_id: str, condition: Precondition
     ) -> Switches:
         path = self._fleet.paths.settings
         wanted = Switches()

@@ -30,7 +30,7 @@ from ureplicator_common.znodes import (
     encode_live_worker,
 )
 from ureplicator_controller.core.state.snapshot import Delays
-from ureplicator_controller.engines.control_loop import Rebalancer
+from ureplicator_controller.engines.control_loop import ControlLoop
 from ureplicator_controller.engines.executor import Executor
 from ureplicator_controller.engines.leadership import Identity, Leadership
 from ureplicator_controller.engines.metrics import ControlMetrics
@@ -66,7 +66,7 @@ class Machine(Generic[C]):
         self.executor = Executor(
             self.client, paths=PATHS, observer=self.observer, metrics=self.metrics
         )
-        self.loop = Rebalancer(
+        self.loop = ControlLoop(
             identity=self.identity,
             leadership=self.leadership,
             observer=self.observer,

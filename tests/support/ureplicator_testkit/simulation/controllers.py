@@ -7,7 +7,7 @@ from prometheus_client import CollectorRegistry
 from ureplicator_common.errors import PermanentError
 from ureplicator_common.model import LiveController, RouteSettings
 from ureplicator_controller.core.state.snapshot import Delays, Snapshot
-from ureplicator_controller.engines.control_loop import UNSETTLED_S, Rebalancer
+from ureplicator_controller.engines.control_loop import UNSETTLED_S, ControlLoop
 from ureplicator_controller.engines.executor import Executor
 from ureplicator_controller.engines.leadership import Identity, Leadership
 from ureplicator_controller.engines.metrics import ControlMetrics
@@ -44,29 +44,29 @@ class Controller(Member):
         self._delays = delays
         self._blind_until_s = 0.0
         self._loop = self.actor("loop", self._turn)
-        self._rebalancer: Rebalancer | None = None
+        self._control_loop: ControlLoop | None = None
         self.leadership: Leadership | None = None
         world.soon(self._loop)
 
     def _turn(self) -> float | None:
-        if self._rebalancer is None:
-            self._rebalancer = self._start()
+        if self._control_loop is None:
+            self._control_loop = self._start()
             return 0.0
         try:
-            wait_s = self._rebalancer.turn()
+            wait_s = self._control_loop.turn()
         except PermanentError as error:
             self.kill(str(error))
             return None
         return max(wait_s, UNSETTLED_S / 10)
 
-    def _start(self) -> Rebalancer:
+    def _start(self) -> ControlLoop:
         """As `daemon` does, once ZooKeeper is reached."""
         live = LiveController(id=self.name)
         observer = _Observer(self.client, fleet=FLEET, clock=self.world, delays=self._delays)
         observer.controller = self
         self.leadership = Leadership(self.client, paths=PATHS, controller=live)
         self._keeper = Keeper(self, self._kafka, self.leadership, observer)
-        rebalancer = Rebalancer(
+        control_loop = ControlLoop(
             identity=Identity(
                 self.client,
                 paths=PATHS,
@@ -82,8 +82,8 @@ class Controller(Member):
             clock=self.world,
             metrics=METRICS,
         )
-        self.client.on_session(rebalancer.session_changed)
-        return rebalancer
+        self.client.on_session(control_loop.session_changed)
+        return control_loop
 
     def died(self) -> None:
         super().died()

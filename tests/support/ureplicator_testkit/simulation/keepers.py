@@ -1,5 +1,5 @@
 """The leader's own commits: it renews the positions of partitions that nobody owns, and forgets
-those of topics that were deleted for good. The real `renew` and `PositionForgetter.look`.
+those of topics that were deleted for good. The real `renew` and `PositionDeleter.look`.
 
 For a moment it is an owner: after all that were made one before its proof, before all that come.
 """
@@ -14,10 +14,10 @@ from ureplicator_common.kafka.positions import CommitRefused, Fenced
 from ureplicator_common.model import RENEWER, Partition, Route, transactional_id
 from ureplicator_controller.core.positions.orphaned import Unowned, unowned
 from ureplicator_controller.core.state.snapshot import Snapshot
-from ureplicator_controller.engines import position_deletion as forgetting_module
+from ureplicator_controller.engines import position_deletion as position_deletion_module
 from ureplicator_controller.engines.leadership import Leadership
 from ureplicator_controller.engines.observer import Observer
-from ureplicator_controller.engines.position_deletion import PositionForgetter
+from ureplicator_controller.engines.position_deletion import PositionDeleter
 from ureplicator_controller.engines.position_renewal import Renewal, renew
 from ureplicator_testkit.simulation.judge import FLEET, PATHS, ROUTE
 from ureplicator_testkit.simulation.kafka import Access, Kafka, Positions, Rank, SimulatedCluster
@@ -47,7 +47,7 @@ class Keeper:
         for topic, number in kafka.logs:
             store.partitions[topic, number] = Partition(ROUTE, topic, number)
         self._renewal = Renewal(ROUTE, store, SimulatedCluster(kafka, process, "target"))
-        self._forgetter = PositionForgetter(
+        self._deleter = PositionDeleter(
             coordination=process.client,
             paths=PATHS,
             renewals={ROUTE: self._renewal},
@@ -56,7 +56,7 @@ class Keeper:
         )
         chance = process.world.chance
         process.world.wake(process.actor("renewer", self._renew), chance.random() * RENEW_S)
-        process.world.wake(process.actor("forgetter", self._forget), chance.random() * FORGET_S)
+        process.world.wake(process.actor("deleter", self._forget), chance.random() * FORGET_S)
 
     def _rank(self, partition: Partition) -> Rank:
         """After the owner that there was, and before it, too, should it prove its right again."""
@@ -90,8 +90,8 @@ class Keeper:
         if self._active:
             return FORGET_S
         try:
-            with virtual_waiting(self._process, forgetting_module):
-                self._forgetter.look()
+            with virtual_waiting(self._process, position_deletion_module):
+                self._deleter.look()
         except (ClusterUnavailable, CommitRefused, Fenced, Unavailable) as error:
             self._process.world.note(self._process.name, "not forgotten: %s", error)
         except (Conflict, OutcomeUnknown) as error:

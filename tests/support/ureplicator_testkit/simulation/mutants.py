@@ -25,7 +25,7 @@ from ureplicator_controller.core.planning.invariants import Ledger
 from ureplicator_controller.core.planning.plan import Plan, plan
 from ureplicator_controller.core.positions import orphaned as unowned_module
 from ureplicator_controller.core.state.snapshot import Snapshot
-from ureplicator_controller.engines import control_loop as rebalancer_module
+from ureplicator_controller.engines import control_loop as control_loop_module
 from ureplicator_controller.engines import executor as executor_module
 from ureplicator_testkit.simulation import waiting as waiting_module
 from ureplicator_worker.copier.ownership import Ownership
@@ -142,7 +142,7 @@ MUTANTS: Mapping[str, Sequence[Patch]] = {
     "former-process-not-fenced": ((Fencer, "_most_slots", lambda self: 0),),
     "former-process-returns": ((Reporter, "formers", lambda self: _Everything()),),
     "epoch-not-checked": ((executor_module, "Check", _unchecked),),
-    "no-delay": ((rebalancer_module, "plan", _impatient),),
+    "no-delay": ((control_loop_module, "plan", _impatient),),
     "owner-epoch-stands-still": ((plan_module, "next_epoch", _same_epoch),),
     "answer-before-write": ((waiting_module, "UPDATE", _careless(waiting_module.UPDATE)),),
 }

@@ -19,11 +19,11 @@ from ureplicator_common.errors import OperatingError
 from ureplicator_common.model import Switches, TopicIntent, TopicKey, TopicState, WorkerId
 from ureplicator_common.znodes import decode_intent, decode_known_worker, decode_switches
 from ureplicator_controller.api.http.problems import Problem
-from ureplicator_controller.api.services import topics as whitelist_module
+from ureplicator_controller.api.services import topics as topic_service_module
 from ureplicator_controller.api.services import workers as wishes_module
-from ureplicator_controller.api.services.clusters import Cluster
-from ureplicator_controller.api.services.fleet_cache import Fleet
-from ureplicator_controller.api.services.topics import Whitelist
+from ureplicator_controller.api.services.clusters import ClusterTopics
+from ureplicator_controller.api.services.fleet_cache import FleetCache
+from ureplicator_controller.api.services.topics import TopicService
 from ureplicator_controller.api.services.workers import Wishes
 from ureplicator_testkit.simulation.judge import FLEET, PATHS, ROUTE, JudgedStore
 from ureplicator_testkit.simulation.kafka import simulated_admin
@@ -35,7 +35,7 @@ CONFIG = RouteConfig(source=ROUTE.source, target=ROUTE.target)
 Wish = Callable[[bytes | None], bool]
 
 
-class _Fleet(Fleet):
+class _SimulatedFleetCache(FleetCache):
     """Waits in virtual time."""
 
     process: Process
@@ -53,15 +53,15 @@ class Rest(Member):
         self._requests = 0
         self._call: Callable[[], None] | None = None
         self._actor = self.actor("request", self._turn)
-        fleet = _Fleet(self.client, fleet=FLEET, clock=world)
+        fleet = _SimulatedFleetCache(self.client, fleet=FLEET, clock=world)
         fleet.process = self
         source, target = (simulated_admin(name, topics) for name in ("source", "target"))
-        self.whitelist = Whitelist(
+        self.topics = TopicService(
             coordination=self.client,
             fleet=fleet,
             clusters={
-                "source": Cluster(lambda: source, clock=world),
-                "target": Cluster(lambda: target, clock=world),
+                "source": ClusterTopics(lambda: source, clock=world),
+                "target": ClusterTopics(lambda: target, clock=world),
             },
             new_id=self._new_id,
         )
@@ -85,7 +85,7 @@ class Rest(Member):
     def _make(self, what: str, path: str, call: Callable[[], object], wish: Wish) -> None:
         asked_s = self.world.now_s
         try:
-            with virtual_waiting(self, whitelist_module, wishes_module):
+            with virtual_waiting(self, topic_service_module, wishes_module):
                 call()
         except (Problem, Conflict, Unavailable, OutcomeUnknown, OperatingError) as error:
             self.world.note(self.name, "%s: refused: %s", what, error)
@@ -109,14 +109,14 @@ class Rest(Member):
         def wish(data: bytes | None) -> bool:
             return data is not None and decode_intent(data).partitions == partitions
 
-        self._ask_topic("add", topic, lambda: self.whitelist.add(CONFIG, topic, partitions), wish)
+        self._ask_topic("add", topic, lambda: self.topics.add(CONFIG, topic, partitions), wish)
 
     def expand(self, topic: str, partitions: int) -> None:
         def wish(data: bytes | None) -> bool:
             return data is not None and decode_intent(data).partitions >= partitions
 
         self._ask_topic(
-            "expand", topic, lambda: self.whitelist.expand(CONFIG, topic, partitions), wish
+            "expand", topic, lambda: self.topics.expand(CONFIG, topic, partitions), wish
         )
 
     def delete(self, topic: str, *, forget: bool) -> None:
@@ -126,7 +126,7 @@ class Rest(Member):
         self._ask_topic(
             "delete for good" if forget else "delete",
             topic,
-            lambda: self.whitelist.delete(CONFIG, topic, forget_positions=forget),
+            lambda: self.topics.delete(CONFIG, topic, forget_positions=forget),
             wish,
         )
 
@@ -138,8 +138,8 @@ class Rest(Member):
 
         def change() -> TopicIntent:
             if paused:
-                return self.whitelist.pause(CONFIG, topic)
-            return self.whitelist.resume(CONFIG, topic, anew=False)
+                return self.topics.pause(CONFIG, topic)
+            return self.topics.resume(CONFIG, topic, anew=False)
 
         self._ask_topic("pause" if paused else "resume", topic, change, wish)
 
@@ -150,7 +150,7 @@ class Rest(Member):
         self._ask_topic(
             f"blacklist {number}: {listed}",
             topic,
-            lambda: self.whitelist.blacklist(CONFIG, topic, number, listed=listed),
+            lambda: self.topics.blacklist(CONFIG, topic, number, listed=listed),
             wish,
         )
 

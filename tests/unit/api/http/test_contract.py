@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from ureplicator_common.model import TopicIntent
-from ureplicator_testkit.control.api_world import World, problem_of
+from ureplicator_testkit.control.rest_fixture import RestFixture, problem_of
 
 JSON = "application/json"
 
@@ -99,10 +99,12 @@ TABLE: list[tuple[str, str, Any, int, str]] = [
 
 
 @pytest.mark.parametrize(("method", "path", "body", "status", "kind"), TABLE)
-def test_contract(world: World, method: str, path: str, body: Any, status: int, kind: str) -> None:
-    world.intend("orders", TopicIntent(3, 3))
-    world.live("w1")
-    answer = world.call(method, path, json=body) if body is not None else world.call(method, path)
+def test_contract(
+    rest: RestFixture, method: str, path: str, body: Any, status: int, kind: str
+) -> None:
+    rest.intend("orders", TopicIntent(3, 3))
+    rest.live("w1")
+    answer = rest.call(method, path, json=body) if body is not None else rest.call(method, path)
     if kind:
         assert answer.status_code == status, answer.text
         assert answer.mimetype == kind
@@ -113,11 +115,11 @@ def test_contract(world: World, method: str, path: str, body: Any, status: int, 
             assert "use " in problem["cure"]
 
 
-def test_a_bug_shows_no_traceback(world: World, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_bug_shows_no_traceback(rest: RestFixture, caplog: pytest.LogCaptureFixture) -> None:
     def bug(call: str, topic: str) -> None:
         raise RuntimeError("secret detail")
 
-    world.target.before = bug
-    problem = problem_of(world.call("POST", "/topics/orders"), 500)
+    rest.target.before = bug
+    problem = problem_of(rest.call("POST", "/topics/orders"), 500)
     assert "secret" not in str(problem)
     assert "secret detail" in caplog.text

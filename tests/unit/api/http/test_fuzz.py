@@ -28,7 +28,7 @@ from schemathesis.specs.openapi.checks import (
 
 from ureplicator_common.model import KnownWorker, PartitionState, TopicIntent, TopicState, WorkerId
 from ureplicator_common.znodes import encode_known_worker
-from ureplicator_testkit.control.api_world import World
+from ureplicator_testkit.control.rest_fixture import RestFixture
 
 EXAMPLES = int(os.environ.get("FUZZ_EXAMPLES", "5"))
 CHECKS = [
@@ -40,48 +40,48 @@ CHECKS = [
 ]
 KNOWN = ({"topic": "orders", "worker": "w1"}, {"partition": "1"})
 
-SCHEMA = schemathesis.openapi.from_wsgi("/openapi.json", World(described=True).app)
+SCHEMA = schemathesis.openapi.from_wsgi("/openapi.json", RestFixture(described=True).app)
 CALLS = [(method, path) for path, item in SCHEMA.items() for method in item]
 
 
-def furnish(world: World) -> None:
+def furnish(rest: RestFixture) -> None:
     """A fleet with something to read and to change, whatever was done to it before."""
     for topic in ("orders", "gone", "quiet"):
-        if world.intent(topic) is not None:
-            world.remove(topic)
+        if rest.intent(topic) is not None:
+            rest.remove(topic)
     blacklisted = frozenset({2})
-    world.intend("orders", TopicIntent(3, 3, blacklisted=blacklisted, target_topic="orders"))
-    world.intend("gone", TopicIntent(1, 1, TopicState.DELETING, target_topic="gone"))
+    rest.intend("orders", TopicIntent(3, 3, blacklisted=blacklisted, target_topic="orders"))
+    rest.intend("gone", TopicIntent(1, 1, TopicState.DELETING, target_topic="gone"))
     known = encode_known_worker(KnownWorker(2, draining=True))
-    world.put(world.paths.worker_known(WorkerId("w2")), known)
+    rest.put(rest.paths.worker_known(WorkerId("w2")), known)
 
 
-def inhabited() -> World:
-    world = World()
-    world.lead()
-    world.live("w1")
-    world.place("orders", {0: "w1", 1: "w1", 2: None})
+def inhabited() -> RestFixture:
+    rest = RestFixture()
+    rest.lead()
+    rest.live("w1")
+    rest.place("orders", {0: "w1", 1: "w1", 2: None})
     states = {0: PartitionState.ONLINE, 1: PartitionState.ERROR}
-    world.say("w1", "orders", states, reason="too large")
-    world.target.put("orders", 3)
-    furnish(world)
-    return world
+    rest.say("w1", "orders", states, reason="too large")
+    rest.target.put("orders", 3)
+    furnish(rest)
+    return rest
 
 
-def whole(world: World) -> Any:
+def whole(rest: RestFixture) -> Any:
     """All that a call can change: ZooKeeper and the target."""
-    return world.tree(), world.target.topics()
+    return rest.tree(), rest.target.topics()
 
 
-def send(world: World, case: Any, *, negative: bool) -> None:
-    furnish(world)
-    before = whole(world)
-    answer = case.call(app=world.app)
+def send(rest: RestFixture, case: Any, *, negative: bool) -> None:
+    furnish(rest)
+    before = whole(rest)
+    answer = case.call(app=rest.app)
     assert b"Traceback" not in answer.content
     checks = [*CHECKS, negative_data_rejection] if negative else CHECKS
     case.validate_response(answer, checks=checks)
     if answer.status_code >= 400:
-        assert whole(world) == before, f"{answer.status_code} changed something"
+        assert whole(rest) == before, f"{answer.status_code} changed something"
 
 
 def put_in(case: Any, known: Mapping[str, str]) -> None:
@@ -93,7 +93,7 @@ def put_in(case: Any, known: Mapping[str, str]) -> None:
 @pytest.mark.parametrize("mode", list(GenerationMode), ids=lambda mode: mode.value)
 @pytest.mark.parametrize(("method", "path"), CALLS)
 def test_call(method: str, path: str, mode: GenerationMode) -> None:
-    world = inhabited()
+    rest = inhabited()
     operation = SCHEMA[path][method]
     negative = mode is GenerationMode.NEGATIVE
 
@@ -106,10 +106,10 @@ def test_call(method: str, path: str, mode: GenerationMode) -> None:
     )
     @given(case=operation.as_strategy(generation_mode=mode))
     def fuzz(case: Any) -> None:
-        send(world, case, negative=negative)
+        send(rest, case, negative=negative)
         for known in KNOWN:
             put_in(case, known)
-            send(world, case, negative=False)
+            send(rest, case, negative=False)
 
     try:
         fuzz()

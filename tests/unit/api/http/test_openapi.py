@@ -1,4 +1,4 @@
-"""/openapi.json: it knows every call, and the answers are checked against it."""
+"""/openapi.json: it knows every call, and the answers are validated against it."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from ureplicator_controller.api.http.response_models import Topics, checked, responses
-from ureplicator_testkit.control.api_world import World, problem_of
+from ureplicator_controller.api.http.response_models import TopicList, responses, validated
+from ureplicator_testkit.control.rest_fixture import RestFixture, problem_of
 
 PAGES = {"/", "/dashboard/<path:filename>", "/openapi.json"}
 """For people and for the schema's readers; not calls."""
 
 
 @pytest.fixture
-def world() -> World:
-    return World(described=True)
+def rest() -> RestFixture:
+    return RestFixture(described=True)
 
 
 @pytest.fixture
-def schema(world: World) -> dict[str, Any]:
-    answer = world.call("GET", "/openapi.json")
+def schema(rest: RestFixture) -> dict[str, Any]:
+    answer = rest.call("GET", "/openapi.json")
     assert answer.status_code == 200
     return dict(answer.get_json())
 
@@ -33,10 +33,10 @@ def operations(schema: dict[str, Any]) -> Iterator[tuple[str, str, dict[str, Any
             yield method.upper(), path, operation
 
 
-def test_every_call_is_described(world: World, schema: dict[str, Any]) -> None:
+def test_every_call_is_described(rest: RestFixture, schema: dict[str, Any]) -> None:
     offered = {
         (method, rule.rule.replace("<path:", "{").replace("<", "{").replace(">", "}"))
-        for rule in world.app.url_map.iter_rules()
+        for rule in rest.app.url_map.iter_rules()
         for method in (rule.methods or set()) - {"HEAD", "OPTIONS"}
         if rule.rule not in PAGES
     }
@@ -71,7 +71,7 @@ def test_all_references_lead_somewhere(schema: dict[str, Any]) -> None:
 
 
 def test_numbers_may_be_text_and_the_schema_says_so(schema: dict[str, Any]) -> None:
-    count = schema["components"]["schemas"]["GrownTopic"]["properties"]["numPartitions"]
+    count = schema["components"]["schemas"]["ExpandTopicBody"]["properties"]["numPartitions"]
     assert [each["type"] for each in count["anyOf"]] == ["integer", "string"]
 
 
@@ -85,13 +85,13 @@ def test_numbers_may_be_text_and_the_schema_says_so(schema: dict[str, Any]) -> N
     ],
 )
 def test_an_answer_that_is_not_as_declared(answer: Any, error: type[Exception]) -> None:
-    declared = responses(Topics, 404)
-    assert checked({"topics": ["a"]}, declared) == {"topics": ["a"]}
+    declared = responses(TopicList, 404)
+    assert validated({"topics": ["a"]}, declared) == {"topics": ["a"]}
     with pytest.raises(error):
-        checked(answer, declared)
+        validated(answer, declared)
 
 
-def test_a_parameter_said_twice(world: World) -> None:
-    answer = world.call("POST", "/topics/orders?src=source&src=other")
+def test_a_parameter_said_twice(rest: RestFixture) -> None:
+    answer = rest.call("POST", "/topics/orders?src=source&src=other")
     assert problem_of(answer, 400)["field"] == "src"
-    assert world.intent("orders") is None
+    assert rest.intent("orders") is None

@@ -11,7 +11,7 @@ from ureplicator_common.coordination import Operation
 from ureplicator_common.coordination.memory import MemoryCoordination
 from ureplicator_common.model import KnownWorker, TopicIntent, TopicState, WorkerId
 from ureplicator_common.znodes import encode_known_worker
-from ureplicator_testkit.control.api_world import World, problem_of
+from ureplicator_testkit.control.rest_fixture import RestFixture, problem_of
 
 WRITES: list[tuple[str, str, Any, str]] = [
     ("PUT", "/topics", {"topic": "orders", "numPartitions": 4}, "/topics/orders"),
@@ -34,28 +34,28 @@ WRITES: list[tuple[str, str, Any, str]] = [
 
 
 @pytest.fixture
-def working(world: World) -> World:
-    world.intend("orders", TopicIntent(2, 2, TopicState.PAUSED, target_topic="orders"))
-    world.target.put("orders", 2)
-    world.live("w1")
+def working(rest: RestFixture) -> RestFixture:
+    rest.intend("orders", TopicIntent(2, 2, TopicState.PAUSED, target_topic="orders"))
+    rest.target.put("orders", 2)
+    rest.live("w1")
     known = KnownWorker(2, draining=True)
-    world.put(world.paths.worker_known(WorkerId("w1")), encode_known_worker(known))
-    return world
+    rest.put(rest.paths.worker_known(WorkerId("w1")), encode_known_worker(known))
+    return rest
 
 
-def etag(world: World, path: str) -> str:
-    answer = world.call("GET", path)
+def etag(rest: RestFixture, path: str) -> str:
+    answer = rest.call("GET", path)
     assert answer.status_code == 200
     return str(answer.headers["ETag"])
 
 
-def write(world: World, method: str, path: str, body: Any, tag: str) -> Any:
-    return world.call(method, path, json=body, headers={"If-Match": tag})
+def write(rest: RestFixture, method: str, path: str, body: Any, tag: str) -> Any:
+    return rest.call(method, path, json=body, headers={"If-Match": tag})
 
 
 @pytest.mark.parametrize(("method", "path", "body", "seen_at"), WRITES)
 def test_what_was_seen_is_written_onto(
-    working: World, method: str, path: str, body: Any, seen_at: str
+    working: RestFixture, method: str, path: str, body: Any, seen_at: str
 ) -> None:
     tag = etag(working, seen_at)
     assert write(working, method, path, body, f'"7", {tag}').status_code == 200
@@ -63,7 +63,7 @@ def test_what_was_seen_is_written_onto(
 
 @pytest.mark.parametrize(("method", "path", "body", "seen_at"), WRITES)
 def test_what_moved_on_is_left_alone(
-    working: World, method: str, path: str, body: Any, seen_at: str
+    working: RestFixture, method: str, path: str, body: Any, seen_at: str
 ) -> None:
     tag = etag(working, seen_at)
     working.call("POST", "/admin/freeze")
@@ -76,38 +76,40 @@ def test_what_moved_on_is_left_alone(
 
 
 @pytest.mark.parametrize(("method", "path", "body", "seen_at"), WRITES)
-def test_whatever_is_there(working: World, method: str, path: str, body: Any, seen_at: str) -> None:
+def test_whatever_is_there(
+    working: RestFixture, method: str, path: str, body: Any, seen_at: str
+) -> None:
     assert write(working, method, path, body, "*").status_code == 200
 
 
 @pytest.mark.parametrize("tag", ['W/"5"', "5", '"a"', '""', "", '"5" "6"', '*, "5"', '"5"\u00e4'])
-def test_a_tag_that_proves_nothing(working: World, tag: str) -> None:
+def test_a_tag_that_proves_nothing(working: RestFixture, tag: str) -> None:
     before = working.tree()
     problem = problem_of(write(working, "DELETE", "/topics/orders", None, tag), 400)
     assert problem["field"] == "If-Match"
     assert working.tree() == before
 
 
-def test_a_topic_that_is_not_there_is_not_found_first(working: World) -> None:
+def test_a_topic_that_is_not_there_is_not_found_first(working: RestFixture) -> None:
     for tag in ('"5"', "*"):
         problem_of(write(working, "DELETE", "/topics/quiet", None, tag), 404)
         problem_of(write(working, "DELETE", "/instances/w9", None, tag), 404)
 
 
 @pytest.mark.parametrize("tag", ['"5"', "*"])
-def test_adding_what_one_has_seen(working: World, tag: str) -> None:
+def test_adding_what_one_has_seen(working: RestFixture, tag: str) -> None:
     problem_of(write(working, "POST", "/topics/quiet", None, tag), 412)
     assert "quiet" not in working.target.topics()
 
 
-def test_a_topic_added_anew_is_another(world: World) -> None:
+def test_a_topic_added_anew_is_another(rest: RestFixture) -> None:
     """Its node has the same version."""
-    world.call("POST", "/topics/orders")
-    tag = etag(world, "/topics/orders")
-    world.remove("orders")
-    world.call("POST", "/topics/orders")
-    assert etag(world, "/topics/orders") != tag
-    problem_of(write(world, "DELETE", "/topics/orders", None, tag), 412)
+    rest.call("POST", "/topics/orders")
+    tag = etag(rest, "/topics/orders")
+    rest.remove("orders")
+    rest.call("POST", "/topics/orders")
+    assert etag(rest, "/topics/orders") != tag
+    problem_of(write(rest, "DELETE", "/topics/orders", None, tag), 412)
 
 
 # --- In the very transaction
@@ -126,13 +128,13 @@ class Overtaken(MemoryCoordination):
 
 
 @pytest.fixture
-def contended() -> World:
-    world = World(client=Overtaken)
-    world.intend("orders", TopicIntent(2, 2, target_topic="orders"))
-    return world
+def contended() -> RestFixture:
+    rest = RestFixture(client=Overtaken)
+    rest.intend("orders", TopicIntent(2, 2, target_topic="orders"))
+    return rest
 
 
-def test_somebody_writes_in_between(contended: World) -> None:
+def test_somebody_writes_in_between(contended: RestFixture) -> None:
     tag = etag(contended, "/topics/orders")
     other = TopicIntent(3, 2, target_topic="orders")
     contended.coordination.overtake = lambda: contended.intend("orders", other)  # type: ignore[attr-defined]
@@ -140,7 +142,7 @@ def test_somebody_writes_in_between(contended: World) -> None:
     assert contended.intent("orders") == other
 
 
-def test_without_a_condition_it_is_decided_anew(contended: World) -> None:
+def test_without_a_condition_it_is_decided_anew(contended: RestFixture) -> None:
     other = TopicIntent(3, 2, target_topic="orders")
     contended.coordination.overtake = lambda: contended.intend("orders", other)  # type: ignore[attr-defined]
     assert contended.call("DELETE", "/topics/orders").get_json()["state"] == "deleting"
@@ -150,7 +152,7 @@ def test_without_a_condition_it_is_decided_anew(contended: World) -> None:
 
 
 @pytest.mark.parametrize("applied", [True, False])
-def test_a_lost_answer_is_read_back(working: World, applied: bool) -> None:
+def test_a_lost_answer_is_read_back(working: RestFixture, applied: bool) -> None:
     tag = etag(working, "/topics/orders")
     working.coordination.lose_next_answer(applied=applied)
     assert write(working, "DELETE", "/topics/orders", None, tag).status_code == 200
@@ -173,12 +175,12 @@ class Hidden(MemoryCoordination):
 
 
 def test_a_write_that_may_be_hidden_by_anothers_is_not_called_refused() -> None:
-    world = World(client=Hidden)
-    world.intend("orders", TopicIntent(2, 2, target_topic="orders"))
-    tag = etag(world, "/topics/orders")
+    rest = RestFixture(client=Hidden)
+    rest.intend("orders", TopicIntent(2, 2, target_topic="orders"))
+    tag = etag(rest, "/topics/orders")
     other = TopicIntent(3, 2, target_topic="orders")
-    world.coordination.hide = lambda: world.intend("orders", other)  # type: ignore[attr-defined]
-    problem = problem_of(write(world, "POST", "/topics/orders/pause", None, tag), 503)
+    rest.coordination.hide = lambda: rest.intend("orders", other)  # type: ignore[attr-defined]
+    problem = problem_of(write(rest, "POST", "/topics/orders/pause", None, tag), 503)
     assert "not known" in problem["detail"]
 
 
@@ -186,21 +188,21 @@ def test_a_write_that_may_be_hidden_by_anothers_is_not_called_refused() -> None:
 
 
 @pytest.fixture
-def one_target() -> World:
+def one_target() -> RestFixture:
     """`a` and `b` of the source are both called `a` on the target."""
     routes = ({"source": "source", "target": "target", "naming": {"rename": {"b": "a"}}},)
-    world = World(routes, client=Overtaken)
-    world.source.put("a", 1)
-    world.source.put("b", 1)
-    return world
+    rest = RestFixture(routes, client=Overtaken)
+    rest.source.put("a", 1)
+    rest.source.put("b", 1)
+    return rest
 
 
-def whitelisted(world: World) -> list[str]:
-    return [topic for topic in ("a", "b") if world.intent(topic) is not None]
+def whitelisted(rest: RestFixture) -> list[str]:
+    return [topic for topic in ("a", "b") if rest.intent(topic) is not None]
 
 
 @pytest.mark.parametrize("left_over", [False, True])
-def test_two_at_once(one_target: World, left_over: bool) -> None:
+def test_two_at_once(one_target: RestFixture, left_over: bool) -> None:
     if left_over:
         one_target.call("POST", "/topics/a")
         one_target.remove("a")
@@ -214,7 +216,7 @@ def test_two_at_once(one_target: World, left_over: bool) -> None:
     assert whitelisted(one_target) == ["b"]
 
 
-def test_one_that_is_found_before_the_picture_shows_it(one_target: World) -> None:
+def test_one_that_is_found_before_the_picture_shows_it(one_target: RestFixture) -> None:
     """The second is written while the first makes its target."""
 
     def other(call: str, topic: str) -> None:
@@ -226,7 +228,7 @@ def test_one_that_is_found_before_the_picture_shows_it(one_target: World) -> Non
     assert whitelisted(one_target) == ["b"]
 
 
-def test_a_target_is_free_again_when_its_topic_is_gone(one_target: World) -> None:
+def test_a_target_is_free_again_when_its_topic_is_gone(one_target: RestFixture) -> None:
     one_target.call("POST", "/topics/a")
     one_target.remove("a")
     assert one_target.call("POST", "/topics/b").status_code == 201
@@ -235,11 +237,11 @@ def test_a_target_is_free_again_when_its_topic_is_gone(one_target: World) -> Non
     assert one_target.call("POST", "/topics/b").status_code == 201
 
 
-def test_a_topic_of_an_older_version_holds_its_target_too(one_target: World) -> None:
+def test_a_topic_of_an_older_version_holds_its_target_too(one_target: RestFixture) -> None:
     one_target.intend("a", TopicIntent(1, 1))
     problem_of(one_target.call("POST", "/topics/b"), 409)
 
 
-def test_a_claim_nobody_can_read_is_taken_over(one_target: World) -> None:
+def test_a_claim_nobody_can_read_is_taken_over(one_target: RestFixture) -> None:
     one_target.put(one_target.paths.target("target", "a"), b"{")
     assert one_target.call("POST", "/topics/b").status_code == 201

@@ -14,11 +14,11 @@ from ureplicator_common.coordination import Unavailable
 from ureplicator_common.kafka import BatchTime, Extent, Lifetime, Position
 from ureplicator_common.kafka.memory import MemoryLogReader, MemoryPositionReader
 from ureplicator_common.model import Route, TopicIntent, TopicKey, position_group
-from ureplicator_controller.api.lag import cluster_reader as desks
+from ureplicator_controller.api.lag import cluster_reader as readers
 from ureplicator_controller.api.lag import collector as looks
-from ureplicator_controller.api.lag.cache import ANSWER_S, FRESH_S, Progress
-from ureplicator_controller.api.lag.cluster_reader import Desk
-from ureplicator_controller.api.lag.collector import Lookout, Report
+from ureplicator_controller.api.lag.cache import ANSWER_S, FRESH_S, LagCache
+from ureplicator_controller.api.lag.cluster_reader import ClusterReader
+from ureplicator_controller.api.lag.collector import LagCollector, LagReport
 
 AB, AC = Route("a", "b"), Route("a", "c")
 KEY = TopicKey(AB, "orders")
@@ -41,7 +41,7 @@ class SlowPositions(MemoryPositionReader):
         return super().read(group, wanted)
 
 
-class Fleet:
+class LagFixture:
     """Topics that are whitelisted, a source `a`, and targets."""
 
     def __init__(self) -> None:
@@ -51,10 +51,10 @@ class Fleet:
         self.clock = ManualClock()
         self.connected: list[str] = []
         self.away = False
-        lookout = Lookout(
+        collector = LagCollector(
             fleet="f", positions=self._target, logs=lambda name: self.source, clock=self.clock
         )
-        self.progress = Progress(lookout, wanted=self._wanted, clock=self.clock)
+        self.progress = LagCache(collector, wanted=self._wanted, clock=self.clock)
 
     def _wanted(self) -> Mapping[TopicKey, TopicIntent]:
         if self.away:
@@ -71,15 +71,15 @@ class Fleet:
         target.stored[group, "copy" if route == AB else "orders", number] = Position(position)
         self.source.held["orders", number] = Extent(0, end)
 
-    def report(self) -> Report:
+    def report(self) -> LagReport:
         report = self.progress.report()
         assert report is not None
         return report
 
 
 @pytest.fixture
-def fleet() -> Iterator[Fleet]:
-    fleet = Fleet()
+def fleet() -> Iterator[LagFixture]:
+    fleet = LagFixture()
     fleet.put(0, 5, 9)
     fleet.put(1, 9, 9)
     yield fleet
@@ -88,7 +88,7 @@ def fleet() -> Iterator[Fleet]:
     fleet.progress.close()
 
 
-def test_a_look_is_shared_until_it_is_old(fleet: Fleet) -> None:
+def test_a_look_is_shared_until_it_is_old(fleet: LagFixture) -> None:
     first = fleet.report()
     assert [fleet.report() for _ in range(50)] == [first] * 50
     assert fleet.source.requests["extents"] == 1
@@ -99,9 +99,9 @@ def test_a_look_is_shared_until_it_is_old(fleet: Fleet) -> None:
     assert len(fleet.targets["b"].threads) == 1
 
 
-def test_those_who_come_at_once_share_a_look(fleet: Fleet) -> None:
+def test_those_who_come_at_once_share_a_look(fleet: LagFixture) -> None:
     fleet.targets["b"].may.clear()
-    found: list[Report | None] = []
+    found: list[LagReport | None] = []
     askers = [
         threading.Thread(target=lambda: found.append(fleet.progress.report())) for _ in range(20)
     ]
@@ -114,7 +114,7 @@ def test_those_who_come_at_once_share_a_look(fleet: Fleet) -> None:
     assert fleet.source.requests["extents"] == 1
 
 
-def test_a_silent_cluster_holds_nobody_up(fleet: Fleet) -> None:
+def test_a_silent_cluster_holds_nobody_up(fleet: LagFixture) -> None:
     first = fleet.report()
     fleet.clock.advance(FRESH_S)
     fleet.targets["b"].may.clear()
@@ -124,13 +124,13 @@ def test_a_silent_cluster_holds_nobody_up(fleet: Fleet) -> None:
     fleet.targets["b"].may.set()
 
 
-def test_before_the_first_look_there_is_nothing_to_show(fleet: Fleet) -> None:
+def test_before_the_first_look_there_is_nothing_to_show(fleet: LagFixture) -> None:
     fleet.targets["b"].may.clear()
     assert fleet.progress.report() is None
 
 
 def test_a_silent_cluster_leaves_others_their_figures(
-    fleet: Fleet, monkeypatch: pytest.MonkeyPatch
+    fleet: LagFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(looks, "CLUSTER_S", 0.2)
     fleet.topics[TopicKey(AC, "orders")] = TopicIntent(1, 1)
@@ -145,7 +145,7 @@ def test_a_silent_cluster_leaves_others_their_figures(
     assert fleet.connected == ["b", "c"] or fleet.connected == ["c", "b"]
 
 
-def test_routes_from_one_source_share_its_requests(fleet: Fleet) -> None:
+def test_routes_from_one_source_share_its_requests(fleet: LagFixture) -> None:
     fleet.topics[TopicKey(AC, "orders")] = TopicIntent(2, 2)
     for number in (0, 1):
         fleet.put(number, 3, 9, route=AC)
@@ -157,7 +157,7 @@ def test_routes_from_one_source_share_its_requests(fleet: Fleet) -> None:
     assert report.topics[TopicKey(AC, "orders")][0].lag_s == 1
 
 
-def test_a_time_is_read_once_for_each_place(fleet: Fleet) -> None:
+def test_a_time_is_read_once_for_each_place(fleet: LagFixture) -> None:
     fleet.source.batches["orders", 0] = [BatchTime(5, 6, fleet.clock.wall_ms() - 1_000)]
     for waited_s in (1, 1 + FRESH_S, 1 + 2 * FRESH_S):
         assert fleet.report().topics[KEY][0].lag_s == waited_s
@@ -169,7 +169,7 @@ def test_a_time_is_read_once_for_each_place(fleet: Fleet) -> None:
     assert fleet.source.requests["batch_times"] == 2
 
 
-def test_times_of_another_log_are_forgotten(fleet: Fleet) -> None:
+def test_times_of_another_log_are_forgotten(fleet: LagFixture) -> None:
     """Deleted and made again: what lies at the same offset is another record."""
     fleet.source.batches["orders", 0] = [BatchTime(5, 6, fleet.clock.wall_ms() - 1_000)]
     fleet.report()
@@ -181,7 +181,9 @@ def test_times_of_another_log_are_forgotten(fleet: Fleet) -> None:
     assert fleet.report().topics[KEY][0].lag_s == FRESH_S
 
 
-def test_the_number_of_readings_is_bounded(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_number_of_readings_is_bounded(
+    fleet: LagFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(looks, "READINGS", 1)
     fleet.put(1, 8, 9)
     for number in (0, 1):
@@ -192,7 +194,7 @@ def test_the_number_of_readings_is_bounded(fleet: Fleet, monkeypatch: pytest.Mon
 
 
 def test_a_warning_before_retention_passes_a_position(
-    fleet: Fleet, caplog: pytest.LogCaptureFixture
+    fleet: LagFixture, caplog: pytest.LogCaptureFixture
 ) -> None:
     fleet.source.batches["orders", 0] = [BatchTime(5, 8, fleet.clock.wall_ms() - 60_000)]
     fleet.source.lives["orders"] = Lifetime(retention_ms=3_000_000)
@@ -206,7 +208,7 @@ def test_a_warning_before_retention_passes_a_position(
         ]
 
 
-def test_what_is_no_longer_whitelisted_is_forgotten(fleet: Fleet) -> None:
+def test_what_is_no_longer_whitelisted_is_forgotten(fleet: LagFixture) -> None:
     fleet.report()
     del fleet.topics[KEY]
     fleet.clock.advance(FRESH_S)
@@ -216,7 +218,7 @@ def test_what_is_no_longer_whitelisted_is_forgotten(fleet: Fleet) -> None:
     assert fleet.report().topics[KEY][0].records_per_s is None
 
 
-def test_without_zookeeper_nobody_knows_what_is_whitelisted(fleet: Fleet) -> None:
+def test_without_zookeeper_nobody_knows_what_is_whitelisted(fleet: LagFixture) -> None:
     fleet.away = True
     with pytest.raises(Unavailable):
         fleet.progress.report()
@@ -232,8 +234,8 @@ def test_a_connection_is_not_used_after_a_long_pause() -> None:
         made.append(MemoryLogReader())
         return made[-1]
 
-    desk = Desk(connect, name="logs", clock=clock)
-    for wait_s in (0, desks.IDLE_S - 1, desks.IDLE_S + 1):
+    desk = ClusterReader(connect, name="logs", clock=clock)
+    for wait_s in (0, readers.IDLE_S - 1, readers.IDLE_S + 1):
         clock.advance(wait_s)
         desk.ask(lambda reader: reader.extents({})).result(5)
     desk.close()

@@ -18,7 +18,7 @@ from ureplicator_common.znodes import (
 from ureplicator_controller.core.planning.plan import Plan, plan
 from ureplicator_controller.core.planning.steps import WriteAssignment
 from ureplicator_controller.core.state.snapshot import Snapshot
-from ureplicator_controller.engines import control_loop as rebalancer_module
+from ureplicator_controller.engines import control_loop as control_loop_module
 from ureplicator_controller.engines.executor import BATCH_OPERATIONS, batches
 from ureplicator_controller.engines.leadership import IdTaken
 from ureplicator_controller.engines.observer import REFRESH_S
@@ -172,7 +172,7 @@ def test_quiet_turn_plans_nothing(fleet: Fleet, monkeypatch: pytest.MonkeyPatch)
     def never(seen: Snapshot, now_s: float) -> Plan:
         raise AssertionError("nothing changed")
 
-    monkeypatch.setattr(rebalancer_module, "plan", never)
+    monkeypatch.setattr(control_loop_module, "plan", never)
     fleet.one.turn()
     fleet.hand.transact([Set(PATHS.load(WorkerId("a")), b" {}", -1)])
     fleet.one.turn()
@@ -281,7 +281,7 @@ def test_failing_cycle_is_counted_and_the_loop_goes_on(
         raise RuntimeError("a mistake")
 
     with monkeypatch.context() as patched:
-        patched.setattr(rebalancer_module, "plan", broken)
+        patched.setattr(control_loop_module, "plan", broken)
         waits = [fleet.one.loop.turn() for _ in range(3)]
     assert waits == sorted(waits)
     assert waits[0] < waits[-1]
@@ -317,7 +317,7 @@ def test_step_that_breaks_an_invariant_is_refused(
         step = WriteAssignment(other, told, stored.version if stored else None, takes_only=False)
         return Plan((step,), None, ("a mistake",))
 
-    monkeypatch.setattr(rebalancer_module, "plan", both)
+    monkeypatch.setattr(control_loop_module, "plan", both)
     fleet.one.observer.forget()
     with caplog.at_level(logging.ERROR):
         fleet.one.loop.turn()

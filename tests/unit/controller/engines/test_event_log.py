@@ -39,7 +39,7 @@ def test_the_leader_tells_what_it_moved_and_is_not_woken_by_it(fleet: Fleet) -> 
     ]
     before = fleet.hand.get(PATHS.history_block(0))
     fleet.one.turn(4)
-    assert not fleet.one.observer.has_news()
+    assert not fleet.one.observer.has_changed()
     assert fleet.hand.get(PATHS.history_block(0)) == before
 
 

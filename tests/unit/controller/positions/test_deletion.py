@@ -39,7 +39,7 @@ from ureplicator_controller.core.planning.steps import Retire
 from ureplicator_controller.core.positions.deletion import Forgettable, forgettable
 from ureplicator_controller.core.positions.orphaned import unowned
 from ureplicator_controller.core.state.snapshot import Snapshot, Stored
-from ureplicator_controller.engines.position_deletion import PositionForgetter, forget
+from ureplicator_controller.engines.position_deletion import PositionDeleter, forget
 from ureplicator_controller.engines.position_renewal import Renewal
 
 ROUTE = Route("a", "b")
@@ -193,7 +193,7 @@ def test_any_other_refusal_is_one() -> None:
 
 
 class Leader:
-    """The forgetter over a tree with one marked topic; `proof` may be replaced."""
+    """The deleter over a tree with one marked topic; `proof` may be replaced."""
 
     def __init__(self) -> None:
         self.paths = Paths("f")
@@ -208,8 +208,8 @@ class Leader:
     def path(self) -> str:
         return self.paths.topic(KEY)
 
-    def engine(self, seen: Snapshot | None, renewals: Mapping[Route, Renewal]) -> PositionForgetter:
-        return PositionForgetter(
+    def engine(self, seen: Snapshot | None, renewals: Mapping[Route, Renewal]) -> PositionDeleter:
+        return PositionDeleter(
             coordination=self.coordination,
             paths=self.paths,
             renewals=renewals,

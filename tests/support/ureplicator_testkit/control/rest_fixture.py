@@ -1,7 +1,7 @@
 """REST over the in-memory twins: a fleet that a test can put into any state, and a client for it.
 
 To describe the calls for /openapi.json is most of the work of making an application, so it is left
-out unless a test asks for it (`described`); requests and answers are checked in both cases.
+out unless a test asks for it (`described`); requests and answers are validated in both cases.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ ONE_ROUTE = ({"source": "source", "target": "target"},)
 ROUTE = Route("source", "target")
 
 
-class World:
+class RestFixture:
     """A source with `orders` (4 partitions) and `quiet` (1), an empty target, no worker."""
 
     def __init__(
@@ -97,7 +97,7 @@ class World:
             logs=self.logs.__getitem__,
             id="c1",
             clock=self.clock,
-            check_answers=True,
+            validate_responses=True,
         )
         self.app = create_app(needs) if described else _undescribed(needs)
         self.client: FlaskClient = self.app.test_client()
