@@ -36,8 +36,8 @@ ROUTE = Route("source", "target")
 TOKEN = "only-once"  # noqa: S105
 
 _RUN = (
-    "import pickle, sys; from ureplicator_worker.copier import route, task;"
-    "route.RENEW_S = float(sys.argv[2]);"
+    "import pickle, sys; from ureplicator_worker.copier import route_copier, task;"
+    "route_copier.RENEW_S = float(sys.argv[2]);"
     "task.copy(pickle.load(open(sys.argv[1], 'rb')))"
 )
 
