@@ -1,6 +1,6 @@
 """A worker process: the loop around `core.state`, the engines around the loop, beginning and end.
 
-    ZooKeeper --- mirror of the assignment, session ---+            +--> lifeline (add, remove, stop)
+    ZooKeeper --- tree cache of assignment, session --+            +--> lifeline (add, remove, stop)
     lifeline  --- what copiers say --------------------+--> queue --+--> spark (start, kill)
     spark     --- copier ended ------------------------+    step()  +--> fencer
     clock     --- tick, every 100 ms ------------------+            +--> reporter (publish)
@@ -37,7 +37,7 @@ from ureplicator_common import znodes
 from ureplicator_common._version import __version__
 from ureplicator_common.clock import SystemClock
 from ureplicator_common.config.settings import Settings
-from ureplicator_common.coordination import Coordination, Mirror, SessionState, Unavailable
+from ureplicator_common.coordination import Coordination, SessionState, TreeCache, Unavailable
 from ureplicator_common.coordination.zookeeper import ZooKeeperCoordination
 from ureplicator_common.errors import PermanentError
 from ureplicator_common.model import Assignment, LiveWorker, Partition, WorkerId, owned
@@ -114,7 +114,7 @@ class Worker:
         self._registered = False
         self._exit: ev.Exit | None = None
         self._dying = threading.Lock()
-        self._mirror: Mirror | None = None
+        self._tree_cache: TreeCache | None = None
         self._pids: dict[CopierId, int] = {}
         self._stepped_s = self._loads_s = self._clock.monotonic_s()
         self._telemetry = telemetry.Telemetry()
@@ -257,13 +257,13 @@ class Worker:
         logger.info("worker %s: registered; status on port %d", self._id, self._web.port)
         self._session_changed(self._coordination.state())
         path = self._paths.assignment(self._id)
-        self._mirror = self._coordination.mirror(path, self._assignment_changed)
+        self._tree_cache = self._coordination.tree_cache(path, self._assignment_changed)
         self._assignment_changed()
 
     def _last_word(self) -> None:
         """That everything is let go should be heard before the session ends."""
-        if self._mirror is not None:
-            self._mirror.close()
+        if self._tree_cache is not None:
+            self._tree_cache.close()
         if self._registered and self._coordination.state() is SessionState.CONNECTED:
             self._reporter.flush(FLUSH_S)
 
@@ -398,19 +398,19 @@ class Worker:
             self._queue.put(ev.SessionSuspended())
 
     def _read_assignment(self) -> None:
-        if self._mirror is None:
+        if self._tree_cache is None:
             return
         try:
-            self._mirror.refresh()
+            self._tree_cache.refresh()
         except Unavailable:
             return  # the next connection reads it anyway
         self._assignment_changed()
 
     def _assignment_changed(self) -> None:
-        if self._mirror is None:
+        if self._tree_cache is None:
             return
         try:
-            node = self._mirror.nodes().get(self._paths.assignment(self._id))
+            node = self._tree_cache.nodes().get(self._paths.assignment(self._id))
         except Unavailable:
             return
         try:

@@ -147,7 +147,7 @@ class Conflict(OperatingError):
         self.why = why
 
 
-class Mirror(Protocol):
+class TreeCache(Protocol):
     """A copy of a subtree that follows it by watches.
 
     It is not one instant of the store: two nodes of one transaction may show one after the other.
@@ -211,7 +211,7 @@ class Coordination(Protocol):
         """Create a persistent empty node and its parents unless they exist. Raises Unavailable."""
         ...
 
-    def mirror(self, root: str, changed: Callable[[], None]) -> Mirror:
+    def tree_cache(self, root: str, changed: Callable[[], None]) -> TreeCache:
         """Follow a subtree; `changed` is called from another thread after each change.
 
         Several changes may be one call; it is called once after the first load, even of nothing.

@@ -13,7 +13,7 @@ demand:
 | watches late, or lost               | `client.hold_watches()`, then `release_` or `drop_`       |
 
 Nothing happens by itself and there is no thread: a transaction, before it returns, updates every
-mirror that hears of it and calls `changed`, in the caller's thread and without the store's lock.
+cache that hears of it and calls `changed`, in the caller's thread and without the store's lock.
 So a run over this twin is a function of the calls made. It is safe to share between threads all
 the same.
 """
@@ -30,13 +30,13 @@ from ureplicator_common.coordination import (
     Conflict,
     Create,
     Delete,
-    Mirror,
     Node,
     Operation,
     OutcomeUnknown,
     SessionState,
     Set,
     Stat,
+    TreeCache,
     Unavailable,
     Why,
     check_size,
@@ -192,7 +192,7 @@ class MemoryCoordination:
         self._faults = _Faults()
         self._held: set[str] = set()
         self._listeners: list[Callable[[SessionState], None]] = []
-        self._mirrors: list[MemoryMirror] = []
+        self._tree_caches: list[MemoryTreeCache] = []
         self._state = SessionState.CONNECTED
         self._closed = False
         self._session = store.open_session()
@@ -239,21 +239,21 @@ class MemoryCoordination:
             if self._store.node(each) is None:
                 self._store.apply(self._session, [Create(each, b"")])
 
-    def mirror(self, root: str, changed: Callable[[], None]) -> Mirror:
-        mirror = MemoryMirror(root, client=self, store=self._store, changed=changed)
+    def tree_cache(self, root: str, changed: Callable[[], None]) -> TreeCache:
+        cache = MemoryTreeCache(root, client=self, store=self._store, changed=changed)
         with self._store.lock:
-            self._mirrors.append(mirror)
+            self._tree_caches.append(cache)
         if self._state is SessionState.CONNECTED:
-            mirror.load()
-        return mirror
+            cache.load()
+        return cache
 
     def close(self) -> None:
         if self._closed:
             return
         self._closed = True
         self._store.detach(self)
-        for mirror in list(self._mirrors):
-            mirror.close()
+        for cache in list(self._tree_caches):
+            cache.close()
         connected = self._state is SessionState.CONNECTED
         self._enter(SessionState.LOST)
         if connected:
@@ -280,8 +280,8 @@ class MemoryCoordination:
             self._enter(SessionState.LOST)
             self._session = self._store.open_session()
         self._enter(SessionState.CONNECTED)
-        for mirror in list(self._mirrors):
-            mirror.load()
+        for cache in list(self._tree_caches):
+            cache.load()
 
     def fail_next(self, count: int = 1) -> None:
         """The next `count` requests raise Unavailable; nothing is done."""
@@ -295,7 +295,7 @@ class MemoryCoordination:
         self._faults.lost_answer = applied
 
     def hold_watches(self) -> None:
-        """Mirrors hear nothing until `release_watches`, or never: `drop_watches`."""
+        """Tree caches hear nothing until `release_watches`, or never: `drop_watches`."""
         self._faults.holding = True
 
     def release_watches(self) -> None:
@@ -305,28 +305,28 @@ class MemoryCoordination:
         self.hear(sorted(held))
 
     def drop_watches(self) -> None:
-        """What was held is never told: mirrors stay blind to it until it changes again."""
+        """What was held is never told: tree caches stay blind to it until it changes again."""
         self._held = set()
         self._faults.holding = False
 
-    # --- Called by the store and the mirrors
+    # --- Called by the store and the tree caches
 
     def hear(self, paths: Sequence[str]) -> None:
         if self._faults.holding:
             with self._store.lock:
                 self._held.update(paths)
         elif self._state is SessionState.CONNECTED:
-            for mirror in list(self._mirrors):
-                mirror.hear(paths)
+            for cache in list(self._tree_caches):
+                cache.hear(paths)
 
     def session_ended(self, session: SessionId) -> None:
         if session == self._session and self._state is SessionState.CONNECTED:
             self._enter(SessionState.LOST)
 
-    def forget(self, mirror: MemoryMirror) -> None:
+    def forget(self, cache: MemoryTreeCache) -> None:
         with self._store.lock:
-            if mirror in self._mirrors:
-                self._mirrors.remove(mirror)
+            if cache in self._tree_caches:
+                self._tree_caches.remove(cache)
 
     def check_connected(self, path: str) -> None:
         if self._state is not SessionState.CONNECTED:
@@ -353,8 +353,8 @@ class MemoryCoordination:
             listener(state)
 
 
-class MemoryMirror:
-    """A `Mirror` that is up to date when the transaction that changed it returns."""
+class MemoryTreeCache:
+    """A `TreeCache` that is up to date when the transaction that changed it returns."""
 
     def __init__(
         self,

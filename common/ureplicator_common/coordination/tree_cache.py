@@ -5,7 +5,7 @@ sets of marks, paths whose content and paths whose children must be read again, 
 leaves a new watch in the same step: what changes after the read marks the path once more.
 
     watch fires --> mark --+
-    new connection --------+--> the mirror's thread reads marked paths --> publish --> changed()
+    new connection --------+--> the tree cache's thread reads marked paths --> publish --> changed()
     failed read -----------+    and what is new below them
 
 * Marks made while a read is under way wait for the next one: a burst of changes becomes few reads.
@@ -15,7 +15,7 @@ leaves a new watch in the same step: what changes after the read marks the path 
   the first child.
 * What was published is never changed afterwards: a reader may keep it as long as it likes.
 
-Blocking reads happen only in the mirror's own thread (or in the one that calls `refresh`): a client
+Blocking reads happen only in the tree cache's own thread (or in the one that calls `refresh`): a client
 library's threads must stay free to deliver the very answers that are waited for.
 """
 
@@ -117,8 +117,8 @@ class _Marks:
         return self.everything or bool(self.contents) or bool(self.children)
 
 
-class FollowingMirror:
-    """A `Mirror` over a `Reader`, with one thread."""
+class WatchedTreeCache:
+    """A `TreeCache` over a `Reader`, with one thread."""
 
     def __init__(
         self, root: str, *, reader: Reader, changed: Callable[[], None], closed: Callable[[], None]
@@ -133,7 +133,7 @@ class FollowingMirror:
         self._wake = threading.Condition()
         self._marks = _Marks()
         self._closed = False
-        self._thread = threading.Thread(target=self._run, name=f"mirror {root}", daemon=True)
+        self._thread = threading.Thread(target=self._run, name=f"tree cache {root}", daemon=True)
 
     def start(self) -> None:
         self._thread.start()
@@ -178,10 +178,10 @@ class FollowingMirror:
                 if self._read(marks):
                     self._changed()
             except Unavailable as error:
-                log.debug("mirror of %s: %s", self._root, error)
+                log.debug("tree cache of %s: %s", self._root, error)
                 self._pause()
             except Exception:
-                log.exception("mirror of %s", self._root)
+                log.exception("tree cache of %s", self._root)
                 self._pause()
 
     def _await_marks(self) -> _Marks | None:

@@ -19,9 +19,9 @@ What is left is a connection that reconnects by itself; these are its traps (2.1
   connection.
 * **Every request writes a byte into a socket pair and blocks when it is full**, at 278 bytes by
   Linux's default; `PIPELINE` keeps well below.
-* Persistent watches do not exist in 2.11: mirrors set one-time watches again with every read.
+* Persistent watches do not exist in 2.11: tree caches set one-time watches again with every read.
 
-Threads: kazoo's connection, watch and completion threads, one that calls listeners, one per mirror.
+Threads: kazoo's connection, watch and completion threads, one that calls listeners, one per tree cache.
 A client must not be carried through a fork.
 """
 
@@ -61,20 +61,20 @@ from ureplicator_common.coordination import (
     Conflict,
     Create,
     Delete,
-    Mirror,
     Node,
     Operation,
     OutcomeUnknown,
     SessionState,
     Set,
     Stat,
+    TreeCache,
     Unavailable,
     Why,
     check_size,
     describe,
     with_ancestors,
 )
-from ureplicator_common.coordination.tree_cache import FollowingMirror
+from ureplicator_common.coordination.tree_cache import WatchedTreeCache
 from ureplicator_common.errors import ConfigurationError
 from ureplicator_common.model import SessionId
 
@@ -189,7 +189,7 @@ class _Client(KazooClient):
 
 
 class _Reader:
-    """Bulk reads for one mirror, pipelined; its watches mark what to read again."""
+    """Bulk reads for one tree cache, pipelined; its watches mark what to read again."""
 
     def __init__(
         self, *, client: KazooClient, turn: threading.Lock, request_timeout_s: float
@@ -197,7 +197,7 @@ class _Reader:
         self._client = client
         self._turn = turn
         self._request_timeout_s = request_timeout_s
-        self.mirror: FollowingMirror | None = None
+        self.cache: WatchedTreeCache | None = None
 
     def read(
         self, contents: Sequence[str], children: Sequence[str]
@@ -230,10 +230,10 @@ class _Reader:
 
     def _event(self, event: WatchedEvent) -> None:
         """In kazoo's watch thread. NONE ends a connection: the next one reads everything."""
-        if event.type == EventType.NONE or event.path is None or self.mirror is None:
+        if event.type == EventType.NONE or event.path is None or self.cache is None:
             return
         whole = event.type in (EventType.CREATED, EventType.DELETED)
-        self.mirror.mark(
+        self.cache.mark(
             event.path,
             contents=whole or event.type == EventType.CHANGED,
             children=whole or event.type == EventType.CHILD,
@@ -258,8 +258,8 @@ class ZooKeeperCoordination:
         self._handler = _Handler(connect_timeout_s=max(share_s, LEAST_CONNECT_S))
         self._listeners: tuple[_Listener, ...] = ()
         self._changes: queue.SimpleQueue[_Change | None] = queue.SimpleQueue()
-        self._mirrors: set[FollowingMirror] = set()
-        self._mirrors_lock = threading.Lock()
+        self._tree_caches: set[WatchedTreeCache] = set()
+        self._tree_caches_lock = threading.Lock()
         self._bulk_turn = threading.Lock()
         self._lifecycle = threading.RLock()
         self._connected: threading.Event | None = None
@@ -351,28 +351,28 @@ class ZooKeeperCoordination:
             for answer in answers:
                 self._created(answer, path)
 
-    def mirror(self, root: str, changed: Callable[[], None]) -> Mirror:
+    def tree_cache(self, root: str, changed: Callable[[], None]) -> TreeCache:
         reader = _Reader(
             client=self._client, turn=self._bulk_turn, request_timeout_s=self._request_timeout_s
         )
-        mirror = FollowingMirror(
-            root, reader=reader, changed=changed, closed=lambda: self._drop_mirror(mirror)
+        cache = WatchedTreeCache(
+            root, reader=reader, changed=changed, closed=lambda: self._drop_tree_cache(cache)
         )
-        reader.mirror = mirror
-        with self._mirrors_lock:
-            self._mirrors.add(mirror)
-        mirror.start()
-        return mirror
+        reader.cache = cache
+        with self._tree_caches_lock:
+            self._tree_caches.add(cache)
+        cache.start()
+        return cache
 
     def close(self) -> None:
-        """Also ends every mirror. Returns within about `CLOSE_GRACE_S` and `RECONNECT_DELAY_S`."""
+        """Also ends every tree cache. Returns within about `CLOSE_GRACE_S` and `RECONNECT_DELAY_S`."""
         with self._lifecycle:
             if self._closing.is_set():
                 return
             self._closing.set()
             self._stop_client()
-        for mirror in self._all_mirrors():
-            mirror.close()
+        for cache in self._all_tree_caches():
+            cache.close()
         self._changes.put(None)
         if self._connected is not None and self._notifier is not threading.current_thread():
             self._notifier.join()
@@ -405,19 +405,19 @@ class ZooKeeperCoordination:
                 f"{path}: a parent vanished, or the chroot in {self._hosts} does not exist"
             ) from error
 
-    def _all_mirrors(self) -> list[FollowingMirror]:
-        with self._mirrors_lock:
-            return list(self._mirrors)
+    def _all_tree_caches(self) -> list[WatchedTreeCache]:
+        with self._tree_caches_lock:
+            return list(self._tree_caches)
 
-    def _drop_mirror(self, mirror: FollowingMirror) -> None:
-        with self._mirrors_lock:
-            self._mirrors.discard(mirror)
+    def _drop_tree_cache(self, cache: WatchedTreeCache) -> None:
+        with self._tree_caches_lock:
+            self._tree_caches.discard(cache)
 
     def _state_changed(self, state: str) -> None:
         """In kazoo's connection thread."""
         if state == KazooState.CONNECTED:
-            for mirror in self._all_mirrors():
-                mirror.mark_everything()
+            for cache in self._all_tree_caches():
+                cache.mark_everything()
         self._changes.put((SessionState(state.lower()), self._listeners))
 
     def _notify_loop(self) -> None:

@@ -121,7 +121,7 @@ class Leadership:
         return epoch if session == _session(self._coordination) else None
 
     def is_vacant(self, nodes: Mapping[str, Node]) -> bool:
-        """Worth an attempt, as far as a mirror shows: nobody leads, or our own node is left over."""
+        """Worth an attempt, as far as a tree cache shows: nobody leads, or our own node is left over."""
         leader = nodes.get(self._paths.leader)
         return leader is None or leader.stat.owner == _session(self._coordination)
 

@@ -1,10 +1,10 @@
-"""What the leader sees: a mirror of the fleet's tree, as snapshots that are fit to decide on.
+"""Snapshots for the leader, from a tree cache of the fleet, fit to decide on.
 
-**Read your writes.** The mirror hears of a write by a watch, some time after the store confirmed
+**Read your writes.** The tree cache hears of a write by a watch, some time after the store confirmed
 it. A plan made in between would be made on a picture that its own leader has already changed; the
 versions would refuse most of it, but not what is decided *about* another node (that a worker was
 told to let go, say). So the executor notes each write here, and there is no snapshot until the
-mirror shows them all. If that takes too long, or a write had no answer, everything is read again.
+cache shows them all. If that takes too long, or a write had no answer, everything is read again.
 
 **Presence.** When workers came and went is known to nobody but who watches: it is noted with each
 snapshot in monotonic seconds, and begins anew with each leadership.
@@ -38,7 +38,7 @@ as the cycle before took, within these bounds: a partition that is handed over w
 a big fleet, whose cycles take long, shall not keep the leader busy all the time."""
 REFRESH_S = 30.0
 CATCH_UP_S = 1.0
-"""How long the mirror may lag behind our own writes before everything is read again: a watch takes
+"""How long the tree cache may lag behind our own writes before everything is read again: a watch takes
 milliseconds."""
 
 
@@ -62,7 +62,7 @@ class Observer:
         self._limits = limits or Limits()
         self._memo = Memo()
         self._wake = threading.Event()
-        self._mirror = coordination.mirror(self._paths.root, self._wake.set)
+        self._tree_cache = coordination.tree_cache(self._paths.root, self._wake.set)
         self._expected: dict[str, int] = {}
         self._deleted: dict[str, int] = {}
         self._behind_since_s: float | None = None
@@ -94,14 +94,14 @@ class Observer:
 
     def nodes(self) -> Mapping[str, Node]:
         """As last heard. Raises Unavailable."""
-        return self._mirror.nodes()
+        return self._tree_cache.nodes()
 
     def is_ready(self) -> bool:
-        """Whether the mirror shows our own writes; reads again what is due. Raises Unavailable."""
+        """Whether the tree cache shows our own writes; reads again what is due. Raises Unavailable."""
         now_s = self._clock.monotonic_s()
         if self._unsure or self._refresh_in_s() <= 0 or self._lags_behind(now_s):
             self.resync()
-        if self._has_caught_up(self._mirror.nodes()):
+        if self._has_caught_up(self._tree_cache.nodes()):
             self._behind_since_s = None
         elif self._behind_since_s is None:
             self._behind_since_s = now_s
@@ -109,11 +109,11 @@ class Observer:
 
     def has_changed(self) -> bool:
         """Whether anything changed that a plan looks at, since the last snapshot."""
-        return self._drawn_from != self._fingerprint(self._mirror.nodes())
+        return self._drawn_from != self._fingerprint(self._tree_cache.nodes())
 
     def snapshot(self) -> Snapshot:
         """The fleet now, with presence. Raises Unavailable."""
-        nodes = self._mirror.nodes()
+        nodes = self._tree_cache.nodes()
         seen = parse(
             nodes,
             self._paths,
@@ -146,8 +146,8 @@ class Observer:
     def fresh(self) -> Snapshot:
         """The fleet as the store has it now, without presence. Blocks. Raises Unavailable."""
         self._coordination.sync(self._paths.root)
-        self._mirror.refresh()
-        return parse(self._mirror.nodes(), self._paths, fleet=self._fleet, delays=self._delays)
+        self._tree_cache.refresh()
+        return parse(self._tree_cache.nodes(), self._paths, fleet=self._fleet, delays=self._delays)
 
     def begin(self) -> None:
         """A leadership begins: nothing noted before counts. Raises Unavailable."""
@@ -163,7 +163,7 @@ class Observer:
     def resync(self) -> None:
         """Read everything again, after all that the store has confirmed. Raises Unavailable."""
         self._coordination.sync(self._paths.root)
-        self._mirror.refresh()
+        self._tree_cache.refresh()
         self._expected.clear()
         self._deleted.clear()
         self._behind_since_s = None
@@ -177,7 +177,7 @@ class Observer:
 
     def expect(self, operations: Sequence[Operation]) -> None:
         """These were written; nobody else writes them between our read and our write."""
-        nodes = self._mirror.nodes()
+        nodes = self._tree_cache.nodes()
         for operation in operations:
             match operation:
                 case Create(path):
@@ -207,4 +207,4 @@ class Observer:
         return self._deleted.get(path) == node.stat.czxid
 
     def close(self) -> None:
-        self._mirror.close()
+        self._tree_cache.close()

@@ -49,7 +49,7 @@ log = logging.getLogger(__name__)
 RETRY_S = (5.0, 10.0, 20.0, 40.0, 60.0)
 BUSY_S = 2.0
 SOON_S = 0.5
-"""Until the next look where something was left undone: the mirror shows our own writes by then."""
+"""Until the next look where something was left undone: the tree cache shows our own writes by then."""
 REFUSED_KEPT = 500
 """Reasons that are remembered per route: the node must stay small; the gauge counts them all."""
 SHOWN = 5

@@ -144,12 +144,12 @@ class _Watcher:
 
     def __enter__(self) -> _Watcher:
         self._coordination.connect(30)
-        self._mirror = self._coordination.mirror(self._paths.root, self._changed)
-        self._mirror.refresh()
+        self._tree_cache = self._coordination.tree_cache(self._paths.root, self._changed)
+        self._tree_cache.refresh()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._mirror.close()
+        self._tree_cache.close()
         self._coordination.close()
 
     def intend(self, topics: list[str]) -> None:
@@ -165,7 +165,7 @@ class _Watcher:
 
     def online(self) -> int:
         """How many partitions are ONLINE now."""
-        node = self._mirror.nodes().get(self._paths.current_state(WORKER))
+        node = self._tree_cache.nodes().get(self._paths.current_state(WORKER))
         entries = decode_current(node.data).entries.values() if node else ()
         return sum(entry.state is PartitionState.ONLINE for entry in entries)
 
@@ -173,7 +173,7 @@ class _Watcher:
         expected = self._expected
         if expected.partition is None:
             return
-        now_s, nodes = time.monotonic(), self._mirror.nodes()
+        now_s, nodes = time.monotonic(), self._tree_cache.nodes()
         for step in self._shown(nodes, expected.partition):
             expected.seen_s.setdefault(step, now_s)
 

@@ -120,7 +120,7 @@ def test_the_server_knows_our_session_by_the_same_id(ensemble: ZooKeeperEnsemble
         watcher.close()
 
 
-def test_a_mirror_of_a_thousand_nodes_loads_quickly_and_follows(
+def test_a_tree_cache_of_a_thousand_nodes_loads_quickly_and_follows(
     ensemble: ZooKeeperEnsemble,
 ) -> None:
     client = ensemble.client()
@@ -128,21 +128,19 @@ def test_a_mirror_of_a_thousand_nodes_loads_quickly_and_follows(
         client.ensure(f"/big/{number}")
         client.transact([Create(f"/big/{number}/{each}", b"x" * 200) for each in range(100)])
     began = time.monotonic()
-    mirror = client.mirror("/big", lambda: None)
-    eventually(lambda: shows(mirror, lambda found: len(found) == 1011), DEADLINE_S, "it loads")
+    cache = client.tree_cache("/big", lambda: None)
+    eventually(lambda: shows(cache, lambda found: len(found) == 1011), DEADLINE_S, "it loads")
     assert time.monotonic() - began < LOADED_S * deadline_factor()
     ensemble.expire(client)
     client.transact([Set("/big/3/33", b"new", version=0), Delete("/big/4/44")])
     eventually(
-        lambda: shows(
-            mirror, lambda found: found.get("/big/3/33") == b"new" and len(found) == 1010
-        ),
+        lambda: shows(cache, lambda found: found.get("/big/3/33") == b"new" and len(found) == 1010),
         DEADLINE_S,
         "it is read again",
     )
 
 
-def test_a_mirror_asks_for_many_nodes_before_the_first_answer(
+def test_a_tree_cache_asks_for_many_nodes_before_the_first_answer(
     own_server: ZooKeeperServer, own_ensemble: ZooKeeperEnsemble
 ) -> None:
     client = own_ensemble.client()
@@ -164,10 +162,10 @@ def test_a_mirror_asks_for_many_nodes_before_the_first_answer(
 def test_a_burst_of_changes_is_told_in_few_calls(ensemble: ZooKeeperEnsemble) -> None:
     client, other, calls = ensemble.client(), ensemble.client(), Calls()
     client.ensure("/burst")
-    mirror = client.mirror("/burst", calls.changed)
-    until_shown(mirror, {"/burst": b""})
+    cache = client.tree_cache("/burst", calls.changed)
+    until_shown(cache, {"/burst": b""})
     other.transact([Create(f"/burst/{number}", b"") for number in range(500)])
-    eventually(lambda: shows(mirror, lambda found: len(found) == 501), DEADLINE_S, "all are shown")
+    eventually(lambda: shows(cache, lambda found: len(found) == 501), DEADLINE_S, "all are shown")
     assert calls.changes < 20
 
 
@@ -200,20 +198,20 @@ def test_a_killed_server_fails_requests_at_once_and_is_found_again(
     client, heard = own_ensemble.client(), Calls()
     client.on_session(heard.states.append)
     client.ensure("/killed/a")
-    mirror = client.mirror("/killed", lambda: None)
-    until_shown(mirror, {"/killed": b"", "/killed/a": b""})
+    cache = client.tree_cache("/killed", lambda: None)
+    until_shown(cache, {"/killed": b"", "/killed/a": b""})
     own_server.kill()
     eventually(lambda: client.state() is SessionState.SUSPENDED, NOTICED_S, "suspended")
     assert client.session() is None
     for request in (client.get, client.children, client.sync, client.ensure, _create(client)):
         _raises_at_once(Unavailable, request, "/killed/queued")
-    _raises_at_once(Unavailable, lambda _: mirror.refresh(), "")
-    assert set(mirror.nodes()) == {"/killed", "/killed/a"}
+    _raises_at_once(Unavailable, lambda _: cache.refresh(), "")
+    assert set(cache.nodes()) == {"/killed", "/killed/a"}
     own_server.start()
     eventually(lambda: client.state() is SessionState.CONNECTED, NOTICED_S, "connected again")
     assert client.get("/killed/queued") is None
     own_ensemble.client().transact([Set("/killed/a", b"new", 0), Create("/killed/b", b"")])
-    until_shown(mirror, {"/killed": b"", "/killed/a": b"new", "/killed/b": b""})
+    until_shown(cache, {"/killed": b"", "/killed/a": b"new", "/killed/b": b""})
     assert heard.states[0] is SessionState.SUSPENDED
     assert heard.states[-1] is SessionState.CONNECTED
 
@@ -277,7 +275,7 @@ def test_close_is_quick_although_the_server_is_frozen(
     own_server: ZooKeeperServer, own_ensemble: ZooKeeperEnsemble
 ) -> None:
     client = own_ensemble.client(session_timeout_s=30)
-    client.mirror("/", lambda: None)
+    client.tree_cache("/", lambda: None)
     own_server.pause()
     try:
         _closes_within(client, CLOSE_GRACE_S + 1)
@@ -333,8 +331,8 @@ def test_a_dead_connection_thread_is_replaced(
     """kazoo ends it, for ever, of anything that it did not expect."""
     client = ensemble.client()
     client.ensure("/revived")
-    mirror = client.mirror("/revived", lambda: None)
-    until_shown(mirror, {"/revived": b""})
+    cache = client.tree_cache("/revived", lambda: None)
+    until_shown(cache, {"/revived": b""})
     before = client.session()
     connection: Any = client._client._connection  # type: ignore[attr-defined]
     with monkeypatch.context() as patch:
@@ -344,7 +342,7 @@ def test_a_dead_connection_thread_is_replaced(
         eventually(lambda: client.session() is None, DEADLINE_S, "it died")
     eventually(lambda: client.session() not in (None, before), DEADLINE_S, "another took over")
     client.transact([Create("/revived/b", b"")])
-    eventually(lambda: "/revived/b" in mirror.nodes(), DEADLINE_S, "mirrors go on")
+    eventually(lambda: "/revived/b" in cache.nodes(), DEADLINE_S, "tree caches go on")
 
 
 def test_a_thawed_leader_writes_nothing(ensemble: ZooKeeperEnsemble, tmp_path: Path) -> None:

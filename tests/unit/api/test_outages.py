@@ -53,7 +53,7 @@ def test_back_again(serving: RestFixture) -> None:
 
 
 def test_what_happened_meanwhile_is_seen_as_soon_as_it_is_back(serving: RestFixture) -> None:
-    """The connection is back before the mirror has read again."""
+    """The connection is back before the tree cache has read again."""
     seen: list[object] = []
 
     def look(state: SessionState) -> None:

@@ -130,54 +130,56 @@ def test_held_watches_are_told_once_when_released(
     client: MemoryCoordination, other: MemoryCoordination
 ) -> None:
     calls = Calls()
-    mirror = client.mirror("/r", calls.changed)
+    cache = client.tree_cache("/r", calls.changed)
     client.hold_watches()
     other.transact([Create("/r/a", b"")])
     other.transact([Create("/r/b", b"")])
-    assert set(mirror.nodes()) == {"/r"}
+    assert set(cache.nodes()) == {"/r"}
     client.release_watches()
-    assert set(mirror.nodes()) == {"/r", "/r/a", "/r/b"}
+    assert set(cache.nodes()) == {"/r", "/r/a", "/r/b"}
     assert calls.changes == 2
 
 
-def test_dropped_watches_blind_the_mirror_until_it_is_refreshed(
+def test_dropped_watches_blind_the_tree_cache_until_it_is_refreshed(
     client: MemoryCoordination, other: MemoryCoordination
 ) -> None:
-    mirror = client.mirror("/r", lambda: None)
+    cache = client.tree_cache("/r", lambda: None)
     client.hold_watches()
     other.transact([Create("/r/a", b"")])
     client.drop_watches()
     other.transact([Create("/r/b", b"")])
-    assert set(mirror.nodes()) == {"/r", "/r/b"}
-    mirror.refresh()
-    assert set(mirror.nodes()) == {"/r", "/r/a", "/r/b"}
+    assert set(cache.nodes()) == {"/r", "/r/b"}
+    cache.refresh()
+    assert set(cache.nodes()) == {"/r", "/r/a", "/r/b"}
 
 
-def test_a_suspended_mirror_shows_what_it_heard_last_and_catches_up(
+def test_a_suspended_tree_cache_shows_what_it_heard_last_and_catches_up(
     client: MemoryCoordination, other: MemoryCoordination
 ) -> None:
-    mirror = client.mirror("/r", lambda: None)
+    cache = client.tree_cache("/r", lambda: None)
     client.suspend()
     other.transact([Create("/r/a", b"")])
-    assert set(mirror.nodes()) == {"/r"}
+    assert set(cache.nodes()) == {"/r"}
     with pytest.raises(Unavailable):
-        mirror.refresh()
+        cache.refresh()
     client.restore()
-    assert set(mirror.nodes()) == {"/r", "/r/a"}
+    assert set(cache.nodes()) == {"/r", "/r/a"}
 
 
-def test_a_mirror_made_while_suspended_has_nothing_to_show_yet(client: MemoryCoordination) -> None:
+def test_a_tree_cache_made_while_suspended_has_nothing_to_show_yet(
+    client: MemoryCoordination,
+) -> None:
     client.suspend()
-    mirror = client.mirror("/r", lambda: None)
+    cache = client.tree_cache("/r", lambda: None)
     with pytest.raises(Unavailable):
-        mirror.nodes()
+        cache.nodes()
     client.restore()
-    assert set(mirror.nodes()) == {"/r"}
+    assert set(cache.nodes()) == {"/r"}
 
 
 def test_a_callback_may_use_the_client(client: MemoryCoordination) -> None:
     seen: list[Sequence[str]] = []
-    client.mirror("/r", lambda: seen.append(client.children("/r")))
+    client.tree_cache("/r", lambda: seen.append(client.children("/r")))
     client.transact([Create("/r/a", b"")])
     assert seen == [[], ["a"]]
 

@@ -1,16 +1,16 @@
-"""The fleet as REST shows it: a mirror of its ZooKeeper tree, read as one picture.
+"""The fleet as REST shows it: a cache of its ZooKeeper tree, read as one snapshot.
 
 A picture is made once per change and shared by all requests until the next one: a dashboard that
 asks every second costs nothing in a fleet at rest.
 
 **Honest when blind.** Before each picture ZooKeeper is asked to answer something (`sync`): a
-mirror goes on showing what it last heard, and a server that is frozen and not dead is noticed by
+cache goes on showing what it last heard, and a server that is frozen and not dead is noticed by
 the session only seconds later. Without an answer there is no picture but `Unavailable`, which
 becomes a 503. What changed while the connection was lost is heard of some time after it is back, so
 the first picture after that is read anew.
 
-**One reads what one wrote.** A write is acknowledged by ZooKeeper before the mirror has heard of
-it, so the writer waits here (`settle`) until the mirror shows it, some milliseconds.
+**One reads what one wrote.** A write is acknowledged by ZooKeeper before the tree cache has heard of
+it, so the writer waits here (`settle`) until the tree cache shows it, some milliseconds.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from ureplicator_controller.core.state.external_view import ExternalView, extern
 from ureplicator_controller.core.state.snapshot import Memo, Snapshot, parse
 
 SETTLE_S = 1.0
-"""How long a writer waits for its own mirror; after that it reads everything anew."""
+"""How long a writer waits for its own tree cache; after that it reads everything anew."""
 _POLL_S = 0.005
 
 
@@ -57,7 +57,7 @@ class FleetCache:
         self._picture: FleetState | None = None
         self._drawn_from: Mapping[str, Node] | None = None
         self._losses = self._losses_read = 0
-        self._mirror = coordination.mirror(self.paths.root, lambda: None)
+        self._tree_cache = coordination.tree_cache(self.paths.root, lambda: None)
         coordination.on_session(self._session_changed)
 
     def _session_changed(self, state: SessionState) -> None:
@@ -69,7 +69,7 @@ class FleetCache:
         self.check()
         if self._losses_read != self._losses:
             self._open_eyes()
-        nodes = self._mirror.nodes()
+        nodes = self._tree_cache.nodes()
         with self._lock:
             if self._picture is None or self._drawn_from is not nodes:
                 self._picture = self._draw(nodes)
@@ -79,7 +79,7 @@ class FleetCache:
     def _open_eyes(self) -> None:
         """Those who ask meanwhile read as well: whoever is answered was not blind."""
         losses = self._losses
-        self._mirror.refresh()
+        self._tree_cache.refresh()
         self._losses_read = losses
 
     def intents(self) -> Mapping[TopicKey, TopicIntent]:
@@ -94,23 +94,23 @@ class FleetCache:
         self._coordination.sync(self.paths.root)
 
     def settle(self, path: str, *, wait: Callable[[float], None] = time.sleep) -> None:
-        """Return when the mirror shows at least what `path` holds now. Never raises: it is done."""
+        """Return when the tree cache shows at least what `path` holds now. Never raises: it is done."""
         try:
             node = self._coordination.get(path)
             deadline_s = self._clock.monotonic_s() + SETTLE_S
             while not self._shows(path, node):
                 if self._clock.monotonic_s() >= deadline_s:
-                    self._mirror.refresh()
+                    self._tree_cache.refresh()
                     return
                 wait(_POLL_S)
         except Unavailable:
             return
 
     def close(self) -> None:
-        self._mirror.close()
+        self._tree_cache.close()
 
     def _shows(self, path: str, node: Node | None) -> bool:
-        shown = self._mirror.nodes().get(path)
+        shown = self._tree_cache.nodes().get(path)
         if node is None or shown is None:
             return node is shown
         return shown.stat.mzxid >= node.stat.mzxid

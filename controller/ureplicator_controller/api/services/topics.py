@@ -9,7 +9,7 @@ durably.
 On a route with auto-whitelisting, what operators delete would be whitelisted again at once: so it
 also goes on the route's blacklist, and adding it by hand takes it off.
 
-Decisions here read ZooKeeper itself, never the mirror. Each write carries a request id, so that one
+Decisions here read ZooKeeper itself, never the tree cache. Each write carries a request id, so that one
 whose answer was lost is read back and not made twice (see `coordination.intents`).
 """
 

@@ -1,13 +1,13 @@
 """One frozen picture of the fleet: all that a decision may look at.
 
-`parse` turns the nodes of a mirror into a `Snapshot`. Each part keeps the version it was read at
+`parse` turns the nodes of a tree cache into a `Snapshot`. Each part keeps the version it was read at
 (what a write must name), its mzxid (what a worker's `seen_zxid` is compared with) and its owner
 (the session behind an ephemeral node).
 
 The parts are not all of one moment, and need not be:
 
 * What only the leader writes (ideal states, assignments) is exact: the observer shows no snapshot
-  to the plan before the mirror has caught up with the leader's own writes, and a new leader begins
+  to the plan before the tree cache has caught up with the leader's own writes, and a new leader begins
   with a refresh made after its election.
 * What workers write may be old, and then errs on the safe side. An old current state has an old
   `seen_zxid`, so it confirms nothing about a newer assignment. A worker that is back and not seen
@@ -175,7 +175,7 @@ def parse(
     limits: Limits | None = None,
     memo: Memo | None = None,
 ) -> Snapshot:
-    """Nodes of a mirror -> snapshot, without the times that only an observer knows."""
+    """Nodes of a tree cache -> snapshot, without the times that only an observer knows."""
     reader = _Reader(nodes, memo or Memo())
     topics, bad_topics = reader.read(paths.topics, 2, _topic_key, decode_intent)
     ideal, bad_ideal = reader.read(paths.ideal, 2, _topic_key, decode_ideal)

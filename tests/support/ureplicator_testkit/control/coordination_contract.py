@@ -18,11 +18,11 @@ from ureplicator_common.coordination import (
     Coordination,
     Create,
     Delete,
-    Mirror,
     Node,
     Operation,
     SessionState,
     Set,
+    TreeCache,
     Unavailable,
     Why,
 )
@@ -58,18 +58,18 @@ class Calls:
         eventually(lambda: self.changes > seen, DEADLINE_S, what)
 
 
-def shows(mirror: Mirror, expected: Callable[[dict[str, bytes]], bool]) -> bool:
+def shows(cache: TreeCache, expected: Callable[[dict[str, bytes]], bool]) -> bool:
     try:
-        return expected({path: node.data for path, node in mirror.nodes().items()})
+        return expected({path: node.data for path, node in cache.nodes().items()})
     except Unavailable:
         return False
 
 
-def until_shown(mirror: Mirror, expected: dict[str, bytes]) -> None:
+def until_shown(cache: TreeCache, expected: dict[str, bytes]) -> None:
     eventually(
-        lambda: shows(mirror, lambda found: found == expected),
+        lambda: shows(cache, lambda found: found == expected),
         DEADLINE_S,
-        f"the mirror shows {expected}",
+        f"the tree cache shows {expected}",
     )
 
 
@@ -322,26 +322,26 @@ class CoordinationContract:
             )
         assert self._node(client, f"{root}/epoch").stat.version == 1
 
-    # --- Mirrors
+    # --- Tree caches
 
-    def test_a_mirror_loads_the_subtree_and_nothing_beside_it(
+    def test_a_tree_cache_loads_the_subtree_and_nothing_beside_it(
         self, client: Coordination, root: str
     ) -> None:
         for name in ("m", "m/a", "m/a/b", "m-not"):
             client.transact([Create(f"{root}/{name}", name.encode())])
-        mirror = client.mirror(f"{root}/m", lambda: None)
+        cache = client.tree_cache(f"{root}/m", lambda: None)
         until_shown(
-            mirror,
+            cache,
             {f"{root}/m": b"m", f"{root}/m/a": b"m/a", f"{root}/m/a/b": b"m/a/b"},
         )
-        assert mirror.nodes()[f"{root}/m/a"] == client.get(f"{root}/m/a")
+        assert cache.nodes()[f"{root}/m/a"] == client.get(f"{root}/m/a")
 
-    def test_a_mirror_follows_creates_sets_and_deletes_of_others(
+    def test_a_tree_cache_follows_creates_sets_and_deletes_of_others(
         self, ensemble: Ensemble, client: Coordination, root: str
     ) -> None:
         calls, other = Calls(), ensemble.client()
-        mirror = client.mirror(root, calls.changed)
-        until_shown(mirror, {root: b""})
+        cache = client.tree_cache(root, calls.changed)
+        until_shown(cache, {root: b""})
         calls.until_more_than(0, "the first load is told")
         steps: list[tuple[Sequence[Operation], dict[str, bytes]]] = [
             ([Create(f"{root}/a", b"1")], {"": b"", "/a": b"1"}),
@@ -358,78 +358,80 @@ class CoordinationContract:
         for number, (operations, expected) in enumerate(steps):
             changes = calls.changes
             other.transact(operations)
-            until_shown(mirror, {f"{root}{path}": data for path, data in expected.items()})
+            until_shown(cache, {f"{root}{path}": data for path, data in expected.items()})
             calls.until_more_than(changes, f"step {number} is told")
 
-    def test_a_mirror_waits_for_a_root_that_is_not_there(
+    def test_a_tree_cache_waits_for_a_root_that_is_not_there(
         self, client: Coordination, root: str
     ) -> None:
-        mirror = client.mirror(f"{root}/late", lambda: None)
-        until_shown(mirror, {})
+        cache = client.tree_cache(f"{root}/late", lambda: None)
+        until_shown(cache, {})
         for _ in range(2):
             client.ensure(f"{root}/late/child")
-            until_shown(mirror, {f"{root}/late": b"", f"{root}/late/child": b""})
+            until_shown(cache, {f"{root}/late": b"", f"{root}/late/child": b""})
             client.transact([Delete(f"{root}/late/child"), Delete(f"{root}/late")])
-            until_shown(mirror, {})
+            until_shown(cache, {})
 
-    def test_what_a_mirror_gave_out_never_changes(self, client: Coordination, root: str) -> None:
+    def test_what_a_tree_cache_gave_out_never_changes(
+        self, client: Coordination, root: str
+    ) -> None:
         client.transact([Create(f"{root}/a", b"old")])
-        mirror = client.mirror(root, lambda: None)
-        until_shown(mirror, {root: b"", f"{root}/a": b"old"})
-        kept = mirror.nodes()
+        cache = client.tree_cache(root, lambda: None)
+        until_shown(cache, {root: b"", f"{root}/a": b"old"})
+        kept = cache.nodes()
         client.transact([Set(f"{root}/a", b"new", 0), Create(f"{root}/b", b"")])
-        until_shown(mirror, {root: b"", f"{root}/a": b"new", f"{root}/b": b""})
+        until_shown(cache, {root: b"", f"{root}/a": b"new", f"{root}/b": b""})
         assert {path: node.data for path, node in kept.items()} == {root: b"", f"{root}/a": b"old"}
 
-    def test_a_mirror_sees_ephemeral_nodes_go(
+    def test_a_tree_cache_sees_ephemeral_nodes_go(
         self, ensemble: Ensemble, client: Coordination, root: str
     ) -> None:
         other = ensemble.client()
         other.transact([Create(f"{root}/live", b"", ephemeral=True)])
-        mirror = client.mirror(root, lambda: None)
-        until_shown(mirror, {root: b"", f"{root}/live": b""})
-        assert mirror.nodes()[f"{root}/live"].stat.owner == other.session()
+        cache = client.tree_cache(root, lambda: None)
+        until_shown(cache, {root: b"", f"{root}/live": b""})
+        assert cache.nodes()[f"{root}/live"].stat.owner == other.session()
         other.close()
-        until_shown(mirror, {root: b""})
+        until_shown(cache, {root: b""})
 
-    def test_a_mirror_outlives_its_session(
+    def test_a_tree_cache_outlives_its_session(
         self, ensemble: Ensemble, client: Coordination, root: str
     ) -> None:
         follower = ensemble.client()
         client.transact([Create(f"{root}/a", b"1"), Create(f"{root}/b", b"1")])
-        mirror = follower.mirror(root, lambda: None)
-        until_shown(mirror, {root: b"", f"{root}/a": b"1", f"{root}/b": b"1"})
+        cache = follower.tree_cache(root, lambda: None)
+        until_shown(cache, {root: b"", f"{root}/a": b"1", f"{root}/b": b"1"})
         ensemble.expire(follower)
         client.transact([Delete(f"{root}/a"), Set(f"{root}/b", b"2", 0)])
-        until_shown(mirror, {root: b"", f"{root}/b": b"2"})
+        until_shown(cache, {root: b"", f"{root}/b": b"2"})
         client.transact([Set(f"{root}/b", b"3", 1)])
-        until_shown(mirror, {root: b"", f"{root}/b": b"3"})
+        until_shown(cache, {root: b"", f"{root}/b": b"3"})
 
     def test_refresh_reads_now_and_tells_only_of_a_difference(
         self, client: Coordination, root: str
     ) -> None:
         calls = Calls()
-        mirror = client.mirror(root, calls.changed)
-        until_shown(mirror, {root: b""})
+        cache = client.tree_cache(root, calls.changed)
+        until_shown(cache, {root: b""})
         calls.until_more_than(0, "the first load is told")
-        mirror.refresh()
+        cache.refresh()
         assert calls.changes == 1
         client.transact([Create(f"{root}/a", b"")])
-        mirror.refresh()
-        assert set(mirror.nodes()) == {root, f"{root}/a"}
+        cache.refresh()
+        assert set(cache.nodes()) == {root, f"{root}/a"}
 
-    def test_a_closed_mirror_keeps_what_it_heard_last(
+    def test_a_closed_tree_cache_keeps_what_it_heard_last(
         self, client: Coordination, root: str
     ) -> None:
         calls = Calls()
-        mirror = client.mirror(root, calls.changed)
-        until_shown(mirror, {root: b""})
-        mirror.close()
-        mirror.close()
+        cache = client.tree_cache(root, calls.changed)
+        until_shown(cache, {root: b""})
+        cache.close()
+        cache.close()
         changes = calls.changes
         client.transact([Create(f"{root}/a", b"")])
-        until_shown(client.mirror(root, lambda: None), {root: b"", f"{root}/a": b""})
-        assert set(mirror.nodes()) == {root}
+        until_shown(client.tree_cache(root, lambda: None), {root: b"", f"{root}/a": b""})
+        assert set(cache.nodes()) == {root}
         assert calls.changes == changes
 
     # --- Intents

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from ureplicator_common.coordination import EXPIRY_ROUNDING_S, Mirror, Operation, SessionState
+from ureplicator_common.coordination import EXPIRY_ROUNDING_S, Operation, SessionState, TreeCache
 from ureplicator_common.coordination.memory import MemoryCoordination
 from ureplicator_testkit.simulation.judge import JudgedStore
 from ureplicator_testkit.simulation.kernel import Process, World
@@ -43,12 +43,12 @@ class Client(MemoryCoordination):
             self._member.lose_answer(operations, applied=chance.random() < 0.5)
         super().transact(operations)
 
-    def mirror(self, root: str, changed: Callable[[], None]) -> Mirror:
+    def tree_cache(self, root: str, changed: Callable[[], None]) -> TreeCache:
         def heard() -> None:
             changed()
             self._member.heard()
 
-        return super().mirror(root, heard)
+        return super().tree_cache(root, heard)
 
 
 class Member(Process):
@@ -62,7 +62,7 @@ class Member(Process):
         self._stopped = 0
 
     def heard(self) -> None:
-        """A mirror changed."""
+        """A tree cache changed."""
 
     def lose_answer(self, operations: Sequence[Operation], *, applied: bool) -> None:
         self.world.faults += 1

@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Sequence
 
 from ureplicator_common import znodes
-from ureplicator_common.coordination import Mirror, SessionState, Unavailable
+from ureplicator_common.coordination import SessionState, TreeCache, Unavailable
 from ureplicator_common.model import (
     Assignment,
     LiveWorker,
@@ -77,7 +77,7 @@ class Worker(Member):
         self._queue: deque[ev.Event] = deque()
         self._ticked_s = 0.0
         self._registered = False
-        self._mirror: Mirror | None = None
+        self._tree_cache: TreeCache | None = None
         self.hung = False
         self.copiers: dict[CopierId, Copier] = {}
         self.state: WorkerState = initial(
@@ -270,7 +270,9 @@ class Worker(Member):
         """The live node is ours: from now on the assignment counts."""
         self._registered = True
         self._session_changed(self.client.state())
-        self._mirror = self.client.mirror(PATHS.assignment(self.id), self._assignment_changed)
+        self._tree_cache = self.client.tree_cache(
+            PATHS.assignment(self.id), self._assignment_changed
+        )
         self._assignment_changed()
 
     def _session_changed(self, state: SessionState) -> None:
@@ -287,20 +289,20 @@ class Worker(Member):
             self._put(ev.SessionSuspended())
 
     def _read_assignment(self) -> None:
-        if self._mirror is None:
+        if self._tree_cache is None:
             return
         try:
             self.point("read the assignment")
-            self._mirror.refresh()
+            self._tree_cache.refresh()
         except Unavailable:
             return
         self._assignment_changed()
 
     def _assignment_changed(self) -> None:
-        if self._mirror is None:
+        if self._tree_cache is None:
             return
         try:
-            node = self._mirror.nodes().get(PATHS.assignment(self.id))
+            node = self._tree_cache.nodes().get(PATHS.assignment(self.id))
         except Unavailable:
             return
         assignment = Assignment() if node is None else znodes.decode_assignment(node.data)

@@ -216,7 +216,7 @@ def test_new_leader_begins_the_delay_anew(fleet: Fleet) -> None:
 
 
 def test_conflict_is_planned_again(fleet: Fleet) -> None:
-    """The mirror does not hear that somebody else changed the node."""
+    """The tree cache does not hear that somebody else changed the node."""
     fleet.worker("a")
     fleet.one.turn()
     fleet.topic(1)

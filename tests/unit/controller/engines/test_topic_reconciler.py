@@ -59,7 +59,7 @@ class World:
             rules=[self.rules],
             admins=admins.__getitem__,
             seen=lambda: (
-                (self.epoch, parse(self.mirror(), PATHS, fleet="test")) if self.leads else None
+                (self.epoch, parse(self.tree_cache(), PATHS, fleet="test")) if self.leads else None
             ),
             metrics=self.metrics,
             coordination=MemoryCoordination(self.store),
@@ -67,12 +67,12 @@ class World:
             clock=self.clock,
         )
 
-    def mirror(self) -> Mapping[str, Node]:
-        mirror = self.hand.mirror(PATHS.root, lambda: None)
+    def tree_cache(self) -> Mapping[str, Node]:
+        cache = self.hand.tree_cache(PATHS.root, lambda: None)
         try:
-            return mirror.nodes()
+            return cache.nodes()
         finally:
-            mirror.close()
+            cache.close()
 
     def look(self, *, after_s: float = 0.0) -> float:
         self.clock.advance(after_s)
@@ -259,7 +259,7 @@ def test_an_intent_that_changed_meanwhile_is_not_overwritten() -> None:
     world.source.put("t", 1)
     world.target.put("t", 1)
     world.intend("t", TopicIntent(1, 1, target_topic="t"))
-    stale = parse(world.mirror(), PATHS, fleet="test")
+    stale = parse(world.tree_cache(), PATHS, fleet="test")
     path = PATHS.topic(TopicKey(ROUTE, "t"))
     theirs = TopicIntent(1, 1, target_topic="t", blacklisted=frozenset({0}))
     world.hand.transact([Set(path, encode_intent(theirs), 0)])
