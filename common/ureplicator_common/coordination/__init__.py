@@ -6,7 +6,7 @@ Rules that the callers rely on:
   leader puts `Check(epoch, version it was elected with)` into every transaction: the epoch node is
   a persistent counter, so a former leader that thaws can never pass the check again.
 * After a lost connection the outcome of a write is unknown (`OutcomeUnknown`): the caller reads
-  back before it tries again (`intents.update`). Nothing is retried behind the caller's back.
+  back before it tries again (`edit`). Nothing is retried behind the caller's back.
 * Identity is id + session: an ephemeral node belongs to the session in its `Stat.owner`, and only
   while that equals one's own `session()` it is one's own. A recipe's "is acquired" proves nothing.
 * SUSPENDED means that nothing is known: requests fail at once, and the servers may or may not have
@@ -91,6 +91,16 @@ class Check:
 
 
 Operation = Create | Set | Delete | Check
+
+
+def version_of(node: Node | None) -> int | None:
+    """Version to pass to `create_or_set`."""
+    return node.stat.version if node is not None else None
+
+
+def create_or_set(path: str, data: bytes, version: int | None) -> Create | Set:
+    """Create the node if it was absent (`version` None), else set it at the version that was read."""
+    return Create(path, data) if version is None else Set(path, data, version)
 
 
 def check_size(operations: Sequence[Operation]) -> None:

@@ -1,24 +1,26 @@
-"""Read, change, write a node, so that a write whose answer got lost is neither lost nor made twice.
+"""Read-decide-write of a node that neither loses nor repeats a write whose response was lost.
 
-    read --> change(node) --> transact --> done
+    read --> decide(node) --> transact --> done
       ^                          |
-      +---- Conflict there ------+   somebody else was faster: decide anew on what is there now
+      +-------- Conflict --------+   another writer was faster: decide again on the node as it is now
       |                          |
       +-- applied(node)? <-- OutcomeUnknown: sync, read back; applied means done
 
-A write of unknown outcome can be read back with certainty: requests of one connection are done in
-order, and after a reconnect the servers refuse what an older connection of the session still had
-under way; `sync` before the read makes sure that the server asked is not behind.
+The outcome of a write whose response was lost can be read back with certainty. Requests of one
+connection are processed in order, and after a reconnect the servers refuse what an older connection
+of the session had in flight. `sync` before the read makes sure that the server is not behind.
 
-`applied` usually compares a request id in the node. If the write was applied and then overwritten
-by somebody else, its id is gone and it is made once more, on top of the other's: so `change` must
-be a wish about the node as it is ("paused"), not a step that must not be done twice ("one more").
+`applied` usually compares a request id in the node. If the write was applied and then overwritten by
+another writer, its id is gone and the edit is made once more, on top of the other one. So a decision
+must be idempotent ("paused"), not a step that must not happen twice ("one more").
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from typing import Generic, TypeVar
 
 from ureplicator_common.clock import Clock, SystemClock
 from ureplicator_common.coordination import (
@@ -33,89 +35,116 @@ from ureplicator_common.errors import OperatingError
 
 RETRY_DELAY_S = 0.1
 
+T = TypeVar("T")
 
-def update(
+
+@dataclass(frozen=True, slots=True)
+class Edit(Generic[T]):
+    """Decision about a node: the result for the caller, and the operations that make it true.
+
+    No operations: the node is as it should be, nothing is written.
+    """
+
+    result: T
+    operations: Sequence[Operation] = ()
+
+
+def edit(
     coordination: Coordination,
     path: str,
-    change: Callable[[Node | None], Sequence[Operation]],
+    decide: Callable[[Node | None], Edit[T]],
     applied: Callable[[Node | None], bool],
     *,
     timeout_s: float,
-    meant: Callable[[Node | None], bool] = lambda node: True,
+    expected: Callable[[Node | None], bool] = lambda node: True,
     also: Collection[str] = (),
     clock: Clock | None = None,
     wait: Callable[[float], None] = time.sleep,
-) -> None:
-    """Bring `path` to what `change` wishes; no operations from it mean that nothing is to be done.
+) -> T:
+    """Write what `decide` decides about `path`; return the result of the decision that holds.
 
-    `change` may be called several times and may raise its own refusal, which passes through. `also`:
-    other nodes that it reads and writes; what they conflict in is decided anew as well. `meant`: which
-    node may be written onto at all.
+    `decide` may be called several times and may raise a refusal, which passes through. `also`: other
+    nodes that it reads and writes; a conflict in them leads to a new decision too. `expected`: the
+    nodes that may be written at all (a precondition of the caller).
 
     Raises Conflict when an operation on another path is refused (a lost leadership, say) or when
-    `path` is still contended at the deadline, MovedOn when the node is not one that was meant,
-    Unavailable when nothing was written, OutcomeUnknown when it cannot be known: the deadline passed
-    before it could be read back, or a node that was not meant may hide what was written.
+    `path` is still contended at the deadline, UnexpectedNode when the node is not an expected one,
+    Unavailable when nothing was written, OutcomeUnknown when the outcome cannot be known: the
+    deadline passed before the read back, or an unexpected node may hide what was written.
     """
-    attempt = _Attempt(coordination, path, change, applied, meant, {path, *also})
+    attempts = _Attempts(coordination, path, decide, applied, expected, {path, *also})
     clock = clock or SystemClock()
     deadline_s = clock.monotonic_s() + timeout_s
     while True:
         try:
-            attempt.run()
-            return
+            return attempts.run_once()
         except (Conflict, Unavailable, OutcomeUnknown) as error:
-            if not attempt.worth_another(error) or clock.monotonic_s() >= deadline_s:
-                if attempt.unknown is None or attempt.unknown is error:
+            if not attempts.can_retry(error) or clock.monotonic_s() >= deadline_s:
+                unknown = attempts.unknown_outcome
+                if unknown is None or unknown is error:
                     raise
-                raise attempt.unknown from error
+                raise unknown from error
         wait(RETRY_DELAY_S)
 
 
-class MovedOn(OperatingError):
-    """The node is not one that the caller meant to write onto; nothing was written."""
+class UnexpectedNode(OperatingError):
+    """The node is not one that the caller expected; nothing was written."""
 
 
-class _Attempt:
-    """Remembers the write whose outcome is still unknown."""
+@dataclass(frozen=True, slots=True)
+class _InDoubt(Generic[T]):
+    """A write whose outcome is unknown, and the result it would have."""
+
+    error: OutcomeUnknown
+    result: T
+
+
+class _Attempts(Generic[T]):
+    """Attempts at one edit. Remembers a write of unknown outcome from one attempt to the next."""
 
     def __init__(
         self,
         coordination: Coordination,
         path: str,
-        change: Callable[[Node | None], Sequence[Operation]],
+        decide: Callable[[Node | None], Edit[T]],
         applied: Callable[[Node | None], bool],
-        meant: Callable[[Node | None], bool],
-        ours: Collection[str],
+        expected: Callable[[Node | None], bool],
+        edited_paths: Collection[str],
     ) -> None:
         self._coordination = coordination
         self._path = path
-        self._change = change
+        self._decide = decide
         self._applied = applied
-        self._meant = meant
-        self._ours = ours
-        self.unknown: OutcomeUnknown | None = None
+        self._expected = expected
+        self._edited_paths = edited_paths
+        self._in_doubt: _InDoubt[T] | None = None
 
-    def run(self) -> None:
+    @property
+    def unknown_outcome(self) -> OutcomeUnknown | None:
+        return self._in_doubt.error if self._in_doubt else None
+
+    def run_once(self) -> T:
         node = self._read()
-        if self.unknown is not None and self._applied(node):
-            return
-        in_doubt, self.unknown = self.unknown, None
-        if not self._meant(node):
-            raise in_doubt or MovedOn(f"{self._path} is not what was meant")
+        if self._in_doubt is not None and self._applied(node):
+            return self._in_doubt.result
+        unknown, self._in_doubt = self.unknown_outcome, None
+        if not self._expected(node):
+            raise unknown or UnexpectedNode(f"{self._path} is not the node that was expected")
+        decided = self._decide(node)
         try:
-            self._coordination.transact(self._change(node))
+            self._coordination.transact(decided.operations)
         except OutcomeUnknown as error:
-            self.unknown = error
+            self._in_doubt = _InDoubt(error, decided.result)
             raise
+        return decided.result
 
-    def worth_another(self, error: Exception) -> bool:
-        """Unavailable is the caller's to retry, unless a write of ours hangs in the air."""
+    def can_retry(self, error: Exception) -> bool:
+        """Unavailable is the caller's to retry, unless the outcome of a write is unknown."""
         if isinstance(error, Conflict):
-            return error.operation.path in self._ours
-        return self.unknown is not None
+            return error.operation.path in self._edited_paths
+        return self._in_doubt is not None
 
     def _read(self) -> Node | None:
-        if self.unknown is not None:
+        if self._in_doubt is not None:
             self._coordination.sync(self._path)
         return self._coordination.get(self._path)

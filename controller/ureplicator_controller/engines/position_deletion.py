@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from ureplicator_common.coordination import (
@@ -23,12 +23,11 @@ from ureplicator_common.coordination import (
     Conflict,
     Coordination,
     Node,
-    Operation,
     OutcomeUnknown,
     Set,
     Unavailable,
 )
-from ureplicator_common.coordination.edit import update
+from ureplicator_common.coordination.edit import Edit, edit
 from ureplicator_common.kafka import ClusterUnavailable, Position
 from ureplicator_common.kafka.errors import ErrorCode
 from ureplicator_common.kafka.positions import CommitRefused, Fenced, TargetPartition
@@ -163,14 +162,15 @@ class PositionDeleter:
     def _note(self, key: TopicKey, *, epoch: int) -> None:
         """Take the mark off, as the leader that gave the proof."""
 
-        def change(node: Node | None) -> Sequence[Operation]:
+        def decide(node: Node | None) -> Edit[None]:
             if done(node) or node is None:
-                return ()
+                return Edit(None)
             data = encode_intent(replace(decode_intent(node.data), forget_positions=False))
-            return (Check(self._paths.epoch, epoch), Set(node_path, data, node.stat.version))
+            check = Check(self._paths.epoch, epoch)
+            return Edit(None, [check, Set(node_path, data, node.stat.version)])
 
         def done(node: Node | None) -> bool:
             return node is None or not decode_intent(node.data).forget_positions
 
         node_path = self._paths.topic(key)
-        update(self._coordination, node_path, change, done, timeout_s=WRITE_TIMEOUT_S)
+        edit(self._coordination, node_path, decide, done, timeout_s=WRITE_TIMEOUT_S)

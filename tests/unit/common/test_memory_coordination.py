@@ -11,13 +11,14 @@ from ureplicator_common.coordination import (
     Create,
     Delete,
     Node,
-    Operation,
     OutcomeUnknown,
     SessionState,
     Set,
     Unavailable,
+    create_or_set,
+    version_of,
 )
-from ureplicator_common.coordination.edit import update
+from ureplicator_common.coordination.edit import Edit, edit
 from ureplicator_common.coordination.memory import MemoryCoordination, MemoryStore
 from ureplicator_testkit.control.coordination_contract import Calls, CoordinationContract
 
@@ -184,131 +185,129 @@ def test_a_callback_may_use_the_client(client: MemoryCoordination) -> None:
     assert seen == [[], ["a"]]
 
 
-class Updates:
-    """One update of `/r/a`, its request id as content, on a clock that only `wait` moves."""
+class Edits:
+    """One edit of `/r/a`, its request id as content, on a clock that only `wait` moves."""
 
     def __init__(self, client: MemoryCoordination) -> None:
         self._client = client
         self._clock = ManualClock()
-        self.asked: list[bytes | None] = []
+        self.decided_on: list[bytes | None] = []
         self.waits = 0
 
-    def run(self, request_id: bytes = b"id") -> None:
+    def run(self, request_id: bytes = b"id") -> bytes:
         self._request_id = request_id
-        update(
+        return edit(
             self._client,
             "/r/a",
-            self._change,
+            self._decide,
             lambda node: node is not None and node.data == request_id,
             timeout_s=5,
             clock=self._clock,
             wait=self._wait,
         )
 
-    def _change(self, node: Node | None) -> Sequence[Operation]:
-        self.asked.append(None if node is None else node.data)
-        if node is None:
-            return [Create("/r/a", self._request_id)]
-        return [Set("/r/a", self._request_id, version=node.stat.version)]
+    def _decide(self, node: Node | None) -> Edit[bytes]:
+        self.decided_on.append(None if node is None else node.data)
+        return Edit(self._request_id, [create_or_set("/r/a", self._request_id, version_of(node))])
 
     def _wait(self, seconds: float) -> None:
         self.waits += 1
         self._clock.advance(seconds)
 
 
-def test_an_update_with_a_lost_answer_that_was_applied_is_made_once(
+def test_an_edit_with_a_lost_answer_that_was_applied_is_made_once(
     client: MemoryCoordination,
 ) -> None:
-    updates = Updates(client)
+    edits = Edits(client)
     client.lose_next_answer(applied=True)
-    updates.run()
+    assert edits.run() == b"id"
     node = client.get("/r/a")
     assert node is not None
     assert (node.data, node.stat.version) == (b"id", 0)
-    assert updates.asked == [None]
+    assert edits.decided_on == [None]
 
 
-def test_an_update_with_a_lost_answer_that_was_not_applied_is_made_again(
+def test_an_edit_with_a_lost_answer_that_was_not_applied_is_made_again(
     client: MemoryCoordination,
 ) -> None:
-    updates = Updates(client)
+    edits = Edits(client)
     client.lose_next_answer(applied=False)
-    updates.run()
+    assert edits.run() == b"id"
     assert client.get("/r/a") is not None
-    assert updates.asked == [None, None]
+    assert edits.decided_on == [None, None]
 
 
-def test_an_update_is_read_back_although_reads_fail_for_a_while(client: MemoryCoordination) -> None:
-    updates = Updates(client)
+def test_an_edit_is_read_back_although_reads_fail_for_a_while(client: MemoryCoordination) -> None:
+    edits = Edits(client)
     client.lose_next_answer(applied=True)
-    real_wait = updates._wait
+    real_wait = edits._wait
 
     def wait_and_fail(seconds: float) -> None:
         real_wait(seconds)
-        if updates.waits < 5:
+        if edits.waits < 5:
             client.fail_next(1)
 
-    updates._wait = wait_and_fail  # type: ignore[method-assign]
-    updates.run()
-    assert updates.asked == [None]
-    assert updates.waits == 5
+    edits._wait = wait_and_fail  # type: ignore[method-assign]
+    edits.run()
+    assert edits.decided_on == [None]
+    assert edits.waits == 5
 
 
-def test_an_update_that_cannot_be_read_back_says_that_it_is_unknown(
+def test_an_edit_that_cannot_be_read_back_says_that_it_is_unknown(
     client: MemoryCoordination,
 ) -> None:
-    updates = Updates(client)
+    edits = Edits(client)
     client.lose_next_answer(applied=True)
-    real_wait = updates._wait
+    real_wait = edits._wait
 
     def wait_and_fail(seconds: float) -> None:
         real_wait(seconds)
         client.fail_next(1)
 
-    updates._wait = wait_and_fail  # type: ignore[method-assign]
+    edits._wait = wait_and_fail  # type: ignore[method-assign]
     with pytest.raises(OutcomeUnknown):
-        updates.run()
-    assert updates.waits >= 49
+        edits.run()
+    assert edits.waits >= 49
 
 
-def test_an_update_while_nothing_answers_fails_at_once(client: MemoryCoordination) -> None:
-    updates = Updates(client)
+def test_an_edit_while_nothing_answers_fails_at_once(client: MemoryCoordination) -> None:
+    edits = Edits(client)
     client.suspend()
     with pytest.raises(Unavailable):
-        updates.run()
-    assert updates.waits == 0
+        edits.run()
+    assert edits.waits == 0
 
 
-def test_a_contended_update_is_decided_anew_each_time(
+def test_a_contended_edit_is_decided_again_each_time(
     client: MemoryCoordination, other: MemoryCoordination
 ) -> None:
-    updates = Updates(client)
+    edits = Edits(client)
     other.transact([Create("/r/a", b"theirs")])
-    real_change = updates._change
+    real_decide = edits._decide
 
-    def change_too_late(node: Node | None) -> Sequence[Operation]:
-        operations = real_change(node)
-        if len(updates.asked) < 3:
+    def decide_too_late(node: Node | None) -> Edit[bytes]:
+        decided = real_decide(node)
+        if len(edits.decided_on) < 3:
             other.transact([Set("/r/a", b"theirs again", version=-1)])
-        return operations
+        return decided
 
-    updates._change = change_too_late  # type: ignore[method-assign]
-    updates.run()
-    assert updates.asked == [b"theirs", b"theirs again", b"theirs again"]
+    edits._decide = decide_too_late  # type: ignore[method-assign]
+    edits.run()
+    assert edits.decided_on == [b"theirs", b"theirs again", b"theirs again"]
 
 
 def test_a_contention_that_does_not_end_is_a_conflict(
     client: MemoryCoordination, other: MemoryCoordination
 ) -> None:
-    updates = Updates(client)
+    edits = Edits(client)
     other.transact([Create("/r/a", b"theirs")])
-    real_change = updates._change
+    real_decide = edits._decide
 
-    def change_too_late(node: Node | None) -> Sequence[Operation]:
-        operations = real_change(node)
+    def decide_too_late(node: Node | None) -> Edit[bytes]:
+        decided = real_decide(node)
         other.transact([Set("/r/a", b"theirs again", version=-1)])
-        return operations
+        return decided
 
-    updates._change = change_too_late  # type: ignore[method-assign]
+    edits._decide = decide_too_late  # type: ignore[method-assign]
     with pytest.raises(Conflict, match="another version"):
-        updates.run()
+        edits.run()

@@ -15,7 +15,7 @@ from flask import Flask, Response, request
 from werkzeug.exceptions import HTTPException
 
 from ureplicator_common.coordination import OutcomeUnknown, Unavailable
-from ureplicator_common.coordination.edit import MovedOn
+from ureplicator_common.coordination.edit import UnexpectedNode
 from ureplicator_common.errors import OperatingError, TemporaryError
 from ureplicator_common.kafka import ClusterUnavailable, TopicRefused
 
@@ -113,7 +113,7 @@ def _translated(error: OperatingError) -> Problem:
             f"ZooKeeper was lost while it wrote, the outcome is not known: {error}",
             cure="look with GET, then try again",
         )
-    if isinstance(error, MovedOn):
+    if isinstance(error, UnexpectedNode):
         return precondition_failed("it is not what If-Match names any more")
     if isinstance(error, ClusterUnavailable):
         return unavailable(f"a Kafka cluster is away: {error}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ureplicator_common.coordination import Coordination, Create, Delete, Node, Operation
-from ureplicator_common.coordination.edit import update
+from ureplicator_common.coordination.edit import Edit, edit
 from ureplicator_common.model import TopicKey
 from ureplicator_common.znodes import UNREADABLE, Paths, decode_blacklisted, encode_blacklisted
 from ureplicator_controller.api.http.problems import Problem, bad_request
@@ -22,16 +22,16 @@ class TopicBlacklist:
         """On or off the list. Raises Problem if it is so already."""
         path = self._paths.blacklisted(key)
 
-        def operations(node: Node | None) -> Sequence[Operation]:
+        def decide(node: Node | None) -> Edit[None]:
             if (node is not None) == listed:
                 raise already_set(f"topic {key.topic}", listed=listed)
-            return self.on(key, request_id) if listed else self.off(key)
+            return Edit(None, self.on(key, request_id) if listed else self.off(key))
 
         def applied(node: Node | None) -> bool:
             return (_wrote(node) == request_id) if listed else node is None
 
         self._coordination.sync(path)
-        update(self._coordination, path, operations, applied, timeout_s=timeout_s)
+        edit(self._coordination, path, decide, applied, timeout_s=timeout_s)
 
     def on(self, key: TopicKey, request_id: str) -> Sequence[Operation]:
         """What puts a topic on the list, if it is not there."""

@@ -10,17 +10,27 @@ On a route with auto-whitelisting, what operators delete would be whitelisted ag
 also goes on the route's blacklist, and adding it by hand takes it off.
 
 Decisions here read ZooKeeper itself, never the tree cache. Each write carries a request id, so that one
-whose answer was lost is read back and not made twice (see `coordination.intents`).
+whose answer was lost is read back and not made twice (see `coordination.edit`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from ureplicator_common.config.route import RouteConfig
-from ureplicator_common.coordination import Check, Coordination, Create, Node, Operation, Set
-from ureplicator_common.coordination.edit import update
+from ureplicator_common.coordination import (
+    Check,
+    Coordination,
+    Create,
+    Node,
+    Operation,
+    Set,
+    create_or_set,
+    version_of,
+)
+from ureplicator_common.coordination.edit import Edit, edit
 from ureplicator_common.kafka import ClusterUnavailable, TopicInfo
 from ureplicator_common.model import RouteSettings, TopicIntent, TopicKey, TopicState
 from ureplicator_common.znodes import UNREADABLE, decode_ideal, encode_intent
@@ -50,7 +60,9 @@ WRITE_TIMEOUT_S = 1.5
 """How long a contended write, or one of unknown outcome, is tried: an answer comes within 2 s."""
 
 Change = Callable[[TopicIntent | None], TopicIntent | None]
-"""What is there -> what shall be there; None: nothing is to be done. May raise a Problem."""
+"""Intent as it is -> as it shall be; the same, or None: nothing is written. May raise a Problem."""
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,20 +163,19 @@ class TopicService:
         """Of a topic that is there; what was done, since it may have been held meanwhile."""
         paths, request_id = self._fleet.paths, self._new_id()
 
-        def operations(node: Node | None) -> Sequence[Operation]:
-            nonlocal done
+        def decide(node: Node | None) -> Edit[Restoration]:
             there = require_not_deleting(key, read_intent(key, node) if node else None)
             made, looked_at = self._restored(key, there, wanted)
-            done = replace(done, made=made)
+            result = replace(done, made=made)
             unlisting = self._listed.off(key) if off else ()
             if node is None or made.intent == there:
-                return unlisting
+                return Edit(result, unlisting)
             data = encode_intent(replace(made.intent, request_id=request_id))
-            return (Set(paths.topic(key), data, node.stat.version), *looked_at, *unlisting)
+            written = Set(paths.topic(key), data, node.stat.version)
+            return Edit(result, (written, *looked_at, *unlisting))
 
         others = (paths.ideal_topic(key), paths.blacklisted(key))
-        self._update(key, operations, request_id=request_id, also=others)
-        return done
+        return self._edit(key, decide, request_id=request_id, also=others)
 
     def _restored(
         self, key: TopicKey, there: TopicIntent | None, wanted: TopicIntent
@@ -186,22 +197,19 @@ class TopicService:
         paths = self._fleet.paths
         path, claimed = paths.topic(key), paths.target(key.route.target, intent.target_topic)
 
-        def operations(node: Node | None) -> Sequence[Operation]:
+        def decide(node: Node | None) -> Edit[None]:
             require_absent(key, read_intent(key, node) if node else None)
             try:
                 claiming = claim(self._coordination, paths, key, intent.target_topic)
             except TargetTaken as taken:
                 raise target_conflict(taken.owner, intent.target_topic) from taken
-            return (
-                Create(path, encode_intent(intent)),
-                claiming,
-                *(() if listed else self._listed.off(key)),
-            )
+            unlisting = () if listed else self._listed.off(key)
+            return Edit(None, (Create(path, encode_intent(intent)), claiming, *unlisting))
 
         self._coordination.ensure(f"{paths.topics}/{key.route}")
         self._coordination.ensure(f"{paths.targets}/{key.route.target}")
         others = (claimed, paths.blacklisted(key))
-        self._update(key, operations, request_id=intent.request_id, also=others)
+        self._edit(key, decide, request_id=intent.request_id, also=others)
 
     def expand(
         self, config: RouteConfig, topic: str, partitions: int, condition: Precondition = ALWAYS
@@ -216,15 +224,14 @@ class TopicService:
             check_partition_count(source, partitions)
             target_topic = there.target_topic or topic
             self._ensure_target(key, target_topic, wanted=partitions, source=source)
-        request_id = self._new_id()
 
-        def change(now: TopicIntent | None) -> TopicIntent | None:
+        def change(now: TopicIntent | None) -> TopicIntent:
             grown = require_not_shrinking(key, now, partitions)
             if grown.partitions == partitions:
-                return None
-            return replace(grown, partitions=partitions, whole=whole, request_id=request_id)
+                return grown
+            return replace(grown, partitions=partitions, whole=whole)
 
-        self._write(key, change, request_id=request_id, condition=condition)
+        self._write(key, change, request_id=self._new_id(), condition=condition)
         return replace(there, partitions=partitions)
 
     def delete(
@@ -248,9 +255,7 @@ class TopicService:
             return replace(now, state=TopicState.DELETING, forget_positions=forget)
 
         def change(now: TopicIntent | None) -> TopicIntent | None:
-            if now is None or deleting(now) == now:
-                return None
-            return replace(deleting(now), request_id=request_id)
+            return deleting(now) if now is not None else None
 
         def also() -> Sequence[Operation]:
             return self._listed.on(key, request_id) if config.auto_whitelist.enabled else ()
@@ -357,19 +362,16 @@ class TopicService:
         condition: Precondition,
     ) -> TopicIntent:
         """Of a topic that is there and stays; the intent afterwards."""
-        request_id = self._new_id()
         self._coordination.sync(self._fleet.paths.topic(key))
-        wanted: list[TopicIntent] = []
 
-        def decide(now: TopicIntent | None) -> TopicIntent | None:
-            there = require_not_deleting(key, now)
-            wanted.append(change(there))
-            if wanted[-1] == there:
-                return None
-            return replace(wanted[-1], request_id=request_id)
+        def of_one_that_stays(now: TopicIntent | None) -> TopicIntent:
+            return change(require_not_deleting(key, now))
 
-        self._write(key, decide, request_id=request_id, condition=condition)
-        return wanted[-1]
+        changed = self._write(
+            key, of_one_that_stays, request_id=self._new_id(), condition=condition
+        )
+        assert changed is not None
+        return changed
 
     def _write(
         self,
@@ -379,45 +381,46 @@ class TopicService:
         request_id: str,
         condition: Precondition,
         also: Callable[[], Sequence[Operation]] = tuple,
-    ) -> None:
-        """`also`: what else belongs to it, in the same transaction."""
+    ) -> TopicIntent | None:
+        """The intent that `change` returned. `also`: further operations of the same transaction."""
         path = self._fleet.paths.topic(key)
 
-        def operations(node: Node | None) -> Sequence[Operation]:
-            wanted = change(read_intent(key, node) if node else None)
-            if wanted is None:
-                return ()
-            data = encode_intent(wanted)
-            written = Set(path, data, node.stat.version) if node else Create(path, data)
-            return (written, *also())
+        def decide(node: Node | None) -> Edit[TopicIntent | None]:
+            there = read_intent(key, node) if node else None
+            wanted = change(there)
+            if wanted is None or wanted == there:
+                return Edit(wanted)
+            data = encode_intent(replace(wanted, request_id=request_id))
+            return Edit(wanted, (create_or_set(path, data, version_of(node)), *also()))
 
         listed = (self._fleet.paths.blacklisted(key),)
-        self._update(key, operations, request_id=request_id, condition=condition, also=listed)
+        return self._edit(key, decide, request_id=request_id, condition=condition, also=listed)
 
-    def _update(
+    def _edit(
         self,
         key: TopicKey,
-        operations: Callable[[Node | None], Sequence[Operation]],
+        decide: Callable[[Node | None], Edit[T]],
         *,
         request_id: str,
         condition: Precondition = ALWAYS,
         also: Sequence[str] = (),
-    ) -> None:
+    ) -> T:
         path = self._fleet.paths.topic(key)
 
         def applied(node: Node | None) -> bool:
             return node is not None and read_intent(key, node).request_id == request_id
 
-        update(
+        result = edit(
             self._coordination,
             path,
-            operations,
+            decide,
             applied,
             timeout_s=WRITE_TIMEOUT_S,
-            meant=condition.allows_if_present,
+            expected=condition.allows_if_present,
             also=also,
         )
         self._fleet.settle(path)
+        return result
 
     def _find_in_source(self, key: TopicKey) -> TopicInfo:
         info = self._clusters[key.route.source].admin().find([key.topic]).get(key.topic)

@@ -1,20 +1,21 @@
 """What operators ask of workers and of the fleet: intents that the leader acts on, as the whitelist
 is what they ask of topics.
 
-Written like every intent (`coordination.intents`): at the version that was read, with a request id
+Written like every intent (`coordination.edit`): at the version that was read, with a request id
 that tells whether a write without an answer was made. The leader writes to the same nodes (a
 worker's slots, an eviction), so a version that has moved on is the usual case, and is decided anew.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from http import HTTPStatus
+from typing import TypeVar
 
-from ureplicator_common.coordination import Coordination, Create, Node, Operation, Set
-from ureplicator_common.coordination.edit import update
+from ureplicator_common.coordination import Coordination, Node, create_or_set, version_of
+from ureplicator_common.coordination.edit import Edit, edit
 from ureplicator_common.model import KnownWorker, Switches, WorkerId
 from ureplicator_common.znodes import (
     decode_known_worker,
@@ -27,6 +28,8 @@ from ureplicator_controller.api.http.preconditions import ALWAYS, Precondition
 from ureplicator_controller.api.http.problems import Problem, not_found
 from ureplicator_controller.api.services.fleet_cache import FleetCache
 from ureplicator_controller.api.services.topics import WRITE_TIMEOUT_S
+
+T = TypeVar("T")
 
 
 class Wishes:
@@ -49,24 +52,21 @@ class Wishes:
     def _tag(self, worker: WorkerId, condition: Precondition, *, leaving: bool) -> KnownWorker:
         path = self._fleet.paths.worker_known(worker)
         request_id = self._new_id()
-        there = KnownWorker(max_slots=0)
 
-        def operations(node: Node | None) -> Sequence[Operation]:
-            nonlocal there
+        def decide(node: Node | None) -> Edit[KnownWorker]:
             known = _known(path, node) if node else self._newcomer(worker)
-            there = replace(known, blacklisted=leaving, draining=leaving)
-            if there == known:
-                return ()
-            data = encode_known_worker(replace(there, request_id=request_id))
-            return (Set(path, data, node.stat.version) if node else Create(path, data),)
+            tagged = replace(known, blacklisted=leaving, draining=leaving)
+            if tagged == known:
+                return Edit(tagged)
+            data = encode_known_worker(replace(tagged, request_id=request_id))
+            return Edit(tagged, [create_or_set(path, data, version_of(node))])
 
         def applied(node: Node | None) -> bool:
             return node is not None and _known(path, node).request_id == request_id
 
         if self._coordination.get(path) is None:
             self._newcomer(worker)
-        self._update(path, operations, applied, condition)
-        return there
+        return self._edit(path, decide, applied, condition)
 
     def restore(
         self, worker: WorkerId, wanted: KnownWorker, *, dry_run: bool
@@ -77,11 +77,8 @@ class Wishes:
         """
         path = self._fleet.paths.worker_known(worker)
         request_id = self._new_id()
-        before: KnownWorker | None = None
-        after = wanted
 
-        def operations(node: Node | None) -> Sequence[Operation]:
-            nonlocal before, after
+        def decide(node: Node | None) -> Edit[tuple[KnownWorker | None, KnownWorker]]:
             before = _known(path, node) if node else None
             there = before or KnownWorker(max_slots=0)
             after = replace(
@@ -91,33 +88,33 @@ class Wishes:
                 draining=wanted.draining,
             )
             if after == before or dry_run:
-                return ()
+                return Edit((before, after))
             data = encode_known_worker(replace(after, request_id=request_id))
-            return (Set(path, data, node.stat.version) if node else Create(path, data),)
+            return Edit((before, after), [create_or_set(path, data, version_of(node))])
 
         def applied(node: Node | None) -> bool:
             return node is not None and _known(path, node).request_id == request_id
 
-        self._update(path, operations, applied, ALWAYS)
-        return before, after
+        return self._edit(path, decide, applied, ALWAYS)
 
-    def _update(
+    def _edit(
         self,
         path: str,
-        operations: Callable[[Node | None], Sequence[Operation]],
+        decide: Callable[[Node | None], Edit[T]],
         applied: Callable[[Node | None], bool],
         condition: Precondition,
-    ) -> None:
+    ) -> T:
         self._coordination.sync(path)
-        update(
+        result = edit(
             self._coordination,
             path,
-            operations,
+            decide,
             applied,
             timeout_s=WRITE_TIMEOUT_S,
-            meant=condition.allows,
+            expected=condition.allows,
         )
         self._fleet.settle(path)
+        return result
 
     def switch(
         self, change: Callable[[Switches], Switches], condition: Precondition = ALWAYS
@@ -136,22 +133,19 @@ class Wishes:
         self, change: Callable[[Switches], Switches], request_id: str, condition: Precondition
     ) -> Switches:
         path = self._fleet.paths.settings
-        wanted = Switches()
 
-        def operations(node: Node | None) -> Sequence[Operation]:
-            nonlocal wanted
+        def decide(node: Node | None) -> Edit[Switches]:
             there = _switches(path, node)
             wanted = change(there)
             if wanted == there:
-                return ()
+                return Edit(wanted)
             data = encode_switches(replace(wanted, request_id=request_id))
-            return (Set(path, data, node.stat.version) if node else Create(path, data),)
+            return Edit(wanted, [create_or_set(path, data, version_of(node))])
 
         def applied(node: Node | None) -> bool:
             return _switches(path, node).request_id == request_id
 
-        self._update(path, operations, applied, condition)
-        return wanted
+        return self._edit(path, decide, applied, condition)
 
     def _newcomer(self, worker: WorkerId) -> KnownWorker:
         """One that lives, and that the leader has not written down yet."""

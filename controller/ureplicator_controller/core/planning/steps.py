@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ureplicator_common.coordination import Create, Delete, Operation, Set
+from ureplicator_common.coordination import Delete, Operation, create_or_set
 from ureplicator_common.model import (
     Assignment,
     IdealTopic,
@@ -136,7 +136,7 @@ def operations(step: Step, paths: Paths) -> tuple[Operation, ...]:
 
 def write(path: str, data: bytes, version: int | None) -> Operation:
     """Create what did not exist, else set it at the version that was read."""
-    return Create(path, data) if version is None else Set(path, data, version)
+    return create_or_set(path, data, version)
 
 
 def _retire(step: Retire, paths: Paths) -> tuple[Operation, ...]:

@@ -26,7 +26,7 @@ from ureplicator_common.coordination import (
     Unavailable,
     Why,
 )
-from ureplicator_common.coordination.edit import update
+from ureplicator_common.coordination.edit import Edit, edit
 from ureplicator_testkit.servers.processes import eventually
 
 DEADLINE_S = 10.0
@@ -434,20 +434,20 @@ class CoordinationContract:
         assert set(cache.nodes()) == {root}
         assert calls.changes == changes
 
-    # --- Intents
+    # --- Edits
 
-    def test_updates_of_many_threads_are_all_kept(self, ensemble: Ensemble, root: str) -> None:
+    def test_edits_of_many_threads_are_all_kept(self, ensemble: Ensemble, root: str) -> None:
         clients = [ensemble.client() for _ in range(3)]
         clients[0].transact([Create(f"{root}/count", b"0")])
 
         def count_up(client: Coordination) -> None:
             for _ in range(5):
-                update(client, f"{root}/count", one_more, lambda _: False, timeout_s=DEADLINE_S)
+                edit(client, f"{root}/count", one_more, lambda _: False, timeout_s=DEADLINE_S)
 
-        def one_more(node: Node | None) -> Sequence[Operation]:
+        def one_more(node: Node | None) -> Edit[None]:
             assert node is not None
             more = str(int(node.data) + 1).encode()
-            return [Set(f"{root}/count", more, version=node.stat.version)]
+            return Edit(None, [Set(f"{root}/count", more, version=node.stat.version)])
 
         threads = [threading.Thread(target=count_up, args=(client,)) for client in clients]
         for thread in threads:
@@ -456,18 +456,18 @@ class CoordinationContract:
             thread.join()
         assert self._node(clients[0], f"{root}/count").data == b"15"
 
-    def test_an_update_that_loses_its_leadership_is_not_repeated(
+    def test_an_edit_that_loses_its_leadership_is_not_repeated(
         self, client: Coordination, root: str
     ) -> None:
         client.transact([Create(f"{root}/a", b"")])
         asked: list[Node | None] = []
 
-        def change(node: Node | None) -> Sequence[Operation]:
+        def decide(node: Node | None) -> Edit[None]:
             asked.append(node)
-            return [Check(f"{root}/epoch", 3), Set(f"{root}/a", b"x", -1)]
+            return Edit(None, [Check(f"{root}/epoch", 3), Set(f"{root}/a", b"x", -1)])
 
         with pytest.raises(Conflict, match="epoch"):
-            update(client, f"{root}/a", change, lambda _: False, timeout_s=DEADLINE_S)
+            edit(client, f"{root}/a", decide, lambda _: False, timeout_s=DEADLINE_S)
         assert len(asked) == 1
 
     # --- Helpers

@@ -3,7 +3,7 @@
 What is real here: election, observer, plan, executor and control loop of the controllers
 (`ControlLoop.turn`); the worker's state machine, reporter, prover and fencer; the copier's
 `Ownership`, which goes through the order of taking a partition over; the operators' calls
-(`Whitelist`, `Wishes`, `intents.update`). What is simulated: ZooKeeper (`coordination.memory`),
+(`Whitelist`, `Wishes`, `edit`). What is simulated: ZooKeeper (`coordination.memory`),
 Kafka's transactional ids, positions and logs (`kafka`), the worker's loop, which only passes words
 on, and the copier's data path: of the real one (`route`, `raw`) it keeps when partitions begin,
 commit, drain and go, and moves numbered records in place of batches. Bytes, sockets and Spark have

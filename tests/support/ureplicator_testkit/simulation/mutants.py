@@ -77,14 +77,20 @@ def _without_leader(judged: Callable[..., Grant | str]) -> Callable[..., Grant |
     return judge
 
 
-def _careless(update: Callable[..., None]) -> Callable[..., None]:
+def _careless(edit: Callable[..., Any]) -> Callable[..., Any]:
     """Answers 2xx whatever became of the write."""
 
-    def careless(*about: Any, **more: Any) -> None:
+    def careless(coordination: Any, path: str, decide: Any, *about: Any, **more: Any) -> Any:
+        decided: list[Any] = []
+
+        def deciding(node: Any) -> Any:
+            decided.append(decide(node))
+            return decided[-1]
+
         try:
-            update(*about, **{**more, "timeout_s": 0.0})
+            return edit(coordination, path, deciding, *about, **{**more, "timeout_s": 0.0})
         except (OutcomeUnknown, Unavailable):
-            return
+            return decided[-1].result if decided else None
 
     return careless
 
@@ -144,7 +150,7 @@ MUTANTS: Mapping[str, Sequence[Patch]] = {
     "epoch-not-checked": ((executor_module, "Check", _unchecked),),
     "no-delay": ((control_loop_module, "plan", _impatient),),
     "owner-epoch-stands-still": ((plan_module, "next_epoch", _same_epoch),),
-    "answer-before-write": ((waiting_module, "UPDATE", _careless(waiting_module.UPDATE)),),
+    "answer-before-write": ((waiting_module, "EDIT", _careless(waiting_module.EDIT)),),
 }
 
 

@@ -1,4 +1,4 @@
-"""`intents.update` knows no clock but the real one: for a while it is given the simulation's."""
+"""`edit` knows no clock but the real one: for a while it is given the simulation's."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ from functools import partial
 from types import ModuleType
 from typing import Any
 
-from ureplicator_common.coordination.edit import update
+from ureplicator_common.coordination.edit import edit
 from ureplicator_testkit.simulation.kernel import Process
 
-UPDATE: Callable[..., None] = update
+EDIT: Callable[..., Any] = edit
 
 
 @contextmanager
 def virtual_waiting(process: Process, *modules: ModuleType) -> Iterator[None]:
-    """Whoever of those modules waits in `update` lets the world go on meanwhile."""
+    """Whoever of those modules waits in `edit` lets the world go on meanwhile."""
     wait = partial(process.world.sleep, process)
-    ours: Any = partial(UPDATE, clock=process.world, wait=wait)
-    before = [(module, vars(module)["update"]) for module in modules]
+    ours: Any = partial(EDIT, clock=process.world, wait=wait)
+    before = [(module, vars(module)["edit"]) for module in modules]
     for module in modules:
-        vars(module)["update"] = ours
+        vars(module)["edit"] = ours
     try:
         yield
     finally:
         for module, function in before:
-            vars(module)["update"] = function
+            vars(module)["edit"] = function
