@@ -88,7 +88,7 @@ def _refuse_other_fleet(wanted: str, there: str) -> None:
 def _restore(client: RestClient, item: Item, *, dry_run: bool) -> dict[str, Any]:
     """Key, result and changes of one item. Raises RestFailure if nobody could judge it."""
     path = "/import/" + "/".join(rest_client.quoted(part) for part in item.path)
-    query = {"dry_run": "true" if dry_run else "false"}
+    query = {"dryRun": "true" if dry_run else "false"}
     if item.route is not None:
         query |= {"src": item.route.source, "dst": item.route.target}
     if item.listed is not None:
@@ -108,7 +108,7 @@ def _print(result: Mapping[str, Any]) -> None:
     told = f"{result['key']}{separator}{changes}" if changes else result["key"]
     click.echo(f"{result['result']:<9} {told}", err=result["result"] == _REFUSED)
     for each in result["refused"]:
-        why = f"{each['field']}: {each['detail']} ({each['cure']})"
+        why = f"{each['field']}: {each['detail']} ({each['hint']})"
         click.echo(f"{_REFUSED:<9} {result['key']}.{why}", err=True)
 
 

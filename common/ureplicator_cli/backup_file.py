@@ -31,7 +31,7 @@ _ABOUT = {
     "blacklist": "By route: topics that are not copied, whitelisted or not.",
     "topics": """\
 By route. initialPartitions: those from this number on appeared later, and begin at their first record.
-# hadPosition: had one stored. If one of these has none, it is an error, and does not begin anew.""",
+# hadPosition: had one stored. If one of these has none, it is an error, and does not restart.""",
 }
 
 

@@ -1,14 +1,14 @@
-"""REST's cures in the words of the command line.
+"""REST's hints in the words of the command line.
 
 REST says what would help in REST's words, for it does not know who asks. People at the command line get
-the same in commands; what is not in the table serves both. A test sees that no cure is forgotten.
+the same in commands; what is not in the table serves both. A test sees that no hint is forgotten.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-CURES: Mapping[str, str] = {
+HINTS: Mapping[str, str] = {
     "use PUT to give it more partitions": "ureplicator topics expand gives it more partitions",
     "GET /topics lists those that are; POST /topics adds one": (
         "ureplicator topics lists those that are; ureplicator topics add adds one"
@@ -16,8 +16,8 @@ CURES: Mapping[str, str] = {
     "GET /blacklist lists those that are": "ureplicator blacklist lists those that are",
     "GET /instances lists them": "ureplicator instances lists them",
     "choose one with ?src=SOURCE&dst=TARGET": "choose one with --src SOURCE --dst TARGET",
-    'to copy what is there now, from its first record: {"anew": true}': (
-        "ureplicator topics resume --anew copies what is there now, from its first record"
+    'to copy what is there now, from its first record: {"restart": true}': (
+        "ureplicator topics resume --restart copies what is there now, from its first record"
     ),
     "wait until GET says 404, then add it again": (
         "wait until ureplicator topics no longer lists it, then add it again"
@@ -26,7 +26,7 @@ CURES: Mapping[str, str] = {
 }
 _FIELDS: Mapping[str, str] = {
     "opt": "",
-    "anew": "",
+    "restart": "",
     "src": "--src: ",
     "dst": "--dst: ",
     "numPartitions": "partitions: ",
@@ -36,7 +36,7 @@ _FIELDS: Mapping[str, str] = {
 
 def in_commands(text: str) -> str:
     """A failure as REST tells it, for those who typed a command."""
-    for said, meant in CURES.items():
+    for said, meant in HINTS.items():
         text = text.replace(f"({said})", f"({meant})")
     field, colon, rest = text.partition(": ")
     return f"{_FIELDS[field]}{rest}" if colon and field in _FIELDS else text

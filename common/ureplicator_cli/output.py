@@ -1,6 +1,6 @@
 """What the commands that speak to REST share: options, the call, and how its answer is shown.
 
-Failures are one line on stderr that says what and, where known, the cure, and exit code 1. Tables are for
+Failures are one line on stderr that says what and, where known, the hint, and exit code 1. Tables are for
 people; `--json` prints what REST answered, for machines.
 """
 

@@ -66,7 +66,7 @@ def unfreeze(url: str, as_json: bool) -> None:
 @client_options
 def rebalance(dry_run: bool, url: str, as_json: bool) -> None:
     """Rebalance now, without waiting for delays."""
-    body = ask("POST", url, "/rebalance", query={"dry_run": "true" if dry_run else ""})
+    body = ask("POST", url, "/rebalance", query={"dryRun": "true" if dry_run else ""})
     if as_json:
         print_json(body)
     elif not dry_run:

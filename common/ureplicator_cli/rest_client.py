@@ -71,8 +71,8 @@ def _refusal(url: str, status: int, problem: Mapping[str, Any] | None) -> str:
     if not problem or "detail" not in problem:
         return f"{url} answered {status}, not as a controller would"
     field = f"{problem['field']}: " if problem.get("field") else ""
-    cure = f" ({problem['cure']})" if problem.get("cure") else ""
-    return f"{field}{problem['detail']}{cure}"
+    hint = f" ({problem['hint']})" if problem.get("hint") else ""
+    return f"{field}{problem['detail']}{hint}"
 
 
 def _cause(error: BaseException) -> str:

@@ -113,13 +113,13 @@ def pause_topic(topic: str, url: str, as_json: bool, src: str, dst: str) -> None
 
 @topics.command("resume")
 @click.argument("topic")
-@click.option("--anew", is_flag=True, help="Of a topic that was deleted or made anew: copy all.")
+@click.option("--restart", is_flag=True, help="Of a topic that was deleted or recreated: copy all.")
 @client_options
 @route_options
-def resume_topic(topic: str, anew: bool, url: str, as_json: bool, src: str, dst: str) -> None:
+def resume_topic(topic: str, restart: bool, url: str, as_json: bool, src: str, dst: str) -> None:
     """Go on copying a topic that was paused, from where it was."""
     path = f"/topics/{quoted(topic)}/resume"
-    body = ask("POST", url, path, src=src, dst=dst, body={"anew": True} if anew else None)
+    body = ask("POST", url, path, src=src, dst=dst, body={"restart": True} if restart else None)
     confirm(body, as_json, "{topic}: is {state} on {route}")
 
 
@@ -141,7 +141,7 @@ def _rows(body: Mapping[str, Any]) -> list[tuple[str, ...]]:
 def _whys(body: Mapping[str, Any]) -> dict[int, str]:
     """Why a partition is not copied, or not as it should be: also where that is intended."""
     whys = {each["partition"]: each["reason"] for each in body["mismatches"]}
-    for number, why in body["resting"].items():
+    for number, why in body["excluded"].items():
         told = whys.get(int(number), why)
         whys[int(number)] = why if told == why else f"{told}; {why}"
     return whys

@@ -1,7 +1,7 @@
 """Two kinds of error: operating errors are these, typed and handled; programmer's errors are asserts.
 
 An operating error is temporary (it says after how long to try again) or permanent (a person must act).
-Its text is shown as it is to the people on call: one line, what failed, where, and the cure if known.
+Its text is shown as it is to the people on call: one line, what failed, where, and the hint if known.
 """
 
 from __future__ import annotations

@@ -107,9 +107,9 @@ class TopicIntent:
     committed: if the store has none for one of them, it is lost, and never starts anew by itself.
 
     A name is not a topic: `source_topic_id` and `target_topic_id` are the clusters' own ids of the two
-    that are meant ("": not known yet; the leader notes them). A topic made anew under the same name
+    that are meant ("": not known yet; the leader notes them). A recreated topic under the same name
     has another id and is never copied under this intent: the leader notes why in `stopped`, and all
-    partitions are let go. `begins_anew`: operators decided that these topics count as they are, so a
+    partitions are let go. `restarted`: operators decided that these topics count as they are, so a
     position that was stored for others counts as none.
     """
 
@@ -125,7 +125,7 @@ class TopicIntent:
     target_topic_id: str = ""
     whole: bool = False
     """All of the source's partitions are wanted, also those that it will get (`auto_expand`)."""
-    begins_anew: bool = False
+    restarted: bool = False
     stopped: str = ""
     request_id: str = ""
     """Id of the request that wrote this last: a writer that lost its answer reads it back."""

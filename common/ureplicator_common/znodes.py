@@ -205,7 +205,7 @@ def encode_intent(intent: TopicIntent) -> bytes:
             "sourceTopicId": intent.source_topic_id,
             "targetTopicId": intent.target_topic_id,
             "whole": intent.whole,
-            "beginsAnew": intent.begins_anew,
+            "restarted": intent.restarted,
             "stopped": intent.stopped,
             "requestId": intent.request_id,
         }
@@ -226,7 +226,7 @@ def decode_intent(data: bytes) -> TopicIntent:
         source_topic_id=raw.get("sourceTopicId", ""),
         target_topic_id=raw.get("targetTopicId", ""),
         whole=bool(raw.get("whole", False)),
-        begins_anew=bool(raw.get("beginsAnew", False)),
+        restarted=bool(raw.get("restarted", False)),
         stopped=raw.get("stopped", ""),
         request_id=raw.get("requestId", ""),
     )

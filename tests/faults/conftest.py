@@ -14,7 +14,7 @@ then the next gets a new fleet. A module says with `DELAYS` how patient its cont
 | a worker or the leader cut from ZooKeeper alone                    | test_bad_networks     |
 | a worker cut from a cluster, each way; connections cut; all slow   | test_bad_networks     |
 | a clock that jumps an hour                                         | test_clocks           |
-| a topic that is grown, or made anew                                | test_topics_change    |
+| a topic that is grown, or recreated                                | test_topics_change    |
 """
 
 import uuid

@@ -1,4 +1,4 @@
-"""A topic is grown, deleted and made anew while it is copied: old and new are never mixed (P, C, O)."""
+"""A topic is grown, deleted and recreated while it is copied: old and new are never mixed (P, C, O)."""
 
 import pytest
 from confluent_kafka import KafkaException
@@ -58,11 +58,11 @@ def test_partitions_that_the_source_adds_are_copied_from_their_first_record(
 
 
 @pytest.mark.parametrize("pause_s", [0, NOTICED_S], ids=["at-once", "later"])
-def test_a_source_topic_made_anew_is_stopped_and_never_mixed_with_the_old(
+def test_a_recreated_source_topic_is_stopped_and_never_mixed_with_the_old(
     site: Site, fleet: Fleet, flow: Flow, pause_s: float
 ) -> None:
     """Meanwhile another topic flows on."""
-    topic, source, target = f"{flow.topic}-anew", site.source.bootstrap, site.target.bootstrap
+    topic, source, target = f"{flow.topic}-recreated", site.source.bootstrap, site.target.bootstrap
     old = made(source, topic, b"old")
     fleet.whitelist(topic)
     eventually(lambda: values(target, topic) == old, 20, "the old topic is copied")
@@ -73,7 +73,7 @@ def test_a_source_topic_made_anew_is_stopped_and_never_mixed_with_the_old(
     eventually(lambda: not fleet.held(topic), NOTICED_S, "nobody holds it any more")
     assert values(target, topic) == old
     flow.assert_flows()
-    fleet.rest("POST", f"/topics/{topic}/resume", json={"anew": True})
+    fleet.rest("POST", f"/topics/{topic}/resume", json={"restart": True})
     both = {number: old[number] + new[number] for number in old}
     eventually(lambda: values(target, topic) == both, 30, "the new topic is copied behind the old")
     fleet.rest("DELETE", f"/topics/{topic}")

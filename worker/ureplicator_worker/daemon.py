@@ -456,7 +456,9 @@ class Worker:
     def _health(self) -> tuple[int, str, bytes]:
         still_s = self._clock.monotonic_s() - self._stepped_s
         alive = still_s < max(self._options.watchdog_s / 2, 1.0)
-        return json_page(200 if alive else 503, {"healthy": alive, "lastStepS": round(still_s, 3)})
+        return json_page(
+            200 if alive else 503, {"healthy": alive, "lastStepSeconds": round(still_s, 3)}
+        )
 
     def _ready(self) -> tuple[int, str, bytes]:
         slots = sum(slot.connected_s is not None for slot in self._state.slots)

@@ -244,7 +244,7 @@ class ClusterClient:
             raise
 
     def call_any(self, request: Callable[[], Any], response: Any) -> Any:
-        """Ask brokers in turn until one answers; the request is made anew for each."""
+        """Ask brokers in turn until one answers; the request is recreated for each."""
         failures: list[str] = []
         for broker in (*self._brokers.values(), *self._seeds):
             try:

@@ -84,7 +84,7 @@ class ControlMetrics:
         )
         self.stopped_topics = Gauge(
             "ureplicator_controller_stopped_topics",
-            "Topics not copied because the source or target topic was deleted or made anew.",
+            "Topics not copied because the source or target topic was deleted or recreated.",
             ["route"],
             registry=registry,
         )

@@ -223,7 +223,7 @@ def test_what_is_deleted_by_hand_stays_away_until_it_is_added_by_hand(world: Wor
     assert world.fleet.call("POST", gone).status_code == 201
 
 
-Anew = Callable[[World, str], None]
+Recreate = Callable[[World, str], None]
 
 
 def running(world: World, topic: str) -> None:
@@ -237,25 +237,25 @@ def while_down(world: World, topic: str) -> None:
     world.start()
 
 
-@pytest.mark.parametrize("make_anew", [running, while_down])
-def test_a_topic_made_anew_is_stopped_and_never_mixed_with_the_old_one(
-    world: World, make_anew: Anew
+@pytest.mark.parametrize("recreate", [running, while_down])
+def test_a_recreated_topic_is_stopped_and_never_mixed_with_the_old_one(
+    world: World, recreate: Recreate
 ) -> None:
-    topic = f"{MINE}-auto-{make_anew.__name__.replace('_', '-')}"
+    topic = f"{MINE}-auto-{recreate.__name__.replace('_', '-')}"
     copy, old, new = f"s.{topic}", many(b"old", 5), many(b"new", 50)
     create_topic(world.source.bootstrap, topic, partitions=2)
     fill(world.source, topic, *old)
     world.wait_values(copy, old, world.target)
-    make_anew(world, topic)
+    recreate(world, topic)
     since_s = time.monotonic()
     fill(world.source, topic, *new)
-    world.wait_stopped(topic, "source topic was made anew", since_s=since_s)
+    world.wait_stopped(topic, "source topic was recreated", since_s=since_s)
     assert values_of(world.target, copy) == old
     refused = world.fleet.call("POST", f"/topics/{topic}/resume{world.there}")
     assert refused.status_code == 409
     assert values_of(world.target, copy) == old
     resume = f"/topics/{topic}/resume{world.there}"
-    world.fleet.rest("POST", resume, json={"anew": True})
+    world.fleet.rest("POST", resume, json={"restart": True})
     world.wait_values(copy, old + new, world.target)
     fill(world.source, topic, b"more", partition=1)
     eventually(
@@ -274,6 +274,6 @@ def test_a_deleted_target_is_told_and_made_again_on_command(world: World) -> Non
     delete_topic(world.target.bootstrap, f"s.{topic}")
     world.wait_stopped(topic, "was deleted", since_s=time.monotonic())
     resume = f"/topics/{topic}/resume{world.there}"
-    world.fleet.rest("POST", resume, json={"anew": True})
+    world.fleet.rest("POST", resume, json={"restart": True})
     fill(world.source, topic, b"3")
     world.wait_values(f"s.{topic}", [b"1", b"2", b"3"], world.target)

@@ -1,4 +1,4 @@
-"""Topics that are deleted and made anew on real brokers while they are copied: never mixed."""
+"""Topics that are deleted and recreated on real brokers while they are copied: never mixed."""
 
 import threading
 import time
@@ -20,7 +20,7 @@ def records(value: bytes, count: int) -> list[NewRecord]:
     return [NewRecord(value + b"-%d" % index) for index in range(count)]
 
 
-def make_anew_at_once(cluster: KafkaCluster, topic: str) -> None:
+def recreate_at_once(cluster: KafkaCluster, topic: str) -> None:
     """No longer away than the cluster needs: nobody who looks now and then sees that it was gone."""
     admin = cluster.admin()
     admin.delete_topics([topic])[topic].result(timeout=20)
@@ -46,7 +46,7 @@ def steadily(bootstrap: str, topic: str) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("turn", range(4))
-def test_nothing_of_a_source_topic_made_anew_arrives(lane: Lane, turn: int) -> None:
+def test_nothing_of_a_recreated_source_topic_arrives(lane: Lane, turn: int) -> None:
     """With more records than before, so that the old position is one of the new topic's, too."""
     lane.make(1)
     lane.fill(records(FORMER, 50))
@@ -54,14 +54,14 @@ def test_nothing_of_a_source_topic_made_anew_arrives(lane: Lane, turn: int) -> N
     driver.wait_caught_up()
     with steadily(lane.source.bootstrap, lane.topic):
         lane.fill(records(FORMER, 100 * turn))
-    make_anew_at_once(lane.source, lane.topic)
+    recreate_at_once(lane.source, lane.topic)
     lane.fill(records(LATTER, 20_000))
     reason = lane.failure(driver, 0)
     assert f"source topic {lane.topic} was" in reason
     driver.stop()
     assert all(record.value.startswith(FORMER) for record in lane.copied()[0] if record.value)
     again = lane.resume(1)
-    assert "source topic was made anew" in lane.failure(again, 0)
+    assert "source topic was recreated" in lane.failure(again, 0)
 
 
 @pytest.mark.parametrize("turn", range(3))
@@ -75,12 +75,12 @@ def test_a_copier_that_was_away_meanwhile_reads_nothing_of_the_new_topic(
     driver.wait_caught_up()
     driver.process.pause()
     time.sleep(0.5 + 0.01 * turn)  # longer than a broker holds a fetch for which it has nothing
-    make_anew_at_once(lane.source, lane.topic)
+    recreate_at_once(lane.source, lane.topic)
     lane.fill(records(LATTER, 20_000))
     driver.process.resume()
     reason = lane.failure(driver, 0)
     driver.stop()
-    assert f"source topic {lane.topic} was made anew" in reason
+    assert f"source topic {lane.topic} was recreated" in reason
     assert all(record.value.startswith(FORMER) for record in lane.copied()[0] if record.value)
     assert lane.stored(1)[0].offset == 50
 
@@ -97,19 +97,19 @@ def test_a_deleted_source_topic_is_called_so(lane: Lane) -> None:
     assert lane.failure(again, 0) == f"source topic {lane.topic} was deleted"
 
 
-def test_a_quiet_target_topic_made_anew_is_noticed(lane: Lane) -> None:
+def test_a_quiet_recreated_target_topic_is_noticed(lane: Lane) -> None:
     lane.make(1)
     lane.fill(records(FORMER, 10))
     driver = lane.start(1)
     driver.wait_caught_up()
-    make_anew_at_once(lane.target, lane.topic)
+    recreate_at_once(lane.target, lane.topic)
     assert f"target topic {lane.topic} was" in lane.failure(driver, 0)
     lane.fill(records(LATTER, 10))
     driver.stop()
     assert lane.target_ends() == {0: 0}
 
 
-def test_a_target_topic_made_anew_while_it_is_filled_gets_no_more_than_was_on_its_way(
+def test_a_recreated_target_topic_while_it_is_filled_gets_no_more_than_was_on_its_way(
     lane: Lane,
 ) -> None:
     lane.make(1)
@@ -118,7 +118,7 @@ def test_a_target_topic_made_anew_while_it_is_filled_gets_no_more_than_was_on_it
     driver.wait_caught_up()
     with steadily(lane.source.bootstrap, lane.topic):
         eventually(lambda: lane.target_ends()[0] > 150, 20, "some more are copied")
-        make_anew_at_once(lane.target, lane.topic)
+        recreate_at_once(lane.target, lane.topic)
         assert "target topic" in lane.failure(driver, 0)
     driver.stop()
     assert lane.target_ends()[0] < 150

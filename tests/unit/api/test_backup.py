@@ -50,8 +50,8 @@ ORDERS = {
     "whole": True,
     "sourceTopicId": "id-1",
     "targetTopicId": "",
-    "beginsAnew": True,
-    "stopped": "the source topic was made anew",
+    "restarted": True,
+    "stopped": "the source topic was recreated",
 }
 INTENT = TopicIntent(
     partitions=4,
@@ -62,8 +62,8 @@ INTENT = TopicIntent(
     target_topic="orders",
     whole=True,
     source_topic_id="id-1",
-    begins_anew=True,
-    stopped="the source topic was made anew",
+    restarted=True,
+    stopped="the source topic was recreated",
 )
 
 
@@ -154,7 +154,7 @@ def test_what_differs_is_changed_and_told(rest: RestFixture) -> None:
 def test_a_dry_run_writes_nothing_anywhere(rest: RestFixture, there: TopicIntent | None) -> None:
     if there is not None:
         rest.intend("orders", there)
-    told = put(rest, "topics/orders", ORDERS, query="dry_run=true")
+    told = put(rest, "topics/orders", ORDERS, query="dryRun=true")
     assert told["result"] == ("changed" if there else "created")
     assert rest.intent("orders") == there
     assert rest.target.topics() == {}
@@ -174,11 +174,11 @@ def test_what_would_change_the_meaning_of_positions_is_refused_and_the_rest_done
 ) -> None:
     rest.intend("orders", there)
     rest.place("orders", {0: "w1"})
-    for query in ("dry_run=true", "dry_run=false", ""):
+    for query in ("dryRun=true", "dryRun=false", ""):
         told = put(rest, "topics/orders", ORDERS, query=query)
         assert [each["field"] for each in told["refused"]] == [field], query
         assert told["result"] == ("changed" if query else "unchanged")
-        assert (rest.intent("orders") == there) == (query == "dry_run=true")
+        assert (rest.intent("orders") == there) == (query == "dryRun=true")
     now = stored(rest)
     assert (now.state, now.blacklisted) == (TopicState.PAUSED, frozenset({2}))
     marks = frozenset() if field == "sourceTopicId" else INTENT.had_position
@@ -196,9 +196,7 @@ def test_a_topic_that_is_being_deleted_is_refused(rest: RestFixture) -> None:
     assert rest.intent("orders") == there
 
 
-YOUNG = TopicIntent(
-    5, 0, target_topic="orders", whole=True, source_topic_id="id-2", begins_anew=True
-)
+YOUNG = TopicIntent(5, 0, target_topic="orders", whole=True, source_topic_id="id-2", restarted=True)
 """Whitelisted by the leader."""
 
 
@@ -304,7 +302,7 @@ def test_a_topic_on_the_blacklist_stays_there_when_it_is_whitelisted_again(
     rest: RestFixture,
 ) -> None:
     path = rest.paths.blacklisted(TopicKey(ROUTE, "orders"))
-    assert put(rest, "blacklist/orders", None, query="dry_run=true")["result"] == "created"
+    assert put(rest, "blacklist/orders", None, query="dryRun=true")["result"] == "created"
     assert rest.theirs.get(path) is None
     assert put(rest, "blacklist/orders", None)["result"] == "created"
     assert put(rest, "blacklist/orders", {})["result"] == "unchanged"
@@ -320,7 +318,7 @@ def test_a_topic_that_the_file_does_not_blacklist_is_taken_off(
     rest.put(path, encode_blacklisted("r"))
     if there is not None:
         rest.intend("orders", there)
-    dry = put(rest, "topics/orders", ORDERS, query="listed=false&dry_run=true")
+    dry = put(rest, "topics/orders", ORDERS, query="listed=false&dryRun=true")
     assert dry["changes"][-1] == "taken off the route's blacklist"
     assert rest.theirs.get(path) is not None
     assert put(rest, "topics/orders", ORDERS, query="listed=false") == dry
@@ -331,7 +329,7 @@ def test_a_topic_that_the_file_does_not_blacklist_is_taken_off(
 
 def test_a_worker_that_is_not_there_yet_is_set_aside_with_its_slots(rest: RestFixture) -> None:
     entry = {"slots": 4, "blacklisted": True, "draining": False}
-    assert put(rest, "workers/w9", entry, query="dry_run=true")["result"] == "created"
+    assert put(rest, "workers/w9", entry, query="dryRun=true")["result"] == "created"
     path = rest.paths.worker_known(WorkerId("w9"))
     assert rest.theirs.get(path) is None
     assert put(rest, "workers/w9", entry)["result"] == "created"
@@ -345,7 +343,7 @@ def test_a_worker_that_is_not_there_yet_is_set_aside_with_its_slots(rest: RestFi
 
 def test_switches(rest: RestFixture) -> None:
     entry = {"autoBalancing": False, "frozen": False}
-    assert put(rest, "switches", entry, query="dry_run=true")["result"] == "changed"
+    assert put(rest, "switches", entry, query="dryRun=true")["result"] == "changed"
     assert rest.theirs.get(rest.paths.settings) is None
     assert put(rest, "switches", entry)["changes"] == ["autoBalancing: true -> false"]
     assert put(rest, "switches", entry)["result"] == "unchanged"

@@ -133,7 +133,7 @@ def test_it_survives_expansion_and_pause(copying: RestFixture) -> None:
 def test_what_is_refused_names_its_field(copying: RestFixture, query: str, field: str) -> None:
     problem = problem_of(copying.call("POST", f"/blacklist?{query}"), 400)
     assert problem["field"] == field
-    assert problem["cure"]
+    assert problem["hint"]
     assert intent(copying) == HAD
 
 

@@ -23,7 +23,7 @@ OF_SCRIPTS = {"length", "values", "replaceChildren", "classList"}
 
 
 @pytest.fixture
-def resting(rest: RestFixture) -> RestFixture:
+def excluded_topics(rest: RestFixture) -> RestFixture:
     rest.live("w1")
     rest.intend("orders", TopicIntent(2, 2, state=TopicState.PAUSED))
     rest.intend("quiet", TopicIntent(3, 3, blacklisted=frozenset({1})))
@@ -44,12 +44,12 @@ def answers(rest: RestFixture) -> Mapping[str, Any]:
     return {name: rest.call("GET", path).get_json() for name, path in PATHS.items()}
 
 
-def test_the_script_reads_only_what_is_answered(resting: RestFixture) -> None:
-    script = asset(resting, "/dashboard/dashboard.js")
-    told = answers(resting)
+def test_the_script_reads_only_what_is_answered(excluded_topics: RestFixture) -> None:
+    script = asset(excluded_topics, "/dashboard/dashboard.js")
+    told = answers(excluded_topics)
     known = {
         **told,
-        "rests": told["validation"]["resting"][0],
+        "excluded": told["validation"]["excluded"][0],
         "worker": told["instances"]["workers"]["w1"],
         "held": told["instances"]["workers"]["w1"]["partitions"][0],
     }
@@ -59,12 +59,12 @@ def test_the_script_reads_only_what_is_answered(resting: RestFixture) -> None:
         assert read <= answer.keys(), name
     for path in PATHS.values():
         assert f'"{path}"' in script
-        assert f'href="{path}"' in asset(resting, "/")
+        assert f'href="{path}"' in asset(excluded_topics, "/")
 
 
-def test_every_partition_has_a_cell(resting: RestFixture) -> None:
-    """The page draws what is held, what rests, and what is not as it should be: nothing is left."""
-    told = answers(resting)
+def test_every_partition_has_a_cell(excluded_topics: RestFixture) -> None:
+    """The page draws what is held, what is excluded, and what is not as it should be: nothing is left."""
+    told = answers(excluded_topics)
     drawn = {
         (each["topic"], each["partition"])
         for worker in told["instances"]["workers"].values()
@@ -73,17 +73,17 @@ def test_every_partition_has_a_cell(resting: RestFixture) -> None:
     drawn |= {(each["topic"], each["partition"]) for each in told["validation"]["mismatches"]}
     drawn |= {
         (each["topic"], number)
-        for each in told["validation"]["resting"]
+        for each in told["validation"]["excluded"]
         for number in each["partitions"]
     }
     assert len(drawn) == told["validation"]["numTopicPartitions"] == 6
     assert {each["topic"] for each in told["progress"]["topics"]} == {"orders", "quiet", "gone"}
 
 
-def test_cells_that_rest_and_cells_that_stopped_are_explained(rest: RestFixture) -> None:
+def test_excluded_cells_and_cells_that_stopped_are_explained(rest: RestFixture) -> None:
     page = asset(rest, "/")
     style = asset(rest, "/dashboard/dashboard.css")
     legend = dict(re.findall(r'class="cell (\w+)">0</span> ([^<\n]+)', page))
-    assert legend["resting"] == "paused or blacklisted"
+    assert legend["excluded"] == "paused or blacklisted"
     assert legend["error"] == "in error or stopped"
     assert all(f".cell.{kind} " in style for kind in legend)

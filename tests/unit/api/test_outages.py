@@ -16,7 +16,7 @@ from ureplicator_testkit.control.rest_fixture import RestFixture, problem_of
 READS = ["/topics", "/topics/orders", "/instances", "/instances/w1", "/validation", "/blacklist"]
 READS += ["/validation/srcKafka", "/ready"]
 WRITES = [("POST", "/topics/quiet"), ("PUT", "/topics"), ("DELETE", "/topics/orders")]
-WRITES += [("POST", "/instances"), ("POST", "/rebalance"), ("POST", "/rebalance?dry_run=true")]
+WRITES += [("POST", "/instances"), ("POST", "/rebalance"), ("POST", "/rebalance?dryRun=true")]
 WRITES += [("POST", "/admin/freeze"), ("POST", "/admin/disable_autobalancing")]
 WRITES += [("POST", "/topics/orders/pause"), ("POST", "/topics/orders/resume")]
 WRITES += [("POST", "/blacklist?topic=orders&partition=0&opt=blacklist")]
@@ -142,7 +142,7 @@ def test_an_answer_lost_and_nobody_to_ask() -> None:
     problem = problem_of(rest.call("POST", "/topics/orders"), 503)
     assert time.monotonic() - began_s < 10
     assert "not known" in problem["detail"]
-    assert "GET" in problem["cure"]
+    assert "GET" in problem["hint"]
 
 
 # --- Somebody else is faster

@@ -32,7 +32,7 @@ STOPPED = TopicIntent(
     source_topic_id="former",
     target_topic_id="target-former",
     whole=True,
-    stopped="source topic was made anew (was former, is id-1)",
+    stopped="source topic was recreated (was former, is id-1)",
 )
 
 
@@ -56,7 +56,7 @@ def test_what_is_whitelisted_by_hand_is_the_topic_that_is_there_now() -> None:
         body = {"topic": "orders"} | ({} if count is None else {"numPartitions": count})
         assert rest.call("POST", "/topics", json=body).status_code == 201
         there = intent(rest)
-        assert (there.source_topic_id, there.begins_anew) == ("id-1", True)
+        assert (there.source_topic_id, there.restarted) == ("id-1", True)
         assert there.whole == whole
         rest.theirs.transact([Delete(rest.paths.topic(TopicKey(ROUTE, "orders")))])
 
@@ -88,19 +88,19 @@ def test_a_stopped_topic_says_why(rest: RestFixture) -> None:
     assert validation["stoppedTopics"] == {"orders": STOPPED.stopped}
 
 
-def test_a_stopped_topic_is_resumed_only_anew(rest: RestFixture) -> None:
+def test_a_stopped_topic_is_resumed_only_with_restart(rest: RestFixture) -> None:
     rest.intend("orders", STOPPED)
     problem = problem_of(rest.call("POST", "/topics/orders/resume"), 409)
-    assert "was made anew" in problem["detail"]
+    assert "was recreated" in problem["detail"]
     assert intent(rest) == STOPPED
     for _ in range(2):
-        answer = rest.call("POST", "/topics/orders/resume", json={"anew": True})
+        answer = rest.call("POST", "/topics/orders/resume", json={"restart": True})
         assert answer.status_code == 200, answer.text
     there = intent(rest)
     assert (there.stopped, there.state) == ("", TopicState.ACTIVE)
     assert (there.partitions, there.initial_partitions) == (4, 0)
     assert (there.source_topic_id, there.target_topic_id) == ("id-1", "")
-    assert there.begins_anew
+    assert there.restarted
     assert not there.had_position
     assert rest.target.topics()["orders"].partitions == 4
 
@@ -110,16 +110,16 @@ def test_it_is_not_resumed_while_somebody_holds_it_or_without_a_source(rest: Res
     held = {Partition(ROUTE, "orders", 5): AssignmentEntry(OwnerEpoch(1))}
     path = rest.paths.assignment(WorkerId("w1"))
     rest.put(path, encode_assignment(Assignment(held)))
-    anew = {"anew": True}
-    problem = problem_of(rest.call("POST", "/topics/orders/resume", json=anew), 409)
+    restart = {"restart": True}
+    problem = problem_of(rest.call("POST", "/topics/orders/resume", json=restart), 409)
     assert "let go" in problem["detail"]
     rest.put(path, encode_assignment(Assignment()))
     rest.source.remove("orders")
-    problem_of(rest.call("POST", "/topics/orders/resume", json=anew), 404)
+    problem_of(rest.call("POST", "/topics/orders/resume", json=restart), 404)
     assert intent(rest) == STOPPED
 
 
-@pytest.mark.parametrize("body", [{"anew": "yes"}, {"anew": 1}, {"new": True}, []])
+@pytest.mark.parametrize("body", [{"restart": "yes"}, {"restart": 1}, {"new": True}, []])
 def test_a_resume_that_is_misspelt_changes_nothing(rest: RestFixture, body: object) -> None:
     rest.intend("orders", STOPPED)
     problem_of(rest.call("POST", "/topics/orders/resume", json=body), 400)

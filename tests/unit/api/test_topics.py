@@ -143,13 +143,13 @@ def test_already_there(rest: RestFixture) -> None:
     rest.call("POST", "/topics/orders")
     problem = problem_of(rest.call("POST", "/topics/orders"), 409)
     assert problem["field"] == "topic"
-    assert "PUT" in problem["cure"]
+    assert "PUT" in problem["hint"]
 
 
 def test_being_deleted(rest: RestFixture) -> None:
     rest.call("POST", "/topics/orders")
     rest.call("DELETE", "/topics/orders")
-    assert "wait" in problem_of(rest.call("POST", "/topics/orders"), 409)["cure"]
+    assert "wait" in problem_of(rest.call("POST", "/topics/orders"), 409)["hint"]
     body = {"topic": "orders", "numPartitions": 4}
     problem_of(rest.call("PUT", "/topics", json=body), 409)
 
@@ -170,7 +170,7 @@ def test_wrong_counts(rest: RestFixture, method: str, count: Any) -> None:
     body = {"topic": "orders", "numPartitions": count}
     problem = problem_of(rest.call(method, "/topics", json=body), 400)
     assert problem["field"] == "numPartitions"
-    assert problem["cure"]
+    assert problem["hint"]
 
 
 @pytest.mark.parametrize(
@@ -221,7 +221,7 @@ def test_wrong_bodies(rest: RestFixture, method: str, data: bytes, word: str) ->
     answer = rest.call(method, "/topics", data=data, content_type="application/json")
     problem = problem_of(answer, 400)
     assert word in problem["detail"]
-    assert problem["cure"]
+    assert problem["hint"]
     assert rest.intent("orders") is None
 
 
@@ -386,7 +386,7 @@ def test_positions_are_null_with_the_target_away(rest: RestFixture) -> None:
 
 
 def test_an_unknown_topic(rest: RestFixture) -> None:
-    assert problem_of(rest.call("GET", "/topics/orders"), 404)["cure"]
+    assert problem_of(rest.call("GET", "/topics/orders"), 404)["hint"]
 
 
 # --- Several routes
@@ -410,7 +410,7 @@ def test_a_route_must_be_chosen_where_it_matters() -> None:
 def test_an_unknown_route() -> None:
     rest = RestFixture(TWO_ROUTES)
     problem = problem_of(rest.call("GET", "/topics?src=nowhere"), 404)
-    assert "other.target, source.target" in problem["cure"]
+    assert "other.target, source.target" in problem["hint"]
 
 
 # --- Nodes nobody can read

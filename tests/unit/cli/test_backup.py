@@ -137,7 +137,7 @@ def test_what_was_whitelisted_and_blacklisted_meanwhile_becomes_what_the_file_sa
     rest: RestFixture, url: str, file: Path
 ) -> None:
     text = file.read_text()
-    rest.intend("orders", TopicIntent(4, 0, whole=True, begins_anew=True))
+    rest.intend("orders", TopicIntent(4, 0, whole=True, restarted=True))
     rest.put(rest.paths.blacklisted(TopicKey(ROUTE, "quiet")), encode_blacklisted("r"))
     done = run("import", file, url=url)
     assert done.exit_code == 0, done.output
@@ -258,8 +258,8 @@ def intents(draw: st.DrawFn) -> TopicIntent:
         whole=draw(st.booleans()),
         source_topic_id=draw(ids),
         target_topic_id=draw(ids),
-        begins_anew=draw(st.booleans()),
-        stopped=draw(st.sampled_from(("", "source topic: made anew # 'since'"))),
+        restarted=draw(st.booleans()),
+        stopped=draw(st.sampled_from(("", "source topic: recreated # 'since'"))),
     )
 
 

@@ -14,13 +14,13 @@ from click.testing import CliRunner, Result
 from werkzeug.serving import make_server
 
 import ureplicator_controller.api
-from ureplicator_cli.hints import CURES, in_commands
+from ureplicator_cli.hints import HINTS, in_commands
 from ureplicator_cli.main import cli
 from ureplicator_common.model import KnownWorker, PartitionState, TopicIntent, TopicState, WorkerId
 from ureplicator_common.znodes import encode_known_worker
 from ureplicator_testkit.control.rest_fixture import ONE_ROUTE, RestFixture
 
-REST_WORDS = re.compile(r"\b(GET|PUT|POST|DELETE)\b|\?src|\{\"anew")
+REST_WORDS = re.compile(r"\b(GET|PUT|POST|DELETE)\b|\?src|\{\"restart")
 
 
 @pytest.fixture
@@ -77,14 +77,14 @@ def test_what_is_still_copied_is_not_offline_yet(rest: RestFixture, url: str) ->
 def test_validation_names_what_rests(rest: RestFixture) -> None:
     exclude_some(rest)
     shown = rest.call("GET", "/validation?src=source").get_json()
-    assert [(each["topic"], each["partitions"], each["state"]) for each in shown["resting"]] == [
+    assert [(each["topic"], each["partitions"], each["state"]) for each in shown["excluded"]] == [
         ("gone", [0, 1], "stopped"),
         ("orders", [0, 1, 2, 3], "paused"),
         ("quiet", [1, 2], "blacklisted"),
         ("spam", [0], "blacklisted"),
     ]
-    assert shown["resting"][0]["reason"] == "stopped: source topic was deleted"
-    assert rest.call("GET", "/validation?src=other").get_json()["resting"] == []
+    assert shown["excluded"][0]["reason"] == "stopped: source topic was deleted"
+    assert rest.call("GET", "/validation?src=other").get_json()["excluded"] == []
 
 
 @pytest.mark.parametrize(
@@ -106,13 +106,13 @@ def test_a_topic_shows_what_it_is(
     assert any(why in line for line in table)
     told = json.loads(run("topics", "show", topic, "--json", url=url).stdout)
     assert (told["state"], told["effectiveState"]) == (wish, effective)
-    assert set(told["resting"].values()) == {why}
+    assert set(told["excluded"].values()) == {why}
 
 
 def test_a_topic_that_is_being_deleted_says_so(rest: RestFixture) -> None:
     rest.intend("orders", TopicIntent(1, 1, state=TopicState.DELETING, stopped="x"))
     told = rest.call("GET", "/topics/orders").get_json()
-    assert (told["effectiveState"], told["resting"]) == ("deleting", {"0": "topic deleted"})
+    assert (told["effectiveState"], told["excluded"]) == ("deleting", {"0": "topic deleted"})
 
 
 def test_workers_that_are_set_aside_or_gone(rest: RestFixture, url: str) -> None:
@@ -159,42 +159,42 @@ def test_an_address_is_a_url(url: str) -> None:
     assert run("status", url=url.removeprefix("http://")).exit_code == 0
 
 
-# --- Cures
+# --- Hints
 
 
-def test_cures_are_commands(rest: RestFixture, url: str) -> None:
+def test_hints_are_commands(rest: RestFixture, url: str) -> None:
     exclude_some(rest)
     refused = {
         ("topics", "add", "quiet"): "--src SOURCE",
         ("topics", "add", "quiet", "--src", "source"): "ureplicator topics expand",
         ("topics", "pause", "nowhere", "--src", "source"): "ureplicator topics add adds one",
-        ("topics", "resume", "gone", "--src", "source"): "ureplicator topics resume --anew",
+        ("topics", "resume", "gone", "--src", "source"): "ureplicator topics resume --restart",
         ("blacklist", "remove", "quiet/0", "--src", "source"): "ureplicator blacklist lists",
         ("instances", "drain", "w7"): "ureplicator instances lists",
     }
-    for words, cure in refused.items():
+    for words, hint in refused.items():
         result = run(*words, url=url)
         assert result.exit_code == 1
-        assert cure in result.stderr
+        assert hint in result.stderr
         assert not REST_WORDS.search(result.stderr)
-        assert not result.stderr.startswith(("opt:", "anew:", "src:"))
+        assert not result.stderr.startswith(("opt:", "restart:", "src:"))
 
 
-def test_no_cure_of_rest_is_left_untranslated() -> None:
-    found = set(_cures())
-    assert {cure for cure in found if REST_WORDS.search(cure)} == set(CURES)
-    for cure in CURES:
-        assert not REST_WORDS.search(in_commands(f"no ({cure})"))
+def test_no_hint_of_rest_is_left_untranslated() -> None:
+    found = set(_hints())
+    assert {hint for hint in found if REST_WORDS.search(hint)} == set(HINTS)
+    for hint in HINTS:
+        assert not REST_WORDS.search(in_commands(f"no ({hint})"))
 
 
-def _cures() -> Iterator[str]:
-    """The texts of all cures that the API may give."""
+def _hints() -> Iterator[str]:
+    """The texts of all hints that the API may give."""
     for path in Path(ureplicator_controller.api.__path__[0]).rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
             match node:
-                case ast.keyword(arg="cure", value=value):
+                case ast.keyword(arg="hint", value=value):
                     yield from _texts(value)
-                case ast.Assign(targets=[ast.Name(id=name)], value=value) if "CURE" in name:
+                case ast.Assign(targets=[ast.Name(id=name)], value=value) if "HINT" in name:
                     yield from _texts(value)
 
 

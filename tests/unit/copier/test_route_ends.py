@@ -202,7 +202,7 @@ def test_what_came_before_a_corrupt_batch_arrives_though_the_target_is_slow(make
 
 
 @pytest.mark.parametrize("end", ["source", "target"])
-def test_a_topic_made_anew_is_another_topic(make: MakeLine, end: str) -> None:
+def test_a_recreated_topic_is_another_topic(make: MakeLine, end: str) -> None:
     line = make()
     (partition,) = line.add(0)
     line.run(lambda: line.report(partition).state is PartitionState.ONLINE)
@@ -210,7 +210,7 @@ def test_a_topic_made_anew_is_another_topic(make: MakeLine, end: str) -> None:
     getattr(line, f"{end}_directory").refresh()
     line.run(lambda: bool(line.said))
     assert isinstance(line.said[0], Failed)
-    assert f"{end} topic t was made anew" in line.said[0].reason
+    assert f"{end} topic t was recreated" in line.said[0].reason
 
 
 def test_an_error_of_the_whole_fetch_is_shown_and_not_hammered(make: MakeLine) -> None:

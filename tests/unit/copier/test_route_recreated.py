@@ -1,4 +1,4 @@
-"""A topic that is deleted, or made anew, is never mixed with the one that was."""
+"""A topic that is deleted, or recreated, is never mixed with the one that was."""
 
 from collections import deque
 
@@ -36,7 +36,7 @@ def failure(line: Line) -> Failed:
     return said
 
 
-def made_anew_at_once(line: Line, batches: int) -> tuple[str, str]:
+def recreated_at_once(line: Line, batches: int) -> tuple[str, str]:
     """Under the same leader epoch and with more records than before; nobody is told."""
     former_id = line.source.topic_ids["t"]
     line.source.delete("t")
@@ -46,11 +46,11 @@ def made_anew_at_once(line: Line, batches: int) -> tuple[str, str]:
 
 
 @pytest.mark.parametrize("batches", [1, 3, 50])
-def test_nothing_of_a_source_topic_made_anew_is_read(make: MakeLine, batches: int) -> None:
+def test_nothing_of_a_recreated_source_topic_is_read(make: MakeLine, batches: int) -> None:
     """Whether it is shorter, as long, or longer; before any metadata tells."""
     line = make(1)
     partition = copying(line)
-    former_id, latter_id = made_anew_at_once(line, batches)
+    former_id, latter_id = recreated_at_once(line, batches)
     said = failure(line)
     assert not said.temporary
     assert former_id in said.reason
@@ -66,11 +66,11 @@ def test_what_was_read_of_the_former_topic_still_arrives(make: MakeLine) -> None
     put(line, OLD, 5)
     line.run(lambda: line.report(partition).lag == 5)
     line.turns(5)
-    made_anew_at_once(line, 50)
+    recreated_at_once(line, 50)
     line.turns(5)
     line.target.silent.clear()
     line.target.cut(1)
-    assert "made anew" in failure(line).reason
+    assert "recreated" in failure(line).reason
     assert values(line.target, K0) == [OLD] * 8
     assert line.ownership.stored[partition] == 8
 
@@ -81,9 +81,9 @@ def test_brokers_that_know_no_ids_are_asked_by_name(make: MakeLine) -> None:
     line.source.newest = {API_KEY: NAMES}
     partition = copying(line)
     assert {request.version for request in line.source.requests} == {NAMES}
-    made_anew_at_once(line, 50)
+    recreated_at_once(line, 50)
     line.source_directory.refresh()
-    assert "made anew" in failure(line).reason
+    assert "recreated" in failure(line).reason
     assert values(line.target, K0) == [OLD] * 3
     assert line.ownership.stored[partition] == 3
 
@@ -132,7 +132,7 @@ def test_an_unknown_id_is_no_deletion_while_the_metadata_have_it(make: MakeLine)
     assert line.report(partition).state is PartitionState.ONLINE
 
 
-def test_a_target_topic_made_anew_gets_no_more_than_was_on_its_way(make: MakeLine) -> None:
+def test_a_recreated_target_topic_gets_no_more_than_was_on_its_way(make: MakeLine) -> None:
     """Produce names the topic, and a new log takes any sequence: but its offsets begin anew."""
     line = make(1)
     partition = copying(line)
@@ -145,7 +145,7 @@ def test_a_target_topic_made_anew_gets_no_more_than_was_on_its_way(make: MakeLin
     assert len(line.target.logs[K0].taken) <= IN_FLIGHT
 
 
-def test_a_quiet_target_topic_made_anew_is_told_by_the_metadata(make: MakeLine) -> None:
+def test_a_quiet_recreated_target_topic_is_told_by_the_metadata(make: MakeLine) -> None:
     line = make(1)
     copying(line)
     former_id = line.target.topic_ids["t"]
@@ -153,5 +153,5 @@ def test_a_quiet_target_topic_made_anew_is_told_by_the_metadata(make: MakeLine) 
     line.target.create("t", 1)
     line.target_directory.refresh()
     said = failure(line)
-    assert said.reason.startswith("target topic t was made anew")
+    assert said.reason.startswith("target topic t was recreated")
     assert former_id in said.reason

@@ -76,16 +76,16 @@ def test_a_lost_position_begins_nowhere(policy: GapPolicy, initial: bool) -> Non
 
 
 @pytest.mark.parametrize("field", ["source_topic", "target_topic"])
-def test_a_topic_made_anew(field: str) -> None:
+def test_a_recreated_topic(field: str) -> None:
     position = stored(**{field: "another"})
-    with pytest.raises(CannotStart, match="made anew") as error:
+    with pytest.raises(CannotStart, match="recreated") as error:
         start(position, had_position=True)
     assert not error.value.temporary
     for policy, offset in ((GapPolicy.EARLIEST, EARLIEST), (GapPolicy.LATEST, LATEST)):
         settings = RouteSettings(on_gap=policy, start="latest")
         beginning = start(position, had_position=True, settings=settings)
         assert (beginning.position, beginning.leader_epoch, beginning.committed) == (offset, -1, -1)
-        assert "made anew" in beginning.gap
+        assert "recreated" in beginning.gap
 
 
 @pytest.mark.parametrize("policy", list(GapPolicy))
@@ -134,9 +134,9 @@ def start_of(meant: uuid.UUID, there: uuid.UUID, position: Position, **grant: ob
     return begin(AT, Grant(**fields), position, around=around, source=source)  # type: ignore[arg-type]
 
 
-def test_a_topic_made_anew_waits_for_the_leaders_word() -> None:
+def test_a_recreated_topic_waits_for_the_leaders_word() -> None:
     for policy in GapPolicy:
-        with pytest.raises(CannotStart, match="made anew") as raised:
+        with pytest.raises(CannotStart, match="recreated") as raised:
             start_of(MEANT, uuid.uuid4(), NONE, settings=RouteSettings(on_gap=policy))
         assert raised.value.temporary
 
@@ -148,17 +148,15 @@ def test_a_topic_begun_anew_takes_no_position_of_another(
 ) -> None:
     position = stored(source_topic="A-former", **other)
     settings = RouteSettings(start="latest")
-    beginning = start_of(
-        MEANT, MEANT, position, begins_anew=True, initial=initial, settings=settings
-    )
+    beginning = start_of(MEANT, MEANT, position, restarted=True, initial=initial, settings=settings)
     assert (beginning.position, beginning.committed, beginning.gap) == (offset, -1, "")
 
 
 def test_a_topic_begun_anew_goes_on_at_its_own_position() -> None:
     position = stored(source_topic=str(MEANT))
-    assert start_of(MEANT, MEANT, position, begins_anew=True, had_position=True).position == 42
+    assert start_of(MEANT, MEANT, position, restarted=True, had_position=True).position == 42
 
 
 def test_a_lost_position_is_no_reason_to_begin_anew_once_more() -> None:
     with pytest.raises(CannotStart, match="lost"):
-        start_of(MEANT, MEANT, NONE, begins_anew=True, had_position=True)
+        start_of(MEANT, MEANT, NONE, restarted=True, had_position=True)

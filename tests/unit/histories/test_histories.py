@@ -8,7 +8,7 @@ ownership of the copiers are the real code (`ureplicator_testkit.control.history
     3  a worker restarts under its id while its former process is frozen
     4  a worker's main loop hangs while its ZooKeeper session lives
     5  a partition is idle for longer than the target keeps offsets
-    6  a topic is deleted and made anew while the fleet is down
+    6  a topic is deleted and recreated while the fleet is down
     7  a successor's leader node has version 0 while the former leader still writes
     8  a REST write is applied and its answer is lost
 """
@@ -200,7 +200,7 @@ def test_5_a_position_that_has_faded_is_an_error_and_no_new_beginning(stage: Sta
     assert stage.ledger.positions == {}
 
 
-def test_6_a_topic_made_anew_while_nobody_looked_is_not_taken_for_the_former(stage: Stage) -> None:
+def test_6_a_recreated_topic_while_nobody_looked_is_not_taken_for_the_former(stage: Stage) -> None:
     a = copying(stage, "a")
     before = stage.offset(P)
     stage.kill(a)
@@ -209,7 +209,7 @@ def test_6_a_topic_made_anew_while_nobody_looked_is_not_taken_for_the_former(sta
     stage.source.offsets = {-2: 0, -1: 10 * before}
     b = come_after(stage, "b", DELAY_S)
     b.obey()
-    reason = "source topic was made anew since the position was committed"
+    reason = "source topic was recreated since the position was committed"
     assert b.reasons[P] == f"{reason}: its id was A-t, now it is another id (on_gap: stop)"
     assert (stage.offset(P), stage.written_by(P)) == (before, "a")
 

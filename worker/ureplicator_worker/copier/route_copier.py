@@ -235,7 +235,7 @@ class RouteCopier:
                 raise RuntimeError(f"{self.route}: a directory is broken") from error
 
     def _check_topics(self) -> None:
-        """A topic made anew is another topic: never mix the two.
+        """A recreated topic is another topic: never mix the two.
 
         What was fetched by the former's id is of the former and may still be sent; what was fetched
         by name may be of either.

@@ -3,7 +3,7 @@
 | the store has   | and                             | copying begins                                   |
 |-----------------|---------------------------------|--------------------------------------------------|
 | a position      | it belongs to these topics      | there                                            |
-| a position      | a topic was made anew           | nowhere, or where the route's policy says        |
+| a position      | a topic was recreated           | nowhere, or where the route's policy says        |
 | a position      | of another source cluster       | nowhere                                          |
 | a position      | the same, and operators decided | as if there were none                            |
 |                 | to begin anew with these topics |                                                  |
@@ -11,7 +11,7 @@
 | none            | partition known when whitelisted| at the route's `start`                           |
 | none            | partition appeared later        | at its first record                              |
 
-The source topic must be the one that the leader means: of one made anew nothing is copied before the
+The source topic must be the one that the leader means: of one recreated nothing is copied before the
 leader has decided what becomes of it.
 
 "Nowhere" is an ERROR that people see. Jumping to the end would lose records, and beginning anew would
@@ -83,7 +83,7 @@ def begin(
     """See the table above. Raises CannotStart, ClusterUnavailable."""
     source_id, target_id = _topics(partition, grant, stored, around)
     gap = _doubt(stored, around.source.cluster_id, source_id, target_id)
-    if gap and grant.begins_anew:
+    if gap and grant.restarted:
         gap, stored = "", NO_POSITION
     if stored.offset >= 0 and not gap:
         position, epoch = stored.offset, stored.leader_epoch
@@ -134,7 +134,7 @@ def _topics(
         shown = topic_id_text(uuid.UUID(source_id))
         if shown != grant.source_topic_id:
             raise CannotStart(
-                f"source topic was made anew (was {grant.source_topic_id}, is {shown})",
+                f"source topic was recreated (was {grant.source_topic_id}, is {shown})",
                 temporary=True,
             )
     return source_id, around.target.topic_ids[grant.target_topic]
@@ -151,14 +151,14 @@ def _doubt(stored: Position, cluster: str, source_id: str, target_id: str) -> st
             temporary=False,
         )
     if provenance.source_topic != source_id:
-        return _made_anew("source", provenance.source_topic, source_id)
+        return _recreated("source", provenance.source_topic, source_id)
     if provenance.target_topic != target_id:
-        return _made_anew("target", provenance.target_topic, target_id)
+        return _recreated("target", provenance.target_topic, target_id)
     return ""
 
 
-def _made_anew(end: str, former_id: str, id: str) -> str:
-    what = f"{end} topic was made anew since the position was committed"
+def _recreated(end: str, former_id: str, id: str) -> str:
+    what = f"{end} topic was recreated since the position was committed"
     return f"{what}: its id was {former_id}, now it is {id}"
 
 

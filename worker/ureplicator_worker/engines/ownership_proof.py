@@ -243,6 +243,6 @@ def judge(
         initial=partition.number < intent.initial_partitions,
         had_position=partition.number in intent.had_position,
         source_topic_id=intent.source_topic_id,
-        begins_anew=intent.begins_anew,
+        restarted=intent.restarted,
         settings=settings,
     )

@@ -212,7 +212,7 @@ class Reporter:
         return Set(self._registration_path, znodes.encode_registration(session), node.stat.version)
 
     def _is_own(self, registration: Node) -> bool:
-        """One that cannot be read is nobody's: it is made anew."""
+        """One that cannot be read is nobody's: it is recreated."""
         try:
             return znodes.decode_registration(registration.data) in self.formers()
         except znodes.UNREADABLE:

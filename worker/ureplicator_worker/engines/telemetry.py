@@ -113,9 +113,9 @@ class Telemetry:
                 "committed": account.last.committed,
                 "lag": account.last.lag,
                 **account.totals,
-                "recordsPerS": round(load.records_per_s, 1),
-                "bytesPerS": round(load.bytes_per_s, 1),
-                "noProgressS": round(load.no_progress_s),
+                "recordsPerSecond": round(load.records_per_s, 1),
+                "bytesPerSecond": round(load.bytes_per_s, 1),
+                "noProgressSeconds": round(load.no_progress_s),
             }
 
     def _count(self, copier: CopierId, partition: Partition, figures: PartitionReport) -> None:

@@ -108,7 +108,7 @@ class Grant:
     `initial`: existed when the topic was whitelisted, so the route's `start` counts; else it begins at 0.
     `had_position`: a position was committed once; a store without one has lost it.
     `source_topic_id`: the topic that is meant, whatever has its name now ("": not known yet).
-    `begins_anew`: a position stored for another source or target topic counts as none.
+    `restarted`: a position stored for another source or target topic counts as none.
     """
 
     owner_epoch: OwnerEpoch
@@ -117,7 +117,7 @@ class Grant:
     initial: bool = True
     had_position: bool = False
     source_topic_id: str = ""
-    begins_anew: bool = False
+    restarted: bool = False
     settings: RouteSettings = field(default_factory=RouteSettings)
 
 
@@ -227,7 +227,7 @@ def _grant(raw: dict[str, Any]) -> Grant:
         initial=raw["initial"],
         had_position=raw["had_position"],
         source_topic_id=raw["source_topic_id"],
-        begins_anew=raw["begins_anew"],
+        restarted=raw["restarted"],
         settings=RouteSettings(**settings),
     )
 

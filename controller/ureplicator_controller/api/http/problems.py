@@ -1,7 +1,7 @@
 """Every answer that is not a success, as `application/problem+json` (RFC 9457).
 
 A problem names what is wrong (`detail`), the field of the request it is about (`field`) and what to
-do (`cure`), so that a person with curl needs no manual. A fault of ours shows no traceback: it is
+do (`hint`), so that a person with curl needs no manual. A fault of ours shows no traceback: it is
 logged, and the answer says only that.
 """
 
@@ -33,14 +33,14 @@ class Problem(Exception):
         detail: str,
         *,
         field: str = "",
-        cure: str = "",
+        hint: str = "",
         retry_after_s: int = 0,
     ) -> None:
         super().__init__(detail)
         self.status = status
         self.detail = detail
         self.field = field
-        self.cure = cure
+        self.hint = hint
         self.retry_after_s = retry_after_s
 
     def response(self) -> Response:
@@ -52,32 +52,32 @@ class Problem(Exception):
             "instance": request.path,
         }
         body |= {"field": self.field} if self.field else {}
-        body |= {"cure": self.cure} if self.cure else {}
+        body |= {"hint": self.hint} if self.hint else {}
         answer = Response(json.dumps(body) + "\n", status=self.status.value, mimetype=MEDIA_TYPE)
         if self.retry_after_s:
             answer.headers["Retry-After"] = str(self.retry_after_s)
         return answer
 
 
-def bad_request(detail: str, *, field: str = "", cure: str = "") -> Problem:
-    return Problem(HTTPStatus.BAD_REQUEST, detail, field=field, cure=cure)
+def bad_request(detail: str, *, field: str = "", hint: str = "") -> Problem:
+    return Problem(HTTPStatus.BAD_REQUEST, detail, field=field, hint=hint)
 
 
-def not_found(detail: str, *, field: str = "", cure: str = "") -> Problem:
-    return Problem(HTTPStatus.NOT_FOUND, detail, field=field, cure=cure)
+def not_found(detail: str, *, field: str = "", hint: str = "") -> Problem:
+    return Problem(HTTPStatus.NOT_FOUND, detail, field=field, hint=hint)
 
 
-def conflict(detail: str, *, field: str = "", cure: str = "") -> Problem:
-    return Problem(HTTPStatus.CONFLICT, detail, field=field, cure=cure)
+def conflict(detail: str, *, field: str = "", hint: str = "") -> Problem:
+    return Problem(HTTPStatus.CONFLICT, detail, field=field, hint=hint)
 
 
 def precondition_failed(detail: str) -> Problem:
-    cure = "look again with GET, and send its ETag if you still want to"
-    return Problem(HTTPStatus.PRECONDITION_FAILED, detail, field="If-Match", cure=cure)
+    hint = "look again with GET, and send its ETag if you still want to"
+    return Problem(HTTPStatus.PRECONDITION_FAILED, detail, field="If-Match", hint=hint)
 
 
-def unavailable(detail: str, *, cure: str = "try again", retry_after_s: int = 1) -> Problem:
-    return Problem(HTTPStatus.SERVICE_UNAVAILABLE, detail, cure=cure, retry_after_s=retry_after_s)
+def unavailable(detail: str, *, hint: str = "try again", retry_after_s: int = 1) -> Problem:
+    return Problem(HTTPStatus.SERVICE_UNAVAILABLE, detail, hint=hint, retry_after_s=retry_after_s)
 
 
 def register(app: Flask) -> None:
@@ -95,7 +95,7 @@ def _from_http(error: HTTPException) -> Response:
         HTTPStatus.NOT_FOUND: f"there is nothing at {request.path}",
         HTTPStatus.METHOD_NOT_ALLOWED: f"{request.method} is not offered at {request.path}",
     }.get(status, error.description or status.phrase)
-    answer = Problem(status, detail, cure=f"use {allowed}" if allowed else "").response()
+    answer = Problem(status, detail, hint=f"use {allowed}" if allowed else "").response()
     if allowed:
         answer.headers["Allow"] = allowed
     return answer
@@ -111,7 +111,7 @@ def _translated(error: OperatingError) -> Problem:
     if isinstance(error, OutcomeUnknown):
         return unavailable(
             f"ZooKeeper was lost while it wrote, the outcome is not known: {error}",
-            cure="look with GET, then try again",
+            hint="look with GET, then try again",
         )
     if isinstance(error, UnexpectedNode):
         return precondition_failed("it is not what If-Match names any more")

@@ -43,7 +43,7 @@ MAX_NUMBER = 999_999_999
 _DIGITS = re.compile(r"[0-9]{1,9}")
 _INTERNAL = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
 _REFUSED = "refused"
-_ROUTE_CURE = "choose one with ?src=SOURCE&dst=TARGET"
+_ROUTE_HINT = "choose one with ?src=SOURCE&dst=TARGET"
 
 
 class LenientJsonRequest(Request):
@@ -58,14 +58,14 @@ class LenientJsonRequest(Request):
             raise bad_request(
                 f"the content type is {self.mimetype or 'missing'}, not application/json",
                 field="Content-Type",
-                cure="send the header Content-Type: application/json",
+                hint="send the header Content-Type: application/json",
             )
         try:
             body = json.loads(data)
         except (ValueError, RecursionError) as error:
-            raise bad_request(f"the body is not JSON: {error}", cure="send JSON") from error
+            raise bad_request(f"the body is not JSON: {error}", hint="send JSON") from error
         if not isinstance(body, dict):
-            raise bad_request("the body is not a JSON object", cure='send {"name": value, ...}')
+            raise bad_request("the body is not a JSON object", hint='send {"name": value, ...}')
         return body
 
 
@@ -103,7 +103,7 @@ class Query(RequestModel):
     def look(cls, data: Any) -> None:
         for name, values in request.args.lists():
             if len(values) > 1:
-                raise bad_request(f"{name!r} is there twice", field=name, cure="say it once")
+                raise bad_request(f"{name!r} is there twice", field=name, hint="say it once")
 
 
 class Body(RequestModel):
@@ -112,7 +112,7 @@ class Body(RequestModel):
     @classmethod
     def look(cls, data: Any) -> None:
         if data is None:
-            raise bad_request("the body is empty", cure=_example(cls))
+            raise bad_request("the body is empty", hint=_example(cls))
 
 
 class OptionalBody(RequestModel):
@@ -155,8 +155,8 @@ def _copied(name: str) -> str:
     if name in (".", ".."):
         raise ValueError
     if name in _INTERNAL:
-        said, cure = "belongs to the brokers and is not copied", "choose one that is not internal"
-        raise PydanticCustomError(_REFUSED, f"{name} {said}", {"cure": cure})
+        said, hint = "belongs to the brokers and is not copied", "choose one that is not internal"
+        raise PydanticCustomError(_REFUSED, f"{name} {said}", {"hint": hint})
     return name
 
 
@@ -192,13 +192,13 @@ NumberText = Annotated[int, Strict(), Field(ge=0, le=MAX_NUMBER), _Whole]
 Option = Literal["blacklist", "whitelist"]
 
 _TOPIC_TITLE = "a legal topic name"
-_TOPIC_CURE = "1 to 249 characters of a-z, A-Z, 0-9, '.', '_' and '-'; not '.' or '..'"
+_TOPIC_HINT = "1 to 249 characters of a-z, A-Z, 0-9, '.', '_' and '-'; not '.' or '..'"
 _COUNT_TITLE = "a possible number of partitions"
-_COUNT_CURE = f"a whole number from 1 to {MOST_PARTITIONS}"
+_COUNT_HINT = f"a whole number from 1 to {MOST_PARTITIONS}"
 _NUMBER_TITLE = "a partition"
-_NUMBER_CURE = "a whole number from 0 on"
+_NUMBER_HINT = "a whole number from 0 on"
 _OPTION_TITLE = "an option"
-_OPTION_CURE = "blacklist or whitelist"
+_OPTION_HINT = "blacklist or whitelist"
 
 
 # --- What the calls take
@@ -211,11 +211,11 @@ class AnyTopicPath(Path):
 
 
 class TopicPath(Path):
-    topic: TopicName = Field(title=_TOPIC_TITLE, description=_TOPIC_CURE)
+    topic: TopicName = Field(title=_TOPIC_TITLE, description=_TOPIC_HINT)
 
 
 class TopicPartitionPath(TopicPath):
-    partition: NumberText = Field(title=_NUMBER_TITLE, description=_NUMBER_CURE)
+    partition: NumberText = Field(title=_NUMBER_TITLE, description=_NUMBER_HINT)
 
 
 class WorkerPath(Path):
@@ -234,9 +234,9 @@ class RouteQuery(Query):
 
 
 class HistoryQuery(RouteQuery):
-    topic: TopicName | None = Field(default=None, title=_TOPIC_TITLE, description=_TOPIC_CURE)
+    topic: TopicName | None = Field(default=None, title=_TOPIC_TITLE, description=_TOPIC_HINT)
     partition: NumberText | None = Field(
-        default=None, title=_NUMBER_TITLE, description=_NUMBER_CURE
+        default=None, title=_NUMBER_TITLE, description=_NUMBER_HINT
     )
     worker: str | None = Field(default=None, description="who lost it, got it, came or went")
     kind: EventKind | None = Field(
@@ -257,20 +257,23 @@ class DeleteQuery(RouteQuery):
 
 class RebalanceQuery(Query):
     dry_run: Literal["true", "false"] = Field(
-        default="false", title="true or false", description="true: only show what would be done"
+        default="false",
+        alias="dryRun",
+        title="true or false",
+        description="true: only show what would be done",
     )
 
 
 class BlacklistQuery(RouteQuery):
-    topic: TopicName | None = Field(default=None, title=_TOPIC_TITLE, description=_TOPIC_CURE)
+    topic: TopicName | None = Field(default=None, title=_TOPIC_TITLE, description=_TOPIC_HINT)
     partition: NumberText | None = Field(
-        default=None, title=_NUMBER_TITLE, description=_NUMBER_CURE
+        default=None, title=_NUMBER_TITLE, description=_NUMBER_HINT
     )
-    opt: Option | None = Field(default=None, title=_OPTION_TITLE, description=_OPTION_CURE)
+    opt: Option | None = Field(default=None, title=_OPTION_TITLE, description=_OPTION_HINT)
 
 
 class ResumeTopicBody(OptionalBody):
-    anew: Annotated[bool, Strict()] = Field(
+    restart: Annotated[bool, Strict()] = Field(
         default=False,
         title="true or false",
         description="true: of a stopped topic, copy what is there now from its first record",
@@ -278,46 +281,46 @@ class ResumeTopicBody(OptionalBody):
 
 
 class BlacklistBody(OptionalBody):
-    topic: TopicName | None = Field(default=None, title=_TOPIC_TITLE, description=_TOPIC_CURE)
+    topic: TopicName | None = Field(default=None, title=_TOPIC_TITLE, description=_TOPIC_HINT)
     partition: Number | None = Field(
-        default=None, title=_NUMBER_TITLE, description=_NUMBER_CURE, examples=[0]
+        default=None, title=_NUMBER_TITLE, description=_NUMBER_HINT, examples=[0]
     )
-    opt: Option | None = Field(default=None, title=_OPTION_TITLE, description=_OPTION_CURE)
+    opt: Option | None = Field(default=None, title=_OPTION_TITLE, description=_OPTION_HINT)
 
 
 class AddTopicBody(Body):
-    topic: TopicName = Field(title=_TOPIC_TITLE, description=_TOPIC_CURE, examples=["orders"])
+    topic: TopicName = Field(title=_TOPIC_TITLE, description=_TOPIC_HINT, examples=["orders"])
     num_partitions: Count | None = Field(
         default=None,
         alias="numPartitions",
         title=_COUNT_TITLE,
-        description=f"{_COUNT_CURE}; the source's when it is missing",
+        description=f"{_COUNT_HINT}; the source's when it is missing",
         examples=[4],
     )
 
 
 class AddNamedTopicBody(OptionalBody):
-    topic: TopicName | None = Field(default=None, title=_TOPIC_TITLE, description=_TOPIC_CURE)
+    topic: TopicName | None = Field(default=None, title=_TOPIC_TITLE, description=_TOPIC_HINT)
     num_partitions: Count | None = Field(
         default=None,
         alias="numPartitions",
         title=_COUNT_TITLE,
-        description=f"{_COUNT_CURE}; the source's when it is missing",
+        description=f"{_COUNT_HINT}; the source's when it is missing",
         examples=[4],
     )
 
 
 class ExpandTopicBody(Body):
-    topic: TopicName = Field(title=_TOPIC_TITLE, description=_TOPIC_CURE, examples=["orders"])
+    topic: TopicName = Field(title=_TOPIC_TITLE, description=_TOPIC_HINT, examples=["orders"])
     num_partitions: Count = Field(
-        alias="numPartitions", title=_COUNT_TITLE, description=_COUNT_CURE, examples=[4]
+        alias="numPartitions", title=_COUNT_TITLE, description=_COUNT_HINT, examples=[4]
     )
 
 
 class ExpandNamedTopicBody(Body):
-    topic: TopicName | None = Field(default=None, title=_TOPIC_TITLE, description=_TOPIC_CURE)
+    topic: TopicName | None = Field(default=None, title=_TOPIC_TITLE, description=_TOPIC_HINT)
     num_partitions: Count = Field(
-        alias="numPartitions", title=_COUNT_TITLE, description=_COUNT_CURE, examples=[4]
+        alias="numPartitions", title=_COUNT_TITLE, description=_COUNT_HINT, examples=[4]
     )
 
 
@@ -335,7 +338,7 @@ def chosen_routes(settings: Settings, query: RouteQuery) -> tuple[RouteConfig, .
         raise not_found(
             f"there is no route from {query.src or 'anywhere'} to {query.dst or 'anywhere'}",
             field="src" if query.src else "dst",
-            cure=f"the routes are {_listed(str(config.route) for config in settings.routes)}",
+            hint=f"the routes are {_listed(str(config.route) for config in settings.routes)}",
         )
     return chosen
 
@@ -347,7 +350,7 @@ def chosen_route(settings: Settings, query: RouteQuery) -> RouteConfig:
         raise bad_request(
             f"there are several routes: {_listed(str(config.route) for config in chosen)}",
             field="src",
-            cure=_ROUTE_CURE,
+            hint=_ROUTE_HINT,
         )
     return chosen[0]
 
@@ -357,8 +360,8 @@ def chosen_route(settings: Settings, query: RouteQuery) -> RouteConfig:
 
 def missing(model: type[RequestModel], name: str) -> Problem:
     """For what two places may say, and neither did."""
-    _, cure = _said_of(model, name)
-    return bad_request(f"{name} is missing", field=name, cure=cure)
+    _, hint = _said_of(model, name)
+    return bad_request(f"{name} is missing", field=name, hint=hint)
 
 
 def _refusal(model: type[RequestModel], error: ErrorDetails) -> Problem:
@@ -368,14 +371,14 @@ def _refusal(model: type[RequestModel], error: ErrorDetails) -> Problem:
         return bad_request(
             f"{name!r} is not a known {model.one_is}",
             field=name,
-            cure=f"known are {_listed(known)}" if known else "there are none here",
+            hint=f"known are {_listed(known)}" if known else "there are none here",
         )
-    title, cure = _said_of(model, name)
+    title, hint = _said_of(model, name)
     if error["type"] == "missing" or error["input"] is None:
         return missing(model, name)
     if error["type"] == _REFUSED:
-        return bad_request(error["msg"], field=name, cure=error["ctx"]["cure"])
-    return bad_request(f"{_short(error['input'])} is not {title}", field=name, cure=cure)
+        return bad_request(error["msg"], field=name, hint=error["ctx"]["hint"])
+    return bad_request(f"{_short(error['input'])} is not {title}", field=name, hint=hint)
 
 
 def _is_unknown(error: ErrorDetails) -> bool:

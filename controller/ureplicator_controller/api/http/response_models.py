@@ -37,7 +37,7 @@ class ProblemResponse(CachedSchemaModel):
     detail: str
     instance: str
     field: str | None = None
-    cure: str | None = None
+    hint: str | None = None
 
 
 _PROBLEM_CONTENT = {
@@ -125,7 +125,7 @@ class TopicDetails(ResponseModel):
     serverToPartitionMapping: dict[str, dict[str, PartitionState]]
     serverToNumPartitionsMapping: dict[str, int]
     mismatches: list[PartitionMismatch]
-    resting: dict[str, str] = Field(description="partition -> why nobody should copy it")
+    excluded: dict[str, str] = Field(description="partition -> why nobody should copy it")
     positions: dict[str, int | None] | None
     positionsReason: str | None = None
     progress: dict[str, PartitionLag]
@@ -416,7 +416,7 @@ class ValidationResult(ResponseModel):
     IdealState: dict[str, int]
     ExternalView: dict[str, int]
     mismatches: list[RouteMismatch]
-    resting: list[ExcludedPartitions]
+    excluded: list[ExcludedPartitions]
     unreadable: list[UnreadableNode]
 
 
@@ -427,7 +427,7 @@ class SourceValidationResult(ResponseModel):
     numMismatchedTopicPartitions: int
     mismatchedTopicPartitions: dict[str, int]
     targetFindings: dict[str, str]
-    stoppedTopics: dict[str, str] = Field(description="deleted or made anew on either side: why")
+    stoppedTopics: dict[str, str] = Field(description="deleted or recreated on either side: why")
     refusedTopics: dict[str, str] = Field(
         description="should be whitelisted or grown by the leader, and cannot be: why"
     )

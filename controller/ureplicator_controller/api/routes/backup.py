@@ -1,7 +1,7 @@
 """`/export` and `/import`: what operators asked of the fleet, out and in again (see `core.backup`).
 
 An import is one call an item: each is judged and written by itself, as an intent like any other, and
-is told whether it was created, changed or there already. With `dry_run` nothing is written, on
+is told whether it was created, changed or there already. With `dryRun` nothing is written, on
 either cluster or in ZooKeeper.
 """
 
@@ -73,7 +73,7 @@ TopicId = Annotated[str, Field(pattern="^[a-zA-Z0-9_-]{0,64}$")]
 
 
 class ImportBlacklistQuery(RouteQuery):
-    dry_run: _DryRun = "false"
+    dry_run: _DryRun = Field(default="false", alias="dryRun")
 
 
 class ImportTopicQuery(ImportBlacklistQuery):
@@ -87,7 +87,7 @@ class ImportTopicQuery(ImportBlacklistQuery):
 
 
 class ImportQuery(Query):
-    dry_run: _DryRun = "false"
+    dry_run: _DryRun = Field(default="false", alias="dryRun")
 
 
 class TopicEntry(Body):
@@ -121,9 +121,8 @@ class TopicEntry(Body):
     target_topic_id: TopicId = Field(
         default="", alias="targetTopicId", title="an id of a topic", description=_TOPIC_ID
     )
-    begins_anew: bool = Field(
+    restarted: bool = Field(
         default=False,
-        alias="beginsAnew",
         title="true or false",
         description="true: positions of former topics of that name do not count",
         strict=True,
@@ -163,7 +162,7 @@ class TopicExported(ResponseModel):
     whole: bool
     sourceTopicId: str
     targetTopicId: str
-    beginsAnew: bool
+    restarted: bool
     stopped: str
 
 
@@ -190,7 +189,7 @@ class FleetExport(ResponseModel):
 class RejectedField(ResponseModel):
     field: str
     detail: str
-    cure: str
+    hint: str
 
 
 class ImportResult(ResponseModel):
@@ -259,7 +258,7 @@ def _intent(body: TopicEntry) -> TopicIntent:
         raise bad_request(
             f"{body.initial_partitions} are more than the {body.partitions} partitions",
             field="initialPartitions",
-            cure="at most as many as partitions",
+            hint="at most as many as partitions",
         )
     return TopicIntent(
         partitions=body.partitions,
@@ -272,7 +271,7 @@ def _intent(body: TopicEntry) -> TopicIntent:
         whole=body.whole,
         source_topic_id=body.source_topic_id,
         target_topic_id=body.target_topic_id,
-        begins_anew=body.begins_anew,
+        restarted=body.restarted,
         stopped=body.stopped,
     )
 
@@ -281,7 +280,7 @@ def _numbers(field: str, text: str, partitions: int) -> frozenset[int]:
     try:
         return numbers(text, below=partitions)
     except ValueError as error:
-        raise bad_request(str(error), field=field, cure=_RANGES) from error
+        raise bad_request(str(error), field=field, hint=_RANGES) from error
 
 
 def _switches(switches: Switches) -> dict[str, Any]:

@@ -104,7 +104,7 @@ def blueprint(*, fleet: FleetCache, wishes: Wishes, limits: Limits) -> APIBluepr
 def _preview(fleet_state: FleetState, limits: Limits) -> dict[str, object]:
     seen = fleet_state.snapshot
     if fleet_state.leader is None:
-        raise unavailable("nobody leads: nothing would be done", cure="start a controller")
+        raise unavailable("nobody leads: nothing would be done", hint="start a controller")
     switches = replace(seen.switches, rebalance_asked="dry run", rebalance_done="")
     asked = replace(seen, switches=switches, switches_version=None, limits=limits)
     decided = plan(asked, time.monotonic())

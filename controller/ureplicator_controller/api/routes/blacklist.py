@@ -108,6 +108,6 @@ def _agreed(name: str, query: _Said | None, body: _Said | None) -> _Said | None:
     said = body if query is None else query
     if body not in (None, said):
         raise bad_request(
-            f"{name} in the query is not {name} in the body", field=name, cure="say it once"
+            f"{name} in the query is not {name} in the body", field=name, hint="say it once"
         )
     return said

@@ -52,7 +52,7 @@ from ureplicator_controller.api.routes.offset import of_topic, topic_json
 from ureplicator_controller.api.services.fleet_cache import FleetCache, FleetState
 from ureplicator_controller.api.services.topic_lookup import find_topic
 from ureplicator_controller.api.services.topics import TopicService
-from ureplicator_controller.core.state.exclusions import effective_state, why_rests
+from ureplicator_controller.core.state.exclusions import effective_state, partition_exclusion
 from ureplicator_controller.core.state.external_view import Mismatch, ideal_entry, topic_mismatches
 
 
@@ -159,10 +159,10 @@ def _offer_pausing(api: APIBlueprint, *, settings: Settings, topic_service: Topi
     def resume_topic(
         path: TopicPath, query: RouteQuery, body: ResumeTopicBody, header: IfMatchHeader
     ) -> JsonResult:
-        """Go on copying where it was paused; a topic that the leader stopped only anew."""
+        """Go on copying where it was paused; with `restart`, also a topic that the leader stopped."""
         config = chosen_route(settings, query)
         condition = header.condition
-        intent = topic_service.resume(config, path.topic, anew=body.anew, condition=condition)
+        intent = topic_service.resume(config, path.topic, restart=body.restart, condition=condition)
         return shown(config.route, path.topic, intent)
 
     def shown(route: Route, topic: str, intent: TopicIntent) -> JsonResult:
@@ -198,8 +198,10 @@ def describe(fleet_state: FleetState, key: TopicKey) -> dict[str, Any]:
         "mismatches": [
             mismatch_json(found) for found in topic_mismatches(snapshot, fleet_state.view, key)
         ],
-        "resting": {
-            str(each.number): why for each in partitions if (why := why_rests(snapshot, each))
+        "excluded": {
+            str(each.number): why
+            for each in partitions
+            if (why := partition_exclusion(snapshot, each))
         },
     }
 
@@ -245,7 +247,7 @@ def _named(path: str, body: str | None) -> str:
         raise bad_request(
             "the topic in the body is not the one in the path",
             field="topic",
-            cure="leave it out of the body",
+            hint="leave it out of the body",
         )
     return path
 

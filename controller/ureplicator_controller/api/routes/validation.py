@@ -24,7 +24,7 @@ from ureplicator_controller.api.routes.topics import mismatch_json
 from ureplicator_controller.api.services.clusters import ClusterTopics
 from ureplicator_controller.api.services.fleet_cache import FleetCache, FleetState
 from ureplicator_controller.api.services.validation import compare
-from ureplicator_controller.core.state.exclusions import resting
+from ureplicator_controller.core.state.exclusions import excluded_partitions
 from ureplicator_controller.core.state.external_view import mismatches, validate
 from ureplicator_controller.core.topics.validation import Difference
 
@@ -46,7 +46,7 @@ def blueprint(
             for each in mismatches(fleet_state.snapshot, fleet_state.view)
             if one in (None, each.partition.route)
         ]
-        rests = [
+        excluded = [
             {
                 "route": str(each.key.route),
                 "topic": each.key.topic,
@@ -54,13 +54,13 @@ def blueprint(
                 "state": each.state,
                 "reason": each.reason,
             }
-            for each in resting(fleet_state.snapshot, one)
+            for each in excluded_partitions(fleet_state.snapshot, one)
         ]
         counts = validate(fleet_state.snapshot, fleet_state.view, one).as_json()
         unreadable = [
             {"path": each.path, "why": each.why} for each in fleet_state.snapshot.findings
         ]
-        return counts | {"mismatches": found, "resting": rests, "unreadable": unreadable}
+        return counts | {"mismatches": found, "excluded": excluded, "unreadable": unreadable}
 
     @api.get("/validation/srcKafka", responses=responses(SourceValidationResult, 404))
     def source_validation(query: RouteQuery) -> JsonResult:

@@ -50,7 +50,7 @@ def already_set(what: str, *, listed: bool) -> Problem:
     return bad_request(
         f"{what} is {'already' if listed else 'not'} blacklisted",
         field="opt",
-        cure="GET /blacklist lists those that are",
+        hint="GET /blacklist lists those that are",
     )
 
 

@@ -1,4 +1,4 @@
-"""What cannot be done to a topic as it is: refusals with the field, the reason and the cure."""
+"""What cannot be done to a topic as it is: refusals with the field, the reason and the hint."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def read_intent(key: TopicKey, node: Node) -> TopicIntent:
         raise Problem(
             HTTPStatus.INTERNAL_SERVER_ERROR,
             f"the node of {key} in ZooKeeper cannot be read: {error!r}",
-            cure="mend or remove that node by hand",
+            hint="mend or remove that node by hand",
         ) from error
 
 
@@ -26,7 +26,7 @@ def target_conflict(owner: TopicKey, target_topic: str) -> Problem:
     return conflict(
         f"{target_topic} on {owner.route.target} is already the target of {owner}",
         field="topic",
-        cure="give one of them another name by the route's naming",
+        hint="give one of them another name by the route's naming",
     )
 
 
@@ -37,12 +37,12 @@ def require_absent(key: TopicKey, there: TopicIntent | None) -> None:
         raise conflict(
             f"{key.topic} is being deleted on {key.route}",
             field="topic",
-            cure="wait until GET says 404, then add it again",
+            hint="wait until GET says 404, then add it again",
         )
     raise conflict(
         f"{key.topic} is already whitelisted on {key.route} with {there.partitions} partitions",
         field="topic",
-        cure="use PUT to give it more partitions",
+        hint="use PUT to give it more partitions",
     )
 
 
@@ -51,11 +51,11 @@ def check_partition_count(source: TopicInfo, wanted: int, *, field: str = "numPa
         raise bad_request(
             f"the source has only {source.partitions} partitions, not {wanted}",
             field=field,
-            cure=f"use at most {source.partitions}, or add partitions to the source first",
+            hint=f"use at most {source.partitions}, or add partitions to the source first",
         )
     if wanted > MOST_PARTITIONS:
         raise bad_request(
-            f"no topic may have {wanted} partitions", field=field, cure=f"use {MOST_PARTITIONS}"
+            f"no topic may have {wanted} partitions", field=field, hint=f"use {MOST_PARTITIONS}"
         )
 
 
@@ -64,7 +64,7 @@ def require_whitelisted(key: TopicKey, there: TopicIntent | None) -> TopicIntent
         raise not_found(
             f"{key.topic} is not whitelisted on {key.route}",
             field="topic",
-            cure="GET /topics lists those that are; POST /topics adds one",
+            hint="GET /topics lists those that are; POST /topics adds one",
         )
     return there
 
@@ -73,7 +73,7 @@ def require_not_deleting(key: TopicKey, there: TopicIntent | None) -> TopicInten
     known = require_whitelisted(key, there)
     if known.state is TopicState.DELETING:
         raise conflict(
-            f"{key.topic} is being deleted on {key.route}", field="topic", cure="add it again later"
+            f"{key.topic} is being deleted on {key.route}", field="topic", hint="add it again later"
         )
     return known
 
@@ -83,7 +83,7 @@ def require_partition(key: TopicKey, there: TopicIntent, number: int) -> None:
         raise bad_request(
             f"{key.topic} has no partition {number} on {key.route}",
             field="partition",
-            cure=f"a number from 0 to {there.partitions - 1}",
+            hint=f"a number from 0 to {there.partitions - 1}",
         )
 
 
@@ -94,6 +94,6 @@ def require_not_shrinking(key: TopicKey, there: TopicIntent | None, partitions: 
         raise bad_request(
             f"{key.topic} has {known.partitions} partitions already, they cannot become fewer",
             field="numPartitions",
-            cure=f"use {known.partitions} or more",
+            hint=f"use {known.partitions} or more",
         )
     return known

@@ -20,7 +20,7 @@ def find_topic(
         raise not_found(
             f"{topic!r} is not whitelisted",
             field="topic",
-            cure="GET /topics lists those that are; POST /topics adds one",
+            hint="GET /topics lists those that are; POST /topics adds one",
         )
     if len(keys) > 1:
         chosen_route(settings, query)

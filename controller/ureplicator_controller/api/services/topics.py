@@ -123,7 +123,7 @@ class TopicService:
             target_topic=target_topic,
             source_topic_id=source.topic_id,
             whole=wanted == source.partitions,
-            begins_anew=True,
+            restarted=True,
             request_id=self._new_id(),
         )
         self._create(key, intent)
@@ -280,25 +280,25 @@ class TopicService:
         return self._change(key, change, condition)
 
     def resume(
-        self, config: RouteConfig, topic: str, *, anew: bool, condition: Precondition = ALWAYS
+        self, config: RouteConfig, topic: str, *, restart: bool, condition: Precondition = ALWAYS
     ) -> TopicIntent:
-        """Go on with a topic that was paused, or `anew` with one that was stopped. Idempotent.
+        """Resume a topic that was paused; `restart`: one that was stopped. Idempotent.
 
-        Anew: with the topics of that name that are there now, from their first records.
+        Restarted is with the topics of that name that exist now, from their first records.
         """
         key = TopicKey(config.route, topic)
         there = require_not_deleting(key, self.find(key, condition))
         if not there.stopped:
             return self._set_state(config, topic, TopicState.ACTIVE, condition)
-        if not anew:
+        if not restart:
             raise conflict(
                 f"{topic} was stopped: {there.stopped}",
-                field="anew",
-                cure='to copy what is there now, from its first record: {"anew": true}',
+                field="restart",
+                hint='to copy what is there now, from its first record: {"restart": true}',
             )
         if key in held(self._fleet.current().snapshot):
             raise conflict(
-                f"{topic} is just being let go", field="topic", cure="try again in some seconds"
+                f"{topic} is just being let go", field="topic", hint="try again in some seconds"
             )
         source = self._find_in_source(key)
         wanted = adopt(there, source, "").partitions
@@ -430,7 +430,7 @@ class TopicService:
             raise not_found(
                 f"there is no topic {key.topic} on the source cluster {key.route.source}",
                 field="topic",
-                cure="create it there first",
+                hint="create it there first",
             )
         return info
 
@@ -464,6 +464,6 @@ class TopicService:
                 f"{topic} on {config.source} is a copy of {name} on {config.target}: its records"
                 " would go round in circles",
                 field="topic",
-                cure="give it another name by the route's naming",
+                hint="give it another name by the route's naming",
             )
         return name

@@ -162,7 +162,7 @@ def unknown_worker(worker: str) -> Problem:
     return not_found(
         f"no worker {worker!r} lives or is remembered",
         field="worker",
-        cure="GET /instances lists them",
+        hint="GET /instances lists them",
     )
 
 
@@ -184,5 +184,5 @@ def _unreadable(path: str, error: Exception) -> Problem:
     return Problem(
         HTTPStatus.INTERNAL_SERVER_ERROR,
         f"{path} in ZooKeeper cannot be read: {error!r}",
-        cure="mend or remove that node by hand",
+        hint="mend or remove that node by hand",
     )

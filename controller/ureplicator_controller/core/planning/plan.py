@@ -79,7 +79,7 @@ from ureplicator_controller.core.state.exclusions import (
     DELETING,
     PAUSED,
     STOPPED,
-    why_unwanted,
+    exclusion_reason,
 )
 from ureplicator_controller.core.state.loads import Rates, settled_rates
 from ureplicator_controller.core.state.snapshot import Ask, Snapshot
@@ -195,7 +195,7 @@ class _Planner:
         """Fill the board; yield the wanted partitions without an owner that may keep them."""
         for case in self._each():
             listed = case.key in self._snapshot.blacklist
-            unwanted = why_unwanted(case.intent, case.partition.number, listed=listed)
+            unwanted = exclusion_reason(case.intent, case.partition.number, listed=listed)
             if case.unclear:
                 self._count_unclear(case)
             elif unwanted:

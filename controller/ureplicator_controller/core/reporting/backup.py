@@ -9,7 +9,7 @@ those begin at the route's `start`, later ones at their first record. `hadPositi
 whose position is gone too is an ERROR, and not a new beginning. Hence both are in the document, and
 restoring never takes a mark away: it is worse to forget that there was a position than to ask.
 
-The clusters' own ids of both topics are there too: a topic that was made anew since is noticed, stopped
+The clusters' own ids of both topics are there too: a topic that was recreated since is noticed, stopped
 and not mixed with the former one. A topic that was stopped stays so until an operator resumes it.
 
 Restoring is a wish about what is there, so doing it twice is doing it once. A topic that is there and
@@ -32,7 +32,7 @@ VERSION = 1
 
 
 _IDS = ("sourceTopicId", "targetTopicId")
-_CURE = "delete the topic, and import again when it is gone; or export anew"
+_HINT = "delete the topic, and import again when it is gone; or export again"
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class Refusal:
 
     field: str
     detail: str
-    cure: str
+    hint: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +95,7 @@ def topic_entry(intent: TopicIntent, topic: str) -> dict[str, Any]:
         "whole": intent.whole,
         "sourceTopicId": intent.source_topic_id,
         "targetTopicId": intent.target_topic_id,
-        "beginsAnew": intent.begins_anew,
+        "restarted": intent.restarted,
         "stopped": intent.stopped,
     }
 
@@ -176,10 +176,10 @@ def _refused(
             detail = (
                 f"it is {here} here, not {asked}, and cannot be changed while the topic is there"
             )
-            yield Refusal(field, detail, _CURE)
+            yield Refusal(field, detail, _HINT)
     if wanted.partitions < there.partitions and not never_held:
         detail = f"there are {there.partitions} already, they cannot become {wanted.partitions}"
-        yield Refusal("partitions", detail, "export anew")
+        yield Refusal("partitions", detail, "export again")
 
 
 def differences(before: Mapping[str, Any] | None, after: Mapping[str, Any]) -> Iterator[str]:

@@ -38,7 +38,7 @@ START_WINDOW_S = 600.0
 """Half a segment's life at a busy topic; a log start that stood still in it is not approaching."""
 
 NEVER_COMMITTED = "never committed: copying has not begun"
-ABOVE_END = "above the end of the source: its log was cut, or the topic was made anew"
+ABOVE_END = "above the end of the source: its log was cut, or the topic was recreated"
 
 
 @dataclass(frozen=True, slots=True)

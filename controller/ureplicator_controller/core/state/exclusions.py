@@ -18,7 +18,7 @@ STOPPED = "stopped: "
 
 
 @dataclass(frozen=True, slots=True)
-class Resting:
+class ExcludedPartitions:
     """The partitions of one topic that nobody should copy for one reason.
 
     `state` is the reason in one word: paused, blacklisted or stopped.
@@ -30,7 +30,7 @@ class Resting:
     reason: str
 
 
-def why_unwanted(intent: TopicIntent | None, number: int, *, listed: bool = False) -> str:
+def exclusion_reason(intent: TopicIntent | None, number: int, *, listed: bool = False) -> str:
     """Why nobody should copy a partition; "" if somebody should. `listed`: its topic is."""
     if intent is None or intent.state is TopicState.DELETING or number >= intent.partitions:
         return DELETING
@@ -41,11 +41,11 @@ def why_unwanted(intent: TopicIntent | None, number: int, *, listed: bool = Fals
     return BLACKLISTED if listed or number in intent.blacklisted else ""
 
 
-def why_rests(snapshot: Snapshot, partition: Partition) -> str:
+def partition_exclusion(snapshot: Snapshot, partition: Partition) -> str:
     """The same of a partition of the fleet."""
     stored = snapshot.topics.get(partition.key)
     intent = stored.value if stored else None
-    return why_unwanted(intent, partition.number, listed=partition.key in snapshot.blacklist)
+    return exclusion_reason(intent, partition.number, listed=partition.key in snapshot.blacklist)
 
 
 def state_of(reason: str) -> str:
@@ -59,21 +59,24 @@ def effective_state(snapshot: Snapshot, key: TopicKey) -> str:
     if intent.state is TopicState.DELETING:
         return intent.state.value
     whole = replace(intent, blacklisted=frozenset())
-    why = why_unwanted(whole, 0, listed=key in snapshot.blacklist)
+    why = exclusion_reason(whole, 0, listed=key in snapshot.blacklist)
     return state_of(why) or intent.state.value
 
 
-def resting(snapshot: Snapshot, route: Route | None = None) -> list[Resting]:
+def excluded_partitions(snapshot: Snapshot, route: Route | None = None) -> list[ExcludedPartitions]:
     """What nobody should copy of the topics that stay, in order; of one route or of all."""
-    found: list[Resting] = []
+    found: list[ExcludedPartitions] = []
     for key in sorted(snapshot.topics):
         intent = snapshot.topics[key].value
         if intent.state is TopicState.DELETING or route not in (None, key.route):
             continue
         numbers: dict[str, list[int]] = {}
         for number in range(intent.partitions):
-            why = why_unwanted(intent, number, listed=key in snapshot.blacklist)
+            why = exclusion_reason(intent, number, listed=key in snapshot.blacklist)
             if why:
                 numbers.setdefault(why, []).append(number)
-        found += [Resting(key, tuple(each), state_of(why), why) for why, each in numbers.items()]
+        found += [
+            ExcludedPartitions(key, tuple(each), state_of(why), why)
+            for why, each in numbers.items()
+        ]
     return found

@@ -25,7 +25,7 @@ from ureplicator_common.model import (
     WorkerId,
 )
 from ureplicator_common.znodes import MOST_TOLD
-from ureplicator_controller.core.state.exclusions import state_of, why_rests
+from ureplicator_controller.core.state.exclusions import partition_exclusion, state_of
 from ureplicator_controller.core.state.snapshot import Snapshot
 
 ExternalView = Mapping[Partition, Mapping[WorkerId, CurrentEntry]]
@@ -226,7 +226,7 @@ def validate(snapshot: Snapshot, view: ExternalView, route: Route | None = None)
         keys.add(partition.key)
         if state is PartitionState.ERROR:
             error_topics.add(partition.key)
-        if state is PartitionState.OFFLINE and (why := why_rests(snapshot, partition)):
+        if state is PartitionState.OFFLINE and (why := partition_exclusion(snapshot, partition)):
             at_rest[state_of(why)] += 1
         if entry and entry.worker is not None:
             ideal[entry.worker] = ideal.get(entry.worker, 0) + 1

@@ -7,7 +7,7 @@
 | an intent without the ids of its topics             | the ids noted                                   |
 | the topic is gone, or has another id (either side)  | stopped: all partitions are let go              |
 | the very topic that was there before                | the stop lifted                                 |
-| a stopped topic was made anew, `on_gap` says go on  | the new id noted, the stop lifted               |
+| a stopped topic was recreated, `on_gap` says go on  | the new id noted, the stop lifted               |
 
 **No hasty word.** One broker may lag behind the others. That a topic is gone, has another id, or is
 itself again is believed when two looks, CONFIRM_S apart, say the same. A cluster that is away, or
@@ -191,16 +191,16 @@ class _Decider:
         intent: TopicIntent,
         source: Topics | None,
     ) -> Iterator[Change]:
-        """Go on with a topic made anew, if that is the policy: the worker then begins by it."""
+        """Go on with a recreated topic, if that is the policy: the worker then begins by it."""
         info = (source or {}).get(key.topic)
-        anew = _side("source topic", intent.source_topic_id, source, key.topic)
-        if not (info and anew and rules.follows_new_topics):
+        recreated = _side("source topic", intent.source_topic_id, source, key.topic)
+        if not (info and recreated and rules.follows_new_topics):
             return
         if intent.whole and self._is_too_big(key, info):
             return
         if key in self._held:
             return
-        adopted = replace(adopt(intent, info, intent.target_topic_id), begins_anew=False)
+        adopted = replace(adopt(intent, info, intent.target_topic_id), restarted=False)
         policy = rules.settings.on_gap
         yield Change(
             key,
@@ -335,7 +335,7 @@ def _side(what: str, id: str, topics: Topics | None, name: str) -> str | None:
     if info is None:
         return f"{what} was deleted" if id or what == "source topic" else ""
     if id and info.topic_id and id != info.topic_id:
-        return f"{what} was made anew (was {id}, is {info.topic_id})"
+        return f"{what} was recreated (was {id}, is {info.topic_id})"
     return ""
 
 
@@ -360,7 +360,7 @@ def _whitelisted(key: TopicKey, name: str, info: TopicInfo, *, old: bool) -> Cha
         target_topic=name,
         source_topic_id=info.topic_id,
         whole=True,
-        begins_anew=True,
+        restarted=True,
     )
     return Change(
         key,
@@ -392,7 +392,7 @@ def adopt(intent: TopicIntent, source: TopicInfo, target_id: str) -> TopicIntent
         had_position=frozenset(),
         source_topic_id=source.topic_id,
         target_topic_id=target_id,
-        begins_anew=True,
+        restarted=True,
         stopped="",
     )
 

@@ -33,7 +33,7 @@ class TopicRules:
 
     @property
     def follows_new_topics(self) -> bool:
-        """Whether a source topic made anew is copied on, without asking anybody."""
+        """Whether a recreated source topic is copied on, without asking anybody."""
         return self.settings.on_gap is not GapPolicy.STOP
 
     @classmethod

@@ -183,7 +183,7 @@ class Positions(PositionStore):
 
 
 def topic_id(cluster: str, topic: str) -> uuid.UUID:
-    """Always the same: no topic is made anew here."""
+    """Always the same: no topic is recreated here."""
     return uuid.uuid5(uuid.NAMESPACE_OID, f"{cluster}/{topic}")
 
 

@@ -139,7 +139,7 @@ class Rest(Member):
         def change() -> TopicIntent:
             if paused:
                 return self.topics.pause(CONFIG, topic)
-            return self.topics.resume(CONFIG, topic, anew=False)
+            return self.topics.resume(CONFIG, topic, restart=False)
 
         self._ask_topic("pause" if paused else "resume", topic, change, wish)
 

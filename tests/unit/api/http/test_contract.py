@@ -47,8 +47,8 @@ TABLE: list[tuple[str, str, Any, int, str]] = [
     ("GET", "/history?limit=all", None, 400, ""),
     ("POST", "/instances", None, 200, JSON),
     ("POST", "/rebalance", None, 200, JSON),
-    ("POST", "/rebalance?dry_run=maybe", None, 400, ""),
-    ("POST", "/rebalance?dry_run=true", None, 503, ""),
+    ("POST", "/rebalance?dryRun=maybe", None, 400, ""),
+    ("POST", "/rebalance?dryRun=true", None, 503, ""),
     ("POST", "/admin/enable_autobalancing", None, 200, JSON),
     ("POST", "/admin/disable_autobalancing", None, 200, JSON),
     ("POST", "/admin/other_autobalancing", None, 404, ""),
@@ -112,7 +112,7 @@ def test_contract(
         problem = problem_of(answer, status)
         if status == 405:
             assert answer.headers["Allow"]
-            assert "use " in problem["cure"]
+            assert "use " in problem["hint"]
 
 
 def test_a_bug_shows_no_traceback(rest: RestFixture, caplog: pytest.LogCaptureFixture) -> None:

@@ -41,9 +41,9 @@ NO_SOURCE: Mapping[str, Mapping[str, TopicInfo]] = {**SAME, "a": {}}
 NO_TARGET: Mapping[str, Mapping[str, TopicInfo]] = {**SAME, "b": {}}
 
 DELETED = "source topic was deleted"
-ANEW = "source topic was made anew (was A1, is A2)"
+RECREATED = "source topic was recreated (was A1, is A2)"
 TARGET_DELETED = "target topic t was deleted"
-TARGET_ANEW = "target topic t was made anew (was B1, is B2)"
+TARGET_RECREATED = "target topic t was recreated (was B1, is B2)"
 
 Clusters = Mapping[str, Mapping[str, TopicInfo] | None]
 
@@ -86,16 +86,16 @@ def sizes(**topics: int) -> dict[str, TopicInfo]:
     return {name: TopicInfo(count, f"id-{name}") for name, count in topics.items()}
 
 
-# --- Deleted and made anew
+# --- Deleted and recreated
 
 
 @pytest.mark.parametrize(
     ("clusters", "why"),
     [
         (NO_SOURCE, DELETED),
-        (OTHER_SOURCE, ANEW),
+        (OTHER_SOURCE, RECREATED),
         (NO_TARGET, TARGET_DELETED),
-        (OTHER_TARGET, TARGET_ANEW),
+        (OTHER_TARGET, TARGET_RECREATED),
         ({"a": {}, "b": None}, DELETED),
         ({"a": None, "b": {}}, TARGET_DELETED),
     ],
@@ -143,14 +143,14 @@ def test_a_doubt_survives_a_cluster_that_cannot_tell_and_dies_with_another_findi
 def test_a_stop_tells_the_latest_and_is_lifted_for_the_very_same_topic() -> None:
     world = World().intend(replace(KNOWN, stopped=DELETED))
     world.look(OTHER_SOURCE)
-    assert world.one(OTHER_SOURCE, after_s=CONFIRM_S).intent.stopped == ANEW
+    assert world.one(OTHER_SOURCE, after_s=CONFIRM_S).intent.stopped == RECREATED
     world.look(SAME)
     change = world.one(SAME, after_s=CONFIRM_S)
     assert (change.kind, change.intent) == ("resumed", KNOWN)
 
 
 def test_a_stopped_topic_stays_stopped_without_a_word() -> None:
-    world = World().intend(replace(KNOWN, stopped=ANEW))
+    world = World().intend(replace(KNOWN, stopped=RECREATED))
     for _ in range(3):
         assert not world.look(OTHER_SOURCE, after_s=CONFIRM_S)
 
@@ -164,7 +164,7 @@ def test_what_is_being_deleted_is_left_alone() -> None:
 @pytest.mark.parametrize("policy", [GapPolicy.EARLIEST, GapPolicy.LATEST])
 def test_a_new_topic_is_followed_by_policy_when_nobody_holds_the_old_one(policy: GapPolicy) -> None:
     world = World(rules=(TopicRules(ROUTE, RouteSettings(on_gap=policy)),))
-    had = replace(KNOWN, stopped=ANEW, had_position=frozenset({0, 1}), begins_anew=True)
+    had = replace(KNOWN, stopped=RECREATED, had_position=frozenset({0, 1}), restarted=True)
     world.intend(had)
     held = {Partition(ROUTE, "t", 0): AssignmentEntry(OwnerEpoch(1))}
     told = {WorkerId("w"): Stored(Assignment(held), 0, 0, SessionId(0))}
@@ -238,7 +238,7 @@ def test_what_no_node_could_hold_is_refused() -> None:
     follows = TopicRules(ROUTE, RouteSettings(on_gap=GapPolicy.EARLIEST))
     for known, seen in (
         (KNOWN, replace(huge, topic_id="A1")),
-        (replace(KNOWN, stopped=ANEW), huge),
+        (replace(KNOWN, stopped=RECREATED), huge),
     ):
         world = World(rules=(follows,)).intend(known)
         assert not world.look({**SAME, "a": {"t": seen}})
@@ -257,12 +257,12 @@ def test_old_topics_start_where_the_route_says_and_new_ones_at_their_first_recor
     assert (young.key.topic, young.intent.initial_partitions) == ("young", 0)
     assert (old.key.topic, old.intent.initial_partitions) == ("old", 4)
     assert young.intent == TopicIntent(
-        3, 0, target_topic="x-young", source_topic_id="id-young", whole=True, begins_anew=True
+        3, 0, target_topic="x-young", source_topic_id="id-young", whole=True, restarted=True
     )
     assert (young.version, young.target_partitions) == (None, 3)
 
 
-def test_a_baseline_forgets_what_is_gone_whitelisted_or_made_anew() -> None:
+def test_a_baseline_forgets_what_is_gone_whitelisted_or_recreated() -> None:
     world = World(rules=(auto(AutoWhitelist(())),)).intend(KNOWN)
     memory = RouteMemory({"t": "A1", "gone": "x", "new": "old-id", "kept": "id-k", "dim": "q"})
     stored = Stored(memory, 3, 0, SessionId(0))

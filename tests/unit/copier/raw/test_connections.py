@@ -26,7 +26,7 @@ def test_a_leader_that_is_gone_without_a_successor_is_believed() -> None:
     assert newest_leaders(view(1, 6), view(-1, 6)) == {KEY: Leader(-1, 6)}
 
 
-def test_a_topic_made_anew_begins_with_its_own_epochs() -> None:
+def test_a_recreated_topic_begins_with_its_own_epochs() -> None:
     assert newest_leaders(view(2, 7), view(1, 0, "other")) == {KEY: Leader(1, 0)}
 
 

@@ -58,7 +58,7 @@ class PartitionCopy:
     `moved_at_s`: when the target last took something of it, or it began to wait.
     `failure`: why the partition is given up once what was acknowledged is committed.
     `keys`: the source topic as each version of Fetch names it. The id is the one that the position was
-    proven against, so a topic made anew is never read on under it. `read_by_name`: something was
+    proven against, so a recreated topic is never read on under it. `read_by_name`: something was
     fetched without that guard.
     `target_offset`: where the target's log put the last batch that it took.
     """

@@ -209,7 +209,7 @@ class Source:
             self._take(copy, fetched, lease)
 
     def _refused_all(self, node_id: int, asked: Asked, error: int) -> None:
-        """Nothing of the request was done; a session that the broker has dropped is made anew."""
+        """Nothing of the request was done; a session that the broker has dropped is recreated."""
         if error in SESSION_LOST:
             return
         self._hold_until_s[node_id] = self._now_s + RETRY_S

@@ -205,12 +205,12 @@ class Target:
     def _went_back(self, copy: PartitionCopy, produced: Produced) -> None:
         """Offsets of a log only grow: this is another log, or it lost records.
 
-        Requests name the topic, so what was under way when the target topic was made anew lies in the
+        Requests name the topic, so what was under way when the target topic was recreated lies in the
         new one now. Nothing follows it, and its position is not committed.
         """
         self.links.directory.refresh()
         reason = f"offset {produced.base_offset} follows {copy.target_offset}"
-        self._failed(copy, f"target topic was made anew, or lost records: {reason}", True)
+        self._failed(copy, f"target topic was recreated, or lost records: {reason}", True)
 
     def _later(self, copy: PartitionCopy, batch: Batch, produced: Produced) -> None:
         copy.target_trouble = error_name(produced.error)

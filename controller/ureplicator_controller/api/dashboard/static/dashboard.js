@@ -67,10 +67,10 @@ function partitions(validation, instances) {
     }
   }
   const stopped = new Set();
-  for (const rests of validation.resting) {
-    const kind = rests.state === "stopped" ? "error" : "resting";
-    if (kind === "error") stopped.add(nameOf(rests.route, rests.topic));
-    for (const number of rests.partitions) put(rests.route, rests.topic, number, { kind, title: rests.reason });
+  for (const excluded of validation.excluded) {
+    const kind = excluded.state === "stopped" ? "error" : "excluded";
+    if (kind === "error") stopped.add(nameOf(excluded.route, excluded.topic));
+    for (const number of excluded.partitions) put(excluded.route, excluded.topic, number, { kind, title: excluded.reason });
   }
   for (const found of validation.mismatches) {
     const failed = Object.values(found.actual).includes("ERROR") || stopped.has(nameOf(found.route, found.topic));
@@ -82,16 +82,16 @@ function partitions(validation, instances) {
   return topics;
 }
 
-// In one word for each topic that rests, wholly or in part: topic -> [{ text, kind, title }].
-function restWords(validation, topics) {
+// Labels of the topics that are excluded, wholly or in part: topic -> [{ text, kind, title }].
+function exclusionLabels(validation, topics) {
   const words = new Map();
-  for (const rests of validation.resting) {
-    const name = nameOf(rests.route, rests.topic);
-    const whole = rests.partitions.length === topics.get(name).size;
+  for (const excluded of validation.excluded) {
+    const name = nameOf(excluded.route, excluded.topic);
+    const whole = excluded.partitions.length === topics.get(name).size;
     const word = {
-      text: whole ? rests.state : `${rests.partitions.length} ${rests.state}`,
-      kind: rests.state === "stopped" ? "lost" : "warn",
-      title: rests.reason,
+      text: whole ? excluded.state : `${excluded.partitions.length} ${excluded.state}`,
+      kind: excluded.state === "stopped" ? "lost" : "warn",
+      title: excluded.reason,
     };
     words.set(name, [...(words.get(name) || []), word]);
   }
@@ -99,7 +99,7 @@ function restWords(validation, topics) {
 }
 
 // How many of the offline partitions are so by intent, or were stopped.
-function atRest(validation) {
+function excludedCounts(validation) {
   const counts = [
     [validation.numPausedTopicPartitions, "paused"],
     [validation.numBlacklistedTopicPartitions, "blacklisted"],
@@ -109,10 +109,10 @@ function atRest(validation) {
 }
 
 function offlineCount(validation) {
-  const rest = atRest(validation);
+  const sums = excludedCounts(validation);
   const offline = validation.numOfflineTopicPartitions;
-  const kind = validation.numStoppedTopicPartitions ? "error" : offline > rest.count ? "moving" : "";
-  return [rest.text ? `offline (${rest.text})` : "offline", offline, kind];
+  const kind = validation.numStoppedTopicPartitions ? "error" : offline > sums.count ? "moving" : "";
+  return [sums.text ? `offline (${sums.text})` : "offline", offline, kind];
 }
 
 function drawCounts(validation, instances) {
@@ -135,8 +135,8 @@ function drawCounts(validation, instances) {
 function drawMismatches(validation) {
   const found = validation.mismatches;
   if (!found.length) {
-    const rest = atRest(validation).text;
-    const text = `Nothing: every partition is where it should be${rest ? `; set aside are ${rest}` : ""}.`;
+    const sums = excludedCounts(validation);
+    const text = `Nothing: every partition is where it should be${sums.text ? `; excluded are ${sums.text}` : ""}.`;
     byId("mismatches").replaceChildren(element("p", { text, kind: "quiet" }));
     return;
   }
@@ -235,7 +235,7 @@ function drawWorkers(instances) {
 
 let drawn = new Map();
 let offsets = new Map();
-let rests = new Map();
+let exclusions = new Map();
 
 async function draw() {
   const pulse = byId("pulse");
@@ -243,13 +243,13 @@ async function draw() {
     const paths = ["/ready", "/validation", "/instances", "/offset", "/admin/autobalancing_status", "/admin/freeze"];
     const [ready, validation, instances, progress, balancing, freeze] = await Promise.all(paths.map(ask));
     drawn = partitions(validation, instances);
-    rests = restWords(validation, drawn);
+    exclusions = exclusionLabels(validation, drawn);
     offsets = new Map(progress.topics.map((each) => [nameOf(each.route, each.topic), each]));
     byId("leader").textContent = ready.leader ? `, ${ready.leader} leads` : ", nobody leads";
     drawSwitches(balancing, freeze);
     drawCounts(validation, instances);
     drawMismatches(validation);
-    drawTopics(drawn, offsets, rests);
+    drawTopics(drawn, offsets, exclusions);
     drawWorkers(instances);
     document.querySelector("main").classList.remove("stale");
     pulse.className = "";
@@ -262,5 +262,5 @@ async function draw() {
   setTimeout(draw, EVERY_MS);
 }
 
-byId("filter").addEventListener("input", () => drawTopics(drawn, offsets, rests));
+byId("filter").addEventListener("input", () => drawTopics(drawn, offsets, exclusions));
 draw();

@@ -66,7 +66,7 @@ class Links:
             return f"topic {topic} was deleted", True
         now_id = self.view.topic_ids.get(topic, proven_id)
         if now_id != proven_id:
-            return f"topic {topic} was made anew: its id was {proven_id}, now it is {now_id}", False
+            return f"topic {topic} was recreated: its id was {proven_id}, now it is {now_id}", False
         return None
 
     def trouble(self, topic: str, number: int) -> str:
@@ -172,7 +172,7 @@ class Links:
 def newest_leaders(former: ClusterView, latest: ClusterView) -> Mapping[tuple[str, int], Leader]:
     """A broker that lags behind may name a leader that is none any more: its epoch tells.
 
-    Epochs of a topic made anew begin anew.
+    Epochs of a recreated topic begin anew.
     """
     leaders = dict(latest.leaders)
     for key, leader in former.leaders.items():

@@ -2,7 +2,7 @@
 
 Both carry `last_fetched_epoch`: with it a leader tells us that its log is not the one we read
 (truncation, KIP-595) instead of handing out other records under the same offsets. Version 13 asks for a
-topic by its id (KIP-516): one that was deleted and made anew is then never read for the former. Brokers
+topic by its id (KIP-516): one that was deleted and recreated is then never read for the former. Brokers
 below 3.1 know only version 12, which asks by name. Nothing else differs, so a topic is kept here as it
 stands on the wire (`by_name`, `by_id`).
 

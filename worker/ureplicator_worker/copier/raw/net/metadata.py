@@ -2,7 +2,7 @@
 
 The thread answers with events in the copier's mailbox: a new view of the cluster, a connection ready
 for hot requests, or that something failed. It refreshes the view by itself every few seconds: leaders
-tell us when they stop being leaders, but only the topic ids tell that a topic was made anew.
+tell us when they stop being leaders, but only the topic ids tell that a topic was recreated.
 """
 
 from __future__ import annotations
