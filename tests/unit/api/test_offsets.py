@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ureplicator_common.kafka import BatchTime, ClusterUnavailable, Extent, Lifetime, Position
+from ureplicator_common.kafka import BatchTime, ClusterUnavailable, Lifetime
 from ureplicator_common.model import TopicIntent, position_group
 from ureplicator_controller.api.lag.cache import FRESH_S
 from ureplicator_testkit.control.rest_fixture import ROUTE, RestFixture
@@ -18,10 +18,10 @@ def behind(rest: RestFixture) -> RestFixture:
     rest.intend("orders", TopicIntent(4, 4))
     logs = rest.logs["source"]
     for number in range(3):
-        logs.held["orders", number] = Extent(10, 100)
+        logs.hold("orders", number, 10, 100)
     for number, offset in ((0, 40), (1, 100), (3, 7)):
-        rest.positions.stored[GROUP, "orders", number] = Position(offset=offset)
-    logs.batches["orders", 0] = [BatchTime(30, 50, rest.clock.wall_ms() - 20_000)]
+        rest.positions.put(GROUP, "orders", number, offset)
+    logs.logs["orders", 0].times = [BatchTime(30, 50, rest.clock.wall_ms() - 20_000)]
     logs.lives["orders"] = Lifetime(retention_ms=3_600_000)
     return rest
 
@@ -97,8 +97,8 @@ def test_many_calls_share_one_look(behind: RestFixture) -> None:
 def test_a_new_topic_is_looked_at_at_once(behind: RestFixture) -> None:
     assert behind.call("GET", "/offset").status_code == 200
     behind.intend("quiet", TopicIntent(1, 1))
-    behind.logs["source"].held["quiet", 0] = Extent(0, 3)
-    behind.positions.stored[GROUP, "quiet", 0] = Position(offset=1)
+    behind.logs["source"].hold("quiet", 0, 0, 3)
+    behind.positions.put(GROUP, "quiet", 0, 1)
     assert behind.call("GET", "/offset/quiet/0").get_json()["lagRecords"] == 2
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ureplicator_common.kafka import ClusterUnavailable, Position, TopicRefused
+from ureplicator_common.kafka import ClusterUnavailable, TopicRefused
 from ureplicator_common.model import (
     PartitionState,
     Route,
@@ -371,7 +371,7 @@ def test_ideal_state_against_external_view(rest: RestFixture) -> None:
 def test_positions(rest: RestFixture) -> None:
     rest.call("POST", "/topics/orders")
     group = position_group(fleet="test", route=ROUTE)
-    rest.positions.stored[(group, "orders", 2)] = Position(offset=41)
+    rest.positions.put(group, "orders", 2, 41)
     shown = rest.call("GET", "/topics/orders").get_json()
     assert shown["positions"] == {"0": None, "1": None, "2": 41, "3": None}
 

@@ -17,7 +17,7 @@ from werkzeug.wrappers import Request, Response
 
 from ureplicator_cli.main import cli
 from ureplicator_cli.topics import duration
-from ureplicator_common.kafka import BatchTime, Extent, Lifetime, Position
+from ureplicator_common.kafka import BatchTime, Lifetime
 from ureplicator_common.model import (
     EventKind,
     Partition,
@@ -167,10 +167,10 @@ def test_showing_how_far_behind_a_topic_is(rest: RestFixture, url: str) -> None:
     group = position_group(fleet="test", route=ROUTE)
     logs = rest.logs["source"]
     for number in range(3):
-        logs.held["orders", number] = Extent(0, 100)
+        logs.hold("orders", number, 0, 100)
     for number, offset in ((0, 40), (1, 100)):
-        rest.positions.stored[group, "orders", number] = Position(offset=offset)
-    logs.batches["orders", 0] = [BatchTime(0, 99, rest.clock.wall_ms() - 600_000)]
+        rest.positions.put(group, "orders", number, offset)
+    logs.logs["orders", 0].times = [BatchTime(0, 99, rest.clock.wall_ms() - 600_000)]
     logs.lives["orders"] = Lifetime(retention_ms=1_800_000)
     rows = [
         [cell.strip() for cell in line.strip("│┃").split("│")]

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from ureplicator_testkit.copier.line import Line, MakeLine
-from ureplicator_testkit.copier.memory_kafka import MemoryKafka
+from ureplicator_testkit.kafka.memory_kafka import MemoryKafka
 
 
 @pytest.fixture

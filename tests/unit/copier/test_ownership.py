@@ -10,7 +10,9 @@ import pytest
 from ureplicator_common.kafka import Position
 from ureplicator_common.kafka.positions import Provenance
 from ureplicator_common.model import GapPolicy, OwnerEpoch, Partition, Route, RouteSettings
-from ureplicator_testkit.copier.ledger import Ledger, MemoryCluster, MemoryPositions
+from ureplicator_testkit.kafka.clients import MemoryCluster
+from ureplicator_testkit.kafka.cluster import cluster_model
+from ureplicator_testkit.kafka.ledger import MemoryPositions, ScriptedLedger
 from ureplicator_worker.copier import ownership as own
 from ureplicator_worker.lifeline.messages import Go, Grant
 
@@ -34,13 +36,17 @@ def commitment(position: int, begun: own.Begun) -> own.Commitment:
 class Desk:
     """An ownership thread, its surroundings, and what it says."""
 
-    ledger: Ledger = field(default_factory=Ledger)
-    source: MemoryCluster = field(default_factory=lambda: MemoryCluster("A", {"t": 2}))
-    target: MemoryCluster = field(default_factory=lambda: MemoryCluster("B", {"t": 2}))
+    ledger: ScriptedLedger = field(default_factory=ScriptedLedger)
+    source: MemoryCluster = field(
+        default_factory=lambda: MemoryCluster(cluster_model("A", {"t": 2}))
+    )
+    target: MemoryCluster = field(
+        default_factory=lambda: MemoryCluster(cluster_model("B", {"t": 2}))
+    )
     said: "queue.SimpleQueue[own.OwnershipEvent]" = field(default_factory=queue.SimpleQueue)
 
     def __post_init__(self) -> None:
-        self.source.offsets = {-2: 100, -1: 900}
+        self.source.model.hold(start=100, end=900)
         self.ownership = own.Ownership(
             name="a.b",
             worker="w",
@@ -256,7 +262,7 @@ def test_a_first_position_that_is_not_committed_begins_nothing(desk: Desk) -> No
 
 
 def test_what_cannot_start_is_told_with_its_reason(desk: Desk) -> None:
-    desk.target.partitions["t"] = 1
+    desk.target.model.create("t", 1)
     ask = desk.start(P0, P1)
     desk.ledger.positions[K0] = Position(10)
     desk.ownership.put(Go(ask.request, dict.fromkeys(ask.partitions, grant()), {}))

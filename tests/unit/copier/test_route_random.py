@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from ureplicator_common.kafka.errors import ErrorCode
 from ureplicator_common.model import Partition
 from ureplicator_testkit.copier.line import ROUTE, Line, records
-from ureplicator_testkit.copier.memory_kafka import MemoryKafka
+from ureplicator_testkit.kafka.memory_kafka import MemoryKafka
 from ureplicator_testkit.records import batches as b
 from ureplicator_worker.copier import ownership as own
 from ureplicator_worker.lifeline.messages import Failed, Released

@@ -5,10 +5,11 @@ from dataclasses import replace
 
 import pytest
 
-from ureplicator_common.kafka import Position, topic_id_text
+from ureplicator_common.kafka import BatchTime, Position, topic_id_text
 from ureplicator_common.kafka.positions import Provenance
 from ureplicator_common.model import GapPolicy, OwnerEpoch, Partition, Route, RouteSettings
-from ureplicator_testkit.copier.ledger import MemoryCluster
+from ureplicator_testkit.kafka.clients import MemoryCluster
+from ureplicator_testkit.kafka.cluster import cluster_model
 from ureplicator_worker.copier.raw.partition import Beginning
 from ureplicator_worker.copier.start_position import CannotStart, Surroundings, begin
 from ureplicator_worker.lifeline.messages import Grant
@@ -27,9 +28,10 @@ EARLIEST, LATEST, SINCE = 100, 900, 500
 
 
 def start(position: Position, **grant: object) -> Beginning:
-    source = MemoryCluster("A", {"t": 1})
-    source.offsets = {-2: EARLIEST, -1: LATEST, 1_234: SINCE}
-    target = MemoryCluster("B", {"copy": 1})
+    source = MemoryCluster(cluster_model("A", {"t": 1}))
+    source.model.hold(start=EARLIEST, end=LATEST)
+    source.model.logs["t", 0].times = [BatchTime(SINCE, LATEST - 1, 1_234)]
+    target = MemoryCluster(cluster_model("B", {"copy": 1}))
     around = Surroundings(source.view(["t"]), target.view(["copy"]))
     fields = {"owner_epoch": OwnerEpoch(1), "target_topic": "copy", **grant}
     return begin(AT, Grant(**fields), position, around=around, source=source)  # type: ignore[arg-type]
@@ -105,8 +107,8 @@ def test_a_missing_topic_or_partition_may_come(
         del counts[topics]
     else:
         counts[topics] = partitions
-    source = MemoryCluster("A", {k: v for k, v in counts.items() if k == "t"})
-    target = MemoryCluster("B", {k: v for k, v in counts.items() if k == "copy"})
+    source = MemoryCluster(cluster_model("A", {k: v for k, v in counts.items() if k == "t"}))
+    target = MemoryCluster(cluster_model("B", {k: v for k, v in counts.items() if k == "copy"}))
     around = Surroundings(source.view(["t"]), target.view(["copy"]))
     with pytest.raises(CannotStart, match=end) as error:
         begin(AT, Grant(OwnerEpoch(1), "copy"), NONE, around=around, source=source)
@@ -120,10 +122,10 @@ MEANT = uuid.UUID(int=7)
 
 def start_of(meant: uuid.UUID, there: uuid.UUID, position: Position, **grant: object) -> Beginning:
     """As `start`, with a source topic that has a real id."""
-    source = MemoryCluster("A", {"t": 1})
-    source.offsets = {-2: EARLIEST, -1: LATEST}
-    source.topic_ids["t"] = str(there)
-    target = MemoryCluster("B", {"copy": 1})
+    source = MemoryCluster(cluster_model("A", {"t": 1}))
+    source.model.hold(start=EARLIEST, end=LATEST)
+    source.model.topic_ids["t"] = str(there)
+    target = MemoryCluster(cluster_model("B", {"copy": 1}))
     around = Surroundings(source.view(["t"]), target.view(["copy"]))
     fields = {
         "owner_epoch": OwnerEpoch(1),

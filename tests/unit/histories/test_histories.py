@@ -24,7 +24,7 @@ from ureplicator_testkit.control.history import Stage, Worker
 from ureplicator_testkit.control.machines import PATHS, Fleet
 from ureplicator_testkit.control.rest_fixture import RestFixture
 from ureplicator_testkit.copier.line import Line, fill
-from ureplicator_testkit.copier.memory_kafka import MemoryKafka
+from ureplicator_testkit.kafka.memory_kafka import MemoryKafka
 
 P = partition("t")
 DELAY_S = 120
@@ -205,8 +205,8 @@ def test_6_a_recreated_topic_while_nobody_looked_is_not_taken_for_the_former(sta
     before = stage.offset(P)
     stage.kill(a)
     # Under the same name, with more records than the position says.
-    stage.source.topic_ids["t"] = "another id"
-    stage.source.offsets = {-2: 0, -1: 10 * before}
+    stage.source.model.topic_ids["t"] = "another id"
+    stage.source.model.hold(start=0, end=10 * before)
     b = come_after(stage, "b", DELAY_S)
     b.obey()
     reason = "source topic was recreated since the position was committed"

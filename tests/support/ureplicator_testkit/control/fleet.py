@@ -12,7 +12,7 @@ freeze and thaw; their sessions expire when the test says so. Watched all the ti
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ureplicator_common.coordination import Check, Conflict, Create, Delete, Operation, Set
@@ -46,11 +46,13 @@ from ureplicator_common.znodes import (
     encode_live_worker,
     encode_switches,
 )
-from ureplicator_controller.core.planning.invariants import Ledger, check_invariants
+from ureplicator_controller.core.planning.invariants import Ledger as StepLedger
+from ureplicator_controller.core.planning.invariants import check_invariants
 from ureplicator_controller.core.planning.membership import track
 from ureplicator_controller.core.planning.plan import Plan, plan
 from ureplicator_controller.core.planning.steps import Evict, Step, WriteAssignment, operations
 from ureplicator_controller.core.state.snapshot import Delays, Limits, Snapshot, parse
+from ureplicator_testkit.kafka.ledger import Ledger
 
 ROUTE = Route("source", "target")
 Planner = Callable[[Snapshot, float], Plan]
@@ -58,21 +60,6 @@ Planner = Callable[[Snapshot, float], Plan]
 
 class Broken(AssertionError):
     """Something that must never happen did."""
-
-
-@dataclass
-class Kafka:
-    """Who may commit, and who was seen to own what."""
-
-    producer_epochs: dict[str, int] = field(default_factory=dict)
-    readers: dict[Partition, OwnerEpoch] = field(default_factory=dict)
-    """Highest owner epoch under which a position was read."""
-    commits: dict[Partition, list[str]] = field(default_factory=dict)
-
-    def init(self, transactional_id: str) -> int:
-        epoch = self.producer_epochs.get(transactional_id, 0) + 1
-        self.producer_epochs[transactional_id] = epoch
-        return epoch
 
 
 @dataclass
@@ -168,8 +155,8 @@ class Process:
         slots = self.slots if self._own else max(self._noted_slots(), self.slots)
         for slot in range(slots):
             id = self._id_of(route, slot)
-            if id not in self._own or self._own[id] != self._fleet.kafka.producer_epochs[id]:
-                self._own[id] = self._fleet.kafka.init(id)
+            if not self._fleet.ledger.is_current(id, self._own.get(id)):
+                self._own[id] = self._fleet.ledger.initialise(id)
                 for each in list(self.copies):
                     if each.number % self.slots == slot:
                         del self.copies[each]
@@ -197,7 +184,7 @@ class Process:
         if told is None or told.owner_epoch != copy.owner_epoch:
             return
         for id in told.fence:
-            self._fleet.kafka.init(id)
+            self._fleet.ledger.initialise(id)
         copy.stage = "fenced"
 
     def position(self, partition: Partition) -> None:
@@ -206,7 +193,7 @@ class Process:
         if copy is None or copy.stage != "fenced":
             return
         copy.stage = "copying"
-        readers = self._fleet.kafka.readers
+        readers = self._fleet.readers
         readers[partition] = max(readers.get(partition, OwnerEpoch(0)), copy.owner_epoch)
 
     def commit(self, partition: Partition) -> None:
@@ -217,14 +204,14 @@ class Process:
         if not self.can_commit(partition):
             del self.copies[partition]
             return
-        if copy.owner_epoch < self._fleet.kafka.readers[partition]:
+        if copy.owner_epoch < self._fleet.readers[partition]:
             raise Broken(f"{self!r} committed {partition} after a later owner read the position")
         copy.committed = True
-        self._fleet.kafka.commits.setdefault(partition, []).append(self.id)
+        self._fleet.commits.setdefault(partition, []).append(self.id)
 
     def can_commit(self, partition: Partition) -> bool:
         id = self._id_of(partition.route, partition.number % self.slots)
-        return self._own.get(id) == self._fleet.kafka.producer_epochs.get(id)
+        return self._fleet.ledger.is_current(id, self._own.get(id))
 
     def let_go(self, partition: Partition) -> None:
         """What the assignment no longer lists: drain, commit, forget."""
@@ -260,7 +247,11 @@ class ControlFleet:
         self.name = "test"
         self.paths = Paths(self.name)
         self.store = MemoryStore()
-        self.kafka = Kafka()
+        self.ledger = self._make_ledger()
+        self.readers: dict[Partition, OwnerEpoch] = {}
+        """Highest owner epoch under which a position was read."""
+        self.commits: dict[Partition, list[str]] = {}
+        """Workers whose commits were accepted, in order."""
         self.now_s = 1_000.0
         self.processes: list[Process] = []
         self.delays = delays or Delays(rebalance_s=120.0, join_s=10.0)
@@ -276,6 +267,9 @@ class ControlFleet:
         for parent in (self.paths.topics, self.paths.ideal):
             self._make(f"{parent}/{ROUTE}")
         self.elect()
+
+    def _make_ledger(self) -> Ledger:
+        return Ledger()
 
     def _make(self, path: str) -> None:
         parts = path.strip("/").split("/")
@@ -391,11 +385,11 @@ class ControlFleet:
         evicted = {step.worker for step in decided.steps if isinstance(step, Evict)}
         alive = {id: session for id, session in seen.sessions.items() if id not in evicted}
         seen = replace(seen, sessions=alive)
-        ledger = Ledger(seen)
+        steps = StepLedger(seen)
         for done, step in enumerate(decided.steps):
             if done == die_after:
                 break
-            broken = ledger.admit(step)
+            broken = steps.admit(step)
             if broken:
                 raise Broken(f"{step}: {broken[0]}")
             if not self._apply(step, seen):

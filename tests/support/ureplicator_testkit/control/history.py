@@ -17,7 +17,9 @@ from ureplicator_common.kafka.positions import Provenance
 from ureplicator_common.model import OwnerEpoch, Partition, RouteSettings, transactional_id
 from ureplicator_common.znodes import encode_route
 from ureplicator_testkit.control.fleet import ROUTE, ControlFleet, Copy, Process
-from ureplicator_testkit.copier.ledger import Ledger, MemoryCluster, MemoryPositions
+from ureplicator_testkit.kafka.clients import MemoryCluster
+from ureplicator_testkit.kafka.cluster import cluster_model
+from ureplicator_testkit.kafka.ledger import MemoryPositions, ScriptedLedger
 from ureplicator_worker.copier import ownership as own
 from ureplicator_worker.engines.ownership_proof import Prover
 from ureplicator_worker.lifeline.messages import Ask
@@ -108,7 +110,7 @@ class Worker(Process):
             self._drop(partition, "let go")
 
     def can_commit(self, partition: Partition) -> bool:
-        return self._positions.epoch == self._fleet.ledger.epochs.get(self._own_id)
+        return self._positions.can_commit
 
     def _drop(self, partition: Partition, reason: str) -> None:
         self.begun.pop(partition, None)
@@ -160,16 +162,19 @@ class Worker(Process):
 
 
 class Stage(ControlFleet):
-    """The fleet, both clusters with a topic `t`, and the positions."""
+    """The fleet, and both clusters with a topic `t`."""
+
+    ledger: ScriptedLedger
 
     def __init__(self) -> None:
         super().__init__()
-        self.ledger = Ledger()
-        self.source = MemoryCluster("A", {"t": 1})
-        self.target = MemoryCluster("B", {"t": 1})
-        self.source.offsets = {-2: 0, -1: 0}
+        self.source = MemoryCluster(cluster_model("A", {"t": 1}))
+        self.target = MemoryCluster(cluster_model("B", {"t": 1}))
         settings = encode_route(RouteSettings())
         self.store.apply(self._session, [Create(self.paths.route(ROUTE), settings)])
+
+    def _make_ledger(self) -> ScriptedLedger:
+        return ScriptedLedger()
 
     def worker(self, id: str, *, slots: int = 1) -> Worker:
         assert slots == 1

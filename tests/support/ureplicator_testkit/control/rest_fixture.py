@@ -21,7 +21,6 @@ from ureplicator_common.clock import ManualClock
 from ureplicator_common.config.settings import Settings
 from ureplicator_common.coordination import Create, Delete, Node, Operation, Set
 from ureplicator_common.coordination.memory import MemoryCoordination, MemoryStore
-from ureplicator_common.kafka.memory import MemoryLogReader, MemoryPositionReader, MemoryTopicAdmin
 from ureplicator_common.model import (
     CurrentEntry,
     CurrentState,
@@ -52,6 +51,11 @@ from ureplicator_common.znodes import (
 )
 from ureplicator_controller.api.app import Dependencies, create_app
 from ureplicator_controller.api.http import openapi
+from ureplicator_testkit.kafka.clients import (
+    MemoryLogReader,
+    MemoryPositionReader,
+    MemoryTopicAdmin,
+)
 
 ONE_ROUTE = ({"source": "source", "target": "target"},)
 ROUTE = Route("source", "target")

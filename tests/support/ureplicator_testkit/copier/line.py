@@ -10,7 +10,7 @@ from ureplicator_common.kafka import Position
 from ureplicator_common.kafka.client import Broker
 from ureplicator_common.kafka.positions import Producer
 from ureplicator_common.model import OwnerEpoch, Partition, Route, RouteSettings
-from ureplicator_testkit.copier.memory_kafka import MemoryKafka
+from ureplicator_testkit.kafka.memory_kafka import MemoryKafka
 from ureplicator_testkit.records.batches import batch, field
 from ureplicator_worker.copier import ownership as own
 from ureplicator_worker.copier.raw.batches.rebuild import Record, decode

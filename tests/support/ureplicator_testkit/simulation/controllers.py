@@ -88,7 +88,7 @@ class Controller(Member):
     def died(self) -> None:
         super().died()
         if self._keeper is not None:
-            self._kafka.accesses.remove(self._keeper.access)
+            self._keeper.positions.close()
 
     def heard(self) -> None:
         if not self.frozen:

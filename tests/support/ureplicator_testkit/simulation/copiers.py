@@ -22,7 +22,7 @@ from ureplicator_common.model import (
     transactional_id,
 )
 from ureplicator_testkit.simulation.judge import FLEET, ROUTE
-from ureplicator_testkit.simulation.kafka import Access, Kafka, Positions, Rank, SimulatedCluster
+from ureplicator_testkit.simulation.kafka import Kafka, Positions, Rank, SimulatedCluster
 from ureplicator_testkit.simulation.kernel import Process
 from ureplicator_worker.copier import ownership as own
 from ureplicator_worker.lifeline import messages as msg
@@ -87,16 +87,14 @@ class Copier(Process):
         self._said: dict[Partition, msg.PartitionReport] = {}
         self._say_at_s = 0.0
         id = transactional_id(fleet=FLEET, route=ROUTE, worker=worker, slot=slot)
-        self.access = Access(name, id, self._rank, self._owns)
-        kafka.accesses.append(self.access)
-        self._positions = Positions(kafka, self, self.access)
+        self.positions = Positions(kafka, self, id, rank=self._rank, owns=self._owns)
         self._ownership = own.Ownership(
             name=name,
             worker=worker,
             slot=slot,
-            store=self._positions,
-            source=SimulatedCluster(kafka, self, "source"),
-            target=SimulatedCluster(kafka, self, "target"),
+            store=self.positions,
+            source=SimulatedCluster(kafka, self, kafka.source),
+            target=SimulatedCluster(kafka, self, kafka.target),
             post=self._post,
             clock=self.world,
         )
@@ -125,7 +123,7 @@ class Copier(Process):
         self.world.soon(self._loop)
 
     def died(self) -> None:
-        self._kafka.accesses.remove(self.access)
+        self.positions.close()
         self._over("its process is gone")
 
     # The thread of ownership.
@@ -148,7 +146,7 @@ class Copier(Process):
         proven_at = self._proven_at.pop(go.request)
         for partition, grant in go.granted.items():
             self._ranks[partition] = (self._terms(partition, grant.owner_epoch), proven_at)
-            self._positions.partitions[grant.target_topic, partition.number] = partition
+            self.positions.partitions[grant.target_topic, partition.number] = partition
 
     def _post(self, event: own.OwnershipEvent) -> None:
         self._events.append(event)
@@ -238,13 +236,13 @@ class Copier(Process):
             self._commit()
 
     def _copy_some(self, copy: Copy) -> None:
-        log = self._kafka.logs[copy.partition.topic, copy.partition.number]
+        log = self._kafka.source.logs[copy.partition.topic, copy.partition.number]
         copy.answered = True
         count = min(BATCH, log.end - copy.position)
         if count <= 0 or copy.suspended:
             return
         self.point("produce")
-        self._kafka.append(self.access, copy.partition, copy.position, count)
+        self._kafka.append(self.positions, copy.partition, copy.position, count)
         copy.position += count
 
     def _commit(self) -> None:
@@ -308,7 +306,7 @@ class Copier(Process):
         if self._starting.pop(partition, None) is None:
             return
         position = event.beginning.position
-        self.access.begun[partition] = position
+        self.positions.begun[partition] = position
         self.copies[partition] = Copy(partition, event, position, position)
 
     def _end(self, partition: Partition, reason: str, temporary: bool) -> None:

@@ -67,7 +67,7 @@ class SimulatedFleet:
             self.start_controller(name)
 
     def start_rest(self, name: str) -> None:
-        self.rests[name] = Rest(self.world, name, self.store, TOPICS)
+        self.rests[name] = Rest(self.world, name, self.store, self.kafka)
 
     def start_worker(self, id: str) -> None:
         self._born += 1
@@ -96,7 +96,7 @@ class SimulatedFleet:
             yield from worker.copiers.values()
 
     def _produce(self) -> float:
-        for log in self.kafka.logs.values():
+        for log in self.kafka.source.logs.values():
             log.end += self.chance.randrange(4)
         return WRITE_S
 
@@ -111,7 +111,7 @@ class SimulatedFleet:
                 continue
             for copier in worker.copiers.values():
                 copies = copier.alive and partition in copier.copies
-                if copies and self.kafka.can_commit(copier.access, partition):
+                if copies and copier.positions.may_commit(partition):
                     return f"{copier.name} copies it"
         return ""
 

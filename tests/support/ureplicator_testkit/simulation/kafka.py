@@ -1,229 +1,188 @@
-"""Two clusters: logs of numbered records, transactional ids, positions; and who may do what.
+"""The two Kafka clusters of a simulated fleet, with a judge at every read, commit and append.
 
 L O  a target partition takes each record for the first time in the source's order, none left out
-K    a position never passes what the target has taken, and never goes back, unless forgotten
-S    once an owner has read a position, nobody who owned the partition before can commit it; and
-     nobody does. Owners are ordered by the leader's writes, and of one id by their proofs
-D    what is copied again was not committed yet when the copier that repeats it began
+K    a position never passes what the target has taken, and never goes back, unless deleted
+S    after an owner has read a position, no earlier owner of the partition can commit it, and none
+     does. Owners are ordered by the leader's writes; those of one id by their proofs
+D    what is copied again was not committed when the copier that repeats it began
 
-A request is made after the point before it (`Process.point`), so it may arrive long after it was
-meant; an answer may be lost; and what a process sent in its last moment may arrive after its end.
+A request is sent after the point before it (`Process.point`), so it may arrive long after the
+decision to send it; a response may be lost; and a request sent in a process's last moment may
+arrive after its end.
 """
 
 from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import partial
+from dataclasses import dataclass
 
-from ureplicator_common.kafka import (
-    ClusterUnavailable,
-    Position,
-    TopicInfo,
-    topic_id_text,
-)
-from ureplicator_common.kafka.client import EARLIEST, ClusterClient, ClusterView, Leader
-from ureplicator_common.kafka.memory import MemoryTopicAdmin
-from ureplicator_common.kafka.positions import Fenced, PositionStore, TargetPartition
+from ureplicator_common.kafka import ClusterUnavailable, Position, topic_id_text
+from ureplicator_common.kafka.positions import TargetPartition
 from ureplicator_common.model import Partition
+from ureplicator_testkit.kafka.clients import MemoryCluster, MemoryTopicAdmin
+from ureplicator_testkit.kafka.cluster import ClusterModel, Log, cluster_model
+from ureplicator_testkit.kafka.ledger import Ledger, MemoryPositions
 from ureplicator_testkit.simulation.kernel import Broken, Process, World
 
-LATE_S = 5.0
 Rank = tuple[int, int]
-"""Of an owner: which change of owner made it one, and when it proved that it still is."""
+"""Of an owner: number of the change of owner that made it one, and time of its last proof."""
 
 
-@dataclass(slots=True)
-class Log:
-    """One partition on both sides. `taken` records of the source are on the target, in order."""
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """The latest owner that read a position."""
 
-    end: int = 0
-    taken: int = 0
-    repeats: int = 0
-    position: Position = field(default_factory=lambda: Position(-1))
-    reader: Rank = (0, 0)
-    reader_name: str = ""
-
-
-@dataclass(eq=False)
-class Access:
-    """One copier's right, as the judge sees it. `begun`: partition -> where it began to copy."""
-
-    name: str
-    id: str
-    rank: Callable[[Partition], Rank]
-    owns: Callable[[Partition], bool]
-    """Whether it believes that it may commit."""
-    epoch: int | None = None
-    begun: dict[Partition, int] = field(default_factory=dict)
+    rank: Rank = (0, 0)
+    name: str = ""
 
 
 class Kafka:
+    """Records are numbers: the target's log ends where the copied records of the source end."""
+
     def __init__(self, world: World, topics: Mapping[str, int]) -> None:
         self.world = world
-        self.topics = dict(topics)
-        self.logs: dict[TargetPartition, Log] = {
-            (topic, number): Log() for topic, count in topics.items() for number in range(count)
-        }
-        self.epochs: dict[str, int] = {}
-        self.accesses: list[Access] = []
-        self.commits = 0
+        self.source = _cluster("source", topics)
+        self.target = _cluster("target", topics)
+        self.ledger = Ledger()
+        self.accesses: list[Positions] = []
+        """Of all processes that may commit."""
+        self.commits = self.repeats = 0
+        self._readers: dict[TargetPartition, Reader] = {}
 
-    def initialise(self, id: str) -> int:
-        self.epochs[id] = self.epochs.get(id, -1) + 1
-        return self.epochs[id]
-
-    def can_commit(self, access: Access, partition: Partition) -> bool:
-        return access.owns(partition) and self.epochs.get(access.id) == access.epoch
-
-    def read(self, access: Access, partition: Partition) -> Position:
-        """Step (4) of taking a partition over; one that was fenced before it only looks."""
-        log, rank = self.logs[partition.topic, partition.number], access.rank(partition)
-        if rank < log.reader or self.epochs.get(access.id) != access.epoch:
-            return log.position
-        log.reader, log.reader_name = rank, access.name
+    def judge_read(self, access: Positions, partition: Partition) -> None:
+        """A fenced reader, and one of an earlier rank, change nothing."""
+        key, rank = (partition.topic, partition.number), access.rank(partition)
+        if rank < self._reader(key).rank or not access.can_commit:
+            return
+        self._readers[key] = Reader(rank, access.name)
         for other in self.accesses:
-            if other is access or not self.can_commit(other, partition):
+            if other is access or not other.may_commit(partition):
                 continue
             if other.rank(partition) <= rank:
                 raise Broken(
                     "S",
                     f"{access.name} read the position of {partition}, which {other.name} can commit",
                 )
-        return log.position
 
-    def commit(self, access: Access, epoch: int, positions: Mapping[Partition, Position]) -> None:
-        if self.epochs.get(access.id) != epoch:
-            raise Fenced(access.id)
-        self.commits += 1
-        for partition, position in positions.items():
-            log = self.logs[partition.topic, partition.number]
-            if access.rank(partition) < log.reader:
-                raise Broken(
-                    "S", f"{access.name} committed {partition} after {log.reader_name} read it"
-                )
-            if position.offset > log.taken:
-                raise Broken("K", f"{partition} committed at {position.offset} of {log.taken}")
-            if -1 < position.offset < log.position.offset:
-                raise Broken("K", f"{partition} fell back from {log.position.offset}")
-            log.position = position
+    def judge_commit(
+        self, access: Positions, partition: Partition, before: Position, after: Position
+    ) -> None:
+        key = partition.topic, partition.number
+        reader, taken = self._reader(key), self.target.logs[key].end
+        if access.rank(partition) < reader.rank:
+            raise Broken("S", f"{access.name} committed {partition} after {reader.name} read it")
+        if after.offset > taken:
+            raise Broken("K", f"{partition} committed at {after.offset} of {taken}")
+        if -1 < after.offset < before.offset:
+            raise Broken("K", f"{partition} fell back from {before.offset}")
 
-    def append(self, access: Access, partition: Partition, offset: int, count: int) -> None:
-        """Records of the source, from `offset` on; the target takes them from anybody."""
-        log = self.logs[partition.topic, partition.number]
-        if offset > log.taken:
-            raise Broken("L", f"{partition}: {access.name} left out {log.taken} to {offset}")
+    def append(self, access: Positions, partition: Partition, offset: int, count: int) -> None:
+        """Records of the source, from `offset` on; the target accepts them from any process."""
+        log = self.target.logs[partition.topic, partition.number]
+        if offset > log.end:
+            raise Broken("L", f"{partition}: {access.name} left out {log.end} to {offset}")
         if offset < access.begun[partition]:
             raise Broken("D", f"{partition}: {access.name} repeats what was committed")
-        log.repeats += max(0, min(log.taken, offset + count) - offset)
-        log.taken = max(log.taken, offset + count)
+        self.repeats += max(0, min(log.end, offset + count) - offset)
+        log.end = max(log.end, offset + count)
 
-    def unanswered(self) -> bool:
+    def response_is_lost(self) -> bool:
         likely = self.world.chances.kafka
         return likely > 0 and self.world.chance.random() < likely
 
+    def _reader(self, key: TargetPartition) -> Reader:
+        return self._readers.get(key, Reader())
 
-class Positions(PositionStore):
-    """A copier's access to the positions, as `PositionStore` gives it."""
 
-    def __init__(self, kafka: Kafka, process: Process, access: Access) -> None:
-        self._kafka = kafka
-        self._process = process
-        self._access = access
+class Positions(MemoryPositions):
+    """One process's access to the positions, as the judge sees it."""
+
+    def __init__(
+        self,
+        kafka: Kafka,
+        process: Process,
+        transactional_id: str,
+        *,
+        rank: Callable[[Partition], Rank],
+        owns: Callable[[Partition], bool],
+    ) -> None:
+        super().__init__(kafka.ledger, transactional_id)
+        self.name = process.name
+        self.rank = rank
+        self.begun: dict[Partition, int] = {}
+        """Position at which the process began to copy."""
         self.partitions: dict[TargetPartition, Partition] = {}
         """Partitions of the target -> of the source."""
+        self._kafka = kafka
+        self._process = process
+        self._owns = owns
+        kafka.accesses.append(self)
 
-    def initialise(self) -> None:
-        def effect() -> None:
-            self._access.epoch = self._kafka.initialise(self._access.id)
+    def may_commit(self, partition: Partition) -> bool:
+        """It believes that it owns the partition, and is not fenced."""
+        return self._owns(partition) and self.can_commit
 
-        self._access.epoch = None
-        self._request("initialise", effect)
+    def close(self) -> None:
+        """The process ended: no request of it is under way."""
+        self._kafka.accesses.remove(self)
 
     def fence(self, transactional_ids: Sequence[str]) -> None:
         for each in transactional_ids:
-            self._request("fence", partial(self._kafka.initialise, each))
+            super().fence((each,))
 
-    def read(self, wanted: Mapping[str, Sequence[int]]) -> dict[TargetPartition, Position]:
-        found: dict[TargetPartition, Position] = {}
+    def _read_one(self, partition: TargetPartition) -> Position:
+        self._kafka.judge_read(self, self.partitions[partition])
+        return super()._read_one(partition)
 
-        def effect() -> None:
-            for topic, numbers in wanted.items():
-                for number in numbers:
-                    key = (topic, number)
-                    found[key] = self._kafka.read(self._access, self.partitions[key])
+    def _commit(self, epoch: int, positions: Mapping[TargetPartition, Position]) -> None:
+        before = {key: self.ledger.read(key) for key in positions}
+        super()._commit(epoch, positions)
+        self._kafka.commits += 1
+        for key, position in positions.items():
+            self._kafka.judge_commit(self, self.partitions[key], before[key], position)
 
-        self._request("read positions", effect)
-        return found
-
-    def commit(self, positions: Mapping[TargetPartition, Position]) -> None:
-        epoch = self._access.epoch
-        assert epoch is not None, "commit before the order was gone through"
-        wanted = {self.partitions[key]: position for key, position in positions.items()}
-
-        def effect() -> None:
-            self._kafka.commit(self._access, epoch, wanted)
-
-        self._request("commit", effect)
-
-    def _request(self, what: str, effect: Callable[[], object]) -> None:
-        self._process.point(what)
-        lost = self._kafka.unanswered()
-        world = self._kafka.world
-        if not lost:
+    def _request(self, name: str, *details: object, effect: Callable[[], None]) -> None:
+        self._process.point(name)
+        if not self._kafka.response_is_lost():
             effect()
             return
+        world = self._kafka.world
         world.faults += 1
-        kind = world.chance.random()
-        world.note(self._process.name, "%s without an answer", what)
-        if kind < 0.3:
+        arrives = world.chance.random() < 0.3
+        world.note(self._process.name, "%s without a response", name)
+        if arrives:
             effect()
-        raise ClusterUnavailable(f"{what}: no answer", delay_s=0.2)
+        raise ClusterUnavailable(f"{name}: no response", delay_s=0.2)
 
 
-def topic_id(cluster: str, topic: str) -> uuid.UUID:
-    """Always the same: no topic is recreated here."""
-    return uuid.uuid5(uuid.NAMESPACE_OID, f"{cluster}/{topic}")
+class SimulatedCluster(MemoryCluster):
+    """A process's client of one cluster."""
 
-
-def simulated_admin(cluster: str, topics: Mapping[str, int]) -> MemoryTopicAdmin:
-    """What REST asks about the topics."""
-    admin = MemoryTopicAdmin(topics)
-    for topic, partitions in topics.items():
-        id = topic_id_text(topic_id(cluster, topic))
-        admin._topics[topic] = TopicInfo(partitions=partitions, topic_id=id)
-    return admin
-
-
-class SimulatedCluster(ClusterClient):
-    """Metadata of one side."""
-
-    def __init__(self, kafka: Kafka, process: Process, name: str) -> None:
-        super().__init__("nowhere:1")
+    def __init__(self, kafka: Kafka, process: Process, model: ClusterModel[Log]) -> None:
+        super().__init__(model)
         self._kafka = kafka
         self._process = process
-        self._name = name
-
-    def view(self, topics: Sequence[str]) -> ClusterView:
-        self._process.point("metadata")
-        if self._kafka.unanswered():
-            raise ClusterUnavailable(f"{self._name} does not answer", delay_s=0.2)
-        known = [topic for topic in topics if topic in self._kafka.topics]
-        return ClusterView(
-            cluster_id=self._name,
-            brokers={},
-            leaders={
-                (topic, number): Leader(1, 0)
-                for topic in known
-                for number in range(self._kafka.topics[topic])
-            },
-            topic_ids={topic: str(topic_id(self._name, topic)) for topic in known},
-        )
 
     def offset_at(self, topic: str, partition: int, *, timestamp_ms: int) -> int:
-        assert timestamp_ms == EARLIEST
-        return 0
+        """Never fails: `view` before it does so often enough."""
+        return self.model.logs[topic, partition].offset_at(timestamp_ms)
 
-    def close(self) -> None:
-        """There is no socket."""
+    def _request(self, name: str) -> None:
+        self._process.point(name)
+        if self._kafka.response_is_lost():
+            raise ClusterUnavailable(f"{self.model.cluster_id} does not respond", delay_s=0.2)
+
+
+class SimulatedAdmin(MemoryTopicAdmin):
+    """Topic ids in the form in which an admin client reports them."""
+
+    def _admin_id(self, topic: str) -> str:
+        return topic_id_text(uuid.UUID(self.model.topic_ids[topic]))
+
+
+def _cluster(name: str, topics: Mapping[str, int]) -> ClusterModel[Log]:
+    """Topic ids depend on the names only: a history depends on its seed alone."""
+    return cluster_model(
+        name, topics, new_id=lambda topic: str(uuid.uuid5(uuid.NAMESPACE_OID, f"{name}/{topic}"))
+    )

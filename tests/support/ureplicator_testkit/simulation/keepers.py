@@ -20,7 +20,7 @@ from ureplicator_controller.engines.observer import Observer
 from ureplicator_controller.engines.position_deletion import PositionDeleter
 from ureplicator_controller.engines.position_renewal import Renewal, renew
 from ureplicator_testkit.simulation.judge import FLEET, PATHS, ROUTE
-from ureplicator_testkit.simulation.kafka import Access, Kafka, Positions, Rank, SimulatedCluster
+from ureplicator_testkit.simulation.kafka import Kafka, Positions, Rank, SimulatedCluster
 from ureplicator_testkit.simulation.members import Member
 from ureplicator_testkit.simulation.waiting import virtual_waiting
 
@@ -41,12 +41,11 @@ class Keeper:
         self._proven_at = 0
         self._active = False
         id = transactional_id(fleet=FLEET, route=ROUTE, worker=RENEWER, slot=0)
-        self.access = Access(process.name, id, self._rank, lambda _: self._active)
-        kafka.accesses.append(self.access)
-        store = Positions(kafka, process, self.access)
-        for topic, number in kafka.logs:
-            store.partitions[topic, number] = Partition(ROUTE, topic, number)
-        self._renewal = Renewal(ROUTE, store, SimulatedCluster(kafka, process, "target"))
+        self.positions = Positions(kafka, process, id, rank=self._rank, owns=lambda _: self._active)
+        for topic, number in kafka.target.logs:
+            self.positions.partitions[topic, number] = Partition(ROUTE, topic, number)
+        target = SimulatedCluster(kafka, process, kafka.target)
+        self._renewal = Renewal(ROUTE, self.positions, target)
         self._deleter = PositionDeleter(
             coordination=process.client,
             paths=PATHS,

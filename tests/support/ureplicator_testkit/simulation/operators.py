@@ -26,7 +26,7 @@ from ureplicator_controller.api.services.fleet_cache import FleetCache
 from ureplicator_controller.api.services.topics import TopicService
 from ureplicator_controller.api.services.workers import Wishes
 from ureplicator_testkit.simulation.judge import FLEET, PATHS, ROUTE, JudgedStore
-from ureplicator_testkit.simulation.kafka import simulated_admin
+from ureplicator_testkit.simulation.kafka import Kafka, SimulatedAdmin
 from ureplicator_testkit.simulation.kernel import Broken, Process, World
 from ureplicator_testkit.simulation.members import Member
 from ureplicator_testkit.simulation.waiting import virtual_waiting
@@ -47,7 +47,7 @@ class _SimulatedFleetCache(FleetCache):
 class Rest(Member):
     """A REST process with its own session; `ask` makes one call at a time."""
 
-    def __init__(self, world: World, name: str, store: JudgedStore, topics: dict[str, int]) -> None:
+    def __init__(self, world: World, name: str, store: JudgedStore, kafka: Kafka) -> None:
         super().__init__(world, name, store)
         self._judged = store
         self._requests = 0
@@ -55,7 +55,7 @@ class Rest(Member):
         self._actor = self.actor("request", self._turn)
         fleet = _SimulatedFleetCache(self.client, fleet=FLEET, clock=world)
         fleet.process = self
-        source, target = (simulated_admin(name, topics) for name in ("source", "target"))
+        source, target = SimulatedAdmin(model=kafka.source), SimulatedAdmin(model=kafka.target)
         self.topics = TopicService(
             coordination=self.client,
             fleet=fleet,

@@ -70,7 +70,7 @@ class Simulation:
             commits=fleet.kafka.commits,
             moves=fleet.store.moves,
             epochs=fleet.store.epochs,
-            repeats=sum(log.repeats for log in fleet.kafka.logs.values()),
+            repeats=fleet.kafka.repeats,
             virtual_s=world.now_s - START_S,
         )
 
@@ -194,12 +194,11 @@ class Simulation:
             if intent.state is not TopicState.ACTIVE:
                 continue
             for number in set(range(intent.partitions)) - intent.blacklisted:
-                log = self.fleet.kafka.logs[key.topic, number]
-                if log.taken < log.end or log.position.offset < log.end:
-                    return (
-                        f"{key}/{number} is copied to {log.taken} and committed to"
-                        f" {log.position.offset} of {log.end}"
-                    )
+                kafka, at = self.fleet.kafka, (key.topic, number)
+                end, copied = kafka.source.logs[at].end, kafka.target.logs[at].end
+                committed = kafka.ledger.read(at).offset
+                if min(copied, committed) < end:
+                    return f"{key}/{number}: copied {copied}, committed {committed} of {end}"
         return ""
 
 

@@ -151,7 +151,7 @@ class Worker(Member):
     def _fence(self, route: Route, ids: Sequence[str]) -> None:
         for each in ids:
             self.point("fence a former process")
-            self._kafka.initialise(each)
+            self._kafka.ledger.initialise(each)
 
     # The loop.
 

@@ -11,14 +11,14 @@ import pytest
 
 from ureplicator_common.clock import ManualClock
 from ureplicator_common.coordination import Unavailable
-from ureplicator_common.kafka import BatchTime, Extent, Lifetime, Position
-from ureplicator_common.kafka.memory import MemoryLogReader, MemoryPositionReader
+from ureplicator_common.kafka import BatchTime, Lifetime, Position
 from ureplicator_common.model import Route, TopicIntent, TopicKey, position_group
 from ureplicator_controller.api.lag import cluster_reader as readers
 from ureplicator_controller.api.lag import collector as looks
 from ureplicator_controller.api.lag.cache import ANSWER_S, FRESH_S, LagCache
 from ureplicator_controller.api.lag.cluster_reader import ClusterReader
 from ureplicator_controller.api.lag.collector import LagCollector, LagReport
+from ureplicator_testkit.kafka.clients import MemoryLogReader, MemoryPositionReader
 
 AB, AC = Route("a", "b"), Route("a", "c")
 KEY = TopicKey(AB, "orders")
@@ -68,8 +68,8 @@ class LagFixture:
     def put(self, number: int, position: int, end: int, *, route: Route = AB) -> None:
         group = position_group(fleet="f", route=route)
         target = self.targets[route.target]
-        target.stored[group, "copy" if route == AB else "orders", number] = Position(position)
-        self.source.held["orders", number] = Extent(0, end)
+        target.put(group, "copy" if route == AB else "orders", number, position)
+        self.source.hold("orders", number, 0, end)
 
     def report(self) -> LagReport:
         report = self.progress.report()
@@ -149,7 +149,7 @@ def test_routes_from_one_source_share_its_requests(fleet: LagFixture) -> None:
     fleet.topics[TopicKey(AC, "orders")] = TopicIntent(2, 2)
     for number in (0, 1):
         fleet.put(number, 3, 9, route=AC)
-    fleet.source.batches["orders", 0] = [BatchTime(0, 8, fleet.clock.wall_ms() - 1_000)]
+    fleet.source.logs["orders", 0].times = [BatchTime(0, 8, fleet.clock.wall_ms() - 1_000)]
     report = fleet.report()
     assert fleet.source.requests["extents"] == 1
     assert report.topics[KEY][0].lag_records == 4
@@ -158,24 +158,24 @@ def test_routes_from_one_source_share_its_requests(fleet: LagFixture) -> None:
 
 
 def test_a_time_is_read_once_for_each_place(fleet: LagFixture) -> None:
-    fleet.source.batches["orders", 0] = [BatchTime(5, 6, fleet.clock.wall_ms() - 1_000)]
+    fleet.source.logs["orders", 0].times = [BatchTime(5, 6, fleet.clock.wall_ms() - 1_000)]
     for waited_s in (1, 1 + FRESH_S, 1 + 2 * FRESH_S):
         assert fleet.report().topics[KEY][0].lag_s == waited_s
         fleet.clock.advance(FRESH_S)
     assert fleet.source.requests["batch_times"] == 1
     fleet.put(0, 7, 9)
-    fleet.source.batches["orders", 0].append(BatchTime(7, 8, fleet.clock.wall_ms() - 2_000))
+    fleet.source.logs["orders", 0].times.append(BatchTime(7, 8, fleet.clock.wall_ms() - 2_000))
     assert fleet.report().topics[KEY][0].lag_s == 2
     assert fleet.source.requests["batch_times"] == 2
 
 
 def test_times_of_another_log_are_forgotten(fleet: LagFixture) -> None:
     """Deleted and made again: what lies at the same offset is another record."""
-    fleet.source.batches["orders", 0] = [BatchTime(5, 6, fleet.clock.wall_ms() - 1_000)]
+    fleet.source.logs["orders", 0].times = [BatchTime(5, 6, fleet.clock.wall_ms() - 1_000)]
     fleet.report()
     fleet.put(0, 5, 7)
     fleet.clock.advance(FRESH_S)
-    fleet.source.batches["orders", 0] = [BatchTime(5, 6, fleet.clock.wall_ms())]
+    fleet.source.logs["orders", 0].times = [BatchTime(5, 6, fleet.clock.wall_ms())]
     assert fleet.report().topics[KEY][0].lag_s is None
     fleet.clock.advance(FRESH_S)
     assert fleet.report().topics[KEY][0].lag_s == FRESH_S
@@ -187,7 +187,7 @@ def test_the_number_of_readings_is_bounded(
     monkeypatch.setattr(looks, "READINGS", 1)
     fleet.put(1, 8, 9)
     for number in (0, 1):
-        fleet.source.batches["orders", number] = [BatchTime(0, 9, fleet.clock.wall_ms())]
+        fleet.source.logs["orders", number].times = [BatchTime(0, 9, fleet.clock.wall_ms())]
     assert sum(each.lag_s is None for each in fleet.report().topics[KEY].values()) == 1
     fleet.clock.advance(FRESH_S)
     assert sum(each.lag_s is None for each in fleet.report().topics[KEY].values()) == 0
@@ -196,7 +196,7 @@ def test_the_number_of_readings_is_bounded(
 def test_a_warning_before_retention_passes_a_position(
     fleet: LagFixture, caplog: pytest.LogCaptureFixture
 ) -> None:
-    fleet.source.batches["orders", 0] = [BatchTime(5, 8, fleet.clock.wall_ms() - 60_000)]
+    fleet.source.logs["orders", 0].times = [BatchTime(5, 8, fleet.clock.wall_ms() - 60_000)]
     fleet.source.lives["orders"] = Lifetime(retention_ms=3_000_000)
     with caplog.at_level(logging.WARNING):
         for _ in range(3):

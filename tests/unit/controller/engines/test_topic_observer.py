@@ -12,13 +12,13 @@ from prometheus_client import CollectorRegistry
 from ureplicator_common.clock import ManualClock
 from ureplicator_common.coordination.memory import MemoryCoordination, MemoryStore
 from ureplicator_common.kafka import TopicInfo
-from ureplicator_common.kafka.memory import MemoryTopicAdmin
 from ureplicator_common.model import Route, RouteSettings, SessionId, TopicIntent, TopicKey
 from ureplicator_common.znodes import Paths
 from ureplicator_controller.core.state.snapshot import Snapshot, Stored
 from ureplicator_controller.core.topics.rules import TopicRules
 from ureplicator_controller.engines.metrics import ControlMetrics
 from ureplicator_controller.engines.topic_observer import TopicObserver
+from ureplicator_testkit.kafka.clients import MemoryTopicAdmin
 
 ROUTE = Route("source", "target")
 

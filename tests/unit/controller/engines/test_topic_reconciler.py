@@ -14,7 +14,6 @@ from ureplicator_common.clock import ManualClock
 from ureplicator_common.coordination import Create, Node, Set
 from ureplicator_common.coordination.memory import MemoryCoordination, MemoryStore
 from ureplicator_common.kafka import TopicRefused
-from ureplicator_common.kafka.memory import MemoryTopicAdmin
 from ureplicator_common.model import (
     Route,
     RouteMemory,
@@ -29,6 +28,7 @@ from ureplicator_controller.core.topics.rules import AutoWhitelist, TopicRules
 from ureplicator_controller.engines.metrics import ControlMetrics
 from ureplicator_controller.engines.topic_observer import TopicObserver
 from ureplicator_controller.engines.topic_reconciler import BUSY_S, RETRY_S, SOON_S
+from ureplicator_testkit.kafka.clients import MemoryTopicAdmin
 
 ROUTE = Route("source", "target")
 PATHS = Paths("test")

@@ -51,9 +51,9 @@ def test_who_does_not_let_go_in_time_is_evicted_and_fenced() -> None:
     assert mark(fleet) == hanging.session
     assert fleet.fences("b") == ids_of("a")
     fleet.process("b").obey()
-    before = list(fleet.kafka.commits[partition("t")])
+    before = list(fleet.commits[partition("t")])
     hanging.commit_all()
-    assert fleet.kafka.commits[partition("t")] == before, "its copiers went on, and are fenced"
+    assert fleet.commits[partition("t")] == before, "its copiers went on, and are fenced"
 
 
 def test_the_leader_knows_when_to_look_again() -> None:

@@ -69,7 +69,7 @@ def test_worker_back_within_the_delay_finds_everything_and_costs_no_write() -> N
     fleet.settle()
     assert fleet.writes == writes
     assert fleet.counts() == {"a": 2, "b": 2}
-    assert set(fleet.kafka.commits[partition("t", 0)]) == {"a"}
+    assert set(fleet.commits[partition("t", 0)]) == {"a"}
 
 
 def test_flapping_worker_moves_nothing() -> None:

@@ -87,9 +87,9 @@ def test_readded_topic_fences_who_froze_before_it_was_deleted() -> None:
     assert fleet.fences("b") == ids_of("a")
     fleet.settle()
     fleet.thaw(frozen)
-    commits = list(fleet.kafka.commits[partition("t")])
+    commits = list(fleet.commits[partition("t")])
     frozen.commit(partition("t"))
-    assert fleet.kafka.commits[partition("t")] == commits
+    assert fleet.commits[partition("t")] == commits
     assert frozen.copies == {}
 
 
@@ -103,9 +103,9 @@ def test_frozen_owner_thaws_and_never_commits_again() -> None:
     fleet.settle()
     assert fleet.counts() == {"b": 2}
     fleet.thaw(frozen)
-    commits = list(fleet.kafka.commits[partition("t")])
+    commits = list(fleet.commits[partition("t")])
     frozen.commit(partition("t"))
-    assert fleet.kafka.commits[partition("t")] == commits
+    assert fleet.commits[partition("t")] == commits
     fleet.settle()
     fleet.wait(10)
     fleet.settle()

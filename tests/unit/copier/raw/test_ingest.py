@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ureplicator_common.model import OwnerEpoch, Partition, Route, RouteSettings
-from ureplicator_testkit.copier.memory_kafka import Log
+from ureplicator_testkit.kafka.memory_kafka import BatchLog
 from ureplicator_testkit.records import batches as b
 from ureplicator_worker.copier.raw.batches.header import CorruptBatch
 from ureplicator_worker.copier.raw.batches.rebuild import decode
@@ -61,7 +61,7 @@ class Fixture:
 
 
 def log(*batches: bytes, start: int = 0, epoch: int = 0) -> bytes:
-    stored = Log(end=start, epoch=epoch)
+    stored = BatchLog(end=start, epoch=epoch)
     stored.put(*batches)
     return b"".join(stored.taken)
 
@@ -246,7 +246,7 @@ KINDS = {
 
 @given(st.lists(st.sampled_from(sorted(KINDS)), min_size=1, max_size=12), st.data())
 def test_every_offset_is_queued_or_passed_over_once(kinds: list[str], data: st.DataObject) -> None:
-    stored = Log()
+    stored = BatchLog()
     stored.put(*(KINDS[kind]() for kind in kinds))
     raw = b"".join(stored.taken)
     wanted = [

@@ -9,7 +9,8 @@ import pytest
 
 from ureplicator_common.kafka import ClusterUnavailable, Position
 from ureplicator_common.kafka.client import Broker, ClusterView
-from ureplicator_testkit.copier.ledger import MemoryCluster
+from ureplicator_testkit.kafka.clients import MemoryCluster
+from ureplicator_testkit.kafka.cluster import cluster_model
 from ureplicator_worker.copier.raw.net import metadata as raw_directory
 from ureplicator_worker.copier.raw.net.metadata import (
     Broken,
@@ -26,7 +27,7 @@ E = TypeVar("E")
 
 class Desk:
     def __init__(self) -> None:
-        self.cluster = MemoryCluster("A", {"t": 1, "u": 1})
+        self.cluster = MemoryCluster(cluster_model("A", {"t": 1, "u": 1}))
         self.said: queue.SimpleQueue[DirectoryEvent] = queue.SimpleQueue()
         self.directory = Directory("a", client=self.cluster, post=self.said.put)
 

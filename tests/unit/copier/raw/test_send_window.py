@@ -18,7 +18,7 @@ from hypothesis.stateful import (
 )
 
 from ureplicator_common.kafka.errors import ErrorCode
-from ureplicator_testkit.copier.memory_kafka import Log
+from ureplicator_testkit.kafka.memory_kafka import BatchLog
 from ureplicator_testkit.records import batches as b
 from ureplicator_worker.copier.raw.batches import send_window as raw_window
 from ureplicator_worker.copier.raw.batches.send_window import Batch, SendWindow
@@ -36,7 +36,7 @@ class Request:
     answer: int | None = None
 
 
-def ids(log: Log) -> list[int]:
+def ids(log: BatchLog) -> list[int]:
     """Each batch of a test carries its number as its time."""
     return [b.field(data, "max_timestamp") for data in log.taken]
 
@@ -53,7 +53,7 @@ class Sending(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.pool = BufferPool(limit_bytes=1 << 20)
-        self.log = Log(max_bytes=POISON_BYTES)
+        self.log = BatchLog(max_bytes=POISON_BYTES)
         self.window = SendWindow(position=0, leader_epoch=0)
         self.expected: list[int] = []
         self.ends: dict[int, int] = {}

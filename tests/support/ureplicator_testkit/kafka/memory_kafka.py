@@ -1,44 +1,39 @@
-"""A Kafka cluster in memory that can fail: it speaks Fetch 12 and 13, Produce 9, over socket pairs.
+"""Brokers in memory that can fail: they speak Fetch 12 and 13 and Produce 9 over socket pairs.
 
-It runs only when it is pumped, in the thread of the test, so what happens when is the test's choice.
-A log keeps batches as a broker does and takes them by a broker's rules: base offset 0, a checksum that
-fits, as many records as offsets, and idempotence (the last five batches of a producer are remembered,
-an unknown producer may begin anywhere).
+They run only when `pump` is called, in the thread of the test, so the test decides the order of
+events. A log accepts batches by a broker's rules: base offset 0, a correct checksum, as many
+records as offsets, and idempotence (the last five batches of a producer are remembered; an unknown
+producer may begin anywhere).
 """
 
 from __future__ import annotations
 
 import socket
 import struct
-import uuid
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from kafka.protocol.consumer import FetchRequest, FetchResponse
 from kafka.protocol.producer import ProduceRequest, ProduceResponse
 
-from ureplicator_common.kafka.client import Broker, ClusterView, Leader
 from ureplicator_common.kafka.errors import ErrorCode
+from ureplicator_testkit.kafka.cluster import ClusterModel, Log, TopicPartition
 from ureplicator_testkit.records.batches import checksum_fits, patched
 from ureplicator_testkit.records.batches import field as header_field
 from ureplicator_worker.copier.raw.net.fetch_api import API_KEY, IDS
 
-TopicPartition = tuple[str, int]
 REMEMBERED = 5
 SEQUENCES = 1 << 31
 INVALID_RECORD = 87
 
 
 @dataclass
-class Log:
-    """One partition. `taken` are batches as they were produced or put, with their offsets set."""
+class BatchLog(Log):
+    """One partition. `taken`: batches as they were produced or put, with their offsets set."""
 
     taken: list[bytes] = field(default_factory=list)
-    end: int = 0
-    start: int = 0
-    epoch: int = 0
     max_bytes: int = 1 << 20
     aborted: list[tuple[int, int]] = field(default_factory=list)
     producers: dict[int, deque[tuple[int, int, int]]] = field(default_factory=dict)
@@ -92,7 +87,7 @@ class Log:
 
 
 @dataclass(frozen=True)
-class Wish:
+class SessionEntry:
     """One partition of a fetch session, and how its topic was named."""
 
     topic_id: Any
@@ -111,66 +106,26 @@ class Peer:
     closed: bool = False
 
 
-class MemoryKafka:
-    """Knobs: `refuse` (codes for the next produces or fetches of a partition), `silent` (nodes that
-    read and never answer), `frozen` (nodes that do not even read), `down` (nodes nobody reaches),
-    `cut_after` (bytes that a node still sends before it breaks the connection), `omit` (partitions
-    left out of answers to produces), `newest` (what it tells of its versions)."""
+class MemoryKafka(ClusterModel[BatchLog]):
+    """Knobs: `refuse` (error codes of the next produces or fetches of a partition), `silent` (nodes
+    that read and never respond), `frozen` (nodes that do not even read), `down` (nodes that no
+    connection reaches), `cut_after` (bytes that a node still sends before it breaks the
+    connection), `omit` (partitions left out of responses to produces), `newest` (the versions it
+    reports)."""
 
-    def __init__(self, cluster_id: str, topics: dict[str, int], *, nodes: int = 1) -> None:
-        self.cluster_id = cluster_id
-        self.nodes = {n: Broker(n, f"{cluster_id}{n}", 9092) for n in range(1, nodes + 1)}
-        self.logs: dict[TopicPartition, Log] = {}
-        self.leaders: dict[TopicPartition, int] = {}
+    def __init__(self, cluster_id: str, topics: Mapping[str, int], *, nodes: int = 1) -> None:
+        super().__init__(cluster_id, topics, log=BatchLog, nodes=nodes)
         self.newest = {API_KEY: IDS}
-        self.topic_ids = {topic: str(uuid.uuid4()) for topic in topics}
-        for topic, count in topics.items():
-            for number in range(count):
-                self.logs[(topic, number)] = Log()
-                self.leaders[(topic, number)] = 1 + number % nodes
         self.refuse: dict[TopicPartition, deque[int]] = {}
         self.silent: set[int] = set()
         self.frozen: set[int] = set()
-        self.down: set[int] = set()
         self.cut_after: dict[int, int] = {}
         self.session_ids = 0
-        self.sessions: dict[int, dict[TopicPartition, Wish]] = {}
+        self.sessions: dict[int, dict[TopicPartition, SessionEntry]] = {}
         self.fetch_error = 0
         self.omit: set[TopicPartition] = set()
         self.requests: list[Any] = []
         self._peers: list[Peer] = []
-
-    def view(self, topics: Iterable[str]) -> ClusterView:
-        topics = frozenset(topics)
-        known = {topic for topic in topics if topic in self.topic_ids}
-        return ClusterView(
-            cluster_id=self.cluster_id,
-            brokers={n: broker for n, broker in self.nodes.items() if n not in self.down},
-            leaders={
-                key: Leader(-1 if node in self.down else node, self.logs[key].epoch)
-                for key, node in self.leaders.items()
-                if key[0] in known
-            },
-            topic_ids={topic: self.topic_ids[topic] for topic in known},
-            missing=topics - known,
-        )
-
-    def delete(self, topic: str) -> None:
-        """With its logs; of what was produced to it nothing is known any more."""
-        del self.topic_ids[topic]
-        for key in [key for key in self.logs if key[0] == topic]:
-            del self.logs[key], self.leaders[key]
-
-    def create(self, topic: str, partitions: int) -> None:
-        """Under a new id, led by the first node."""
-        self.topic_ids[topic] = str(uuid.uuid4())
-        for number in range(partitions):
-            self.logs[(topic, number)] = Log()
-            self.leaders[(topic, number)] = 1
-
-    def move(self, key: TopicPartition, node: int) -> None:
-        self.leaders[key] = node
-        self.logs[key].epoch += 1
 
     def connect(self, node_id: int) -> socket.socket:
         """The client's end of a new connection."""
@@ -190,7 +145,7 @@ class MemoryKafka:
             self._close(peer)
 
     def pump(self) -> None:
-        """Read, do and answer whatever can be now."""
+        """Read, perform and respond to all that has arrived."""
         for peer in self._peers:
             if not peer.closed and peer.node_id not in self.frozen:
                 self._pump(peer)
@@ -220,9 +175,9 @@ class MemoryKafka:
                 return
             request = bytes(peer.incoming[4 : 4 + size])
             del peer.incoming[: 4 + size]
-            answer = self._answer(peer.node_id, request)
+            response = self._respond(peer.node_id, request)
             if peer.node_id not in self.silent:
-                peer.outgoing += answer
+                peer.outgoing += response
 
     def _send(self, peer: Peer) -> None:
         allowed = self.cut_after.get(peer.node_id)
@@ -245,16 +200,16 @@ class MemoryKafka:
         peer.closed = True
         peer.connection.close()
 
-    def _answer(self, node_id: int, raw: bytes) -> bytes:
+    def _respond(self, node_id: int, raw: bytes) -> bytes:
         (api_key,) = struct.unpack_from(">h", raw)
         (correlation_id,) = struct.unpack_from(">i", raw, 4)
         if api_key == 0:
-            answer = self._produce(node_id, ProduceRequest.decode(raw, version=9, header=True))
+            response = self._produce(node_id, ProduceRequest.decode(raw, version=9, header=True))
         else:
             (version,) = struct.unpack_from(">h", raw, 2)
-            answer = self._fetch(node_id, FetchRequest.decode(raw, version=version, header=True))
-        answer.with_header(correlation_id=correlation_id, client_id="")
-        return bytes(answer.encode(framed=True, header=True))
+            response = self._fetch(node_id, FetchRequest.decode(raw, version=version, header=True))
+        response.with_header(correlation_id=correlation_id, client_id="")
+        return bytes(response.encode(framed=True, header=True))
 
     def _fault(self, node_id: int, key: TopicPartition) -> int:
         if key not in self.logs:
@@ -296,14 +251,14 @@ class MemoryKafka:
         version = request.version
         if self.fetch_error:
             return FetchResponse(version=version, error_code=self.fetch_error)
-        asked = {
-            (asked_topic(topic), row.partition): Wish(topic.topic_id, row)
+        requested = {
+            (requested_topic(topic), row.partition): SessionEntry(topic.topic_id, row)
             for topic in request.topics
             for row in topic.partitions
         }
         if request.session_epoch == 0:
             self.session_ids += 1
-            session_id, session = self.session_ids, asked
+            session_id, session = self.session_ids, requested
         elif request.session_id not in self.sessions:
             return FetchResponse(
                 version=version, error_code=int(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
@@ -312,25 +267,29 @@ class MemoryKafka:
             session_id, session = request.session_id, self.sessions[request.session_id]
             for topic in request.forgotten_topics_data:
                 for number in topic.partitions:
-                    del session[(asked_topic(topic), number)]
-            session.update(asked)
+                    del session[(requested_topic(topic), number)]
+            session.update(requested)
         self.sessions[session_id] = session
         return self._fetched(node_id, request, session_id, session)
 
     def _fetched(
-        self, node_id: int, request: Any, session_id: int, session: dict[TopicPartition, Wish]
+        self,
+        node_id: int,
+        request: Any,
+        session_id: int,
+        session: dict[TopicPartition, SessionEntry],
     ) -> Any:
         topics = FetchResponse.FetchableTopicResponse
         room = request.max_bytes
         responses: dict[str, Any] = {}
-        for (asked, number), wish in session.items():
-            key = (self._name(asked), number)
+        for (named, number), entry in session.items():
+            key = (self._name(named), number)
             fault = self._fetch_fault(node_id, key, request.version)
-            row = self._fetched_row(fault, key, wish.row, room)
+            row = self._fetched_row(fault, key, entry.row, room)
             room -= len(row.records or b"")
             if row.records or row.error_code or request.session_epoch == 0:
-                empty = topics(topic=asked, topic_id=wish.topic_id, partitions=[])
-                responses.setdefault(asked, empty).partitions.append(row)
+                empty = topics(topic=named, topic_id=entry.topic_id, partitions=[])
+                responses.setdefault(named, empty).partitions.append(row)
         return FetchResponse(
             version=request.version,
             throttle_time_ms=0,
@@ -339,16 +298,16 @@ class MemoryKafka:
             responses=list(responses.values()),
         )
 
-    def _name(self, asked: str) -> str:
-        """Of a topic asked for by name or id; an unknown id stays what it is."""
-        return next((name for name, id in self.topic_ids.items() if id == asked), asked)
+    def _name(self, named: str) -> str:
+        """Of a topic that a request names by name or id; an unknown id stays what it is."""
+        return next((name for name, id in self.topic_ids.items() if id == named), named)
 
     def _fetch_fault(self, node_id: int, key: TopicPartition, version: int) -> int:
         unknown_id = version >= IDS and key not in self.logs
         return ErrorCode.UNKNOWN_TOPIC_ID if unknown_id else self._fault(node_id, key)
 
     def _fetched_row(self, error: int, key: TopicPartition, want: Any, room: int) -> Any:
-        data, log = b"", self.logs.get(key, Log())
+        data, log = b"", self.logs.get(key, BatchLog())
         if not error and not log.start <= want.fetch_offset <= log.end:
             error = ErrorCode.OFFSET_OUT_OF_RANGE
         if not error and room > 0:
@@ -369,6 +328,6 @@ class MemoryKafka:
         )
 
 
-def asked_topic(topic: Any) -> str:
+def requested_topic(topic: Any) -> str:
     """How a request names a topic: by its name, or else by its id."""
     return topic.topic or str(topic.topic_id)

@@ -1,0 +1,242 @@
+"""Clients of a cluster in memory that can fail: the blocking client, and REST's and the leader's readers.
+
+They show a `ClusterModel` (topics, logs) and a `Ledger` (positions). `failing` makes every request
+of one client fail for a while.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from ureplicator_common.kafka import (
+    BatchTime,
+    ClusterUnavailable,
+    Extent,
+    Lifetime,
+    PartitionUnavailable,
+    Position,
+    TopicAlreadyExists,
+    TopicInfo,
+    TopicRefused,
+)
+from ureplicator_common.kafka.client import ClusterClient, ClusterView
+from ureplicator_testkit.kafka.cluster import (
+    ClusterModel,
+    Log,
+    TopicPartition,
+    cluster_model,
+    numbered_ids,
+)
+from ureplicator_testkit.kafka.ledger import Ledger
+
+
+class MemoryCluster(ClusterClient):
+    """Metadata, offsets and producer ids of a cluster. `leaderless`: partitions whose leader was
+    lost after the last Metadata response; `failures`: so many requests fail next."""
+
+    def __init__(self, model: ClusterModel[Log]) -> None:
+        super().__init__("nowhere:1")
+        self.model = model
+        self.leaderless: set[TopicPartition] = set()
+        self.failures = 0
+        self.closed = False
+        self._producers = 0
+
+    def view(self, topics: Sequence[str]) -> ClusterView:
+        self._request("metadata")
+        return self.model.view(topics)
+
+    def offset_at(self, topic: str, partition: int, *, timestamp_ms: int) -> int:
+        self._request("list offsets")
+        if (topic, partition) in self.leaderless:
+            raise PartitionUnavailable(f"{topic}/{partition} has no leader", delay_s=0.0)
+        return self.model.logs[topic, partition].offset_at(timestamp_ms)
+
+    def call_any(self, request: Callable[[], Any], response: Any) -> Any:
+        """The only request made so is InitProducerId of a plain producer."""
+        self._request("init producer id")
+        self._producers += 1
+        return response(version=4, error_code=0, producer_id=self._producers, producer_epoch=0)
+
+    def close(self) -> None:
+        self.closed = True
+
+    def _request(self, name: str) -> None:
+        """Subclasses delay or lose it."""
+        if self.failures:
+            self.failures -= 1
+            raise ClusterUnavailable(f"{self.model.cluster_id} does not answer", delay_s=0.0)
+
+
+class _CanFail:
+    """A reader whose cluster can be unavailable."""
+
+    def __init__(self) -> None:
+        self._failure: Exception | None = None
+
+    @contextmanager
+    def failing(self, error: Exception | None = None) -> Iterator[None]:
+        """Every request raises `error` meanwhile (default: ClusterUnavailable)."""
+        self._failure = error or ClusterUnavailable("no broker answers")
+        try:
+            yield
+        finally:
+            self._failure = None
+
+    def _request(self) -> None:
+        if self._failure is not None:
+            raise self._failure
+
+
+class MemoryTopicAdmin(_CanFail):
+    """`TopicAdmin` of a cluster.
+
+    `before` is called with the name of each changing request and its topic before the change: there
+    a test lets another client be first, or raises what a cluster would. `unlisted`: topics that
+    exist but are missing in lists (a broker with old metadata). `troubled`: topics whose
+    description fails.
+    """
+
+    def __init__(
+        self, topics: Mapping[str, int] | None = None, *, model: ClusterModel[Log] | None = None
+    ) -> None:
+        super().__init__()
+        self.model = model or cluster_model("", topics or {}, new_id=numbered_ids())
+        self._configs: dict[str, dict[str, str]] = {}
+        self.unlisted: set[str] = set()
+        self.troubled: set[str] = set()
+        self.before: Callable[[str, str], None] = lambda call, topic: None
+
+    def put(self, topic: str, partitions: int, *, configs: Mapping[str, str] | None = None) -> None:
+        """Create the topic; again: recreated, with a new id."""
+        self.model.create(topic, partitions)
+        self._configs[topic] = dict(configs or {})
+
+    def remove(self, topic: str) -> None:
+        self.model.delete(topic)
+        self._configs.pop(topic, None)
+
+    def topics(self) -> Mapping[str, TopicInfo]:
+        return self.find([topic for topic in self.model.topic_ids if topic not in self.unlisted])
+
+    def find(self, topics: Sequence[str]) -> Mapping[str, TopicInfo]:
+        self._request()
+        return {topic: self._info(topic) for topic in topics if topic in self.model.topic_ids}
+
+    def _info(self, topic: str) -> TopicInfo:
+        if topic in self.troubled:
+            return TopicInfo(0, trouble="not now")
+        return TopicInfo(self.model.partitions[topic], self._admin_id(topic))
+
+    def _admin_id(self, topic: str) -> str:
+        return self.model.topic_ids[topic]
+
+    def configs(self, topic: str) -> Mapping[str, str]:
+        self._request()
+        return dict(self._configs.get(topic, {}))
+
+    def create_topic(self, topic: str, *, partitions: int, configs: Mapping[str, str]) -> None:
+        self._request()
+        self.before("create_topic", topic)
+        if topic in self.model.topic_ids:
+            raise TopicAlreadyExists(f"{topic} exists already")
+        if partitions < 1:
+            raise TopicRefused("the number of partitions must be above 0")
+        self.put(topic, partitions, configs=configs)
+
+    def grow_topic(self, topic: str, *, partitions: int) -> None:
+        self._request()
+        self.before("grow_topic", topic)
+        present = self.model.partitions.get(topic)
+        if present is None:
+            raise TopicRefused(f"{topic} does not exist")
+        if partitions <= present:
+            raise TopicRefused(f"{topic} already has {present} partitions")
+        self.model.grow(topic, partitions)
+
+    def close(self) -> None:
+        pass
+
+
+class MemoryPositionReader(_CanFail):
+    """`PositionReader` over the ledgers of position groups."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.groups: defaultdict[str, Ledger] = defaultdict(Ledger)
+        self.reads = 0
+
+    def put(self, group: str, topic: str, number: int, offset: int) -> None:
+        """A committed position."""
+        self.groups[group].positions[topic, number] = Position(offset)
+
+    def read(
+        self, group: str, wanted: Mapping[str, Sequence[int]]
+    ) -> Mapping[tuple[str, int], Position]:
+        self.reads += 1
+        self._request()
+        ledger = self.groups[group]
+        return {
+            (topic, number): ledger.read((topic, number))
+            for topic, numbers in wanted.items()
+            for number in numbers
+        }
+
+    def close(self) -> None:
+        pass
+
+
+class MemoryLogReader(_CanFail):
+    """`LogReader` over logs; `requests` counts the calls. A partition without a log has no leader."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.logs: dict[TopicPartition, Log] = {}
+        self.lives: dict[str, Lifetime] = {}
+        self.requests = {"extents": 0, "batch_times": 0, "lifetimes": 0}
+
+    def hold(self, topic: str, number: int, start: int, end: int) -> None:
+        """The log holds these offsets."""
+        log = self.logs.setdefault((topic, number), Log())
+        log.start, log.end = start, end
+
+    def extents(
+        self, wanted: Mapping[str, Sequence[int]]
+    ) -> Mapping[TopicPartition, Extent | PartitionUnavailable]:
+        self._count("extents")
+        return {
+            (topic, number): self._extent((topic, number))
+            for topic, numbers in wanted.items()
+            for number in numbers
+        }
+
+    def _extent(self, key: TopicPartition) -> Extent | PartitionUnavailable:
+        log = self.logs.get(key)
+        if log is None:
+            return PartitionUnavailable(f"{key[0]}/{key[1]} has no leader, or does not exist")
+        return Extent(log.start, log.end)
+
+    def batch_times(
+        self, offsets: Mapping[TopicPartition, int]
+    ) -> Mapping[TopicPartition, BatchTime]:
+        self._count("batch_times")
+        found = {
+            key: next((time for time in self.logs[key].times if time.last >= offset), None)
+            for key, offset in offsets.items()
+            if key in self.logs
+        }
+        return {key: time for key, time in found.items() if time is not None}
+
+    def lifetimes(self, topics: Sequence[str]) -> Mapping[str, Lifetime]:
+        self._count("lifetimes")
+        return {topic: self.lives[topic] for topic in topics if topic in self.lives}
+
+    def close(self) -> None:
+        pass
+
+    def _count(self, call: str) -> None:
+        self.requests[call] += 1
+        self._request()
