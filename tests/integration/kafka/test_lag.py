@@ -146,7 +146,8 @@ def test_times_of_small_and_large_batches(
     source_cluster: KafkaCluster, reader: KafkaLogReader, topic: str
 ) -> None:
     """Of eight partitions every other one begins with more than a first request would bring."""
-    create_topic(source_cluster.bootstrap, topic, partitions=8)
+    keep = {"retention.ms": "-1"}  # the broker deletes records as old as these at its next check
+    create_topic(source_cluster.bootstrap, topic, partitions=8, config=keep)
     for number in range(8):
         size = 10 if number % 2 else SMALL_BYTES * 4
         record = NewRecord(b"v" * size, partition=number, timestamp=1_000 + number)
