@@ -42,8 +42,8 @@ from ureplicator_common.kafka.admin import ConfluentTopicAdmin
 from ureplicator_common.model import LiveController, Partition, Route
 from ureplicator_common.znodes import Paths
 from ureplicator_controller.api.rest_process import RestProcess, WsgiConfig, bind
-from ureplicator_controller.core.positions.orphaned import Unowned, unowned
-from ureplicator_controller.core.state.snapshot import Delays, Limits, Snapshot
+from ureplicator_controller.core.positions.orphaned import OrphanedPosition, orphaned_positions
+from ureplicator_controller.core.state.snapshot import BalanceLimits, Delays, Snapshot
 from ureplicator_controller.core.topics.rules import TopicRules
 from ureplicator_controller.engines.control_loop import ControlLoop
 from ureplicator_controller.engines.executor import Executor
@@ -198,7 +198,7 @@ class Controller:
                 join_s=limits.join_delay_s,
                 handover_s=limits.handover_timeout_s,
             ),
-            limits=Limits(ratio=limits.balance_ratio, moves=limits.balance_moves),
+            limits=BalanceLimits(ratio=limits.balance_ratio, moves=limits.balance_moves),
         )
         leadership = Leadership(coordination, paths=self._paths, controller=live)
         control_loop = ControlLoop(
@@ -280,10 +280,10 @@ def seen_as_leader(control: _Control) -> tuple[int, Snapshot] | None:
     return epoch, seen
 
 
-def unowned_now(control: _Control, route: Route) -> Mapping[Partition, Unowned]:
+def unowned_now(control: _Control, route: Route) -> Mapping[Partition, OrphanedPosition]:
     """The renewer's proof. Raises Unavailable."""
     seen = proven(control)
-    return unowned(seen, route) if seen is not None else {}
+    return orphaned_positions(seen, route) if seen is not None else {}
 
 
 def proven(control: _Control) -> Snapshot | None:

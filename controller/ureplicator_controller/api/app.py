@@ -41,7 +41,7 @@ from ureplicator_controller.api.services.clusters import ClusterTopics
 from ureplicator_controller.api.services.fleet_cache import FleetCache
 from ureplicator_controller.api.services.topics import TopicService
 from ureplicator_controller.api.services.workers import Wishes
-from ureplicator_controller.core.state.snapshot import Limits
+from ureplicator_controller.core.state.snapshot import BalanceLimits
 
 log = logging.getLogger(__name__)
 
@@ -119,8 +119,10 @@ def _progress(needs: Dependencies, fleet: FleetCache) -> LagCache:
     return LagCache(collector, wanted=fleet.intents, clock=needs.clock)
 
 
-def _limits(settings: Settings) -> Limits:
-    return Limits(ratio=settings.controller.balance_ratio, moves=settings.controller.balance_moves)
+def _limits(settings: Settings) -> BalanceLimits:
+    return BalanceLimits(
+        ratio=settings.controller.balance_ratio, moves=settings.controller.balance_moves
+    )
 
 
 def _clusters(needs: Dependencies) -> Mapping[str, ClusterTopics]:

@@ -22,8 +22,8 @@ from ureplicator_common.znodes import Paths, encode_history, encode_route
 from ureplicator_controller.core.planning.invariants import check_invariants
 from ureplicator_controller.core.planning.plan import Plan, plan
 from ureplicator_controller.core.planning.steps import Step, write
-from ureplicator_controller.core.reporting.event_log import written
-from ureplicator_controller.core.reporting.events import chronicle, told
+from ureplicator_controller.core.reporting.event_log import blocks_to_write
+from ureplicator_controller.core.reporting.events import fleet_events, log_line
 from ureplicator_controller.core.state.snapshot import Snapshot
 from ureplicator_controller.engines.executor import Executor, Outcome
 from ureplicator_controller.engines.leadership import Identity, Leadership
@@ -188,7 +188,7 @@ class ControlLoop:
         snapshot = self._observer.snapshot()
         self._metrics.unreadable.set(len(snapshot.findings))
         decided = plan(snapshot, began_s)
-        self._observer.remember(decided.asked_since, decided.look_at_s)
+        self._observer.remember(decided.release_requested_since, decided.load_review_at_s)
         self._wake_at_s = decided.wake_at_s
         self._metrics.waiting.set(len(decided.waiting))
         outcome = self._execute(decided, snapshot, epoch)
@@ -220,14 +220,14 @@ class ControlLoop:
         self, done: Sequence[Step], snapshot: Snapshot, epoch: int, outcome: Outcome
     ) -> Outcome:
         """What happened, and what was done about it, in the log and in the history."""
-        events = chronicle(self._told_of, snapshot, done, leader=self._leadership.leader)
+        events = fleet_events(self._told_of, snapshot, done, leader=self._leadership.leader)
         for event in events[:MAX_EVENT_LINES]:
-            log.info("%s", told(event))
+            log.info("%s", log_line(event))
         if len(events) > MAX_EVENT_LINES:
             log.info("and %d more", len(events) - MAX_EVENT_LINES)
         blocks = [
             write(self._paths.history_block(number), encode_history(block), version)
-            for number, block, version in written(snapshot, events)
+            for number, block, version in blocks_to_write(snapshot, events)
         ]
         told_so = self._executor.write(blocks, epoch) if blocks else Outcome.DONE
         if told_so is not Outcome.DONE:

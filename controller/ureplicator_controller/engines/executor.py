@@ -24,7 +24,7 @@ from ureplicator_common.coordination import (
     OutcomeUnknown,
 )
 from ureplicator_common.znodes import Paths
-from ureplicator_controller.core.planning.invariants import Ledger
+from ureplicator_controller.core.planning.invariants import InvariantChecker
 from ureplicator_controller.core.planning.steps import Evict, Step, operations
 from ureplicator_controller.core.state.snapshot import Snapshot
 from ureplicator_controller.engines.metrics import ControlMetrics
@@ -70,7 +70,7 @@ class Executor:
         """Raises Unavailable; what was written before stays, and is safe."""
         if not steps:
             return Outcome.QUIET
-        ledger = Ledger(snapshot)
+        ledger = InvariantChecker(snapshot)
         admitted: list[Step] = []
         for step in steps:
             violations = ledger.admit(step)

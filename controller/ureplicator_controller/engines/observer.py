@@ -28,8 +28,15 @@ from ureplicator_common.coordination import (
     Set,
 )
 from ureplicator_common.znodes import Paths
-from ureplicator_controller.core.planning.membership import track
-from ureplicator_controller.core.state.snapshot import Ask, Delays, Limits, Memo, Snapshot, parse
+from ureplicator_controller.core.planning.membership import track_membership
+from ureplicator_controller.core.state.snapshot import (
+    BalanceLimits,
+    DecodeCache,
+    Delays,
+    ReleaseRequest,
+    Snapshot,
+    parse,
+)
 
 DEBOUNCE_S = 0.1
 MIN_PAUSE_S = 0.01
@@ -52,15 +59,15 @@ class Observer:
         fleet: str,
         clock: Clock,
         delays: Delays,
-        limits: Limits | None = None,
+        limits: BalanceLimits | None = None,
     ) -> None:
         self._coordination = coordination
         self._fleet = fleet
         self._paths = Paths(fleet)
         self._clock = clock
         self._delays = delays
-        self._limits = limits or Limits()
-        self._memo = Memo()
+        self._limits = limits or BalanceLimits()
+        self._memo = DecodeCache()
         self._wake = threading.Event()
         self._tree_cache = coordination.tree_cache(self._paths.root, self._wake.set)
         self._expected: dict[str, int] = {}
@@ -123,13 +130,23 @@ class Observer:
             wall_ms=self._clock.wall_ms(),
             memo=self._memo,
         )
-        self._presence = self.latest = track(self._presence, seen, self._clock.monotonic_s())
+        self._presence = self.latest = track_membership(
+            self._presence, seen, self._clock.monotonic_s()
+        )
         self._drawn_from = self._fingerprint(nodes)
         return self._presence
 
-    def remember(self, asked_since: Mapping[Ask, float], look_at_s: float | None) -> None:
+    def remember(
+        self,
+        release_requested_since: Mapping[ReleaseRequest, float],
+        load_review_at_s: float | None,
+    ) -> None:
         """What the plan made of the snapshot asked of workers, and when it looks at loads next."""
-        self._presence = replace(self._presence, asked_since=asked_since, look_at_s=look_at_s)
+        self._presence = replace(
+            self._presence,
+            release_requested_since=release_requested_since,
+            load_review_at_s=load_review_at_s,
+        )
 
     def _fingerprint(self, nodes: Mapping[str, Node]) -> Mapping[str, int]:
         """Of loads only who tells any: what they tell changes all the time, see `core.look`."""

@@ -33,7 +33,7 @@ from ureplicator_common.kafka.errors import ErrorCode
 from ureplicator_common.kafka.positions import CommitRefused, Fenced, TargetPartition
 from ureplicator_common.model import Route, TopicKey
 from ureplicator_common.znodes import Paths, decode_intent, encode_intent
-from ureplicator_controller.core.positions.deletion import Forgettable, forgettable
+from ureplicator_controller.core.positions.deletion import DeletablePositions, deletable_positions
 from ureplicator_controller.core.state.snapshot import Snapshot
 from ureplicator_controller.engines.position_renewal import Renewal
 
@@ -49,7 +49,7 @@ Proof = Callable[[], Snapshot | None]
 Unavailable."""
 
 
-def forget(renewal: Renewal, proven: Callable[[], Forgettable | None]) -> int | None:
+def forget(renewal: Renewal, proven: Callable[[], DeletablePositions | None]) -> int | None:
     """How many positions were forgotten, None if they are not to be.
 
     Raises ClusterUnavailable, Fenced, CommitRefused, and Unavailable from the proof.
@@ -129,7 +129,7 @@ class PositionDeleter:
         seen = self._seen()
         if seen is None or seen is self._settled:
             return True
-        due = [key for key in sorted(forgettable(seen)) if key.route in self._renewals]
+        due = [key for key in sorted(deletable_positions(seen)) if key.route in self._renewals]
         self._settled = None if due else seen
         failed, away = False, set[Route]()
         for key in due:
@@ -147,12 +147,12 @@ class PositionDeleter:
     def _forget(self, key: TopicKey, renewal: Renewal) -> None:
         proofs: list[Snapshot] = []
 
-        def proven() -> Forgettable | None:
+        def proven() -> DeletablePositions | None:
             snapshot = self._proof()
             if snapshot is None:
                 return None
             proofs.append(snapshot)
-            return forgettable(snapshot).get(key)
+            return deletable_positions(snapshot).get(key)
 
         count = forget(renewal, proven)
         if count is not None:

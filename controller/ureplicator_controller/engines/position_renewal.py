@@ -26,14 +26,14 @@ from ureplicator_common.model import (
     position_group,
     transactional_id,
 )
-from ureplicator_controller.core.positions.orphaned import Unowned
+from ureplicator_controller.core.positions.orphaned import OrphanedPosition
 
 FIRST_AFTER_S = 3_600.0
 EVERY_S = 12 * 3_600.0
 
 logger = logging.getLogger(__name__)
 
-Proof = Callable[[Route], Mapping[Partition, Unowned]]
+Proof = Callable[[Route], Mapping[Partition, OrphanedPosition]]
 """Partitions without owner, read after a `sync` while this process leads; empty if it does not lead
 any more. Raises Unavailable."""
 
@@ -83,7 +83,7 @@ def renew(renewal: Renewal, unowned: Proof) -> int:
 
 
 def _by_target(
-    partitions: Mapping[Partition, Unowned], *, without: Collection[TargetPartition]
+    partitions: Mapping[Partition, OrphanedPosition], *, without: Collection[TargetPartition]
 ) -> dict[str, list[int]]:
     """Target topic -> partitions. One that the target refuses must not let the others fade."""
     wanted: dict[str, list[int]] = {}

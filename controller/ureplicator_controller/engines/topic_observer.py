@@ -23,9 +23,9 @@ from ureplicator_common.kafka import TopicAdmin, TopicInfo
 from ureplicator_common.model import Route
 from ureplicator_common.znodes import Paths
 from ureplicator_controller.core.state.snapshot import Snapshot
-from ureplicator_controller.core.topics.reconcile import doubtful
+from ureplicator_controller.core.topics.reconcile import expected_topics
 from ureplicator_controller.core.topics.rules import TopicRules
-from ureplicator_controller.core.topics.validation import Difference, difference
+from ureplicator_controller.core.topics.validation import ClusterComparison, compare_with_clusters
 from ureplicator_controller.engines.metrics import ControlMetrics
 from ureplicator_controller.engines.topic_reconciler import TopicReconciler, with_absent_confirmed
 
@@ -67,7 +67,7 @@ class TopicObserver:
             metrics=metrics,
         )
         self._down: dict[str, str] = {}
-        self._found: dict[Route, Difference] = {}
+        self._found: dict[Route, ClusterComparison] = {}
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="topic observer", daemon=True)
 
@@ -112,7 +112,7 @@ class TopicObserver:
         """Every cluster once, all at the same time; None: it did not answer."""
         wanted: dict[str, set[str]] = {}
         for rules in self._rules:
-            source, target = doubtful(rules, snapshot)
+            source, target = expected_topics(rules, snapshot)
             wanted.setdefault(rules.route.source, set()).update(source)
             wanted.setdefault(rules.route.target, set()).update(target)
         answers: dict[str, Mapping[str, TopicInfo] | None] = dict.fromkeys(wanted)
@@ -182,7 +182,7 @@ class TopicObserver:
         )
         for gauge, figure in zip(self._gauges(), figures, strict=True):
             gauge.labels(str(route)).set(figure)
-        if found != self._found.get(route, Difference()):
+        if found != self._found.get(route, ClusterComparison()):
             log.info("route %s: %s", route, _in_words(found))
         self._found[route] = found
 
@@ -192,16 +192,16 @@ def _compare(
     route: Route,
     source: Mapping[str, TopicInfo],
     target: Mapping[str, TopicInfo] | None,
-) -> Difference:
+) -> ClusterComparison:
     """A target that is away leaves out what is wrong there, and nothing else."""
     intents = {
         key.topic: stored.value for key, stored in snapshot.topics.items() if key.route == route
     }
-    found = difference(intents, source, target or {})
+    found = compare_with_clusters(intents, source, target or {})
     return found if target is not None else replace(found, target_findings={})
 
 
-def _in_words(found: Difference) -> str:
+def _in_words(found: ClusterComparison) -> str:
     parts = [
         _some("not in the source", found.missing),
         _some("of another size in the source", sorted(found.mismatched)),

@@ -32,12 +32,12 @@ from ureplicator_controller.core.planning.steps import write
 from ureplicator_controller.core.state.snapshot import Snapshot
 from ureplicator_controller.core.topics.reconcile import (
     CONFIRM_S,
-    Change,
-    Decision,
-    Suspicions,
+    IntentChange,
+    TopicDecision,
     Topics,
-    decide,
-    remembered,
+    Unconfirmed,
+    reconcile_topics,
+    route_memory,
 )
 from ureplicator_controller.core.topics.rules import TopicRules
 from ureplicator_controller.engines.metrics import ControlMetrics
@@ -86,7 +86,7 @@ class TopicReconciler:
         self._admins = admins
         self._clock = clock
         self._metrics = metrics
-        self._suspicions: Suspicions = {}
+        self._suspicions: Unconfirmed = {}
         self._failures: dict[TopicKey, _Failure] = {}
         self._too_big: set[Route] = set()
 
@@ -102,7 +102,7 @@ class TopicReconciler:
         Raises Unavailable.
         """
         now_s = self._clock.monotonic_s()
-        decision = decide(self._rules, snapshot, clusters, self._suspicions, now_s)
+        decision = reconcile_topics(self._rules, snapshot, clusters, self._suspicions, now_s)
         self._suspicions = decision.suspicions
         try:
             is_done = self._perform_all(decision.changes, epoch, until_s=now_s + BUSY_S)
@@ -113,7 +113,7 @@ class TopicReconciler:
             return SOON_S
         return CONFIRM_S if decision.suspicions else 0.0
 
-    def _perform_all(self, changes: Sequence[Change], epoch: int, *, until_s: float) -> bool:
+    def _perform_all(self, changes: Sequence[IntentChange], epoch: int, *, until_s: float) -> bool:
         """False: the time was too short for all of them. What needs no work on Kafka comes first."""
         keys = {change.key for change in changes}
         self._failures = {key: why for key, why in self._failures.items() if key in keys}
@@ -126,7 +126,7 @@ class TopicReconciler:
                 self._perform(change, epoch)
         return True
 
-    def _perform(self, change: Change, epoch: int) -> None:
+    def _perform(self, change: IntentChange, epoch: int) -> None:
         try:
             if change.target_partitions:
                 self._bring_target(change)
@@ -144,14 +144,14 @@ class TopicReconciler:
         level = logging.WARNING if change.intent.stopped else logging.INFO
         log.log(level, "topic %s %s: %s", change.key, change.kind, change.why)
 
-    def _claim(self, change: Change) -> Sequence[Operation]:
+    def _claim(self, change: IntentChange) -> Sequence[Operation]:
         """Of a new intent: nobody else may have the target. Raises TargetTaken, Unavailable."""
         paths, key = self._paths, change.key
         self._coordination.ensure(f"{paths.topics}/{key.route}")
         self._coordination.ensure(f"{paths.targets}/{key.route.target}")
         return (claim(self._coordination, paths, key, change.intent.target_topic),)
 
-    def _bring_target(self, change: Change) -> None:
+    def _bring_target(self, change: IntentChange) -> None:
         route = change.key.route
         ensure_target(
             change.intent.target_topic or change.key.topic,
@@ -162,7 +162,7 @@ class TopicReconciler:
             target=self._admins(route.target),
         )
 
-    def _fail(self, change: Change, why: str) -> None:
+    def _fail(self, change: IntentChange, why: str) -> None:
         self._metrics.topic_failures.labels(str(change.key.route)).inc()
         before = self._failures.get(change.key)
         times = before.times if before else 0
@@ -186,7 +186,7 @@ class TopicReconciler:
         self._metrics.writes.inc(len(operations))
         return True
 
-    def _remember_all(self, decision: Decision, snapshot: Snapshot, epoch: int) -> bool:
+    def _remember_all(self, decision: TopicDecision, snapshot: Snapshot, epoch: int) -> bool:
         """False: a baseline was begun, and whitelisting can begin now."""
         refused = dict(decision.refused)
         refused |= {key: failure.why for key, failure in self._failures.items()}
@@ -202,7 +202,7 @@ class TopicReconciler:
     def _remember(
         self,
         route: Route,
-        decision: Decision,
+        decision: TopicDecision,
         snapshot: Snapshot,
         epoch: int,
         *,
@@ -210,7 +210,7 @@ class TopicReconciler:
     ) -> bool:
         """Whether a baseline was begun. What does not fit into a node is told, once."""
         baseline = decision.baselines.get(route)
-        memory = remembered(snapshot, route, baseline=baseline, refused=refused)
+        memory = route_memory(snapshot, route, baseline=baseline, refused=refused)
         if memory is None:
             return False
         stored = snapshot.memory.get(route)

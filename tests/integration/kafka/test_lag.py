@@ -18,7 +18,7 @@ from ureplicator_common.kafka.log_offsets import SMALL_BYTES, KafkaLogReader
 from ureplicator_common.kafka.positions import KafkaPositionReader, PositionStore
 from ureplicator_common.model import TopicIntent, TopicKey, position_group
 from ureplicator_controller.api.lag.collector import LagCollector
-from ureplicator_controller.core.reporting.lag import Figures
+from ureplicator_controller.core.reporting.lag import PartitionLag
 from ureplicator_testkit.copier.driver import ROUTE
 from ureplicator_testkit.copier.lane import Lane
 from ureplicator_testkit.records.topics import (
@@ -35,7 +35,7 @@ from ureplicator_testkit.servers.processes import eventually
 AGE_S = 600
 HOUR_MS = 3_600_000
 
-Looking = Callable[[str, int], dict[int, Figures]]
+Looking = Callable[[str, int], dict[int, PartitionLag]]
 
 
 def now_ms() -> int:
@@ -61,7 +61,7 @@ def look(
         clock=SystemClock(),
     )
 
-    def look(topic: str, count: int) -> dict[int, Figures]:
+    def look(topic: str, count: int) -> dict[int, PartitionLag]:
         key = TopicKey(ROUTE, topic)
         return dict(collector.look({key: TopicIntent(count, count)}).topics[key])
 

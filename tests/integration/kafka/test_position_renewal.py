@@ -8,7 +8,7 @@ from ureplicator_common.kafka import Position
 from ureplicator_common.kafka.client import ClusterClient
 from ureplicator_common.kafka.positions import Fenced, PositionStore, fence_ids, read_positions
 from ureplicator_common.model import RENEWER, Partition, Route, position_group, transactional_id
-from ureplicator_controller.core.positions.orphaned import Unowned
+from ureplicator_controller.core.positions.orphaned import OrphanedPosition
 from ureplicator_controller.engines.position_renewal import Renewal, open_renewal, renew
 from ureplicator_testkit.copier.driver import ROUTE
 from ureplicator_testkit.records.topics import create_topic
@@ -46,7 +46,7 @@ def test_positions_are_committed_again_unchanged(
     renewal: Renewal, client: ClusterClient, fleet: str, topic: str
 ) -> None:
     before = stored(client, fleet, topic)
-    both = {Partition(ROUTE, topic, number): Unowned(topic) for number in range(2)}
+    both = {Partition(ROUTE, topic, number): OrphanedPosition(topic) for number in range(2)}
     assert renew(renewal, lambda _: both) == 2
     assert stored(client, fleet, topic) == before
     assert before[(topic, 0)] == Position(5, 1, "mine")
@@ -56,8 +56,8 @@ def test_one_that_the_target_refuses_does_not_let_the_others_fade(
     renewal: Renewal, client: ClusterClient, fleet: str, topic: str
 ) -> None:
     found = {
-        Partition(ROUTE, topic, 0): Unowned(topic),
-        Partition(ROUTE, "gone", 3): Unowned(f"{topic}-that-is-not-there"),
+        Partition(ROUTE, topic, 0): OrphanedPosition(topic),
+        Partition(ROUTE, "gone", 3): OrphanedPosition(f"{topic}-that-is-not-there"),
     }
     assert renew(renewal, lambda _: found) == 1
     assert stored(client, fleet, topic)[(topic, 0)].offset == 5
@@ -69,12 +69,12 @@ def test_a_partition_that_got_an_owner_meanwhile_is_left_alone(
     """The new owner fences the leader's id, as every copier does, after the leader's proof."""
     looks: list[Route] = []
 
-    def proof(route: Route) -> Mapping[Partition, Unowned]:
+    def proof(route: Route) -> Mapping[Partition, OrphanedPosition]:
         looks.append(route)
         if len(looks) == 2:
             id = transactional_id(fleet=fleet, route=ROUTE, worker=RENEWER, slot=0)
             fence_ids(client, [id])
-        return {Partition(ROUTE, topic, 0): Unowned(topic)}
+        return {Partition(ROUTE, topic, 0): OrphanedPosition(topic)}
 
     with pytest.raises(Fenced):
         renew(renewal, proof)

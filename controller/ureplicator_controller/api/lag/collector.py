@@ -32,13 +32,13 @@ from ureplicator_common.kafka import (
 from ureplicator_common.model import Partition, Route, TopicIntent, TopicKey, position_group
 from ureplicator_controller.api.lag.cluster_reader import ClusterReader, query_all
 from ureplicator_controller.core.reporting.lag import (
-    Figures,
-    Look,
-    Reading,
-    Tracks,
-    figures,
-    follow,
-    to_read,
+    LagHistory,
+    LagSample,
+    PartitionLag,
+    RecordTime,
+    add_sample,
+    partition_lag,
+    record_times_to_read,
 )
 
 CLUSTER_S = 5.0
@@ -60,7 +60,7 @@ class LagReport:
     """One look: figures of each partition, at a time of the monotonic clock."""
 
     at_s: float
-    topics: Mapping[TopicKey, Mapping[int, Figures]] = field(default_factory=dict)
+    topics: Mapping[TopicKey, Mapping[int, PartitionLag]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +69,8 @@ class _Question:
 
     wanted: Mapping[str, Sequence[int]]
     positions: Mapping[Partition, int]
-    before: Mapping[Partition, Look]
-    readings: Mapping[Partition, Reading]
+    before: Mapping[Partition, LagSample]
+    readings: Mapping[Partition, RecordTime]
     lifetimes: bool
 
 
@@ -101,8 +101,8 @@ class LagCollector:
         self._clock = clock
         self._targets: dict[str, ClusterReader[PositionReader]] = {}
         self._sources: dict[str, ClusterReader[LogReader]] = {}
-        self._tracks: dict[Partition, Tracks] = {}
-        self._readings: dict[Partition, Reading] = {}
+        self._tracks: dict[Partition, LagHistory] = {}
+        self._readings: dict[Partition, RecordTime] = {}
         self._lifetimes: dict[str, tuple[float, Mapping[str, Lifetime]]] = {}
         self._near: frozenset[TopicKey] = frozenset()
 
@@ -111,7 +111,7 @@ class LagCollector:
         began_s = self._clock.monotonic_s()
         positions = self._read_positions(topics)
         logs = self._read_logs(topics, positions)
-        found: dict[TopicKey, dict[int, Figures]] = {}
+        found: dict[TopicKey, dict[int, PartitionLag]] = {}
         for key, intent in topics.items():
             answer = logs[key.route.source]
             found[key] = {
@@ -216,7 +216,7 @@ class LagCollector:
         for partition in answer.asked:
             before = self._readings.get(partition)
             time = answer.times.get(partition) or (before.time if before else None)
-            self._readings[partition] = Reading(time, now_s)
+            self._readings[partition] = RecordTime(time, now_s)
 
     # --- Judging
 
@@ -226,7 +226,7 @@ class LagCollector:
         position: int | OperatingError | None,
         answer: _Answer | OperatingError,
         began_s: float,
-    ) -> Figures:
+    ) -> PartitionLag:
         extent: Extent | OperatingError
         if isinstance(answer, OperatingError):
             extent = answer
@@ -234,8 +234,8 @@ class LagCollector:
             extent = answer.extents[(partition.topic, partition.number)]
         if isinstance(position, OperatingError) or isinstance(extent, OperatingError):
             return _unknown(partition.route, position, extent)
-        tracks = follow(
-            self._tracks.get(partition), Look(self._clock.monotonic_s(), position, extent)
+        tracks = add_sample(
+            self._tracks.get(partition), LagSample(self._clock.monotonic_s(), position, extent)
         )
         self._tracks[partition] = tracks
         reading = self._readings.get(partition)
@@ -243,7 +243,7 @@ class LagCollector:
             del self._readings[partition]  # of a log that is no longer this one
             reading = None
         lifetimes = self._lifetimes.get(partition.route.source, (0.0, {}))[1]
-        return figures(
+        return partition_lag(
             tracks,
             record=reading.time if reading else None,
             lifetime=lifetimes.get(partition.topic),
@@ -258,7 +258,7 @@ class LagCollector:
         self._tracks = {each: found for each, found in self._tracks.items() if each in kept}
         self._readings = {each: found for each, found in self._readings.items() if each in kept}
 
-    def _warn(self, found: Mapping[TopicKey, Mapping[int, Figures]]) -> None:
+    def _warn(self, found: Mapping[TopicKey, Mapping[int, PartitionLag]]) -> None:
         """Once for each topic, until it is out of danger."""
         near = {key: left for key, of in found.items() if (left := _near(of))}
         for key in near.keys() - self._near:
@@ -278,11 +278,13 @@ def _ask(reader: LogReader, question: _Question) -> _Answer:
     """On the cluster's thread."""
     extents = reader.extents(question.wanted)
     looks = {
-        partition: Look(0.0, position, extent)
+        partition: LagSample(0.0, position, extent)
         for partition, position in question.positions.items()
         if isinstance(extent := extents[(partition.topic, partition.number)], Extent)
     }
-    asked = to_read(looks, before=question.before, readings=question.readings, most=READINGS)
+    asked = record_times_to_read(
+        looks, before=question.before, readings=question.readings, most=READINGS
+    )
     times: dict[Partition, BatchTime] = {}
     for route in {partition.route for partition in asked}:
         of_route = [partition for partition in asked if partition.route == route]
@@ -314,14 +316,14 @@ def _position(
 
 def _unknown(
     route: Route, position: int | OperatingError | None, extent: Extent | OperatingError
-) -> Figures:
+) -> PartitionLag:
     """What is known all the same, and who did not answer."""
     wrong = [
         f"{cluster}: {end}"
         for cluster, end in ((route.target, position), (route.source, extent))
         if isinstance(end, OperatingError)
     ]
-    return Figures(
+    return PartitionLag(
         position=position if isinstance(position, int) else None,
         start=extent.start if isinstance(extent, Extent) else None,
         end=extent.end if isinstance(extent, Extent) else None,
@@ -329,7 +331,7 @@ def _unknown(
     )
 
 
-def _near(partitions: Mapping[int, Figures]) -> dict[int, float]:
+def _near(partitions: Mapping[int, PartitionLag]) -> dict[int, float]:
     return {
         number: each.retention_s
         for number, each in partitions.items()

@@ -15,9 +15,9 @@ from prometheus_client.registry import Collector
 
 from ureplicator_common.coordination import Unavailable
 from ureplicator_controller.api.lag.cache import LagCache
-from ureplicator_controller.core.reporting.lag import Summary, summarise
+from ureplicator_controller.core.reporting.lag import LagSummary, summarise
 
-_GAUGES: Mapping[str, tuple[str, Callable[[Summary], float | None]]] = {
+_GAUGES: Mapping[str, tuple[str, Callable[[LagSummary], float | None]]] = {
     "lag_records": ("Sum of the partitions' lags.", lambda found: found.lag_records),
     "lag_seconds": ("Longest that a record has waited for its copy.", lambda found: found.lag_s),
     "retention_seconds": (

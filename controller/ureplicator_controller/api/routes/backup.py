@@ -43,8 +43,8 @@ from ureplicator_controller.api.services.topics import Restoration, TopicService
 from ureplicator_controller.api.services.workers import Wishes
 from ureplicator_controller.core.reporting.backup import (
     Refusal,
+    backup_document,
     differences,
-    exported,
     numbers,
     topic_entry,
     worker_entry,
@@ -208,7 +208,7 @@ def blueprint(
     @api.get("/export", responses=responses(FleetExport))
     def export_fleet(query: Query) -> JsonResult:
         """What operators asked of the fleet, to be imported again."""
-        return exported(fleet.current().snapshot)
+        return backup_document(fleet.current().snapshot)
 
     @api.put("/import/topics/<path:topic>", responses=responses(ImportResult, 404, 409, 413))
     def import_topic(path: TopicPath, query: ImportTopicQuery, body: TopicEntry) -> JsonResult:

@@ -37,12 +37,12 @@ from ureplicator_controller.api.http.response_models import (
 )
 from ureplicator_controller.api.services.fleet_cache import FleetCache, FleetState
 from ureplicator_controller.api.services.workers import Wishes
-from ureplicator_controller.core.planning.moves import moves
+from ureplicator_controller.core.planning.moves import owner_changes
 from ureplicator_controller.core.planning.plan import plan
-from ureplicator_controller.core.state.snapshot import Limits
+from ureplicator_controller.core.state.snapshot import BalanceLimits
 
 
-def blueprint(*, fleet: FleetCache, wishes: Wishes, limits: Limits) -> APIBlueprint:
+def blueprint(*, fleet: FleetCache, wishes: Wishes, limits: BalanceLimits) -> APIBlueprint:
     """`limits`: those of the leader, for a dry run."""
     api = group("balance", __name__)
 
@@ -101,7 +101,7 @@ def blueprint(*, fleet: FleetCache, wishes: Wishes, limits: Limits) -> APIBluepr
     return api
 
 
-def _preview(fleet_state: FleetState, limits: Limits) -> dict[str, object]:
+def _preview(fleet_state: FleetState, limits: BalanceLimits) -> dict[str, object]:
     seen = fleet_state.snapshot
     if fleet_state.leader is None:
         raise unavailable("nobody leads: nothing would be done", hint="start a controller")
@@ -110,7 +110,7 @@ def _preview(fleet_state: FleetState, limits: Limits) -> dict[str, object]:
     decided = plan(asked, time.monotonic())
     return {
         "dryRun": True,
-        "moves": [moved.as_json() for moved in moves(seen, decided.steps)],
+        "moves": [moved.as_json() for moved in owner_changes(seen, decided.steps)],
         "reasons": list(decided.reasons),
         "waiting": [
             {"partition": str(partition), "for": list(workers)}

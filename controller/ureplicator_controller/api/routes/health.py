@@ -28,7 +28,7 @@ from ureplicator_controller.api.http.response_models import Health, JsonResult, 
 from ureplicator_controller.api.services.clusters import ClusterTopics
 from ureplicator_controller.api.services.fleet_cache import FleetCache, FleetState
 from ureplicator_controller.api.services.validation import compare
-from ureplicator_controller.core.state.external_view import mismatches, validate
+from ureplicator_controller.core.state.external_view import mismatches, validation_counts
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _METRICS = {"text/plain": {"schema": {"type": "string"}}}
@@ -117,7 +117,7 @@ class FleetMetrics(Collector):
 
 
 def _fleet_metrics(fleet_state: FleetState) -> Iterable[Metric]:
-    counts = validate(fleet_state.snapshot, fleet_state.view)
+    counts = validation_counts(fleet_state.snapshot, fleet_state.view)
     yield _gauge(
         "leader_present", "Whether a controller leads.", int(fleet_state.leader is not None)
     )

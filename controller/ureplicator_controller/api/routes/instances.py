@@ -30,7 +30,7 @@ from ureplicator_controller.api.http.response_models import (
 )
 from ureplicator_controller.api.services.fleet_cache import FleetCache, FleetState
 from ureplicator_controller.api.services.workers import Wishes, unknown_worker
-from ureplicator_controller.core.state.external_view import ideal_entry, wanted_partitions
+from ureplicator_controller.core.state.external_view import ideal_entry, whitelisted_partitions
 
 
 def blueprint(*, fleet: FleetCache, wishes: Wishes) -> APIBlueprint:
@@ -156,7 +156,7 @@ def _held(fleet_state: FleetState) -> dict[WorkerId, list[dict[str, Any]]]:
 
 def _ideal_counts(fleet_state: FleetState) -> dict[WorkerId, int]:
     counts: dict[WorkerId, int] = {}
-    for partition in wanted_partitions(fleet_state.snapshot):
+    for partition in whitelisted_partitions(fleet_state.snapshot):
         entry = ideal_entry(fleet_state.snapshot, partition)
         if entry and entry.worker is not None:
             counts[entry.worker] = counts.get(entry.worker, 0) + 1

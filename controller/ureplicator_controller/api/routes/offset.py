@@ -30,9 +30,9 @@ from ureplicator_controller.api.lag.cache import LagCache
 from ureplicator_controller.api.services.fleet_cache import FleetCache
 from ureplicator_controller.api.services.topic_checks import require_partition
 from ureplicator_controller.api.services.topic_lookup import find_topic
-from ureplicator_controller.core.reporting.lag import Figures, Summary, summarise
+from ureplicator_controller.core.reporting.lag import LagSummary, PartitionLag, summarise
 
-_NOT_YET = Figures(reason="not looked at yet: ask again")
+_NOT_YET = PartitionLag(reason="not looked at yet: ask again")
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class TopicLag:
     """One topic of a look; `age_s` is None while there was none."""
 
     age_s: float | None = None
-    partitions: Mapping[int, Figures] = field(default_factory=dict)
+    partitions: Mapping[int, PartitionLag] = field(default_factory=dict)
 
 
 def blueprint(*, settings: Settings, fleet: FleetCache, progress: LagCache) -> APIBlueprint:
@@ -106,7 +106,7 @@ def topic_json(found: TopicLag) -> dict[str, Any]:
     }
 
 
-def figures_json(figures: Figures) -> dict[str, Any]:
+def figures_json(figures: PartitionLag) -> dict[str, Any]:
     shown = {
         "position": figures.position,
         "logStart": figures.start,
@@ -120,7 +120,7 @@ def figures_json(figures: Figures) -> dict[str, Any]:
     return shown | ({"reason": figures.reason} if figures.reason else {})
 
 
-def summary_json(summary: Summary) -> dict[str, Any]:
+def summary_json(summary: LagSummary) -> dict[str, Any]:
     return {
         "partitions": summary.partitions,
         "lagRecords": summary.lag_records,

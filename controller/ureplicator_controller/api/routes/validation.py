@@ -25,8 +25,8 @@ from ureplicator_controller.api.services.clusters import ClusterTopics
 from ureplicator_controller.api.services.fleet_cache import FleetCache, FleetState
 from ureplicator_controller.api.services.validation import compare
 from ureplicator_controller.core.state.exclusions import excluded_partitions
-from ureplicator_controller.core.state.external_view import mismatches, validate
-from ureplicator_controller.core.topics.validation import Difference
+from ureplicator_controller.core.state.external_view import mismatches, validation_counts
+from ureplicator_controller.core.topics.validation import ClusterComparison
 
 
 def blueprint(
@@ -56,7 +56,7 @@ def blueprint(
             }
             for each in excluded_partitions(fleet_state.snapshot, one)
         ]
-        counts = validate(fleet_state.snapshot, fleet_state.view, one).as_json()
+        counts = validation_counts(fleet_state.snapshot, fleet_state.view, one).as_json()
         unreadable = [
             {"path": each.path, "why": each.why} for each in fleet_state.snapshot.findings
         ]
@@ -80,7 +80,7 @@ def blueprint(
     return api
 
 
-def _merged(found: Mapping[Route, Difference]) -> Difference:
+def _merged(found: Mapping[Route, ClusterComparison]) -> ClusterComparison:
     """All routes in one; topics carry their route where there are several."""
     missing: list[str] = []
     mismatched: dict[str, int] = {}
@@ -92,7 +92,7 @@ def _merged(found: Mapping[Route, Difference]) -> Difference:
         mismatched |= {prefix + topic: count for topic, count in each.mismatched.items()}
         findings |= {prefix + topic: text for topic, text in each.target_findings.items()}
         stopped |= {prefix + topic: why for topic, why in each.stopped.items()}
-    return Difference(tuple(missing), mismatched, findings, stopped)
+    return ClusterComparison(tuple(missing), mismatched, findings, stopped)
 
 
 def _refused(fleet_state: FleetState, chosen: Sequence[Route]) -> dict[str, str]:

@@ -14,7 +14,7 @@ from ureplicator_controller.api.http.response_models import (
     responses,
 )
 from ureplicator_controller.api.services.fleet_cache import FleetCache
-from ureplicator_controller.core.planning.no_progress import no_progress
+from ureplicator_controller.core.planning.no_progress import partitions_without_progress
 from ureplicator_controller.core.reporting.workload import workload
 
 
@@ -22,11 +22,11 @@ def blueprint(*, settings: Settings, fleet: FleetCache) -> APIBlueprint:
     api = group("workload", __name__)
 
     @api.get("/noprogress", responses=responses(NoProgressList, 404))
-    def partitions_without_progress(query: RouteQuery) -> JsonResult:
+    def no_progress(query: RouteQuery) -> JsonResult:
         """Partitions that are not copied to their end and stand still for 10 minutes or more."""
         routes = {config.route for config in chosen_routes(settings, query)}
         fleet_state = fleet.current()
-        found = no_progress(fleet_state.snapshot, fleet_state.view)
+        found = partitions_without_progress(fleet_state.snapshot, fleet_state.view)
         return {"topics": [each.as_json() for each in found if each.partition.route in routes]}
 
     @api.get("/admin/workloadinfo", responses=responses(Workload, 404))

@@ -25,7 +25,7 @@ from ureplicator_common.coordination import Coordination, Node, SessionState, Un
 from ureplicator_common.model import LiveController, TopicIntent, TopicKey
 from ureplicator_common.znodes import UNREADABLE, Paths, decode_controller
 from ureplicator_controller.core.state.external_view import ExternalView, external_view
-from ureplicator_controller.core.state.snapshot import Memo, Snapshot, parse
+from ureplicator_controller.core.state.snapshot import DecodeCache, Snapshot, parse
 
 SETTLE_S = 1.0
 """How long a writer waits for its own tree cache; after that it reads everything anew."""
@@ -53,7 +53,7 @@ class FleetCache:
         self._coordination = coordination
         self._clock = clock
         self._lock = threading.Lock()
-        self._memo = Memo()
+        self._memo = DecodeCache()
         self._picture: FleetState | None = None
         self._drawn_from: Mapping[str, Node] | None = None
         self._losses = self._losses_read = 0

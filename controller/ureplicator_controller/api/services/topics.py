@@ -50,9 +50,13 @@ from ureplicator_controller.api.services.topic_checks import (
     require_whitelisted,
     target_conflict,
 )
-from ureplicator_controller.core.reporting.backup import Restored, restored, was_never_held
-from ureplicator_controller.core.topics.loops import origins, targets
-from ureplicator_controller.core.topics.reconcile import adopt, held
+from ureplicator_controller.core.reporting.backup import (
+    RestoredIntent,
+    restored_intent,
+    was_never_held,
+)
+from ureplicator_controller.core.topics.loops import copies_by_target, origins
+from ureplicator_controller.core.topics.reconcile import adopt_topics, held_topics
 from ureplicator_controller.engines.target_claims import TargetTaken, claim
 from ureplicator_controller.engines.target_topics import ensure_target
 
@@ -70,7 +74,7 @@ class Restoration:
     """What was there, what it became, and whether it was taken off the blacklist."""
 
     before: TopicIntent | None
-    made: Restored
+    made: RestoredIntent
     taken_off: bool
 
 
@@ -179,18 +183,18 @@ class TopicService:
 
     def _restored(
         self, key: TopicKey, there: TopicIntent | None, wanted: TopicIntent
-    ) -> tuple[Restored, Sequence[Operation]]:
+    ) -> tuple[RestoredIntent, Sequence[Operation]]:
         """And what must still be so when it is written."""
         path = self._fleet.paths.ideal_topic(key)
         node = self._coordination.get(path)
         try:
             ideal = decode_ideal(node.data) if node else None
         except UNREADABLE:
-            return restored(there, wanted, key.topic, never_held=False), ()
-        is_held = key in held(self._fleet.current().snapshot)
+            return restored_intent(there, wanted, key.topic, never_held=False), ()
+        is_held = key in held_topics(self._fleet.current().snapshot)
         never_held = not is_held and was_never_held(there, ideal)
         checks = (Check(path, node.stat.version),) if node else ()
-        return restored(there, wanted, key.topic, never_held=never_held), checks
+        return restored_intent(there, wanted, key.topic, never_held=never_held), checks
 
     def _create(self, key: TopicKey, intent: TopicIntent, *, listed: bool = False) -> None:
         """`listed`: on the blacklist it stays, if it is there."""
@@ -296,17 +300,17 @@ class TopicService:
                 field="restart",
                 hint='to copy what is there now, from its first record: {"restart": true}',
             )
-        if key in held(self._fleet.current().snapshot):
+        if key in held_topics(self._fleet.current().snapshot):
             raise conflict(
                 f"{topic} is just being let go", field="topic", hint="try again in some seconds"
             )
         source = self._find_in_source(key)
-        wanted = adopt(there, source, "").partitions
+        wanted = adopt_topics(there, source, "").partitions
         check_partition_count(source, wanted, field="topic")
         self._ensure_target(key, there.target_topic or topic, wanted=wanted, source=source)
 
         def change(now: TopicIntent) -> TopicIntent:
-            adopted = adopt(now, source, "") if now.stopped else now
+            adopted = adopt_topics(now, source, "") if now.stopped else now
             return replace(adopted, state=TopicState.ACTIVE)
 
         return self._change(key, change, condition)
@@ -454,7 +458,7 @@ class TopicService:
         settings: RouteSettings = published.value if published else config.settings
         name = TopicPath(topic=named or settings.target_topic(topic)).topic
         wished = TopicKey(config.route, topic)
-        copied = targets(
+        copied = copies_by_target(
             {key: stored.value for key, stored in snapshot.topics.items() if key != wished}
         )
         if (config.target, name) in copied:

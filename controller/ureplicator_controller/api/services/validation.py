@@ -13,12 +13,12 @@ from ureplicator_common.errors import OperatingError
 from ureplicator_common.model import Route
 from ureplicator_controller.api.services.clusters import ClusterTopics
 from ureplicator_controller.api.services.fleet_cache import FleetState
-from ureplicator_controller.core.topics.validation import Difference, difference
+from ureplicator_controller.core.topics.validation import ClusterComparison, compare_with_clusters
 
 
 def compare(
     fleet_state: FleetState, route: Route, clusters: Mapping[str, ClusterTopics]
-) -> tuple[Difference, str]:
+) -> tuple[ClusterComparison, str]:
     """The difference of one route, and why the target is left out ("": it is not).
 
     Raises what the source raises.
@@ -30,7 +30,7 @@ def compare(
     }
     source = clusters[route.source].recent_topics()
     try:
-        return difference(intents, source, clusters[route.target].recent_topics()), ""
+        return compare_with_clusters(intents, source, clusters[route.target].recent_topics()), ""
     except OperatingError as error:
-        without_target = replace(difference(intents, source, {}), target_findings={})
+        without_target = replace(compare_with_clusters(intents, source, {}), target_findings={})
         return without_target, f"{route.target}: {error}"

@@ -7,16 +7,16 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from ureplicator_common.model import KnownWorker, TopicKey, TopicState
-from ureplicator_controller.core.planning.eviction import NOT_EVICTED, is_over
-from ureplicator_controller.core.planning.partitions import Case
+from ureplicator_controller.core.planning.eviction import NOT_EVICTED, is_eviction_over
+from ureplicator_controller.core.planning.partitions import PartitionView
 from ureplicator_controller.core.planning.steps import MarkPositions, RegisterWorker, Step
 from ureplicator_controller.core.state.snapshot import Snapshot
 
 
-def register(snapshot: Snapshot, reasons: Counter[str]) -> Iterator[Step]:
+def register_workers(snapshot: Snapshot, reasons: Counter[str]) -> Iterator[Step]:
     """Every live worker's slots; the end of an eviction."""
     for worker in sorted(snapshot.live):
-        if worker in snapshot.unclear_workers:
+        if worker in snapshot.unreadable_workers:
             continue
         slots = snapshot.live[worker].value.slots
         stored = snapshot.known.get(worker)
@@ -25,15 +25,15 @@ def register(snapshot: Snapshot, reasons: Counter[str]) -> Iterator[Step]:
         if known.max_slots < slots:
             known = replace(known, max_slots=slots, last_seen_ms=snapshot.wall_ms)
             reasons[f"worker {worker} registered"] += 1
-        if known.evicted_session != NOT_EVICTED and is_over(snapshot, worker):
+        if known.evicted_session != NOT_EVICTED and is_eviction_over(snapshot, worker):
             known = replace(known, evicted_session=NOT_EVICTED)
             reasons[f"worker {worker} answers again"] += 1
         if known != before:
             yield RegisterWorker(worker, known, stored.version if stored else None)
 
 
-def mark_positions(
-    snapshot: Snapshot, cases: Iterable[Case], reasons: Counter[str]
+def mark_committed_positions(
+    snapshot: Snapshot, cases: Iterable[PartitionView], reasons: Counter[str]
 ) -> Iterator[Step]:
     """That a position was committed: should it be missing later, it is lost.
 

@@ -27,16 +27,16 @@ from typing import TypeVar
 
 from ureplicator_common.model import KnownWorker, Partition, SessionId, WorkerId
 from ureplicator_controller.core.planning.steps import Evict
-from ureplicator_controller.core.state.snapshot import Ask, Snapshot
+from ureplicator_controller.core.state.snapshot import ReleaseRequest, Snapshot
 
 T = TypeVar("T")
 
 NOT_EVICTED = SessionId(0)
 
 
-def asked_since(
+def release_requested_since(
     snapshot: Snapshot, waiting: Mapping[Partition, Sequence[WorkerId]], now_s: float
-) -> dict[Ask, float]:
+) -> dict[ReleaseRequest, float]:
     """Since when each of the live workers that are waited for was asked."""
     asks = (
         (partition, worker, snapshot.sessions[worker])
@@ -44,11 +44,11 @@ def asked_since(
         for worker in workers
         if worker in snapshot.live and worker in snapshot.sessions
     )
-    return {ask: snapshot.asked_since.get(ask, now_s) for ask in asks}
+    return {ask: snapshot.release_requested_since.get(ask, now_s) for ask in asks}
 
 
-def overdue(
-    snapshot: Snapshot, asked: Mapping[Ask, float], now_s: float
+def overdue_workers(
+    snapshot: Snapshot, asked: Mapping[ReleaseRequest, float], now_s: float
 ) -> dict[WorkerId, Partition]:
     """Workers to evict, each with the first partition that it should have let go."""
     late: dict[WorkerId, Partition] = {}
@@ -58,7 +58,9 @@ def overdue(
     return late
 
 
-def without(snapshot: Snapshot, workers: Mapping[WorkerId, Partition], now_s: float) -> Snapshot:
+def after_eviction(
+    snapshot: Snapshot, workers: Mapping[WorkerId, Partition], now_s: float
+) -> Snapshot:
     """The fleet as it is once those are evicted."""
     return replace(
         snapshot,
@@ -69,7 +71,7 @@ def without(snapshot: Snapshot, workers: Mapping[WorkerId, Partition], now_s: fl
     )
 
 
-def evictions(snapshot: Snapshot, workers: Mapping[WorkerId, Partition]) -> Iterator[Evict]:
+def eviction_steps(snapshot: Snapshot, workers: Mapping[WorkerId, Partition]) -> Iterator[Evict]:
     for worker in sorted(workers):
         live, stored = snapshot.live[worker], snapshot.known.get(worker)
         known = stored.value if stored else KnownWorker(max_slots=live.value.slots)
@@ -82,7 +84,7 @@ def evictions(snapshot: Snapshot, workers: Mapping[WorkerId, Partition]) -> Iter
         )
 
 
-def is_over(snapshot: Snapshot, worker: WorkerId) -> bool:
+def is_eviction_over(snapshot: Snapshot, worker: WorkerId) -> bool:
     """Whether the mark of a live worker's eviction has no more meaning."""
     session = snapshot.live[worker].owner
     if snapshot.known[worker].value.evicted_session != session:

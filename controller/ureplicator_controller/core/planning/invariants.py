@@ -7,7 +7,7 @@
    holder was given it is not written down, only the most it ever had; so one id each is asked for.)
 4. Nobody is told an owner epoch above that of the ideal state, and owner epochs never fall.
 
-`check_invariants` judges a snapshot. In production a `Ledger` judges each step before it is
+`check_invariants` judges a snapshot. In production a `InvariantChecker` judges each step before it is
 written: a step that would break what holds is refused, which ends the cycle. The difference
 matters where the tree was edited by hand: what is broken already is told, and the plan may mend
 it.
@@ -46,19 +46,19 @@ class Violation:
 
 def check_invariants(snapshot: Snapshot) -> list[Violation]:
     """All that is broken in a snapshot; what cannot be read is not judged."""
-    ledger = Ledger(snapshot)
+    ledger = InvariantChecker(snapshot)
     return [
         violation
         for worker, stored in sorted(snapshot.assignments.items())
-        for violation in ledger.judge_assignment(worker, stored.value.entries)
+        for violation in ledger.check_assignment(worker, stored.value.entries)
     ]
 
 
-class Ledger:
+class InvariantChecker:
     """Ideal states and assignments as they are after the steps admitted so far."""
 
     def __init__(self, snapshot: Snapshot) -> None:
-        self._unclear = snapshot.unclear_topics
+        self._unclear = snapshot.unreadable_topics
         self._fleet = snapshot.fleet
         self._ideal: dict[TopicKey, Mapping[int, IdealEntry]] = {
             key: stored.value.entries for key, stored in snapshot.ideal.items()
@@ -84,12 +84,12 @@ class Ledger:
                 return []
 
     def _admit_ideal(self, key: TopicKey, ideal: IdealTopic) -> list[Violation]:
-        broken = list(self._judge_ideal(key, ideal))
+        broken = list(self._check_ideal(key, ideal))
         if not broken:
             self._ideal[key] = ideal.entries
         return broken
 
-    def _judge_ideal(self, key: TopicKey, ideal: IdealTopic) -> Iterator[Violation]:
+    def _check_ideal(self, key: TopicKey, ideal: IdealTopic) -> Iterator[Violation]:
         before = self._ideal.get(key, {})
         for number, entry in ideal.entries.items():
             old = before.get(number)
@@ -112,7 +112,7 @@ class Ledger:
             for partition, entry in assignment.entries.items()
             if before.get(partition) != entry
         }
-        broken = list(self.judge_assignment(worker, changed))
+        broken = list(self.check_assignment(worker, changed))
         if not broken:
             for partition in before.keys() - assignment.entries.keys():
                 self._told[partition].discard(worker)
@@ -121,7 +121,7 @@ class Ledger:
             self._assignments[worker] = assignment.entries
         return broken
 
-    def judge_assignment(
+    def check_assignment(
         self, worker: WorkerId, entries: Mapping[Partition, AssignmentEntry]
     ) -> Iterator[Violation]:
         """What is wrong with telling a worker these."""
@@ -138,9 +138,9 @@ class Ledger:
                 continue
             if told.owner_epoch > ideal.owner_epoch:
                 yield Violation(4, partition, f"{worker} is told an epoch of the future")
-            yield from self._judge_fence(worker, partition, told, ideal)
+            yield from self._check_fence(worker, partition, told, ideal)
 
-    def _judge_fence(
+    def _check_fence(
         self, worker: WorkerId, partition: Partition, told: AssignmentEntry, ideal: IdealEntry
     ) -> Iterator[Violation]:
         """Only of the entry that counts: one that is about to be taken fences whom it had to."""

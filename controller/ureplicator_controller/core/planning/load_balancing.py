@@ -5,7 +5,7 @@ that has fewer, else two workers exchange one each. So the two goals never undo 
 
 Hysteresis: nothing happens until a worker carries more than `ratio` times the average, and then it
 is relieved down to the middle between the two. A step is taken only if the heavier of its two
-workers is lighter afterwards by a `GAIN` of what a partition carries on average. Each step therefore
+workers is lighter afterwards by a `MIN_GAIN` of what a partition carries on average. Each step therefore
 makes the sum of the squared loads smaller by at least twice the square of that gain: under the same
 loads there is an end to it, and after the end no move for ever.
 
@@ -21,20 +21,20 @@ from dataclasses import dataclass
 
 from ureplicator_common.model import Partition, WorkerId
 from ureplicator_controller.core.planning.placement import Move
-from ureplicator_controller.core.state.loads import MATTERS_BYTES_PER_S, Rates
-from ureplicator_controller.core.state.snapshot import Limits
+from ureplicator_controller.core.state.loads import NEGLIGIBLE_BYTES_PER_S, Rates
+from ureplicator_controller.core.state.snapshot import BalanceLimits
 
-GAIN = 0.1
+MIN_GAIN = 0.1
 """Of the average partition, not of the average load: where workers have hundreds of partitions, it
 takes many small steps to relieve one of them, and the budget is what makes them slow."""
-TRIES = 8
+MAX_TARGETS = 8
 """With so many of the lightest workers an exchange is looked for: the first is nearly always good."""
 
 Rated = tuple[float, Partition]
 
 
 @dataclass(frozen=True, slots=True)
-class _Step:
+class _Exchange:
     """`given` leaves the heavy worker, `taken` (if any) comes in exchange."""
 
     source: WorkerId
@@ -47,11 +47,11 @@ class _Step:
         return self.given[0] - (self.taken[0] if self.taken else 0.0)
 
 
-def level_loads(
+def balance_loads(
     owned: Mapping[WorkerId, Sequence[Partition]],
     counts: Mapping[WorkerId, int],
     rates: Rates,
-    limits: Limits,
+    limits: BalanceLimits,
 ) -> dict[Partition, Move]:
     """Moves that relieve the heaviest workers. `counts` are all that a worker owns, also what must
     not be moved."""
@@ -60,27 +60,27 @@ def level_loads(
         for worker, partitions in owned.items()
         if counts[worker] == len(partitions) and rates.get(worker, {}).keys() >= set(partitions)
     }
-    scales = _Scales(judged, {worker: counts[worker] for worker in judged}, limits)
+    scales = _LoadBalancer(judged, {worker: counts[worker] for worker in judged}, limits)
     return dict(scales.moves()) if judged else {}
 
 
-class _Scales:
+class _LoadBalancer:
     """The judged workers with their partitions by rate. Lives for one plan."""
 
     def __init__(
         self,
         judged: Mapping[WorkerId, Sequence[Rated]],
         counts: Mapping[WorkerId, int],
-        limits: Limits,
+        limits: BalanceLimits,
     ) -> None:
         self._rated = {worker: sorted(rated) for worker, rated in judged.items()}
         self._counts = dict(counts)
         self._loads = {worker: sum(rate for rate, _ in rated) for worker, rated in judged.items()}
         self._average = sum(self._loads.values()) / max(1, len(self._loads))
-        self._bound = max(self._average * limits.ratio, self._average + MATTERS_BYTES_PER_S)
+        self._bound = max(self._average * limits.ratio, self._average + NEGLIGIBLE_BYTES_PER_S)
         self._aim = (self._average + self._bound) / 2
         partitions = sum(len(rated) for rated in judged.values())
-        self._gain = GAIN * sum(self._loads.values()) / max(1, partitions)
+        self._gain = MIN_GAIN * sum(self._loads.values()) / max(1, partitions)
         self._budget = limits.moves
 
     def moves(self) -> Iterator[tuple[Partition, Move]]:
@@ -98,7 +98,7 @@ class _Scales:
     def _reason(self, worker: WorkerId) -> str:
         return f"load: {worker} had {self._loads[worker] / self._average:.1f} times the average"
 
-    def _take(self, step: _Step, reason: str) -> Iterator[tuple[Partition, Move]]:
+    def _take(self, step: _Exchange, reason: str) -> Iterator[tuple[Partition, Move]]:
         self._loads[step.source] -= step.change
         self._loads[step.target] += step.change
         self._rated[step.source].remove(step.given)
@@ -112,9 +112,9 @@ class _Scales:
             self._budget -= 1
             yield step.taken[1], Move(step.source, f"{reason}; in exchange")
 
-    def _best_step(self, source: WorkerId) -> _Step | None:
+    def _best_step(self, source: WorkerId) -> _Exchange | None:
         lightest = sorted(self._loads, key=lambda worker: (self._loads[worker], worker))
-        for target in lightest[:TRIES]:
+        for target in lightest[:MAX_TARGETS]:
             if target == source or self._loads[target] >= self._average:
                 return None
             steps = list(self._steps(source, target))
@@ -128,20 +128,20 @@ class _Scales:
         average = self._average
         return min(self._loads[source] - average, average - self._loads[target])
 
-    def _steps(self, source: WorkerId, target: WorkerId) -> Iterator[_Step]:
+    def _steps(self, source: WorkerId, target: WorkerId) -> Iterator[_Exchange]:
         """Those that help, one or two for each partition of the heavy worker."""
         wanted, others = self._wanted(source, target), self._rated[target]
         for given in self._rated[source] if self._budget else ():
             if self._counts[source] > self._counts[target]:
-                step = _Step(source, target, given, None)
+                step = _Exchange(source, target, given, None)
                 if self._helps(step):
                     yield step
             near = bisect_left(others, given[0] - wanted, key=lambda rated: rated[0])
             for taken in others[max(0, near - 1) : near + 1] if self._budget > 1 else ():
-                step = _Step(source, target, given, taken)
+                step = _Exchange(source, target, given, taken)
                 if self._helps(step):
                     yield step
 
-    def _helps(self, step: _Step) -> bool:
+    def _helps(self, step: _Exchange) -> bool:
         heavy, light = self._loads[step.source], self._loads[step.target]
         return max(heavy - step.change, light + step.change) <= heavy - self._gain

@@ -3,7 +3,7 @@
 A load is news every few seconds and from every worker, but nothing that follows from it is urgent.
 So it wakes nobody; a plan whose time has come looks, and says when the next one should.
 
-    stuck     partitions without progress go to another worker        `stuck`
+    stuck     partitions without progress go to another worker        `no_progress`
     uneven    workers that carry too much are relieved, with a budget `levelling`
 
 Both are the fleet's own judgement: a switch that stops it stops both. Nothing is evened out while
@@ -18,49 +18,61 @@ from dataclasses import dataclass, field
 
 from ureplicator_common.model import IdealEntry, Partition, WorkerId
 from ureplicator_controller.core.planning.no_progress import (
-    ailing,
-    blamed,
-    forgiven,
-    mended,
-    to_move,
+    entries_without_suspects,
+    no_progress_moves,
+    recovered_entries,
+    suspect_workers,
+    workers_without_progress,
 )
-from ureplicator_controller.core.planning.switches import is_asked, may_go
-from ureplicator_controller.core.state.loads import LOOK_EVERY_S
+from ureplicator_controller.core.planning.switches import is_rebalance_due, may_move
+from ureplicator_controller.core.state.loads import LOAD_REVIEW_INTERVAL_S
 from ureplicator_controller.core.state.snapshot import Snapshot
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
-    """`stuck`: partitions to move, and why; to none of the `ailing` workers. `mended`: ideal
-    entries without what need not be remembered any more. Nothing of all that unless it `is_due`."""
+class LoadReview:
+    """Result of one review; empty unless it `is_due`.
+
+    `no_progress`: partitions to move, with the reason; never to one of `workers_without_progress`.
+    `recovered`: ideal entries with their move count or suspect cleared.
+    """
 
     is_due: bool = False
     next_at_s: float | None = None
-    stuck: Mapping[Partition, str] = field(default_factory=dict)
-    ailing: Set[WorkerId] = frozenset()
-    mended: Mapping[Partition, IdealEntry] = field(default_factory=dict)
+    no_progress: Mapping[Partition, str] = field(default_factory=dict)
+    workers_without_progress: Set[WorkerId] = frozenset()
+    recovered: Mapping[Partition, IdealEntry] = field(default_factory=dict)
 
 
-def look(snapshot: Snapshot, takers: Sequence[WorkerId], now_s: float) -> Look:
+def review_loads(snapshot: Snapshot, takers: Sequence[WorkerId], now_s: float) -> LoadReview:
     """What there is to see, if it is time."""
     if not snapshot.loads:
-        return Look(mended=forgiven(snapshot) if is_asked(snapshot) else {})
-    if snapshot.look_at_s is None or now_s < snapshot.look_at_s:
-        return Look(next_at_s=snapshot.look_at_s)
-    sick = ailing(snapshot)
-    is_of_use = bool(set(takers) - sick) and may_go(snapshot.switches, False)
-    return Look(
+        return LoadReview(
+            recovered=entries_without_suspects(snapshot) if is_rebalance_due(snapshot) else {}
+        )
+    if snapshot.load_review_at_s is None or now_s < snapshot.load_review_at_s:
+        return LoadReview(next_at_s=snapshot.load_review_at_s)
+    sick = workers_without_progress(snapshot)
+    is_of_use = bool(set(takers) - sick) and may_move(snapshot.switches, False)
+    return LoadReview(
         is_due=True,
-        next_at_s=now_s + LOOK_EVERY_S,
-        stuck=to_move(snapshot) if is_of_use else {},
-        ailing=sick,
-        mended=forgiven(snapshot) if is_asked(snapshot) else mended(snapshot),
+        next_at_s=now_s + LOAD_REVIEW_INTERVAL_S,
+        no_progress=no_progress_moves(snapshot) if is_of_use else {},
+        workers_without_progress=sick,
+        recovered=entries_without_suspects(snapshot)
+        if is_rebalance_due(snapshot)
+        else recovered_entries(snapshot),
     )
 
 
-def fit_takers(snapshot: Snapshot, takers: Sequence[WorkerId], seen: Look) -> Sequence[WorkerId]:
+def preferred_workers(
+    snapshot: Snapshot, takers: Sequence[WorkerId], seen: LoadReview
+) -> Sequence[WorkerId]:
     """Without those that something is stuck on, or was, as long as others are left."""
     fit = takers
-    for unfit in (seen.ailing if seen.stuck else set(), blamed(snapshot)):
+    for unfit in (
+        seen.workers_without_progress if seen.no_progress else set(),
+        suspect_workers(snapshot),
+    ):
         fit = [worker for worker in fit if worker not in unfit] or fit
     return fit

@@ -21,12 +21,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from ureplicator_common.model import KnownWorker, WorkerId
-from ureplicator_controller.core.state.loads import LOOK_EVERY_S
+from ureplicator_controller.core.state.loads import LOAD_REVIEW_INTERVAL_S
 from ureplicator_controller.core.state.snapshot import Snapshot
 
 
 @dataclass(frozen=True, slots=True)
-class Census:
+class Membership:
     """The workers of one cycle. `takers` may be given partitions, in order.
 
     `away` vanished but keep their place until the time given. `leaving` must be emptied: why.
@@ -38,7 +38,7 @@ class Census:
     settled_at_s: float
 
 
-def track(before: Snapshot, seen: Snapshot, now_s: float) -> Snapshot:
+def track_membership(before: Snapshot, seen: Snapshot, now_s: float) -> Snapshot:
     """`seen` with the times at which workers came and went, from those of the snapshot before.
 
     A worker that is back within the delay has not joined: a flapping one would else put off
@@ -61,18 +61,20 @@ def track(before: Snapshot, seen: Snapshot, now_s: float) -> Snapshot:
         seen,
         absent_since=absent_since,
         present_since=present_since,
-        asked_since=before.asked_since,
-        look_at_s=now_s + LOOK_EVERY_S if before.look_at_s is None else before.look_at_s,
+        release_requested_since=before.release_requested_since,
+        load_review_at_s=now_s + LOAD_REVIEW_INTERVAL_S
+        if before.load_review_at_s is None
+        else before.load_review_at_s,
     )
 
 
-def census(snapshot: Snapshot, now_s: float) -> Census:
+def membership(snapshot: Snapshot, now_s: float) -> Membership:
     """Sort the workers. One that is neither a taker, away nor leaving is unclear: left alone."""
     takers: list[WorkerId] = []
     away: dict[WorkerId, float] = {}
     leaving: dict[WorkerId, str] = {}
     for worker in sorted({*snapshot.known, *snapshot.sessions, *snapshot.absent_since}):
-        if worker in snapshot.unclear_workers:
+        if worker in snapshot.unreadable_workers:
             continue
         why = _told_to_leave(worker, snapshot)
         back_by_s = snapshot.absent_since.get(worker, now_s) + snapshot.delays.rebalance_s
@@ -82,10 +84,10 @@ def census(snapshot: Snapshot, now_s: float) -> Census:
             takers.append(worker)
         elif worker in snapshot.absent_since and now_s < back_by_s:
             away[worker] = back_by_s
-    return Census(tuple(takers), away, leaving, _settled_at_s(snapshot))
+    return Membership(tuple(takers), away, leaving, _settled_at_s(snapshot))
 
 
-def why_gone(worker: WorkerId, now: Census, snapshot: Snapshot) -> str:
+def departure_reason(worker: WorkerId, now: Membership, snapshot: Snapshot) -> str:
     """Why a worker's partitions must go elsewhere; "" if they may stay."""
     if worker in now.leaving:
         return now.leaving[worker]

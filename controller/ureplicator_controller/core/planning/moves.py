@@ -11,7 +11,7 @@ from ureplicator_controller.core.state.snapshot import Snapshot
 
 
 @dataclass(frozen=True, slots=True)
-class Moved:
+class OwnerChange:
     """A partition gets another owner; None: it had, or gets, nobody."""
 
     partition: Partition
@@ -31,7 +31,7 @@ class Moved:
         }
 
 
-def moves(snapshot: Snapshot, steps: Sequence[Step]) -> Iterator[Moved]:
+def owner_changes(snapshot: Snapshot, steps: Sequence[Step]) -> Iterator[OwnerChange]:
     """Changes of owner that the steps make of the snapshot, in their order."""
     for step in steps:
         if isinstance(step, WriteIdeal):
@@ -41,7 +41,9 @@ def moves(snapshot: Snapshot, steps: Sequence[Step]) -> Iterator[Moved]:
                 source = _owner(before.get(number))
                 if source != entry.worker:
                     partition = Partition(step.key.route, step.key.topic, number)
-                    yield Moved(partition, source, entry.worker, entry.reason, entry.owner_epoch)
+                    yield OwnerChange(
+                        partition, source, entry.worker, entry.reason, entry.owner_epoch
+                    )
 
 
 def _owner(entry: IdealEntry | None) -> WorkerId | None:

@@ -42,19 +42,19 @@ from ureplicator_common.model import (
     SessionId,
     WorkerId,
 )
-from ureplicator_controller.core.planning.switches import is_asked
-from ureplicator_controller.core.state.external_view import ExternalView, ideal_entry, is_wanted
+from ureplicator_controller.core.planning.switches import is_rebalance_due
+from ureplicator_controller.core.state.external_view import ExternalView, ideal_entry, is_active
 from ureplicator_controller.core.state.snapshot import Snapshot
 
-LISTED_S = 600.0
-MOVED_S = 1_200.0
-MOST_MOVES = 3
-BEGUN_S = 60.0
+REPORT_AFTER_S = 600.0
+MOVE_AFTER_S = 1_200.0
+MAX_MOVES = 3
+STARTUP_S = 60.0
 """By then a worker copies what it was given, if it can."""
 
 
 @dataclass(frozen=True, slots=True)
-class Stuck:
+class PartitionWithoutProgress:
     """A partition without progress. `since_ms` is wall clock, `actual` who says it holds it."""
 
     partition: Partition
@@ -80,21 +80,25 @@ class Stuck:
         }
 
 
-def no_progress(snapshot: Snapshot, view: ExternalView) -> list[Stuck]:
+def partitions_without_progress(
+    snapshot: Snapshot, view: ExternalView
+) -> list[PartitionWithoutProgress]:
     """All that is to be listed, in order."""
-    found = {partition: (entry, load) for partition, entry, load in _still(snapshot, LISTED_S)}
+    found = {
+        partition: (entry, load) for partition, entry, load in _still(snapshot, REPORT_AFTER_S)
+    }
     for partition, entry, load in _moved(snapshot):
         if not has_progressed(load):
             found[partition] = (entry, load)
     return [_stuck(snapshot, view, partition, *found[partition]) for partition in sorted(found)]
 
 
-def to_move(snapshot: Snapshot) -> dict[Partition, str]:
+def no_progress_moves(snapshot: Snapshot) -> dict[Partition, str]:
     """What should go to another worker, and why."""
     found = {
         partition: f"stuck on {entry.worker}"
-        for partition, entry, _ in _still(snapshot, MOVED_S)
-        if entry.stuck_moves < MOST_MOVES
+        for partition, entry, _ in _still(snapshot, MOVE_AFTER_S)
+        if entry.stuck_moves < MAX_MOVES
     }
     if not found:
         return {}
@@ -102,7 +106,7 @@ def to_move(snapshot: Snapshot) -> dict[Partition, str]:
     return {partition: why for partition, why in found.items() if partition.route not in doubtful}
 
 
-def ailing(snapshot: Snapshot) -> Set[WorkerId]:
+def workers_without_progress(snapshot: Snapshot) -> Set[WorkerId]:
     """Workers on which something stands still that may be their fault."""
     return {worker for worker, _ in _standing(snapshot)}
 
@@ -124,14 +128,14 @@ def _doubtful(snapshot: Snapshot) -> Set[Route]:
 
 def _standing(snapshot: Snapshot) -> Iterator[tuple[WorkerId, Partition]]:
     """What stands still, unless that is known to be its own fault."""
-    for partition, entry, load in _still(snapshot, BEGUN_S):
-        if load.no_progress_s < LISTED_S and has_progressed(load):
+    for partition, entry, load in _still(snapshot, STARTUP_S):
+        if load.no_progress_s < REPORT_AFTER_S and has_progressed(load):
             continue
-        if entry.worker is not None and entry.stuck_moves < MOST_MOVES:
+        if entry.worker is not None and entry.stuck_moves < MAX_MOVES:
             yield entry.worker, partition
 
 
-def remembered(
+def with_move_count(
     entry: IdealEntry, before: IdealEntry, blaming: Mapping[WorkerId, SessionId]
 ) -> IdealEntry:
     """The entry of a new owner with what is to be remembered of the former; one more move if that
@@ -144,7 +148,7 @@ def remembered(
     return replace(entry, stuck_moves=before.stuck_moves, stuck_on=before.stuck_on)
 
 
-def mended(snapshot: Snapshot) -> dict[Partition, IdealEntry]:
+def recovered_entries(snapshot: Snapshot) -> dict[Partition, IdealEntry]:
     """Entries of those that recovered. Only a first move shows whose fault it was."""
     return {
         partition: replace(
@@ -157,7 +161,7 @@ def mended(snapshot: Snapshot) -> dict[Partition, IdealEntry]:
     }
 
 
-def forgiven(snapshot: Snapshot) -> dict[Partition, IdealEntry]:
+def entries_without_suspects(snapshot: Snapshot) -> dict[Partition, IdealEntry]:
     """All entries that blame anybody, without that."""
     return {
         Partition(key.route, key.topic, number): replace(entry, stuck_on=SessionId(0))
@@ -167,15 +171,15 @@ def forgiven(snapshot: Snapshot) -> dict[Partition, IdealEntry]:
     }
 
 
-def blamed(snapshot: Snapshot) -> Set[WorkerId]:
+def suspect_workers(snapshot: Snapshot) -> Set[WorkerId]:
     """Live workers that are better given nothing."""
     sessions = {
         entry.stuck_on
         for stored in snapshot.ideal.values()
         for entry in stored.value.entries.values()
-        if entry.stuck_on and entry.stuck_moves < MOST_MOVES
+        if entry.stuck_on and entry.stuck_moves < MAX_MOVES
     }
-    if not sessions or is_asked(snapshot):
+    if not sessions or is_rebalance_due(snapshot):
         return frozenset()
     return {worker for worker, session in snapshot.sessions.items() if session in sessions}
 
@@ -193,7 +197,7 @@ def _still(snapshot: Snapshot, for_s: float) -> Iterator[Owned]:
     """Wanted partitions that make no progress for so long."""
     for worker, loads in snapshot.loads.items():
         for partition, load in loads.items():
-            if load.no_progress_s >= for_s and is_wanted(snapshot, partition):
+            if load.no_progress_s >= for_s and is_active(snapshot, partition):
                 entry = ideal_entry(snapshot, partition)
                 if entry is not None and entry.worker == worker:
                     yield partition, entry, load
@@ -206,7 +210,7 @@ def _moved(snapshot: Snapshot) -> Iterator[Owned]:
             if entry.stuck_moves and entry.worker is not None:
                 partition = Partition(key.route, key.topic, number)
                 load = snapshot.loads.get(entry.worker, {}).get(partition)
-                if load is not None and is_wanted(snapshot, partition):
+                if load is not None and is_active(snapshot, partition):
                     yield partition, entry, load
 
 
@@ -216,11 +220,11 @@ def _stuck(
     partition: Partition,
     entry: IdealEntry,
     load: PartitionLoad,
-) -> Stuck:
+) -> PartitionWithoutProgress:
     assert entry.worker is not None
     said = view.get(partition, {})
     reason = said[entry.worker].reason if entry.worker in said else ""
-    return Stuck(
+    return PartitionWithoutProgress(
         partition=partition,
         ideal=entry.worker,
         actual=tuple(sorted(said)),

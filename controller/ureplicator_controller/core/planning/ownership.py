@@ -40,7 +40,7 @@ from ureplicator_common.model import (
     WorkerId,
     transactional_ids,
 )
-from ureplicator_controller.core.planning.partitions import Case
+from ureplicator_controller.core.planning.partitions import PartitionView
 from ureplicator_controller.core.state.snapshot import Snapshot
 
 NO_SESSION = SessionId(0)
@@ -48,7 +48,7 @@ NO_SESSION = SessionId(0)
 confirms."""
 
 
-class Holdings:
+class HolderRules:
     """The rules above, for one snapshot."""
 
     def __init__(self, snapshot: Snapshot) -> None:
@@ -64,7 +64,9 @@ class Holdings:
         seen_zxid = said.value.seen_zxid if said is not None and answers else -1
         return assignment is not None and seen_zxid < assignment.mzxid
 
-    def held_by(self, case: Case, holders: Mapping[WorkerId, SessionId]) -> Sequence[WorkerId]:
+    def live_holders(
+        self, case: PartitionView, holders: Mapping[WorkerId, SessionId]
+    ) -> Sequence[WorkerId]:
         """Live workers that hold it, in order."""
         held = {worker for worker, _ in case.told if worker in self._sessions}
         held.update(worker for worker, _ in case.said)
@@ -72,7 +74,7 @@ class Holdings:
         held.update(worker for worker in holders if worker in self._behind)
         return sorted(held)
 
-    def confirmed(self, case: Case, worker: WorkerId, session: SessionId) -> bool:
+    def confirmed(self, case: PartitionView, worker: WorkerId, session: SessionId) -> bool:
         """Whether this session of the worker let go of the partition for certain."""
         said = self._snapshot.current.get(worker)
         return (
@@ -84,7 +86,7 @@ class Holdings:
             and not case.is_listed_by(worker)
         )
 
-    def remaining(self, case: Case) -> dict[WorkerId, SessionId]:
+    def remaining(self, case: PartitionView) -> dict[WorkerId, SessionId]:
         """Who still may be able to commit the partition, with the session that was given it."""
         owner = self._proven(case)
         if owner is not None:
@@ -99,7 +101,7 @@ class Holdings:
             if not self.confirmed(case, worker, session)
         }
 
-    def _proven(self, case: Case) -> WorkerId | None:
+    def _proven(self, case: PartitionView) -> WorkerId | None:
         """The owner, if it is ONLINE under the epoch it was made owner with."""
         entry = case.before
         if entry is None or entry.worker is None or entry.worker not in entry.holders:
@@ -110,7 +112,7 @@ class Holdings:
         return entry.worker if case.is_online(entry.worker, entry) else None
 
 
-class Fences:
+class FenceIds:
     """Transactional ids by worker and route, computed once per plan."""
 
     def __init__(self, snapshot: Snapshot) -> None:
@@ -121,7 +123,7 @@ class Fences:
         """All ids those workers may hold; None if that is not known of one of them."""
         ids: tuple[str, ...] = ()
         for worker in workers:
-            slots = most_slots(self._snapshot, worker)
+            slots = max_slots_of(self._snapshot, worker)
             if slots is None:
                 return None
             if (route, worker) not in self._ids:
@@ -132,7 +134,7 @@ class Fences:
         return ids
 
 
-def most_slots(snapshot: Snapshot, worker: WorkerId) -> int | None:
+def max_slots_of(snapshot: Snapshot, worker: WorkerId) -> int | None:
     """The most slots a worker ever had, None if nobody wrote it down."""
     known = snapshot.known.get(worker)
     live = snapshot.live.get(worker)

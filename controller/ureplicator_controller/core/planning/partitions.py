@@ -25,7 +25,7 @@ from ureplicator_controller.core.state.snapshot import Snapshot
 
 
 @dataclass(slots=True)
-class Case:
+class PartitionView:
     """One partition. The first part are facts, the second what the plan makes of them.
 
     `told` are the stored assignments that list it (of live and of dead workers), `said` the current
@@ -77,16 +77,16 @@ class Case:
         )
 
 
-Cases = Mapping[TopicKey, Mapping[int, Case]]
+PartitionViews = Mapping[TopicKey, Mapping[int, PartitionView]]
 
 
-def cases(snapshot: Snapshot) -> Cases:
+def partition_views(snapshot: Snapshot) -> PartitionViews:
     """All partitions that anybody wants, owns, is told to hold, or says it holds; in order."""
-    found: dict[Partition, Case] = {}
-    by_topic: dict[TopicKey, dict[int, Case]] = {}
+    found: dict[Partition, PartitionView] = {}
+    by_topic: dict[TopicKey, dict[int, PartitionView]] = {}
     for key in sorted({*snapshot.topics, *snapshot.ideal}):
         by_topic[key] = _topic(snapshot, key, found)
-    strays: list[Case] = []
+    strays: list[PartitionView] = []
     for worker, assignment in snapshot.assignments.items():
         for partition, told in assignment.value.entries.items():
             case = found.get(partition) or _stray(snapshot, partition, found, strays)
@@ -103,42 +103,47 @@ def cases(snapshot: Snapshot) -> Cases:
                 case.former.append(worker)
     for case in sorted(strays, key=lambda case: case.partition):
         by_topic.setdefault(case.key, {})[case.partition.number] = case
-    if snapshot.unclear_topics or snapshot.unclear_workers:
+    if snapshot.unreadable_topics or snapshot.unreadable_workers:
         _mark_unclear(snapshot, found.values())
     return by_topic
 
 
-def _topic(snapshot: Snapshot, key: TopicKey, found: dict[Partition, Case]) -> dict[int, Case]:
+def _topic(
+    snapshot: Snapshot, key: TopicKey, found: dict[Partition, PartitionView]
+) -> dict[int, PartitionView]:
     stored_intent = snapshot.topics.get(key)
     intent = stored_intent.value if stored_intent else None
     stored_ideal = snapshot.ideal.get(key)
     entries = stored_ideal.value.entries if stored_ideal else {}
-    topic: dict[int, Case] = {}
+    topic: dict[int, PartitionView] = {}
     for number in sorted({*entries, *range(intent.partitions if intent else 0)}):
         partition = Partition(key.route, key.topic, number)
-        case = Case(partition, key, intent, entries.get(number))
+        case = PartitionView(partition, key, intent, entries.get(number))
         found[partition] = topic[number] = case
     return topic
 
 
 def _stray(
-    snapshot: Snapshot, partition: Partition, found: dict[Partition, Case], strays: list[Case]
-) -> Case:
+    snapshot: Snapshot,
+    partition: Partition,
+    found: dict[Partition, PartitionView],
+    strays: list[PartitionView],
+) -> PartitionView:
     """A partition that nobody wants and nobody decided about."""
     key = partition.key
     stored = snapshot.topics.get(key)
-    case = Case(partition, key, stored.value if stored else None, None)
+    case = PartitionView(partition, key, stored.value if stored else None, None)
     found[partition] = case
     strays.append(case)
     return case
 
 
-def _mark_unclear(snapshot: Snapshot, found: Iterable[Case]) -> None:
+def _mark_unclear(snapshot: Snapshot, found: Iterable[PartitionView]) -> None:
     for case in found:
         involved = {worker for worker, _ in case.told}
         if case.before is not None:
             involved |= set(case.before.holders)
             involved |= {case.before.worker} if case.before.worker is not None else set()
-        case.unclear = case.key in snapshot.unclear_topics or not involved.isdisjoint(
-            snapshot.unclear_workers
+        case.unclear = case.key in snapshot.unreadable_topics or not involved.isdisjoint(
+            snapshot.unreadable_workers
         )

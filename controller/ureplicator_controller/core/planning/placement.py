@@ -31,22 +31,22 @@ from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 
 from ureplicator_common.model import Partition, TopicKey, WorkerId
-from ureplicator_controller.core.state.loads import MATTERS_BYTES_PER_S, Rates
+from ureplicator_controller.core.state.loads import NEGLIGIBLE_BYTES_PER_S, Rates
 
-SAME_LOAD = 0.1
+LOAD_LEVEL = 0.1
 """Of the average load: workers that differ by less copy as much as each other."""
 
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """A partition's new owner (None: nobody), and why. `stuck`: because it makes no progress."""
+    """A partition's new owner (None: nobody), and why. `no_progress`: because it makes no progress."""
 
     worker: WorkerId | None
     reason: str
-    stuck: bool = False
+    no_progress: bool = False
 
 
-class Board:
+class Placement:
     """Who owns how many partitions, altogether and of each topic. Lives for one plan."""
 
     def __init__(self, takers: Sequence[WorkerId], away: Iterable[WorkerId]) -> None:
@@ -57,7 +57,7 @@ class Board:
         self._buckets: dict[int, list[WorkerId]] = {}
         """Takers by count, sorted by rank; empty: not sorted in yet."""
         self._lowest = 0
-        self._scale = _Scale()
+        self._scale = _LoadEstimate()
 
     def count(self, worker: WorkerId) -> None:
         """The worker owns a partition that must not be moved."""
@@ -81,7 +81,7 @@ class Board:
 
     def weigh(self, rates: Rates) -> None:
         """From now on rates count, too."""
-        self._scale = _Scale(self.owned(), rates)
+        self._scale = _LoadEstimate(self.owned(), rates)
         self._buckets = {}
 
     def rate(self, partition: Partition) -> float:
@@ -212,7 +212,7 @@ class Board:
         return partition
 
 
-class _Scale:
+class _LoadEstimate:
     """What each taker copies. Of a partition of which nothing is known: what is usual. Without any
     rates all weigh nothing."""
 
@@ -232,8 +232,8 @@ class _Scale:
             for worker, partitions in (owned or {}).items()
         }
         self.average = sum(self.loads.values()) / max(1, len(self.loads))
-        self.matters = self.average > MATTERS_BYTES_PER_S
-        self._step = max(self.average * SAME_LOAD, MATTERS_BYTES_PER_S)
+        self.matters = self.average > NEGLIGIBLE_BYTES_PER_S
+        self._step = max(self.average * LOAD_LEVEL, NEGLIGIBLE_BYTES_PER_S)
 
     def rate(self, partition: Partition) -> float:
         return self._rates.get(partition, self._usual)
@@ -247,7 +247,7 @@ class _Scale:
             self.loads[worker] += rate
 
 
-def even_out(board: Board) -> dict[Partition, Move]:
+def even_counts(board: Placement) -> dict[Partition, Move]:
     """The fewest moves to even counts."""
     if not board.takers:
         return {}

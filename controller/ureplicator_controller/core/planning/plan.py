@@ -31,7 +31,7 @@ A live worker that never lets go would keep its partitions from moving (see `Pla
 evicted (`eviction`), and the rest of the plan is made as if it were gone already.
 
 What has an owner that lives and may keep it is moved for the sake of others only when it is time to
-look at loads (`look`).
+look at loads (`review_loads`).
 """
 
 from __future__ import annotations
@@ -53,27 +53,39 @@ from ureplicator_common.model import (
     WorkerId,
 )
 from ureplicator_common.znodes import MOST_TOLD
-from ureplicator_controller.core.planning.bookkeeping import mark_positions, register
-from ureplicator_controller.core.planning.eviction import (
-    asked_since,
-    evictions,
-    overdue,
-    without,
+from ureplicator_controller.core.planning.bookkeeping import (
+    mark_committed_positions,
+    register_workers,
 )
-from ureplicator_controller.core.planning.load_balancing import level_loads
-from ureplicator_controller.core.planning.load_review import Look, fit_takers, look
-from ureplicator_controller.core.planning.membership import Census, census, why_gone
-from ureplicator_controller.core.planning.no_progress import remembered
-from ureplicator_controller.core.planning.ownership import Fences, Holdings
-from ureplicator_controller.core.planning.partitions import Case, cases
-from ureplicator_controller.core.planning.placement import Board, Move, even_out
+from ureplicator_controller.core.planning.eviction import (
+    after_eviction,
+    eviction_steps,
+    overdue_workers,
+    release_requested_since,
+)
+from ureplicator_controller.core.planning.load_balancing import balance_loads
+from ureplicator_controller.core.planning.load_review import (
+    LoadReview,
+    preferred_workers,
+    review_loads,
+)
+from ureplicator_controller.core.planning.membership import Membership, departure_reason, membership
+from ureplicator_controller.core.planning.no_progress import with_move_count
+from ureplicator_controller.core.planning.ownership import FenceIds, HolderRules
+from ureplicator_controller.core.planning.partitions import PartitionView, partition_views
+from ureplicator_controller.core.planning.placement import Move, Placement, even_counts
 from ureplicator_controller.core.planning.steps import (
     Retire,
     Step,
     WriteAssignment,
     WriteIdeal,
 )
-from ureplicator_controller.core.planning.switches import at_once, is_asked, mark_done, may_go
+from ureplicator_controller.core.planning.switches import (
+    is_rebalance_due,
+    mark_rebalance_done,
+    may_move,
+    without_delays,
+)
 from ureplicator_controller.core.state.exclusions import (
     BLACKLISTED,
     DELETING,
@@ -82,7 +94,7 @@ from ureplicator_controller.core.state.exclusions import (
     exclusion_reason,
 )
 from ureplicator_controller.core.state.loads import Rates, settled_rates
-from ureplicator_controller.core.state.snapshot import Ask, Snapshot
+from ureplicator_controller.core.state.snapshot import ReleaseRequest, Snapshot
 
 EPOCH_SHIFT = 20
 """A million changes of owner per partition and leader before the terms of two leaders could meet;
@@ -96,45 +108,45 @@ class Plan:
     """`wake_at_s`: when the next delay ends, None if none is pending. `reasons`: for people.
 
     `waiting`: partitions that are not given because of these workers: they live and hold it still,
-    or nobody knows which transactional ids of theirs to fence. `asked_since`: when the live ones
-    were first waited for; the leader hands it to the next plan (`Snapshot.asked_since`).
+    or nobody knows which transactional ids of theirs to fence. `release_requested_since`: when the live ones
+    were first waited for; the leader hands it to the next plan (`Snapshot.release_requested_since`).
     """
 
     steps: tuple[Step, ...]
     wake_at_s: float | None
     reasons: tuple[str, ...]
     waiting: Mapping[Partition, tuple[WorkerId, ...]] = field(default_factory=dict)
-    asked_since: Mapping[Ask, float] = field(default_factory=dict)
-    look_at_s: float | None = None
+    release_requested_since: Mapping[ReleaseRequest, float] = field(default_factory=dict)
+    load_review_at_s: float | None = None
 
 
 def plan(snapshot: Snapshot, now_s: float) -> Plan:
     """The steps that lead from this snapshot towards what operators want."""
-    if is_asked(snapshot):
+    if is_rebalance_due(snapshot):
         return _rebalance(snapshot, now_s)
     return _plan(snapshot, now_s)
 
 
 def _rebalance(snapshot: Snapshot, now_s: float) -> Plan:
     """Once without delays, and whatever the switches say; the delays that go on are forgotten."""
-    decided = _plan(at_once(snapshot), now_s)
+    decided = _plan(without_delays(snapshot), now_s)
     return replace(
         decided,
-        steps=(*decided.steps, *mark_done(snapshot)),
+        steps=(*decided.steps, *mark_rebalance_done(snapshot)),
         reasons=("rebalance asked for", *decided.reasons),
     )
 
 
 def _plan(snapshot: Snapshot, now_s: float) -> Plan:
     decided = _Planner(snapshot, now_s).run()
-    late = overdue(snapshot, decided.asked_since, now_s)
+    late = overdue_workers(snapshot, decided.release_requested_since, now_s)
     if not late:
         return decided
-    after = _Planner(without(snapshot, late, now_s), now_s).run()
+    after = _Planner(after_eviction(snapshot, late, now_s), now_s).run()
     why = (f"worker {worker} evicted: did not let go of {late[worker]}" for worker in sorted(late))
     return replace(
         after,
-        steps=(*evictions(snapshot, late), *after.steps),
+        steps=(*eviction_steps(snapshot, late), *after.steps),
         reasons=(*why, *after.reasons),
     )
 
@@ -150,13 +162,13 @@ class _Planner:
     def __init__(self, snapshot: Snapshot, now_s: float) -> None:
         self._snapshot = snapshot
         self._now_s = now_s
-        self._census: Census = census(snapshot, now_s)
-        self._look: Look = look(snapshot, self._census.takers, now_s)
-        self._cases = cases(snapshot)
-        self._holdings = Holdings(snapshot)
-        self._fences = Fences(snapshot)
-        fit = fit_takers(snapshot, self._census.takers, self._look)
-        self._board = Board(fit, (*self._census.away, *self._census.takers))
+        self._census: Membership = membership(snapshot, now_s)
+        self._look: LoadReview = review_loads(snapshot, self._census.takers, now_s)
+        self._cases = partition_views(snapshot)
+        self._holdings = HolderRules(snapshot)
+        self._fences = FenceIds(snapshot)
+        fit = preferred_workers(snapshot, self._census.takers, self._look)
+        self._board = Placement(fit, (*self._census.away, *self._census.takers))
         self._wake_at_s: float | None = None
         self._reasons: Counter[str] = Counter()
         self._changed: set[TopicKey] = set()
@@ -170,28 +182,28 @@ class _Planner:
             self._decide(case)
             self._tell(case)
         steps = (
-            *register(self._snapshot, self._reasons),
-            *mark_positions(self._snapshot, self._each(), self._reasons),
+            *register_workers(self._snapshot, self._reasons),
+            *mark_committed_positions(self._snapshot, self._each(), self._reasons),
             *self._ideal_and_retired(),
             *self._assignment_writes(),
         )
         reasons = tuple(
             f"{why} ({count})" if count > 1 else why for why, count in sorted(self._reasons.items())
         )
-        asked = asked_since(self._snapshot, self._waiting, self._now_s)
+        asked = release_requested_since(self._snapshot, self._waiting, self._now_s)
         if asked:
             self._wake_by(min(asked.values()) + self._snapshot.delays.handover_s)
-        look_at_s = self._look.next_at_s
-        if look_at_s is not None:
-            self._wake_by(look_at_s)
-        return Plan(steps, self._wake_at_s, reasons, self._waiting, asked, look_at_s)
+        load_review_at_s = self._look.next_at_s
+        if load_review_at_s is not None:
+            self._wake_by(load_review_at_s)
+        return Plan(steps, self._wake_at_s, reasons, self._waiting, asked, load_review_at_s)
 
-    def _each(self) -> Iterator[Case]:
+    def _each(self) -> Iterator[PartitionView]:
         return (case for topic in self._cases.values() for case in topic.values())
 
     # Where everything is, and what needs another owner.
 
-    def _survey(self) -> Iterator[Case]:
+    def _survey(self) -> Iterator[PartitionView]:
         """Fill the board; yield the wanted partitions without an owner that may keep them."""
         for case in self._each():
             listed = case.key in self._snapshot.blacklist
@@ -203,30 +215,30 @@ class _Planner:
             else:
                 why = self._why_homeless(case)
                 owner = case.before.worker if case.before else None
-                stuck = self._look.stuck.get(case.partition, "")
-                if why or stuck:
-                    case.move = Move(None, why or stuck, stuck=not why)
+                no_progress = self._look.no_progress.get(case.partition, "")
+                if why or no_progress:
+                    case.move = Move(None, why or no_progress, no_progress=not why)
                     yield case
                 elif owner is not None:
                     self._own(case, owner)
                     if owner in self._census.away:
                         self._wake_by(self._census.away[owner])
 
-    def _own(self, case: Case, owner: WorkerId) -> None:
+    def _own(self, case: PartitionView, owner: WorkerId) -> None:
         """What was moved for being stuck is not moved for the sake of even counts, too."""
         if case.before is not None and case.before.stuck_moves:
             self._board.count(owner)
         else:
             self._board.own(owner, case.key, case.partition)
 
-    def _count_unclear(self, case: Case) -> None:
+    def _count_unclear(self, case: PartitionView) -> None:
         """Left where it is, but whoever has it has less room for others."""
         if case.before is not None and case.before.worker is not None:
             self._board.count(case.before.worker)
         elif case.told:
             self._board.count(case.told[0][0])
 
-    def _why_homeless(self, case: Case) -> str:
+    def _why_homeless(self, case: PartitionView) -> str:
         """Why a wanted partition needs an owner; "" if it has one that may keep it."""
         entry = case.before
         if entry is None:
@@ -235,8 +247,8 @@ class _Planner:
             return _why_again(entry.reason)
         switches, leaving = self._snapshot.switches, entry.worker in self._census.leaving
         if entry.worker in self._snapshot.sessions or case.told_to(entry.worker):
-            why = why_gone(entry.worker, self._census, self._snapshot)
-            return why if may_go(switches, leaving) else ""
+            why = departure_reason(entry.worker, self._census, self._snapshot)
+            return why if may_move(switches, leaving) else ""
         if switches.frozen and not leaving:
             return ""
         return f"worker {entry.worker} lost before it began"
@@ -246,7 +258,7 @@ class _Planner:
 
     # Who shall own what.
 
-    def _place(self, homeless: Sequence[Case]) -> None:
+    def _place(self, homeless: Sequence[PartitionView]) -> None:
         if not self._census.takers:
             self._place_nowhere(homeless)
             return
@@ -255,7 +267,7 @@ class _Planner:
         for case in sorted(homeless, key=lambda case: -self._board.rate(case.partition)):
             move = case.move or Move(None, "")
             case.move = replace(move, worker=self._board.give(case.key, case.partition))
-        moves = even_out(self._board) if may_go(self._snapshot.switches, False) else {}
+        moves = even_counts(self._board) if may_move(self._snapshot.switches, False) else {}
         if moves and self._now_s < self._census.settled_at_s:
             self._wake_by(self._census.settled_at_s)
             return
@@ -269,15 +281,15 @@ class _Planner:
     def _relief(self) -> dict[Partition, Move]:
         """Moves to even out loads, if it is time for that and nothing is pending."""
         is_still = not self._census.away and self._now_s >= self._census.settled_at_s
-        if not (is_still and self._look.is_due and may_go(self._snapshot.switches, False)):
+        if not (is_still and self._look.is_due and may_move(self._snapshot.switches, False)):
             return {}
         board = self._board
-        return level_loads(board.owned(), board.counts, self._rates(), self._snapshot.limits)
+        return balance_loads(board.owned(), board.counts, self._rates(), self._snapshot.limits)
 
     def _rates(self) -> Rates:
         return settled_rates(self._snapshot.loads)
 
-    def _place_nowhere(self, homeless: Sequence[Case]) -> None:
+    def _place_nowhere(self, homeless: Sequence[PartitionView]) -> None:
         """A lost owner is kept while there is no other: if it comes back, it just goes on."""
         for case in homeless:
             owner = case.before.worker if case.before else None
@@ -288,10 +300,10 @@ class _Planner:
 
     # What that makes of the ideal states.
 
-    def _decide(self, case: Case) -> None:
+    def _decide(self, case: PartitionView) -> None:
         """The partition's next entry, and the give if its time has come."""
         before = case.before
-        is_mended = bool(self._look.mended) and case.partition in self._look.mended
+        is_mended = bool(self._look.recovered) and case.partition in self._look.recovered
         if case.unclear or (case.move is None and case.is_settled() and not is_mended):
             case.after = before
             return
@@ -302,15 +314,15 @@ class _Planner:
         if entry.worker is not None and not _is_told(case, entry.worker, entry):
             holders = self._try_to_give(case, entry.worker, entry, holders)
         elif entry.worker is None and entry.reason == DELETING:
-            self._wait_for(case, self._holdings.held_by(case, holders))
+            self._wait_for(case, self._holdings.live_holders(case, holders))
         case.after = entry if entry.holders == holders else replace(entry, holders=holders)
         if before is None or _differs(before, case.after):
             self._changed.add(case.key)
 
-    def _moved(self, case: Case) -> IdealEntry:
+    def _moved(self, case: PartitionView) -> IdealEntry:
         """The entry with its new owner, if it gets one."""
         now_ms = self._snapshot.wall_ms
-        before = self._look.mended.get(case.partition, case.before)
+        before = self._look.recovered.get(case.partition, case.before)
         before = before or IdealEntry(None, OwnerEpoch(0), now_ms, "")
         move = case.move
         if move is None:
@@ -322,11 +334,11 @@ class _Planner:
         entry = IdealEntry(move.worker, epoch, now_ms, move.reason)
         if move.worker is None:
             return entry
-        return remembered(entry, before, self._snapshot.sessions if move.stuck else {})
+        return with_move_count(entry, before, self._snapshot.sessions if move.no_progress else {})
 
     def _try_to_give(
         self,
-        case: Case,
+        case: PartitionView,
         owner: WorkerId,
         entry: IdealEntry,
         holders: Mapping[WorkerId, SessionId],
@@ -337,9 +349,9 @@ class _Planner:
         """
         if owner not in self._snapshot.sessions:
             return holders
-        held_by = self._holdings.held_by(case, holders)
-        if held_by:
-            self._wait_for(case, held_by)
+        live_holders = self._holdings.live_holders(case, holders)
+        if live_holders:
+            self._wait_for(case, live_holders)
             return holders
         others = sorted(worker for worker in holders if worker != owner)
         fence = self._fences.of(case.key.route, others)
@@ -360,7 +372,7 @@ class _Planner:
         told = self._writes.get(worker, stored.value.entries if stored else {})
         return len(told) >= MOST_TOLD
 
-    def _wait_for(self, case: Case, workers: Sequence[WorkerId]) -> None:
+    def _wait_for(self, case: PartitionView, workers: Sequence[WorkerId]) -> None:
         if workers:
             self._waiting[case.partition] = tuple(workers)
 
@@ -373,7 +385,7 @@ class _Planner:
             self._writes[worker] = dict(stored.value.entries) if stored else {}
         return self._writes[worker]
 
-    def _tell(self, case: Case) -> None:
+    def _tell(self, case: PartitionView) -> None:
         """Take what is not the owner's; where it stays, fence no more than is still needed."""
         if case.unclear or (case.after is case.before and case.is_settled()):
             return
@@ -386,7 +398,7 @@ class _Planner:
                 self._reasons[f"taken from {worker}"] += 1
 
     def _refresh_fence(
-        self, case: Case, worker: WorkerId, told: AssignmentEntry, entry: IdealEntry
+        self, case: PartitionView, worker: WorkerId, told: AssignmentEntry, entry: IdealEntry
     ) -> None:
         """Only to shorten it: a holder's slots may grow, but not those it was given this with."""
         others = sorted(holder for holder in entry.holders if holder != worker)
@@ -410,14 +422,14 @@ class _Planner:
             if key in self._changed:
                 yield WriteIdeal(key, IdealTopic(_entries(topic.values())), version)
 
-    def _retire(self, key: TopicKey, topic: Collection[Case]) -> Retire | None:
+    def _retire(self, key: TopicKey, topic: Collection[PartitionView]) -> Retire | None:
         """If nothing holds the topic, and something of it can still be removed."""
         intent = self._snapshot.topics.get(key)
         if intent is not None and intent.value.forget_positions:
             return None  # they are forgotten first, see `core.forgetting`
         for case in topic:
             holders = case.after.holders if case.after else {}
-            if case.unclear or case.told or self._holdings.held_by(case, holders):
+            if case.unclear or case.told or self._holdings.live_holders(case, holders):
                 return None
         remains = {number: entry for number, entry in _entries(topic).items() if entry.holders}
         stored = self._snapshot.ideal.get(key)
@@ -443,11 +455,11 @@ class _Planner:
             )
 
 
-def _entries(topic: Collection[Case]) -> dict[int, IdealEntry]:
+def _entries(topic: Collection[PartitionView]) -> dict[int, IdealEntry]:
     return {case.partition.number: case.after for case in topic if case.after is not None}
 
 
-def _is_told(case: Case, worker: WorkerId, entry: IdealEntry) -> bool:
+def _is_told(case: PartitionView, worker: WorkerId, entry: IdealEntry) -> bool:
     told = case.told_to(worker)
     return told is not None and told.owner_epoch == entry.owner_epoch
 

@@ -28,29 +28,29 @@ from ureplicator_controller.core.planning.steps import MarkRebalanced
 from ureplicator_controller.core.state.snapshot import Snapshot
 
 
-def may_go(switches: Switches, leaving: bool) -> bool:
+def may_move(switches: Switches, leaving: bool) -> bool:
     """Whether a partition may change its owner for the fleet's own reasons, or an operator's."""
     return leaving or (switches.auto_balancing and not switches.frozen)
 
 
-def is_asked(snapshot: Snapshot) -> bool:
+def is_rebalance_due(snapshot: Snapshot) -> bool:
     """Whether a rebalance is due."""
     return snapshot.switches.rebalance_asked != snapshot.switches.rebalance_done
 
 
-def at_once(snapshot: Snapshot) -> Snapshot:
+def without_delays(snapshot: Snapshot) -> Snapshot:
     """The same fleet, as if every delay had passed, nothing were switched off, and no move too
     many."""
     return replace(
         snapshot,
         delays=replace(snapshot.delays, rebalance_s=0.0, join_s=0.0),
-        look_at_s=0.0,
+        load_review_at_s=0.0,
         limits=replace(snapshot.limits, moves=sys.maxsize),
         switches=replace(snapshot.switches, auto_balancing=True, frozen=False),
     )
 
 
-def mark_done(snapshot: Snapshot) -> Iterator[MarkRebalanced]:
+def mark_rebalance_done(snapshot: Snapshot) -> Iterator[MarkRebalanced]:
     """Nothing where nobody wrote: a dry run asks without writing."""
     if snapshot.switches_version is not None:
         done = replace(snapshot.switches, rebalance_done=snapshot.switches.rebalance_asked)

@@ -10,13 +10,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ureplicator_common.model import TopicIntent, TopicKey, TopicState
-from ureplicator_controller.core.planning.ownership import Fences, Holdings
-from ureplicator_controller.core.planning.partitions import Case, Cases, cases
+from ureplicator_controller.core.planning.ownership import FenceIds, HolderRules
+from ureplicator_controller.core.planning.partitions import (
+    PartitionView,
+    PartitionViews,
+    partition_views,
+)
 from ureplicator_controller.core.state.snapshot import Snapshot
 
 
 @dataclass(frozen=True, slots=True)
-class Forgettable:
+class DeletablePositions:
     """`fence`: transactional ids under which somebody, frozen perhaps, could still commit."""
 
     target_topic: str
@@ -24,7 +28,7 @@ class Forgettable:
     fence: tuple[str, ...]
 
 
-def forgettable(snapshot: Snapshot) -> dict[TopicKey, Forgettable]:
+def deletable_positions(snapshot: Snapshot) -> dict[TopicKey, DeletablePositions]:
     """Marked topics that no worker is told to hold, or says it holds."""
     marked = {
         key: stored.value
@@ -33,7 +37,7 @@ def forgettable(snapshot: Snapshot) -> dict[TopicKey, Forgettable]:
     }
     if not marked:
         return {}
-    holdings, fences, found = Holdings(snapshot), Fences(snapshot), cases(snapshot)
+    holdings, fences, found = HolderRules(snapshot), FenceIds(snapshot), partition_views(snapshot)
     judged = {
         key: _judged(snapshot, key, intent, found, holdings=holdings, fences=fences)
         for key, intent in marked.items()
@@ -45,11 +49,11 @@ def _judged(
     snapshot: Snapshot,
     key: TopicKey,
     intent: TopicIntent,
-    found: Cases,
+    found: PartitionViews,
     *,
-    holdings: Holdings,
-    fences: Fences,
-) -> Forgettable | None:
+    holdings: HolderRules,
+    fences: FenceIds,
+) -> DeletablePositions | None:
     topic = found[key].values()
     settings = snapshot.routes.get(key.route)
     if settings is None or any(_is_held(case, holdings) for case in topic):
@@ -59,9 +63,9 @@ def _judged(
     if fence is None:
         return None
     target = intent.target_topic or settings.value.target_topic(key.topic)
-    return Forgettable(target, intent.partitions, fence)
+    return DeletablePositions(target, intent.partitions, fence)
 
 
-def _is_held(case: Case, holdings: Holdings) -> bool:
+def _is_held(case: PartitionView, holdings: HolderRules) -> bool:
     holders = case.before.holders if case.before else {}
-    return bool(case.unclear or case.told or holdings.held_by(case, holders))
+    return bool(case.unclear or case.told or holdings.live_holders(case, holders))

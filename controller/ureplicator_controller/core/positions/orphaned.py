@@ -16,26 +16,30 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ureplicator_common.model import Partition, Route, TopicKey
-from ureplicator_controller.core.planning.ownership import Fences, Holdings
-from ureplicator_controller.core.planning.partitions import cases
+from ureplicator_controller.core.planning.ownership import FenceIds, HolderRules
+from ureplicator_controller.core.planning.partitions import partition_views
 from ureplicator_controller.core.state.snapshot import Snapshot
 
 
 @dataclass(frozen=True, slots=True)
-class Unowned:
+class OrphanedPosition:
     """`fence`: transactional ids under which somebody could still commit the partition."""
 
     target_topic: str
     fence: tuple[str, ...] = ()
 
 
-def unowned(snapshot: Snapshot, route: Route) -> dict[Partition, Unowned]:
+def orphaned_positions(snapshot: Snapshot, route: Route) -> dict[Partition, OrphanedPosition]:
     """Partitions of a route that had a position and that nobody with a session may be copying."""
     taken, settings = set(_taken(snapshot)), snapshot.routes.get(route)
-    holdings, fences, by_topic = Holdings(snapshot), Fences(snapshot), cases(snapshot)
-    found: dict[Partition, Unowned] = {}
+    holdings, fences, by_topic = (
+        HolderRules(snapshot),
+        FenceIds(snapshot),
+        partition_views(snapshot),
+    )
+    found: dict[Partition, OrphanedPosition] = {}
     for key, intent in snapshot.topics.items():
-        leave = key in snapshot.unclear_topics or intent.value.forget_positions
+        leave = key in snapshot.unreadable_topics or intent.value.forget_positions
         if key.route != route or settings is None or leave:
             continue
         target = intent.value.target_topic or settings.value.target_topic(key.topic)
@@ -46,7 +50,7 @@ def unowned(snapshot: Snapshot, route: Route) -> dict[Partition, Unowned]:
                 continue
             fence = fences.of(route, sorted(holdings.remaining(case)))
             if fence is not None:
-                found[partition] = Unowned(target, fence)
+                found[partition] = OrphanedPosition(target, fence)
     return found
 
 

@@ -45,14 +45,14 @@ class Refusal:
 
 
 @dataclass(frozen=True, slots=True)
-class Restored:
+class RestoredIntent:
     """What a topic's intent becomes, as far as it can."""
 
     intent: TopicIntent
     refused: tuple[Refusal, ...] = ()
 
 
-def exported(snapshot: Snapshot) -> dict[str, Any]:
+def backup_document(snapshot: Snapshot) -> dict[str, Any]:
     """The document. Topics that are being deleted are not in it."""
     topics: dict[str, dict[str, Any]] = {}
     for key, stored in sorted(snapshot.topics.items()):
@@ -115,15 +115,15 @@ def was_never_held(there: TopicIntent | None, ideal: IdealTopic | None) -> bool:
     return there is not None and not there.had_position and not owned
 
 
-def restored(
+def restored_intent(
     there: TopicIntent | None, wanted: TopicIntent, topic: str, *, never_held: bool
-) -> Restored:
+) -> RestoredIntent:
     """What a topic's intent becomes, and what of the entry it cannot become."""
     if there is None:
-        return Restored(wanted)
+        return RestoredIntent(wanted)
     assert there.state is not TopicState.DELETING
     refused = tuple(_refused(there, wanted, topic, never_held=never_held))
-    return Restored(
+    return RestoredIntent(
         _as_new(there, wanted) if never_held else _applied(there, wanted, refused), refused
     )
 

@@ -35,14 +35,14 @@ Block = tuple[int, tuple[PastEvent, ...], int | None]
 """Node, content, version to write it at (None: it is not there)."""
 
 
-def written(snapshot: Snapshot, told: Sequence[PastEvent]) -> Iterator[Block]:
+def blocks_to_write(snapshot: Snapshot, told: Sequence[PastEvent]) -> Iterator[Block]:
     """The blocks to write: durations that are known now, and after them what is told, numbered."""
     before = {node: stored.value for node, stored in snapshot.history.items()}
     after = {
         node: tuple(_timed(past, snapshot) for past in block) for node, block in before.items()
     }
     begin = 1 + max((past.number for past in past_events(snapshot.history)), default=-1)
-    for number, event in enumerate(worth_keeping(told), begin):
+    for number, event in enumerate(select_events(told), begin):
         block = number // BLOCK_EVENTS
         node = block % BLOCKS
         same = [past for past in after.get(node, ()) if past.number // BLOCK_EVENTS == block]
@@ -53,7 +53,7 @@ def written(snapshot: Snapshot, told: Sequence[PastEvent]) -> Iterator[Block]:
             yield node, events, stored.version if stored else None
 
 
-def worth_keeping(told: Sequence[PastEvent]) -> Sequence[PastEvent]:
+def select_events(told: Sequence[PastEvent]) -> Sequence[PastEvent]:
     """In their order, no more than fit; moves give way to what is none."""
     others = sum(event.kind is not EventKind.MOVE for event in told)
     spare = len(told) - AT_ONCE

@@ -20,14 +20,14 @@ from collections.abc import Iterator, Sequence
 
 from ureplicator_common.model import EventKind, KnownWorker, PastEvent, Switches, WorkerId
 from ureplicator_controller.core.planning.eviction import NOT_EVICTED
-from ureplicator_controller.core.planning.moves import Moved, moves
+from ureplicator_controller.core.planning.moves import OwnerChange, owner_changes
 from ureplicator_controller.core.planning.steps import Evict, Step
-from ureplicator_controller.core.planning.switches import is_asked
-from ureplicator_controller.core.state.external_view import is_wanted
+from ureplicator_controller.core.planning.switches import is_rebalance_due
+from ureplicator_controller.core.state.external_view import is_active
 from ureplicator_controller.core.state.snapshot import Snapshot
 
 
-def chronicle(
+def fleet_events(
     before: Snapshot | None, now: Snapshot, steps: Sequence[Step], *, leader: str
 ) -> list[PastEvent]:
     """In the order in which people want to read it; not numbered yet."""
@@ -39,7 +39,7 @@ def chronicle(
     return [*changes, *_evicted(now, steps), *_moved(now, steps)]
 
 
-def told(event: PastEvent) -> str:
+def log_line(event: PastEvent) -> str:
     """For the log: the id first, so that one word finds it in every log."""
     by = f" (request {event.request})" if event.request else ""
     if event.kind is EventKind.MOVE:
@@ -121,7 +121,7 @@ def _evicted(now: Snapshot, steps: Sequence[Step]) -> Iterator[PastEvent]:
 
 
 def _moved(now: Snapshot, steps: Sequence[Step]) -> Iterator[PastEvent]:
-    for moved in moves(now, steps):
+    for moved in owner_changes(now, steps):
         yield PastEvent(
             0,
             EventKind.MOVE,
@@ -135,12 +135,12 @@ def _moved(now: Snapshot, steps: Sequence[Step]) -> Iterator[PastEvent]:
         )
 
 
-def _asked_by(now: Snapshot, moved: Moved) -> str:
+def _asked_by(now: Snapshot, moved: OwnerChange) -> str:
     """Id of the request that a move goes back to."""
-    if moved.source is None or not is_wanted(now, moved.partition):
+    if moved.source is None or not is_active(now, moved.partition):
         intent = now.topics.get(moved.partition.key)
         return intent.value.request_id if intent else ""
     source = _known(now, moved.source)
     if source.draining or source.blacklisted:
         return source.request_id
-    return now.switches.rebalance_asked if is_asked(now) else ""
+    return now.switches.rebalance_asked if is_rebalance_due(now) else ""

@@ -42,7 +42,7 @@ ABOVE_END = "above the end of the source: its log was cut, or the topic was recr
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class LagSample:
     """One partition at one moment (monotonic). `position`: None where none was ever committed."""
 
     at_s: float
@@ -51,25 +51,25 @@ class Look:
 
 
 @dataclass(frozen=True, slots=True)
-class Track:
+class RateWindow:
     """Looks that rates are taken over: `base` is half a window to a window old, once it can be."""
 
-    base: Look
-    middle: Look
-    before: Look | None
-    latest: Look
+    base: LagSample
+    middle: LagSample
+    before: LagSample | None
+    latest: LagSample
 
 
 @dataclass(frozen=True, slots=True)
-class Tracks:
+class LagHistory:
     """One partition's way: for its rates, and for that of its log start."""
 
-    short: Track
-    long: Track
+    short: RateWindow
+    long: RateWindow
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class RecordTime:
     """When the time of a partition's next record was asked for last, and what was found then or before."""
 
     time: BatchTime | None
@@ -77,7 +77,7 @@ class Reading:
 
 
 @dataclass(frozen=True, slots=True)
-class Figures:
+class PartitionLag:
     """One partition, for people. `reason`: why something is not known, or what is wrong."""
 
     position: int | None = None
@@ -93,7 +93,7 @@ class Figures:
 
 
 @dataclass(frozen=True, slots=True)
-class Summary:
+class LagSummary:
     """Many partitions: what those amount to that are known, and how many are not."""
 
     partitions: int
@@ -105,59 +105,61 @@ class Summary:
     """Without a lag in records, those never committed included."""
 
 
-def follow(tracks: Tracks | None, look: Look) -> Tracks:
+def add_sample(tracks: LagHistory | None, sample: LagSample) -> LagHistory:
     """The way so far with one more look; begun anew where the partition is another one now."""
-    if tracks is None or _begun_anew(tracks.short.latest, look):
-        first = Track(base=look, middle=look, before=None, latest=look)
-        return Tracks(first, first)
-    long = _extended(tracks.long, look, START_WINDOW_S)
-    if _moves_again(tracks.short, look):
-        return Tracks(Track(base=look, middle=look, before=tracks.short.latest, latest=look), long)
-    return Tracks(_extended(tracks.short, look, RATE_WINDOW_S), long)
+    if tracks is None or _begun_anew(tracks.short.latest, sample):
+        first = RateWindow(base=sample, middle=sample, before=None, latest=sample)
+        return LagHistory(first, first)
+    long = _extended(tracks.long, sample, START_WINDOW_S)
+    if _moves_again(tracks.short, sample):
+        return LagHistory(
+            RateWindow(base=sample, middle=sample, before=tracks.short.latest, latest=sample), long
+        )
+    return LagHistory(_extended(tracks.short, sample, RATE_WINDOW_S), long)
 
 
-def _moves_again(track: Track, look: Look) -> bool:
+def _moves_again(track: RateWindow, sample: LagSample) -> bool:
     """After a look that found it where it was STILL_S before, with records to copy."""
     before, latest = track.before, track.latest
     if before is None or latest.position is None or latest.at_s - before.at_s < STILL_S:
         return False
     waited = before.position == latest.position and before.extent.end > latest.position
-    return waited and look.position != latest.position
+    return waited and sample.position != latest.position
 
 
-def _extended(track: Track, look: Look, window_s: float) -> Track:
+def _extended(track: RateWindow, sample: LagSample, window_s: float) -> RateWindow:
     base, middle = track.base, track.middle
-    if look.at_s - middle.at_s >= window_s / 2:
-        base, middle = middle, look
-    return Track(base=base, middle=middle, before=track.latest, latest=look)
+    if sample.at_s - middle.at_s >= window_s / 2:
+        base, middle = middle, sample
+    return RateWindow(base=base, middle=middle, before=track.latest, latest=sample)
 
 
-def _begun_anew(before: Look, look: Look) -> bool:
+def _begun_anew(before: LagSample, sample: LagSample) -> bool:
     """A position that goes back, or a log that gets shorter, has no rate with what was before."""
-    if before.position is None or look.position is None:
-        return before.position is not look.position
+    if before.position is None or sample.position is None:
+        return before.position is not sample.position
     return (
-        look.position < before.position
-        or look.extent.end < before.extent.end
-        or look.extent.start < before.extent.start
+        sample.position < before.position
+        or sample.extent.end < before.extent.end
+        or sample.extent.start < before.extent.start
     )
 
 
-def figures(
-    tracks: Tracks, *, record: BatchTime | None, lifetime: Lifetime | None, wall_ms: int
-) -> Figures:
+def partition_lag(
+    tracks: LagHistory, *, record: BatchTime | None, lifetime: Lifetime | None, wall_ms: int
+) -> PartitionLag:
     """`record` is the time of the next record, or of one before it; None where it is not known."""
-    look = tracks.short.latest
-    position, extent = look.position, look.extent
+    sample = tracks.short.latest
+    position, extent = sample.position, sample.extent
     if position is None:
-        return Figures(
+        return PartitionLag(
             start=extent.start, end=extent.end, never_committed=True, reason=NEVER_COMMITTED
         )
     if position > extent.end:
-        return Figures(position, extent.start, extent.end, reason=f"{position} is {ABOVE_END}")
+        return PartitionLag(position, extent.start, extent.end, reason=f"{position} is {ABOVE_END}")
     lag = extent.end - position
     age_s = _age_s(record, wall_ms) if record and record.first <= position else None
-    return Figures(
+    return PartitionLag(
         position=position,
         start=extent.start,
         end=extent.end,
@@ -175,11 +177,11 @@ def is_next(record: BatchTime | None, position: int) -> bool:
     return record is not None and record.first <= position <= record.last
 
 
-def to_read(
-    looks: Mapping[Partition, Look],
+def record_times_to_read(
+    samples: Mapping[Partition, LagSample],
     *,
-    before: Mapping[Partition, Look],
-    readings: Mapping[Partition, Reading],
+    before: Mapping[Partition, LagSample],
+    readings: Mapping[Partition, RecordTime],
     most: int,
 ) -> list[Partition]:
     """Whose next record's time to read now: those that are behind first, the longest unread first.
@@ -187,8 +189,8 @@ def to_read(
     Behind is who has not even reached the end of the look before; the others are moments late.
     """
     urgency: list[tuple[bool, float, Partition]] = []
-    for partition, look in looks.items():
-        position, extent = look.position, look.extent
+    for partition, sample in samples.items():
+        position, extent = sample.position, sample.extent
         if position is None or not extent.start <= position < extent.end:
             continue
         reading = readings.get(partition)
@@ -207,7 +209,7 @@ def _age_s(record: BatchTime, wall_ms: int) -> float | None:
     return max(0.0, (wall_ms - record.timestamp_ms) / 1_000)
 
 
-def _lag_s(track: Track, record: BatchTime | None, age_s: float | None) -> float | None:
+def _lag_s(track: RateWindow, record: BatchTime | None, age_s: float | None) -> float | None:
     position = track.latest.position
     assert position is not None
     if age_s is not None and is_next(record, position):
@@ -218,7 +220,7 @@ def _lag_s(track: Track, record: BatchTime | None, age_s: float | None) -> float
     return min(bounds, default=None)
 
 
-def _rate(track: Track, *, position: bool) -> float | None:
+def _rate(track: RateWindow, *, position: bool) -> float | None:
     """Offsets a second of the position, or of the end; None with one look only."""
     took_s = track.latest.at_s - track.base.at_s
     if took_s <= 0:
@@ -230,7 +232,7 @@ def _rate(track: Track, *, position: bool) -> float | None:
     return (track.latest.position - track.base.position) / took_s
 
 
-def _catch_up_s(track: Track, lag: int) -> float | None:
+def _catch_up_s(track: RateWindow, lag: int) -> float | None:
     if lag == 0:
         return 0.0
     own, end = _rate(track, position=True), _rate(track, position=False)
@@ -239,20 +241,20 @@ def _catch_up_s(track: Track, lag: int) -> float | None:
     return lag / (own - end)
 
 
-def _retention_s(track: Track, lifetime: Lifetime | None, age_s: float | None) -> float | None:
-    look = track.latest
-    assert look.position is not None
-    if look.extent.start > look.position:
+def _retention_s(track: RateWindow, lifetime: Lifetime | None, age_s: float | None) -> float | None:
+    sample = track.latest
+    assert sample.position is not None
+    if sample.extent.start > sample.position:
         return 0.0
     if lifetime is None:
         return None
     left: list[float] = []
     if lifetime.retention_ms is not None and age_s is not None:
         left.append(lifetime.retention_ms / 1_000 - age_s)
-    took_s = look.at_s - track.base.at_s
-    moved = look.extent.start - track.base.extent.start
+    took_s = sample.at_s - track.base.at_s
+    moved = sample.extent.start - track.base.extent.start
     if lifetime.retention_bytes is not None and moved > 0 and took_s > 0:
-        left.append((look.position - look.extent.start) * took_s / moved)
+        left.append((sample.position - sample.extent.start) * took_s / moved)
     return max(0.0, min(left)) if left else None
 
 
@@ -261,11 +263,11 @@ def _gone(position: int, extent: Extent) -> str:
     return f"the source let go of {lost} offsets that were not copied" if lost > 0 else ""
 
 
-def summarise(partitions: Iterable[Figures]) -> Summary:
+def summarise(partitions: Iterable[PartitionLag]) -> LagSummary:
     """Sum of the lags, the longest wait, the nearest end."""
     every = list(partitions)
     lags = [each.lag_records for each in every if each.lag_records is not None]
-    return Summary(
+    return LagSummary(
         partitions=len(every),
         lag_records=sum(lags) if lags else None,
         lag_s=max((each.lag_s for each in every if each.lag_s is not None), default=None),

@@ -12,8 +12,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from ureplicator_common.model import Partition, PartitionLoad, Route, TopicKey, WorkerId
-from ureplicator_controller.core.planning.no_progress import LISTED_S, blamed
-from ureplicator_controller.core.state.external_view import ideal_entry, is_wanted
+from ureplicator_controller.core.planning.no_progress import REPORT_AFTER_S, suspect_workers
+from ureplicator_controller.core.state.external_view import ideal_entry, is_active
 from ureplicator_controller.core.state.loads import SETTLED_S
 from ureplicator_controller.core.state.snapshot import Snapshot
 
@@ -71,14 +71,14 @@ def workload(snapshot: Snapshot, route: Route | None = None) -> dict[str, object
 
 def is_lagging(load: PartitionLoad) -> bool:
     """Behind by much, and for long; or behind and standing still."""
-    if load.lag > 0 and load.no_progress_s >= LISTED_S:
+    if load.lag > 0 and load.no_progress_s >= REPORT_AFTER_S:
         return True
     return load.lag > LAGGING_RECORDS and load.lag > LAGGING_S * load.records_per_s
 
 
 def _is_owner(snapshot: Snapshot, worker: WorkerId, partition: Partition) -> bool:
     entry = ideal_entry(snapshot, partition)
-    return entry is not None and entry.worker == worker and is_wanted(snapshot, partition)
+    return entry is not None and entry.worker == worker and is_active(snapshot, partition)
 
 
 def _topics(every: Loads) -> Iterator[dict[str, object]]:
@@ -90,7 +90,7 @@ def _topics(every: Loads) -> Iterator[dict[str, object]]:
 
 
 def _workers(snapshot: Snapshot, owned: Mapping[WorkerId, Loads]) -> Iterator[dict[str, object]]:
-    unfit = blamed(snapshot)
+    unfit = suspect_workers(snapshot)
     for worker, loads in owned.items():
         total = Total.of(loads)
         settled = sum(load.measured_s >= SETTLED_S for load in loads.values())

@@ -48,7 +48,7 @@ def partition_exclusion(snapshot: Snapshot, partition: Partition) -> str:
     return exclusion_reason(intent, partition.number, listed=partition.key in snapshot.blacklist)
 
 
-def state_of(reason: str) -> str:
+def exclusion_kind(reason: str) -> str:
     """The first word: what the counts go by."""
     return reason.partition(":")[0]
 
@@ -60,7 +60,7 @@ def effective_state(snapshot: Snapshot, key: TopicKey) -> str:
         return intent.state.value
     whole = replace(intent, blacklisted=frozenset())
     why = exclusion_reason(whole, 0, listed=key in snapshot.blacklist)
-    return state_of(why) or intent.state.value
+    return exclusion_kind(why) or intent.state.value
 
 
 def excluded_partitions(snapshot: Snapshot, route: Route | None = None) -> list[ExcludedPartitions]:
@@ -76,7 +76,7 @@ def excluded_partitions(snapshot: Snapshot, route: Route | None = None) -> list[
             if why:
                 numbers.setdefault(why, []).append(number)
         found += [
-            ExcludedPartitions(key, tuple(each), state_of(why), why)
+            ExcludedPartitions(key, tuple(each), exclusion_kind(why), why)
             for why, each in numbers.items()
         ]
     return found

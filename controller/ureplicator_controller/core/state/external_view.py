@@ -25,7 +25,7 @@ from ureplicator_common.model import (
     WorkerId,
 )
 from ureplicator_common.znodes import MOST_TOLD
-from ureplicator_controller.core.state.exclusions import partition_exclusion, state_of
+from ureplicator_controller.core.state.exclusions import exclusion_kind, partition_exclusion
 from ureplicator_controller.core.state.snapshot import Snapshot
 
 ExternalView = Mapping[Partition, Mapping[WorkerId, CurrentEntry]]
@@ -47,12 +47,12 @@ class Mismatch:
 
 
 @dataclass(frozen=True, slots=True)
-class Validation:
+class ValidationCounts:
     """Counts as uReplicator's /validation gives them.
 
     Each wanted partition is counted once, by what its ideal owner says of it: online, offline
     (also nobody, or somebody else) or in error. `error_topics` have at least one partition in
-    error. `at_rest` tells of the offline ones how many are paused, blacklisted and stopped.
+    error. `excluded` tells of the offline ones how many are paused, blacklisted and stopped.
     """
 
     topics: int
@@ -63,7 +63,7 @@ class Validation:
     error_topics: int
     ideal_state: Mapping[WorkerId, int]
     external_view: Mapping[WorkerId, int]
-    at_rest: Mapping[str, int]
+    excluded: Mapping[str, int]
 
     def as_json(self) -> dict[str, object]:
         """uReplicator's names, and three for what it counted as offline."""
@@ -74,9 +74,9 @@ class Validation:
             "numOfflineTopicPartitions": self.offline,
             "numErrorTopicPartitions": self.error,
             "numErrorTopics": self.error_topics,
-            "numPausedTopicPartitions": self.at_rest.get("paused", 0),
-            "numBlacklistedTopicPartitions": self.at_rest.get("blacklisted", 0),
-            "numStoppedTopicPartitions": self.at_rest.get("stopped", 0),
+            "numPausedTopicPartitions": self.excluded.get("paused", 0),
+            "numBlacklistedTopicPartitions": self.excluded.get("blacklisted", 0),
+            "numStoppedTopicPartitions": self.excluded.get("stopped", 0),
             "IdealState": dict(sorted(self.ideal_state.items())),
             "ExternalView": dict(sorted(self.external_view.items())),
         }
@@ -94,7 +94,7 @@ def external_view(snapshot: Snapshot) -> ExternalView:
     return view
 
 
-def wanted_partitions(snapshot: Snapshot, route: Route | None = None) -> Iterable[Partition]:
+def whitelisted_partitions(snapshot: Snapshot, route: Route | None = None) -> Iterable[Partition]:
     """Every partition of the topics that stay, in order; of one route or of all."""
     for key in sorted(snapshot.topics):
         intent = snapshot.topics[key].value
@@ -110,7 +110,7 @@ def ideal_entry(snapshot: Snapshot, partition: Partition) -> IdealEntry | None:
     return stored.value.entries.get(partition.number) if stored else None
 
 
-def is_wanted(snapshot: Snapshot, partition: Partition) -> bool:
+def is_active(snapshot: Snapshot, partition: Partition) -> bool:
     """Whether it is to be copied now: neither paused nor blacklisted nor being deleted.
 
     A topic that was stopped is wanted, and not copied: that is a mismatch.
@@ -127,7 +127,7 @@ def is_wanted(snapshot: Snapshot, partition: Partition) -> bool:
 
 def mismatches(snapshot: Snapshot, view: ExternalView) -> list[Mismatch]:
     """All partitions whose external view is not their ideal state, in order."""
-    partitions = dict.fromkeys(wanted_partitions(snapshot))
+    partitions = dict.fromkeys(whitelisted_partitions(snapshot))
     stray = (partition for partition in view if partition not in partitions)
     found = (mismatch(snapshot, view, partition) for partition in (*partitions, *sorted(stray)))
     return [item for item in found if item is not None]
@@ -152,7 +152,7 @@ def mismatch(snapshot: Snapshot, view: ExternalView, partition: Partition) -> Mi
     states = {worker: said.state for worker, said in actual.items()}
     owner = entry.worker if entry else None
     ideal = {} if owner is None else {owner: PartitionState.ONLINE}
-    if states == ideal and (owner is not None or not is_wanted(snapshot, partition)):
+    if states == ideal and (owner is not None or not is_active(snapshot, partition)):
         return None
     since_ms = entry.since_ms if entry else 0
     return Mismatch(partition, ideal, states, _why(snapshot, partition, entry, actual), since_ms)
@@ -204,22 +204,24 @@ def _why_owner(
 
 def _unclear(snapshot: Snapshot, partition: Partition, entry: IdealEntry | None) -> str:
     """Not empty if the partition is left alone because a node cannot be read."""
-    if partition.key in snapshot.unclear_topics:
+    if partition.key in snapshot.unreadable_topics:
         return "left alone: a node of the topic cannot be read"
     involved = {entry.worker, *entry.holders} if entry else set()
-    for worker in sorted(snapshot.unclear_workers & involved):
+    for worker in sorted(snapshot.unreadable_workers & involved):
         return f"left alone: a node of worker {worker} cannot be read"
     return ""
 
 
-def validate(snapshot: Snapshot, view: ExternalView, route: Route | None = None) -> Validation:
+def validation_counts(
+    snapshot: Snapshot, view: ExternalView, route: Route | None = None
+) -> ValidationCounts:
     """Counts of one route or of all."""
     states: dict[PartitionState, int] = dict.fromkeys(PartitionState, 0)
     ideal: dict[WorkerId, int] = dict.fromkeys(snapshot.sessions, 0)
     keys: set[TopicKey] = set()
     error_topics: set[TopicKey] = set()
-    at_rest: Counter[str] = Counter()
-    for partition in wanted_partitions(snapshot, route):
+    excluded: Counter[str] = Counter()
+    for partition in whitelisted_partitions(snapshot, route):
         entry = ideal_entry(snapshot, partition)
         state = _owner_state(view, partition, entry)
         states[state] += 1
@@ -227,10 +229,10 @@ def validate(snapshot: Snapshot, view: ExternalView, route: Route | None = None)
         if state is PartitionState.ERROR:
             error_topics.add(partition.key)
         if state is PartitionState.OFFLINE and (why := partition_exclusion(snapshot, partition)):
-            at_rest[state_of(why)] += 1
+            excluded[exclusion_kind(why)] += 1
         if entry and entry.worker is not None:
             ideal[entry.worker] = ideal.get(entry.worker, 0) + 1
-    return Validation(
+    return ValidationCounts(
         topics=len(keys),
         topic_partitions=sum(states.values()),
         online=states[PartitionState.ONLINE],
@@ -239,7 +241,7 @@ def validate(snapshot: Snapshot, view: ExternalView, route: Route | None = None)
         error_topics=len(error_topics),
         ideal_state=ideal,
         external_view=_count_view(snapshot, view, route),
-        at_rest=at_rest,
+        excluded=excluded,
     )
 
 

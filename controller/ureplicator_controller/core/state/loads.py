@@ -1,8 +1,8 @@
 """What workers measured, as decisions may use it.
 
 Every worker writes its loads every few seconds, so in a big fleet they are most of what changes, and
-hardly anybody asks for them: a `Loads` decodes a worker's node when it is asked for that worker.
-The leader asks when it places something, and every `LOOK_EVERY_S` to even out and to find what is
+hardly anybody asks for them: a `DecodedLoads` decodes a worker's node when it is asked for that worker.
+The leader asks when it places something, and every `LOAD_REVIEW_INTERVAL_S` to even out and to find what is
 stuck; it does not wake up because a load changed.
 
 **Unknown is not zero.** A partition's rate counts once its owner copied it for `SETTLED_S`. Before
@@ -19,10 +19,10 @@ from ureplicator_common.coordination import Node
 from ureplicator_common.model import Partition, PartitionLoad, WorkerId
 from ureplicator_common.znodes import UNREADABLE, decode_loads
 
-LOOK_EVERY_S = 60.0
+LOAD_REVIEW_INTERVAL_S = 60.0
 SETTLED_S = 240.0
 """Most of the window over which workers average (300 s)."""
-MATTERS_BYTES_PER_S = float(1 << 20)
+NEGLIGIBLE_BYTES_PER_S = float(1 << 20)
 """What one slot copies in about ten milliseconds: differences below are nobody's trouble."""
 
 WorkerLoads = Mapping[Partition, PartitionLoad]
@@ -30,7 +30,7 @@ Rates = Mapping[WorkerId, Mapping[Partition, float]]
 """Settled bytes per second, as the worker that owns the partition measured them."""
 
 
-class Loads(Mapping[WorkerId, WorkerLoads]):
+class DecodedLoads(Mapping[WorkerId, WorkerLoads]):
     """Worker -> what it measured; what cannot be read is as if it had not been written."""
 
     def __init__(self, nodes: Mapping[WorkerId, Node]) -> None:

@@ -14,8 +14,8 @@ The parts are not all of one moment, and need not be:
   yet counts as dead, which is what the fencing lists are for.
 * What operators write is guarded by the version wherever the leader writes to it too.
 
-A node that cannot be read stops nothing but what it is about. It becomes a `Finding`; its topic
-(`unclear_topics`) or its worker (`unclear_workers`) is left alone until somebody mends the node:
+A node that cannot be read stops nothing but what it is about. It becomes a `UnreadableNode`; its topic
+(`unreadable_topics`) or its worker (`unreadable_workers`) is left alone until somebody mends the node:
 nothing is guessed, nothing is overwritten.
 """
 
@@ -57,12 +57,12 @@ from ureplicator_common.znodes import (
     decode_route,
     decode_switches,
 )
-from ureplicator_controller.core.state.loads import Loads, WorkerLoads
+from ureplicator_controller.core.state.loads import DecodedLoads, WorkerLoads
 
 T = TypeVar("T")
 K = TypeVar("K")
 
-Ask = tuple[Partition, WorkerId, SessionId]
+ReleaseRequest = tuple[Partition, WorkerId, SessionId]
 """A partition that a worker was asked to let go, in that session."""
 
 
@@ -77,7 +77,7 @@ class Stored(Generic[T]):
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class UnreadableNode:
     """A node that could not be read, and why."""
 
     path: str
@@ -94,7 +94,7 @@ class Delays:
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class BalanceLimits:
     """When workers are relieved: above `ratio` times the average load; by `moves` moves at once."""
 
     ratio: float = 1.2
@@ -107,7 +107,7 @@ class Snapshot:
 
     `sessions` are the live workers, also those whose node is garbled, but not those that were
     evicted and did not answer since (`core.eviction`). `absent_since`, `present_since`,
-    `asked_since` and `look_at_s` (when loads are looked at next) are in the observer's monotonic
+    `release_requested_since` and `load_review_at_s` (time of the next review) are in monotonic
     seconds; only the leader has them.
     """
 
@@ -124,22 +124,22 @@ class Snapshot:
     blacklist: frozenset[TopicKey] = frozenset()
     memory: Mapping[Route, Stored[RouteMemory]] = field(default_factory=dict)
     sessions: Mapping[WorkerId, SessionId] = field(default_factory=dict)
-    unclear_topics: frozenset[TopicKey] = frozenset()
-    unclear_workers: frozenset[WorkerId] = frozenset()
-    findings: tuple[Finding, ...] = ()
+    unreadable_topics: frozenset[TopicKey] = frozenset()
+    unreadable_workers: frozenset[WorkerId] = frozenset()
+    findings: tuple[UnreadableNode, ...] = ()
     absent_since: Mapping[WorkerId, float] = field(default_factory=dict)
     present_since: Mapping[WorkerId, float] = field(default_factory=dict)
-    asked_since: Mapping[Ask, float] = field(default_factory=dict)
-    look_at_s: float | None = None
+    release_requested_since: Mapping[ReleaseRequest, float] = field(default_factory=dict)
+    load_review_at_s: float | None = None
     loads: Mapping[WorkerId, WorkerLoads] = field(default_factory=dict)
     switches: Switches = field(default_factory=Switches)
     switches_version: int | None = None
     history: Mapping[int, Stored[tuple[PastEvent, ...]]] = field(default_factory=dict)
     delays: Delays = Delays()
-    limits: Limits = Limits()
+    limits: BalanceLimits = BalanceLimits()
 
 
-class Memo:
+class DecodeCache:
     """Values decoded before, by path: a node is decoded again only when its stat differs.
 
     Without it a quiet cycle of a big fleet would spend its time on JSON that did not change.
@@ -160,7 +160,7 @@ class Memo:
         stored: Stored[T] = remembered[1]
         return stored
 
-    def turn(self) -> None:
+    def end_cycle(self) -> None:
         """Forget what was not read since the last turn."""
         self._before, self._now = self._now, {}
 
@@ -172,11 +172,11 @@ def parse(
     fleet: str,
     wall_ms: int = 0,
     delays: Delays | None = None,
-    limits: Limits | None = None,
-    memo: Memo | None = None,
+    limits: BalanceLimits | None = None,
+    memo: DecodeCache | None = None,
 ) -> Snapshot:
     """Nodes of a tree cache -> snapshot, without the times that only an observer knows."""
-    reader = _Reader(nodes, memo or Memo())
+    reader = _Reader(nodes, memo or DecodeCache())
     topics, bad_topics = reader.read(paths.topics, 2, _topic_key, decode_intent)
     ideal, bad_ideal = reader.read(paths.ideal, 2, _topic_key, decode_ideal)
     assignments, bad_assignments = reader.read(paths.assignments, 1, WorkerId, decode_assignment)
@@ -188,7 +188,7 @@ def parse(
     memory, _ = reader.read(paths.memory, 1, Route.parse, decode_memory)
     history, bad_history = reader.read(paths.history, 1, int, decode_history)
     switches = reader.read_one(paths.settings, decode_switches)
-    reader.memo.turn()
+    reader.memo.end_cycle()
     history |= {number: _nothing(nodes[paths.history_block(number)]) for number in bad_history}
     sessions = {worker: stored.owner for worker, stored in live.items()}
     sessions |= {worker: nodes[paths.worker_live(worker)].stat.owner for worker in bad_live}
@@ -210,11 +210,11 @@ def parse(
         blacklist=frozenset(listed) | frozenset(garbled),
         memory=memory,
         sessions=sessions,
-        unclear_topics=frozenset(bad_topics) | frozenset(bad_ideal),
-        unclear_workers=frozenset((*bad_assignments, *bad_current, *bad_live, *bad_known)),
+        unreadable_topics=frozenset(bad_topics) | frozenset(bad_ideal),
+        unreadable_workers=frozenset((*bad_assignments, *bad_current, *bad_live, *bad_known)),
         findings=tuple(reader.findings),
         delays=delays or Delays(),
-        limits=limits or Limits(),
+        limits=limits or BalanceLimits(),
         loads=_loads(nodes, paths, sessions),
         switches=switches.value if switches else _switches_without(nodes.get(paths.settings)),
         switches_version=switches.version if switches else None,
@@ -229,10 +229,10 @@ def _nothing(node: Node) -> Stored[tuple[PastEvent, ...]]:
 
 def _loads(
     nodes: Mapping[str, Node], paths: Paths, sessions: Mapping[WorkerId, SessionId]
-) -> Loads:
+) -> DecodedLoads:
     """Of the live sessions only: what another one left says nothing of who copies now."""
     found = ((worker, nodes.get(paths.load(worker))) for worker in sessions)
-    return Loads(
+    return DecodedLoads(
         {
             worker: node
             for worker, node in found
@@ -249,9 +249,9 @@ def _switches_without(node: Node | None) -> Switches:
 class _Reader:
     """Reads one kind of node after the other and collects what could not be read."""
 
-    def __init__(self, nodes: Mapping[str, Node], memo: Memo) -> None:
+    def __init__(self, nodes: Mapping[str, Node], memo: DecodeCache) -> None:
         self.memo = memo
-        self.findings: list[Finding] = []
+        self.findings: list[UnreadableNode] = []
         self._names: dict[tuple[str, int], list[str]] = {}
         self._nodes = nodes
         for path in sorted(nodes):
@@ -280,12 +280,12 @@ class _Reader:
             try:
                 key = key_of(name)
             except ValueError as error:
-                self.findings.append(Finding(path, str(error)))
+                self.findings.append(UnreadableNode(path, str(error)))
                 continue
             try:
                 good[key] = self.memo.read(path, self._nodes[path], decode)
             except (ValueError, KeyError, TypeError, AttributeError) as error:
-                self.findings.append(Finding(path, f"cannot be read: {error!r}"))
+                self.findings.append(UnreadableNode(path, f"cannot be read: {error!r}"))
                 bad.append(key)
         return good, bad
 
@@ -296,7 +296,7 @@ class _Reader:
         try:
             return self.memo.read(path, self._nodes[path], decode)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
-            self.findings.append(Finding(path, f"cannot be read: {error!r}"))
+            self.findings.append(UnreadableNode(path, f"cannot be read: {error!r}"))
             return None
 
 

@@ -19,7 +19,7 @@ ClusterTopic = tuple[str, str]
 """A cluster's name and a topic there."""
 
 
-def targets(intents: Mapping[TopicKey, TopicIntent]) -> dict[ClusterTopic, TopicKey]:
+def copies_by_target(intents: Mapping[TopicKey, TopicIntent]) -> dict[ClusterTopic, TopicKey]:
     """Every target topic -> what is copied to it; of several the first."""
     found: dict[ClusterTopic, TopicKey] = {}
     for key, intent in sorted(intents.items()):
@@ -42,7 +42,7 @@ def origins(
     return found
 
 
-def why_copied_back(
+def loop_reason(
     route: Route,
     topic: str,
     copied: Mapping[ClusterTopic, TopicKey],

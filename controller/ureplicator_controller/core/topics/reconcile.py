@@ -31,7 +31,7 @@ from ureplicator_common.kafka import TopicInfo
 from ureplicator_common.model import Route, RouteMemory, TopicIntent, TopicKey, TopicState
 from ureplicator_common.znodes import MOST_PARTITIONS
 from ureplicator_controller.core.state.snapshot import Snapshot
-from ureplicator_controller.core.topics.loops import ClusterTopic, targets, why_copied_back
+from ureplicator_controller.core.topics.loops import ClusterTopic, copies_by_target, loop_reason
 from ureplicator_controller.core.topics.rules import AutoWhitelist, TopicRules
 
 CONFIRM_S = 2.0
@@ -39,16 +39,16 @@ CONFIRM_S = 2.0
 ID_SHOWN = 8
 """Characters of an id in a baseline: 48 bits tell two topics of one name apart, and the node of
 15,000 topics stays below the limit of a node."""
-LONGEST_NAME = 249
+MAX_TOPIC_NAME = 249
 """Kafka's."""
 
 Topics = Mapping[str, TopicInfo]
-Suspicions = Mapping[TopicKey, tuple[str, float]]
+Unconfirmed = Mapping[TopicKey, tuple[str, float]]
 """What was seen of a topic that differs from what is noted, and since when (monotonic seconds)."""
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class IntentChange:
     """An intent to be written. First the target topic must have `target_partitions` (0: as it is).
 
     `version` is that of the intent this was decided on; None: there is none.
@@ -64,25 +64,25 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class TopicDecision:
     """`refused`: topics that cannot be copied as the route's rules want it, and why.
 
     `baselines`: what each route with auto-whitelisting shall remember.
     """
 
-    changes: tuple[Change, ...] = ()
-    suspicions: Suspicions = field(default_factory=dict)
+    changes: tuple[IntentChange, ...] = ()
+    suspicions: Unconfirmed = field(default_factory=dict)
     refused: Mapping[TopicKey, str] = field(default_factory=dict)
     baselines: Mapping[Route, Mapping[str, str]] = field(default_factory=dict)
 
 
-def decide(
+def reconcile_topics(
     rules: Sequence[TopicRules],
     snapshot: Snapshot,
     clusters: Mapping[str, Topics | None],
-    suspicions: Suspicions,
+    suspicions: Unconfirmed,
     now_s: float,
-) -> Decision:
+) -> TopicDecision:
     """`clusters`: name -> its topics, None: it did not answer.
 
     Of a topic that an intent or a baseline names, absence there means that the cluster said so.
@@ -91,7 +91,7 @@ def decide(
     return made.run()
 
 
-def doubtful(rules: TopicRules, snapshot: Snapshot) -> tuple[set[str], set[str]]:
+def expected_topics(rules: TopicRules, snapshot: Snapshot) -> tuple[set[str], set[str]]:
     """Source and target topics whose absence would mean something."""
     source, target = set(baseline_of(snapshot, rules.route) or ()), set()
     for key, stored in snapshot.topics.items():
@@ -107,7 +107,7 @@ def baseline_of(snapshot: Snapshot, route: Route) -> Mapping[str, str] | None:
     return stored.value.baseline if stored else None
 
 
-def held(snapshot: Snapshot) -> Set[TopicKey]:
+def held_topics(snapshot: Snapshot) -> Set[TopicKey]:
     """Topics of which somebody is told to hold a partition, or says so."""
     told = (stored.value.entries for stored in snapshot.assignments.values())
     said = (stored.value.entries for stored in snapshot.current.values())
@@ -122,7 +122,7 @@ class _Decider:
         rules: Sequence[TopicRules],
         snapshot: Snapshot,
         clusters: Mapping[str, Topics | None],
-        suspicions: Suspicions,
+        suspicions: Unconfirmed,
         now_s: float,
     ) -> None:
         self._rules = rules
@@ -132,11 +132,11 @@ class _Decider:
         self._now_s = now_s
         self._suspicions: dict[TopicKey, tuple[str, float]] = {}
         self._refused: dict[TopicKey, str] = {}
-        self._copied: dict[ClusterTopic, TopicKey] = targets(
+        self._copied: dict[ClusterTopic, TopicKey] = copies_by_target(
             {key: stored.value for key, stored in snapshot.topics.items()}
         )
 
-    def run(self) -> Decision:
+    def run(self) -> TopicDecision:
         baselines = {
             rules.route: baseline
             for rules in self._rules
@@ -146,16 +146,16 @@ class _Decider:
             *(change for rules in self._rules for change in self._of_whitelisted(rules)),
             *(change for rules in self._rules for change in self._of_new(rules)),
         ]
-        return Decision(tuple(changes), self._suspicions, self._refused, baselines)
+        return TopicDecision(tuple(changes), self._suspicions, self._refused, baselines)
 
     @cached_property
     def _held(self) -> Set[TopicKey]:
         """Looked up at most once: it takes a walk over all that is held."""
-        return held(self._snapshot)
+        return held_topics(self._snapshot)
 
     # What is whitelisted.
 
-    def _of_whitelisted(self, rules: TopicRules) -> Iterator[Change]:
+    def _of_whitelisted(self, rules: TopicRules) -> Iterator[IntentChange]:
         source = self._clusters.get(rules.route.source)
         target = self._clusters.get(rules.route.target)
         for key, stored in sorted(self._snapshot.topics.items()):
@@ -170,7 +170,7 @@ class _Decider:
                 if self._is_confirmed(key, finding):
                     kind, why = ("stopped", finding) if finding else ("resumed", "as it was before")
                     changed = replace(intent, stopped=finding)
-                    yield Change(key, changed, stored.version, kind, why)
+                    yield IntentChange(key, changed, stored.version, kind, why)
             elif intent.stopped:
                 yield from self._followed(rules, key, stored.version, intent, source)
             else:
@@ -190,19 +190,19 @@ class _Decider:
         version: int,
         intent: TopicIntent,
         source: Topics | None,
-    ) -> Iterator[Change]:
+    ) -> Iterator[IntentChange]:
         """Go on with a recreated topic, if that is the policy: the worker then begins by it."""
         info = (source or {}).get(key.topic)
         recreated = _side("source topic", intent.source_topic_id, source, key.topic)
-        if not (info and recreated and rules.follows_new_topics):
+        if not (info and recreated and rules.adopts_recreated_topics):
             return
         if intent.whole and self._is_too_big(key, info):
             return
         if key in self._held:
             return
-        adopted = replace(adopt(intent, info, intent.target_topic_id), restarted=False)
+        adopted = replace(adopt_topics(intent, info, intent.target_topic_id), restarted=False)
         policy = rules.settings.on_gap
-        yield Change(
+        yield IntentChange(
             key,
             adopted,
             version,
@@ -220,16 +220,16 @@ class _Decider:
         intent: TopicIntent,
         source: Topics | None,
         target: Topics | None,
-    ) -> Iterator[Change]:
+    ) -> Iterator[IntentChange]:
         """Ids noted; then, since the target may refuse that, partitions added."""
         info = (source or {}).get(key.topic, TopicInfo(0))
         there = (target or {}).get(intent.target_topic or key.topic, TopicInfo(0))
-        known = identified(intent, info, there)
+        known = with_topic_ids(intent, info, there)
         grown = rules.auto_expand and known.whole and info.partitions > known.partitions
         if known != intent:
-            yield Change(key, known, version, "identified", "ids noted")
+            yield IntentChange(key, known, version, "identified", "ids noted")
         elif grown and target is not None and not self._is_too_big(key, info):
-            yield Change(
+            yield IntentChange(
                 key,
                 replace(intent, partitions=info.partitions),
                 version,
@@ -266,7 +266,7 @@ class _Decider:
         end = f"/memory/{route}"
         return any(finding.path.endswith(end) for finding in self._snapshot.findings)
 
-    def _of_new(self, rules: TopicRules) -> Iterator[Change]:
+    def _of_new(self, rules: TopicRules) -> Iterator[IntentChange]:
         """Younger topics first: of those every second counts."""
         baseline = baseline_of(self._snapshot, rules.route)
         source = self._clusters.get(rules.route.source)
@@ -294,18 +294,18 @@ class _Decider:
         return (
             not info.trouble
             and key not in seen.topics
-            and key not in seen.unclear_topics
+            and key not in seen.unreadable_topics
             and key not in seen.blacklist
             and auto.matches(key.topic)
         )
 
     def _why_refused(self, auto: AutoWhitelist, key: TopicKey, name: str, target: Topics) -> str:
         naming = [(rules.route, rules.settings) for rules in self._rules]
-        back = why_copied_back(key.route, key.topic, self._copied, naming)
+        back = loop_reason(key.route, key.topic, self._copied, naming)
         if back:
             return f"would go round in circles: {back}"
-        if len(name) > LONGEST_NAME:
-            return f"the name of its copy would have {len(name)} of {LONGEST_NAME} characters"
+        if len(name) > MAX_TOPIC_NAME:
+            return f"the name of its copy would have {len(name)} of {MAX_TOPIC_NAME} characters"
         taken = self._copied.get((key.route.target, name))
         if taken is not None:
             return f"{name} on {key.route.target} is already the target of {taken}"
@@ -353,7 +353,7 @@ def _is_of(id: str | None, info: TopicInfo | None) -> bool:
     return bool(info.trouble) or info.topic_id.startswith(id)
 
 
-def _whitelisted(key: TopicKey, name: str, info: TopicInfo, *, old: bool) -> Change:
+def _whitelisted(key: TopicKey, name: str, info: TopicInfo, *, old: bool) -> IntentChange:
     intent = TopicIntent(
         partitions=info.partitions,
         initial_partitions=info.partitions if old else 0,
@@ -362,7 +362,7 @@ def _whitelisted(key: TopicKey, name: str, info: TopicInfo, *, old: bool) -> Cha
         whole=True,
         restarted=True,
     )
-    return Change(
+    return IntentChange(
         key,
         intent,
         None,
@@ -373,7 +373,7 @@ def _whitelisted(key: TopicKey, name: str, info: TopicInfo, *, old: bool) -> Cha
     )
 
 
-def identified(intent: TopicIntent, source: TopicInfo, target: TopicInfo) -> TopicIntent:
+def with_topic_ids(intent: TopicIntent, source: TopicInfo, target: TopicInfo) -> TopicIntent:
     """With the ids that were missing. One that had none says nothing of its size either."""
     known = replace(intent, target_topic_id=intent.target_topic_id or target.topic_id)
     if known.source_topic_id or not source.topic_id:
@@ -382,7 +382,7 @@ def identified(intent: TopicIntent, source: TopicInfo, target: TopicInfo) -> Top
     return replace(known, source_topic_id=source.topic_id, whole=whole)
 
 
-def adopt(intent: TopicIntent, source: TopicInfo, target_id: str) -> TopicIntent:
+def adopt_topics(intent: TopicIntent, source: TopicInfo, target_id: str) -> TopicIntent:
     """Go on with the topics that are there now, each partition from its first record."""
     count = source.partitions if intent.whole else min(intent.partitions, source.partitions)
     return replace(
@@ -397,7 +397,7 @@ def adopt(intent: TopicIntent, source: TopicInfo, target_id: str) -> TopicIntent
     )
 
 
-def remembered(
+def route_memory(
     snapshot: Snapshot,
     route: Route,
     *,

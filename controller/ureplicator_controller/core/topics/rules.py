@@ -32,7 +32,7 @@ class TopicRules:
     auto_expand: bool = True
 
     @property
-    def follows_new_topics(self) -> bool:
+    def adopts_recreated_topics(self) -> bool:
         """Whether a recreated source topic is copied on, without asking anybody."""
         return self.settings.on_gap is not GapPolicy.STOP
 

@@ -16,7 +16,7 @@ from ureplicator_common.model import TopicIntent, TopicState
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class ClusterComparison:
     """Of one route. `mismatched`: topic -> partitions by which source and intent differ.
 
     `target_findings`: source topic -> what is wrong with its target topic. `stopped`: topic -> why
@@ -38,11 +38,11 @@ class Difference:
         }
 
 
-def difference(
+def compare_with_clusters(
     intents: Mapping[str, TopicIntent],
     source_topics: Mapping[str, TopicInfo],
     target_topics: Mapping[str, TopicInfo],
-) -> Difference:
+) -> ClusterComparison:
     """Intents of one route by source topic. What is being deleted is not compared."""
     wanted = {
         topic: intent
@@ -56,7 +56,7 @@ def difference(
         and not there.trouble
         and there.partitions != intent.partitions
     }
-    return Difference(
+    return ClusterComparison(
         missing=tuple(topic for topic in wanted if topic not in source_topics),
         mismatched=mismatched,
         target_findings={

@@ -37,7 +37,7 @@ from ureplicator_controller.core.state.external_view import (
     external_view,
     ideal_entry,
     mismatches,
-    wanted_partitions,
+    whitelisted_partitions,
 )
 from ureplicator_controller.core.state.snapshot import Snapshot, parse
 from ureplicator_controller.engines.observer import DEBOUNCE_S
@@ -155,5 +155,5 @@ class Crowd:
 
     def _owners(self) -> dict[Partition, WorkerId | None]:
         seen = self._snapshot()
-        entries = {each: ideal_entry(seen, each) for each in wanted_partitions(seen)}
+        entries = {each: ideal_entry(seen, each) for each in whitelisted_partitions(seen)}
         return {each: entry.worker if entry else None for each, entry in entries.items()}

@@ -46,12 +46,11 @@ from ureplicator_common.znodes import (
     encode_live_worker,
     encode_switches,
 )
-from ureplicator_controller.core.planning.invariants import Ledger as StepLedger
-from ureplicator_controller.core.planning.invariants import check_invariants
-from ureplicator_controller.core.planning.membership import track
+from ureplicator_controller.core.planning.invariants import InvariantChecker, check_invariants
+from ureplicator_controller.core.planning.membership import track_membership
 from ureplicator_controller.core.planning.plan import Plan, plan
 from ureplicator_controller.core.planning.steps import Evict, Step, WriteAssignment, operations
-from ureplicator_controller.core.state.snapshot import Delays, Limits, Snapshot, parse
+from ureplicator_controller.core.state.snapshot import BalanceLimits, Delays, Snapshot, parse
 from ureplicator_testkit.kafka.ledger import Ledger
 
 ROUTE = Route("source", "target")
@@ -255,7 +254,7 @@ class ControlFleet:
         self.now_s = 1_000.0
         self.processes: list[Process] = []
         self.delays = delays or Delays(rebalance_s=120.0, join_s=10.0)
-        self.limits = Limits()
+        self.limits = BalanceLimits()
         self.planner = planner
         self.between: Callable[[], None] = lambda: None
         """Called after each step of the leader, for histories that happen in between."""
@@ -373,23 +372,25 @@ class ControlFleet:
 
     def look(self) -> Snapshot:
         """A snapshot for the plan: who came and went is noted."""
-        self._before = track(self._before, self.snapshot(), self.now_s)
+        self._before = track_membership(self._before, self.snapshot(), self.now_s)
         return self._before
 
     def cycle(self, *, die_after: int | None = None) -> Plan:
         """One cycle; with `die_after` the leader dies after so many steps: another is elected."""
         seen = self.look()
         decided = self.planner(seen, self.now_s)
-        asked, look_at_s = decided.asked_since, decided.look_at_s
-        self._before = replace(self._before, asked_since=asked, look_at_s=look_at_s)
+        asked, load_review_at_s = decided.release_requested_since, decided.load_review_at_s
+        self._before = replace(
+            self._before, release_requested_since=asked, load_review_at_s=load_review_at_s
+        )
         evicted = {step.worker for step in decided.steps if isinstance(step, Evict)}
         alive = {id: session for id, session in seen.sessions.items() if id not in evicted}
         seen = replace(seen, sessions=alive)
-        steps = StepLedger(seen)
+        checker = InvariantChecker(seen)
         for done, step in enumerate(decided.steps):
             if done == die_after:
                 break
-            broken = steps.admit(step)
+            broken = checker.admit(step)
             if broken:
                 raise Broken(f"{step}: {broken[0]}")
             if not self._apply(step, seen):

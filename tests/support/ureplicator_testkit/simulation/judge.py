@@ -25,7 +25,7 @@ from ureplicator_common.znodes import (
     decode_switches,
 )
 from ureplicator_controller.core.planning.invariants import check_invariants
-from ureplicator_controller.core.state.snapshot import Delays, Memo, Snapshot, parse
+from ureplicator_controller.core.state.snapshot import DecodeCache, Delays, Snapshot, parse
 from ureplicator_testkit.simulation.kernel import Broken, Process, World
 
 FLEET = "sim"
@@ -52,7 +52,7 @@ class JudgedStore(MemoryStore):
         super().__init__()
         self._world = world
         self._delays = delays
-        self._memo = Memo()
+        self._memo = DecodeCache()
         self.writer: Process | None = None
         """Who makes the next write; its session may be another one than it had when it decided."""
         self.leader: Process | None = None

@@ -12,7 +12,7 @@ from ureplicator_common.coordination import Conflict, OutcomeUnknown, Unavailabl
 from ureplicator_common.kafka import ClusterUnavailable
 from ureplicator_common.kafka.positions import CommitRefused, Fenced
 from ureplicator_common.model import RENEWER, Partition, Route, transactional_id
-from ureplicator_controller.core.positions.orphaned import Unowned, unowned
+from ureplicator_controller.core.positions.orphaned import OrphanedPosition, orphaned_positions
 from ureplicator_controller.core.state.snapshot import Snapshot
 from ureplicator_controller.engines import position_deletion as position_deletion_module
 from ureplicator_controller.engines.leadership import Leadership
@@ -71,9 +71,9 @@ class Keeper:
         self._active = True
         return seen if self._leadership.epoch() == epoch == seen.epoch else None
 
-    def _unowned(self, route: Route) -> Mapping[Partition, Unowned]:
+    def _unowned(self, route: Route) -> Mapping[Partition, OrphanedPosition]:
         seen = self._proven()
-        return unowned(seen, route) if seen is not None else {}
+        return orphaned_positions(seen, route) if seen is not None else {}
 
     def _renew(self) -> float:
         if self._leadership.epoch() is not None and not self._active:

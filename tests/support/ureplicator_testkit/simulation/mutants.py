@@ -19,11 +19,11 @@ from ureplicator_common.coordination import (
 )
 from ureplicator_common.kafka import ClusterUnavailable
 from ureplicator_common.model import Route, WorkerId
-from ureplicator_controller.core.planning import ownership as holding_module
+from ureplicator_controller.core.planning import ownership as ownership_module
 from ureplicator_controller.core.planning import plan as plan_module
-from ureplicator_controller.core.planning.invariants import Ledger
+from ureplicator_controller.core.planning.invariants import InvariantChecker
 from ureplicator_controller.core.planning.plan import Plan, plan
-from ureplicator_controller.core.positions import orphaned as unowned_module
+from ureplicator_controller.core.positions import orphaned as orphaned_module
 from ureplicator_controller.core.state.snapshot import Snapshot
 from ureplicator_controller.engines import control_loop as control_loop_module
 from ureplicator_controller.engines import executor as executor_module
@@ -116,7 +116,7 @@ def _read_first(self: Any, go: Go) -> None:
         store.read = own_read
 
 
-class _NoFences(holding_module.Fences):
+class _NoFences(ownership_module.FenceIds):
     def of(self, route: Route, workers: Sequence[WorkerId]) -> tuple[str, ...] | None:
         return ()
 
@@ -131,18 +131,18 @@ class _Everything:
 _ON_GO = Ownership._on_go
 
 _DEAF: Sequence[Patch] = (
-    (Ledger, "_judge_fence", _nothing),
-    (Ledger, "_judge_ideal", _nothing),
-    (Ledger, "judge_assignment", _nothing),
+    (InvariantChecker, "_check_fence", _nothing),
+    (InvariantChecker, "_check_ideal", _nothing),
+    (InvariantChecker, "check_assignment", _nothing),
 )
 
 MUTANTS: Mapping[str, Sequence[Patch]] = {
-    "take-before-give": ((holding_module.Holdings, "held_by", _nothing),),
-    "no-fence-written": ((plan_module, "Fences", _NoFences),),
-    "no-fence-written, deaf": ((plan_module, "Fences", _NoFences), *_DEAF),
+    "take-before-give": ((ownership_module.HolderRules, "live_holders", _nothing),),
+    "no-fence-written": ((plan_module, "FenceIds", _NoFences),),
+    "no-fence-written, deaf": ((plan_module, "FenceIds", _NoFences), *_DEAF),
     "no-fence-done": ((proof_module, "judge", _without_fence(proof_module.judge)),),
     "leader-not-fenced": ((proof_module, "judge", _without_leader(proof_module.judge)),),
-    "renewed-without-fence": ((unowned_module, "Fences", _NoFences),),
+    "renewed-without-fence": ((orphaned_module, "FenceIds", _NoFences),),
     "no-proof": ((proof_module.Prover, "prove", _granted),),
     "position-before-fence": ((Ownership, "_on_go", _read_first),),
     "former-process-not-fenced": ((Fencer, "_most_slots", lambda self: 0),),

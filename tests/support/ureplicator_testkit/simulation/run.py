@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from ureplicator_common.model import TopicState, WorkerId
-from ureplicator_controller.core.planning.switches import is_asked
+from ureplicator_controller.core.planning.switches import is_rebalance_due
 from ureplicator_controller.core.state.external_view import external_view, mismatches
 from ureplicator_controller.core.state.snapshot import Snapshot
 from ureplicator_testkit.simulation.faults import Trouble
@@ -155,7 +155,7 @@ class Simulation:
 
     def _why_restless(self) -> str:
         seen = self.fleet.store.parse()
-        if is_asked(seen):
+        if is_rebalance_due(seen):
             return "a rebalance is asked for"
         wrong_session = self._whose_session_is_not_known(seen)
         if wrong_session:

@@ -8,7 +8,7 @@ from ureplicator_common.coordination import Create, Set
 from ureplicator_common.coordination.memory import MemoryCoordination
 from ureplicator_common.model import Partition, PartitionLoad, WorkerId
 from ureplicator_common.znodes import encode_loads
-from ureplicator_controller.core.state.loads import LOOK_EVERY_S
+from ureplicator_controller.core.state.loads import LOAD_REVIEW_INTERVAL_S
 from ureplicator_testkit.control.machines import PATHS, ROUTE, Fleet
 
 MB = 1_000_000
@@ -41,11 +41,11 @@ def test_loads_that_workers_write_lead_to_a_move_when_the_leader_looks() -> None
     quiet = fleet.one.figure("cycles_total", outcome="quiet")
     for _ in range(5):
         measure(fleet, workers)
-        fleet.clock.advance(LOOK_EVERY_S / 8)
+        fleet.clock.advance(LOAD_REVIEW_INTERVAL_S / 8)
         fleet.one.turn(1)
     assert fleet.one.figure("cycles_total", outcome="quiet") == quiet, "no load wakes the leader"
     assert {id: set(fleet.told(id).entries) for id in workers} == before
-    fleet.clock.advance(LOOK_EVERY_S)
+    fleet.clock.advance(LOAD_REVIEW_INTERVAL_S)
     for _ in range(4):
         fleet.one.turn()
         for id, client in workers.items():

@@ -15,8 +15,8 @@ from ureplicator_common.model import (
     TopicIntent,
     WorkerId,
 )
-from ureplicator_controller.core.planning.bookkeeping import mark_positions
-from ureplicator_controller.core.planning.partitions import Case
+from ureplicator_controller.core.planning.bookkeeping import mark_committed_positions
+from ureplicator_controller.core.planning.partitions import PartitionView
 from ureplicator_controller.core.planning.steps import MarkPositions
 from ureplicator_controller.core.state.snapshot import Snapshot, Stored
 
@@ -29,11 +29,11 @@ def marked(*, owned_under: int | None, said_under: int) -> list[frozenset[int]]:
     before = None
     if owned_under is not None:
         before = IdealEntry(WorkerId("b"), OwnerEpoch(owned_under), 0, "new topic")
-    case = Case(PARTITION, PARTITION.key, INTENT, before)
+    case = PartitionView(PARTITION, PARTITION.key, INTENT, before)
     said = CurrentEntry(PartitionState.ONLINE, OwnerEpoch(said_under), committed=True)
     case.said.append((WorkerId("b"), said))
     topics = {PARTITION.key: Stored(INTENT, 0, 1, SessionId(0))}
-    steps = mark_positions(Snapshot(fleet="f", epoch=1, topics=topics), [case], Counter())
+    steps = mark_committed_positions(Snapshot(fleet="f", epoch=1, topics=topics), [case], Counter())
     return [step.intent.had_position for step in steps if isinstance(step, MarkPositions)]
 
 

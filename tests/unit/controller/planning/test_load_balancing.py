@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ureplicator_common.model import Partition, Route, WorkerId
-from ureplicator_controller.core.planning.load_balancing import GAIN, level_loads
-from ureplicator_controller.core.state.snapshot import Limits
+from ureplicator_controller.core.planning.load_balancing import MIN_GAIN, balance_loads
+from ureplicator_controller.core.state.snapshot import BalanceLimits
 
 MB = 1_000_000.0
 ROUTE = Route("a", "b")
@@ -17,11 +17,11 @@ Fleet = dict[WorkerId, list[Partition]]
 
 
 def level(
-    fleet: Fleet, rate_of: Mapping[Partition, float], limits: Limits
+    fleet: Fleet, rate_of: Mapping[Partition, float], limits: BalanceLimits
 ) -> dict[Partition, WorkerId]:
     rates = {worker: {each: rate_of[each] for each in owned} for worker, owned in fleet.items()}
     counts = {worker: len(owned) for worker, owned in fleet.items()}
-    moves = level_loads(fleet, counts, rates, limits)
+    moves = balance_loads(fleet, counts, rates, limits)
     return {partition: move.worker for partition, move in moves.items() if move.worker}
 
 
@@ -66,10 +66,10 @@ def test_under_the_same_loads_it_comes_to_rest_and_each_look_clearly_helps(
 ) -> None:
     fleet, rate_of = fleet_of(rates)
     counts = sorted(len(owned) for owned in fleet.values())
-    gain = GAIN * sum(rate_of.values()) / max(1, len(rate_of))
+    gain = MIN_GAIN * sum(rate_of.values()) / max(1, len(rate_of))
     squares = sum(load**2 for load in loads(fleet, rate_of))
     for _ in range(int(squares / (2 * gain**2)) + 1 if gain else 1):
-        to = level(fleet, rate_of, Limits(ratio, budget))
+        to = level(fleet, rate_of, BalanceLimits(ratio, budget))
         if not to:
             break
         assert len(to) <= budget
@@ -78,7 +78,7 @@ def test_under_the_same_loads_it_comes_to_rest_and_each_look_clearly_helps(
         now = sum(load**2 for load in loads(after, rate_of))
         assert now <= squares - 2 * gain**2 * 0.999
         fleet, squares = after, now
-    assert level(fleet, rate_of, Limits(ratio, budget)) == {}
+    assert level(fleet, rate_of, BalanceLimits(ratio, budget)) == {}
     assert sorted(len(owned) for owned in fleet.values()) == counts
 
 
@@ -86,7 +86,7 @@ def test_under_the_same_loads_it_comes_to_rest_and_each_look_clearly_helps(
 def test_who_is_not_above_the_ratio_gives_nothing(rates: list[list[float]]) -> None:
     fleet, rate_of = fleet_of(rates)
     average = sum(rate_of.values()) / len(fleet)
-    to = level(fleet, rate_of, Limits(1.2, 1))
+    to = level(fleet, rate_of, BalanceLimits(1.2, 1))
     for worker, load in zip(fleet, loads(fleet, rate_of), strict=True):
         if any(partition in to for partition in fleet[worker]):
             assert load > 1.2 * average
@@ -96,7 +96,7 @@ def test_many_partitions_are_levelled_far_below_the_ratio_by_few_moves() -> None
     rates = [[1.0 + (at * number) % 7 for number in range(40)] for at in range(1, 20)]
     rates.append([9.0] * 40)
     fleet, rate_of = fleet_of(rates)
-    to = level(fleet, rate_of, Limits(moves=1_000))
+    to = level(fleet, rate_of, BalanceLimits(moves=1_000))
     after = loads(moved(fleet, to), rate_of)
     assert max(after) <= 1.2 * sum(after) / len(after)
     assert len(to) <= 100
@@ -108,9 +108,9 @@ def test_unsettled_workers_neither_give_nor_take() -> None:
     counts = dict.fromkeys(fleet, 2)
     first, second = fleet[WorkerId("w1")]
     rates[WorkerId("w1")] = {first: rate_of[first]}
-    to = {move.worker for move in level_loads(fleet, counts, rates, Limits()).values()}
+    to = {move.worker for move in balance_loads(fleet, counts, rates, BalanceLimits()).values()}
     assert to
     assert WorkerId("w1") not in to
     unmovable = counts | {WorkerId("w0"): 3}
-    assert level_loads(fleet, unmovable, rates, Limits()) == {}
-    assert second not in level_loads(fleet, counts, {}, Limits())
+    assert balance_loads(fleet, unmovable, rates, BalanceLimits()) == {}
+    assert second not in balance_loads(fleet, counts, {}, BalanceLimits())

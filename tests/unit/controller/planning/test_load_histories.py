@@ -9,8 +9,8 @@ import pytest
 from ureplicator_common.coordination import Set
 from ureplicator_common.model import Switches
 from ureplicator_common.znodes import encode
-from ureplicator_controller.core.state.loads import LOOK_EVERY_S, SETTLED_S
-from ureplicator_controller.core.state.snapshot import Limits
+from ureplicator_controller.core.state.loads import LOAD_REVIEW_INTERVAL_S, SETTLED_S
+from ureplicator_controller.core.state.snapshot import BalanceLimits
 from ureplicator_testkit.control.fleet import ControlFleet, partition, two_workers
 from ureplicator_testkit.control.meter import MB, Meter
 
@@ -89,7 +89,7 @@ def test_a_leader_looks_once_a_minute_and_says_when() -> None:
         wake_at_s = meter.fleet.cycle().wake_at_s
         assert wake_at_s is not None
         looks.add(wake_at_s)
-    assert len(looks) == 300 / LOOK_EVERY_S + 1
+    assert len(looks) == 300 / LOAD_REVIEW_INTERVAL_S + 1
 
 
 def test_the_budget_of_moves_is_kept_and_the_rest_follows_later() -> None:
@@ -98,7 +98,7 @@ def test_the_budget_of_moves_is_kept_and_the_rest_follows_later() -> None:
     for at in range(24):
         hot = fleet.owners("t")[at] in ("a", "b")
         meter.rates[partition("t", at)] = (20 if hot else 1) * MB
-    fleet.limits = Limits(moves=4)
+    fleet.limits = BalanceLimits(moves=4)
     meter.run(3.5)
     moved = [meter.run(1) for _ in range(40)]
     assert max(moved) == 4
@@ -110,7 +110,7 @@ def test_the_budget_of_moves_is_kept_and_the_rest_follows_later() -> None:
 
 def test_without_a_budget_nothing_is_levelled() -> None:
     meter = fleet_of([30, 5, 20, 5])
-    meter.fleet.limits = Limits(moves=0)
+    meter.fleet.limits = BalanceLimits(moves=0)
     assert meter.run(30) == 0
 
 
@@ -155,7 +155,7 @@ def test_nothing_is_levelled_while_that_is_switched_off_unless_asked(switches: S
 
 def test_a_rebalance_asked_for_knows_no_budget_and_does_not_wait_for_the_minute() -> None:
     meter = fleet_of([30, 5, 20, 5, 10, 5])
-    meter.fleet.limits = Limits(moves=1)
+    meter.fleet.limits = BalanceLimits(moves=1)
     meter.run(30)
     meter.fleet.ask_rebalance("now")
     meter.fleet.settle()
@@ -194,7 +194,7 @@ def test_flapping_worker_moves_nothing_with_loads() -> None:
 
 def test_joined_worker_is_given_what_makes_loads_even_at_once() -> None:
     meter = fleet_of([20, 2, 20, 2, 20, 2, 20, 2])
-    meter.fleet.limits = Limits(moves=0)
+    meter.fleet.limits = BalanceLimits(moves=0)
     meter.run(5)
     assert meter.carried() == {"a": 80 * MB, "b": 8 * MB}
     meter.fleet.worker("c")
@@ -209,7 +209,7 @@ def test_joined_worker_is_given_what_makes_loads_even_at_once() -> None:
 
 def test_new_partitions_go_to_who_copies_least_of_those_with_fewest() -> None:
     meter = fleet_of([20, 5, 9], workers="abc")
-    meter.fleet.limits = Limits(moves=0)
+    meter.fleet.limits = BalanceLimits(moves=0)
     meter.run(5)
     meter.fleet.topic("u", 1)
     meter.fleet.settle()

@@ -8,12 +8,12 @@ import pytest
 
 from ureplicator_common.model import Partition, Switches
 from ureplicator_controller.core.planning.no_progress import (
-    LISTED_S,
-    MOVED_S,
-    Stuck,
-    blamed,
-    no_progress,
-    to_move,
+    MOVE_AFTER_S,
+    REPORT_AFTER_S,
+    PartitionWithoutProgress,
+    no_progress_moves,
+    partitions_without_progress,
+    suspect_workers,
 )
 from ureplicator_controller.core.state.external_view import external_view
 from ureplicator_testkit.control.fleet import ControlFleet, partition
@@ -33,9 +33,9 @@ def fleet_of(*workers: str, partitions: int = 6) -> Meter:
     return meter
 
 
-def listed(meter: Meter) -> list[Stuck]:
+def listed(meter: Meter) -> list[PartitionWithoutProgress]:
     seen = meter.fleet.snapshot()
-    return no_progress(seen, external_view(seen))
+    return partitions_without_progress(seen, external_view(seen))
 
 
 def owners_of_poison(meter: Meter, *, minutes: int) -> list[str]:
@@ -52,14 +52,14 @@ def owners_of_poison(meter: Meter, *, minutes: int) -> list[str]:
 def test_stuck_partition_is_listed_after_ten_minutes_and_moved_after_twenty() -> None:
     meter = fleet_of("a", "b", "c")
     meter.stuck.add(POISON)
-    assert meter.run(LISTED_S / 60 - 1) == 0
+    assert meter.run(REPORT_AFTER_S / 60 - 1) == 0
     assert listed(meter) == []
     meter.run(1)
     (stuck,) = listed(meter)
     assert (stuck.partition, stuck.ideal, stuck.actual, stuck.moves) == (POISON, "a", ("a",), 0)
-    assert stuck.since_ms == round((meter.fleet.now_s - LISTED_S) * 1_000)
+    assert stuck.since_ms == round((meter.fleet.now_s - REPORT_AFTER_S) * 1_000)
     assert stuck.reason == "there are records to copy, and the position stands still"
-    assert meter.run((MOVED_S - LISTED_S) / 60 - 1) == 0
+    assert meter.run((MOVE_AFTER_S - REPORT_AFTER_S) / 60 - 1) == 0
     assert meter.run(2) >= 1
     entry = meter.fleet.entry("t")
     assert (entry.reason, entry.stuck_moves) == ("stuck on a", 1)
@@ -69,7 +69,7 @@ def test_stuck_partition_is_listed_after_ten_minutes_and_moved_after_twenty() ->
 def test_moved_three_times_twenty_minutes_apart_then_left_and_listed_all_the_time() -> None:
     meter = fleet_of("a", "b", "c", "d")
     meter.stuck.add(POISON)
-    meter.run(LISTED_S / 60)
+    meter.run(REPORT_AFTER_S / 60)
     moved_at = []
     for minute in range(150):
         if meter.run(1):
@@ -79,7 +79,7 @@ def test_moved_three_times_twenty_minutes_apart_then_left_and_listed_all_the_tim
     assert min(b - a for a, b in pairwise(moved_at)) >= 20
     (stuck,) = listed(meter)
     assert stuck.moves == meter.fleet.entry("t").stuck_moves == 3
-    assert to_move(meter.fleet.snapshot()) == {}
+    assert no_progress_moves(meter.fleet.snapshot()) == {}
 
 
 def test_progress_forgets_the_moves_and_the_next_time_counts_from_zero() -> None:
@@ -117,7 +117,7 @@ def test_a_move_that_the_leader_dies_in_is_counted_once() -> None:
     for step in range(6):
         meter = fleet_of("a", "b", "c")
         meter.stuck.add(POISON)
-        meter.run(MOVED_S / 60 - 0.5)
+        meter.run(MOVE_AFTER_S / 60 - 0.5)
         meter.fleet.wait(60)
         meter.write()
         meter.fleet.cycle(die_after=step)
@@ -136,7 +136,7 @@ def test_in_an_outage_whoever_is_started_again_is_not_given_everything() -> None
     """It counts anew for how long nothing moves, and is no better for that."""
     meter = fleet_of("a", "b", "c")
     meter.stuck = {partition("t", number) for number in range(6)}
-    meter.run(MOVED_S / 60 - 5)
+    meter.run(MOVE_AFTER_S / 60 - 5)
     meter.fleet.kill(meter.fleet.process("a"))
     meter.fleet.worker("a")
     assert meter.run(30) == 0
@@ -146,7 +146,7 @@ def test_in_an_outage_whoever_is_started_again_is_not_given_everything() -> None
 def test_a_part_of_the_source_that_is_away_moves_nothing_to_who_was_started_again() -> None:
     meter = fleet_of("a", "b", "c")
     meter.stuck = {first_of(meter, worker) for worker in ("a", "b", "c")}
-    meter.run(MOVED_S / 60 - 5)
+    meter.run(MOVE_AFTER_S / 60 - 5)
     meter.fleet.kill(meter.fleet.process("a"))
     meter.fleet.worker("a")
     assert meter.run(30) == 0
@@ -170,9 +170,9 @@ def first_of(meter: Meter, worker: str) -> Partition:
 def test_a_broken_worker_loses_all_to_the_others() -> None:
     meter = fleet_of("a", "b", "c")
     meter.broken.add(meter.fleet.process("a").id)
-    meter.run(LISTED_S / 60)
+    meter.run(REPORT_AFTER_S / 60)
     assert {stuck.ideal for stuck in listed(meter)} == {"a"}
-    meter.run((MOVED_S - LISTED_S) / 60 + 1)
+    meter.run((MOVE_AFTER_S - REPORT_AFTER_S) / 60 + 1)
     reasons = [meter.fleet.entry("t", number).reason for number in range(6)]
     assert reasons.count("stuck on a") == 2
 
@@ -204,7 +204,7 @@ def test_switched_off_it_is_listed_and_stays(switches: Switches) -> None:
 def test_a_move_for_another_reason_keeps_the_count() -> None:
     meter = fleet_of("a", "b", "c")
     meter.stuck.add(POISON)
-    meter.run(MOVED_S / 60 + 2)
+    meter.run(MOVE_AFTER_S / 60 + 2)
     owner = meter.fleet.entry("t").worker
     assert owner is not None
     meter.fleet.kill(meter.fleet.process(owner))
@@ -232,7 +232,7 @@ def test_a_blamed_worker_is_given_nothing_until_it_is_started_again() -> None:
     """Even counts would else fill it with what gets stuck there next."""
     meter = fleet_of("a", "b", "c")
     meter.broken.add(meter.fleet.process("a").id)
-    meter.run(MOVED_S / 60 + 5)
+    meter.run(MOVE_AFTER_S / 60 + 5)
     assert meter.fleet.counts() == {"b": 3, "c": 3}
     assert meter.run(120) == 0
     meter.fleet.kill(meter.fleet.process("b"))
@@ -248,7 +248,7 @@ def test_a_blamed_worker_is_given_nothing_until_it_is_started_again() -> None:
 def test_a_blamed_worker_is_better_than_none_and_a_rebalance_forgives_it() -> None:
     meter = fleet_of("a", "b")
     meter.broken.add(meter.fleet.process("a").id)
-    meter.run(MOVED_S / 60 + 5)
+    meter.run(MOVE_AFTER_S / 60 + 5)
     assert meter.fleet.counts() == {"b": 6}
     meter.broken.clear()
     meter.fleet.kill(meter.fleet.process("b"))
@@ -260,4 +260,6 @@ def test_a_blamed_worker_is_better_than_none_and_a_rebalance_forgives_it() -> No
     meter.fleet.ask_rebalance("now")
     meter.run(5)
     assert meter.fleet.counts() == {"a": 3, "b": 3}
-    assert blamed(meter.fleet.snapshot()) == set(), "also for what that very rebalance moved"
+    assert suspect_workers(meter.fleet.snapshot()) == set(), (
+        "also for what that very rebalance moved"
+    )

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ureplicator_common.model import Partition, Route, TopicKey, WorkerId
-from ureplicator_controller.core.planning.placement import Board, even_out
+from ureplicator_controller.core.planning.placement import Placement, even_counts
 
 ROUTE = Route("a", "b")
 WORKERS = [WorkerId(f"w{number}") for number in range(6)]
@@ -18,10 +18,10 @@ def key(topic: str) -> TopicKey:
     return TopicKey(ROUTE, topic)
 
 
-def board_of(counts: list[int], *, away: int = 0, topics: int = 3) -> Board:
+def board_of(counts: list[int], *, away: int = 0, topics: int = 3) -> Placement:
     """Workers with so many partitions each, the last `away` of them away."""
     present = len(counts) - away
-    board = Board(WORKERS[:present], WORKERS[present : len(counts)])
+    board = Placement(WORKERS[:present], WORKERS[present : len(counts)])
     number = 0
     for worker, count in zip(WORKERS, counts, strict=False):
         for _ in range(count):
@@ -33,22 +33,22 @@ def board_of(counts: list[int], *, away: int = 0, topics: int = 3) -> Board:
 
 def test_even_fleet_is_left_alone() -> None:
     for counts in ([3, 3, 3], [4, 3, 3], [3, 4, 3], [0, 0], [1]):
-        assert even_out(board_of(counts)) == {}
+        assert even_counts(board_of(counts)) == {}
 
 
 def test_newcomer_gets_its_share_and_the_reason_says_so() -> None:
-    moves = even_out(board_of([4, 4, 0]))
+    moves = even_counts(board_of([4, 4, 0]))
     assert len(moves) == 2
     assert {move.reason for move in moves.values()} == {"joined: share of w2"}
 
 
 def test_uneven_fleet_is_levelled_between_those_that_own() -> None:
-    moves = even_out(board_of([5, 1]))
+    moves = even_counts(board_of([5, 1]))
     assert [move.reason for move in moves.values()] == ["balance: share of w1"] * 2
 
 
 def test_partitions_of_a_topic_are_spread() -> None:
-    board = Board(WORKERS[:3], [])
+    board = Placement(WORKERS[:3], [])
     for topic in ("big", "small"):
         for number in range(6 if topic == "big" else 3):
             board.give(key(topic), Partition(ROUTE, topic, number))
@@ -58,7 +58,7 @@ def test_partitions_of_a_topic_are_spread() -> None:
 
 
 def test_ties_go_by_name() -> None:
-    board = Board(WORKERS[:3], [])
+    board = Placement(WORKERS[:3], [])
     given = [board.give(key("t"), Partition(ROUTE, "t", number)) for number in range(3)]
     assert given == WORKERS[:3]
 
@@ -66,7 +66,7 @@ def test_ties_go_by_name() -> None:
 @given(st.lists(st.integers(0, 30), min_size=1, max_size=6), st.integers(1, 5))
 def test_fewest_moves_lead_to_even_counts(counts: list[int], topics: int) -> None:
     board = board_of(counts, topics=topics)
-    moves = even_out(board)
+    moves = even_counts(board)
     after = [board.counts[worker] for worker in WORKERS[: len(counts)]]
     assert max(after) - min(after) <= 1
     assert sum(after) == sum(counts)
@@ -89,7 +89,7 @@ def test_who_is_away_gives_and_takes_nothing(counts: list[int], data: st.DataObj
         for worker, partitions in topic.items()
         for partition in partitions
     }
-    moves = even_out(board)
+    moves = even_counts(board)
     absent = set(WORKERS[len(counts) - away : len(counts)])
     fair = -(-sum(counts) // len(counts))
     taken = Counter(owner[partition] for partition in moves)

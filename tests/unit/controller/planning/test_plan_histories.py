@@ -8,7 +8,11 @@ from ureplicator_common.model import (
     TopicState,
 )
 from ureplicator_controller.core.planning.plan import EPOCH_SHIFT, Plan
-from ureplicator_controller.core.state.external_view import external_view, mismatches, validate
+from ureplicator_controller.core.state.external_view import (
+    external_view,
+    mismatches,
+    validation_counts,
+)
 from ureplicator_testkit.control.fleet import (
     ROUTE,
     ControlFleet,
@@ -30,7 +34,7 @@ def test_new_topic_is_given_at_once_and_evenly() -> None:
     fleet.settle()
     view = external_view(fleet.snapshot())
     assert mismatches(fleet.snapshot(), view) == []
-    assert validate(fleet.snapshot(), view).online == 5
+    assert validation_counts(fleet.snapshot(), view).online == 5
 
 
 def test_quiet_fleet_is_left_alone() -> None:

@@ -36,8 +36,8 @@ from ureplicator_common.model import (
 from ureplicator_common.znodes import Paths, decode_intent, encode_intent
 from ureplicator_controller.core.planning.plan import plan
 from ureplicator_controller.core.planning.steps import Retire
-from ureplicator_controller.core.positions.deletion import Forgettable, forgettable
-from ureplicator_controller.core.positions.orphaned import unowned
+from ureplicator_controller.core.positions.deletion import DeletablePositions, deletable_positions
+from ureplicator_controller.core.positions.orphaned import orphaned_positions
 from ureplicator_controller.core.state.snapshot import Snapshot, Stored
 from ureplicator_controller.engines.position_deletion import PositionDeleter, forget
 from ureplicator_controller.engines.position_renewal import Renewal
@@ -80,8 +80,8 @@ def fleet(
 @pytest.mark.parametrize("alive", [True, False])
 def test_whoever_may_still_commit_is_fenced(alive: bool) -> None:
     """The session that was given it is frozen, whether the worker is back or not."""
-    found = forgettable(fleet(alive=alive))
-    assert found == {KEY: Forgettable("x", 2, ("f.a.b.w1.0", "f.a.b.w1.1"))}
+    found = deletable_positions(fleet(alive=alive))
+    assert found == {KEY: DeletablePositions("x", 2, ("f.a.b.w1.0", "f.a.b.w1.1"))}
 
 
 @pytest.mark.parametrize(
@@ -93,12 +93,12 @@ def test_whoever_may_still_commit_is_fenced(alive: bool) -> None:
         fleet(replace(MARKED, forget_positions=False)),
         fleet(replace(MARKED, state=TopicState.ACTIVE)),
         replace(fleet(), known={}, live={}),
-        replace(fleet(), unclear_topics=frozenset({KEY})),
+        replace(fleet(), unreadable_topics=frozenset({KEY})),
     ],
     ids=["told", "told and away", "says so", "not asked", "not deleted", "fence whom?", "unclear"],
 )
 def test_not_yet(snapshot: Snapshot) -> None:
-    assert forgettable(snapshot) == {}
+    assert deletable_positions(snapshot) == {}
 
 
 def test_a_topic_is_retired_only_after_that() -> None:
@@ -108,8 +108,8 @@ def test_a_topic_is_retired_only_after_that() -> None:
 
 
 def test_what_is_to_be_forgotten_is_not_renewed() -> None:
-    assert unowned(fleet(), ROUTE) == {}
-    assert unowned(fleet(replace(MARKED, forget_positions=False)), ROUTE) != {}
+    assert orphaned_positions(fleet(), ROUTE) == {}
+    assert orphaned_positions(fleet(replace(MARKED, forget_positions=False)), ROUTE) != {}
 
 
 # --- The engine
@@ -165,9 +165,9 @@ def renewal(store: TwinStore) -> Renewal:
 def test_the_order_of_an_owner() -> None:
     store = TwinStore()
 
-    def proven() -> Forgettable:
+    def proven() -> DeletablePositions:
         store.done.append("proof")
-        return Forgettable("x", 2, ("id",))
+        return DeletablePositions("x", 2, ("id",))
 
     assert forget(renewal(store), proven) == 1
     assert store.done == ["initialise", "proof", "fence id", "read", "commit"]
@@ -183,13 +183,13 @@ def test_who_leads_no_more_forgets_nothing() -> None:
 
 def test_a_target_topic_that_is_gone_took_its_positions_along() -> None:
     store = TwinStore({("x", 0): "UNKNOWN_TOPIC_OR_PARTITION"})
-    assert forget(renewal(store), lambda: Forgettable("x", 2, ())) == 0
+    assert forget(renewal(store), lambda: DeletablePositions("x", 2, ())) == 0
 
 
 def test_any_other_refusal_is_one() -> None:
     store = TwinStore({("x", 0): "TOPIC_AUTHORIZATION_FAILED"})
     with pytest.raises(CommitRefused):
-        forget(renewal(store), lambda: Forgettable("x", 2, ()))
+        forget(renewal(store), lambda: DeletablePositions("x", 2, ()))
 
 
 class Leader:

@@ -11,7 +11,7 @@ from ureplicator_common.kafka import ClusterUnavailable, Position
 from ureplicator_common.kafka.client import ClusterClient
 from ureplicator_common.kafka.positions import PositionStore, TargetPartition
 from ureplicator_common.model import Partition, Route
-from ureplicator_controller.core.positions.orphaned import Unowned
+from ureplicator_controller.core.positions.orphaned import OrphanedPosition
 from ureplicator_controller.engines.position_renewal import (
     EVERY_S,
     FIRST_AFTER_S,
@@ -47,7 +47,7 @@ def renewer(first: TwinStore, second: TwinStore, *, leads: bool = True) -> Posit
     client = cast(ClusterClient, None)
     return PositionRenewer(
         renewals={FIRST: Renewal(FIRST, first, client), SECOND: Renewal(SECOND, second, client)},
-        unowned=lambda route: {Partition(route, "t", 0): Unowned("t")},
+        unowned=lambda route: {Partition(route, "t", 0): OrphanedPosition("t")},
         leads=lambda: leads,
     )
 

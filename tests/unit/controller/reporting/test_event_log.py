@@ -21,9 +21,9 @@ from ureplicator_controller.core.reporting.event_log import (
     BLOCK_EVENTS,
     BLOCKS,
     KEPT,
+    blocks_to_write,
     past_events,
-    worth_keeping,
-    written,
+    select_events,
 )
 from ureplicator_controller.core.state.snapshot import Snapshot, Stored
 from ureplicator_testkit.control.fleet import partition
@@ -55,7 +55,7 @@ def lost(worker: str) -> PastEvent:
 def after(seen: Snapshot, told: list[PastEvent]) -> Snapshot:
     """What is stored once those were written."""
     history = dict(seen.history)
-    for node, block, version in written(seen, told):
+    for node, block, version in blocks_to_write(seen, told):
         stored = history.get(node)
         assert version == (stored.version if stored else None)
         history[node] = Stored(block, (version or 0) + 1, 0, SessionId(0))
@@ -69,10 +69,10 @@ def numbers(seen: Snapshot) -> list[int]:
 def test_an_event_is_one_small_write() -> None:
     seen = EMPTY
     for _ in range(3):
-        assert len(list(written(seen, moves(1)))) == 1
+        assert len(list(blocks_to_write(seen, moves(1)))) == 1
         seen = after(seen, moves(1))
     assert numbers(seen) == [0, 1, 2]
-    assert list(written(seen, [])) == []
+    assert list(blocks_to_write(seen, [])) == []
 
 
 def test_the_oldest_go() -> None:
@@ -98,8 +98,8 @@ def test_of_a_big_rebalance_its_cause_and_its_last_moves_stay(there: int) -> Non
 
 def test_not_even_a_thousand_lost_workers_are_more_than_the_ring_holds() -> None:
     workers = [lost(f"w{number}") for number in range(1_000)]
-    assert len(worth_keeping([*workers, *moves(3)])) == AT_ONCE
-    assert len(list(written(EMPTY, workers))) <= BLOCKS
+    assert len(select_events([*workers, *moves(3)])) == AT_ONCE
+    assert len(list(blocks_to_write(EMPTY, workers))) <= BLOCKS
 
 
 # --- How long a move took
@@ -120,12 +120,12 @@ def durations(seen: Snapshot) -> list[int | None]:
 def test_a_move_ends_when_its_owner_is_online() -> None:
     seen = online(after(EMPTY, moves(3)), 1)
     assert durations(after(seen, [])) == [None, 500, None]
-    assert list(written(after(seen, []), [])) == [], "once"
+    assert list(blocks_to_write(after(seen, []), [])) == [], "once"
 
 
 def test_what_is_told_and_what_has_ended_is_one_write() -> None:
     seen = online(after(EMPTY, moves(3)), 0, 1, 2)
-    assert len(list(written(seen, [lost("a")]))) == 1
+    assert len(list(blocks_to_write(seen, [lost("a")]))) == 1
     assert durations(after(seen, [lost("a")])) == [500, 500, 500, None]
 
 
@@ -135,9 +135,9 @@ def test_whoever_is_online_by_an_older_epoch_or_session_ends_no_move() -> None:
     gone = replace(online(seen, 0), sessions={B: SessionId(10)})
     older = [replace(past, owner_epoch=OwnerEpoch(6)) for past in moves(1)]
     for other in (starting, gone, online(after(EMPTY, older), 0)):
-        assert list(written(other, [])) == []
+        assert list(blocks_to_write(other, [])) == []
 
 
 def test_writes_are_bounded_however_many_moves_end_at_once() -> None:
     seen = after(EMPTY, moves(KEPT))
-    assert len(list(written(online(seen, *range(KEPT)), []))) <= BLOCKS
+    assert len(list(blocks_to_write(online(seen, *range(KEPT)), []))) <= BLOCKS

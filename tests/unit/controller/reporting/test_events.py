@@ -12,7 +12,7 @@ from ureplicator_common.model import EventKind, PastEvent, Switches, TopicState,
 from ureplicator_common.znodes import encode_known_worker
 from ureplicator_controller.core.planning.plan import plan
 from ureplicator_controller.core.planning.steps import Evict
-from ureplicator_controller.core.reporting.events import chronicle, told
+from ureplicator_controller.core.reporting.events import fleet_events, log_line
 from ureplicator_controller.core.state.snapshot import Snapshot
 from ureplicator_testkit.control.fleet import ControlFleet, partition, two_workers
 
@@ -20,11 +20,11 @@ from ureplicator_testkit.control.fleet import ControlFleet, partition, two_worke
 def events(fleet: ControlFleet, before: Snapshot | None) -> list[PastEvent]:
     """What the next cycle would tell."""
     seen = fleet.look()
-    return chronicle(before, seen, plan(seen, fleet.now_s).steps, leader="c1")
+    return fleet_events(before, seen, plan(seen, fleet.now_s).steps, leader="c1")
 
 
 def lines(fleet: ControlFleet, before: Snapshot) -> list[str]:
-    return [told(event) for event in events(fleet, before)]
+    return [log_line(event) for event in events(fleet, before)]
 
 
 def leave(fleet: ControlFleet, id: str, request: str) -> None:
@@ -95,7 +95,7 @@ def test_an_eviction_is_told_once() -> None:
     before = fleet.look()
     steps = plan(before, fleet.now_s).steps
     assert any(isinstance(step, Evict) for step in steps)
-    told_now = [told(event) for event in chronicle(before, before, steps, leader="c1")]
+    told_now = [log_line(event) for event in fleet_events(before, before, steps, leader="c1")]
     assert "worker b: evicted: it did not let go within 30 s" in told_now
     fleet.cycle()
     assert "worker b: gone" not in lines(fleet, before)
@@ -150,6 +150,6 @@ def test_the_line_of_a_move_names_all_that_one_greps_for() -> None:
     (event,) = [each for each in events(fleet, fleet.look()) if each.kind is EventKind.MOVE]
     epoch = event.owner_epoch
     assert epoch > fleet.entry("t", 0).owner_epoch
-    assert told(event) == (
+    assert log_line(event) == (
         f"move source.target/t/0@{epoch}: a -> b: worker a drained (request drain-a)"
     )

@@ -11,25 +11,25 @@ from ureplicator_common.model import Partition, Route
 from ureplicator_controller.core.reporting.lag import (
     RATE_WINDOW_S,
     START_WINDOW_S,
-    Figures,
-    Look,
-    Reading,
-    Tracks,
-    figures,
-    follow,
+    LagHistory,
+    LagSample,
+    PartitionLag,
+    RecordTime,
+    add_sample,
+    partition_lag,
+    record_times_to_read,
     summarise,
-    to_read,
 )
 
 NOW_MS = 1_000_000_000
 HOUR = Lifetime(retention_ms=3_600_000)
 
 
-def tracks_of(*looks: tuple[float, int | None, int, int]) -> Tracks:
+def tracks_of(*looks: tuple[float, int | None, int, int]) -> LagHistory:
     """(when, position, log start, log end) of each look."""
-    tracks: Tracks | None = None
+    tracks: LagHistory | None = None
     for at_s, position, start, end in looks:
-        tracks = follow(tracks, Look(at_s, position, Extent(start, end)))
+        tracks = add_sample(tracks, LagSample(at_s, position, Extent(start, end)))
     assert tracks is not None
     return tracks
 
@@ -38,8 +38,8 @@ def judged(
     *looks: tuple[float, int | None, int, int],
     record: BatchTime | None = None,
     lifetime: Lifetime | None = HOUR,
-) -> Figures:
-    return figures(tracks_of(*looks), record=record, lifetime=lifetime, wall_ms=NOW_MS)
+) -> PartitionLag:
+    return partition_lag(tracks_of(*looks), record=record, lifetime=lifetime, wall_ms=NOW_MS)
 
 
 def seconds_ago(age_s: float, *, first: int = 0, last: int = 1_000) -> BatchTime:
@@ -224,12 +224,12 @@ def test_figures_are_never_negative_and_never_0_by_ignorance(
     record: BatchTime | None,
     lifetime: Lifetime | None,
 ) -> None:
-    tracks: Tracks | None = None
+    tracks: LagHistory | None = None
     now_s = 0.0
     for wait_s, position, start, length in steps:
         now_s += wait_s
-        tracks = follow(tracks, Look(now_s, position, Extent(start, start + length)))
-        found = figures(tracks, record=record, lifetime=lifetime, wall_ms=NOW_MS)
+        tracks = add_sample(tracks, LagSample(now_s, position, Extent(start, start + length)))
+        found = partition_lag(tracks, record=record, lifetime=lifetime, wall_ms=NOW_MS)
         end = start + length
         wanted = None if position is None or position > end else end - position
         assert found.lag_records == wanted
@@ -241,14 +241,14 @@ def test_figures_are_never_negative_and_never_0_by_ignorance(
 
 @given(st.lists(st.floats(0.1, 20), min_size=2, max_size=60), st.integers(1, 50))
 def test_a_steady_rate_is_found_and_the_window_is_kept(waits_s: list[float], rate: int) -> None:
-    tracks: Tracks | None = None
+    tracks: LagHistory | None = None
     now_s = 0.0
     for wait_s in waits_s:
         now_s += wait_s
         position = round(now_s * rate)
-        tracks = follow(tracks, Look(now_s, position, Extent(0, 10**6)))
+        tracks = add_sample(tracks, LagSample(now_s, position, Extent(0, 10**6)))
     assert tracks is not None
-    found = figures(tracks, record=None, lifetime=None, wall_ms=NOW_MS)
+    found = partition_lag(tracks, record=None, lifetime=None, wall_ms=NOW_MS)
     took_s = tracks.short.latest.at_s - tracks.short.base.at_s
     assert found.records_per_s == pytest.approx(rate, abs=1.01 / took_s)
     longest_step_s = max(waits_s)
@@ -264,36 +264,36 @@ ONE, TWO, THREE, FOUR = (Partition(ROUTE, "t", number) for number in range(4))
 
 def test_the_longest_unread_of_those_behind_are_read_first() -> None:
     extent = Extent(0, 100)
-    now = {each: Look(9, 50, extent) for each in (ONE, TWO, THREE, FOUR)}
+    now = {each: LagSample(9, 50, extent) for each in (ONE, TWO, THREE, FOUR)}
     before = {
-        ONE: Look(4, 10, Extent(0, 50)),  # reached that end: moments late
-        TWO: Look(4, 10, extent),
-        THREE: Look(4, 10, extent),
+        ONE: LagSample(4, 10, Extent(0, 50)),  # reached that end: moments late
+        TWO: LagSample(4, 10, extent),
+        THREE: LagSample(4, 10, extent),
     }
     readings = {
-        ONE: Reading(None, 1.0),
-        TWO: Reading(BatchTime(0, 9, 5), 4.0),
-        THREE: Reading(BatchTime(0, 9, 5), 2.0),
+        ONE: RecordTime(None, 1.0),
+        TWO: RecordTime(BatchTime(0, 9, 5), 4.0),
+        THREE: RecordTime(BatchTime(0, 9, 5), 2.0),
     }
-    asked = to_read(now, before=before, readings=readings, most=10)
+    asked = record_times_to_read(now, before=before, readings=readings, most=10)
     assert asked == [FOUR, THREE, TWO, ONE]
-    assert to_read(now, before=before, readings=readings, most=2) == [FOUR, THREE]
+    assert record_times_to_read(now, before=before, readings=readings, most=2) == [FOUR, THREE]
 
 
 @pytest.mark.parametrize(
     ("look", "reading"),
     [
-        (Look(0, 100, Extent(0, 100)), None),
-        (Look(0, None, Extent(0, 100)), None),
-        (Look(0, 5, Extent(10, 100)), None),
-        (Look(0, 200, Extent(10, 100)), None),
-        (Look(0, 50, Extent(0, 100)), Reading(BatchTime(50, 60, 1), 0.0)),
+        (LagSample(0, 100, Extent(0, 100)), None),
+        (LagSample(0, None, Extent(0, 100)), None),
+        (LagSample(0, 5, Extent(10, 100)), None),
+        (LagSample(0, 200, Extent(10, 100)), None),
+        (LagSample(0, 50, Extent(0, 100)), RecordTime(BatchTime(50, 60, 1), 0.0)),
     ],
     ids=["done", "never committed", "gone", "above the end", "known"],
 )
-def test_nothing_is_read_without_need(look: Look, reading: Reading | None) -> None:
+def test_nothing_is_read_without_need(look: LagSample, reading: RecordTime | None) -> None:
     readings = {ONE: reading} if reading else {}
-    assert to_read({ONE: look}, before={}, readings=readings, most=10) == []
+    assert record_times_to_read({ONE: look}, before={}, readings=readings, most=10) == []
 
 
 def test_a_sum_says_what_is_not_in_it() -> None:
@@ -302,10 +302,10 @@ def test_a_sum_says_what_is_not_in_it() -> None:
             judged((0, 40, 0, 100), record=seconds_ago(7)),
             judged((0, 90, 0, 100), record=seconds_ago(70)),
             judged((0, None, 0, 100)),
-            Figures(reason="source: no answer"),
+            PartitionLag(reason="source: no answer"),
         ]
     )
     assert (found.partitions, found.never_committed, found.unknown) == (4, 1, 2)
     assert (found.lag_records, found.lag_s, found.retention_s) == (70, 70.0, 3_530.0)
-    assert summarise([Figures(reason="?")]).lag_records is None
+    assert summarise([PartitionLag(reason="?")]).lag_records is None
     assert summarise([]).lag_s is None

@@ -23,11 +23,15 @@ from ureplicator_common.model import (
     WorkerId,
 )
 from ureplicator_common.znodes import Paths, encode_intent
-from ureplicator_controller.core.planning.membership import track
+from ureplicator_controller.core.planning.membership import track_membership
 from ureplicator_controller.core.planning.plan import plan
-from ureplicator_controller.core.state.external_view import external_view, mismatches, validate
-from ureplicator_controller.core.state.snapshot import Delays, Memo, Snapshot, Stored, parse
-from ureplicator_controller.core.topics.validation import difference
+from ureplicator_controller.core.state.external_view import (
+    external_view,
+    mismatches,
+    validation_counts,
+)
+from ureplicator_controller.core.state.snapshot import DecodeCache, Delays, Snapshot, Stored, parse
+from ureplicator_controller.core.topics.validation import compare_with_clusters
 from ureplicator_testkit.control.fleet import ROUTE, ControlFleet
 
 PATHS = Paths("test")
@@ -57,13 +61,13 @@ def test_unreadable_nodes_are_findings_and_everything_else_is_read() -> None:
         PATHS.epoch,
         PATHS.topic(KEY),
     }
-    assert seen.unclear_topics == {TopicKey(ROUTE, "bad")}
-    assert seen.unclear_workers == {A, B}
+    assert seen.unreadable_topics == {TopicKey(ROUTE, "bad")}
+    assert seen.unreadable_workers == {A, B}
     assert A in seen.sessions, "it lives, whatever its node says"
 
 
 def test_memo_decodes_again_only_what_changed() -> None:
-    memo = Memo()
+    memo = DecodeCache()
     first = {PATHS.topic(KEY): node(encode_intent(TopicIntent(1, 1)))}
     one = parse(first, PATHS, fleet="test", memo=memo)
     again = parse(first, PATHS, fleet="test", memo=memo)
@@ -87,18 +91,18 @@ def seen_workers(*live: str, rebalance_s: float = 10) -> Snapshot:
 
 
 def test_absence_counts_from_when_it_was_first_seen() -> None:
-    first = track(Snapshot(fleet="test", epoch=1), seen_workers("a"), 100)
+    first = track_membership(Snapshot(fleet="test", epoch=1), seen_workers("a"), 100)
     assert (first.absent_since, first.present_since) == ({B: 100}, {A: 100})
-    later = track(first, seen_workers("a"), 105)
+    later = track_membership(first, seen_workers("a"), 105)
     assert later.absent_since == {B: 100}
 
 
 def test_back_within_the_delay_is_no_join_and_later_is() -> None:
-    snapshot = track(Snapshot(fleet="test", epoch=1), seen_workers("a", "b"), 100)
-    snapshot = track(snapshot, seen_workers("a"), 200)
-    back = track(snapshot, seen_workers("a", "b"), 209)
+    snapshot = track_membership(Snapshot(fleet="test", epoch=1), seen_workers("a", "b"), 100)
+    snapshot = track_membership(snapshot, seen_workers("a"), 200)
+    back = track_membership(snapshot, seen_workers("a", "b"), 209)
     assert back.present_since == {A: 100, B: 100}
-    joined = track(snapshot, seen_workers("a", "b"), 210)
+    joined = track_membership(snapshot, seen_workers("a", "b"), 210)
     assert joined.present_since == {A: 100, B: 210}
 
 
@@ -125,7 +129,7 @@ def test_online_at_its_owner_is_no_mismatch() -> None:
     snapshot = viewed(PartitionState.ONLINE)
     view = external_view(snapshot)
     assert mismatches(snapshot, view) == []
-    counts = validate(snapshot, view).as_json()
+    counts = validation_counts(snapshot, view).as_json()
     assert counts == {
         "numTopics": 1,
         "numTopicPartitions": 1,
@@ -146,7 +150,10 @@ def test_error_tells_the_worker_s_reason() -> None:
     view = external_view(snapshot)
     (found,) = mismatches(snapshot, view)
     assert (found.reason, found.since_ms) == ("position lost", 77)
-    assert (validate(snapshot, view).error, validate(snapshot, view).error_topics) == (1, 1)
+    assert (
+        validation_counts(snapshot, view).error,
+        validation_counts(snapshot, view).error_topics,
+    ) == (1, 1)
 
 
 def test_online_in_the_wrong_place_is_not_online() -> None:
@@ -155,7 +162,7 @@ def test_online_in_the_wrong_place_is_not_online() -> None:
     (found,) = mismatches(snapshot, view)
     assert found.reason == "waiting for b to let go"
     assert found.actual == {B: PartitionState.ONLINE}
-    assert validate(snapshot, view).offline == 1
+    assert validation_counts(snapshot, view).offline == 1
 
 
 def test_words_of_a_former_session_are_not_shown() -> None:
@@ -178,7 +185,7 @@ def test_difference_counts_what_is_missing_and_of_another_size() -> None:
     }
     source = {name: TopicInfo(2) for name in ("same", "renamed", "other")} | {"grown": TopicInfo(5)}
     target = {"same": TopicInfo(2), "grown": TopicInfo(1), "copy": TopicInfo(2)}
-    found = difference(intents, source, target)
+    found = compare_with_clusters(intents, source, target)
     assert found.as_json() == {
         "numMissingTopics": 1,
         "numMismatchedTopics": 1,

@@ -25,8 +25,13 @@ from ureplicator_common.model import (
     WorkerId,
 )
 from ureplicator_common.znodes import MOST_PARTITIONS
-from ureplicator_controller.core.state.snapshot import Finding, Snapshot, Stored
-from ureplicator_controller.core.topics.reconcile import CONFIRM_S, Change, Decision, decide
+from ureplicator_controller.core.state.snapshot import Snapshot, Stored, UnreadableNode
+from ureplicator_controller.core.topics.reconcile import (
+    CONFIRM_S,
+    IntentChange,
+    TopicDecision,
+    reconcile_topics,
+)
 from ureplicator_controller.core.topics.rules import AutoWhitelist, TopicRules
 
 ROUTE = Route("a", "b")
@@ -54,7 +59,7 @@ class World:
 
     rules: tuple[TopicRules, ...] = (TopicRules(ROUTE, RouteSettings()),)
     seen: Snapshot = field(default_factory=lambda: Snapshot(fleet="f", epoch=1))
-    last: Decision = field(default_factory=Decision)
+    last: TopicDecision = field(default_factory=TopicDecision)
     now_s: float = 100.0
 
     def intend(self, intent: TopicIntent, key: TopicKey = KEY) -> World:
@@ -68,12 +73,14 @@ class World:
         self.seen = replace(self.seen, memory={**self.seen.memory, route: stored})
         return self
 
-    def look(self, clusters: Clusters, *, after_s: float = 0.0) -> list[Change]:
+    def look(self, clusters: Clusters, *, after_s: float = 0.0) -> list[IntentChange]:
         self.now_s += after_s
-        self.last = decide(self.rules, self.seen, clusters, self.last.suspicions, self.now_s)
+        self.last = reconcile_topics(
+            self.rules, self.seen, clusters, self.last.suspicions, self.now_s
+        )
         return list(self.last.changes)
 
-    def one(self, clusters: Clusters, *, after_s: float = 0.0) -> Change:
+    def one(self, clusters: Clusters, *, after_s: float = 0.0) -> IntentChange:
         (change,) = self.look(clusters, after_s=after_s)
         return change
 
@@ -298,8 +305,8 @@ def test_patterns_are_for_whole_names_and_exclusion_wins(
     "change",
     [
         {"blacklist": frozenset({KEY})},
-        {"unclear_topics": frozenset({KEY})},
-        {"findings": (Finding("/ureplicator/f/memory/a.b", "garbled"),)},
+        {"unreadable_topics": frozenset({KEY})},
+        {"findings": (UnreadableNode("/ureplicator/f/memory/a.b", "garbled"),)},
     ],
 )
 def test_what_operators_set_aside_or_nobody_can_read_is_left_alone(
