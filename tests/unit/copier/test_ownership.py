@@ -13,7 +13,29 @@ from ureplicator_common.model import GapPolicy, OwnerEpoch, Partition, Route, Ro
 from ureplicator_testkit.kafka.clients import MemoryCluster
 from ureplicator_testkit.kafka.cluster import cluster_model
 from ureplicator_testkit.kafka.ledger import MemoryPositions, ScriptedLedger
-from ureplicator_worker.copier import ownership as own
+from ureplicator_worker.copier.beginning import Commitment
+from ureplicator_worker.copier.ownership import Ownership
+from ureplicator_worker.copier.ownership_protocol import (
+    Begun,
+    ClusterError,
+    Commit,
+    CommitFailed,
+    Committed,
+    FencedOut,
+    Forget,
+    Forgotten,
+    Locate,
+    Located,
+    NewProducer,
+    OwnershipConfirmed,
+    OwnershipCrashed,
+    OwnershipEvent,
+    OwnershipRefused,
+    ProducerReady,
+    ProofRequested,
+    Start,
+    StartFailed,
+)
 from ureplicator_worker.lifeline.messages import Go, Grant
 
 ROUTE = Route("a", "b")
@@ -28,8 +50,8 @@ def grant(epoch: int = 1, **more: object) -> Grant:
     return Grant(OwnerEpoch(epoch), "t", **{"fence": FENCE, **more})  # type: ignore[arg-type]
 
 
-def commitment(position: int, begun: own.Begun) -> own.Commitment:
-    return own.Commitment(position, 0, begun.grant, begun.beginning)
+def commitment(position: int, begun: Begun) -> Commitment:
+    return Commitment(position, 0, begun.grant, begun.beginning)
 
 
 @dataclass
@@ -43,11 +65,11 @@ class Desk:
     target: MemoryCluster = field(
         default_factory=lambda: MemoryCluster(cluster_model("B", {"t": 2}))
     )
-    said: "queue.SimpleQueue[own.OwnershipEvent]" = field(default_factory=queue.SimpleQueue)
+    said: "queue.SimpleQueue[OwnershipEvent]" = field(default_factory=queue.SimpleQueue)
 
     def __post_init__(self) -> None:
         self.source.model.hold(start=100, end=900)
-        self.ownership = own.Ownership(
+        self.ownership = Ownership(
             name="a.b",
             worker="w",
             slot=0,
@@ -71,21 +93,21 @@ class Desk:
 
     def nothing_more(self) -> None:
         """By the time a Forget is answered everything before it was said."""
-        self.ownership.put(own.Forget(Partition(ROUTE, "nobody", 0)))
-        assert isinstance(self.said.get(timeout=30), own.Forgotten)
+        self.ownership.put(Forget(Partition(ROUTE, "nobody", 0)))
+        assert isinstance(self.said.get(timeout=30), Forgotten)
 
-    def start(self, *partitions: Partition, epoch: int = 1) -> own.AskDriver:
-        self.ownership.put(own.Start(dict.fromkeys(partitions, OwnerEpoch(epoch))))
-        return self.next(own.AskDriver)
+    def start(self, *partitions: Partition, epoch: int = 1) -> ProofRequested:
+        self.ownership.put(Start(dict.fromkeys(partitions, OwnerEpoch(epoch))))
+        return self.next(ProofRequested)
 
-    def own(self, *partitions: Partition) -> list[own.Begun]:
+    def own(self, *partitions: Partition) -> list[Begun]:
         """Go through the order with positions 10, 11, ... stored."""
         for partition in partitions:
             key = (partition.topic, partition.number)
             self.ledger.positions[key] = Position(10 + partition.number, 0)
         ask = self.start(*partitions)
         self.ownership.put(Go(ask.request, dict.fromkeys(ask.partitions, grant()), {}))
-        return [self.next(own.Begun) for _ in partitions]
+        return [self.next(Begun) for _ in partitions]
 
 
 @pytest.fixture
@@ -103,7 +125,7 @@ def test_the_order(desk: Desk) -> None:
     assert desk.ledger.calls == [("initialise", "own")]
     desk.ledger.positions[K0] = Position(10, 3)
     desk.ownership.put(Go(ask.request, {P0: grant()}, {}))
-    begun = desk.next(own.Begun)
+    begun = desk.next(Begun)
     assert desk.ledger.done == ["initialise", "fence", "read"]
     assert desk.ledger.calls[1] == ("fence", *FENCE)
     assert (begun.beginning.position, begun.beginning.leader_epoch) == (10, 3)
@@ -112,8 +134,8 @@ def test_the_order(desk: Desk) -> None:
 def test_a_first_position_is_committed_before_the_first_byte(desk: Desk) -> None:
     ask = desk.start(P0)
     desk.ownership.put(Go(ask.request, {P0: grant()}, {}))
-    desk.next(own.Committed)
-    assert desk.next(own.Begun).beginning.position == 100
+    desk.next(Committed)
+    assert desk.next(Begun).beginning.position == 100
     stored = desk.ledger.positions[K0]
     assert stored.offset == 100
     assert Provenance.decode(stored.metadata) == Provenance(
@@ -132,7 +154,7 @@ def test_a_partition_that_joins_needs_no_new_initialisation(desk: Desk) -> None:
     ask = desk.start(P1)
     assert ask.partitions == {P1: 1}
     desk.ownership.put(Go(ask.request, {P1: grant()}, {}))
-    assert desk.next(own.Begun).partition == P1
+    assert desk.next(Begun).partition == P1
     assert desk.ledger.done == ["initialise", "fence", "read", "fence", "read"]
 
 
@@ -140,8 +162,8 @@ def test_refused_is_let_go(desk: Desk) -> None:
     ask = desk.start(P0, P1)
     desk.ledger.positions[K1] = Position(20)
     desk.ownership.put(Go(ask.request, {P1: grant()}, {P0: "taken away"}))
-    assert desk.next(own.NotOurs) == own.NotOurs(P0, "taken away")
-    assert desk.next(own.Begun).partition == P1
+    assert desk.next(OwnershipRefused) == OwnershipRefused(P0, "taken away")
+    assert desk.next(Begun).partition == P1
     desk.nothing_more()
 
 
@@ -155,18 +177,18 @@ def test_an_answer_to_another_question_is_no_proof(desk: Desk) -> None:
 @pytest.mark.parametrize("granted", [True, False])
 def test_a_partition_given_anew_meanwhile_is_asked_for_anew(desk: Desk, granted: bool) -> None:
     ask = desk.start(P0)
-    desk.ownership.put(own.Forget(P0))
-    desk.next(own.Forgotten)
-    desk.ownership.put(own.Start({P0: OwnerEpoch(3)}))
+    desk.ownership.put(Forget(P0))
+    desk.next(Forgotten)
+    desk.ownership.put(Start({P0: OwnerEpoch(3)}))
     go = Go(ask.request, {P0: grant(1)}, {}) if granted else Go(ask.request, {}, {P0: "epoch 3"})
     desk.ownership.put(go)
-    assert desk.next(own.AskDriver).partitions == {P0: 3}
+    assert desk.next(ProofRequested).partitions == {P0: 3}
 
 
 def test_a_commit(desk: Desk) -> None:
     (begun,) = desk.own(P0)
-    desk.ownership.put(own.Commit({P0: commitment(15, begun)}))
-    assert desk.next(own.Committed).positions[P0].position == 15
+    desk.ownership.put(Commit({P0: commitment(15, begun)}))
+    assert desk.next(Committed).positions[P0].position == 15
     assert desk.ledger.positions[K0].offset == 15
 
 
@@ -174,17 +196,17 @@ def test_a_commit(desk: Desk) -> None:
 def test_after_a_doubt_nothing_is_committed_until_the_proof(desk: Desk, when: str) -> None:
     (begun,) = desk.own(P0)
     desk.ledger.fail_next("commit", when)
-    desk.ownership.put(own.Commit({P0: commitment(15, begun)}))
-    desk.next(own.CommitFailed)
-    assert desk.next(own.Trouble).reason.startswith("target: ")
-    ask = desk.next(own.AskDriver)
+    desk.ownership.put(Commit({P0: commitment(15, begun)}))
+    desk.next(CommitFailed)
+    assert desk.next(ClusterError).reason.startswith("target: ")
+    ask = desk.next(ProofRequested)
     assert ask.partitions == {P0: 1}
-    desk.ownership.put(own.Commit({P0: commitment(16, begun)}))
-    assert "proof" in desk.next(own.CommitFailed).reason
+    desk.ownership.put(Commit({P0: commitment(16, begun)}))
+    assert "proof" in desk.next(CommitFailed).reason
     desk.ownership.put(Go(ask.request, {P0: grant()}, {}))
-    assert desk.next(own.StillOurs).partition == P0
-    desk.ownership.put(own.Commit({P0: commitment(17, begun)}))
-    desk.next(own.Committed)
+    assert desk.next(OwnershipConfirmed).partition == P0
+    desk.ownership.put(Commit({P0: commitment(17, begun)}))
+    desk.next(Committed)
     order = ["initialise", "fence", "read"]
     assert desk.ledger.done == [*order, "commit", *order, "commit"]
 
@@ -193,14 +215,14 @@ def test_fenced_is_told_and_a_position_that_moved_begins_again(desk: Desk) -> No
     begun = {each.partition: each for each in desk.own(P0, P1)}
     desk.ledger.initialise("own")
     desk.ledger.positions[K0] = Position(50)
-    desk.ownership.put(own.Commit({P0: commitment(15, begun[P0]), P1: commitment(16, begun[P1])}))
-    desk.next(own.FencedOut)
-    ask = desk.next(own.AskDriver)
+    desk.ownership.put(Commit({P0: commitment(15, begun[P0]), P1: commitment(16, begun[P1])}))
+    desk.next(FencedOut)
+    ask = desk.next(ProofRequested)
     assert set(ask.partitions) == {P0, P1}
     desk.ownership.put(Go(ask.request, dict.fromkeys(ask.partitions, grant()), {}))
-    failed = desk.next(own.StartFailed)
+    failed = desk.next(StartFailed)
     assert (failed.partition, failed.temporary) == (P0, True)
-    assert desk.next(own.StillOurs).partition == P1
+    assert desk.next(OwnershipConfirmed).partition == P1
     assert desk.ledger.positions[K0].offset == 50
 
 
@@ -208,42 +230,42 @@ def test_what_was_refused_is_never_committed_afterwards(desk: Desk) -> None:
     """The loop may have asked for the commit before it heard that the partition is not ours."""
     begun = {each.partition: each for each in desk.own(P0, P1)}
     desk.ledger.fail_next("commit")
-    desk.ownership.put(own.Commit({P0: commitment(15, begun[P0])}))
-    ask = desk.until(own.AskDriver)
+    desk.ownership.put(Commit({P0: commitment(15, begun[P0])}))
+    ask = desk.until(ProofRequested)
     desk.ownership.put(Go(ask.request, {P1: grant()}, {P0: "taken away"}))
     both = {P0: commitment(16, begun[P0]), P1: commitment(17, begun[P1])}
-    desk.ownership.put(own.Commit(both))
-    desk.next(own.NotOurs)
-    desk.next(own.StillOurs)
-    assert set(desk.next(own.Committed).positions) == {P1}
+    desk.ownership.put(Commit(both))
+    desk.next(OwnershipRefused)
+    desk.next(OwnershipConfirmed)
+    assert set(desk.next(Committed).positions) == {P1}
     assert desk.ledger.positions[K0].offset == 10
-    desk.ownership.put(own.Commit({P0: commitment(18, begun[P0])}))
-    assert desk.next(own.Committed).positions == {}
+    desk.ownership.put(Commit({P0: commitment(18, begun[P0])}))
+    assert desk.next(Committed).positions == {}
     assert desk.ledger.positions[K0].offset == 10
 
 
 def test_a_refused_position_fails_its_partition_alone(desk: Desk) -> None:
     begun = {each.partition: each for each in desk.own(P0, P1)}
     desk.ledger.refused[K0] = "UNKNOWN_TOPIC_OR_PARTITION"
-    desk.ownership.put(own.Commit({P0: commitment(15, begun[P0]), P1: commitment(16, begun[P1])}))
-    assert desk.next(own.StartFailed).partition == P0
-    desk.next(own.CommitFailed)
-    ask = desk.next(own.AskDriver)
+    desk.ownership.put(Commit({P0: commitment(15, begun[P0]), P1: commitment(16, begun[P1])}))
+    assert desk.next(StartFailed).partition == P0
+    desk.next(CommitFailed)
+    ask = desk.next(ProofRequested)
     assert ask.partitions == {P1: 1}
     desk.ownership.put(Go(ask.request, {P1: grant()}, {}))
-    assert desk.next(own.StillOurs).partition == P1
+    assert desk.next(OwnershipConfirmed).partition == P1
 
 
 @pytest.mark.parametrize("step", ["initialise", "fence", "read"])
 def test_a_step_that_fails_is_tried_again_with_a_new_proof(desk: Desk, step: str) -> None:
     desk.ledger.positions[K0] = Position(10)
     desk.ledger.fail_next(step)
-    desk.ownership.put(own.Start({P0: OwnerEpoch(1)}))
+    desk.ownership.put(Start({P0: OwnerEpoch(1)}))
     while True:
         event = desk.said.get(timeout=30)
-        if isinstance(event, own.Begun):
+        if isinstance(event, Begun):
             break
-        if isinstance(event, own.AskDriver):
+        if isinstance(event, ProofRequested):
             desk.ownership.put(Go(event.request, {P0: grant()}, {}))
     assert desk.ledger.done[-2:] == ["fence", "read"]
     assert desk.ledger.done.count(step) == 2
@@ -253,12 +275,12 @@ def test_a_first_position_that_is_not_committed_begins_nothing(desk: Desk) -> No
     desk.ledger.fail_next("commit")
     ask = desk.start(P0)
     desk.ownership.put(Go(ask.request, {P0: grant()}, {}))
-    desk.next(own.CommitFailed)
-    ask = desk.until(own.AskDriver)
+    desk.next(CommitFailed)
+    ask = desk.until(ProofRequested)
     assert ask.partitions == {P0: 1}
     desk.ownership.put(Go(ask.request, {P0: grant()}, {}))
-    desk.next(own.Committed)
-    desk.next(own.Begun)
+    desk.next(Committed)
+    desk.next(Begun)
 
 
 def test_what_cannot_start_is_told_with_its_reason(desk: Desk) -> None:
@@ -266,19 +288,19 @@ def test_what_cannot_start_is_told_with_its_reason(desk: Desk) -> None:
     ask = desk.start(P0, P1)
     desk.ledger.positions[K0] = Position(10)
     desk.ownership.put(Go(ask.request, dict.fromkeys(ask.partitions, grant()), {}))
-    failed = desk.next(own.StartFailed)
+    failed = desk.next(StartFailed)
     assert (failed.partition, failed.temporary) == (P1, True)
-    assert desk.next(own.Begun).partition == P0
+    assert desk.next(Begun).partition == P0
 
 
 def test_a_new_partition_without_a_leader_holds_up_no_other(desk: Desk) -> None:
     desk.source.leaderless.add(K0)
     ask = desk.start(P0, P1)
     desk.ownership.put(Go(ask.request, dict.fromkeys(ask.partitions, grant()), {}))
-    failed = desk.next(own.StartFailed)
+    failed = desk.next(StartFailed)
     reason = "source: t/0 has no leader"
     assert (failed.partition, failed.reason, failed.temporary) == (P0, reason, True)
-    assert desk.until(own.Begun).partition == P1
+    assert desk.until(Begun).partition == P1
     desk.nothing_more()
 
 
@@ -288,26 +310,26 @@ def test_trouble_at_the_start_tells_which_cluster_it_is(desk: Desk, end: str) ->
     cluster = desk.source if end == "source" else desk.target
     cluster.failures = 1
     desk.ownership.put(Go(ask.request, {P0: grant()}, {}))
-    assert desk.next(own.Trouble).reason.startswith(f"{end}: ")
+    assert desk.next(ClusterError).reason.startswith(f"{end}: ")
 
 
 def test_a_new_producer_is_asked_for_until_there_is_one(desk: Desk) -> None:
     desk.target.failures = 1
-    desk.ownership.put(own.NewProducer())
-    assert desk.next(own.Trouble).reason.startswith("target: ")
-    assert desk.next(own.ProducerReady).producer.id == 1
+    desk.ownership.put(NewProducer())
+    assert desk.next(ClusterError).reason.startswith("target: ")
+    assert desk.next(ProducerReady).producer.id == 1
 
 
 def test_locate_follows_the_policy(desk: Desk) -> None:
     for policy, offset in ((GapPolicy.EARLIEST, 100), (GapPolicy.LATEST, 900)):
-        desk.ownership.put(own.Locate(P0, grant(settings=RouteSettings(on_gap=policy))))
-        assert desk.next(own.Located).offset == offset
+        desk.ownership.put(Locate(P0, grant(settings=RouteSettings(on_gap=policy))))
+        assert desk.next(Located).offset == offset
     desk.source.failures = 1
-    desk.ownership.put(own.Locate(P0, grant(settings=RouteSettings(on_gap=GapPolicy.LATEST))))
-    assert desk.next(own.StartFailed).temporary
+    desk.ownership.put(Locate(P0, grant(settings=RouteSettings(on_gap=GapPolicy.LATEST))))
+    assert desk.next(StartFailed).temporary
 
 
 def test_an_error_nobody_thought_of_is_not_kept_quiet(desk: Desk) -> None:
     desk.ledger.fail_next("initialise", "broken")
-    desk.ownership.put(own.Start({P0: OwnerEpoch(1)}))
-    assert isinstance(desk.next(own.Broken).error, ZeroDivisionError)
+    desk.ownership.put(Start({P0: OwnerEpoch(1)}))
+    assert isinstance(desk.next(OwnershipCrashed).error, ZeroDivisionError)

@@ -8,7 +8,7 @@ from ureplicator_common.kafka.errors import ErrorCode
 from ureplicator_common.model import PartitionState, RouteSettings
 from ureplicator_testkit.copier.line import MakeLine, assert_same, fill, records, values
 from ureplicator_testkit.records import batches as b
-from ureplicator_worker.copier import ownership as own
+from ureplicator_worker.copier.ownership_protocol import NewProducer
 from ureplicator_worker.copier.raw import target as raw_target
 from ureplicator_worker.lifeline.messages import Failed
 
@@ -181,7 +181,7 @@ def test_no_batch_goes_out_while_a_new_producer_is_due(make: MakeLine) -> None:
     line.target.refuse[K0] = deque([ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER] * 9)
     (partition,) = line.add(0)
     line.run(lambda: line.report(partition).state is PartitionState.ONLINE)
-    line.ownership.hold.add(own.NewProducer)
+    line.ownership.hold.add(NewProducer)
     fill(line, K0, 3)
     line.turns(20)
     assert len(line.target.requests) == 1

@@ -7,7 +7,17 @@ import pytest
 from ureplicator_common.model import GapPolicy, PartitionState, RouteSettings
 from ureplicator_testkit.copier.line import MakeLine, assert_same, fill, records, seen
 from ureplicator_testkit.records import batches as b
-from ureplicator_worker.copier import ownership as own
+from ureplicator_worker.copier.ownership_protocol import (
+    ClusterError,
+    FencedOut,
+    Forget,
+    NewProducer,
+    OwnershipConfirmed,
+    OwnershipCrashed,
+    OwnershipRefused,
+    Start,
+    StartFailed,
+)
 from ureplicator_worker.lifeline.messages import Failed, Released
 
 K0, K1 = ("t", 0), ("t", 1)
@@ -21,7 +31,7 @@ def test_let_go_means_let_go(make: MakeLine) -> None:
     line.source.frozen.add(1)
     line.turns(5)
     fill(line, K0, 5)
-    line.ownership.events.append(own.NotOurs(partition, "taken away"))
+    line.ownership.events.append(OwnershipRefused(partition, "taken away"))
     line.turn()
     line.source.frozen.clear()
     line.turns(20)
@@ -36,19 +46,19 @@ def test_remove_has_one_answer_whatever_crosses_it(make: MakeLine, first: str) -
     line = make()
     fill(line, K0, 3)
     line.target.silent.add(1)
-    line.ownership.hold.add(own.Forget)
+    line.ownership.hold.add(Forget)
     (partition,) = line.add(0)
     line.run(lambda: bool(line.target.requests))
     if first == "refused":
-        line.ownership.events.append(own.NotOurs(partition, "taken away"))
+        line.ownership.events.append(OwnershipRefused(partition, "taken away"))
     elif first == "given up":
         line.copier._finish(line.copier._copies[partition], "no records", False)
     line.turn()
     line.copier.remove(partition)
     if first == "remove":
-        line.ownership.events.append(own.StartFailed(partition, "no such topic", True))
+        line.ownership.events.append(StartFailed(partition, "no such topic", True))
     line.run(lambda: bool(line.ownership.held_back), skip_s=1.0)
-    assert list(line.ownership.held_back) == [own.Forget(partition)]
+    assert list(line.ownership.held_back) == [Forget(partition)]
     assert line.said == []
     line.ownership.let_pass()
     line.turns(3)
@@ -72,7 +82,7 @@ def test_remove_drains_and_commits(make: MakeLine) -> None:
 
 def test_remove_answers_for_what_was_never_heard_of(make: MakeLine) -> None:
     line = make()
-    line.ownership.hold.add(own.Start)
+    line.ownership.hold.add(Start)
     (partition,) = line.add(0)
     line.copier.remove(partition)
     line.run(lambda: bool(line.said))
@@ -103,7 +113,7 @@ def test_what_is_on_its_way_when_a_partition_is_let_go_is_taken_back(make: MakeL
     line.target.frozen.add(1)
     (partition,) = line.add(0)
     line.run(lambda: any(copy.window.in_flight for copy in line.copier._copies.values()))
-    line.ownership.events.append(own.NotOurs(partition, "taken away"))
+    line.ownership.events.append(OwnershipRefused(partition, "taken away"))
     line.turns(3)
     line.target.frozen.clear()
     line.turns(10)
@@ -129,13 +139,13 @@ def test_fenced_partitions_wait_for_the_proof(make: MakeLine) -> None:
     line = make()
     (partition,) = line.add(0)
     line.run(lambda: line.report(partition).state is PartitionState.ONLINE)
-    line.ownership.events.append(own.FencedOut())
+    line.ownership.events.append(FencedOut())
     line.turn()
     fill(line, K0, 3)
     line.turns(20)
     assert line.target.logs[K0].taken == []
     assert "fenced" in line.report(partition).reason
-    line.ownership.events.append(own.StillOurs(partition))
+    line.ownership.events.append(OwnershipConfirmed(partition))
     line.run(lambda: line.copied(partition))
     assert_same(line, K0)
 
@@ -207,7 +217,7 @@ def test_a_recreated_topic_is_another_topic(make: MakeLine, end: str) -> None:
     (partition,) = line.add(0)
     line.run(lambda: line.report(partition).state is PartitionState.ONLINE)
     getattr(line, end).topic_ids["t"] = "another"
-    getattr(line, f"{end}_directory").refresh()
+    getattr(line, f"{end}_metadata").refresh()
     line.run(lambda: bool(line.said))
     assert isinstance(line.said[0], Failed)
     assert f"{end} topic t was recreated" in line.said[0].reason
@@ -253,11 +263,11 @@ def test_trouble_of_the_clusters_ends_with_an_answer(make: MakeLine) -> None:
     line = make()
     (partition,) = line.add(0)
     line.run(lambda: line.report(partition).state is PartitionState.ONLINE)
-    line.ownership.events.append(own.Trouble("source: no answer"))
+    line.ownership.events.append(ClusterError("source: no answer"))
     line.turn()
     report = line.report(partition)
     assert (report.state, report.reason) == (PartitionState.ERROR, "source: no answer")
-    line.ownership.put(own.NewProducer())
+    line.ownership.put(NewProducer())
     line.turn()
     assert line.report(partition).state is PartitionState.ONLINE
 
@@ -269,7 +279,7 @@ def test_committed_positions_are_published_at_the_source(make: MakeLine) -> None
     line.run(lambda: line.copied(partition))
     fill(line, K0, 1)
     line.run(lambda: line.copied(partition), skip_s=6.0)
-    assert [position.offset for position in (line.source_directory.published[-1][K0],)] == [8]
+    assert [position.offset for position in (line.source_metadata.published[-1][K0],)] == [8]
 
 
 def test_give_up_leaves_nothing_behind(make: MakeLine) -> None:
@@ -286,6 +296,6 @@ def test_give_up_leaves_nothing_behind(make: MakeLine) -> None:
 
 def test_a_broken_thread_ends_the_copier(make: MakeLine) -> None:
     line = make()
-    line.ownership.events.append(own.Broken(ZeroDivisionError()))
+    line.ownership.events.append(OwnershipCrashed(ZeroDivisionError()))
     with pytest.raises(RuntimeError, match="ownership"):
         line.turn()

@@ -12,7 +12,7 @@ K0 = ("t", 0)
 
 
 def published(line: Line) -> int:
-    return line.source_directory.published[-1][K0].offset
+    return line.source_metadata.published[-1][K0].offset
 
 
 def test_the_last_position_is_published_though_nothing_follows(make: MakeLine) -> None:
@@ -24,9 +24,9 @@ def test_the_last_position_is_published_though_nothing_follows(make: MakeLine) -
     assert published(line) < line.source.logs[K0].end
     line.turns(2, skip_s=PUBLISH_EVERY_S)
     assert published(line) == line.source.logs[K0].end
-    count = len(line.source_directory.published)
+    count = len(line.source_metadata.published)
     line.turns(5, skip_s=PUBLISH_EVERY_S)
-    assert len(line.source_directory.published) == count
+    assert len(line.source_metadata.published) == count
 
 
 def test_a_position_taken_over_is_published(make: MakeLine) -> None:
@@ -44,10 +44,10 @@ def test_positions_that_did_not_get_there_are_published_again(make: MakeLine) ->
     (partition,) = line.add(0)
     line.run(lambda: line.copied(partition))
     line.turns(2, skip_s=PUBLISH_EVERY_S)
-    count = len(line.source_directory.published)
-    line.source_directory.events.append(PublishFailed("away"))
+    count = len(line.source_metadata.published)
+    line.source_metadata.events.append(PublishFailed("away"))
     line.turns(2, skip_s=PUBLISH_EVERY_S)
-    assert len(line.source_directory.published) == count + 1
+    assert len(line.source_metadata.published) == count + 1
 
 
 def commits(line: Line, count: int, *, skip_s: float) -> int:

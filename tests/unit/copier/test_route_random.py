@@ -15,7 +15,7 @@ from ureplicator_common.model import Partition
 from ureplicator_testkit.copier.line import ROUTE, Line, records
 from ureplicator_testkit.kafka.memory_kafka import MemoryKafka
 from ureplicator_testkit.records import batches as b
-from ureplicator_worker.copier import ownership as own
+from ureplicator_worker.copier.ownership_protocol import FencedOut, OwnershipConfirmed
 from ureplicator_worker.lifeline.messages import Failed, Released
 
 PARTITIONS = 3
@@ -79,9 +79,9 @@ def harm(line: Line, fault: str, data: st.DataObject) -> None:
             codes = data.draw(st.lists(st.sampled_from(CODES), min_size=1, max_size=6))
             kafka.refuse[key] = deque(map(int, codes))
         case "fenced":
-            line.ownership.events.append(own.FencedOut())
+            line.ownership.events.append(FencedOut())
             for partition in line.copier.report():
-                line.ownership.events.append(own.StillOurs(partition))
+                line.ownership.events.append(OwnershipConfirmed(partition))
         case "let go":
             line.copier.remove(Partition(ROUTE, *key))
         case "forget":

@@ -82,7 +82,7 @@ def test_brokers_that_know_no_ids_are_asked_by_name(make: MakeLine) -> None:
     partition = copying(line)
     assert {request.version for request in line.source.requests} == {NAMES}
     recreated_at_once(line, 50)
-    line.source_directory.refresh()
+    line.source_metadata.refresh()
     assert "recreated" in failure(line).reason
     assert values(line.target, K0) == [OLD] * 3
     assert line.ownership.stored[partition] == 3
@@ -113,7 +113,7 @@ def test_a_deleted_topic_is_called_so(make: MakeLine, end: str) -> None:
     line = make(1)
     copying(line)
     getattr(line, end).delete("t")
-    getattr(line, f"{end}_directory").refresh()
+    getattr(line, f"{end}_metadata").refresh()
     said = failure(line)
     assert said.reason == f"{end} topic t was deleted"
     assert said.temporary
@@ -151,7 +151,7 @@ def test_a_quiet_recreated_target_topic_is_told_by_the_metadata(make: MakeLine) 
     former_id = line.target.topic_ids["t"]
     line.target.delete("t")
     line.target.create("t", 1)
-    line.target_directory.refresh()
+    line.target_metadata.refresh()
     said = failure(line)
     assert said.reason.startswith("target topic t was recreated")
     assert former_id in said.reason

@@ -10,7 +10,7 @@ from ureplicator_common.kafka.positions import Provenance
 from ureplicator_common.model import GapPolicy, OwnerEpoch, Partition, Route, RouteSettings
 from ureplicator_testkit.kafka.clients import MemoryCluster
 from ureplicator_testkit.kafka.cluster import cluster_model
-from ureplicator_worker.copier.raw.partition import Beginning
+from ureplicator_worker.copier.beginning import Beginning
 from ureplicator_worker.copier.start_position import CannotStart, Surroundings, begin
 from ureplicator_worker.lifeline.messages import Grant
 

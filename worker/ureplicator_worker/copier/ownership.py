@@ -21,7 +21,6 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
 from ureplicator_common.clock import Clock, SystemClock
 from ureplicator_common.kafka import ClusterUnavailable, PartitionUnavailable, Position
@@ -32,12 +31,33 @@ from ureplicator_common.kafka.positions import (
     CommitRefused,
     Fenced,
     PositionStore,
-    Producer,
     Provenance,
     init_producer,
 )
 from ureplicator_common.model import OwnerEpoch, Partition
-from ureplicator_worker.copier.raw.partition import Beginning
+from ureplicator_worker.copier.beginning import Commitment
+from ureplicator_worker.copier.ownership_protocol import (
+    Begun,
+    ClusterError,
+    Command,
+    Commit,
+    CommitFailed,
+    Committed,
+    FencedOut,
+    Forget,
+    Forgotten,
+    Locate,
+    Located,
+    NewProducer,
+    OwnershipConfirmed,
+    OwnershipCrashed,
+    OwnershipEvent,
+    OwnershipRefused,
+    ProducerReady,
+    ProofRequested,
+    Start,
+    StartFailed,
+)
 from ureplicator_worker.copier.start_position import (
     CannotStart,
     at,
@@ -49,146 +69,6 @@ from ureplicator_worker.copier.start_position import (
 from ureplicator_worker.lifeline.messages import Go, Grant
 
 RETRY_S = 0.5
-
-
-@dataclass(frozen=True, slots=True)
-class Start:
-    partitions: Mapping[Partition, OwnerEpoch]
-
-
-@dataclass(frozen=True, slots=True)
-class Forget:
-    """No more of this partition; answered by Forgotten, after which no event names it."""
-
-    partition: Partition
-
-
-@dataclass(frozen=True, slots=True)
-class Commitment:
-    """What is to be committed for one partition, and its grant and beginning for the metadata."""
-
-    position: int
-    leader_epoch: int
-    grant: Grant
-    beginning: Beginning
-
-
-@dataclass(frozen=True, slots=True)
-class Commit:
-    positions: Mapping[Partition, Commitment]
-
-
-@dataclass(frozen=True, slots=True)
-class NewProducer:
-    """A fresh producer id for the data."""
-
-
-@dataclass(frozen=True, slots=True)
-class Locate:
-    """Where the policy goes on after a hole."""
-
-    partition: Partition
-    grant: Grant
-
-
-Command = Start | Forget | Commit | NewProducer | Locate | Go | None
-
-
-@dataclass(frozen=True, slots=True)
-class AskDriver:
-    request: int
-    partitions: Mapping[Partition, OwnerEpoch]
-
-
-@dataclass(frozen=True, slots=True)
-class Begun:
-    partition: Partition
-    grant: Grant
-    beginning: Beginning
-
-
-@dataclass(frozen=True, slots=True)
-class StillOurs:
-    """Proven again: a suspended partition goes on from memory."""
-
-    partition: Partition
-
-
-@dataclass(frozen=True, slots=True)
-class NotOurs:
-    """The driver refused it: let go at once."""
-
-    partition: Partition
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class StartFailed:
-    partition: Partition
-    reason: str
-    temporary: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Forgotten:
-    partition: Partition
-
-
-@dataclass(frozen=True, slots=True)
-class Committed:
-    positions: Mapping[Partition, Commitment]
-
-
-@dataclass(frozen=True, slots=True)
-class CommitFailed:
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class FencedOut:
-    """Everything of the route waits for a new proof."""
-
-
-@dataclass(frozen=True, slots=True)
-class Trouble:
-    """The clusters do not let us go through the order; it is tried again."""
-
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class Broken:
-    """The thread has met what it was not made for, and ended: so must the copier."""
-
-    error: Exception
-
-
-@dataclass(frozen=True, slots=True)
-class ProducerReady:
-    producer: Producer
-
-
-@dataclass(frozen=True, slots=True)
-class Located:
-    partition: Partition
-    offset: int
-
-
-OwnershipEvent = (
-    AskDriver
-    | Begun
-    | StillOurs
-    | NotOurs
-    | StartFailed
-    | Forgotten
-    | Committed
-    | CommitFailed
-    | FencedOut
-    | Trouble
-    | Broken
-    | ProducerReady
-    | Located
-)
 
 
 class Ownership:
@@ -245,7 +125,7 @@ class Ownership:
         try:
             self._serve()
         except Exception as error:  # nobody else would ever hear of it
-            self._post(Broken(error))
+            self._post(OwnershipCrashed(error))
 
     def _serve(self) -> None:
         while True:
@@ -279,7 +159,7 @@ class Ownership:
 
     def _trouble(self, error: ClusterUnavailable) -> None:
         self._retry_at_s = self._clock.monotonic_s() + min(RETRY_S, error.delay_s)
-        self._post(Trouble(str(error)))
+        self._post(ClusterError(str(error)))
 
     def _advance(self) -> None:
         """Steps (1) and (2), as far as they are due."""
@@ -299,7 +179,7 @@ class Ownership:
         self._request += 1
         self._asked = True
         self._asked_for = asked_for
-        self._post(AskDriver(self._request, asked_for))
+        self._post(ProofRequested(self._request, asked_for))
 
     def _perform(self, command: Command) -> None:
         match command:
@@ -332,7 +212,7 @@ class Ownership:
         for partition, reason in go.refused.items():
             if self._still_asked(partition):
                 self._forget(partition)
-                self._post(NotOurs(partition, reason))
+                self._post(OwnershipRefused(partition, reason))
         granted = {
             partition: grant
             for partition, grant in go.granted.items()
@@ -362,7 +242,7 @@ class Ownership:
                 continue
             offset = stored[(grant.target_topic, partition.number)].offset
             if offset in self._attempted.get(partition, {-1}):
-                self._post(StillOurs(partition))
+                self._post(OwnershipConfirmed(partition))
             else:
                 self._forget(partition)
                 self._post(
@@ -472,7 +352,7 @@ class Ownership:
             with at("target"), self._target.within(COMMAND_S):
                 self._post(ProducerReady(init_producer(self._target, None)))
         except ClusterUnavailable as error:
-            self._post(Trouble(str(error)))
+            self._post(ClusterError(str(error)))
             time.sleep(min(RETRY_S, error.delay_s))
             self.put(NewProducer())
 

@@ -18,17 +18,39 @@ from bisect import bisect_left
 from collections.abc import Callable, Mapping
 
 from ureplicator_common.model import GapPolicy, OwnerEpoch, Partition, PartitionState, Route
-from ureplicator_worker.copier import ownership as own
+from ureplicator_worker.copier.beginning import Commitment
+from ureplicator_worker.copier.ownership import Ownership
+from ureplicator_worker.copier.ownership_protocol import (
+    Begun,
+    ClusterError,
+    Commit,
+    CommitFailed,
+    Committed,
+    FencedOut,
+    Forget,
+    Forgotten,
+    Locate,
+    Located,
+    NewProducer,
+    OwnershipConfirmed,
+    OwnershipCrashed,
+    OwnershipEvent,
+    OwnershipRefused,
+    ProducerReady,
+    ProofRequested,
+    Start,
+    StartFailed,
+)
 from ureplicator_worker.copier.raw.batches.send_window import Batch
 from ureplicator_worker.copier.raw.net.buffers import BufferPool
-from ureplicator_worker.copier.raw.net.connections import Links
+from ureplicator_worker.copier.raw.net.connections import Connections
 from ureplicator_worker.copier.raw.net.metadata import (
-    Broken,
-    ClusterLost,
+    ClusterMetadata,
+    ClusterUnreachable,
     Connected,
     ConnectFailed,
-    Directory,
-    DirectoryEvent,
+    MetadataCrashed,
+    MetadataEvent,
     PublishFailed,
     ViewChanged,
 )
@@ -62,9 +84,9 @@ class RouteCopier:
         self,
         route: Route,
         *,
-        source: Directory,
-        target: Directory,
-        ownership: own.Ownership,
+        source: ClusterMetadata,
+        target: ClusterMetadata,
+        ownership: Ownership,
         pool: BufferPool,
         group: str,
         commit_interval_s: float,
@@ -96,7 +118,7 @@ class RouteCopier:
             pool=pool,
             failed=self._finish,
             out_of_range=self._out_of_range,
-            filled=self._filled,
+            filled=lambda copy: self.target.activate(copy),
         )
         self.target = Target(
             target,
@@ -116,7 +138,7 @@ class RouteCopier:
         new = {part: epoch for part, epoch in partitions.items() if part not in self._copies}
         self._starting.update(new)
         if new:
-            self._ownership.put(own.Start(new))
+            self._ownership.put(Start(new))
 
     def remove(self, partition: Partition) -> None:
         copy = self._copies.get(partition)
@@ -156,8 +178,8 @@ class RouteCopier:
 
     def _check(self) -> None:
         """What is not worth looking at every turn."""
-        self.source.links.drop_silent(self._now_s)
-        self.target.links.drop_silent(self._now_s)
+        self.source.connections.drop_silent(self._now_s)
+        self.target.connections.drop_silent(self._now_s)
         self.target.detach_stalled(self._now_s)
         self._publisher.work(self._copies.values(), self._now_s)
         for copy in list(self._draining.values()):
@@ -192,7 +214,7 @@ class RouteCopier:
         if copy.phase is Phase.DRAINING:
             return PartitionState.OFFLINE, "stopping"
         for end, trouble in (
-            ("source", self.source.links.trouble(*copy.source) or copy.source_trouble),
+            ("source", self.source.connections.trouble(*copy.source) or copy.source_trouble),
             ("target", self._target_trouble(copy)),
         ):
             if trouble:
@@ -209,30 +231,30 @@ class RouteCopier:
         """With nothing to send a connection proves nothing (brokers close idle ones, and no answer
         would ever clear its trouble): then the metadata, asked for every few seconds, tell."""
         if copy.window.empty:
-            return self.target.links.cluster_trouble
-        return self.target.links.trouble(*copy.target) or copy.target_trouble
+            return self.target.connections.cluster_trouble
+        return self.target.connections.trouble(*copy.target) or copy.target_trouble
 
-    def on_source(self, event: DirectoryEvent) -> None:
-        self._on_directory(self.source.links, event)
+    def on_source(self, event: MetadataEvent) -> None:
+        self._on_metadata(self.source.connections, event)
 
-    def on_target(self, event: DirectoryEvent) -> None:
-        self._on_directory(self.target.links, event)
+    def on_target(self, event: MetadataEvent) -> None:
+        self._on_metadata(self.target.connections, event)
 
-    def _on_directory(self, links: Links, event: DirectoryEvent) -> None:
+    def _on_metadata(self, connections: Connections, event: MetadataEvent) -> None:
         match event:
             case ViewChanged():
-                links.on_view(event)
+                connections.on_view(event)
                 self._check_topics()
-            case ClusterLost():
-                links.on_cluster_lost(event)
+            case ClusterUnreachable():
+                connections.on_cluster_unreachable(event)
             case Connected():
-                links.on_connected(event)
+                connections.on_connected(event)
             case ConnectFailed():
-                links.on_connect_failed(event, self._now_s)
+                connections.on_connect_failed(event, self._now_s)
             case PublishFailed():
                 self._publisher.failed(event.reason)
-            case Broken(error):
-                raise RuntimeError(f"{self.route}: a directory is broken") from error
+            case MetadataCrashed(error):
+                raise RuntimeError(f"{self.route}: a metadata thread crashed") from error
 
     def _check_topics(self) -> None:
         """A recreated topic is another topic: never mix the two.
@@ -241,7 +263,7 @@ class RouteCopier:
         by name may be of either.
         """
         for copy in list(self._copies.values()):
-            known, source, target = copy.beginning, self.source.links, self.target.links
+            known, source, target = copy.beginning, self.source.connections, self.target.connections
             gone = source.doubt(copy.partition.topic, known.source_topic_id)
             other = target.doubt(copy.grant.target_topic, known.target_topic_id)
             if gone and not copy.read_by_name and not other:
@@ -254,37 +276,37 @@ class RouteCopier:
     def on_go(self, go: Go) -> None:
         self._ownership.put(go)
 
-    def on_ownership(self, event: own.OwnershipEvent) -> None:
+    def on_ownership(self, event: OwnershipEvent) -> None:
         match event:
-            case own.AskDriver(request, partitions):
+            case ProofRequested(request, partitions):
                 self._say(Ask(request, partitions))
-            case own.Begun():
+            case Begun():
                 self._begin(event)
-            case own.StillOurs(partition):
+            case OwnershipConfirmed(partition):
                 self._resume(partition)
-            case own.NotOurs(partition, reason):
+            case OwnershipRefused(partition, reason):
                 self._end(partition, f"let go: {reason}", temporary=True)
-            case own.StartFailed(partition, reason, temporary):
+            case StartFailed(partition, reason, temporary):
                 self._end(partition, reason, temporary)
-            case own.Forgotten(partition):
+            case Forgotten(partition):
                 self._forgotten(partition)
-            case own.Committed(positions):
+            case Committed(positions):
                 self._committed(positions)
-            case own.CommitFailed(reason):
+            case CommitFailed(reason):
                 self._commit_failed(reason)
-            case own.FencedOut():
+            case FencedOut():
                 self._suspend()
-            case own.Trouble(reason):
+            case ClusterError(reason):
                 self._trouble = reason
-            case own.Broken(error):
-                raise RuntimeError(f"{self.route}: ownership is broken") from error
-            case own.ProducerReady(producer):
+            case OwnershipCrashed(error):
+                raise RuntimeError(f"{self.route}: the ownership thread crashed") from error
+            case ProducerReady(producer):
                 self._trouble = ""
                 self._producer_ready((producer.id, producer.epoch))
-            case own.Located(partition, offset):
+            case Located(partition, offset):
                 self._located(partition, offset)
 
-    def _begin(self, event: own.Begun) -> None:
+    def _begin(self, event: Begun) -> None:
         self._trouble = ""
         if self._starting.pop(event.partition, None) is None:
             return
@@ -300,8 +322,10 @@ class RouteCopier:
 
     def _follow(self) -> None:
         copies = self._copies.values()
-        self.source.links.directory.follow(frozenset(copy.partition.topic for copy in copies))
-        self.target.links.directory.follow(frozenset(copy.grant.target_topic for copy in copies))
+        self.source.connections.metadata.follow(frozenset(copy.partition.topic for copy in copies))
+        self.target.connections.metadata.follow(
+            frozenset(copy.grant.target_topic for copy in copies)
+        )
 
     def _resume(self, partition: Partition) -> None:
         self._trouble = ""
@@ -330,7 +354,7 @@ class RouteCopier:
     def _forget(self, partition: Partition, word: Message) -> None:
         """Say `word` to the driver once the ownership thread has let go, too: one word, the last."""
         if partition not in self._unwanted:
-            self._ownership.put(own.Forget(partition))
+            self._ownership.put(Forget(partition))
         self._unwanted[partition] = word
 
     def _forgotten(self, partition: Partition) -> None:
@@ -377,7 +401,7 @@ class RouteCopier:
     def _let_go(self, copy: PartitionCopy) -> None:
         partition = copy.partition
         if copy.window.in_flight and copy.sent_via >= 0:
-            self.target.links.drop_if_open(
+            self.target.connections.drop_if_open(
                 copy.sent_via, "a partition was let go", now_s=self._now_s
             )
         copy.phase = Phase.GONE
@@ -396,16 +420,13 @@ class RouteCopier:
             return
         logger.error("%s: %s; going on at the %s", copy.partition, reason, policy)
         copy.fetch_after_s = float("inf")
-        self._ownership.put(own.Locate(copy.partition, copy.grant))
+        self._ownership.put(Locate(copy.partition, copy.grant))
 
     def _located(self, partition: Partition, offset: int) -> None:
         copy = self._copies.get(partition)
         if copy is not None and copy.phase is Phase.COPYING:
             copy.jump(offset)
             copy.fetch_after_s = 0.0
-
-    def _filled(self, copy: PartitionCopy) -> None:
-        self.target.activate(copy)
 
     def _acknowledged(self, copy: PartitionCopy, batch: Batch) -> None:
         copy.counters.records += batch.records
@@ -423,7 +444,7 @@ class RouteCopier:
             copy.needs_producer = False
         elif not self._producer_asked:
             self._producer_asked = True
-            self._ownership.put(own.NewProducer())
+            self._ownership.put(NewProducer())
 
     def _producer_ready(self, producer: tuple[int, int]) -> None:
         self._producer_asked = False
@@ -438,7 +459,7 @@ class RouteCopier:
         if self._committing:
             return
         due = {
-            copy.partition: own.Commitment(
+            copy.partition: Commitment(
                 copy.window.position, copy.window.leader_epoch, copy.grant, copy.beginning
             )
             for copy in self._copies.values()
@@ -450,7 +471,7 @@ class RouteCopier:
         }
         if due:
             self._committing = True
-            self._ownership.put(own.Commit(due))
+            self._ownership.put(Commit(due))
 
     def _commit_failed(self, reason: str) -> None:
         """Tried again soon; said once for each disturbance."""
@@ -460,7 +481,7 @@ class RouteCopier:
             self._uncommitted = reason
             logger.warning("%s: positions not committed: %s", self.route, reason)
 
-    def _committed(self, positions: Mapping[Partition, own.Commitment]) -> None:
+    def _committed(self, positions: Mapping[Partition, Commitment]) -> None:
         self._trouble = self._uncommitted = ""
         self._committing = False
         for partition, item in positions.items():
@@ -472,7 +493,7 @@ class RouteCopier:
             self._publisher.changed()
 
     def close(self) -> None:
-        for links in (self.source.links, self.target.links):
-            links.close()
-            links.directory.close()
+        for connections in (self.source.connections, self.target.connections):
+            connections.close()
+            connections.metadata.close()
         self._ownership.close()

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Iterable
 
 from ureplicator_common.kafka import Position
-from ureplicator_worker.copier.raw.net.metadata import Directory
+from ureplicator_worker.copier.raw.net.metadata import ClusterMetadata
 from ureplicator_worker.copier.raw.partition import PartitionCopy
 
 PUBLISH_EVERY_S = 5.0
@@ -19,8 +19,8 @@ logger = logging.getLogger(__name__)
 
 
 class Publisher:
-    def __init__(self, directory: Directory, *, group: str) -> None:
-        self._directory = directory
+    def __init__(self, metadata: ClusterMetadata, *, group: str) -> None:
+        self._metadata = metadata
         self._group = group
         self._due = False
         self._at_s = 0.0
@@ -41,7 +41,7 @@ class Publisher:
             if copy.committed >= 0 and copy.grant.settings.publish_to_source
         }
         if positions:
-            self._due = not self._directory.publish(self._group, positions)
+            self._due = not self._metadata.publish(self._group, positions)
 
     def failed(self, reason: str) -> None:
         """Tried again; said once, since nothing depends on it."""

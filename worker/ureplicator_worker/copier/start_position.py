@@ -30,7 +30,7 @@ from ureplicator_common.kafka import ClusterUnavailable, Position, topic_id_text
 from ureplicator_common.kafka.client import EARLIEST, LATEST, ClusterClient, ClusterView
 from ureplicator_common.kafka.positions import Provenance
 from ureplicator_common.model import GapPolicy, Partition
-from ureplicator_worker.copier.raw.partition import Beginning
+from ureplicator_worker.copier.beginning import Beginning
 from ureplicator_worker.lifeline.messages import Grant
 
 NO_POSITION = Position(offset=-1)

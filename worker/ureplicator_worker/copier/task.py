@@ -25,9 +25,9 @@ from ureplicator_common.logging_setup import set_up
 from ureplicator_common.model import Partition, Route, WorkerId, position_group, transactional_id
 from ureplicator_worker.copier.ownership import Ownership
 from ureplicator_worker.copier.raw.net.buffers import BufferPool
-from ureplicator_worker.copier.raw.net.connection import HotChannel
-from ureplicator_worker.copier.raw.net.connections import Links
-from ureplicator_worker.copier.raw.net.metadata import Directory, DirectoryEvent
+from ureplicator_worker.copier.raw.net.connection import Connection
+from ureplicator_worker.copier.raw.net.connections import Connections
+from ureplicator_worker.copier.raw.net.metadata import ClusterMetadata, MetadataEvent
 from ureplicator_worker.copier.route_copier import RouteCopier
 from ureplicator_worker.lifeline.client import Lifeline, LifelineClosed
 from ureplicator_worker.lifeline.messages import (
@@ -120,27 +120,31 @@ class Copier:
         elif ready is self._lifeline:
             self._on_lifeline(mask)
         else:
-            links = self._links_of(ready)
-            if links is not None and mask & selectors.EVENT_READ:
-                links.on_readable(ready, now_s)
-            if links is not None and mask & selectors.EVENT_WRITE:
-                links.on_writable(ready, now_s)
+            connections = self._links_of(ready)
+            if connections is not None and mask & selectors.EVENT_READ:
+                connections.on_readable(ready, now_s)
+            if connections is not None and mask & selectors.EVENT_WRITE:
+                connections.on_writable(ready, now_s)
 
-    def _links(self) -> list[Links]:
+    def _links(self) -> list[Connections]:
         return [
-            end.links for route in self._routes.values() for end in (route.source, route.target)
+            end.connections
+            for route in self._routes.values()
+            for end in (route.source, route.target)
         ]
 
-    def _links_of(self, channel: HotChannel) -> Links | None:
-        for links in self._links():
-            if any(known is channel for known in links.channels):
-                return links
+    def _links_of(self, connection: Connection) -> Connections | None:
+        for connections in self._links():
+            if any(known is connection for known in connections.open):
+                return connections
         return None
 
     def _register(self) -> None:
         """Tell the selector which sockets there are and what they wait for."""
         wanted: dict[Any, tuple[int, int]] = {}
-        sockets: list[Any] = [channel for links in self._links() for channel in links.channels]
+        sockets: list[Any] = [
+            connection for connections in self._links() for connection in connections.open
+        ]
         if self._lifeline is not None:
             sockets.append(self._lifeline)
         for ready in sockets:
@@ -277,8 +281,8 @@ class Copier:
         opened.append(
             RouteCopier(
                 route,
-                source=self._directory(route.source, lambda event: opened[0].on_source(event)),
-                target=self._directory(route.target, lambda event: opened[0].on_target(event)),
+                source=self._metadata(route.source, lambda event: opened[0].on_source(event)),
+                target=self._metadata(route.target, lambda event: opened[0].on_target(event)),
                 ownership=ownership,
                 pool=self._pool,
                 group=group,
@@ -300,8 +304,8 @@ class Copier:
         bootstrap = self._order.clusters[cluster]["bootstrap.servers"]
         return ClusterClient(bootstrap, timeout_s=COLD_TIMEOUT_S)
 
-    def _directory(self, cluster: str, take: Callable[[DirectoryEvent], None]) -> Directory:
-        return Directory(
+    def _metadata(self, cluster: str, take: Callable[[MetadataEvent], None]) -> ClusterMetadata:
+        return ClusterMetadata(
             cluster,
             client=self._client(cluster),
             post=lambda event: self._post(lambda: take(event)),

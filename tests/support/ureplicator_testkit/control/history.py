@@ -20,7 +20,20 @@ from ureplicator_testkit.control.fleet import ROUTE, ControlFleet, Copy, Process
 from ureplicator_testkit.kafka.clients import MemoryCluster
 from ureplicator_testkit.kafka.cluster import cluster_model
 from ureplicator_testkit.kafka.ledger import MemoryPositions, ScriptedLedger
-from ureplicator_worker.copier import ownership as own
+from ureplicator_worker.copier.beginning import Commitment
+from ureplicator_worker.copier.ownership import Ownership
+from ureplicator_worker.copier.ownership_protocol import (
+    Begun,
+    Commit,
+    Committed,
+    Forget,
+    OwnershipConfirmed,
+    OwnershipEvent,
+    OwnershipRefused,
+    ProofRequested,
+    Start,
+    StartFailed,
+)
 from ureplicator_worker.engines.ownership_proof import Prover
 from ureplicator_worker.lifeline.messages import Ask
 
@@ -35,13 +48,13 @@ class Worker(Process):
 
     def __init__(self, stage: Stage, id: str) -> None:
         self.reasons: dict[Partition, str] = {}
-        self.begun: dict[Partition, own.Begun] = {}
-        self._said: queue.SimpleQueue[own.OwnershipEvent] = queue.SimpleQueue()
-        self._unanswered: own.AskDriver | None = None
+        self.begun: dict[Partition, Begun] = {}
+        self._said: queue.SimpleQueue[OwnershipEvent] = queue.SimpleQueue()
+        self._unanswered: ProofRequested | None = None
         self._own_id = transactional_id(fleet=stage.name, route=ROUTE, worker=id, slot=0)  # type: ignore[arg-type]
         self._positions = MemoryPositions(stage.ledger, self._own_id)
         super().__init__(stage, id, slots=1)
-        self._ownership = own.Ownership(
+        self._ownership = Ownership(
             name=id,
             worker=id,
             slot=0,
@@ -76,7 +89,7 @@ class Worker(Process):
         told = self._told.entries.get(partition)
         if told is not None and partition not in self.begun:
             self.reasons.pop(partition, None)
-            self._ownership.put(own.Start({partition: told.owner_epoch}))
+            self._ownership.put(Start({partition: told.owner_epoch}))
             self.hear(lambda: partition in self.begun or partition in self.reasons)
 
     def fence(self, partition: Partition) -> None:
@@ -88,7 +101,7 @@ class Worker(Process):
         """It chooses where to begin, opens a transaction for that, and goes no further."""
         self.read()
         frozen = self._fleet.ledger.freeze_next("commit")
-        self._ownership.put(own.Start({partition: self._told.entries[partition].owner_epoch}))
+        self._ownership.put(Start({partition: self._told.entries[partition].owner_epoch}))
         self.hear(frozen.is_set)
 
     def commit(self, partition: Partition) -> None:
@@ -97,16 +110,16 @@ class Worker(Process):
         if begun is None:
             return
         position = self._fleet.offset(partition) + BATCH
-        item = own.Commitment(position, 0, begun.grant, begun.beginning)
-        outcomes: list[own.OwnershipEvent] = []
-        self._ownership.put(own.Commit({partition: item}))
+        item = Commitment(position, 0, begun.grant, begun.beginning)
+        outcomes: list[OwnershipEvent] = []
+        self._ownership.put(Commit({partition: item}))
         self.hear(lambda: bool(outcomes) or partition not in self.begun, outcomes)
 
     def let_go(self, partition: Partition) -> None:
         told, begun = self._told.entries.get(partition), self.begun.get(partition)
         if begun is not None and (told is None or told.owner_epoch != begun.grant.owner_epoch):
             self.commit(partition)
-            self._ownership.put(own.Forget(partition))
+            self._ownership.put(Forget(partition))
             self._drop(partition, "let go")
 
     def can_commit(self, partition: Partition) -> bool:
@@ -119,7 +132,7 @@ class Worker(Process):
 
     # What its copier says.
 
-    def hear(self, until: Any, outcomes: list[own.OwnershipEvent] | None = None) -> None:
+    def hear(self, until: Any, outcomes: list[OwnershipEvent] | None = None) -> None:
         """Listen and answer until something is so; a commit's end goes to `outcomes`."""
         while not until():
             self._answer()
@@ -128,19 +141,19 @@ class Worker(Process):
             except queue.Empty:
                 continue
             self._take(event)
-            if outcomes is not None and isinstance(event, own.Committed | own.StillOurs):
+            if outcomes is not None and isinstance(event, Committed | OwnershipConfirmed):
                 outcomes.append(event)
 
-    def _take(self, event: own.OwnershipEvent) -> None:
+    def _take(self, event: OwnershipEvent) -> None:
         match event:
-            case own.AskDriver():
+            case ProofRequested():
                 self._unanswered = event
-            case own.Begun(partition, grant):
+            case Begun(partition, grant):
                 self.begun[partition] = event
                 self.copies[partition] = Copy(OwnerEpoch(grant.owner_epoch), "copying")
-            case own.NotOurs(partition, reason) | own.StartFailed(partition, reason):
+            case OwnershipRefused(partition, reason) | StartFailed(partition, reason):
                 self._drop(partition, reason)
-            case own.Committed(positions):
+            case Committed(positions):
                 for partition in positions:
                     if partition in self.copies:
                         self.copies[partition].committed = True

@@ -12,18 +12,32 @@ from ureplicator_common.kafka.positions import Producer
 from ureplicator_common.model import OwnerEpoch, Partition, Route, RouteSettings
 from ureplicator_testkit.kafka.memory_kafka import MemoryKafka
 from ureplicator_testkit.records.batches import batch, field
-from ureplicator_worker.copier import ownership as own
+from ureplicator_worker.copier.beginning import Beginning
+from ureplicator_worker.copier.ownership import Ownership
+from ureplicator_worker.copier.ownership_protocol import (
+    Begun,
+    Command,
+    Commit,
+    Committed,
+    Forget,
+    Forgotten,
+    Locate,
+    Located,
+    NewProducer,
+    OwnershipEvent,
+    ProducerReady,
+    Start,
+)
 from ureplicator_worker.copier.raw.batches.rebuild import Record, decode
 from ureplicator_worker.copier.raw.net.buffers import BufferPool
-from ureplicator_worker.copier.raw.net.connections import Links
+from ureplicator_worker.copier.raw.net.connections import Connections
 from ureplicator_worker.copier.raw.net.metadata import (
+    ClusterMetadata,
     Connected,
     ConnectFailed,
-    Directory,
-    DirectoryEvent,
+    MetadataEvent,
     ViewChanged,
 )
-from ureplicator_worker.copier.raw.partition import Beginning
 from ureplicator_worker.copier.route_copier import RouteCopier
 from ureplicator_worker.lifeline.messages import Grant, Message, PartitionReport
 
@@ -31,12 +45,12 @@ ROUTE = Route("a", "b")
 TURNS = 5_000
 
 
-class MemoryDirectory(Directory):
+class MemoryMetadata(ClusterMetadata):
     """Answers at the next turn; a node that is down refuses connections."""
 
     def __init__(self, kafka: MemoryKafka) -> None:
         self.kafka = kafka
-        self.events: deque[DirectoryEvent] = deque()
+        self.events: deque[MetadataEvent] = deque()
         self.published: list[Mapping[tuple[str, int], Position]] = []
         self.topics: frozenset[str] = frozenset()
         self.closed = False
@@ -67,21 +81,21 @@ class MemoryDirectory(Directory):
                 event.connection.close()
 
 
-class MemoryOwnership(own.Ownership):
+class MemoryOwnership(Ownership):
     """Grants everything at once, unless told to keep some kind of command waiting (`hold`)."""
 
     def __init__(self, source: MemoryKafka, target: MemoryKafka, settings: RouteSettings) -> None:
         self.source, self.target = source, target
         self.settings = settings
-        self.events: deque[own.OwnershipEvent] = deque()
+        self.events: deque[OwnershipEvent] = deque()
         self.hold: set[type[Any]] = set()
-        self.held_back: deque[own.Command] = deque()
+        self.held_back: deque[Command] = deque()
         self.stored: dict[Partition, int] = {}
         self.producers = self.commits = 0
         self.located = 0
         self.closed = False
 
-    def put(self, command: own.Command) -> None:
+    def put(self, command: Command) -> None:
         if type(command) in self.hold:
             self.held_back.append(command)
         else:
@@ -92,24 +106,24 @@ class MemoryOwnership(own.Ownership):
         while self.held_back:
             self._answer(self.held_back.popleft())
 
-    def _answer(self, command: own.Command) -> None:
+    def _answer(self, command: Command) -> None:
         match command:
-            case own.Start(partitions):
+            case Start(partitions):
                 for partition, epoch in partitions.items():
                     self.events.append(self.begun(partition, epoch))
-            case own.Commit(positions):
+            case Commit(positions):
                 self.commits += 1
                 self.stored |= {part: item.position for part, item in positions.items()}
-                self.events.append(own.Committed(positions))
-            case own.Forget(partition):
-                self.events.append(own.Forgotten(partition))
-            case own.NewProducer():
+                self.events.append(Committed(positions))
+            case Forget(partition):
+                self.events.append(Forgotten(partition))
+            case NewProducer():
                 self.producers += 1
-                self.events.append(own.ProducerReady(Producer(self.producers, 0)))
-            case own.Locate(partition):
-                self.events.append(own.Located(partition, self.located))
+                self.events.append(ProducerReady(Producer(self.producers, 0)))
+            case Locate(partition):
+                self.events.append(Located(partition, self.located))
 
-    def begun(self, partition: Partition, epoch: OwnerEpoch) -> own.Begun:
+    def begun(self, partition: Partition, epoch: OwnerEpoch) -> Begun:
         position = self.stored.setdefault(partition, 0)
         beginning = Beginning(
             position=position,
@@ -119,9 +133,7 @@ class MemoryOwnership(own.Ownership):
             source_topic_id=self.source.topic_ids[partition.topic],
             target_topic_id=self.target.topic_ids[partition.topic],
         )
-        return own.Begun(
-            partition, Grant(epoch, partition.topic, settings=self.settings), beginning
-        )
+        return Begun(partition, Grant(epoch, partition.topic, settings=self.settings), beginning)
 
     def close(self) -> None:
         self.closed = True
@@ -142,14 +154,14 @@ class Line:
         self.source, self.target = source, target
         self.pool = BufferPool(limit_bytes=buffer_bytes)
         self.ownership = MemoryOwnership(source, target, settings or RouteSettings())
-        self.source_directory = MemoryDirectory(source)
-        self.target_directory = MemoryDirectory(target)
+        self.source_metadata = MemoryMetadata(source)
+        self.target_metadata = MemoryMetadata(target)
         self.said: list[Message] = []
         self._now_s = 1_000.0
         self.copier = RouteCopier(
             ROUTE,
-            source=self.source_directory,
-            target=self.target_directory,
+            source=self.source_metadata,
+            target=self.target_metadata,
             ownership=self.ownership,
             pool=self.pool,
             group="g",
@@ -171,24 +183,24 @@ class Line:
         self._now_s += skip_s
         self.source.pump()
         self.target.pump()
-        for links in (self.copier.source.links, self.copier.target.links):
-            self._ready(links)
+        for connections in (self.copier.source.connections, self.copier.target.connections):
+            self._ready(connections)
         self._hear()
         self.copier.work(self.now_s)
 
-    def _ready(self, links: Links) -> None:
-        for channel in list(links.channels):
-            links.on_readable(channel, self.now_s)
-            if channel.wants_write:
-                links.on_writable(channel, self.now_s)
+    def _ready(self, connections: Connections) -> None:
+        for connection in list(connections.open):
+            connections.on_readable(connection, self.now_s)
+            if connection.wants_write:
+                connections.on_writable(connection, self.now_s)
 
     def _hear(self) -> None:
-        for directory, hear in (
-            (self.source_directory, self.copier.on_source),
-            (self.target_directory, self.copier.on_target),
+        for metadata, hear in (
+            (self.source_metadata, self.copier.on_source),
+            (self.target_metadata, self.copier.on_target),
         ):
-            for _ in range(len(directory.events)):
-                hear(directory.events.popleft())
+            for _ in range(len(metadata.events)):
+                hear(metadata.events.popleft())
         for _ in range(len(self.ownership.events)):
             self.copier.on_ownership(self.ownership.events.popleft())
 
@@ -217,7 +229,7 @@ class Line:
         self.source.close()
         self.target.close()
         assert self.ownership.closed
-        assert self.source_directory.closed
+        assert self.source_metadata.closed
 
 
 def records(kafka: MemoryKafka, key: tuple[str, int]) -> list[Record]:

@@ -24,7 +24,25 @@ from ureplicator_common.model import (
 from ureplicator_testkit.simulation.judge import FLEET, ROUTE
 from ureplicator_testkit.simulation.kafka import Kafka, Positions, Rank, SimulatedCluster
 from ureplicator_testkit.simulation.kernel import Process
-from ureplicator_worker.copier import ownership as own
+from ureplicator_worker.copier.beginning import Commitment
+from ureplicator_worker.copier.ownership import Ownership
+from ureplicator_worker.copier.ownership_protocol import (
+    Begun,
+    ClusterError,
+    Command,
+    Commit,
+    CommitFailed,
+    Committed,
+    FencedOut,
+    Forget,
+    Forgotten,
+    OwnershipConfirmed,
+    OwnershipEvent,
+    OwnershipRefused,
+    ProofRequested,
+    Start,
+    StartFailed,
+)
 from ureplicator_worker.lifeline import messages as msg
 
 TURN_S = 0.7
@@ -44,7 +62,7 @@ class Copy:
     """One partition under way: `position` is what the target has acknowledged."""
 
     partition: Partition
-    begun: own.Begun
+    begun: Begun
     position: int
     committed: int
     draining_until_s: float | None = None
@@ -75,8 +93,8 @@ class Copier(Process):
         self._tell, self._over = say, over
         self.lifeline = True
         self._inbox: deque[msg.Message] = deque()
-        self._events: deque[own.OwnershipEvent] = deque()
-        self._commands: deque[own.Command] = deque()
+        self._events: deque[OwnershipEvent] = deque()
+        self._commands: deque[Command] = deque()
         self._starting: dict[Partition, OwnerEpoch] = {}
         self._unwanted: dict[Partition, msg.Message] = {}
         self.copies: dict[Partition, Copy] = {}
@@ -88,7 +106,7 @@ class Copier(Process):
         self._say_at_s = 0.0
         id = transactional_id(fleet=FLEET, route=ROUTE, worker=worker, slot=slot)
         self.positions = Positions(kafka, self, id, rank=self._rank, owns=self._owns)
-        self._ownership = own.Ownership(
+        self._ownership = Ownership(
             name=name,
             worker=worker,
             slot=slot,
@@ -128,7 +146,7 @@ class Copier(Process):
 
     # The thread of ownership.
 
-    def _put(self, command: own.Command) -> None:
+    def _put(self, command: Command) -> None:
         self._commands.append(command)
         self.world.soon(self._owner)
 
@@ -148,7 +166,7 @@ class Copier(Process):
             self._ranks[partition] = (self._terms(partition, grant.owner_epoch), proven_at)
             self.positions.partitions[grant.target_topic, partition.number] = partition
 
-    def _post(self, event: own.OwnershipEvent) -> None:
+    def _post(self, event: OwnershipEvent) -> None:
         self._events.append(event)
         self.world.soon(self._loop)
 
@@ -201,7 +219,7 @@ class Copier(Process):
         new = {part: epoch for part, epoch in partitions.items() if part not in self.copies}
         self._starting.update(new)
         if new:
-            self._put(own.Start(new))
+            self._put(Start(new))
 
     def _remove(self, partition: Partition) -> None:
         copy = self.copies.get(partition)
@@ -250,13 +268,13 @@ class Copier(Process):
         if self._committing:
             return
         due = {
-            copy.partition: own.Commitment(copy.position, 0, copy.begun.grant, copy.begun.beginning)
+            copy.partition: Commitment(copy.position, 0, copy.begun.grant, copy.begun.beginning)
             for copy in self.copies.values()
             if not copy.suspended and copy.position != copy.committed
         }
         if due:
             self._committing = True
-            self._put(own.Commit(due))
+            self._put(Commit(due))
 
     def _let_go(self, copy: Copy) -> None:
         del self.copies[copy.partition]
@@ -268,40 +286,40 @@ class Copier(Process):
 
     def _forget(self, partition: Partition, word: msg.Message) -> None:
         if partition not in self._unwanted:
-            self._put(own.Forget(partition))
+            self._put(Forget(partition))
         self._unwanted[partition] = word
 
-    def _happen(self, event: own.OwnershipEvent) -> None:
+    def _happen(self, event: OwnershipEvent) -> None:
         match event:
-            case own.AskDriver(request, partitions):
+            case ProofRequested(request, partitions):
                 self._say(msg.Ask(request, partitions))
-            case own.Begun(partition):
+            case Begun(partition):
                 self._begin(partition, event)
-            case own.StillOurs(partition):
+            case OwnershipConfirmed(partition):
                 self._trouble = ""
                 if partition in self.copies:
                     self.copies[partition].suspended = False
-            case own.NotOurs(partition, reason):
+            case OwnershipRefused(partition, reason):
                 self._end(partition, reason, temporary=True)
-            case own.StartFailed(partition, reason, temporary):
+            case StartFailed(partition, reason, temporary):
                 self._end(partition, reason, temporary)
-            case own.Forgotten(partition):
+            case Forgotten(partition):
                 word = self._unwanted.pop(partition, None)
                 if word is not None:
                     self._say(word)
-            case own.Committed(positions):
+            case Committed(positions):
                 self._committed(positions)
-            case own.CommitFailed():
+            case CommitFailed():
                 self._committing = False
                 self._again_at_s = self.world.now_s + COMMIT_RETRY_S
-            case own.FencedOut():
+            case FencedOut():
                 self._committing = False
                 for copy in self.copies.values():
                     copy.suspended = True
-            case own.Trouble(reason):
+            case ClusterError(reason):
                 self._trouble = reason
 
-    def _begin(self, partition: Partition, event: own.Begun) -> None:
+    def _begin(self, partition: Partition, event: Begun) -> None:
         self._trouble = ""
         if self._starting.pop(partition, None) is None:
             return
@@ -318,7 +336,7 @@ class Copier(Process):
         elif self._starting.pop(partition, None) is not None:
             self._forget(partition, msg.Failed(partition, reason, temporary))
 
-    def _committed(self, positions: Mapping[Partition, own.Commitment]) -> None:
+    def _committed(self, positions: Mapping[Partition, Commitment]) -> None:
         self._trouble = ""
         self._committing = False
         for partition, item in positions.items():

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from ureplicator_worker.copier.raw.net.buffers import BufferPool, Lease
-from ureplicator_worker.copier.raw.net.connection import ChannelClosed, HotChannel
+from ureplicator_worker.copier.raw.net.connection import Connection, ConnectionClosed
 
 
 @dataclass
@@ -19,11 +19,11 @@ class Wire:
 
     def __post_init__(self) -> None:
         ours, self.peer = socket.socketpair()
-        self.channel = HotChannel(ours, pool=self.pool, newest={})
+        self.connection = Connection(ours, pool=self.pool, newest={})
 
     def ask(self, *pieces: bytes, now_s: float = 0.0) -> int:
-        number = self.channel.next_correlation_id()
-        self.channel.send(pieces, correlation_id=number, context=f"asked {number}", now_s=now_s)
+        number = self.connection.next_correlation_id()
+        self.connection.send(pieces, correlation_id=number, context=f"asked {number}", now_s=now_s)
         return number
 
     def take(self, context: Any, lease: Lease) -> None:
@@ -31,7 +31,7 @@ class Wire:
         lease.release()
 
     def read(self) -> None:
-        self.channel.on_readable(self.take)
+        self.connection.on_readable(self.take)
 
 
 def answer(number: int, body: bytes = b"") -> bytes:
@@ -42,7 +42,7 @@ def answer(number: int, body: bytes = b"") -> bytes:
 def wire() -> Iterator[Wire]:
     wire = Wire()
     yield wire
-    wire.channel.close()
+    wire.connection.close()
     wire.peer.close()
     assert wire.pool.used_bytes == 0
 
@@ -50,11 +50,11 @@ def wire() -> Iterator[Wire]:
 def test_a_question_and_its_answer(wire: Wire) -> None:
     number = wire.ask(b"one", b"", b"two")
     assert wire.peer.recv(100) == b"onetwo"
-    assert (wire.channel.in_flight, wire.channel.wants_write) == (1, False)
+    assert (wire.connection.in_flight, wire.connection.wants_write) == (1, False)
     wire.peer.sendall(answer(number, b"body"))
     wire.read()
     assert wire.answers == [("asked 1", b"body")]
-    assert wire.channel.in_flight == 0
+    assert wire.connection.in_flight == 0
 
 
 def test_several_answers_in_one_read(wire: Wire) -> None:
@@ -85,34 +85,34 @@ def test_nothing_to_read_is_no_trouble(wire: Wire) -> None:
 def test_a_request_larger_than_the_socket_takes_goes_out_in_order(wire: Wire) -> None:
     pieces = [bytes([number % 251]) * (1 + 977 * number % 60_000) for number in range(1_500)]
     wire.ask(*pieces)
-    assert wire.channel.wants_write
+    assert wire.connection.wants_write
     received = bytearray()
     while len(received) < sum(map(len, pieces)):
         received += wire.peer.recv(1 << 20)
-        wire.channel.on_writable()
+        wire.connection.on_writable()
     assert received == b"".join(pieces)
-    assert not wire.channel.wants_write
+    assert not wire.connection.wants_write
 
 
 def test_a_wrong_correlation_id_closes(wire: Wire) -> None:
     number = wire.ask(b"x")
     wire.peer.sendall(answer(number + 1))
-    with pytest.raises(ChannelClosed, match="where 1 was due"):
+    with pytest.raises(ConnectionClosed, match="where 1 was due"):
         wire.read()
-    assert wire.channel.close() == ["asked 1"]
+    assert wire.connection.close() == ["asked 1"]
 
 
 @pytest.mark.parametrize("size", [-1, 0, 3, 2**31 - 1])
 def test_a_size_that_no_answer_has_closes(wire: Wire, size: int) -> None:
     wire.ask(b"x")
     wire.peer.sendall(struct.pack(">i", size))
-    with pytest.raises(ChannelClosed, match="an answer of"):
+    with pytest.raises(ConnectionClosed, match="an answer of"):
         wire.read()
 
 
 def test_an_answer_nobody_asked_for_closes(wire: Wire) -> None:
     wire.peer.sendall(answer(1))
-    with pytest.raises(ChannelClosed):
+    with pytest.raises(ConnectionClosed):
         wire.read()
 
 
@@ -121,16 +121,16 @@ def test_the_end_of_the_peer_is_told(wire: Wire, sent: int) -> None:
     number = wire.ask(b"x")
     wire.peer.sendall(answer(number, b"body")[:sent])
     wire.peer.close()
-    with pytest.raises(ChannelClosed, match=r"closed by the broker|reset"):
+    with pytest.raises(ConnectionClosed, match=r"closed by the broker|reset"):
         wire.read()
-    assert wire.channel.close() == ["asked 1"]
+    assert wire.connection.close() == ["asked 1"]
 
 
 def test_sending_to_nobody_is_told_and_the_request_is_not_forgotten(wire: Wire) -> None:
     wire.peer.close()
-    with pytest.raises(ChannelClosed):
+    with pytest.raises(ConnectionClosed):
         wire.ask(b"x")
-    assert wire.channel.close() == ["asked 1"]
+    assert wire.connection.close() == ["asked 1"]
 
 
 def test_close_names_what_is_never_answered(wire: Wire) -> None:
@@ -139,19 +139,19 @@ def test_close_names_what_is_never_answered(wire: Wire) -> None:
     wire.peer.sendall(answer(1) + answer(2, b"body")[:6])
     wire.read()
     wire.read()
-    assert wire.channel.close() == ["asked 2", "asked 3"]
-    assert (wire.channel.in_flight, wire.channel.wants_write) == (0, False)
+    assert wire.connection.close() == ["asked 2", "asked 3"]
+    assert (wire.connection.in_flight, wire.connection.wants_write) == (0, False)
     assert wire.pool.used_bytes == 0
 
 
 def test_the_age_of_the_oldest_request(wire: Wire) -> None:
-    assert wire.channel.oldest_age_s(50.0) == 0.0
+    assert wire.connection.oldest_age_s(50.0) == 0.0
     number = wire.ask(b"x", now_s=10.0)
     wire.ask(b"x", now_s=12.0)
-    assert wire.channel.oldest_age_s(13.0) == 3.0
+    assert wire.connection.oldest_age_s(13.0) == 3.0
     wire.peer.sendall(answer(number))
     wire.read()
-    assert wire.channel.oldest_age_s(13.0) == 1.0
+    assert wire.connection.oldest_age_s(13.0) == 1.0
 
 
 def test_a_callee_may_close_the_channel(wire: Wire) -> None:
@@ -160,7 +160,7 @@ def test_a_callee_may_close_the_channel(wire: Wire) -> None:
 
     def take(context: Any, lease: Lease) -> None:
         wire.take(context, lease)
-        wire.channel.close()
+        wire.connection.close()
 
-    wire.channel.on_readable(take)
+    wire.connection.on_readable(take)
     assert wire.answers == [("asked 1", b"")]

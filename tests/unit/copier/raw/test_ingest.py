@@ -9,17 +9,18 @@ from hypothesis import strategies as st
 from ureplicator_common.model import OwnerEpoch, Partition, Route, RouteSettings
 from ureplicator_testkit.kafka.memory_kafka import BatchLog
 from ureplicator_testkit.records import batches as b
+from ureplicator_worker.copier.beginning import Beginning
 from ureplicator_worker.copier.raw.batches.header import CorruptBatch
 from ureplicator_worker.copier.raw.batches.rebuild import decode
 from ureplicator_worker.copier.raw.ingest import (
     MERGE_AT_LEAST,
     MERGED_BYTES,
     SMALL_BATCH_BYTES,
-    absorb,
+    ingest,
 )
 from ureplicator_worker.copier.raw.net.buffers import BufferPool
 from ureplicator_worker.copier.raw.net.fetch_api import Fetched
-from ureplicator_worker.copier.raw.partition import Beginning, PartitionCopy
+from ureplicator_worker.copier.raw.partition import PartitionCopy
 from ureplicator_worker.lifeline.messages import Grant
 
 AT = Partition(Route("a", "b"), "t", 0)
@@ -36,14 +37,14 @@ class Fixture:
         self.copy = PartitionCopy.begin(AT, grant, Beginning(position, -1, position, "A", ID, "y"))
         self.pool = BufferPool(limit_bytes=1 << 20)
 
-    def absorb(self, data: bytes, *aborted: tuple[int, int]) -> None:
+    def ingest(self, data: bytes, *aborted: tuple[int, int]) -> None:
         lease = self.pool.lease(len(SPACE) + len(data))
         lease.view[:] = SPACE + data
         fetched = Fetched((b"t", 0), error=0, high_watermark=1_000)
         fetched.aborted = list(aborted)
         fetched.start, fetched.end = len(SPACE), len(SPACE) + len(data)
         try:
-            absorb(self.copy, fetched, lease)
+            ingest(self.copy, fetched, lease)
         finally:
             lease.release()
 
@@ -76,7 +77,7 @@ def small(*values: bytes, codec: int = b.NONE) -> bytes:
 
 def test_whole_batches_stay_where_they_lie() -> None:
     at = Fixture()
-    at.absorb(log(large(2), large(3), epoch=4))
+    at.ingest(log(large(2), large(3), epoch=4))
     assert at.queued == [(0, 2, 2), (2, 5, 3)]
     assert (at.copy.fetch_offset, at.copy.fetched_epoch) == (5, 4)
     assert at.pool.used_bytes > 0
@@ -87,9 +88,9 @@ def test_whole_batches_stay_where_they_lie() -> None:
 def test_a_cut_batch_at_the_end_is_for_the_next_answer() -> None:
     at = Fixture()
     data = log(large(2), large(3))
-    at.absorb(data[:-1])
+    at.ingest(data[:-1])
     assert at.queued == [(0, 2, 2)]
-    at.absorb(data)
+    at.ingest(data)
     assert at.queued == [(0, 2, 2), (2, 5, 3)]
 
 
@@ -97,13 +98,13 @@ def test_nothing_but_a_cut_batch_is_corrupt() -> None:
     """A broker always sends the first batch whole; to ask for ever would be a standstill."""
     at = Fixture()
     with pytest.raises(CorruptBatch, match="no whole batch"):
-        at.absorb(log(large(2))[:-1])
+        at.ingest(log(large(2))[:-1])
     assert at.copy.fetch_offset == 0
 
 
 def test_what_was_fetched_before_is_left_out() -> None:
     at = Fixture(position=4)
-    at.absorb(log(large(2), large(3), large(1)))
+    at.ingest(log(large(2), large(3), large(1)))
     assert at.queued == [(4, 5, 1), (5, 6, 1)]
 
 
@@ -111,7 +112,7 @@ def test_holes_and_emptied_batches() -> None:
     at = Fixture()
     gapped = b.batch([(1, None, b"a", ()), (1, None, b"b", ())], deltas=[1, 5])
     data = log(gapped, b.emptied(large(3)), large(1), b.emptied(large(2)))
-    at.absorb(data)
+    at.ingest(data)
     assert at.queued == [(1, 9, 2), (9, 12, 1)]
     assert at.copy.fetch_offset == 12
     assert at.copy.window.position == 0
@@ -120,7 +121,7 @@ def test_holes_and_emptied_batches() -> None:
 def test_nothing_to_send_moves_the_position() -> None:
     at = Fixture()
     marker = b.marker(base_offset=0, producer_id=1, commit=True)
-    at.absorb(log(b.emptied(large(3)), marker, b.emptied(marker), epoch=7))
+    at.ingest(log(b.emptied(large(3)), marker, b.emptied(marker), epoch=7))
     assert at.copy.window.empty
     assert (at.copy.window.position, at.copy.window.leader_epoch) == (5, 7)
     assert at.pool.used_bytes == 0
@@ -146,7 +147,7 @@ def test_aborted_transactions_are_left_out() -> None:
         sent(2, b"last"),
     ]
     at = Fixture()
-    at.absorb(log(*history), (2, 6), (1, 0))
+    at.ingest(log(*history), (2, 6), (1, 0))
     assert at.values == [b"committed", b"plain", b"committed later", b"last"]
     assert at.copy.fetch_offset == 10
 
@@ -154,13 +155,13 @@ def test_aborted_transactions_are_left_out() -> None:
 def test_an_aborted_producer_harms_no_plain_batch_of_its_own() -> None:
     at = Fixture()
     plain = b.batch([(1, None, b"plain", ())], producer_id=1)
-    at.absorb(log(plain), (1, 0))
+    at.ingest(log(plain), (1, 0))
     assert at.values == [b"plain"]
 
 
 def test_many_small_batches_become_one() -> None:
     at = Fixture()
-    at.absorb(log(*(small(b"%d" % n) for n in range(MERGE_AT_LEAST))))
+    at.ingest(log(*(small(b"%d" % n) for n in range(MERGE_AT_LEAST))))
     assert at.queued == [(0, MERGE_AT_LEAST, MERGE_AT_LEAST)]
     assert at.values == [b"%d" % n for n in range(MERGE_AT_LEAST)]
     assert at.pool.used_bytes == 0
@@ -168,7 +169,7 @@ def test_many_small_batches_become_one() -> None:
 
 def test_few_small_batches_go_as_they_are() -> None:
     at = Fixture()
-    at.absorb(log(*(small(b"x") for _ in range(MERGE_AT_LEAST - 1))))
+    at.ingest(log(*(small(b"x") for _ in range(MERGE_AT_LEAST - 1))))
     assert len(at.queued) == MERGE_AT_LEAST - 1
 
 
@@ -177,7 +178,7 @@ def test_runs_end_where_something_else_comes() -> None:
     run = [small(b"x")] * MERGE_AT_LEAST
     other = [small(b"x", codec=b.GZIP)] * MERGE_AT_LEAST
     marker = b.marker(base_offset=0, producer_id=1, commit=True)
-    at.absorb(log(*run, *other, large(1), *run, marker, *run))
+    at.ingest(log(*run, *other, large(1), *run, marker, *run))
     assert [records for _, _, records in at.queued] == [4, 4, 1, 4, 4]
     assert [following for _, following, _ in at.queued] == [4, 8, 9, 14, 18]
 
@@ -186,7 +187,7 @@ def test_a_merged_batch_has_its_limit() -> None:
     at = Fixture()
     size = SMALL_BATCH_BYTES - 100
     count = 2 * MERGED_BYTES // size
-    at.absorb(log(*(small(b"x" * size) for _ in range(count))))
+    at.ingest(log(*(small(b"x" * size) for _ in range(count))))
     assert len(at.queued) > 1
     assert sum(records for _, _, records in at.queued) == count
     assert all(len(batch.view) <= MERGED_BYTES + 100 for batch in at.copy.window._queue)
@@ -199,11 +200,11 @@ def test_what_came_before_a_corrupt_batch_is_queued(before: list[bytes]) -> None
     bad_at = len(log(*before)) + 80
     data = whole[:bad_at] + bytes([whole[bad_at] ^ 1]) + whole[bad_at + 1 :]
     with pytest.raises(CorruptBatch):
-        at.absorb(data)
+        at.ingest(data)
     good = sum(b.field(each, "records") for each in before)
     assert at.copy.fetch_offset == good
     assert sum(records for _, _, records in at.queued) == good
-    at.absorb(whole)
+    at.ingest(whole)
     assert at.copy.fetch_offset == good + 2
     assert [following for _, following, _ in at.queued][-2:] == [good + 1, good + 2]
 
@@ -213,7 +214,7 @@ def test_a_rebuilt_batch_that_cannot_be_decoded_is_corrupt() -> None:
     bad = b.patched(gapped[:-9] + b"\xff" * 9)
     at = Fixture()
     with pytest.raises(CorruptBatch):
-        at.absorb(log(large(1)) + b.patched(bad, base_offset=1))
+        at.ingest(log(large(1)) + b.patched(bad, base_offset=1))
     assert at.copy.fetch_offset == 1
     assert at.queued == [(0, 1, 1)]
 
@@ -222,7 +223,7 @@ def test_small_batches_that_cannot_be_decoded_go_as_they_are() -> None:
     """The target's broker is the judge of what the checksum calls sound."""
     bad = b.patched(b.batch(3, codec=b.GZIP)[:-9] + b"\xff" * 9)
     at = Fixture()
-    at.absorb(log(*[bad] * MERGE_AT_LEAST))
+    at.ingest(log(*[bad] * MERGE_AT_LEAST))
     assert len(at.queued) == MERGE_AT_LEAST
 
 
@@ -230,7 +231,7 @@ def test_checksums_are_the_operators_choice() -> None:
     data = bytearray(log(large(1)))
     data[-1] ^= 1
     at = Fixture(verify_crc=False)
-    at.absorb(bytes(data))
+    at.ingest(bytes(data))
     assert at.queued == [(0, 1, 1)]
 
 
@@ -261,9 +262,9 @@ def test_every_offset_is_queued_or_passed_over_once(kinds: list[str], data: st.D
         before = at.copy.fetch_offset
         cut = data.draw(st.integers(len(raw) // 2, len(raw)))
         with contextlib.suppress(CorruptBatch):
-            at.absorb(raw[:cut])
+            at.ingest(raw[:cut])
         if at.copy.fetch_offset == before:
-            at.absorb(raw)
+            at.ingest(raw)
     left = [record.value for record in wanted if record.offset >= start]
     assert at.values == left
     window = at.copy.window

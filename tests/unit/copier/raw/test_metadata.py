@@ -11,13 +11,13 @@ from ureplicator_common.kafka import ClusterUnavailable, Position
 from ureplicator_common.kafka.client import Broker, ClusterView
 from ureplicator_testkit.kafka.clients import MemoryCluster
 from ureplicator_testkit.kafka.cluster import cluster_model
-from ureplicator_worker.copier.raw.net import metadata as raw_directory
+from ureplicator_worker.copier.raw.net import metadata as metadata_module
 from ureplicator_worker.copier.raw.net.metadata import (
-    Broken,
-    ClusterLost,
+    ClusterMetadata,
+    ClusterUnreachable,
     ConnectFailed,
-    Directory,
-    DirectoryEvent,
+    MetadataCrashed,
+    MetadataEvent,
     PublishFailed,
     ViewChanged,
 )
@@ -28,8 +28,8 @@ E = TypeVar("E")
 class Desk:
     def __init__(self) -> None:
         self.cluster = MemoryCluster(cluster_model("A", {"t": 1, "u": 1}))
-        self.said: queue.SimpleQueue[DirectoryEvent] = queue.SimpleQueue()
-        self.directory = Directory("a", client=self.cluster, post=self.said.put)
+        self.said: queue.SimpleQueue[MetadataEvent] = queue.SimpleQueue()
+        self.metadata = ClusterMetadata("a", client=self.cluster, post=self.said.put)
 
     def next(self, kind: type[E]) -> E:
         event = self.said.get(timeout=30)
@@ -39,31 +39,31 @@ class Desk:
 
 @pytest.fixture
 def desk(monkeypatch: pytest.MonkeyPatch) -> Iterator[Desk]:
-    monkeypatch.setattr(raw_directory, "REFRESH_AT_MOST_EVERY_S", 0.0)
+    monkeypatch.setattr(metadata_module, "REFRESH_AT_MOST_EVERY_S", 0.0)
     desk = Desk()
     yield desk
-    desk.directory.close()
+    desk.metadata.close()
     assert desk.cluster.closed
 
 
 def test_topics_that_are_followed_are_shown(desk: Desk) -> None:
-    desk.directory.follow(frozenset({"t"}))
+    desk.metadata.follow(frozenset({"t"}))
     assert desk.next(ViewChanged).view.topic_ids == {"t": "A-t"}
-    desk.directory.follow(frozenset({"t", "u"}))
+    desk.metadata.follow(frozenset({"t", "u"}))
     assert set(desk.next(ViewChanged).view.topic_ids) == {"t", "u"}
-    desk.directory.refresh()
+    desk.metadata.refresh()
     desk.next(ViewChanged)
 
 
 def test_a_cluster_that_does_not_answer_is_told(desk: Desk) -> None:
     desk.cluster.failures = 1
-    desk.directory.follow(frozenset({"t"}))
-    assert "does not answer" in desk.next(ClusterLost).reason
+    desk.metadata.follow(frozenset({"t"}))
+    assert "does not answer" in desk.next(ClusterUnreachable).reason
     desk.next(ViewChanged)
 
 
 def test_a_broker_nobody_reaches_is_told(desk: Desk) -> None:
-    desk.directory.connect(Broker(3, "127.0.0.1", 1))
+    desk.metadata.connect(Broker(3, "127.0.0.1", 1))
     assert desk.next(ConnectFailed).node_id == 3
 
 
@@ -79,14 +79,14 @@ def test_positions_do_not_pile_up_while_the_source_is_slow(
         go_on.wait(5.0)
         raise ClusterUnavailable("late")
 
-    monkeypatch.setattr(raw_directory, "publish_positions", publish)
-    desk.directory.publish("g", {("t", 0): Position(1)})
+    monkeypatch.setattr(metadata_module, "publish_positions", publish)
+    desk.metadata.publish("g", {("t", 0): Position(1)})
     assert asked.acquire(timeout=30)
     for offset in range(2, 50):
-        desk.directory.publish("g", {("t", 0): Position(offset)})
+        desk.metadata.publish("g", {("t", 0): Position(offset)})
     go_on.set()
     assert desk.next(PublishFailed).reason == "late"
-    desk.directory.publish("g", {("t", 0): Position(50)})
+    desk.metadata.publish("g", {("t", 0): Position(50)})
     desk.next(PublishFailed)
     assert published == [{("t", 0): Position(1)}, {("t", 0): Position(50)}]
 
@@ -99,5 +99,5 @@ def test_an_error_nobody_thought_of_is_not_kept_quiet(
 
     broken: Callable[[Any], ClusterView] = view
     monkeypatch.setattr(desk.cluster, "view", broken)
-    desk.directory.follow(frozenset({"t"}))
-    assert isinstance(desk.next(Broken).error, ZeroDivisionError)
+    desk.metadata.follow(frozenset({"t"}))
+    assert isinstance(desk.next(MetadataCrashed).error, ZeroDivisionError)

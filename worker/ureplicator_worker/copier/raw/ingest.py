@@ -36,7 +36,7 @@ MERGE_AT_LEAST = 4
 Item = tuple[memoryview, Header, Kind]
 
 
-def absorb(copy: PartitionCopy, fetched: Fetched, lease: Lease) -> None:
+def ingest(copy: PartitionCopy, fetched: Fetched, lease: Lease) -> None:
     """Queue what an answer brought and move the fetch offset behind it. Raises CorruptBatch.
 
     What came before a corrupt batch is queued; the fetch offset then stands at the corrupt one.

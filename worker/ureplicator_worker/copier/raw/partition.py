@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from ureplicator_common.model import Partition
+from ureplicator_worker.copier.beginning import Beginning
 from ureplicator_worker.copier.raw.batches.send_window import SendWindow
 from ureplicator_worker.copier.raw.net.fetch_api import IDS, NAMES, TopicKey, by_id, by_name
 from ureplicator_worker.lifeline.messages import Grant
@@ -35,19 +36,6 @@ class Counters:
     bytes: int = 0
     skipped: int = 0
     gaps: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Beginning:
-    """What starting a partition found out: where to begin, and what it belongs to."""
-
-    position: int
-    leader_epoch: int
-    committed: int
-    source_cluster: str
-    source_topic_id: str
-    target_topic_id: str
-    gap: str = ""
 
 
 @dataclass(slots=True, eq=False)

@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterable
 
 from ureplicator_common.kafka.errors import LEADER_MOVED, ErrorCode, error_name
 from ureplicator_worker.copier.raw.batches.header import CorruptBatch
-from ureplicator_worker.copier.raw.ingest import absorb
+from ureplicator_worker.copier.raw.ingest import ingest
 from ureplicator_worker.copier.raw.net.buffers import BufferPool, Lease
-from ureplicator_worker.copier.raw.net.connection import ChannelClosed, HotChannel
-from ureplicator_worker.copier.raw.net.connections import Links
+from ureplicator_worker.copier.raw.net.connection import Connection, ConnectionClosed
+from ureplicator_worker.copier.raw.net.connections import Connections
 from ureplicator_worker.copier.raw.net.fetch_api import (
     API_KEY,
     IDS,
@@ -24,7 +24,7 @@ from ureplicator_worker.copier.raw.net.fetch_api import (
     Wanted,
     parse,
 )
-from ureplicator_worker.copier.raw.net.metadata import Directory
+from ureplicator_worker.copier.raw.net.metadata import ClusterMetadata
 from ureplicator_worker.copier.raw.partition import PartitionCopy, Phase
 
 MAX_WAIT_MS = 100
@@ -59,15 +59,15 @@ class Source:
 
     def __init__(
         self,
-        directory: Directory,
+        metadata: ClusterMetadata,
         *,
         pool: BufferPool,
         failed: Callable[[PartitionCopy, str, bool], None],
         out_of_range: Callable[[PartitionCopy, str], None],
         filled: Callable[[PartitionCopy], None],
     ) -> None:
-        self.links = Links(
-            directory,
+        self.connections = Connections(
+            metadata,
             pool=pool,
             answered=self._answered,
             lost=self._lost,
@@ -84,7 +84,7 @@ class Source:
         self._looked_s = 0.0
         self._pause_s = 0.0
         self._room = 0
-        self._used: list[HotChannel] = []
+        self._used: list[Connection] = []
 
     def work(self, copies: Iterable[PartitionCopy], now_s: float) -> None:
         """Send the fetches that may go out now.
@@ -93,7 +93,7 @@ class Source:
         copying where they are many, so it is done only when a connection is idle, and not too often.
         """
         self._now_s = now_s
-        busy = bool(self._used) and all(channel.in_flight for channel in self._used)
+        busy = bool(self._used) and all(connection.in_flight for connection in self._used)
         pause_s = BUSY_PAUSE_S if busy else self._pause_s
         if now_s - self._looked_s < pause_s or not self._pool.has_room(self._answer_bytes):
             return
@@ -111,7 +111,7 @@ class Source:
             if copy.phase is not Phase.COPYING or copy.suspended:
                 continue
             if now_s >= copy.fetch_after_s:
-                leader = self.links.leader(*copy.source)
+                leader = self.connections.leader(*copy.source)
                 by_leader.setdefault(leader.node_id, []).append(copy)
         self._room = max(LEAST_ROOM_BYTES, self._pool.limit_bytes // (2 * max(1, len(copies))))
         sent = False
@@ -125,8 +125,8 @@ class Source:
     def _wait(self, copies: Iterable[PartitionCopy]) -> None:
         """Of a topic that was not asked for yet nothing is known, so nothing is wrong with it."""
         for copy in copies:
-            if copy.partition.topic in self.links.asked:
-                self.links.directory.refresh()
+            if copy.partition.topic in self.connections.asked:
+                self.connections.metadata.refresh()
                 copy.source_trouble = "no leader"
                 copy.fetch_after_s = self._now_s + RETRY_S
             else:
@@ -134,21 +134,21 @@ class Source:
 
     def _fetch(self, node_id: int, copies: list[PartitionCopy]) -> bool:
         """Whether a request went out."""
-        channel = self.links.channel(node_id, self._now_s)
-        if channel is None:
+        connection = self.connections.to(node_id, self._now_s)
+        if connection is None:
             return False
-        self._used.append(channel)
+        self._used.append(connection)
         held = self._now_s < self._hold_until_s.get(node_id, 0.0)
-        if channel.in_flight or held or not self._pool.has_room(self._answer_bytes):
+        if connection.in_flight or held or not self._pool.has_room(self._answer_bytes):
             return False
-        version = spoken(channel, copies)
+        version = spoken(connection, copies)
         asked: Asked = {
             copy.keys[version]: copy for copy in copies if copy.window.queued_bytes < self._room
         }
         if not asked:
             return False
         session = self._session(node_id, version)
-        correlation_id = channel.next_correlation_id()
+        correlation_id = connection.next_correlation_id()
         request = session.request(
             {key: self._wanted(copy) for key, copy in asked.items()},
             correlation_id=correlation_id,
@@ -156,9 +156,11 @@ class Source:
             max_bytes=self._answer_bytes,
         )
         try:
-            channel.send([request], correlation_id=correlation_id, context=asked, now_s=self._now_s)
-        except ChannelClosed as error:
-            self.links.drop(node_id, str(error), now_s=self._now_s)
+            connection.send(
+                [request], correlation_id=correlation_id, context=asked, now_s=self._now_s
+            )
+        except ConnectionClosed as error:
+            self.connections.drop(node_id, str(error), now_s=self._now_s)
             return False
         return True
 
@@ -171,7 +173,7 @@ class Source:
     def _wanted(self, copy: PartitionCopy) -> Wanted:
         return Wanted(
             offset=copy.fetch_offset,
-            leader_epoch=self.links.leader(*copy.source).epoch,
+            leader_epoch=self.connections.leader(*copy.source).epoch,
             last_fetched_epoch=copy.fetched_epoch,
             max_bytes=min(PARTITION_BYTES, max(LEAST_PARTITION_BYTES, self._room)),
         )
@@ -225,7 +227,7 @@ class Source:
         if fetched.start == fetched.end:
             return
         try:
-            absorb(copy, fetched, lease)
+            ingest(copy, fetched, lease)
             copy.suspicious = 0
         except CorruptBatch as error:
             self._corrupt(copy, error)
@@ -252,7 +254,7 @@ class Source:
             self._out_of_range(copy, f"offset {copy.fetch_offset} is out of range at the source")
         elif fetched.error in LEADER_MOVED:
             copy.source_trouble = f"{error_name(fetched.error)}"
-            self.links.directory.refresh()
+            self.connections.metadata.refresh()
         else:
             copy.source_trouble = f"{error_name(fetched.error)}"
             copy.fetch_after_s = self._now_s + 1.0
@@ -264,7 +266,7 @@ class Source:
                 copy.answered = False
 
 
-def spoken(channel: HotChannel, copies: Iterable[PartitionCopy]) -> int:
+def spoken(connection: Connection, copies: Iterable[PartitionCopy]) -> int:
     """By ids if the broker can and the topics have some: those of clusters older than 2.8 do not."""
-    ids = channel.newest.get(API_KEY, NAMES) >= IDS and all(copy.has_id for copy in copies)
+    ids = connection.newest.get(API_KEY, NAMES) >= IDS and all(copy.has_id for copy in copies)
     return IDS if ids else NAMES

@@ -20,9 +20,9 @@ from ureplicator_worker.copier.raw.batches.header import CorruptBatch
 from ureplicator_worker.copier.raw.batches.rebuild import split
 from ureplicator_worker.copier.raw.batches.send_window import Batch
 from ureplicator_worker.copier.raw.net.buffers import BufferPool, Lease
-from ureplicator_worker.copier.raw.net.connection import ChannelClosed
-from ureplicator_worker.copier.raw.net.connections import Links
-from ureplicator_worker.copier.raw.net.metadata import Directory
+from ureplicator_worker.copier.raw.net.connection import ConnectionClosed
+from ureplicator_worker.copier.raw.net.connections import Connections
+from ureplicator_worker.copier.raw.net.metadata import ClusterMetadata
 from ureplicator_worker.copier.raw.net.produce_api import Produced, parse, request
 from ureplicator_worker.copier.raw.partition import PartitionCopy
 
@@ -59,7 +59,7 @@ class Target:
 
     def __init__(
         self,
-        directory: Directory,
+        metadata: ClusterMetadata,
         *,
         pool: BufferPool,
         acknowledged: Callable[[PartitionCopy, Batch], None],
@@ -67,8 +67,8 @@ class Target:
         skipped: Callable[[PartitionCopy, str], None],
         need_producer: Callable[[PartitionCopy], None],
     ) -> None:
-        self.links = Links(
-            directory,
+        self.connections = Connections(
+            metadata,
             pool=pool,
             answered=self._answered,
             lost=self._lost,
@@ -100,40 +100,42 @@ class Target:
             elif copy.suspended or copy.needs_producer:
                 continue
             elif copy.window.can_send and now_s >= copy.send_after_s:
-                node_id = self.links.leader(*copy.target).node_id
+                node_id = self.connections.leader(*copy.target).node_id
                 if copy.window.in_flight == 0 or copy.sent_via == node_id:
                     by_leader.setdefault(node_id, deque()).append(copy)
         for node_id, copies in by_leader.items():
             if node_id < 0:
-                self.links.directory.refresh()
+                self.connections.metadata.refresh()
                 self._wait(copies)
             else:
                 self._produce(node_id, copies)
 
     def _wait(self, copies: Iterable[PartitionCopy]) -> None:
         for copy in copies:
-            if self.links.view is not None:
+            if self.connections.view is not None:
                 copy.target_trouble = "no leader"
             copy.send_after_s = self._now_s + RETRY_S
 
     def _produce(self, node_id: int, copies: deque[PartitionCopy]) -> None:
-        channel = self.links.channel(node_id, self._now_s)
-        if channel is None:
+        connection = self.connections.to(node_id, self._now_s)
+        if connection is None:
             self._detach(copies)
             return
         try:
-            while channel.in_flight < IN_FLIGHT:
+            while connection.in_flight < IN_FLIGHT:
                 sent = self._next_round(node_id, copies)
                 if not sent:
                     return
-                correlation_id = channel.next_correlation_id()
+                correlation_id = connection.next_correlation_id()
                 pieces = request(
                     ((*key, batch.view) for key, (_, batch) in sent.items()),
                     correlation_id=correlation_id,
                 )
-                channel.send(pieces, correlation_id=correlation_id, context=sent, now_s=self._now_s)
-        except ChannelClosed as error:
-            self.links.drop(node_id, str(error), now_s=self._now_s)
+                connection.send(
+                    pieces, correlation_id=correlation_id, context=sent, now_s=self._now_s
+                )
+        except ConnectionClosed as error:
+            self.connections.drop(node_id, str(error), now_s=self._now_s)
 
     def _next_round(self, node_id: int, copies: deque[PartitionCopy]) -> Sent:
         """One batch of each partition, as far as the size of a request allows.
@@ -208,7 +210,7 @@ class Target:
         Requests name the topic, so what was under way when the target topic was recreated lies in the
         new one now. Nothing follows it, and its position is not committed.
         """
-        self.links.directory.refresh()
+        self.connections.metadata.refresh()
         reason = f"offset {produced.base_offset} follows {copy.target_offset}"
         self._failed(copy, f"target topic was recreated, or lost records: {reason}", True)
 
@@ -217,7 +219,7 @@ class Target:
         copy.send_after_s = self._now_s + RETRY_S
         copy.window.lost(batch)
         if produced.error in LEADER_MOVED:
-            self.links.directory.refresh()
+            self.connections.metadata.refresh()
 
     def _settle(self, copy: PartitionCopy) -> None:
         """When nothing is in flight: deal with a refusal, then with a lost producer."""

@@ -32,11 +32,11 @@ _CORRELATION_ID = struct.Struct(">i")
 WOULD_BLOCK = (BlockingIOError, InterruptedError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
 
-class ChannelClosed(Exception):
+class ConnectionClosed(Exception):
     """The connection is gone; what was in flight has no answer."""
 
 
-class HotChannel:
+class Connection:
     """Requests out, answers in; `fileno`, `wants_write`, `on_readable`, `on_writable` for a selector."""
 
     def __init__(
@@ -79,20 +79,20 @@ class HotChannel:
     def send(
         self, pieces: Iterable[Piece], *, correlation_id: int, context: Any, now_s: float
     ) -> None:
-        """Queue a framed request and send what the socket takes now. Raises ChannelClosed."""
+        """Queue a framed request and send what the socket takes now. Raises ConnectionClosed."""
         self._outgoing.extend(memoryview(piece) for piece in pieces)
         self._asked.append((correlation_id, context, now_s))
         self.on_writable()
 
     def on_writable(self) -> None:
-        """Raises ChannelClosed."""
+        """Raises ConnectionClosed."""
         try:
             while self._outgoing:
                 self._sent(self._send_some())
         except WOULD_BLOCK:
             return
         except OSError as error:
-            raise ChannelClosed(str(error)) from error
+            raise ConnectionClosed(str(error)) from error
 
     def _send_some(self) -> int:
         if isinstance(self._connection, ssl.SSLSocket):
@@ -112,7 +112,7 @@ class HotChannel:
     def on_readable(self, answered: Callable[[Any, Lease], None]) -> None:
         """Call `answered(context, lease)` for each whole answer; the callee releases the lease.
 
-        Raises ChannelClosed.
+        Raises ConnectionClosed.
         """
         try:
             for _ in range(READS_PER_TURN):
@@ -123,7 +123,7 @@ class HotChannel:
         except WOULD_BLOCK:
             return
         except OSError as error:
-            raise ChannelClosed(str(error)) from error
+            raise ConnectionClosed(str(error)) from error
 
     @property
     def _decrypted(self) -> bool:
@@ -137,7 +137,7 @@ class HotChannel:
         wanted = self._lease.view[self._filled :]
         count = self._connection.recv_into(wanted)
         if count == 0:
-            raise ChannelClosed("closed by the broker")
+            raise ConnectionClosed("closed by the broker")
         self._filled += count
         if self._filled == len(self._lease.view):
             self._complete(answered)
@@ -147,12 +147,12 @@ class HotChannel:
     def _read_size(self) -> bool:
         count = self._connection.recv_into(memoryview(self._size)[self._size_filled :])
         if count == 0:
-            raise ChannelClosed("closed by the broker")
+            raise ConnectionClosed("closed by the broker")
         self._size_filled += count
         if self._size_filled == 4:
             (size,) = _SIZE.unpack(self._size)
             if not (self._asked and _CORRELATION_ID.size <= size <= LONGEST_ANSWER_BYTES):
-                raise ChannelClosed(f"an answer of {size} bytes to {len(self._asked)} requests")
+                raise ConnectionClosed(f"an answer of {size} bytes to {len(self._asked)} requests")
             self._lease = self._pool.lease(size)
             self._filled = self._size_filled = 0
         return True
@@ -164,7 +164,7 @@ class HotChannel:
         (answer_id,) = _CORRELATION_ID.unpack_from(lease.view)
         if answer_id != correlation_id:
             lease.release()
-            raise ChannelClosed(f"answer {answer_id} where {correlation_id} was due")
+            raise ConnectionClosed(f"answer {answer_id} where {correlation_id} was due")
         self._asked.popleft()
         answered(context, lease)
 

@@ -12,32 +12,32 @@ from typing import Any
 
 from ureplicator_common.kafka.client import ClusterView, Leader
 from ureplicator_worker.copier.raw.net.buffers import BufferPool, Lease
-from ureplicator_worker.copier.raw.net.connection import ChannelClosed, HotChannel
+from ureplicator_worker.copier.raw.net.connection import Connection, ConnectionClosed
 from ureplicator_worker.copier.raw.net.metadata import (
-    ClusterLost,
+    ClusterMetadata,
+    ClusterUnreachable,
     Connected,
     ConnectFailed,
-    Directory,
     ViewChanged,
 )
 
 RECONNECT_DELAY_S = 0.25
-NOBODY = Leader(-1, -1)
+NO_LEADER = Leader(-1, -1)
 
 
-class Links:
-    """`lost(contexts)` gets the requests whose answers will never come."""
+class Connections:
+    """`lost(node_id, contexts)` gets the requests whose answers will never come."""
 
     def __init__(
         self,
-        directory: Directory,
+        metadata: ClusterMetadata,
         *,
         pool: BufferPool,
         answered: Callable[[int, Any, Lease], None],
         lost: Callable[[int, list[Any]], None],
         silence_limit_s: float,
     ) -> None:
-        self.directory = directory
+        self.metadata = metadata
         self.view: ClusterView | None = None
         self.asked: frozenset[str] = frozenset()
         """Topics of which the view tells, if only that they are not there."""
@@ -45,18 +45,18 @@ class Links:
         self._answered = answered
         self._lost = lost
         self._silence_limit_s = silence_limit_s
-        self._channels: dict[int, HotChannel] = {}
+        self._open: dict[int, Connection] = {}
         self._connecting: set[int] = set()
         self._retry_at_s: dict[int, float] = {}
         self._trouble: dict[int, str] = {}
         self.cluster_trouble = ""  # why no broker answers a question about the cluster
 
     @property
-    def channels(self) -> Iterator[HotChannel]:
-        return iter(self._channels.values())
+    def open(self) -> Iterator[Connection]:
+        return iter(self._open.values())
 
     def leader(self, topic: str, number: int) -> Leader:
-        return NOBODY if self.view is None else self.view.leaders.get((topic, number), NOBODY)
+        return NO_LEADER if self.view is None else self.view.leaders.get((topic, number), NO_LEADER)
 
     def doubt(self, topic: str, proven_id: str) -> tuple[str, bool] | None:
         """Why a topic is not the one that it was, and whether that may pass; None if it is."""
@@ -74,19 +74,19 @@ class Links:
         leader = self.leader(topic, number)
         if leader.node_id in self._trouble:
             return self._trouble[leader.node_id]
-        if self.cluster_trouble and leader.node_id not in self._channels:
+        if self.cluster_trouble and leader.node_id not in self._open:
             return self.cluster_trouble
         return ""
 
-    def channel(self, node_id: int, now_s: float) -> HotChannel | None:
+    def to(self, node_id: int, now_s: float) -> Connection | None:
         """The connection to a broker; None while there is none (one is being made)."""
-        channel = self._channels.get(node_id)
-        if channel is None and self.view is not None and node_id in self.view.brokers:
+        connection = self._open.get(node_id)
+        if connection is None and self.view is not None and node_id in self.view.brokers:
             due = now_s >= self._retry_at_s.get(node_id, 0.0)
             if due and node_id not in self._connecting:
                 self._connecting.add(node_id)
-                self.directory.connect(self.view.brokers[node_id])
-        return channel
+                self.metadata.connect(self.view.brokers[node_id])
+        return connection
 
     def on_view(self, event: ViewChanged) -> None:
         self.cluster_trouble = ""
@@ -95,21 +95,21 @@ class Links:
         if former is None:
             return
         self.view = replace(event.view, leaders=newest_leaders(former, event.view))
-        for node_id in [node for node in self._channels if node not in event.view.brokers]:
+        for node_id in [node for node in self._open if node not in event.view.brokers]:
             self.drop(node_id, "left the cluster", now_s=0.0)
         for node_id, broker in event.view.brokers.items():
-            if node_id in self._channels and former.brokers.get(node_id) != broker:
+            if node_id in self._open and former.brokers.get(node_id) != broker:
                 self.drop(node_id, "has another address now", now_s=0.0)
 
-    def on_cluster_lost(self, event: ClusterLost) -> None:
+    def on_cluster_unreachable(self, event: ClusterUnreachable) -> None:
         self.cluster_trouble = event.reason
 
     def on_connected(self, event: Connected) -> None:
         self._connecting.discard(event.node_id)
-        if event.node_id in self._channels:
+        if event.node_id in self._open:
             event.connection.close()
             return
-        self._channels[event.node_id] = HotChannel(
+        self._open[event.node_id] = Connection(
             event.connection, pool=self._pool, newest=event.newest
         )
 
@@ -117,56 +117,56 @@ class Links:
         self._connecting.discard(event.node_id)
         self._trouble[event.node_id] = event.reason
         self._retry_at_s[event.node_id] = now_s + RECONNECT_DELAY_S
-        self.directory.refresh()
+        self.metadata.refresh()
 
-    def on_readable(self, channel: HotChannel, now_s: float) -> None:
-        node_id = self._node(channel)
+    def on_readable(self, connection: Connection, now_s: float) -> None:
+        node_id = self._node(connection)
         if node_id is None:
             return
         try:
-            channel.on_readable(lambda context, lease: self._take(node_id, context, lease))
-        except ChannelClosed as error:
+            connection.on_readable(lambda context, lease: self._take(node_id, context, lease))
+        except ConnectionClosed as error:
             self.drop(node_id, str(error), now_s=now_s)
 
-    def on_writable(self, channel: HotChannel, now_s: float) -> None:
-        node_id = self._node(channel)
+    def on_writable(self, connection: Connection, now_s: float) -> None:
+        node_id = self._node(connection)
         if node_id is None:
             return
         try:
-            channel.on_writable()
-        except ChannelClosed as error:
+            connection.on_writable()
+        except ConnectionClosed as error:
             self.drop(node_id, str(error), now_s=now_s)
 
     def drop(self, node_id: int, reason: str, *, now_s: float) -> None:
         """Close a connection and give up its requests; a new one is made when it is needed."""
-        channel = self._channels.pop(node_id)
+        connection = self._open.pop(node_id)
         broker = self.view.brokers.get(node_id) if self.view else None
         self._trouble[node_id] = f"{broker or node_id}: {reason}"
         self._retry_at_s[node_id] = now_s + RECONNECT_DELAY_S
-        self._lost(node_id, channel.close())
-        self.directory.refresh()
+        self._lost(node_id, connection.close())
+        self.metadata.refresh()
 
     def drop_if_open(self, node_id: int, reason: str, *, now_s: float) -> None:
-        if node_id in self._channels:
+        if node_id in self._open:
             self.drop(node_id, reason, now_s=now_s)
 
     def drop_silent(self, now_s: float) -> None:
         """Give up brokers that have owed an answer for too long."""
-        for node_id, channel in list(self._channels.items()):
-            if channel.oldest_age_s(now_s) > self._silence_limit_s:
+        for node_id, connection in list(self._open.items()):
+            if connection.oldest_age_s(now_s) > self._silence_limit_s:
                 self.drop(node_id, f"silent for {self._silence_limit_s:.0f} s", now_s=now_s)
 
     def close(self) -> None:
-        for channel in self._channels.values():
-            channel.close()
-        self._channels.clear()
+        for connection in self._open.values():
+            connection.close()
+        self._open.clear()
 
     def _take(self, node_id: int, context: Any, lease: Lease) -> None:
         self._trouble.pop(node_id, None)
         self._answered(node_id, context, lease)
 
-    def _node(self, channel: HotChannel) -> int | None:
-        return next((node for node, known in self._channels.items() if known is channel), None)
+    def _node(self, connection: Connection) -> int | None:
+        return next((node for node, known in self._open.items() if known is connection), None)
 
 
 def newest_leaders(former: ClusterView, latest: ClusterView) -> Mapping[tuple[str, int], Leader]:

@@ -39,7 +39,7 @@ class ViewChanged:
 
 
 @dataclass(frozen=True, slots=True)
-class ClusterLost:
+class ClusterUnreachable:
     """No broker of the cluster answers."""
 
     reason: str
@@ -68,20 +68,22 @@ class PublishFailed:
 
 
 @dataclass(frozen=True, slots=True)
-class Broken:
+class MetadataCrashed:
     """The thread has met what it was not made for, and ended: so must the copier."""
 
     error: Exception
 
 
-DirectoryEvent = ViewChanged | ClusterLost | Connected | ConnectFailed | PublishFailed | Broken
+MetadataEvent = (
+    ViewChanged | ClusterUnreachable | Connected | ConnectFailed | PublishFailed | MetadataCrashed
+)
 
 
-class Directory:
+class ClusterMetadata:
     """All methods return at once; answers come through `post`."""
 
     def __init__(
-        self, cluster: str, *, client: ClusterClient, post: Callable[[DirectoryEvent], None]
+        self, cluster: str, *, client: ClusterClient, post: Callable[[MetadataEvent], None]
     ) -> None:
         self._client = client
         self._post = post
@@ -90,7 +92,7 @@ class Directory:
         self._due_s = 0.0
         self._asked_s = 0.0
         self._publishing = False
-        self._thread = threading.Thread(target=self._run, name=f"directory-{cluster}", daemon=True)
+        self._thread = threading.Thread(target=self._run, name=f"metadata-{cluster}", daemon=True)
         self._thread.start()
 
     def follow(self, topics: frozenset[str]) -> None:
@@ -123,7 +125,7 @@ class Directory:
         try:
             self._serve()
         except Exception as error:  # nobody else would ever hear of it
-            self._post(Broken(error))
+            self._post(MetadataCrashed(error))
 
     def _serve(self) -> None:
         while True:
@@ -150,7 +152,7 @@ class Directory:
             view = self._client.view(sorted(asked))
         except ClusterUnavailable as error:
             self._due_s = time.monotonic() + 0.5
-            self._post(ClusterLost(str(error)))
+            self._post(ClusterUnreachable(str(error)))
         else:
             self._post(ViewChanged(view, asked))
 
