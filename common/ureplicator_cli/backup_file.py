@@ -14,7 +14,7 @@ from typing import Any
 
 import yaml
 
-from ureplicator_common.config.sources import Unreadable, read_file
+from ureplicator_common.config.yaml_file import UnreadableFile, read_file
 from ureplicator_common.model import Route
 
 VERSION = 1
@@ -70,7 +70,7 @@ def read(path: Path) -> dict[str, Any]:
     """The document in a file. Raises BadBackup."""
     try:
         document = read_file(path)
-    except Unreadable as error:
+    except UnreadableFile as error:
         raise BadBackup(str(error)) from error
     if document.get("version") != VERSION:
         raise BadBackup(f"version: is {document.get('version')!r}, this program reads {VERSION}")

@@ -1,1 +1,1 @@
-"""The configuration file: its settings, and the sources they are read from."""
+"""Configuration: one frozen tree from a YAML file, the environment and `--set`."""

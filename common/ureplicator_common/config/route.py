@@ -1,43 +1,26 @@
-"""The settings of one route, as the file has them, and what every section of the file is made of.
-
-A part of `settings`, which tells how the whole is read and checked.
-"""
+"""Settings of one route: what is copied from which cluster to which, and how."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import UTC, date, datetime, time
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import Field, field_validator
 
-from ureplicator_common.config.sources import Fault
+from ureplicator_common.config.section import Fault, Faults, Section
 from ureplicator_common.model import Delivery, GapPolicy, Route, RouteSettings
 
 _TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
 
-class Faults(ValueError):
-    """Several faults found by one check; the keys are relative to what was checked."""
-
-    def __init__(self, faults: Sequence[Fault]) -> None:
-        super().__init__("; ".join(map(str, faults)))
-        self.faults = tuple(faults)
-
-
-class Section(BaseModel):
-    model_config = ConfigDict(
-        frozen=True, extra="forbid", coerce_numbers_to_str=True, use_attribute_docstrings=True
-    )
-
-
 class NamingSettings(Section):
-    """What a source topic is called on the target; the same name unless said otherwise."""
+    """Name of a topic on the target; by default its name on the source."""
 
     prefix: str = Field(default="", pattern=r"^[a-zA-Z0-9._-]*$", max_length=200)
-    """Stands before the source topic's name. Empty: clients move over without a change."""
+    """Prefix of target topic names. Default none: clients fail over without a configuration change."""
     rename: Mapping[str, str] = Field(default_factory=dict)
-    """Source topic -> target topic; the prefix does not count for these."""
+    """Source topic -> target topic; the prefix is not applied to these."""
 
     @field_validator("rename")
     @classmethod
@@ -59,17 +42,17 @@ class NamingSettings(Section):
 
 
 class AutoWhitelistSettings(Section):
-    """Which source topics are copied without being asked for."""
+    """Source topics that are whitelisted automatically."""
 
     enabled: bool = False
-    """Copy what appears at the source. Off: nothing is copied that nobody asked for."""
+    """Whitelist new source topics automatically. Default false: only topics that operators add are copied."""
     include: tuple[str, ...] = (".*",)
-    """Regular expressions, each for a whole topic name."""
+    """Regular expressions for topic names; each must match the whole name."""
     exclude: tuple[str, ...] = ("__.*",)
-    """As `include`; exclusion wins. The default leaves out what belongs to tools by convention;
-    topics that are internal to Kafka are never copied."""
+    """Regular expressions as in `include`; exclusion takes precedence. The default excludes topics that
+    belong to tools by convention; Kafka's internal topics are never copied."""
     require_target: bool = False
-    """Only topics that the target has already; false: they are made there."""
+    """true: only topics that already exist on the target; false: missing ones are created there."""
 
     @field_validator("include", "exclude")
     @classmethod
@@ -83,51 +66,54 @@ class AutoWhitelistSettings(Section):
 
 
 class RouteConfig(Section):
-    """One way records go, and how."""
+    """One direction of replication."""
 
     source: str
-    """Name of the cluster to copy from, one of `clusters`."""
+    """Cluster to copy from, one of `clusters`."""
     target: str
-    """Name of the cluster to copy to, one of `clusters`."""
+    """Cluster to copy to, one of `clusters`."""
     delivery: str = Delivery.AT_LEAST_ONCE.value
-    """What a crash may do: repeat some records, lose none. The only choice of this version."""
+    """Delivery guarantee. `at_least_once`, the only one of this version: a crash may repeat records and
+    loses none."""
     start: str = "earliest"
-    """Where partitions begin that existed when their topic was whitelisted: `earliest`, `latest`, a
-    time in ISO 8601 or in milliseconds. The default loses nothing."""
+    """Start position of the partitions that existed when their topic was whitelisted: `earliest`,
+    `latest`, an ISO 8601 time or milliseconds since 1970. The default loses nothing."""
     on_gap: GapPolicy = GapPolicy.STOP
-    """What to do when the source no longer has the position. Stopping is the only choice that
-    cannot lose records unseen."""
+    """Policy when the source no longer has the stored position: `stop`, `earliest` or `latest`. Only
+    `stop`, the default, cannot lose records unnoticed."""
     abort_on_send_failure: bool = True
-    """A record the target will never take stops its partition; false: it is skipped and counted."""
+    """true: a record that the target rejects permanently stops its partition; false: it is skipped and
+    counted."""
     publish_to_source: bool = True
-    """Positions also go to an ordinary group on the source, so that the usual lag tools work."""
+    """Also commit positions to a consumer group on the source, so that consumer lag tools work."""
     verify_crc: bool = True
-    """Check each batch when it is read: a few per cent of CPU against passing on broken bytes."""
+    """Verify the CRC of each fetched batch: costs a few per cent of CPU, and corrupt batches are not
+    passed on."""
     naming: NamingSettings = NamingSettings()
     auto_whitelist: AutoWhitelistSettings = AutoWhitelistSettings()
     auto_expand: bool = True
-    """Partitions that the source adds to a topic are copied too, if all of it is. Else their
-    records would be missing until somebody looks."""
+    """Also copy partitions that are added to a source topic whose partitions are all whitelisted.
+    Default true: otherwise their records would be missing on the target."""
 
     @field_validator("delivery")
     @classmethod
-    def _offered(cls, delivery: str) -> str:
+    def _supported(cls, delivery: str) -> str:
         if delivery == "exactly_once":
-            raise ValueError("exactly_once is not offered by this version, only at_least_once")
+            raise ValueError("exactly_once is not supported by this version, only at_least_once")
         if delivery not in set(Delivery):
-            raise ValueError(f"{delivery!r} is unknown, at_least_once is expected")
+            raise ValueError(f"unknown value {delivery!r}, expected at_least_once")
         return delivery
 
     @field_validator("start", mode="before")
     @classmethod
     def _instant(cls, start: object) -> str:
-        """`earliest`, `latest` or milliseconds as text. YAML has already read an unquoted date."""
+        """`earliest`, `latest` or milliseconds as text. YAML has already parsed an unquoted date."""
         if isinstance(start, str) and start in ("earliest", "latest"):
             return start
         milliseconds = _milliseconds(start)
         if milliseconds is None or milliseconds < 0:
             raise ValueError(
-                "earliest, latest, a time in ISO 8601 or milliseconds since 1970 is expected"
+                "expected earliest, latest, an ISO 8601 time or milliseconds since 1970"
             )
         return str(milliseconds)
 
@@ -137,7 +123,7 @@ class RouteConfig(Section):
 
     @property
     def settings(self) -> RouteSettings:
-        """What the leader publishes for the workers."""
+        """The settings that the leader publishes for the workers."""
         return RouteSettings(
             delivery=Delivery(self.delivery),
             start=self.start,
@@ -151,7 +137,7 @@ class RouteConfig(Section):
 
 
 def _milliseconds(value: object) -> int | None:
-    """Milliseconds since 1970 of a number, a date or a text; without a zone it is UTC."""
+    """Milliseconds since 1970 of a number, a date or a text; UTC if no time zone is given."""
     if isinstance(value, bool):
         return None
     if isinstance(value, str):

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kafka.protocol.metadata import FindCoordinatorResponse
 
-from ureplicator_common.config.settings import ControllerSettings
+from ureplicator_common.config.roles import ControllerSettings
 from ureplicator_common.kafka import ClusterUnavailable, Position, positions
 from ureplicator_common.kafka.client import (
     GROUP_COORDINATOR,

@@ -1,4 +1,4 @@
-"""Settings: three layers, one tree, and every fault told at once."""
+"""Settings: three sources, one tree, and every fault reported at once."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from textwrap import dedent
 
 import pytest
 
-from ureplicator_common.config.settings import MASK, Settings, load_settings
+from ureplicator_common.config.properties import MASK
+from ureplicator_common.config.settings import Settings, load_settings
 from ureplicator_common.errors import ConfigurationError
 from ureplicator_common.model import Delivery, GapPolicy, Route
 
@@ -60,7 +61,7 @@ def test_defaults_of_a_minimal_file(home: Path) -> None:
     assert settings.cluster("source") == {"bootstrap.servers": "127.0.0.1:19092"}
 
 
-def test_a_route_in_the_words_of_the_model(home: Path) -> None:
+def test_a_route_as_the_model_has_it(home: Path) -> None:
     text = MINIMAL.replace(
         "{source: source, target: target}",
         "{source: source, target: target, start: latest, on_gap: earliest, verify_crc: false,"
@@ -96,13 +97,13 @@ def test_start(home: Path, start: str, wanted: str) -> None:
 
 
 @pytest.mark.parametrize("start", ["yesterday", "-5", "true", "[1]", "1.5"])
-def test_no_start(home: Path, start: str) -> None:
+def test_an_invalid_start(home: Path, start: str) -> None:
     text = MINIMAL.replace("target: target}", f"target: target, start: {start}}}")
     (fault,) = faults(home, text)
-    assert fault.startswith("routes.0.start: earliest, latest, a time")
+    assert fault.startswith("routes.0.start: expected earliest, latest, an ISO 8601 time")
 
 
-def test_later_layers_win(home: Path) -> None:
+def test_later_sources_win(home: Path) -> None:
     text = MINIMAL + "controller: {port: 1, metrics_port: 1, join_delay_s: 1}\n"
     environ = {"UREPLICATOR_CONTROLLER__PORT": "2", "UREPLICATOR_CONTROLLER__METRICS_PORT": "2"}
     settings = load(home, text, environ=environ, overrides=["controller.port=3"])
@@ -111,7 +112,7 @@ def test_later_layers_win(home: Path) -> None:
     assert settings.controller.join_delay_s == 1
 
 
-def test_keys_with_dots_can_be_reached_from_every_layer(home: Path) -> None:
+def test_keys_with_dots_can_be_set_in_every_source(home: Path) -> None:
     environ = {
         "UREPLICATOR_CLUSTERS__MY_DC__BOOTSTRAP_SERVERS": "a:1",
         "UREPLICATOR_WORKER__SPARK__SPARK_UI_ENABLED": "false",
@@ -126,18 +127,18 @@ def test_keys_with_dots_can_be_reached_from_every_layer(home: Path) -> None:
     assert settings.cluster("source")["client.id"] == "me"
 
 
-def test_variables_that_are_not_configuration_are_left_alone(home: Path) -> None:
+def test_variables_that_are_not_configuration_are_ignored(home: Path) -> None:
     others = {"UREPLICATOR_URL": "http://x", "UREPLICATOR_WSGI_CONFIG": "{}", "PATH": ""}
     assert load(home, environ=others) == load(home)
 
 
 def test_a_misspelt_variable_is_a_fault(home: Path) -> None:
     assert faults(home, environ={"UREPLICATOR_CONTROLLER__PROT": "1"}) == [
-        "controller.prot: is not a known key"
+        "controller.prot: unknown key"
     ]
 
 
-def test_every_fault_is_told_with_its_key(home: Path) -> None:
+def test_every_fault_is_reported_with_its_key(home: Path) -> None:
     text = """
     fleet: "a.b"
     zookeper: {}
@@ -158,8 +159,8 @@ def test_every_fault_is_told_with_its_key(home: Path) -> None:
         "zookeeper: is required",
         "clusters.Source.bootstrap.servers: is required",
         "clusters.target.security.protocol: SASL_SSL is not supported yet, only PLAINTEXT",
-        "clusters.third.bootstrap.servers: one text, number or boolean is expected",
-        "routes.0.delivery: exactly_once is not offered by this version, only at_least_once",
+        "clusters.third.bootstrap.servers: expected a string, number or boolean",
+        "routes.0.delivery: exactly_once is not supported by this version, only at_least_once",
         "routes.0.on_gap: should be 'stop', 'earliest' or 'latest'",
         "routes.0.naming.rename.a: 'b c' is not a legal topic name",
         "routes.1.target: is required",
@@ -167,7 +168,7 @@ def test_every_fault_is_told_with_its_key(home: Path) -> None:
         "controller.rebalance_delay_s: should be greater than or equal to 0",
         "worker.slots: should be greater than or equal to 1",
         "worker.watchdog_s: should be a finite number",
-        "zookeper: is not a known key",
+        "zookeper: unknown key",
     ]
 
 
@@ -189,7 +190,7 @@ def test_bootstrap_servers(home: Path, servers: str) -> None:
     )
 
 
-def test_relations_are_told_beside_faults_elsewhere(home: Path) -> None:
+def test_relations_are_reported_beside_faults_elsewhere(home: Path) -> None:
     text = """
     fleet: ""
     zookeeper: {hosts: "h:1", session_timeout_s: 30}
@@ -210,11 +211,11 @@ def test_relations_are_told_beside_faults_elsewhere(home: Path) -> None:
     found = faults(home, text)
     assert found[0].startswith("fleet: ")
     assert found[1:] == [
-        "clusters.B_2: a name has only a-z, 0-9 and -",
-        "routes.1: the route a.b is there twice",
-        "routes.2.target: is the source itself",
-        "routes.3.source: 'nowhere' is not among the clusters (B_2, a, b, twin)",
-        "routes.4.target: has the source's bootstrap.servers and no prefix: a loop",
+        "clusters.B_2: a cluster name may only contain a-z, 0-9 and -",
+        "routes.1: duplicate route a.b",
+        "routes.2.target: is the same cluster as the source",
+        "routes.3.source: unknown cluster 'nowhere'; known are: B_2, a, b, twin",
+        "routes.4.target: has the same bootstrap.servers as the source and no naming.prefix: a loop",
         "routes.3.naming.rename.u: 'one' is already the target of a.b/t",
         "controller.rebalance_delay_s: 20 is below zookeeper.session_timeout_s (30): a worker that"
         " is only slow would lose its partitions; use 0 to move them at once",
@@ -236,7 +237,7 @@ def test_two_sources_for_one_target_topic(home: Path) -> None:
 
 def test_a_key_twice_in_the_file(home: Path) -> None:
     (fault,) = faults(home, MINIMAL + "fleet: other\n")
-    assert fault.endswith("fleet.yaml:9:1: the key 'fleet' is there twice")
+    assert fault.endswith("fleet.yaml:9:1: duplicate key 'fleet'")
 
 
 def test_a_missing_file_is_one_line(home: Path) -> None:
@@ -261,7 +262,7 @@ def test_an_empty_file_names_what_is_required(home: Path) -> None:
 @pytest.mark.parametrize(
     "override", ["routes.7.start=latest", "fleet.name=x", "routes.x=1", "fleet.a.b=1"]
 )
-def test_overrides_that_lead_nowhere(home: Path, override: str) -> None:
+def test_overrides_of_missing_entries(home: Path, override: str) -> None:
     (fault, *_) = faults(home, overrides=[override])
     assert override.partition("=")[0] in fault
 
@@ -307,7 +308,7 @@ clusters:
 
 
 def routes(*ways: str, auto: str = "", prefixed: str = "") -> str:
-    """Of `ab bc`: one way and the next; these of them with auto-whitelisting, with a prefix."""
+    """A file with these routes; `ab` is from a to b. `auto`, `prefixed`: routes with that setting."""
     lines = []
     for way in ways:
         extra = ", auto_whitelist: {enabled: true}" if way in auto.split() else ""
@@ -327,7 +328,7 @@ def routes(*ways: str, auto: str = "", prefixed: str = "") -> str:
         routes("ab", "bc", "cb", auto="ab", prefixed=""),
     ],
 )
-def test_auto_whitelisting_is_taken_where_topics_cannot_come_back(home: Path, text: str) -> None:
+def test_auto_whitelisting_is_accepted_where_topics_cannot_return(home: Path, text: str) -> None:
     assert load(home, text).routes
 
 
@@ -338,8 +339,8 @@ def test_auto_whitelisting_is_taken_where_topics_cannot_come_back(home: Path, te
         (routes("ab", "bc", "ca", auto="ab"), r"routes\.0\.auto_whitelist"),
     ],
 )
-def test_auto_whitelisting_is_refused_where_topics_would_come_back(
+def test_auto_whitelisting_is_refused_where_topics_would_return(
     home: Path, text: str, key: str
 ) -> None:
-    with pytest.raises(ConfigurationError, match=f"{key}: topics would come back"):
+    with pytest.raises(ConfigurationError, match=f"{key}: topics would be copied back"):
         load(home, text)

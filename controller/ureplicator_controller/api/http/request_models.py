@@ -31,7 +31,8 @@ from pydantic import (
 )
 from pydantic_core import ErrorDetails, PydanticCustomError
 
-from ureplicator_common.config.settings import RouteConfig, Settings
+from ureplicator_common.config.route import RouteConfig
+from ureplicator_common.config.settings import Settings
 from ureplicator_common.model import EventKind
 from ureplicator_common.znodes import MOST_PARTITIONS
 from ureplicator_controller.api.http.preconditions import PATTERN, Precondition

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 
-from ureplicator_common.config.settings import RouteConfig
+from ureplicator_common.config.route import RouteConfig
 from ureplicator_common.coordination import Conflict, OutcomeUnknown, Unavailable
 from ureplicator_common.errors import OperatingError
 from ureplicator_common.model import Switches, TopicIntent, TopicKey, TopicState, WorkerId

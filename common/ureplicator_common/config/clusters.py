@@ -1,0 +1,72 @@
+"""Connection settings: the ZooKeeper ensemble and the Kafka clusters."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from pydantic import Field, model_validator
+
+from ureplicator_common.config.properties import PropertyText, masked
+from ureplicator_common.config.section import Fault, Faults, Section
+
+_ADDRESS = re.compile(r"(?:[^\s:/,\[\]]+|\[[0-9a-fA-F:.%]+\]):([0-9]{1,5})")
+
+
+class ZookeeperSettings(Section):
+    """The ZooKeeper ensemble that holds the state of the fleet."""
+
+    hosts: str = Field(min_length=1, pattern=r"^[^\s,/]+(,[^\s,/]+)*$")
+    """`host:port` of the servers, separated by commas."""
+
+    session_timeout_s: float = Field(default=10.0, ge=1, le=120, allow_inf_nan=False)
+    """Session timeout in seconds: a process that is silent for longer counts as dead. Default 10 s:
+    longer than a long pause of a JVM or a virtual machine, and far below `rebalance_delay_s`."""
+
+
+class ClusterSettings(Section):
+    """One Kafka cluster, by librdkafka's property names whatever client connects to it."""
+
+    properties: Mapping[str, PropertyText]
+
+    @model_validator(mode="before")
+    @classmethod
+    def _wrap(cls, raw: object) -> object:
+        """The file lists the properties directly below the cluster's name."""
+        if not isinstance(raw, Mapping):
+            raise ValueError("expected a mapping of librdkafka properties")
+        if set(raw) == {"properties"} and isinstance(raw["properties"], Mapping):
+            return raw
+        return {"properties": raw}
+
+    @model_validator(mode="after")
+    def _reachable(self) -> ClusterSettings:
+        faults = []
+        servers = self.properties.get("bootstrap.servers", "")
+        if not servers.strip():
+            faults.append(Fault("bootstrap.servers", "is required"))
+        elif not all(_is_address(server.strip()) for server in servers.split(",")):
+            faults.append(Fault("bootstrap.servers", f"{servers!r} is not host:port,host:port,..."))
+        protocol = self.properties.get("security.protocol", "PLAINTEXT")
+        if protocol.upper() != "PLAINTEXT":
+            faults.append(
+                Fault("security.protocol", f"{protocol} is not supported yet, only PLAINTEXT")
+            )
+        if faults:
+            raise Faults(faults)
+        return self
+
+    @property
+    def bootstrap(self) -> frozenset[str]:
+        servers = self.properties["bootstrap.servers"].split(",")
+        return frozenset(server.strip() for server in servers)
+
+    def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
+        yield "properties", masked(self.properties)
+
+
+def _is_address(text: str) -> bool:
+    """`host:port`, the host a name or an IP address; the raw lane's own sockets need both."""
+    match = _ADDRESS.fullmatch(text)
+    return match is not None and 0 < int(match[1]) <= 65_535

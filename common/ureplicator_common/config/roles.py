@@ -1,0 +1,75 @@
+"""Settings of the two roles: controllers and workers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from ureplicator_common.config.properties import PropertyText, masked
+from ureplicator_common.config.section import Section
+
+Port = Annotated[int, Field(ge=0, le=65_535)]
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+
+
+class ControllerSettings(Section):
+    """REST and the delays and limits of the leader's plan."""
+
+    host: str = "127.0.0.1"
+    """Address that REST listens on. REST has no authentication: open it no wider than needed."""
+    port: Port = 9000
+    """Port of REST; 0: any free port, published in the controller's live node."""
+    metrics_port: Port = 0
+    """Port of the daemon's own metrics; 0: any free port. Metrics of the fleet are at REST's
+    `/metrics`."""
+    rebalance_delay_s: NotNegative = 120.0
+    """Seconds that the partitions of a lost worker wait for it to return. Default 120 s: a rolling
+    restart moves nothing. 0: they move at once."""
+    join_delay_s: NotNegative = 10.0
+    """Seconds after the last join before new workers receive partitions. Default 10 s: a fleet that
+    starts up moves partitions once."""
+    handover_timeout_s: Positive = 30.0
+    """Seconds a worker may take to release a partition before it is evicted. Default 30 s: a healthy
+    worker takes up to 25 s while its target does not respond."""
+    balance_ratio: Annotated[float, Field(ge=1.05, allow_inf_nan=False)] = 1.2
+    """Load balancing moves partitions off a worker whose load exceeds the average by this factor.
+    Default 1.2: rates always differ by a few per cent, and each move interrupts a partition briefly."""
+    balance_moves: Annotated[int, Field(ge=0)] = 10
+    """Maximum number of load balancing moves per minute; 0: load balancing is off. Moves for lost,
+    new or drained workers are not limited by it."""
+
+
+class WorkerSettings(Section):
+    """Copiers, their buffers and their timeouts."""
+
+    slots: int = Field(default=2, ge=1, le=256)
+    """Number of copiers of this worker, each a Spark task on one core. Default 2: the smallest
+    useful machine has two cores."""
+    host: str = "127.0.0.1"
+    """Address of `/status`, `/metrics`, `/health` and `/ready`."""
+    port: Port = 0
+    """Port of these pages; 0: any free port, published in the worker's live node."""
+    commit_interval_s: Positive = 1.0
+    """Seconds between two commits of positions, and so the most that is copied again after a crash."""
+    buffer_bytes: int = Field(default=64 * 1024 * 1024, ge=16 * 1024 * 1024)
+    """Bytes that a slot may hold between fetch and acknowledgement; a slow target then slows down
+    the fetch. Default 64 MiB: 100 ms at 5 Gbit/s."""
+    drain_timeout_s: Positive = 30.0
+    """Seconds that a stop waits for records in flight. Default 30 s: Kubernetes' grace period before
+    it kills a pod."""
+    watchdog_s: Positive = 60.0
+    """Seconds without a step of its main loop after which a worker exits, so that others take over its
+    partitions."""
+    spark: Mapping[str, PropertyText] = Field(default_factory=dict)
+    """Spark properties by their own names; an empty or missing `spark.master` is `local[slots+1]`."""
+
+    @property
+    def spark_master(self) -> str:
+        return self.spark.get("spark.master") or f"local[{self.slots + 1}]"
+
+    def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
+        for name, value in super().__repr_args__():
+            yield name, masked(self.spark) if name == "spark" else value
