@@ -41,20 +41,20 @@ from ureplicator_common.coordination import Coordination, SessionState, TreeCach
 from ureplicator_common.coordination.zookeeper import ZooKeeperCoordination
 from ureplicator_common.errors import PermanentError
 from ureplicator_common.model import Assignment, LiveWorker, Partition, WorkerId, owned
-from ureplicator_worker.core import events as ev
-from ureplicator_worker.core.partition import Phase
+from ureplicator_worker.core import events
+from ureplicator_worker.core.partition import PartitionPhase
 from ureplicator_worker.core.reconcile import WorkerState, initial
 from ureplicator_worker.core.state_machine import step
 from ureplicator_worker.engines import spark_entry as entry
 from ureplicator_worker.engines import telemetry
 from ureplicator_worker.engines.fencing import Fence, Fencer, kafka_fence
-from ureplicator_worker.engines.ownership_proof import Prover
-from ureplicator_worker.engines.reporter import Reporter
+from ureplicator_worker.engines.ownership_proof import OwnershipProver
+from ureplicator_worker.engines.publisher import Publisher
 from ureplicator_worker.engines.spark import SparkEngine, describe
 from ureplicator_worker.engines.web import WebServer, json_page
-from ureplicator_worker.lifeline import messages as msg
+from ureplicator_worker.lifeline import messages
 from ureplicator_worker.lifeline.messages import CopierId
-from ureplicator_worker.lifeline.server import Closed, Lifeline
+from ureplicator_worker.lifeline.server import Disconnected, LifelineServer
 
 logger = logging.getLogger(__name__)
 
@@ -109,10 +109,10 @@ class Worker:
         self._copier_entry, self._exit_process = copier, die
         self._clock = SystemClock()
         self._paths = znodes.Paths(settings.fleet)
-        self._queue: queue.SimpleQueue[ev.Event | _Poke] = queue.SimpleQueue()
+        self._queue: queue.SimpleQueue[events.Event | _Poke] = queue.SimpleQueue()
         self._stops = 0
         self._registered = False
-        self._exit: ev.Exit | None = None
+        self._exit: events.Exit | None = None
         self._dying = threading.Lock()
         self._tree_cache: TreeCache | None = None
         self._pids: dict[CopierId, int] = {}
@@ -146,7 +146,7 @@ class Worker:
         """Drain and exit; asked again: without waiting. Safe in a signal handler."""
         self._stops += 1
         timeout_s = self._options.drain_timeout_s if self._stops == 1 else 0.0
-        self._queue.put(ev.Drain(timeout_s))
+        self._queue.put(events.Drain(timeout_s))
 
     def die(self, reason: str) -> None:
         """End the process now: no copier of ours may outlive it. From any thread."""
@@ -171,7 +171,9 @@ class Worker:
         self._web = WebServer(host=options.host, port=options.port)
         cleanup.callback(self._web.close)
         local = options.spark_master.startswith("local")
-        self._lifeline = Lifeline(host="127.0.0.1" if local else options.host, heard=self._heard)
+        self._lifeline = LifelineServer(
+            host="127.0.0.1" if local else options.host, heard=self._heard
+        )
         cleanup.callback(self._lifeline.close)
         self._spark = SparkEngine(
             name=f"ureplicator {self._settings.fleet} worker {self._id}",
@@ -179,7 +181,7 @@ class Worker:
             host=options.host,
             properties={**options.spark, "spark.master": options.spark_master},
             over=self._lifeline.revoke,
-            ended=lambda copier, reason: self._queue.put(ev.CopierEnded(copier, reason)),
+            ended=lambda copier, reason: self._queue.put(events.CopierEnded(copier, reason)),
             died=self.die,
             silence_s=options.watchdog_s,
             copier=self._copier_entry,
@@ -188,7 +190,7 @@ class Worker:
         cleanup.callback(self._spark.stop)
         self._lifeline.start()
         self._make_engines()
-        for close in (self._prover.close, self._reporter.close, self._last_word):
+        for close in (self._prover.close, self._publisher.close, self._last_word):
             cleanup.callback(close)
         self._start()
 
@@ -201,7 +203,7 @@ class Worker:
         self._thread(self._watch, "watchdog")
 
     def _make_engines(self) -> None:
-        self._reporter = Reporter(
+        self._publisher = Publisher(
             coordination=self._coordination,
             paths=self._paths,
             worker=self._id,
@@ -210,12 +212,12 @@ class Worker:
             registered=lambda: self._queue.put(_Poke(self._begin)),
             taken=self.die,
         )
-        self._prover = Prover(
+        self._prover = OwnershipProver(
             coordination=self._coordination,
             paths=self._paths,
             worker=self._id,
             slots=self._options.slots,
-            formers=self._reporter.formers,
+            formers=self._publisher.formers,
             answer=self._lifeline.send,
         )
         self._fencer = Fencer(
@@ -241,7 +243,7 @@ class Worker:
                 time.sleep(TICK_S)
         else:
             return
-        self._reporter.start(
+        self._publisher.start(
             LiveWorker(
                 slots=self._options.slots,
                 host=self._options.host,
@@ -265,7 +267,7 @@ class Worker:
         if self._tree_cache is not None:
             self._tree_cache.close()
         if self._registered and self._coordination.state() is SessionState.CONNECTED:
-            self._reporter.flush(FLUSH_S)
+            self._publisher.flush(FLUSH_S)
 
     def _thread(self, target: Callable[[], None], name: str) -> None:
         threading.Thread(target=target, name=f"worker {name}", daemon=True).start()
@@ -286,13 +288,13 @@ class Worker:
 
     # The loop.
 
-    def _loop(self) -> ev.Exit:
+    def _loop(self) -> events.Exit:
         ticked_s = 0.0
         while self._exit is None:
             now_s = self._clock.monotonic_s()
             if now_s - ticked_s >= TICK_S:
                 ticked_s = now_s
-                self._step(ev.Tick(now_s))
+                self._step(events.Tick(now_s))
                 self._report_loads(now_s)
             try:
                 event = self._queue.get(timeout=max(0.0, ticked_s + TICK_S - now_s))
@@ -304,11 +306,11 @@ class Worker:
                 self._step(event)
         return self._exit
 
-    def _step(self, event: ev.Event) -> None:
+    def _step(self, event: events.Event) -> None:
         before = self._state
         self._state, instructions = step(before, event)
         self._stepped_s = self._clock.monotonic_s()
-        if isinstance(event, ev.CopierReported):
+        if isinstance(event, events.CopierReported):
             self._telemetry.heard(event.copier, event.report, self._state.held)
         if self._state.held.keys() != before.held.keys():
             self._telemetry.keep_only(self._state.held.keys())
@@ -316,33 +318,33 @@ class Worker:
         for instruction in instructions:
             self._perform(instruction)
 
-    def _perform(self, instruction: ev.Instruction) -> None:
+    def _perform(self, instruction: events.Instruction) -> None:
         match instruction:
-            case ev.StartCopier(copier, partitions):
+            case events.StartCopier(copier, partitions):
                 self._start_copier(copier, partitions)
-            case ev.AddPartitions(copier, epochs):
-                self._lifeline.send(copier, msg.Add(epochs))
-            case ev.RemovePartitions(copier, partitions):
-                self._lifeline.send(copier, msg.Remove(partitions))
-            case ev.StopCopier(copier):
-                self._lifeline.send(copier, msg.Stop())
-            case ev.KillCopier(copier, reason):
+            case events.AddPartitions(copier, epochs):
+                self._lifeline.send(copier, messages.Add(epochs))
+            case events.RemovePartitions(copier, partitions):
+                self._lifeline.send(copier, messages.Remove(partitions))
+            case events.StopCopier(copier):
+                self._lifeline.send(copier, messages.Stop())
+            case events.KillCopier(copier, reason):
                 logger.warning("copier %s is killed: %s", copier, reason)
                 self._spark.kill(copier, reason)
-            case ev.FenceRoute(route):
+            case events.FenceRoute(route):
                 self._fencer.request(route)
-            case ev.Publish(current):
-                self._reporter.publish(current)
-            case ev.Register():
-                self._reporter.refresh()
-            case ev.ReadAssignment():
+            case events.Publish(current):
+                self._publisher.publish(current)
+            case events.Register():
+                self._publisher.refresh()
+            case events.ReadAssignment():
                 self._thread(self._read_assignment, "assignment")
-            case ev.Exit():
+            case events.Exit():
                 self._exit = instruction
 
     def _start_copier(self, copier: CopierId, partitions: Sequence[Partition]) -> None:
         host, port = self._lifeline.address
-        order = msg.CopierOrder(
+        order = messages.CopierConfig(
             fleet=self._settings.fleet,
             worker=self._id,
             slot=copier.slot,
@@ -360,28 +362,28 @@ class Worker:
     def _report_loads(self, now_s: float) -> None:
         if self._registered and now_s - self._loads_s >= LOADS_EVERY_S:
             self._loads_s = now_s
-            self._reporter.publish_loads(self._telemetry.loads(self._state.held, now_s))
+            self._publisher.publish_loads(self._telemetry.loads(self._state.held, now_s))
 
     # What happens, from other threads.
 
-    def _heard(self, copier: CopierId, said: msg.Message | Closed) -> None:
+    def _heard(self, copier: CopierId, said: messages.Message | Disconnected) -> None:
         match said:
-            case msg.Hello(_, pid):
+            case messages.Hello(_, pid):
                 self._pids[copier] = pid
                 self._spark.said_hello(copier, pid)
-                self._queue.put(ev.CopierConnected(copier))
-            case msg.Report():
-                self._queue.put(ev.CopierReported(copier, said))
-            case msg.Released(partitions):
-                self._queue.put(ev.CopierReleased(copier, partitions))
-            case msg.Failed(partition, reason, temporary):
-                self._queue.put(ev.CopierFailed(copier, partition, reason, temporary))
-            case msg.Ask():
+                self._queue.put(events.CopierConnected(copier))
+            case messages.CopierReport():
+                self._queue.put(events.CopierReported(copier, said))
+            case messages.Released(partitions):
+                self._queue.put(events.CopierReleased(copier, partitions))
+            case messages.Failed(partition, reason, temporary):
+                self._queue.put(events.CopierFailed(copier, partition, reason, temporary))
+            case messages.ProofRequest():
                 self._prover.ask(copier, said)
-            case Closed():
+            case Disconnected():
                 self._pids.pop(copier, None)
                 self._prover.forget(copier)
-                self._queue.put(ev.CopierClosed(copier))
+                self._queue.put(events.CopierClosed(copier))
             case _:
                 raise ValueError(f"a copier does not say {type(said).__name__}")
 
@@ -390,12 +392,12 @@ class Worker:
         if not self._registered:
             return
         if state is SessionState.CONNECTED and session is not None:
-            self._reporter.refresh()
-            self._queue.put(ev.SessionRestored(session))
+            self._publisher.refresh()
+            self._queue.put(events.SessionRestored(session))
         elif state is SessionState.LOST:
-            self._queue.put(ev.SessionLost())
+            self._queue.put(events.SessionLost())
         else:
-            self._queue.put(ev.SessionSuspended())
+            self._queue.put(events.SessionSuspended())
 
     def _read_assignment(self) -> None:
         if self._tree_cache is None:
@@ -419,7 +421,7 @@ class Worker:
             logger.error("the assignment cannot be read, the last one stays: %r", error)
             return
         zxid = -1 if node is None else node.stat.mzxid
-        self._queue.put(ev.AssignmentChanged(assignment.entries, zxid))
+        self._queue.put(events.AssignmentChanged(assignment.entries, zxid))
 
     # Pages.
 
@@ -482,7 +484,7 @@ def log_changes(before: WorkerState, after: WorkerState) -> None:
     for partition, held in after.held.items():
         old = before.held.get(partition)
         if old is None or old.phase is not held.phase:
-            level = logging.WARNING if held.phase is Phase.ERROR else logging.INFO
+            level = logging.WARNING if held.phase is PartitionPhase.ERROR else logging.INFO
             name = owned(partition, held.owner_epoch)
             logger.log(level, "%s: %s %s", name, held.phase, held.reason)
     for partition in before.held.keys() - after.held.keys():

@@ -36,7 +36,7 @@ from ureplicator_worker.copier.ownership_protocol import (
     Start,
     StartFailed,
 )
-from ureplicator_worker.lifeline.messages import Go, Grant
+from ureplicator_worker.lifeline.messages import Grant, ProofResponse
 
 ROUTE = Route("a", "b")
 P0, P1 = Partition(ROUTE, "t", 0), Partition(ROUTE, "t", 1)
@@ -106,7 +106,7 @@ class Desk:
             key = (partition.topic, partition.number)
             self.ledger.positions[key] = Position(10 + partition.number, 0)
         ask = self.start(*partitions)
-        self.ownership.put(Go(ask.request, dict.fromkeys(ask.partitions, grant()), {}))
+        self.ownership.put(ProofResponse(ask.request, dict.fromkeys(ask.partitions, grant()), {}))
         return [self.next(Begun) for _ in partitions]
 
 
@@ -124,7 +124,7 @@ def test_the_order(desk: Desk) -> None:
     assert ask.partitions == {P0: 1}
     assert desk.ledger.calls == [("initialise", "own")]
     desk.ledger.positions[K0] = Position(10, 3)
-    desk.ownership.put(Go(ask.request, {P0: grant()}, {}))
+    desk.ownership.put(ProofResponse(ask.request, {P0: grant()}, {}))
     begun = desk.next(Begun)
     assert desk.ledger.done == ["initialise", "fence", "read"]
     assert desk.ledger.calls[1] == ("fence", *FENCE)
@@ -133,7 +133,7 @@ def test_the_order(desk: Desk) -> None:
 
 def test_a_first_position_is_committed_before_the_first_byte(desk: Desk) -> None:
     ask = desk.start(P0)
-    desk.ownership.put(Go(ask.request, {P0: grant()}, {}))
+    desk.ownership.put(ProofResponse(ask.request, {P0: grant()}, {}))
     desk.next(Committed)
     assert desk.next(Begun).beginning.position == 100
     stored = desk.ledger.positions[K0]
@@ -153,7 +153,7 @@ def test_a_partition_that_joins_needs_no_new_initialisation(desk: Desk) -> None:
     desk.ledger.positions[K1] = Position(20)
     ask = desk.start(P1)
     assert ask.partitions == {P1: 1}
-    desk.ownership.put(Go(ask.request, {P1: grant()}, {}))
+    desk.ownership.put(ProofResponse(ask.request, {P1: grant()}, {}))
     assert desk.next(Begun).partition == P1
     assert desk.ledger.done == ["initialise", "fence", "read", "fence", "read"]
 
@@ -161,7 +161,7 @@ def test_a_partition_that_joins_needs_no_new_initialisation(desk: Desk) -> None:
 def test_refused_is_let_go(desk: Desk) -> None:
     ask = desk.start(P0, P1)
     desk.ledger.positions[K1] = Position(20)
-    desk.ownership.put(Go(ask.request, {P1: grant()}, {P0: "taken away"}))
+    desk.ownership.put(ProofResponse(ask.request, {P1: grant()}, {P0: "taken away"}))
     assert desk.next(OwnershipRefused) == OwnershipRefused(P0, "taken away")
     assert desk.next(Begun).partition == P1
     desk.nothing_more()
@@ -169,7 +169,7 @@ def test_refused_is_let_go(desk: Desk) -> None:
 
 def test_an_answer_to_another_question_is_no_proof(desk: Desk) -> None:
     ask = desk.start(P0)
-    desk.ownership.put(Go(ask.request + 1, {P0: grant()}, {}))
+    desk.ownership.put(ProofResponse(ask.request + 1, {P0: grant()}, {}))
     desk.nothing_more()
     assert desk.ledger.done == ["initialise"]
 
@@ -180,7 +180,11 @@ def test_a_partition_given_anew_meanwhile_is_asked_for_anew(desk: Desk, granted:
     desk.ownership.put(Forget(P0))
     desk.next(Forgotten)
     desk.ownership.put(Start({P0: OwnerEpoch(3)}))
-    go = Go(ask.request, {P0: grant(1)}, {}) if granted else Go(ask.request, {}, {P0: "epoch 3"})
+    go = (
+        ProofResponse(ask.request, {P0: grant(1)}, {})
+        if granted
+        else ProofResponse(ask.request, {}, {P0: "epoch 3"})
+    )
     desk.ownership.put(go)
     assert desk.next(ProofRequested).partitions == {P0: 3}
 
@@ -203,7 +207,7 @@ def test_after_a_doubt_nothing_is_committed_until_the_proof(desk: Desk, when: st
     assert ask.partitions == {P0: 1}
     desk.ownership.put(Commit({P0: commitment(16, begun)}))
     assert "proof" in desk.next(CommitFailed).reason
-    desk.ownership.put(Go(ask.request, {P0: grant()}, {}))
+    desk.ownership.put(ProofResponse(ask.request, {P0: grant()}, {}))
     assert desk.next(OwnershipConfirmed).partition == P0
     desk.ownership.put(Commit({P0: commitment(17, begun)}))
     desk.next(Committed)
@@ -219,7 +223,7 @@ def test_fenced_is_told_and_a_position_that_moved_begins_again(desk: Desk) -> No
     desk.next(FencedOut)
     ask = desk.next(ProofRequested)
     assert set(ask.partitions) == {P0, P1}
-    desk.ownership.put(Go(ask.request, dict.fromkeys(ask.partitions, grant()), {}))
+    desk.ownership.put(ProofResponse(ask.request, dict.fromkeys(ask.partitions, grant()), {}))
     failed = desk.next(StartFailed)
     assert (failed.partition, failed.temporary) == (P0, True)
     assert desk.next(OwnershipConfirmed).partition == P1
@@ -232,7 +236,7 @@ def test_what_was_refused_is_never_committed_afterwards(desk: Desk) -> None:
     desk.ledger.fail_next("commit")
     desk.ownership.put(Commit({P0: commitment(15, begun[P0])}))
     ask = desk.until(ProofRequested)
-    desk.ownership.put(Go(ask.request, {P1: grant()}, {P0: "taken away"}))
+    desk.ownership.put(ProofResponse(ask.request, {P1: grant()}, {P0: "taken away"}))
     both = {P0: commitment(16, begun[P0]), P1: commitment(17, begun[P1])}
     desk.ownership.put(Commit(both))
     desk.next(OwnershipRefused)
@@ -252,7 +256,7 @@ def test_a_refused_position_fails_its_partition_alone(desk: Desk) -> None:
     desk.next(CommitFailed)
     ask = desk.next(ProofRequested)
     assert ask.partitions == {P1: 1}
-    desk.ownership.put(Go(ask.request, {P1: grant()}, {}))
+    desk.ownership.put(ProofResponse(ask.request, {P1: grant()}, {}))
     assert desk.next(OwnershipConfirmed).partition == P1
 
 
@@ -266,7 +270,7 @@ def test_a_step_that_fails_is_tried_again_with_a_new_proof(desk: Desk, step: str
         if isinstance(event, Begun):
             break
         if isinstance(event, ProofRequested):
-            desk.ownership.put(Go(event.request, {P0: grant()}, {}))
+            desk.ownership.put(ProofResponse(event.request, {P0: grant()}, {}))
     assert desk.ledger.done[-2:] == ["fence", "read"]
     assert desk.ledger.done.count(step) == 2
 
@@ -274,11 +278,11 @@ def test_a_step_that_fails_is_tried_again_with_a_new_proof(desk: Desk, step: str
 def test_a_first_position_that_is_not_committed_begins_nothing(desk: Desk) -> None:
     desk.ledger.fail_next("commit")
     ask = desk.start(P0)
-    desk.ownership.put(Go(ask.request, {P0: grant()}, {}))
+    desk.ownership.put(ProofResponse(ask.request, {P0: grant()}, {}))
     desk.next(CommitFailed)
     ask = desk.until(ProofRequested)
     assert ask.partitions == {P0: 1}
-    desk.ownership.put(Go(ask.request, {P0: grant()}, {}))
+    desk.ownership.put(ProofResponse(ask.request, {P0: grant()}, {}))
     desk.next(Committed)
     desk.next(Begun)
 
@@ -287,7 +291,7 @@ def test_what_cannot_start_is_told_with_its_reason(desk: Desk) -> None:
     desk.target.model.create("t", 1)
     ask = desk.start(P0, P1)
     desk.ledger.positions[K0] = Position(10)
-    desk.ownership.put(Go(ask.request, dict.fromkeys(ask.partitions, grant()), {}))
+    desk.ownership.put(ProofResponse(ask.request, dict.fromkeys(ask.partitions, grant()), {}))
     failed = desk.next(StartFailed)
     assert (failed.partition, failed.temporary) == (P1, True)
     assert desk.next(Begun).partition == P0
@@ -296,7 +300,7 @@ def test_what_cannot_start_is_told_with_its_reason(desk: Desk) -> None:
 def test_a_new_partition_without_a_leader_holds_up_no_other(desk: Desk) -> None:
     desk.source.leaderless.add(K0)
     ask = desk.start(P0, P1)
-    desk.ownership.put(Go(ask.request, dict.fromkeys(ask.partitions, grant()), {}))
+    desk.ownership.put(ProofResponse(ask.request, dict.fromkeys(ask.partitions, grant()), {}))
     failed = desk.next(StartFailed)
     reason = "source: t/0 has no leader"
     assert (failed.partition, failed.reason, failed.temporary) == (P0, reason, True)
@@ -309,7 +313,7 @@ def test_trouble_at_the_start_tells_which_cluster_it_is(desk: Desk, end: str) ->
     ask = desk.start(P0)
     cluster = desk.source if end == "source" else desk.target
     cluster.failures = 1
-    desk.ownership.put(Go(ask.request, {P0: grant()}, {}))
+    desk.ownership.put(ProofResponse(ask.request, {P0: grant()}, {}))
     assert desk.next(ClusterError).reason.startswith(f"{end}: ")
 
 

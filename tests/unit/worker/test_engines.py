@@ -31,7 +31,7 @@ from ureplicator_common.model import (
     WorkerId,
 )
 from ureplicator_worker.core.events import FenceFailed, RouteFenced
-from ureplicator_worker.core.partition import Held, Phase
+from ureplicator_worker.core.partition import HeldPartition, PartitionPhase
 from ureplicator_worker.core.reconcile import initial
 from ureplicator_worker.daemon import log_changes
 from ureplicator_worker.engines import jvm, telemetry
@@ -43,8 +43,8 @@ from ureplicator_worker.engines.web import WebServer, json_page
 from ureplicator_worker.lifeline.messages import (
     LATENCY_BOUNDS_MS,
     CopierId,
+    CopierReport,
     PartitionReport,
-    Report,
 )
 
 ROUTE = Route("a", "b")
@@ -53,16 +53,16 @@ WORKER = WorkerId("w")
 PATHS = znodes.Paths("f")
 
 
-@pytest.mark.parametrize("phase", list(Phase))
+@pytest.mark.parametrize("phase", list(PartitionPhase))
 def test_an_error_of_a_partition_is_logged_as_a_warning(
-    phase: Phase, caplog: pytest.LogCaptureFixture
+    phase: PartitionPhase, caplog: pytest.LogCaptureFixture
 ) -> None:
     before = initial(slots=1, silence_s=1.0, now_s=0.0, routes=(ROUTE,))
-    held = Held(0, OwnerEpoch(1), phase=phase, reason="why")
+    held = HeldPartition(0, OwnerEpoch(1), phase=phase, reason="why")
     with caplog.at_level(logging.INFO):
         log_changes(before, replace(before, held={PARTITION: held}))
     (line,) = caplog.records
-    assert line.levelno == (logging.WARNING if phase is Phase.ERROR else logging.INFO)
+    assert line.levelno == (logging.WARNING if phase is PartitionPhase.ERROR else logging.INFO)
     assert line.getMessage() == f"a.b/t/0@1: {phase} why"
 
 
@@ -140,7 +140,7 @@ def test_a_fence_that_fails_says_why() -> None:
     assert failed.reason.startswith("ZooKeeper unreachable")
 
 
-def report(records: int, *, latency: Sequence[int] = (), sum_ms: int = 0) -> Report:
+def report(records: int, *, latency: Sequence[int] = (), sum_ms: int = 0) -> CopierReport:
     figures = PartitionReport(
         PartitionState.ONLINE,
         position=records,
@@ -149,12 +149,12 @@ def report(records: int, *, latency: Sequence[int] = (), sum_ms: int = 0) -> Rep
         bytes=10 * records,
         lag=3,
     )
-    return Report({PARTITION: figures}, tuple(latency), sum_ms)
+    return CopierReport({PARTITION: figures}, tuple(latency), sum_ms)
 
 
 def test_totals_grow_over_restarts_and_rates_are_per_second() -> None:
     figures = telemetry.Telemetry()
-    held = {PARTITION: Held(0, OwnerEpoch(4), phase=Phase.ONLINE)}
+    held = {PARTITION: HeldPartition(0, OwnerEpoch(4), phase=PartitionPhase.ONLINE)}
     figures.loads(held, 0.0)
     for copier, records in [
         (CopierId(0, 1), 100),
@@ -206,7 +206,9 @@ def test_status_shows_partitions_with_reason_and_figures() -> None:
     figures = telemetry.Telemetry()
     figures.heard(CopierId(0, 1), report(7), {PARTITION})
     state = initial(slots=1, silence_s=1, now_s=0)
-    held = Held(0, OwnerEpoch(4), phase=Phase.STOPPING, reason="stopping: x", told=True)
+    held = HeldPartition(
+        0, OwnerEpoch(4), phase=PartitionPhase.STOPPING, reason="stopping: x", sent=True
+    )
     state = type(state)(slots=state.slots, silence_s=1, held={PARTITION: held})
     shown: dict[str, Any] = telemetry.status(state, figures)["partitions"][str(PARTITION)]
     assert shown["state"] == "OFFLINE"

@@ -6,27 +6,27 @@ from collections.abc import Iterator
 
 import pytest
 
-from ureplicator_worker.lifeline.client import LINE_LIMIT_BYTES, Lifeline, LifelineClosed
+from ureplicator_worker.lifeline.client import LINE_LIMIT_BYTES, LifelineClient, LifelineClosed
 from ureplicator_worker.lifeline.messages import Hello, Remove, Stop, decode, encode
 
 
 @pytest.fixture
-def ends() -> Iterator[tuple[Lifeline, socket.socket]]:
+def ends() -> Iterator[tuple[LifelineClient, socket.socket]]:
     with socket.create_server(("127.0.0.1", 0)) as server:
-        line = Lifeline(*server.getsockname())
+        line = LifelineClient(*server.getsockname())
         driver, _ = server.accept()
     yield line, driver
     line.close()
     driver.close()
 
 
-def read(line: Lifeline) -> list[object]:
+def read(line: LifelineClient) -> list[object]:
     """What comes next."""
     select.select([line], [], [], 5.0)
     return list(line.on_readable())
 
 
-def test_messages_both_ways(ends: tuple[Lifeline, socket.socket]) -> None:
+def test_messages_both_ways(ends: tuple[LifelineClient, socket.socket]) -> None:
     line, driver = ends
     line.send(Hello("token", 7))
     assert decode(driver.recv(1_000)) == Hello("token", 7)
@@ -34,7 +34,7 @@ def test_messages_both_ways(ends: tuple[Lifeline, socket.socket]) -> None:
     assert read(line) == [Remove(()), Stop()]
 
 
-def test_a_message_in_pieces(ends: tuple[Lifeline, socket.socket]) -> None:
+def test_a_message_in_pieces(ends: tuple[LifelineClient, socket.socket]) -> None:
     line, driver = ends
     raw = encode(Remove(())) + encode(Stop())
     heard: list[object] = []
@@ -45,7 +45,7 @@ def test_a_message_in_pieces(ends: tuple[Lifeline, socket.socket]) -> None:
     assert list(line.on_readable()) == []
 
 
-def test_what_a_driver_does_not_read_waits(ends: tuple[Lifeline, socket.socket]) -> None:
+def test_what_a_driver_does_not_read_waits(ends: tuple[LifelineClient, socket.socket]) -> None:
     line, driver = ends
     word = Hello("x" * 1_000_000, 7)
     while not line.wants_write:
@@ -58,7 +58,7 @@ def test_what_a_driver_does_not_read_waits(ends: tuple[Lifeline, socket.socket])
     assert {decode(each) for each in received.splitlines()} == {word}
 
 
-def test_the_end_of_the_driver_is_told(ends: tuple[Lifeline, socket.socket]) -> None:
+def test_the_end_of_the_driver_is_told(ends: tuple[LifelineClient, socket.socket]) -> None:
     line, driver = ends
     driver.close()
     with pytest.raises(LifelineClosed):
@@ -66,7 +66,7 @@ def test_the_end_of_the_driver_is_told(ends: tuple[Lifeline, socket.socket]) -> 
 
 
 def test_a_line_without_end_is_no_driver(
-    ends: tuple[Lifeline, socket.socket], monkeypatch: pytest.MonkeyPatch
+    ends: tuple[LifelineClient, socket.socket], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("ureplicator_worker.lifeline.client.LINE_LIMIT_BYTES", 10)
     assert LINE_LIMIT_BYTES > 1 << 20
@@ -80,4 +80,4 @@ def test_nobody_there() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         address = server.getsockname()
     with pytest.raises(LifelineClosed):
-        Lifeline(*address)
+        LifelineClient(*address)

@@ -13,16 +13,16 @@ import pytest
 from ureplicator_common.model import OwnerEpoch, Partition, Route
 from ureplicator_testkit.copier import stub_copier
 from ureplicator_testkit.servers.processes import eventually
-from ureplicator_worker.lifeline import messages as msg
+from ureplicator_worker.lifeline import messages
 from ureplicator_worker.lifeline import server as lifeline
 from ureplicator_worker.lifeline.messages import CopierId
-from ureplicator_worker.lifeline.server import Closed, Lifeline
+from ureplicator_worker.lifeline.server import Disconnected, LifelineServer
 
 COPIER = CopierId(0, 1)
 PARTITION = Partition(Route("a", "b"), "t", 0)
 
 T = TypeVar("T")
-Heard = queue.SimpleQueue[tuple[CopierId, msg.Message | Closed]]
+Heard = queue.SimpleQueue[tuple[CopierId, messages.Message | Disconnected]]
 
 
 @pytest.fixture
@@ -31,14 +31,14 @@ def heard() -> Heard:
 
 
 @pytest.fixture
-def driver(heard: Heard) -> Iterator[Lifeline]:
-    driver = Lifeline(host="127.0.0.1", heard=lambda copier, said: heard.put((copier, said)))
+def driver(heard: Heard) -> Iterator[LifelineServer]:
+    driver = LifelineServer(host="127.0.0.1", heard=lambda copier, said: heard.put((copier, said)))
     driver.start()
     yield driver
     driver.close()
 
 
-def connect(driver: Lifeline, *said: bytes) -> socket.socket:
+def connect(driver: LifelineServer, *said: bytes) -> socket.socket:
     peer = socket.create_connection(driver.address, timeout=5)
     for line in said:
         peer.sendall(line)
@@ -46,7 +46,7 @@ def connect(driver: Lifeline, *said: bytes) -> socket.socket:
 
 
 def hello(token: str) -> bytes:
-    return msg.encode(msg.Hello(token, 42))
+    return messages.encode(messages.Hello(token, 42))
 
 
 def is_closed(peer: socket.socket) -> bool:
@@ -56,13 +56,13 @@ def is_closed(peer: socket.socket) -> bool:
         return True
 
 
-def test_a_right_hello_is_admitted_once(driver: Lifeline, heard: Heard) -> None:
+def test_a_right_hello_is_admitted_once(driver: LifelineServer, heard: Heard) -> None:
     token = driver.admit(COPIER)
     with connect(driver, hello(token)), connect(driver) as second:
-        assert heard.get(timeout=30) == (COPIER, msg.Hello(token, 42))
+        assert heard.get(timeout=30) == (COPIER, messages.Hello(token, 42))
         second.sendall(hello(token))
         assert is_closed(second)
-    assert heard.get(timeout=30) == (COPIER, Closed())
+    assert heard.get(timeout=30) == (COPIER, Disconnected())
 
 
 @pytest.mark.parametrize(
@@ -74,25 +74,29 @@ def test_a_right_hello_is_admitted_once(driver: Lifeline, heard: Heard) -> None:
         b"{}\n",
         b"[1]\n",
         b"\xff\xfe\n",
-        msg.encode(msg.Stop()),
+        messages.encode(messages.Stop()),
         b"x" * (lifeline.HELLO_BYTES + 2),
     ],
 )
-def test_anything_else_is_closed_unanswered(driver: Lifeline, heard: Heard, line: bytes) -> None:
+def test_anything_else_is_closed_unanswered(
+    driver: LifelineServer, heard: Heard, line: bytes
+) -> None:
     driver.admit(COPIER)
     with connect(driver, line) as peer:
         assert is_closed(peer)
     assert heard.empty()
 
 
-def test_who_says_nothing_is_sent_away(driver: Lifeline, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_says_nothing_is_sent_away(
+    driver: LifelineServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(lifeline, "HELLO_S", 0.1)
     with connect(driver) as peer:
         assert is_closed(peer)
 
 
 def test_a_revoked_token_opens_nothing_and_its_connection_ends(
-    driver: Lifeline, heard: Heard
+    driver: LifelineServer, heard: Heard
 ) -> None:
     late, early = driver.admit(COPIER), driver.admit(CopierId(1, 1))
     driver.revoke(COPIER)
@@ -104,72 +108,76 @@ def test_a_revoked_token_opens_nothing_and_its_connection_ends(
         assert is_closed(peer)
 
 
-def test_lines_arrive_whole_in_order_however_they_are_cut(driver: Lifeline, heard: Heard) -> None:
-    said = [msg.Failed(PARTITION, f"reason {number}", True) for number in range(200)]
-    text = hello(driver.admit(COPIER)) + b"".join(map(msg.encode, said))
+def test_lines_arrive_whole_in_order_however_they_are_cut(
+    driver: LifelineServer, heard: Heard
+) -> None:
+    said = [messages.Failed(PARTITION, f"reason {number}", True) for number in range(200)]
+    text = hello(driver.admit(COPIER)) + b"".join(map(messages.encode, said))
     with connect(driver) as peer:
         for begin in range(0, len(text), 7):
             peer.sendall(text[begin : begin + 7])
-        assert heard.get(timeout=30)[1] == msg.Hello(heard_token(text), 42)
+        assert heard.get(timeout=30)[1] == messages.Hello(heard_token(text), 42)
         assert [heard.get(timeout=30)[1] for _ in said] == said
 
 
 def heard_token(text: bytes) -> str:
-    first = msg.decode(text.split(b"\n")[0])
-    assert isinstance(first, msg.Hello)
+    first = messages.decode(text.split(b"\n")[0])
+    assert isinstance(first, messages.Hello)
     return first.token
 
 
-def test_garbage_after_the_hello_closes_the_connection(driver: Lifeline, heard: Heard) -> None:
+def test_garbage_after_the_hello_closes_the_connection(
+    driver: LifelineServer, heard: Heard
+) -> None:
     with connect(driver, hello(driver.admit(COPIER)), b"garbage\n") as peer:
-        assert isinstance(heard.get(timeout=30)[1], msg.Hello)
-        assert heard.get(timeout=30) == (COPIER, Closed())
+        assert isinstance(heard.get(timeout=30)[1], messages.Hello)
+        assert heard.get(timeout=30) == (COPIER, Disconnected())
         assert is_closed(peer)
 
 
 def test_a_line_without_end_is_cut(
-    driver: Lifeline, heard: Heard, monkeypatch: pytest.MonkeyPatch
+    driver: LifelineServer, heard: Heard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(lifeline, "LINE_BYTES", 1000)
     with connect(driver, hello(driver.admit(COPIER)), b"x" * 2000):
-        assert isinstance(heard.get(timeout=30)[1], msg.Hello)
-        assert heard.get(timeout=30) == (COPIER, Closed())
+        assert isinstance(heard.get(timeout=30)[1], messages.Hello)
+        assert heard.get(timeout=30) == (COPIER, Disconnected())
 
 
 def test_a_large_message_reaches_a_slow_copier_and_the_caller_never_waits(
-    driver: Lifeline, heard: Heard
+    driver: LifelineServer, heard: Heard
 ) -> None:
     many = {Partition(Route("a", "b"), "t" * 200, n): OwnerEpoch(n) for n in range(20_000)}
     with connect(driver, hello(driver.admit(COPIER))) as peer:
         heard.get(timeout=30)
-        sent = threading.Thread(target=driver.send, args=(COPIER, msg.Add(many)))
+        sent = threading.Thread(target=driver.send, args=(COPIER, messages.Add(many)))
         sent.start()
         sent.join(30)
         assert not sent.is_alive()
         with peer.makefile("rb") as lines:
-            assert msg.decode(lines.readline()) == msg.Add(many)
+            assert messages.decode(lines.readline()) == messages.Add(many)
 
 
 def test_a_copier_that_does_not_listen_is_cut_off(
-    driver: Lifeline, heard: Heard, monkeypatch: pytest.MonkeyPatch
+    driver: LifelineServer, heard: Heard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(lifeline, "BUFFER_BYTES", 1_000_000)
-    many = msg.Remove(tuple(Partition(Route("a", "b"), "t" * 200, n) for n in range(2_000)))
+    many = messages.Remove(tuple(Partition(Route("a", "b"), "t" * 200, n) for n in range(2_000)))
     with connect(driver, hello(driver.admit(COPIER))):
         heard.get(timeout=30)
         for _ in range(50):
             driver.send(COPIER, many)
-        assert heard.get(timeout=30) == (COPIER, Closed())
+        assert heard.get(timeout=30) == (COPIER, Disconnected())
 
 
-def test_sending_to_nobody_does_nothing(driver: Lifeline, heard: Heard) -> None:
-    driver.send(COPIER, msg.Stop())
+def test_sending_to_nobody_does_nothing(driver: LifelineServer, heard: Heard) -> None:
+    driver.send(COPIER, messages.Stop())
     driver.cut(COPIER)
     assert heard.empty()
 
 
 def test_close_ends_every_copier(heard: Heard) -> None:
-    driver = Lifeline(host="127.0.0.1", heard=lambda copier, said: heard.put((copier, said)))
+    driver = LifelineServer(host="127.0.0.1", heard=lambda copier, said: heard.put((copier, said)))
     driver.start()
     with connect(driver, hello(driver.admit(COPIER))) as peer, connect(driver) as stranger:
         heard.get(timeout=30)
@@ -178,8 +186,8 @@ def test_close_ends_every_copier(heard: Heard) -> None:
         assert is_closed(stranger)
 
 
-def test_a_whole_conversation_with_a_copier(driver: Lifeline, heard: Heard) -> None:
-    order = msg.CopierOrder(
+def test_a_whole_conversation_with_a_copier(driver: LifelineServer, heard: Heard) -> None:
+    order = messages.CopierConfig(
         fleet="f",
         worker="w",
         slot=0,
@@ -192,15 +200,17 @@ def test_a_whole_conversation_with_a_copier(driver: Lifeline, heard: Heard) -> N
     )
     copier = threading.Thread(target=stub_copier.copy, args=(order,), daemon=True)
     copier.start()
-    assert next_of(heard, msg.Hello).token == order.token
-    driver.send(COPIER, msg.Add({PARTITION: OwnerEpoch(1)}))
-    asked = next_of(heard, msg.Ask)
+    assert next_of(heard, messages.Hello).token == order.token
+    driver.send(COPIER, messages.Add({PARTITION: OwnerEpoch(1)}))
+    asked = next_of(heard, messages.ProofRequest)
     assert asked.partitions == {PARTITION: OwnerEpoch(1)}
-    grant = msg.Grant(OwnerEpoch(1), "t")
-    driver.send(COPIER, msg.Go(asked.request, {PARTITION: grant}, {}))
-    eventually(lambda: PARTITION in next_of(heard, msg.Report).partitions, 5, "it copies")
-    driver.send(COPIER, msg.Stop())
-    assert next_of(heard, msg.Released).partitions == (PARTITION,)
+    grant = messages.Grant(OwnerEpoch(1), "t")
+    driver.send(COPIER, messages.ProofResponse(asked.request_id, {PARTITION: grant}, {}))
+    eventually(
+        lambda: PARTITION in next_of(heard, messages.CopierReport).partitions, 5, "it copies"
+    )
+    driver.send(COPIER, messages.Stop())
+    assert next_of(heard, messages.Released).partitions == (PARTITION,)
     copier.join(30)
     assert not copier.is_alive()
 

@@ -24,8 +24,8 @@ from ureplicator_common.model import (
     TopicIntent,
     WorkerId,
 )
-from ureplicator_worker.engines.ownership_proof import Prover
-from ureplicator_worker.lifeline.messages import Ask, CopierId, Go, Grant
+from ureplicator_worker.engines.ownership_proof import OwnershipProver
+from ureplicator_worker.lifeline.messages import CopierId, Grant, ProofRequest, ProofResponse
 
 ROUTE = Route("a", "b")
 WORKER = WorkerId("w")
@@ -42,7 +42,7 @@ class Stage:
         self.store = MemoryStore()
         self.client = MemoryCoordination(self.store)
         self.leader = MemoryCoordination(self.store)
-        self.answers: queue.SimpleQueue[tuple[CopierId, Go]] = queue.SimpleQueue()
+        self.answers: queue.SimpleQueue[tuple[CopierId, ProofResponse]] = queue.SimpleQueue()
         self.formers: set[SessionId] = set()
         for path in PATHS.skeleton:
             self.leader.ensure(path)
@@ -53,7 +53,7 @@ class Stage:
         self.put(PATHS.route(ROUTE), znodes.encode_route(self.settings))
         intent = TopicIntent(partitions=4, initial_partitions=2, had_position=frozenset({0}))
         self.put(PATHS.topic(part(0).key), znodes.encode_intent(intent))
-        self.prover = Prover(
+        self.prover = OwnershipProver(
             coordination=self.client,
             paths=PATHS,
             worker=WORKER,
@@ -77,8 +77,8 @@ class Stage:
         self.leader.ensure(path)
         self.leader.transact([Set(path, data, -1)])
 
-    def prove(self, *partitions: Partition, epoch: int = 3) -> Go:
-        return self.prover.prove(Ask(7, dict.fromkeys(partitions, OwnerEpoch(epoch))))
+    def prove(self, *partitions: Partition, epoch: int = 3) -> ProofResponse:
+        return self.prover.prove(ProofRequest(7, dict.fromkeys(partitions, OwnerEpoch(epoch))))
 
 
 @pytest.fixture
@@ -97,7 +97,7 @@ def test_what_is_ours_is_granted_with_all_that_starting_needs(stage: Stage) -> N
         had_position=True,
         settings=stage.settings,
     )
-    assert stage.prove(part(0)) == Go(7, {part(0): expected}, {})
+    assert stage.prove(part(0)) == ProofResponse(7, {part(0): expected}, {})
 
 
 def test_more_slots_than_the_leader_has_noted_wait_for_it(stage: Stage) -> None:
@@ -162,31 +162,31 @@ def test_asks_wait_for_zookeeper_and_are_answered_in_order(stage: Stage) -> None
     stage.client.suspend()
     stage.prover.start()
     for number in range(5):
-        stage.prover.ask(COPIER, Ask(number, {part(0): OwnerEpoch(3)}))
+        stage.prover.ask(COPIER, ProofRequest(number, {part(0): OwnerEpoch(3)}))
     with pytest.raises(queue.Empty):
         stage.answers.get(timeout=0.3)
     stage.client.restore()
-    assert [stage.answers.get(timeout=30)[1].request for _ in range(5)] == [0, 1, 2, 3, 4]
+    assert [stage.answers.get(timeout=30)[1].request_id for _ in range(5)] == [0, 1, 2, 3, 4]
 
 
 def test_the_asks_of_a_copier_that_ended_are_dropped(stage: Stage) -> None:
     stage.client.suspend()
     stage.prover.start()
     other = CopierId(1, 1)
-    stage.prover.ask(COPIER, Ask(1, {part(0): OwnerEpoch(3)}))
-    stage.prover.ask(other, Ask(2, {part(0): OwnerEpoch(3)}))
+    stage.prover.ask(COPIER, ProofRequest(1, {part(0): OwnerEpoch(3)}))
+    stage.prover.ask(other, ProofRequest(2, {part(0): OwnerEpoch(3)}))
     stage.prover.forget(COPIER)
     stage.client.restore()
     copier, go = stage.answers.get(timeout=30)
-    assert (copier, go.request) == (other, 2)
+    assert (copier, go.request_id) == (other, 2)
     assert stage.answers.empty()
 
 
 def test_a_proof_that_was_under_way_when_its_copier_ended_is_not_sent(stage: Stage) -> None:
     stage.prover.start()
     stage.client.fail_next(3)
-    stage.prover.ask(COPIER, Ask(1, {part(0): OwnerEpoch(3)}))
-    assert stage.answers.get(timeout=30)[1].request == 1
+    stage.prover.ask(COPIER, ProofRequest(1, {part(0): OwnerEpoch(3)}))
+    assert stage.answers.get(timeout=30)[1].request_id == 1
 
 
 @pytest.mark.parametrize("path", [PATHS.route(ROUTE), PATHS.topic(part(0).key)])

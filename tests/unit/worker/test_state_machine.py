@@ -1,23 +1,11 @@
-"""Random histories: whatever happens, in whatever order words arrive, letting go is never a lie.
-
-The model has, per slot, a copier process with an inbox and an outbox: words cross, are late, and stay
-behind a dead process. What it touches is the truth that the worker's belief is compared with.
-"""
+"""Tables for `step`: each row a short history and what the worker says and publishes at its end."""
 
 from __future__ import annotations
 
-from collections import deque
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
-from hypothesis import settings
-from hypothesis import strategies as st
-from hypothesis.stateful import (
-    RuleBasedStateMachine,
-    initialize,
-    invariant,
-    precondition,
-    rule,
-)
+import pytest
 
 from ureplicator_common.model import (
     AssignmentEntry,
@@ -27,300 +15,459 @@ from ureplicator_common.model import (
     Route,
     SessionId,
 )
-from ureplicator_worker.core import events as ev
-from ureplicator_worker.core.partition import Phase
-from ureplicator_worker.core.reconcile import initial
-from ureplicator_worker.core.slots import SlotPhase
-from ureplicator_worker.core.state_machine import step
-from ureplicator_worker.lifeline.messages import CopierId, PartitionReport, Report
+from ureplicator_worker.core import events
+from ureplicator_worker.core.partition import HeldPartition, InvalidTransition, PartitionPhase, move
+from ureplicator_worker.core.reconcile import (
+    LATE_END_S,
+    LATE_START_S,
+    READ_EVERY_S,
+    WorkerState,
+    initial,
+)
+from ureplicator_worker.core.slots import Home, Slot, choose
+from ureplicator_worker.core.state_machine import check_invariants, step
+from ureplicator_worker.lifeline.messages import CopierId, CopierReport, PartitionReport
 
-SLOTS = 2
-PARTITIONS = [Partition(Route("a", target), "t", n) for target in "bc" for n in range(2)]
-
-
-@dataclass
-class Copier:
-    """A process: what it was told and did not do yet, what it said and nobody heard yet."""
-
-    id: CopierId
-    inbox: deque[ev.Instruction] = field(default_factory=deque)
-    outbox: deque[ev.Event] = field(default_factory=deque)
-    touched: dict[Partition, OwnerEpoch] = field(default_factory=dict)
-    connected: bool = True
-
-    def do_next(self) -> None:
-        match self.inbox.popleft():
-            case ev.AddPartitions(_, epochs):
-                self.touched |= epochs
-            case ev.RemovePartitions(_, partitions):
-                self.let_go(partitions)
-            case ev.StopCopier():
-                self.let_go(tuple(self.touched))
-                self.disconnect()
-
-    def let_go(self, partitions: tuple[Partition, ...]) -> None:
-        for partition in partitions:
-            self.touched.pop(partition, None)
-        self.say(ev.CopierReleased(self.id, partitions))
-
-    def say(self, event: ev.Event) -> None:
-        if self.connected:
-            self.outbox.append(event)
-
-    def disconnect(self) -> None:
-        self.say(ev.CopierClosed(self.id))
-        self.connected = False
-        self.inbox.clear()
+ROUTE = Route("a", "b")
+SILENCE_S = 60.0
 
 
-class Histories(RuleBasedStateMachine):
-    def __init__(self) -> None:
-        super().__init__()
-        self.state = initial(slots=SLOTS, silence_s=30.0, now_s=0.0)
-        self.copiers: dict[int, Copier] = {}
-        self.starting: set[CopierId] = set()
-        self.fencing: set[Route] = set()
-        self.zxid = 0
-        self.exit: ev.Exit | None = None
-        self.later: deque[ev.Event] = deque()
-        self.happens(ev.Tick(0.0))
+def part(number: int) -> Partition:
+    return Partition(ROUTE, "t", number)
 
-    @initialize(warm=st.booleans())
-    def begin(self, warm: bool) -> None:
-        """Half of the histories begin in the middle: everything ONLINE."""
-        self.happens(ev.SessionRestored(SessionId(1)))
-        if warm:
-            self.assign(dict.fromkeys(PARTITIONS, 1))
-            for _ in range(3):
-                self.settle()
 
-    def happens(self, event: ev.Event) -> None:
-        self.state, instructions = step(self.state, event)
-        for instruction in instructions:
-            self.perform(instruction)
+def entries(*numbers: int, epoch: int = 1) -> Mapping[Partition, AssignmentEntry]:
+    return {part(number): AssignmentEntry(OwnerEpoch(epoch)) for number in numbers}
 
-    def perform(self, instruction: ev.Instruction) -> None:
-        match instruction:
-            case ev.StartCopier(copier):
-                assert copier.slot not in self.copiers, "two copiers on one slot"
-                self.starting.add(copier)
-            case ev.FenceRoute(route):
-                assert not any(c.touched for c in self.copiers.values() if self.on(c, route))
-                self.fencing.add(route)
-            case ev.KillCopier(copier):
-                self.starting.discard(copier)
-                self.end(copier)
-            case ev.AddPartitions(copier) | ev.RemovePartitions(copier) | ev.StopCopier(copier):
-                known = self.copiers.get(copier.slot)
-                if known is not None and known.connected:
-                    assert known.id == copier
-                    known.inbox.append(instruction)
-            case ev.Exit():
-                self.exit = instruction
 
-    @staticmethod
-    def on(copier: Copier, route: Route) -> bool:
-        return any(partition.route == route for partition in copier.touched)
+class Run:
+    """A worker driven by hand: its state, and all instructions since they were last taken."""
 
-    def end(self, copier: CopierId) -> None:
-        """The process goes; what it had said may still be heard, or not, before its end is."""
-        process = self.copiers.pop(copier.slot, None)
-        for event in process.outbox if process else ():
-            self.later.append(event)
-        self.later.append(ev.CopierEnded(copier, "gone"))
-
-    running = precondition(lambda self: self.exit is None)
-
-    @running
-    @rule(epochs=st.dictionaries(st.sampled_from(PARTITIONS), st.integers(1, 2)))
-    def assign_some(self, epochs: dict[Partition, int]) -> None:
-        self.assign(epochs)
-
-    def assign(self, epochs: dict[Partition, int]) -> None:
-        self.zxid += 1
-        entries = {p: AssignmentEntry(OwnerEpoch(epoch)) for p, epoch in epochs.items()}
-        self.happens(ev.AssignmentChanged(entries, self.zxid))
-
-    @running
-    @rule(seconds=st.sampled_from([0.1, 0.6, 3.0, 61.0]))
-    def time_passes(self, seconds: float) -> None:
-        for copier in self.copiers.values():
-            self.report(copier.id.slot)
-        self.happens(ev.Tick(self.state.now_s + seconds))
-
-    @running
-    @precondition(lambda self: self.starting)
-    @rule(data=st.data())
-    def connects(self, data: st.DataObject) -> None:
-        copier = data.draw(st.sampled_from(sorted(self.starting)))
-        self.starting.remove(copier)
-        self.copiers[copier.slot] = Copier(copier)
-        self.happens(ev.CopierConnected(copier))
-
-    @running
-    @precondition(lambda self: any(copier.inbox for copier in self.copiers.values()))
-    @rule(data=st.data())
-    def copier_works(self, data: st.DataObject) -> None:
-        busy = [slot for slot, copier in self.copiers.items() if copier.inbox]
-        self.copiers[data.draw(st.sampled_from(busy))].do_next()
-
-    @running
-    @precondition(lambda self: any(copier.outbox for copier in self.copiers.values()))
-    @rule(data=st.data())
-    def word_arrives(self, data: st.DataObject) -> None:
-        heard = [slot for slot, copier in self.copiers.items() if copier.outbox]
-        self.happens(self.copiers[data.draw(st.sampled_from(heard))].outbox.popleft())
-
-    @running
-    @precondition(lambda self: self.later)
-    @rule()
-    def end_is_noticed(self) -> None:
-        self.happens(self.later.popleft())
-
-    @running
-    @precondition(lambda self: self.copiers)
-    @rule(slot=st.integers(0, SLOTS - 1))
-    def report(self, slot: int) -> None:
-        copier = self.copiers.get(slot)
-        if copier is not None:
-            figures = PartitionReport(PartitionState.ONLINE, committed=1)
-            copier.say(ev.CopierReported(copier.id, Report(dict.fromkeys(copier.touched, figures))))
-
-    @running
-    @precondition(lambda self: self.copiers)
-    @rule(slot=st.integers(0, SLOTS - 1), temporary=st.booleans())
-    def partition_fails(self, slot: int, temporary: bool) -> None:
-        copier = self.copiers.get(slot)
-        if copier is not None and copier.touched:
-            partition = min(copier.touched)
-            del copier.touched[partition]
-            copier.say(ev.CopierFailed(copier.id, partition, "failed", temporary))
-
-    @running
-    @precondition(lambda self: self.copiers)
-    @rule(slot=st.integers(0, SLOTS - 1))
-    def lifeline_closes(self, slot: int) -> None:
-        if slot in self.copiers:
-            self.copiers[slot].disconnect()
-
-    @running
-    @precondition(lambda self: self.copiers)
-    @rule(slot=st.integers(0, SLOTS - 1))
-    def process_ends(self, slot: int) -> None:
-        if slot in self.copiers:
-            self.end(self.copiers[slot].id)
-
-    @running
-    @precondition(lambda self: self.fencing)
-    @rule(works=st.booleans())
-    def fence_answers(self, works: bool) -> None:
-        route = self.fencing.pop()
-        self.happens(ev.RouteFenced(route) if works else ev.FenceFailed(route, "unreachable"))
-
-    @running
-    @rule(
-        event=st.sampled_from(
-            [
-                ev.SessionSuspended(),
-                ev.SessionLost(),
-                ev.SessionRestored(SessionId(1)),
-                ev.SessionRestored(SessionId(2)),
-                ev.Drain(0.0),
-                ev.Drain(100.0),
-            ]
+    def __init__(
+        self, *, slots: int = 2, running: bool = True, routes: tuple[Route, ...] = ()
+    ) -> None:
+        self.state: WorkerState = initial(
+            slots=slots, silence_s=SILENCE_S, now_s=0.0, routes=routes
         )
+        self.said: list[events.Instruction] = []
+        self.zxid = 10
+        if running:
+            self.do(events.Tick(0.0), events.SessionRestored(SessionId(1)))
+            self.do(*(events.CopierConnected(CopierId(number, 1)) for number in range(slots)))
+            self.take()
+
+    def do(self, *events: events.Event) -> Run:
+        for event in events:
+            self.state, instructions = step(self.state, event)
+            self.said += instructions
+        return self
+
+    def wait(self, seconds: float) -> Run:
+        return self.do(events.Tick(self.state.now_s + seconds))
+
+    def assign(self, *numbers: int, epoch: int = 1) -> Run:
+        self.zxid += 1
+        return self.do(events.AssignmentChanged(entries(*numbers, epoch=epoch), self.zxid))
+
+    def online(self, *numbers: int, epoch: int = 1) -> Run:
+        self.assign(*numbers, epoch=epoch).do(events.RouteFenced(ROUTE))
+        for number in numbers:
+            self.report(number, PartitionState.ONLINE)
+        self.take()
+        return self
+
+    def report(self, number: int, state: PartitionState, reason: str = "") -> Run:
+        figures = PartitionReport(state, reason=reason, committed=5)
+        return self.do(
+            events.CopierReported(self.copier(number), CopierReport({part(number): figures}))
+        )
+
+    def copier(self, number: int) -> CopierId:
+        return self.state.slots[self.state.held[part(number)].slot].copier
+
+    def take(self) -> list[events.Instruction]:
+        said, self.said = self.said, []
+        return said
+
+    def told(self) -> list[events.Instruction]:
+        """Taken, without what is published and read."""
+        return [
+            one
+            for one in self.take()
+            if not isinstance(one, events.Publish | events.ReadAssignment)
+        ]
+
+    def seen(self) -> dict[int, tuple[PartitionState, str]]:
+        assert self.state.published is not None
+        published = self.state.published.entries
+        return {p.number: (entry.state, entry.reason) for p, entry in published.items()}
+
+    def phases(self) -> dict[int, PartitionPhase]:
+        return {p.number: held.phase for p, held in self.state.held.items()}
+
+
+def test_all_copiers_start_at_once_and_wait_for_work() -> None:
+    run = Run(slots=2, running=False).do(events.Tick(0.0))
+    assert run.told() == [
+        events.StartCopier(CopierId(0, 1), ()),
+        events.StartCopier(CopierId(1, 1), ()),
+    ]
+
+
+def test_nothing_is_added_before_the_route_is_fenced_once() -> None:
+    run = Run().assign(0, 1)
+    assert run.told() == [events.FenceRoute(ROUTE)]
+    run.wait(5)
+    assert run.told() == []
+    run.do(events.RouteFenced(ROUTE))
+    assert run.told() == [
+        events.AddPartitions(CopierId(0, 1), {part(0): OwnerEpoch(1)}),
+        events.AddPartitions(CopierId(1, 1), {part(1): OwnerEpoch(1)}),
+    ]
+    run.assign(0, 1, 2)
+    assert run.told() == [events.AddPartitions(CopierId(0, 1), {part(2): OwnerEpoch(1)})]
+
+
+def test_configured_routes_are_fenced_as_soon_as_there_is_a_session() -> None:
+    run = Run(running=False, routes=(ROUTE,)).do(events.Tick(0.0))
+    assert events.FenceRoute(ROUTE) not in run.told()
+    run.do(events.SessionRestored(SessionId(1)))
+    assert events.FenceRoute(ROUTE) in run.told()
+    run.do(events.RouteFenced(ROUTE), events.CopierConnected(CopierId(0, 1)))
+    run.take()
+    run.assign(0)
+    assert events.FenceRoute(ROUTE) not in run.told()
+
+
+def test_a_fence_that_fails_is_an_error_and_tried_again_every_second() -> None:
+    run = Run().assign(0).do(events.FenceFailed(ROUTE, "target unreachable: x"))
+    assert run.seen() == {0: (PartitionState.ERROR, "target unreachable: x")}
+    run.take()
+    assert run.wait(0.9).told() == []
+    assert run.wait(0.2).told() == [events.FenceRoute(ROUTE)]
+    run.do(events.RouteFenced(ROUTE))
+    assert run.told() == [events.AddPartitions(CopierId(0, 1), {part(0): OwnerEpoch(1)})]
+    assert run.seen()[0] == (
+        PartitionState.OFFLINE,
+        "starting again after: target unreachable: x",
     )
-    def something_rare(self, event: ev.Event) -> None:
-        self.happens(event)
-
-    @precondition(lambda self: self.exit is not None)
-    @rule()
-    def nothing_follows_the_exit(self) -> None:
-        assert step(self.state, ev.Tick(self.state.now_s + 100)) == (self.state, [])
-
-    # What must hold.
-
-    @invariant()
-    def what_is_touched_is_held_by_that_slot(self) -> None:
-        if self.exit is not None and self.exit.code != 0:
-            return  # the process ends, and its copiers with it
-        for slot, copier in self.copiers.items():
-            for partition in copier.touched:
-                held = self.state.held.get(partition)
-                assert held is not None, f"{partition} let go but touched by {copier.id}"
-                assert held.told
-                assert held.slot == slot
-
-    @invariant()
-    def nobody_else_touches_it(self) -> None:
-        touched = [p for copier in self.copiers.values() for p in copier.touched]
-        assert len(touched) == len(set(touched))
-
-    @invariant()
-    def what_is_published_is_what_is_held(self) -> None:
-        if self.state.published is not None and not self.state.publish_due:
-            assert self.state.published.entries.keys() == self.state.held.keys()
-
-    def teardown(self) -> None:
-        """Healed and left alone, everything wanted is ONLINE and nothing else is held."""
-        if self.exit is not None:
-            return
-        self.happens(ev.SessionRestored(SessionId(9)))
-        for _ in range(70):
-            self.settle()
-            self.happens(ev.Tick(self.state.now_s + 1.0))
-        if self.state.drain_until_s is not None:
-            assert self.exit is not None
-            return
-        assert {p: held.owner_epoch for p, held in self.state.held.items()} == {
-            p: entry.owner_epoch for p, entry in self.state.wanted.items()
-        }
-        assert all(held.phase is Phase.ONLINE for held in self.state.held.values())
-        assert all(slot.phase is SlotPhase.RUNNING for slot in self.state.slots)
-
-    def settle(self) -> None:
-        while self.later:
-            self.happens(self.later.popleft())
-        for started in sorted(self.starting):
-            self.starting.remove(started)
-            self.copiers[started.slot] = Copier(started)
-            self.happens(ev.CopierConnected(started))
-        for route in list(self.fencing):
-            self.fencing.remove(route)
-            self.happens(ev.RouteFenced(route))
-        for copier in list(self.copiers.values()):
-            while copier.inbox:
-                copier.do_next()
-            self.report(copier.id.slot)
-            while copier.outbox:
-                self.happens(copier.outbox.popleft())
-            if not copier.connected and self.copiers.get(copier.id.slot) is copier:
-                self.end(copier.id)
 
 
-Histories.TestCase.settings = settings(max_examples=100, stateful_step_count=50, deadline=None)
-TestHistories = Histories.TestCase
+def test_online_is_the_copiers_word_and_published_at_once() -> None:
+    run = Run().assign(0).do(events.RouteFenced(ROUTE))
+    assert run.seen() == {0: (PartitionState.OFFLINE, "starting")}
+    run.report(0, PartitionState.ONLINE)
+    assert run.seen() == {0: (PartitionState.ONLINE, "")}
+    assert run.state.published is not None
+    assert run.state.published.entries[part(0)].committed
+    assert run.state.published.seen_zxid == run.zxid
 
 
-def test_a_word_left_over_does_not_end_the_next_life() -> None:
-    """Failed and Remove cross. A second Remove would have a second answer, which comes when the
-    partition was given back and taken away once more: then the copier still has its Add to read."""
-    histories = Histories()
-    histories.begin(warm=True)
-    copier = histories.copiers[0]
-    partition = min(copier.touched)
-    others = {p: 1 for p in PARTITIONS if p != partition}
-    histories.partition_fails(0, temporary=True)
-    histories.assign(others)
-    copier.do_next()
+def test_reasons_alone_wait_for_a_tenth_of_a_second() -> None:
+    run = Run().assign(0).do(events.RouteFenced(ROUTE))
+    run.take()
+    run.report(0, PartitionState.OFFLINE, "waits")
+    run.report(0, PartitionState.OFFLINE, "waits longer")
+    assert not run.take()
+    run.wait(0.1)
+    assert [type(one) for one in run.take()] == [events.Publish]
+    assert run.seen() == {0: (PartitionState.OFFLINE, "starting: waits longer")}
+
+
+def test_what_changes_nothing_is_not_published() -> None:
+    run = Run().online(0)
+    run.report(0, PartitionState.ONLINE).wait(1).report(0, PartitionState.ONLINE).wait(1)
+    assert run.take() == []
+
+
+def test_taken_away_stays_published_until_released() -> None:
+    run = Run().online(0, 1).assign(1)
+    assert run.told() == [events.RemovePartitions(CopierId(0, 1), (part(0),))]
+    assert run.seen()[0] == (PartitionState.OFFLINE, "stopping: taken away")
+    run.wait(20).report(0, PartitionState.ONLINE)
+    assert run.phases()[0] is PartitionPhase.STOPPING
+    run.do(events.CopierReleased(CopierId(0, 1), (part(0),)))
+    assert set(run.seen()) == {1}
+
+
+def test_what_no_copier_heard_of_is_let_go_at_once() -> None:
+    run = Run().assign(0).assign()
+    assert run.seen() == {}
+    assert run.state.published is not None
+    assert run.state.published.seen_zxid == run.zxid
+
+
+def test_failed_then_taken_away_is_let_go_at_once() -> None:
+    run = Run().online(0).do(events.CopierFailed(CopierId(0, 1), part(0), "x", True)).assign()
+    assert run.told() == []
+    assert run.seen() == {}
+
+
+def test_failed_while_stopping_waits_for_the_one_released() -> None:
+    run = Run().online(0).assign()
+    run.take()
+    run.do(events.CopierFailed(CopierId(0, 1), part(0), "x", True))
+    assert run.told() == [], "Remove is under way, and is answered once"
+    assert run.phases() == {0: PartitionPhase.STOPPING}
+    run.do(events.CopierReleased(CopierId(0, 1), (part(0),)))
+    assert run.phases() == {}
+
+
+def test_a_new_owner_epoch_is_remove_released_add() -> None:
+    run = Run().online(0).assign(0, epoch=2)
+    assert run.told() == [events.RemovePartitions(CopierId(0, 1), (part(0),))]
+    run.do(events.CopierReleased(CopierId(0, 1), (part(0),)))
+    assert run.told() == [events.AddPartitions(CopierId(0, 1), {part(0): OwnerEpoch(2)})]
+
+
+def test_released_without_being_asked_is_a_programmers_error() -> None:
+    run = Run().online(0)
+    with pytest.raises(InvalidTransition, match="nobody asked"):
+        run.do(events.CopierReleased(CopierId(0, 1), (part(0),)))
+
+
+@pytest.mark.parametrize(
+    ("temporary", "delays_s"),
+    [(True, [0.5, 1, 2, 2, 2]), (False, [5, 10, 20, 40, 60, 60])],
+)
+def test_failures_back_off(temporary: bool, delays_s: Sequence[float]) -> None:
+    run = Run().online(0)
+    for delay_s in delays_s:
+        run.do(events.CopierFailed(CopierId(0, 1), part(0), "broken", temporary))
+        assert run.phases() == {0: PartitionPhase.ERROR}
+        run.take()
+        assert run.wait(delay_s - 0.1).told() == []
+        assert run.wait(0.1).told() == [
+            events.AddPartitions(CopierId(0, 1), {part(0): OwnerEpoch(1)})
+        ]
+
+
+def test_half_a_minute_online_forgets_failures() -> None:
+    run = Run().online(0)
+    for _ in range(3):
+        run.do(events.CopierFailed(CopierId(0, 1), part(0), "broken", False)).wait(60)
+    run.report(0, PartitionState.ONLINE).wait(31)
+    run.do(events.CopierFailed(CopierId(0, 1), part(0), "broken", False))
+    assert run.state.held[part(0)].retry_at_s == run.state.now_s + 5
+
+
+def test_an_error_the_copier_keeps_is_not_ours_to_retry() -> None:
+    run = Run().online(0).report(0, PartitionState.ERROR, "source: unreachable")
+    assert run.seen() == {0: (PartitionState.ERROR, "source: unreachable")}
+    run.take()
+    assert run.wait(10).told() == []
+    run.report(0, PartitionState.ONLINE)
+    assert run.seen() == {0: (PartitionState.ONLINE, "")}
+    run.report(0, PartitionState.ERROR, "again").assign()
+    assert run.phases() == {0: PartitionPhase.STOPPING}
+
+
+def test_a_copiers_end_is_an_error_until_its_next_run_on_the_same_slot() -> None:
+    run = Run().online(0, 1, 2).do(events.CopierEnded(CopierId(0, 1), "killed"))
+    assert run.seen()[0] == (PartitionState.ERROR, "copier ended: killed")
+    assert run.seen()[1] == (PartitionState.ONLINE, "")
+    assert run.told() == [events.StartCopier(CopierId(0, 2), (part(0), part(2)))]
+    run.do(events.CopierConnected(CopierId(0, 2)))
+    assert run.told() == [
+        events.AddPartitions(CopierId(0, 2), {part(0): OwnerEpoch(1), part(2): OwnerEpoch(1)})
+    ]
+
+
+def test_repeated_ends_back_off_and_a_steady_run_forgets_them() -> None:
+    run = Run().online(0)
+    starts: list[float] = []
+    for number in range(1, 6):
+        ended_s = run.state.now_s
+        run.do(events.CopierEnded(CopierId(0, number), "killed"))
+        while not any(isinstance(one, events.StartCopier) for one in run.take()):
+            run.wait(0.1)
+        starts.append(round(run.state.now_s - ended_s, 1))
+        run.do(events.CopierConnected(CopierId(0, number + 1)))
+        run.take()
+    assert starts == pytest.approx([0.0, 0.5, 1.0, 2.0, 2.0], abs=0.15)
+    run.wait(10).do(events.CopierEnded(CopierId(0, 6), "killed"))
+    assert events.StartCopier(CopierId(0, 7), (part(0),)) in run.take()
+
+
+def test_stopping_is_let_go_by_the_end_of_the_process_and_must_come_back_to_its_slot() -> None:
+    run = Run().online(0, 1, 2).assign(1)
+    run.do(events.CopierEnded(CopierId(0, 1), "killed"))
+    assert set(run.seen()) == {1}
+    run.assign(1, 2, 3, 4, 5, 0)
+    assert run.state.held[part(0)].slot == 0
+    assert run.state.held[part(0)].unclean
+
+
+def test_the_end_of_a_lifeline_is_not_the_end_of_the_process() -> None:
+    run = Run().online(0).do(events.CopierClosed(CopierId(0, 1)))
+    assert run.seen()[0][0] is PartitionState.ERROR
+    run.assign()
+    assert run.phases() == {0: PartitionPhase.STOPPING}
+    run.do(events.CopierEnded(CopierId(0, 1), "killed"))
+    assert run.phases() == {}
+
+
+def test_a_copier_that_does_not_end_is_killed_until_it_has() -> None:
+    run = Run().online(0).do(events.CopierClosed(CopierId(0, 1)))
+    run.take()
+    kill = events.KillCopier(CopierId(0, 1), "it does not end by itself")
     for _ in range(2):
-        histories.happens(copier.outbox.popleft())
-    histories.assign({**others, partition: 1})
-    histories.assign(others)
-    while copier.inbox:
-        copier.do_next()
-        while copier.outbox:
-            histories.happens(copier.outbox.popleft())
-        histories.what_is_touched_is_held_by_that_slot()
-    assert partition not in histories.state.held
-    histories.teardown()
+        assert kill not in run.wait(LATE_END_S - 1).take()
+        assert kill in run.wait(1).take()
+    run.do(events.CopierEnded(CopierId(0, 1), "killed"))
+    assert events.StartCopier(CopierId(0, 2), (part(0),)) in run.take()
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        events.CopierReleased(CopierId(0, 1), (part(0),)),
+        events.CopierFailed(CopierId(0, 1), part(0), "late", True),
+        events.CopierReported(
+            CopierId(0, 1), CopierReport({part(0): PartitionReport(PartitionState.ERROR)})
+        ),
+        events.CopierEnded(CopierId(0, 1), "late"),
+        events.CopierClosed(CopierId(0, 1)),
+        events.CopierConnected(CopierId(0, 1)),
+    ],
+)
+def test_the_word_of_a_former_run_counts_for_nothing(event: events.Event) -> None:
+    run = (
+        Run()
+        .online(0)
+        .do(events.CopierEnded(CopierId(0, 1), "x"), events.CopierConnected(CopierId(0, 2)))
+    )
+    run.report(0, PartitionState.ONLINE)
+    run.take()
+    before = run.state
+    run.do(event)
+    assert run.take() == []
+    assert run.state.held == before.held
+
+
+def test_a_copier_that_finds_no_room_is_told_and_taken_when_it_comes() -> None:
+    run = Run(slots=1, running=False).do(events.Tick(0), events.SessionRestored(SessionId(1)))
+    run.assign(0).do(events.RouteFenced(ROUTE)).wait(LATE_START_S)
+    assert run.seen()[0][1].startswith("no Spark capacity")
+    run.take()
+    run.do(events.CopierConnected(CopierId(0, 1)))
+    assert run.told() == [events.AddPartitions(CopierId(0, 1), {part(0): OwnerEpoch(1)})]
+
+
+def test_a_silent_copier_is_killed_but_not_one_without_partitions() -> None:
+    run = Run().online(0).wait(SILENCE_S + 1)
+    assert run.told() == [events.KillCopier(CopierId(0, 1), "copier silent for 61 s")]
+    assert run.seen()[0] == (PartitionState.ERROR, "copier silent for 61 s")
+
+
+def test_a_copier_that_was_idle_for_long_is_not_silent_when_it_gets_work() -> None:
+    run = Run().wait(SILENCE_S * 10).assign(0).do(events.RouteFenced(ROUTE)).wait(1)
+    assert not any(isinstance(one, events.KillCopier) for one in run.take())
+
+
+@pytest.mark.parametrize("event", [events.SessionSuspended(), events.SessionLost()])
+def test_without_a_session_copying_goes_on_and_nothing_is_published(event: events.Event) -> None:
+    run = Run().online(0, 1).do(event)
+    run.report(0, PartitionState.ERROR, "x").wait(100)
+    assert not [one for one in run.take() if not isinstance(one, events.KillCopier)]
+    assert run.phases()[1] is not PartitionPhase.STOPPING
+    run.do(events.SessionRestored(SessionId(2)))
+    assert run.take()[:2] == [events.Register(SessionId(2)), events.ReadAssignment()]
+    assert run.seen()[0][0] is PartitionState.ERROR
+
+
+def test_the_assignment_is_read_again_now_and_then_while_there_is_a_session() -> None:
+    run = Run().online(0).wait(READ_EVERY_S - 1)
+    assert events.ReadAssignment() not in run.take()
+    assert events.ReadAssignment() in run.wait(1).take()
+    assert events.ReadAssignment() not in run.wait(1).take()
+    assert (
+        events.ReadAssignment() not in run.do(events.SessionSuspended()).wait(READ_EVERY_S).take()
+    )
+
+
+def test_an_older_assignment_is_not_news_and_a_missing_one_is() -> None:
+    run = Run().online(0)
+    run.do(events.AssignmentChanged({}, run.zxid - 1))
+    assert run.phases() == {0: PartitionPhase.ONLINE}
+    run.do(events.AssignmentChanged({}, -1))
+    assert run.phases() == {0: PartitionPhase.STOPPING}
+    assert run.state.seen_zxid == run.zxid
+
+
+def test_drain_stops_copiers_waits_for_their_ends_and_publishes_before_it_exits() -> None:
+    run = Run().online(0, 1).do(events.Drain(30.0))
+    assert run.told() == [events.StopCopier(CopierId(0, 1)), events.StopCopier(CopierId(1, 1))]
+    assert set(run.phases().values()) == {PartitionPhase.STOPPING}
+    for slot in (0, 1):
+        copier = CopierId(slot, 1)
+        run.do(events.CopierReleased(copier, (part(slot),)), events.CopierClosed(copier))
+    assert run.phases() == {}
+    assert not any(isinstance(one, events.Exit) for one in run.take())
+    run.do(
+        events.CopierEnded(CopierId(0, 1), "it returned"), events.CopierEnded(CopierId(1, 1), "x")
+    )
+    assert run.take()[-1] == events.Exit(0, "drained")
+    assert run.seen() == {}
+
+
+def test_drain_is_bounded() -> None:
+    run = Run(slots=1).online(0).do(events.Drain(30.0))
+    run.take()
+    assert run.wait(30).told() == [events.KillCopier(CopierId(0, 1), "not drained in time")]
+    assert run.wait(1).told() == []
+    assert run.wait(5).told() == [events.Exit(1, "copiers did not end")]
+
+
+def test_a_second_drain_shortens_the_first() -> None:
+    run = Run(slots=1).online(0).do(events.Drain(30.0))
+    run.take()
+    run.do(events.Drain(0.0))
+    assert run.told() == [events.KillCopier(CopierId(0, 1), "not drained in time")]
+
+
+def test_nothing_starts_while_draining() -> None:
+    run = Run(slots=1, running=False).do(events.Tick(0), events.Drain(30.0))
+    assert events.KillCopier(CopierId(0, 1), "the worker stops") in run.take()
+    run.assign(0).do(events.CopierEnded(CopierId(0, 1), "killed"))
+    assert run.take()[-1] == events.Exit(0, "drained")
+
+
+def test_a_pair_outside_the_table_raises_with_the_story() -> None:
+    held = move(
+        part(0), HeldPartition(0, OwnerEpoch(1)), PartitionPhase.STARTING, "starting", now_s=1.0
+    )
+    with pytest.raises(InvalidTransition, match=r"OFFLINE -> STARTING: starting"):
+        move(part(0), held, PartitionPhase.STARTING, "again", now_s=2.0)
+
+
+def test_invariants_are_checked() -> None:
+    state = Run().online(0).state
+    held = {part(0): replace(state.held[part(0)], sent=False)}
+    with pytest.raises(InvalidTransition, match="ONLINE without a copier"):
+        check_invariants(replace(state, held=held))
+
+
+@pytest.mark.parametrize(
+    ("counts", "home", "slot"),
+    [
+        ({0: 0, 1: 0}, None, 0),
+        ({0: 1, 1: 0}, None, 1),
+        ({0: 1, 1: 1}, Home(1, bound=False), 1),
+        ({0: 1, 1: 2}, Home(1, bound=False), 0),
+        ({0: 1, 1: 9}, Home(1, bound=True), 1),
+        ({0: 1}, Home(7, bound=True), 0),
+    ],
+)
+def test_choice_of_a_slot(counts: dict[int, int], home: Home | None, slot: int) -> None:
+    assert choose(counts, home) == slot
+
+
+def test_counts_stay_even_over_many_assignments() -> None:
+    run = Run(slots=3).assign(*range(10))
+    slots = [held.slot for held in run.state.held.values()]
+    assert sorted(slots.count(number) for number in range(3)) == [3, 3, 4]
+
+
+def test_a_slot_says_who_its_copier_is() -> None:
+    assert str(Slot(3).started(0.0).copier) == "3#1"

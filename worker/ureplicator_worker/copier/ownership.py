@@ -1,6 +1,6 @@
 """The right to copy: one thread per route goes through the order of `kafka.positions`, and commits.
 
-    Start ----> (1) initialise own id --> (2) Ask ==driver==> Go --> (3) fence --> (4) read --> Begin
+    Start ----> (1) initialise own id --> (2) request ==driver==> proof --> (3) fence --> (4) read --> Begin
                      ^                                                               |
                      |  fenced, refused, or an answer missing                        v
                      +--------------------------------------------------- Commit <-- copying (5)
@@ -66,7 +66,7 @@ from ureplicator_worker.copier.start_position import (
     policy_time,
     source_offset,
 )
-from ureplicator_worker.lifeline.messages import Go, Grant
+from ureplicator_worker.lifeline.messages import Grant, ProofResponse
 
 RETRY_S = 0.5
 
@@ -188,7 +188,7 @@ class Ownership:
             case Forget(partition):
                 self._forget(partition)
                 self._post(Forgotten(partition))
-            case Go():
+            case ProofResponse():
                 self._on_go(command)
             case Commit(positions):
                 self._commit({part: positions[part] for part in positions if part in self._held})
@@ -204,9 +204,9 @@ class Ownership:
         self._held.pop(partition, None)
         self._attempted.pop(partition, None)
 
-    def _on_go(self, go: Go) -> None:
+    def _on_go(self, go: ProofResponse) -> None:
         """Steps (3) and (4) for what was granted."""
-        if go.request != self._request:
+        if go.request_id != self._request:
             return
         self._asked = False
         for partition, reason in go.refused.items():

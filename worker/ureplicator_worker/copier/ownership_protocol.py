@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from ureplicator_common.kafka.positions import Producer
 from ureplicator_common.model import OwnerEpoch, Partition
 from ureplicator_worker.copier.beginning import Beginning, Commitment
-from ureplicator_worker.lifeline.messages import Go, Grant
+from ureplicator_worker.lifeline.messages import Grant, ProofResponse
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class Locate:
     grant: Grant
 
 
-Command = Start | Forget | Commit | NewProducer | Locate | Go | None
+Command = Start | Forget | Commit | NewProducer | Locate | ProofResponse | None
 
 
 @dataclass(frozen=True, slots=True)

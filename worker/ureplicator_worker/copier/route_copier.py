@@ -60,11 +60,11 @@ from ureplicator_worker.copier.raw.target import Target, latency_ms
 from ureplicator_worker.copier.source_offsets import Publisher
 from ureplicator_worker.lifeline.messages import (
     LATENCY_BOUNDS_MS,
-    Ask,
     Failed,
-    Go,
     Message,
     PartitionReport,
+    ProofRequest,
+    ProofResponse,
     Released,
 )
 
@@ -273,13 +273,13 @@ class RouteCopier:
             elif other:
                 self._fail(copy, f"target {other[0]}", other[1])
 
-    def on_go(self, go: Go) -> None:
+    def on_go(self, go: ProofResponse) -> None:
         self._ownership.put(go)
 
     def on_ownership(self, event: OwnershipEvent) -> None:
         match event:
             case ProofRequested(request, partitions):
-                self._say(Ask(request, partitions))
+                self._say(ProofRequest(request, partitions))
             case Begun():
                 self._begin(event)
             case OwnershipConfirmed(partition):

@@ -29,16 +29,16 @@ from ureplicator_worker.copier.raw.net.connection import Connection
 from ureplicator_worker.copier.raw.net.connections import Connections
 from ureplicator_worker.copier.raw.net.metadata import ClusterMetadata, MetadataEvent
 from ureplicator_worker.copier.route_copier import RouteCopier
-from ureplicator_worker.lifeline.client import Lifeline, LifelineClosed
+from ureplicator_worker.lifeline.client import LifelineClient, LifelineClosed
 from ureplicator_worker.lifeline.messages import (
     Add,
-    Ask,
-    CopierOrder,
-    Go,
+    CopierConfig,
+    CopierReport,
     Hello,
     Message,
+    ProofRequest,
+    ProofResponse,
     Remove,
-    Report,
     Stop,
 )
 
@@ -51,7 +51,7 @@ THREAD_SWITCH_S = 0.001
 COLD_TIMEOUT_S = 5.0
 
 
-def copy(order: CopierOrder) -> None:
+def copy(order: CopierConfig) -> None:
     """Copy what the driver says, until it says stop or is gone."""
     set_up(name=f"copier {order.slot}")
     switch_s = sys.getswitchinterval()
@@ -68,10 +68,10 @@ def copy(order: CopierOrder) -> None:
 
 
 class Copier:
-    def __init__(self, order: CopierOrder) -> None:
+    def __init__(self, order: CopierConfig) -> None:
         """Raises LifelineClosed."""
         self._order = order
-        self._lifeline: Lifeline | None = Lifeline(order.host, order.port)
+        self._lifeline: LifelineClient | None = LifelineClient(order.host, order.port)
         self._selector = selectors.DefaultSelector()
         self._masks: dict[Any, tuple[int, int]] = {}
         self._mailbox: deque[Callable[[], None]] = deque()
@@ -196,7 +196,7 @@ class Copier:
             case Remove(partitions):
                 for partition in partitions:
                     self._route(partition.route).remove(partition)
-            case Go():
+            case ProofResponse():
                 self._on_go(message)
             case Stop():
                 self._stop()
@@ -209,11 +209,11 @@ class Copier:
             for route in self._routes.values():
                 route.remove_all()
 
-    def _on_go(self, go: Go) -> None:
-        asked = self._asks.pop(go.request, None)
+    def _on_go(self, go: ProofResponse) -> None:
+        asked = self._asks.pop(go.request_id, None)
         if asked is not None:
             route, request = asked
-            route.on_go(Go(request, go.granted, go.refused))
+            route.on_go(ProofResponse(request, go.granted, go.refused))
 
     def _say(self, message: Message) -> None:
         if self._lifeline is None:
@@ -239,7 +239,7 @@ class Copier:
                 )
             ]
             total_ms += route.latency_sum_ms
-        self._say(Report(partitions, tuple(counts), int(total_ms)))
+        self._say(CopierReport(partitions, tuple(counts), int(total_ms)))
 
     def _post(self, task: Callable[[], None]) -> None:
         """Have the loop do something; from any thread."""
@@ -294,10 +294,10 @@ class Copier:
 
     def _say_for(self, route: RouteCopier, message: Message) -> None:
         """Asks of all routes share the lifeline: number them anew."""
-        if isinstance(message, Ask):
+        if isinstance(message, ProofRequest):
             self._ask += 1
-            self._asks[self._ask] = (route, message.request)
-            message = Ask(self._ask, message.partitions)
+            self._asks[self._ask] = (route, message.request_id)
+            message = ProofRequest(self._ask, message.partitions)
         self._say(message)
 
     def _client(self, cluster: str) -> ClusterClient:

@@ -17,7 +17,7 @@ from ureplicator_common.model import (
     Route,
     SessionId,
 )
-from ureplicator_worker.lifeline.messages import CopierId, Report
+from ureplicator_worker.lifeline.messages import CopierId, CopierReport
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class CopierConnected:
 @dataclass(frozen=True, slots=True)
 class CopierReported:
     copier: CopierId
-    report: Report
+    report: CopierReport
 
 
 @dataclass(frozen=True, slots=True)

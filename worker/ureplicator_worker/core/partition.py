@@ -13,7 +13,7 @@ ERROR may also go to STOPPING (the copier still touches it and tries by itself) 
 another reason), STOPPING to ERROR (it was let go, but is still ours). Any other pair is a
 programmer's error, told with the partition's story.
 
-`told` is what safety rests on: the copier was sent the partition and has not let go of it since.
+Safety rests on `sent`: the copier was sent the partition and has not released it since.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ STEADY_S = 30.0
 STORY_LENGTH = 16
 
 
-class Phase(StrEnum):
+class PartitionPhase(StrEnum):
     OFFLINE = "OFFLINE"
     STARTING = "STARTING"
     ONLINE = "ONLINE"
@@ -46,17 +46,17 @@ class InvalidTransition(AssertionError):
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
-    """One partition of ours. `told`: the copier heard of it and has not let go since.
+class HeldPartition:
+    """One partition of ours. `sent`: its copier was sent it and has not released it since.
 
     `unclean`: a copier died while it touched the partition, and none has let go properly since.
     """
 
     slot: int
     owner_epoch: OwnerEpoch
-    phase: Phase = Phase.OFFLINE
+    phase: PartitionPhase = PartitionPhase.OFFLINE
     reason: str = ""
-    told: bool = False
+    sent: bool = False
     unclean: bool = False
     retry_at_s: float = 0.0
     failures: int = 0
@@ -67,50 +67,63 @@ class Held:
     @property
     def shown(self) -> PartitionState:
         """What the fleet sees: starting and stopping read OFFLINE, and the reason says which."""
-        if self.phase is Phase.ONLINE:
+        if self.phase is PartitionPhase.ONLINE:
             return PartitionState.ONLINE
-        return PartitionState.ERROR if self.phase is Phase.ERROR else PartitionState.OFFLINE
+        return (
+            PartitionState.ERROR if self.phase is PartitionPhase.ERROR else PartitionState.OFFLINE
+        )
 
     @property
     def entry(self) -> CurrentEntry:
         return CurrentEntry(self.shown, self.owner_epoch, self.reason, self.committed)
 
 
-def _same(held: Held, now_s: float) -> Held:
+Effect = Callable[[HeldPartition, float], HeldPartition]
+
+
+def _same(held: HeldPartition, now_s: float) -> HeldPartition:
     return held
 
 
-def _came_online(held: Held, now_s: float) -> Held:
+def _came_online(held: HeldPartition, now_s: float) -> HeldPartition:
     return replace(held, online_since_s=now_s)
 
 
-def _left_online(held: Held, now_s: float) -> Held:
+def _left_online(held: HeldPartition, now_s: float) -> HeldPartition:
     steady = now_s - held.online_since_s >= STEADY_S
     return replace(held, failures=0) if steady else held
 
 
-TRANSITIONS: Mapping[tuple[Phase, Phase], Callable[[Held, float], Held]] = {
-    (Phase.OFFLINE, Phase.STARTING): _same,
-    (Phase.STARTING, Phase.ONLINE): _came_online,
-    (Phase.STARTING, Phase.STOPPING): _same,
-    (Phase.STARTING, Phase.ERROR): _same,
-    (Phase.STARTING, Phase.OFFLINE): _same,
-    (Phase.ONLINE, Phase.STARTING): _left_online,
-    (Phase.ONLINE, Phase.STOPPING): _same,
-    (Phase.ONLINE, Phase.ERROR): _left_online,
-    (Phase.STOPPING, Phase.OFFLINE): _same,
-    (Phase.STOPPING, Phase.ERROR): _same,
-    (Phase.ERROR, Phase.STARTING): _same,
-    (Phase.ERROR, Phase.ONLINE): _came_online,
-    (Phase.ERROR, Phase.STOPPING): _same,
-    (Phase.ERROR, Phase.ERROR): _same,
-    (Phase.ERROR, Phase.OFFLINE): _same,
+TRANSITIONS: Mapping[
+    tuple[PartitionPhase, PartitionPhase], Callable[[HeldPartition, float], HeldPartition]
+] = {
+    (PartitionPhase.OFFLINE, PartitionPhase.STARTING): _same,
+    (PartitionPhase.STARTING, PartitionPhase.ONLINE): _came_online,
+    (PartitionPhase.STARTING, PartitionPhase.STOPPING): _same,
+    (PartitionPhase.STARTING, PartitionPhase.ERROR): _same,
+    (PartitionPhase.STARTING, PartitionPhase.OFFLINE): _same,
+    (PartitionPhase.ONLINE, PartitionPhase.STARTING): _left_online,
+    (PartitionPhase.ONLINE, PartitionPhase.STOPPING): _same,
+    (PartitionPhase.ONLINE, PartitionPhase.ERROR): _left_online,
+    (PartitionPhase.STOPPING, PartitionPhase.OFFLINE): _same,
+    (PartitionPhase.STOPPING, PartitionPhase.ERROR): _same,
+    (PartitionPhase.ERROR, PartitionPhase.STARTING): _same,
+    (PartitionPhase.ERROR, PartitionPhase.ONLINE): _came_online,
+    (PartitionPhase.ERROR, PartitionPhase.STOPPING): _same,
+    (PartitionPhase.ERROR, PartitionPhase.ERROR): _same,
+    (PartitionPhase.ERROR, PartitionPhase.OFFLINE): _same,
 }
 
 
 def move(
-    partition: Partition, held: Held, to: Phase, reason: str, *, now_s: float, **change: Any
-) -> Held:
+    partition: Partition,
+    held: HeldPartition,
+    to: PartitionPhase,
+    reason: str,
+    *,
+    now_s: float,
+    **change: Any,
+) -> HeldPartition:
     """The only writer of a phase. Raises InvalidTransition."""
     pair = (held.phase, to)
     if pair not in TRANSITIONS:
@@ -121,16 +134,18 @@ def move(
     return replace(moved, phase=to, reason=reason, story=story, **change)
 
 
-def failed(partition: Partition, held: Held, reason: str, *, temporary: bool, now_s: float) -> Held:
+def failed(
+    partition: Partition, held: HeldPartition, reason: str, *, temporary: bool, now_s: float
+) -> HeldPartition:
     """The copier gave it up: not touched any more, to be tried again after a growing delay."""
-    clean: dict[str, Any] = {"told": False, "unclean": False}
-    moved = move(partition, held, Phase.ERROR, reason, now_s=now_s, **clean)
+    clean: dict[str, Any] = {"sent": False, "unclean": False}
+    moved = move(partition, held, PartitionPhase.ERROR, reason, now_s=now_s, **clean)
     delays = TEMPORARY_DELAYS_S if temporary else PERMANENT_DELAYS_S
     delay_s = delays[min(moved.failures, len(delays) - 1)]
     return replace(moved, failures=moved.failures + 1, retry_at_s=now_s + delay_s)
 
 
-def broken(partition: Partition, held: Held, why: str) -> InvalidTransition:
+def broken(partition: Partition, held: HeldPartition, why: str) -> InvalidTransition:
     """The error to raise, with all that is remembered of the partition."""
     story = "\n  ".join(held.story)
     return InvalidTransition(f"{partition}: {why}\n  {story}")

@@ -19,8 +19,8 @@ from ureplicator_common.model import (
     Route,
     SessionId,
 )
-from ureplicator_worker.core import events as ev
-from ureplicator_worker.core.partition import Held, Phase, failed, move
+from ureplicator_worker.core import events
+from ureplicator_worker.core.partition import HeldPartition, PartitionPhase, failed, move
 from ureplicator_worker.core.slots import Home, Slot, SlotPhase, choose
 from ureplicator_worker.lifeline.messages import CopierId
 
@@ -64,7 +64,7 @@ class WorkerState:
     wanted: Mapping[Partition, AssignmentEntry] = field(default_factory=dict)
     seen_zxid: int = -1
     read_at_s: float = 0.0
-    held: Mapping[Partition, Held] = field(default_factory=dict)
+    held: Mapping[Partition, HeldPartition] = field(default_factory=dict)
     homes: Mapping[Partition, Home] = field(default_factory=dict)
     fences: Mapping[Route, Fence] = field(default_factory=dict)
     drain_until_s: float | None = None
@@ -106,7 +106,7 @@ class Turn:
         self.due = state.publish_due
         self.urgent = False
         self.exited = False
-        self.instructions: list[ev.Instruction] = []
+        self.instructions: list[events.Instruction] = []
 
     def frozen(self) -> WorkerState:
         return WorkerState(
@@ -132,7 +132,7 @@ class Turn:
 
     # One partition.
 
-    def put(self, partition: Partition, held: Held) -> None:
+    def put(self, partition: Partition, held: HeldPartition) -> None:
         """The only writer of `held`; notes what of it is to be published, and how soon."""
         old = self.held.get(partition)
         self.held[partition] = held
@@ -141,7 +141,7 @@ class Turn:
         elif old.entry != held.entry:
             self.due = True
 
-    def move(self, partition: Partition, to: Phase, reason: str, **change: Any) -> None:
+    def move(self, partition: Partition, to: PartitionPhase, reason: str, **change: Any) -> None:
         held = self.held[partition]
         self.put(partition, move(partition, held, to, reason, now_s=self.now_s, **change))
 
@@ -154,14 +154,14 @@ class Turn:
         slot = choose(counts, home)
         counts[slot] += 1
         unclean = home is not None and home.bound
-        self.held[partition] = Held(slot=slot, owner_epoch=epoch, unclean=unclean)
-        self.move(partition, Phase.STARTING, "starting")
+        self.held[partition] = HeldPartition(slot=slot, owner_epoch=epoch, unclean=unclean)
+        self.move(partition, PartitionPhase.STARTING, "starting")
         self.urgent = True
 
     def let_go(self, partition: Partition) -> None:
         """Nobody of ours touches it: it leaves what is published."""
         held = self.held[partition]
-        self.move(partition, Phase.OFFLINE, "let go", told=False)
+        self.move(partition, PartitionPhase.OFFLINE, "let go", sent=False)
         del self.held[partition]
         self.homes[partition] = Home(held.slot, bound=held.unclean)
         self.urgent = True
@@ -180,21 +180,21 @@ class Turn:
         return slot if slot.run == copier.run and slot.phase is not SlotPhase.IDLE else None
 
     def touched_by(self, copier: CopierId) -> list[Partition]:
-        return [p for p, held in self.held.items() if held.told and held.slot == copier.slot]
+        return [p for p, held in self.held.items() if held.sent and held.slot == copier.slot]
 
     def close(self, copier: CopierId, reason: str) -> None:
         """Nothing reaches the copier any more; what it touched is let go when it has ended."""
         slot = self.slots[copier.slot]
         self.slots[copier.slot] = slot.enter(SlotPhase.CLOSING, self.now_s)
         for partition in self.touched_by(copier):
-            if self.held[partition].phase is not Phase.STOPPING:
-                self.move(partition, Phase.ERROR, reason)
+            if self.held[partition].phase is not PartitionPhase.STOPPING:
+                self.move(partition, PartitionPhase.ERROR, reason)
 
     # Wanted against held.
 
     def read_assignment(self) -> None:
         self.read_at_s = self.now_s
-        self.instructions.append(ev.ReadAssignment())
+        self.instructions.append(events.ReadAssignment())
 
     def reconcile(self) -> None:
         if self.drain_until_s is not None:
@@ -215,17 +215,17 @@ class Turn:
             if self.wants(partition):
                 continue
             entry = wanted.get(partition)
-            if not held.told:
+            if not held.sent:
                 self.let_go(partition)
-            elif held.phase is not Phase.STOPPING:
+            elif held.phase is not PartitionPhase.STOPPING:
                 why = "taken away" if entry is None else f"owner epoch is {entry.owner_epoch} now"
                 why = "the worker stops" if self.drain_until_s is not None else why
-                self.move(partition, Phase.STOPPING, f"stopping: {why}")
+                self.move(partition, PartitionPhase.STOPPING, f"stopping: {why}")
                 slot = self.slots[held.slot]
                 if slot.phase is SlotPhase.RUNNING:
                     removed.setdefault(slot.copier, []).append(partition)
         for copier, partitions in removed.items():
-            self.instructions.append(ev.RemovePartitions(copier, tuple(partitions)))
+            self.instructions.append(events.RemovePartitions(copier, tuple(partitions)))
 
     def _take_on(self, wanted: Mapping[Partition, AssignmentEntry]) -> None:
         missing = sorted(wanted.keys() - self.held.keys())
@@ -250,21 +250,23 @@ class Turn:
                 if quiet_s > self.before.silence_s and self.touched_by(slot.copier):
                     reason = f"copier silent for {quiet_s:.0f} s"
                     self.close(slot.copier, reason)
-                    self.instructions.append(ev.KillCopier(slot.copier, reason))
+                    self.instructions.append(events.KillCopier(slot.copier, reason))
             elif self.now_s - slot.since_s >= LATE_END_S:
                 self.slots[number] = slot.enter(SlotPhase.CLOSING, self.now_s)
-                self.instructions.append(ev.KillCopier(slot.copier, "it does not end by itself"))
+                self.instructions.append(
+                    events.KillCopier(slot.copier, "it does not end by itself")
+                )
 
     def _start(self, number: int) -> None:
         self.slots[number] = slot = self.slots[number].started(self.now_s)
         waiting = tuple(sorted(p for p, held in self.held.items() if held.slot == number))
-        self.instructions.append(ev.StartCopier(slot.copier, waiting))
+        self.instructions.append(events.StartCopier(slot.copier, waiting))
 
     def _no_room(self, number: int) -> None:
         reason = f"no Spark capacity: slot {number} has no copier after {LATE_START_S:.0f} s"
         for partition, held in list(self.held.items()):
-            if held.slot == number and held.phase is Phase.STARTING:
-                self.move(partition, Phase.ERROR, reason, retry_at_s=self.now_s)
+            if held.slot == number and held.phase is PartitionPhase.STARTING:
+                self.move(partition, PartitionPhase.ERROR, reason, retry_at_s=self.now_s)
 
     def _tell(self) -> None:
         """Send what waits to copiers that run, once the route's former owner of our name is
@@ -272,19 +274,21 @@ class Turn:
         added: dict[CopierId, dict[Partition, OwnerEpoch]] = {}
         for partition, held in list(self.held.items()):
             slot = self.slots[held.slot]
-            if held.told or slot.phase is not SlotPhase.RUNNING:
+            if held.sent or slot.phase is not SlotPhase.RUNNING:
                 continue
-            if held.phase is Phase.ERROR and held.retry_at_s > self.now_s:
+            if held.phase is PartitionPhase.ERROR and held.retry_at_s > self.now_s:
                 continue
             if not self._fenced(partition.route):
                 continue
-            if held.phase is Phase.ERROR:
-                self.move(partition, Phase.STARTING, f"starting again after: {held.reason}")
-            self.put(partition, replace(self.held[partition], told=True))
+            if held.phase is PartitionPhase.ERROR:
+                self.move(
+                    partition, PartitionPhase.STARTING, f"starting again after: {held.reason}"
+                )
+            self.put(partition, replace(self.held[partition], sent=True))
             added.setdefault(slot.copier, {})[partition] = held.owner_epoch
         for copier, epochs in added.items():
             self.slots[copier.slot] = replace(self.slots[copier.slot], heard_s=self.now_s)
-            self.instructions.append(ev.AddPartitions(copier, epochs))
+            self.instructions.append(events.AddPartitions(copier, epochs))
 
     def _fence_ahead(self) -> None:
         if self.session is not None and self.drain_until_s is None:
@@ -295,7 +299,7 @@ class Turn:
         fence = self.fences.get(route, Fence())
         if not (fence.done or fence.asked) and fence.retry_at_s <= self.now_s:
             self.fences[route] = replace(fence, asked=True)
-            self.instructions.append(ev.FenceRoute(route))
+            self.instructions.append(events.FenceRoute(route))
         return fence.done
 
     # Leaving.
@@ -305,22 +309,22 @@ class Turn:
         for slot in self.slots:
             if slot.phase is SlotPhase.RUNNING:
                 self.slots[slot.number] = slot.enter(SlotPhase.CLOSING, self.now_s)
-                self.instructions.append(ev.StopCopier(slot.copier))
+                self.instructions.append(events.StopCopier(slot.copier))
             elif slot.phase is SlotPhase.STARTING:
                 self.slots[slot.number] = slot.enter(SlotPhase.CLOSING, self.now_s)
-                self.instructions.append(ev.KillCopier(slot.copier, "the worker stops"))
+                self.instructions.append(events.KillCopier(slot.copier, "the worker stops"))
             elif slot.phase is SlotPhase.CLOSING and late and not self.drain_killed:
-                self.instructions.append(ev.KillCopier(slot.copier, "not drained in time"))
+                self.instructions.append(events.KillCopier(slot.copier, "not drained in time"))
         self.drain_killed = self.drain_killed or late
 
     def _leave(self, until_s: float) -> None:
         if all(slot.phase is SlotPhase.IDLE for slot in self.slots) and not self.held:
             late = self.now_s >= until_s
-            self._exit(ev.Exit(int(late), "not drained in time" if late else "drained"))
+            self._exit(events.Exit(int(late), "not drained in time" if late else "drained"))
         elif self.now_s >= until_s + KILL_GRACE_S:
-            self._exit(ev.Exit(1, "copiers did not end"))
+            self._exit(events.Exit(1, "copiers did not end"))
 
-    def _exit(self, exit: ev.Exit) -> None:
+    def _exit(self, exit: events.Exit) -> None:
         self.exited = True
         self.due = True
         self._publish()
@@ -340,4 +344,4 @@ class Turn:
         )
         if current != self.published:
             self.published, self.published_at_s = current, self.now_s
-            self.instructions.append(ev.Publish(current))
+            self.instructions.append(events.Publish(current))

@@ -14,7 +14,7 @@ partition, the copier itself let go of it, or the copier's process is gone.
   it is STOPPING stays so until there is that answer. So no Released is ever left over, to meet the
   next Add and be taken for its end.
 * A new owner epoch without removal is Remove, Released, Add: the copier must prove the new one.
-* ERROR comes back by itself. A copier may also keep a partition in ERROR and try by itself (`told`
+* ERROR comes back by itself. A copier may also keep a partition in ERROR and try by itself (`sent`
   stays): then there is nothing to retry here.
 * A copier's end makes an ERROR of all it touched; they start again with the next run of the slot.
 * Before the first Add on a route, all transactional ids of this worker there are initialised once
@@ -35,8 +35,8 @@ from typing import Any
 
 from ureplicator_common.coordination import SessionState
 from ureplicator_common.model import Partition, PartitionState
-from ureplicator_worker.core import events as ev
-from ureplicator_worker.core.partition import Phase, broken
+from ureplicator_worker.core import events
+from ureplicator_worker.core.partition import PartitionPhase, broken
 from ureplicator_worker.core.reconcile import READ_EVERY_S, Fence, Turn, WorkerState
 from ureplicator_worker.core.slots import SlotPhase
 from ureplicator_worker.lifeline.messages import PartitionReport
@@ -44,7 +44,7 @@ from ureplicator_worker.lifeline.messages import PartitionReport
 FENCE_RETRY_S = 1.0
 
 
-def step(state: WorkerState, event: ev.Event) -> tuple[WorkerState, list[ev.Instruction]]:
+def step(state: WorkerState, event: events.Event) -> tuple[WorkerState, list[events.Instruction]]:
     """Raises InvalidTransition (a programmer's error), nothing else."""
     if state.exited:
         return state, []
@@ -60,25 +60,25 @@ def check_invariants(state: WorkerState) -> None:
     """Raises InvalidTransition; runs after every step, in production too."""
     for partition, held in state.held.items():
         slot = state.slots[held.slot]
-        if held.told and slot.phase not in (SlotPhase.RUNNING, SlotPhase.CLOSING):
-            raise broken(partition, held, f"told, but slot {held.slot} is {slot.phase.value}")
-        if held.phase in (Phase.ONLINE, Phase.STOPPING) and not held.told:
+        if held.sent and slot.phase not in (SlotPhase.RUNNING, SlotPhase.CLOSING):
+            raise broken(partition, held, f"sent, but slot {held.slot} is {slot.phase.value}")
+        if held.phase in (PartitionPhase.ONLINE, PartitionPhase.STOPPING) and not held.sent:
             raise broken(partition, held, f"{held.phase} without a copier")
-        if held.phase is Phase.OFFLINE:
+        if held.phase is PartitionPhase.OFFLINE:
             raise broken(partition, held, "held and OFFLINE")
 
 
 # What each event changes by itself; `reconcile` draws the conclusions.
 
 
-def _tick(turn: Turn, event: ev.Tick) -> None:
+def _tick(turn: Turn, event: events.Tick) -> None:
     turn.now_s = max(turn.now_s, event.now_s)
     due = turn.now_s - turn.read_at_s >= READ_EVERY_S
     if due and turn.session_state is SessionState.CONNECTED:
         turn.read_assignment()
 
 
-def _assignment_changed(turn: Turn, event: ev.AssignmentChanged) -> None:
+def _assignment_changed(turn: Turn, event: events.AssignmentChanged) -> None:
     """An older version (a server that lags, after a reconnect) is not news."""
     if event.zxid != -1 and event.zxid < turn.seen_zxid:
         return
@@ -88,41 +88,41 @@ def _assignment_changed(turn: Turn, event: ev.AssignmentChanged) -> None:
         turn.urgent = True
 
 
-def _copier_connected(turn: Turn, event: ev.CopierConnected) -> None:
+def _copier_connected(turn: Turn, event: events.CopierConnected) -> None:
     slot = turn.present(event.copier)
     if slot is not None and slot.phase is SlotPhase.STARTING:
         turn.slots[slot.number] = slot.connected(turn.now_s)
 
 
-def _copier_reported(turn: Turn, event: ev.CopierReported) -> None:
+def _copier_reported(turn: Turn, event: events.CopierReported) -> None:
     slot = turn.present(event.copier)
     if slot is None:
         return
     turn.slots[slot.number] = replace(slot, heard_s=turn.now_s)
     for partition, report in event.report.partitions.items():
         held = turn.held.get(partition)
-        if held is None or not held.told or held.slot != slot.number:
+        if held is None or not held.sent or held.slot != slot.number:
             continue
         if report.committed >= 0 and not held.committed:
             turn.put(partition, replace(held, committed=True))
-        if slot.phase is SlotPhase.RUNNING and held.phase is not Phase.STOPPING:
+        if slot.phase is SlotPhase.RUNNING and held.phase is not PartitionPhase.STOPPING:
             _apply_report(turn, partition, report)
 
 
 _REPORTED = {
-    PartitionState.ONLINE: Phase.ONLINE,
-    PartitionState.OFFLINE: Phase.STARTING,
-    PartitionState.ERROR: Phase.ERROR,
+    PartitionState.ONLINE: PartitionPhase.ONLINE,
+    PartitionState.OFFLINE: PartitionPhase.STARTING,
+    PartitionState.ERROR: PartitionPhase.ERROR,
 }
 
 
 def _apply_report(turn: Turn, partition: Partition, report: PartitionReport) -> None:
     held = turn.held[partition]
     phase = _REPORTED[report.state]
-    reason = report.reason if phase is not Phase.STARTING else _starting(report.reason)
+    reason = report.reason if phase is not PartitionPhase.STARTING else _starting(report.reason)
     if phase is not held.phase:
         turn.move(partition, phase, reason)
-    elif reason != held.reason and (phase is not Phase.STARTING or report.reason):
+    elif reason != held.reason and (phase is not PartitionPhase.STARTING or report.reason):
         turn.put(partition, replace(held, reason=reason))
 
 
@@ -130,103 +130,103 @@ def _starting(reason: str) -> str:
     return f"starting: {reason}" if reason else "starting"
 
 
-def _copier_released(turn: Turn, event: ev.CopierReleased) -> None:
+def _copier_released(turn: Turn, event: events.CopierReleased) -> None:
     slot = turn.present(event.copier)
     if slot is None:
         return
     turn.slots[slot.number] = replace(slot, heard_s=turn.now_s)
     for partition in event.partitions:
         held = turn.held.get(partition)
-        if held is None or not held.told or held.slot != slot.number:
+        if held is None or not held.sent or held.slot != slot.number:
             continue
-        if held.phase is not Phase.STOPPING:
+        if held.phase is not PartitionPhase.STOPPING:
             raise broken(partition, held, "released, and nobody asked for it")
         turn.put(partition, replace(held, unclean=False))
         turn.let_go(partition)
 
 
-def _copier_failed(turn: Turn, event: ev.CopierFailed) -> None:
+def _copier_failed(turn: Turn, event: events.CopierFailed) -> None:
     slot = turn.present(event.copier)
     held = turn.held.get(event.partition)
-    if slot is None or held is None or not held.told or held.slot != slot.number:
+    if slot is None or held is None or not held.sent or held.slot != slot.number:
         return
     turn.slots[slot.number] = replace(slot, heard_s=turn.now_s)
-    if held.phase is Phase.STOPPING:
+    if held.phase is PartitionPhase.STOPPING:
         turn.put(event.partition, replace(held, reason=f"stopping: {event.reason}"))
     else:
         turn.fail(event.partition, event.reason, temporary=event.temporary)
 
 
-def _copier_closed(turn: Turn, event: ev.CopierClosed) -> None:
+def _copier_closed(turn: Turn, event: events.CopierClosed) -> None:
     slot = turn.present(event.copier)
     if slot is not None and slot.phase is SlotPhase.RUNNING:
         turn.close(event.copier, "copier ended: its lifeline closed")
 
 
-def _copier_ended(turn: Turn, event: ev.CopierEnded) -> None:
+def _copier_ended(turn: Turn, event: events.CopierEnded) -> None:
     slot = turn.present(event.copier)
     if slot is None:
         return
     for partition, held in list(turn.held.items()):
         if held.slot != slot.number:
             continue
-        if held.told:
+        if held.sent:
             turn.put(partition, replace(held, unclean=True))
-        if held.phase is Phase.STOPPING:
+        if held.phase is PartitionPhase.STOPPING:
             turn.let_go(partition)
-        elif held.told or held.phase is Phase.STARTING:
+        elif held.sent or held.phase is PartitionPhase.STARTING:
             reason = f"copier ended: {event.reason}"
-            turn.move(partition, Phase.ERROR, reason, told=False, retry_at_s=turn.now_s)
+            turn.move(partition, PartitionPhase.ERROR, reason, sent=False, retry_at_s=turn.now_s)
     turn.slots[slot.number] = slot.ended(turn.now_s)
 
 
-def _route_fenced(turn: Turn, event: ev.RouteFenced) -> None:
+def _route_fenced(turn: Turn, event: events.RouteFenced) -> None:
     turn.fences[event.route] = Fence(done=True)
 
 
-def _fence_failed(turn: Turn, event: ev.FenceFailed) -> None:
+def _fence_failed(turn: Turn, event: events.FenceFailed) -> None:
     turn.fences[event.route] = Fence(retry_at_s=turn.now_s + FENCE_RETRY_S)
     for partition, held in list(turn.held.items()):
-        waits = held.phase in (Phase.STARTING, Phase.ERROR) and not held.told
+        waits = held.phase in (PartitionPhase.STARTING, PartitionPhase.ERROR) and not held.sent
         if partition.route == event.route and waits and held.reason != event.reason:
-            turn.move(partition, Phase.ERROR, event.reason, retry_at_s=turn.now_s)
+            turn.move(partition, PartitionPhase.ERROR, event.reason, retry_at_s=turn.now_s)
 
 
-def _session_suspended(turn: Turn, event: ev.SessionSuspended) -> None:
+def _session_suspended(turn: Turn, event: events.SessionSuspended) -> None:
     turn.session_state = SessionState.SUSPENDED
 
 
-def _session_lost(turn: Turn, event: ev.SessionLost) -> None:
+def _session_lost(turn: Turn, event: events.SessionLost) -> None:
     turn.session_state = SessionState.LOST
 
 
-def _session_restored(turn: Turn, event: ev.SessionRestored) -> None:
+def _session_restored(turn: Turn, event: events.SessionRestored) -> None:
     """Also for the same session: what was written while it was away may or may not have arrived."""
     if turn.session != event.session:
-        turn.instructions.append(ev.Register(event.session))
+        turn.instructions.append(events.Register(event.session))
     turn.session, turn.session_state = event.session, SessionState.CONNECTED
     turn.published, turn.urgent = None, True
     turn.read_assignment()
 
 
-def _drain(turn: Turn, event: ev.Drain) -> None:
+def _drain(turn: Turn, event: events.Drain) -> None:
     until_s = turn.now_s + event.timeout_s
     turn.drain_until_s = min(until_s, turn.drain_until_s or until_s)
 
 
 _HANDLERS: Mapping[type, Callable[[Turn, Any], None]] = {
-    ev.Tick: _tick,
-    ev.AssignmentChanged: _assignment_changed,
-    ev.CopierConnected: _copier_connected,
-    ev.CopierReported: _copier_reported,
-    ev.CopierReleased: _copier_released,
-    ev.CopierFailed: _copier_failed,
-    ev.CopierClosed: _copier_closed,
-    ev.CopierEnded: _copier_ended,
-    ev.RouteFenced: _route_fenced,
-    ev.FenceFailed: _fence_failed,
-    ev.SessionSuspended: _session_suspended,
-    ev.SessionLost: _session_lost,
-    ev.SessionRestored: _session_restored,
-    ev.Drain: _drain,
+    events.Tick: _tick,
+    events.AssignmentChanged: _assignment_changed,
+    events.CopierConnected: _copier_connected,
+    events.CopierReported: _copier_reported,
+    events.CopierReleased: _copier_released,
+    events.CopierFailed: _copier_failed,
+    events.CopierClosed: _copier_closed,
+    events.CopierEnded: _copier_ended,
+    events.RouteFenced: _route_fenced,
+    events.FenceFailed: _fence_failed,
+    events.SessionSuspended: _session_suspended,
+    events.SessionLost: _session_lost,
+    events.SessionRestored: _session_restored,
+    events.Drain: _drain,
 }

@@ -46,7 +46,7 @@ from ureplicator_common.model import (
     WorkerId,
     transactional_id,
 )
-from ureplicator_worker.lifeline.messages import Ask, CopierId, Go, Grant
+from ureplicator_worker.lifeline.messages import CopierId, Grant, ProofRequest, ProofResponse
 
 logger = logging.getLogger(__name__)
 
@@ -58,10 +58,10 @@ T = TypeVar("T")
 @dataclass(frozen=True, slots=True)
 class _Waiting:
     copier: CopierId
-    ask: Ask
+    ask: ProofRequest
 
 
-class Prover:
+class OwnershipProver:
     """One thread that answers asks in their order through `answer(copier, go)`.
 
     `formers` are sessions that this process had before: a live node of theirs is not a stranger's.
@@ -75,7 +75,7 @@ class Prover:
         worker: WorkerId,
         slots: int,
         formers: Callable[[], Iterable[SessionId]],
-        answer: Callable[[CopierId, Go], None],
+        answer: Callable[[CopierId, ProofResponse], None],
     ) -> None:
         self._coordination = coordination
         self._paths = paths
@@ -98,7 +98,7 @@ class Prover:
         if self._thread.is_alive():
             self._thread.join(RETRY_S * 5)
 
-    def ask(self, copier: CopierId, ask: Ask) -> None:
+    def ask(self, copier: CopierId, ask: ProofRequest) -> None:
         with self._changed:
             self._queue.append(_Waiting(copier, ask))
             self._changed.notify_all()
@@ -132,7 +132,7 @@ class Prover:
         self._finish(waiting, go)
         return True
 
-    def _finish(self, waiting: _Waiting, go: Go) -> None:
+    def _finish(self, waiting: _Waiting, go: ProofResponse) -> None:
         with self._changed:
             if not self._queue or self._queue[0] is not waiting:
                 return  # forgotten meanwhile
@@ -141,11 +141,11 @@ class Prover:
             logger.warning("copier %s is refused %s: %s", waiting.copier, partition, reason)
         self._answer(waiting.copier, go)
 
-    def prove(self, ask: Ask) -> Go:
+    def prove(self, ask: ProofRequest) -> ProofResponse:
         """Raises Unavailable if nothing can be proven now."""
         stranger = self._look_at_live_node()
         if stranger:
-            return Go(ask.request, {}, dict.fromkeys(ask.partitions, stranger))
+            return ProofResponse(ask.request_id, {}, dict.fromkeys(ask.partitions, stranger))
         self._look_at_slots()
         assignment = self._assignment()
         settings = {r: self._settings(r) for r in {p.route for p in ask.partitions}}
@@ -169,7 +169,7 @@ class Prover:
                 granted[partition] = result
             else:
                 refused[partition] = result
-        return Go(ask.request, granted, refused)
+        return ProofResponse(ask.request_id, granted, refused)
 
     def _look_at_live_node(self) -> str:
         """Why nobody may believe us; empty if the live node is our own."""

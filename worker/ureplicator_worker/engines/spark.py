@@ -48,7 +48,7 @@ from ureplicator_common.model import Partition
 from ureplicator_worker.engines import jvm
 from ureplicator_worker.engines import spark_entry as entry
 from ureplicator_worker.engines.processes import ProcessId
-from ureplicator_worker.lifeline.messages import CopierId, CopierOrder
+from ureplicator_worker.lifeline.messages import CopierConfig, CopierId
 
 logger = logging.getLogger(__name__)
 
@@ -169,7 +169,7 @@ class SparkEngine:
 
     # Copiers.
 
-    def start_copier(self, copier: CopierId, order: CopierOrder, description: str) -> None:
+    def start_copier(self, copier: CopierId, order: CopierConfig, description: str) -> None:
         """One job on the slot's thread; a former run's job has ended before."""
         self._orders[copier.slot].put(functools.partial(self._run, copier, order, description))
 
@@ -208,7 +208,7 @@ class SparkEngine:
         self._orders.append(orders)
         self._spawn(functools.partial(_work, orders), f"slot-{number}")
 
-    def _run(self, copier: CopierId, order: CopierOrder, description: str) -> None:
+    def _run(self, copier: CopierId, order: CopierConfig, description: str) -> None:
         reason = "it returned"
         try:
             self._context.setJobGroup(_group(copier), description, interruptOnCancel=False)

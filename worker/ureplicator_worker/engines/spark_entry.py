@@ -13,12 +13,12 @@ import importlib
 import os
 from collections.abc import Callable, Iterable, Iterator
 
-from ureplicator_worker.lifeline.messages import CopierOrder
+from ureplicator_worker.lifeline.messages import CopierConfig
 
 COPIER = "ureplicator_worker.copier.task:copy"
 
 
-def run(entry: str, order: CopierOrder, rows: Iterable[object]) -> Iterator[int]:
+def run(entry: str, order: CopierConfig, rows: Iterable[object]) -> Iterator[int]:
     """Copy until told to stop; the result is the process that did."""
     for _ in rows:
         pass
@@ -26,8 +26,8 @@ def run(entry: str, order: CopierOrder, rows: Iterable[object]) -> Iterator[int]
     yield os.getpid()
 
 
-def load(entry: str) -> Callable[[CopierOrder], None]:
+def load(entry: str) -> Callable[[CopierConfig], None]:
     """`module:function` -> the function."""
     module, _, name = entry.partition(":")
-    function: Callable[[CopierOrder], None] = getattr(importlib.import_module(module), name)
+    function: Callable[[CopierConfig], None] = getattr(importlib.import_module(module), name)
     return function

@@ -22,13 +22,13 @@ from prometheus_client.core import (
 from ureplicator_common.coordination import SessionState
 from ureplicator_common.model import Partition, PartitionLoad, PartitionState
 from ureplicator_worker.core.load_samples import Course, Sample, begin, follow
-from ureplicator_worker.core.partition import Held
+from ureplicator_worker.core.partition import HeldPartition
 from ureplicator_worker.core.reconcile import WorkerState
 from ureplicator_worker.lifeline.messages import (
     LATENCY_BOUNDS_MS,
     CopierId,
+    CopierReport,
     PartitionReport,
-    Report,
 )
 
 _COUNTED = ("records", "bytes", "skipped", "gaps")
@@ -64,7 +64,7 @@ class Telemetry:
         self._courses: dict[Partition, Course] = {}
         self._latencies: dict[int, _Latency] = {}
 
-    def heard(self, copier: CopierId, report: Report, held: Collection[Partition]) -> None:
+    def heard(self, copier: CopierId, report: CopierReport, held: Collection[Partition]) -> None:
         with self._lock:
             for partition, figures in report.partitions.items():
                 if partition in held:
@@ -78,7 +78,9 @@ class Telemetry:
                 for partition in kept.keys() - set(held):
                     del kept[partition]
 
-    def loads(self, held: Mapping[Partition, Held], now_s: float) -> dict[Partition, PartitionLoad]:
+    def loads(
+        self, held: Mapping[Partition, HeldPartition], now_s: float
+    ) -> dict[Partition, PartitionLoad]:
         """What is measured of all that is held; rates are those since the last call."""
         with self._lock:
             for partition, each in held.items():
@@ -88,7 +90,7 @@ class Telemetry:
                 )
             return {partition: self._courses[partition].load for partition in held}
 
-    def _sample(self, partition: Partition, held: Held) -> Sample:
+    def _sample(self, partition: Partition, held: HeldPartition) -> Sample:
         account = self._accounts.get(partition)
         if account is None:
             return Sample(held.shown)
@@ -128,7 +130,7 @@ class Telemetry:
             account.totals[name] += now - before if same else now
         account.copier, account.last = copier, figures
 
-    def _count_latency(self, copier: CopierId, report: Report) -> None:
+    def _count_latency(self, copier: CopierId, report: CopierReport) -> None:
         latency = self._latencies.setdefault(copier.slot, _Latency())
         if latency.run != copier.run or len(latency.last) != len(report.latency_ms):
             latency.run = copier.run
@@ -236,7 +238,7 @@ def status(state: WorkerState, telemetry: Telemetry) -> dict[str, Any]:
                 "reason": held.reason,
                 "slot": held.slot,
                 "ownerEpoch": held.owner_epoch,
-                "told": held.told,
+                "sent": held.sent,
                 **telemetry.figures(partition),
             }
             for partition, held in sorted(state.held.items())

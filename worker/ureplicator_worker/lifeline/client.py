@@ -17,7 +17,7 @@ class LifelineClosed(Exception):
     """The driver is gone, or does not want us."""
 
 
-class Lifeline:
+class LifelineClient:
     def __init__(self, host: str, port: int) -> None:
         """Raises LifelineClosed."""
         try:

@@ -1,25 +1,27 @@
-"""What the two ends of the lifeline say to each other, one JSON object a line.
+"""Messages between a worker and its copiers, one JSON object a line, field names in camelCase.
 
-    driver (worker process)                      copier (Spark task, Python)
-        | <------------- Hello(token, pid) ------------- |   admitted once per token
-        | -- Add(partition: owner epoch) ------------->  |
-        | <------------- Ask(request, partitions) ------ |   after it initialised its transactional id
-        | -- Go(request, grants, refused) ------------>  |   after the proof in ZooKeeper
-        | <------------- Report(...) ------------------- |   a few times a second
-        | <------------- Failed(partition, reason) ----- |   refused or given up, no longer touched
-        | -- Remove(partitions) ---------------------->  |
-        | <------------- Released(partitions) ---------- |   drained, committed, no longer touched
-        | -- Stop() ---------------------------------->  |
-        | <------------- Released(all), then close ----- |
+    driver (worker process)                           copier (Spark task, Python)
+        | <------------- Hello(token, pid) ------------------ |   admitted once per token
+        | -- Add(partition: owner epoch) ------------------>  |
+        | <------------- ProofRequest(id, partitions) ------- |   after it initialised its transactional id
+        | -- ProofResponse(id, granted, refused) ---------->  |   after the proof in ZooKeeper
+        | <------------- CopierReport(...) ------------------ |   a few times a second
+        | <------------- Failed(partition, reason) ---------- |   refused or given up, no longer touched
+        | -- Remove(partitions) --------------------------->  |
+        | <------------- Released(partitions) --------------- |   drained, committed, no longer touched
+        | -- Stop() --------------------------------------->  |
+        | <------------- Released(all), then close ---------- |
 
-Either end takes the closed connection for the end of the other: the copier drains, commits and ends;
-the driver waits until the process is gone. Before its first `Go` a copier sends nothing to Kafka but
-the initialisation of its own transactional id.
+Both ends treat a closed connection as the end of the other: the copier drains, commits and ends; the
+driver waits until the process is gone. Before its first `ProofResponse` a copier sends nothing to Kafka
+but the initialisation of its own transactional id.
 """
 
 from __future__ import annotations
 
+import functools
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -49,8 +51,8 @@ class CopierId:
 
 
 @dataclass(frozen=True, slots=True)
-class CopierOrder:
-    """All that a copier is born with; travels by pickle inside the Spark task, so no secrets in it.
+class CopierConfig:
+    """Configuration of one copier run; pickled into the Spark task, so it carries no secrets.
 
     `clusters` are librdkafka properties by cluster name; secrets are file references there.
     """
@@ -74,40 +76,42 @@ class Hello:
 
 @dataclass(frozen=True, slots=True)
 class Add:
-    """Copy these; owner epochs as in the assignment."""
+    """Copy these partitions; owner epochs as in the assignment."""
 
     partitions: Mapping[Partition, OwnerEpoch]
 
 
 @dataclass(frozen=True, slots=True)
 class Remove:
-    """Drain, commit, let go of these, and say Released, once, also for those given up or never heard of.
+    """Drain, commit and release these partitions.
 
-    It is not said again before that answer."""
+    The response is one Released, also for partitions that failed before or were never added. Remove is
+    not repeated before that response.
+    """
 
     partitions: tuple[Partition, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """Drain, commit, let go of everything, end."""
+    """Drain, commit, release all partitions, end."""
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
-    """May I still copy these? Numbered, since asks may overlap."""
+class ProofRequest:
+    """Request for a proof that these partitions are still assigned here. Requests may overlap."""
 
-    request: int
+    request_id: int
     partitions: Mapping[Partition, OwnerEpoch]
 
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """Proven at this moment: the partition is ours. With all that starting it needs.
+    """Proof of ownership of one partition, with what the copier needs to start it.
 
     `initial`: existed when the topic was whitelisted, so the route's `start` counts; else it begins at 0.
     `had_position`: a position was committed once; a store without one has lost it.
-    `source_topic_id`: the topic that is meant, whatever has its name now ("": not known yet).
+    `source_topic_id`: the expected topic id, whichever topic has the name now ("": not known yet).
     `restarted`: a position stored for another source or target topic counts as none.
     """
 
@@ -122,17 +126,17 @@ class Grant:
 
 
 @dataclass(frozen=True, slots=True)
-class Go:
-    """Answer to an Ask. `refused` are let go at once by the copier, with Failed (reason per partition)."""
+class ProofResponse:
+    """Response to a ProofRequest. The copier releases `refused` (with reasons) at once, with Failed."""
 
-    request: int
+    request_id: int
     granted: Mapping[Partition, Grant]
     refused: Mapping[Partition, str]
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionReport:
-    """What one partition does. Counters since the copier began with it; -1: not known yet."""
+    """State and counters of one partition since this copier started it; -1: not known yet."""
 
     state: PartitionState
     reason: str = ""
@@ -146,8 +150,8 @@ class PartitionReport:
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
-    """All partitions of the copier; `latency_ms` are counts per bucket of LATENCY_BOUNDS_MS."""
+class CopierReport:
+    """State of all partitions of the copier; `latency_ms` are counts per bucket of LATENCY_BOUNDS_MS."""
 
     partitions: Mapping[Partition, PartitionReport]
     latency_ms: tuple[int, ...] = ()
@@ -156,21 +160,23 @@ class Report:
 
 @dataclass(frozen=True, slots=True)
 class Released:
-    """Answer to Remove or Stop: drained and committed, or never begun; not touched any more."""
+    """Response to Remove or Stop: drained and committed, or never started; no longer touched."""
 
     partitions: tuple[Partition, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """Let go unasked and not touched any more; `temporary` says how soon to try again, if still ours."""
+    """Released without a Remove and no longer touched; `temporary`: worth a retry soon."""
 
     partition: Partition
     reason: str
     temporary: bool
 
 
-Message = Hello | Add | Remove | Stop | Ask | Go | Report | Released | Failed
+Message = (
+    Hello | Add | Remove | Stop | ProofRequest | ProofResponse | CopierReport | Released | Failed
+)
 
 
 def encode(message: Message) -> bytes:
@@ -197,8 +203,20 @@ def _plain(value: Any) -> Any:
     if isinstance(value, tuple):
         return [_plain(item) for item in value]
     if hasattr(value, "__dataclass_fields__"):
-        return {name: _plain(getattr(value, name)) for name in value.__dataclass_fields__}
+        return {_camel(name): _plain(getattr(value, name)) for name in value.__dataclass_fields__}
     return value
+
+
+@functools.cache
+def _camel(name: str) -> str:
+    """`owner_epoch` -> `ownerEpoch`."""
+    first, *rest = name.split("_")
+    return first + "".join(part.capitalize() for part in rest)
+
+
+def _snake(raw: Mapping[str, Any]) -> dict[str, Any]:
+    """Field names back from camelCase; the values stay as they are."""
+    return {re.sub("[A-Z]", lambda c: f"_{c[0].lower()}", name): raw[name] for name in raw}
 
 
 def _epochs(raw: Mapping[str, int]) -> dict[Partition, OwnerEpoch]:
@@ -210,14 +228,15 @@ def _partitions(raw: list[str]) -> tuple[Partition, ...]:
 
 
 def _hello(token: Any, pid: Any) -> Hello:
-    """The only message that anybody may send: a wrong type must not reach who reads it."""
+    """The only message that an unauthenticated peer may send: its types are checked."""
     if not isinstance(token, str) or not isinstance(pid, int):
-        raise TypeError("a text and a number are expected")
+        raise TypeError("token must be a string and pid an integer")
     return Hello(token, pid)
 
 
-def _grant(raw: dict[str, Any]) -> Grant:
-    settings = dict(raw["settings"])
+def _grant(item: dict[str, Any]) -> Grant:
+    raw = _snake(item)
+    settings = _snake(raw["settings"])
     settings["delivery"] = Delivery(settings["delivery"])
     settings["on_gap"] = GapPolicy(settings["on_gap"])
     return Grant(
@@ -232,23 +251,23 @@ def _grant(raw: dict[str, Any]) -> Grant:
     )
 
 
-def _go(raw: dict[str, Any]) -> Go:
-    return Go(
-        request=raw["request"],
+def _proof_response(raw: dict[str, Any]) -> ProofResponse:
+    return ProofResponse(
+        request_id=raw["requestId"],
         granted={Partition.parse(text): _grant(item) for text, item in raw["granted"].items()},
         refused={Partition.parse(text): why for text, why in raw["refused"].items()},
     )
 
 
-def _report(raw: dict[str, Any]) -> Report:
+def _copier_report(raw: dict[str, Any]) -> CopierReport:
     partitions = {}
     for text, item in raw["partitions"].items():
         item["state"] = PartitionState(item["state"])
         partitions[Partition.parse(text)] = PartitionReport(**item)
-    return Report(
+    return CopierReport(
         partitions=partitions,
-        latency_ms=tuple(raw["latency_ms"]),
-        latency_sum_ms=raw["latency_sum_ms"],
+        latency_ms=tuple(raw["latencyMs"]),
+        latency_sum_ms=raw["latencySumMs"],
     )
 
 
@@ -257,9 +276,11 @@ _DECODERS: Mapping[str, Any] = {
     "Add": lambda raw: Add(partitions=_epochs(raw["partitions"])),
     "Remove": lambda raw: Remove(partitions=_partitions(raw["partitions"])),
     "Stop": lambda raw: Stop(),
-    "Ask": lambda raw: Ask(request=raw["request"], partitions=_epochs(raw["partitions"])),
-    "Go": _go,
-    "Report": _report,
+    "ProofRequest": lambda raw: ProofRequest(
+        request_id=raw["requestId"], partitions=_epochs(raw["partitions"])
+    ),
+    "ProofResponse": _proof_response,
+    "CopierReport": _copier_report,
     "Released": lambda raw: Released(partitions=_partitions(raw["partitions"])),
     "Failed": lambda raw: Failed(
         partition=Partition.parse(raw["partition"]),

@@ -33,18 +33,18 @@ logger = logging.getLogger(__name__)
 HELLO_S = 10.0
 HELLO_BYTES = 4 * 1024
 LINE_BYTES = 32 * 1024 * 1024
-"""A Report has some 250 bytes per partition: room for 100,000."""
+"""A CopierReport has some 250 bytes per partition: room for 100,000."""
 BUFFER_BYTES = 64 * 1024 * 1024
 REVOKE_S = 5.0
 _CHUNK_BYTES = 256 * 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Closed:
+class Disconnected:
     """The connection is gone, from whichever end."""
 
 
-Heard = Callable[[CopierId, Message | Closed], None]
+Heard = Callable[[CopierId, Message | Disconnected], None]
 
 
 @dataclass(slots=True, eq=False)
@@ -57,7 +57,7 @@ class _Connection:
     closing: bool = False
 
 
-class Lifeline:
+class LifelineServer:
     """`address` is where copiers connect to; nothing is served before `start`."""
 
     def __init__(self, *, host: str, heard: Heard) -> None:
@@ -267,7 +267,7 @@ class Lifeline:
         copier = connection.copier
         if copier is not None:
             self._connections.pop(copier, None)
-            self._heard(copier, Closed())
+            self._heard(copier, Disconnected())
 
     def _close_all(self) -> None:
         for connection in [*self._strangers, *self._connections.values()]:

@@ -34,8 +34,8 @@ from ureplicator_worker.copier.ownership_protocol import (
     Start,
     StartFailed,
 )
-from ureplicator_worker.engines.ownership_proof import Prover
-from ureplicator_worker.lifeline.messages import Ask
+from ureplicator_worker.engines.ownership_proof import OwnershipProver
+from ureplicator_worker.lifeline.messages import ProofRequest
 
 PATIENCE_S = 5.0
 BATCH = 10
@@ -70,7 +70,7 @@ class Worker(Process):
         session = self._coordination.session()
         assert session is not None
         self.session = session
-        self._prover = Prover(
+        self._prover = OwnershipProver(
             coordination=self._coordination,
             paths=self._fleet.paths,
             worker=self.id,
@@ -167,7 +167,7 @@ class Worker(Process):
             self.connect()
         self._fleet.register_again(self)
         try:
-            go = self._prover.prove(Ask(ask.request, ask.partitions))
+            go = self._prover.prove(ProofRequest(ask.request, ask.partitions))
         except Unavailable:
             return
         self._unanswered = None

@@ -1,7 +1,8 @@
 """A driver for tests of the copier alone: the other end of the lifeline, without Spark or ZooKeeper.
 
-It runs a copier in a process of its own and says yes to every Ask (`grant`), no (`refuse`), or nothing
-(`silent`), as the test wants: so a test plays the fleet and looks at what the copier really does.
+It runs a copier in a process of its own and grants every ProofRequest (`grant`), refuses it (`refuse`),
+or sends no response (`silent`), as the test wants: so a test plays the fleet and checks what the copier
+really does.
 """
 
 import pickle
@@ -17,16 +18,16 @@ from ureplicator_testkit.servers.processes import Process, eventually
 from ureplicator_worker.copier.route_copier import RENEW_S
 from ureplicator_worker.lifeline.messages import (
     Add,
-    Ask,
-    CopierOrder,
+    CopierConfig,
+    CopierReport,
     Failed,
-    Go,
     Grant,
     Message,
     PartitionReport,
+    ProofRequest,
+    ProofResponse,
     Released,
     Remove,
-    Report,
     Stop,
     decode,
     encode,
@@ -70,13 +71,13 @@ class StubDriver:
         self._source = source
         self._partitions = tuple(partitions)
         self.grant = grant or (lambda partition, epoch: Grant(epoch, partition.topic))
-        self.asked: list[Ask] = []
+        self.asked: list[ProofRequest] = []
         self.released: set[Partition] = set()
         self.failed: dict[Partition, Failed] = {}
         self._report: Mapping[Partition, PartitionReport] = {}
         with socket.create_server(("127.0.0.1", 0)) as server:
             server.settimeout(30)
-            order = CopierOrder(
+            order = CopierConfig(
                 fleet=fleet,
                 worker=worker,
                 slot=slot,
@@ -96,7 +97,7 @@ class StubDriver:
         self._reader.start()
         self.say(Add(dict(partitions)))
 
-    def _spawn(self, order: CopierOrder, folder: Path, renew_s: float) -> Process:
+    def _spawn(self, order: CopierConfig, folder: Path, renew_s: float) -> Process:
         name = f"copier-{order.worker}-{order.slot}"
         written = folder / f"{name}.order"
         written.write_bytes(pickle.dumps(order))
@@ -121,10 +122,10 @@ class StubDriver:
 
     def _take(self, message: Message) -> None:
         match message:
-            case Ask():
+            case ProofRequest():
                 self.asked.append(message)
                 self._answer(message)
-            case Report(partitions):
+            case CopierReport(partitions):
                 self._report = partitions
             case Released(partitions):
                 self.released |= set(partitions)
@@ -133,12 +134,16 @@ class StubDriver:
             case _:
                 return
 
-    def _answer(self, ask: Ask) -> None:
+    def _answer(self, ask: ProofRequest) -> None:
         if self.mode == "grant":
             granted = {part: self.grant(part, epoch) for part, epoch in ask.partitions.items()}
-            self.say(Go(ask.request, granted, {}))
+            self.say(ProofResponse(ask.request_id, granted, {}))
         elif self.mode == "refuse":
-            self.say(Go(ask.request, {}, dict.fromkeys(ask.partitions, "not yours any more")))
+            self.say(
+                ProofResponse(
+                    ask.request_id, {}, dict.fromkeys(ask.partitions, "not yours any more")
+                )
+            )
 
     def all_online(self) -> bool:
         report = self._report

@@ -17,16 +17,16 @@ from dataclasses import dataclass, field
 from ureplicator_common.model import OwnerEpoch, Partition, PartitionState
 from ureplicator_worker.lifeline.messages import (
     Add,
-    Ask,
-    CopierOrder,
+    CopierConfig,
+    CopierReport,
     Failed,
-    Go,
     Hello,
     Message,
     PartitionReport,
+    ProofRequest,
+    ProofResponse,
     Released,
     Remove,
-    Report,
     Stop,
     decode,
     encode,
@@ -36,7 +36,7 @@ REPORT_EVERY_S = 0.1
 SLOW_S = 1.0
 
 
-def copy(order: CopierOrder) -> None:
+def copy(order: CopierConfig) -> None:
     with socket.create_connection((order.host, order.port)) as peer:
         StubCopier(peer, order.token).run()
 
@@ -80,8 +80,8 @@ class StubCopier:
             case Add(partitions):
                 self.requests += 1
                 self.asked |= partitions
-                self.say(Ask(self.requests, partitions))
-            case Go(_, granted, refused):
+                self.say(ProofRequest(self.requests, partitions))
+            case ProofResponse(_, granted, refused):
                 for partition, grant in granted.items():
                     if self.asked.get(partition) == grant.owner_epoch:
                         self.begin(partition, self.asked.pop(partition))
@@ -118,7 +118,7 @@ class StubCopier:
         )
         waiting = PartitionReport(PartitionState.OFFLINE, reason="waits for the driver")
         self.say(
-            Report(
+            CopierReport(
                 {**dict.fromkeys(self.asked, waiting), **dict.fromkeys(self.online, copying)},
                 latency_ms=(5, 3, 2),
                 latency_sum_ms=20,

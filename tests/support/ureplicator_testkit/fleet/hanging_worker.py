@@ -13,7 +13,7 @@ from pathlib import Path
 
 from ureplicator_cli import main as cli
 from ureplicator_worker import daemon
-from ureplicator_worker.core import events as ev
+from ureplicator_worker.core import events
 
 LOOK_S = 0.05
 
@@ -23,7 +23,7 @@ class HangingWorker(daemon.Worker):
 
     hang = Path()
 
-    def _step(self, event: ev.Event) -> None:
+    def _step(self, event: events.Event) -> None:
         while self.hang.exists():
             time.sleep(LOOK_S)
         super()._step(event)

@@ -1,7 +1,7 @@
 """The whole fleet in one thread, under virtual time, with faults: a seed is a history.
 
 What is real here: election, observer, plan, executor and control loop of the controllers
-(`ControlLoop.turn`); the worker's state machine, reporter, prover and fencer; the copier's
+(`ControlLoop.turn`); the worker's state machine, publisher, prover and fencer; the copier's
 `Ownership`, which goes through the order of taking a partition over; the operators' calls
 (`Whitelist`, `Wishes`, `edit`). What is simulated: ZooKeeper (`coordination.memory`),
 Kafka's transactional ids, positions and logs (`kafka`), the worker's loop, which only passes words

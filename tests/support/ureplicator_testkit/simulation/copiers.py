@@ -43,7 +43,7 @@ from ureplicator_worker.copier.ownership_protocol import (
     Start,
     StartFailed,
 )
-from ureplicator_worker.lifeline import messages as msg
+from ureplicator_worker.lifeline import messages
 
 TURN_S = 0.7
 COMMIT_S = 1.5
@@ -82,7 +82,7 @@ class Copier(Process):
         worker: WorkerId,
         slot: int,
         terms: Terms,
-        say: Callable[[msg.Message], None],
+        say: Callable[[messages.Message], None],
         over: Callable[[str], None],
     ) -> None:
         super().__init__(kafka.world, name)
@@ -92,17 +92,17 @@ class Copier(Process):
         self._proven_at: dict[int, int] = {}
         self._tell, self._over = say, over
         self.lifeline = True
-        self._inbox: deque[msg.Message] = deque()
+        self._inbox: deque[messages.Message] = deque()
         self._events: deque[OwnershipEvent] = deque()
         self._commands: deque[Command] = deque()
         self._starting: dict[Partition, OwnerEpoch] = {}
-        self._unwanted: dict[Partition, msg.Message] = {}
+        self._unwanted: dict[Partition, messages.Message] = {}
         self.copies: dict[Partition, Copy] = {}
         self._trouble = ""
         self._committing = False
         self._commit_at_s = self._again_at_s = 0.0
         self._stop_by_s: float | None = None
-        self._said: dict[Partition, msg.PartitionReport] = {}
+        self._said: dict[Partition, messages.PartitionReport] = {}
         self._say_at_s = 0.0
         id = transactional_id(fleet=FLEET, route=ROUTE, worker=worker, slot=slot)
         self.positions = Positions(kafka, self, id, rank=self._rank, owns=self._owns)
@@ -126,14 +126,14 @@ class Copier(Process):
     def _owns(self, partition: Partition) -> bool:
         return self._ownership._proven and partition in self._ownership._held
 
-    def hear(self, message: msg.Message) -> None:
+    def hear(self, message: messages.Message) -> None:
         """From the driver."""
         self._inbox.append(message)
         self.world.soon(self._loop)
 
-    def hear_go(self, go: msg.Go, proven_at: int) -> None:
+    def hear_go(self, go: messages.ProofResponse, proven_at: int) -> None:
         """`proven_at`: when the proof was made."""
-        self._proven_at[go.request] = proven_at
+        self._proven_at[go.request_id] = proven_at
         self.hear(go)
 
     def driver_gone(self) -> None:
@@ -155,13 +155,13 @@ class Copier(Process):
             self._ownership.turn()
             return self._ownership.patience_s()
         command = self._commands.popleft()
-        if isinstance(command, msg.Go):
+        if isinstance(command, messages.ProofResponse):
             self._note_proof(command)
         self._ownership.turn(command)
         return 0.0 if self._commands else self._ownership.patience_s()
 
-    def _note_proof(self, go: msg.Go) -> None:
-        proven_at = self._proven_at.pop(go.request)
+    def _note_proof(self, go: messages.ProofResponse) -> None:
+        proven_at = self._proven_at.pop(go.request_id)
         for partition, grant in go.granted.items():
             self._ranks[partition] = (self._terms(partition, grant.owner_epoch), proven_at)
             self.positions.partitions[grant.target_topic, partition.number] = partition
@@ -191,7 +191,7 @@ class Copier(Process):
         report, now_s = self._report(), self.world.now_s
         if report != self._said or now_s >= self._say_at_s:
             self._said, self._say_at_s = report, now_s + REPORT_S
-            self._say(msg.Report(report))
+            self._say(messages.CopierReport(report))
 
     def _is_done(self) -> bool:
         if self._stop_by_s is None:
@@ -199,20 +199,20 @@ class Copier(Process):
         held = self._starting or self.copies or self._unwanted
         return not held or self.world.now_s > self._stop_by_s
 
-    def _say(self, message: msg.Message) -> None:
+    def _say(self, message: messages.Message) -> None:
         if self.lifeline:
             self._tell(message)
 
-    def _obey(self, message: msg.Message) -> None:
+    def _obey(self, message: messages.Message) -> None:
         match message:
-            case msg.Add(partitions):
+            case messages.Add(partitions):
                 self._add(partitions)
-            case msg.Remove(partitions):
+            case messages.Remove(partitions):
                 for partition in partitions:
                     self._remove(partition)
-            case msg.Go():
+            case messages.ProofResponse():
                 self._put(message)
-            case msg.Stop():
+            case messages.Stop():
                 self._stop()
 
     def _add(self, partitions: Mapping[Partition, OwnerEpoch]) -> None:
@@ -225,7 +225,7 @@ class Copier(Process):
         copy = self.copies.get(partition)
         if copy is None:
             self._starting.pop(partition, None)
-            self._forget(partition, msg.Released((partition,)))
+            self._forget(partition, messages.Released((partition,)))
         else:
             copy.failure = None
             self._drain(copy)
@@ -281,10 +281,12 @@ class Copier(Process):
         failure = copy.failure
         self._forget(
             copy.partition,
-            msg.Failed(copy.partition, *failure) if failure else msg.Released((copy.partition,)),
+            messages.Failed(copy.partition, *failure)
+            if failure
+            else messages.Released((copy.partition,)),
         )
 
-    def _forget(self, partition: Partition, word: msg.Message) -> None:
+    def _forget(self, partition: Partition, word: messages.Message) -> None:
         if partition not in self._unwanted:
             self._put(Forget(partition))
         self._unwanted[partition] = word
@@ -292,7 +294,7 @@ class Copier(Process):
     def _happen(self, event: OwnershipEvent) -> None:
         match event:
             case ProofRequested(request, partitions):
-                self._say(msg.Ask(request, partitions))
+                self._say(messages.ProofRequest(request, partitions))
             case Begun(partition):
                 self._begin(partition, event)
             case OwnershipConfirmed(partition):
@@ -334,7 +336,7 @@ class Copier(Process):
                 copy.failure = (reason, temporary)
             self._let_go(copy)
         elif self._starting.pop(partition, None) is not None:
-            self._forget(partition, msg.Failed(partition, reason, temporary))
+            self._forget(partition, messages.Failed(partition, reason, temporary))
 
     def _committed(self, positions: Mapping[Partition, Commitment]) -> None:
         self._trouble = ""
@@ -343,15 +345,15 @@ class Copier(Process):
             if partition in self.copies:
                 self.copies[partition].committed = item.position
 
-    def _report(self) -> dict[Partition, msg.PartitionReport]:
+    def _report(self) -> dict[Partition, messages.PartitionReport]:
         waiting = PartitionState.ERROR if self._trouble else PartitionState.OFFLINE
         reports = {
-            partition: msg.PartitionReport(waiting, self._trouble or "starting")
+            partition: messages.PartitionReport(waiting, self._trouble or "starting")
             for partition in self._starting
         }
         for partition, copy in self.copies.items():
             state, reason = self._state(copy)
-            reports[partition] = msg.PartitionReport(
+            reports[partition] = messages.PartitionReport(
                 state, reason, committed=min(copy.committed, 0)
             )
         return reports

@@ -31,8 +31,8 @@ from ureplicator_testkit.simulation import waiting as waiting_module
 from ureplicator_worker.copier.ownership import Ownership
 from ureplicator_worker.engines import ownership_proof as proof_module
 from ureplicator_worker.engines.fencing import Fencer
-from ureplicator_worker.engines.reporter import Reporter
-from ureplicator_worker.lifeline.messages import Go, Grant
+from ureplicator_worker.engines.publisher import Publisher
+from ureplicator_worker.lifeline.messages import Grant, ProofResponse
 
 Patch = tuple[Any, str, Any]
 """Where, which name, and what takes its place."""
@@ -47,14 +47,14 @@ def _same_epoch(previous: int, leader_epoch: int) -> int:
     return max(previous, leader_epoch << plan_module.EPOCH_SHIFT)
 
 
-def _granted(self: Any, ask: Any) -> Go:
+def _granted(self: Any, ask: Any) -> ProofResponse:
     """No look at anything: what was asked for is granted."""
     told = self._assignment()
     grants = {
         partition: Grant(epoch, partition.topic, told[partition][1] if partition in told else ())
         for partition, epoch in ask.partitions.items()
     }
-    return Go(ask.request, grants, {})
+    return ProofResponse(ask.request_id, grants, {})
 
 
 def _without_fence(judged: Callable[..., Grant | str]) -> Callable[..., Grant | str]:
@@ -99,7 +99,7 @@ def _nothing(*_: Any, **__: Any) -> tuple[()]:
     return ()
 
 
-def _read_first(self: Any, go: Go) -> None:
+def _read_first(self: Any, go: ProofResponse) -> None:
     """Positions as they were before the others were fenced."""
     store, own_read = self._store, self._store.read
     wanted: dict[str, list[int]] = {}
@@ -143,10 +143,10 @@ MUTANTS: Mapping[str, Sequence[Patch]] = {
     "no-fence-done": ((proof_module, "judge", _without_fence(proof_module.judge)),),
     "leader-not-fenced": ((proof_module, "judge", _without_leader(proof_module.judge)),),
     "renewed-without-fence": ((orphaned_module, "FenceIds", _NoFences),),
-    "no-proof": ((proof_module.Prover, "prove", _granted),),
+    "no-proof": ((proof_module.OwnershipProver, "prove", _granted),),
     "position-before-fence": ((Ownership, "_on_go", _read_first),),
     "former-process-not-fenced": ((Fencer, "_most_slots", lambda self: 0),),
-    "former-process-returns": ((Reporter, "formers", lambda self: _Everything()),),
+    "former-process-returns": ((Publisher, "formers", lambda self: _Everything()),),
     "epoch-not-checked": ((executor_module, "Check", _unchecked),),
     "no-delay": ((control_loop_module, "plan", _impatient),),
     "owner-epoch-stands-still": ((plan_module, "next_epoch", _same_epoch),),

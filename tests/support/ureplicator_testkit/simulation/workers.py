@@ -1,7 +1,7 @@
 """A worker process: the real state machine and engines; only the loop between them is ours.
 
     loop      takes events from the queue, steps, performs (as `daemon.Worker` does)
-    reporter  writes what should be there        prover  answers the copiers' asks
+    publisher  writes what should be there        prover  answers the copiers' asks
     fencer    one thread for each request
 
 Its copiers are processes of their own: they outlive it for a while, and may be frozen without it.
@@ -28,16 +28,16 @@ from ureplicator_testkit.simulation.judge import FLEET, PATHS, ROUTE, JudgedStor
 from ureplicator_testkit.simulation.kafka import Kafka
 from ureplicator_testkit.simulation.kernel import World
 from ureplicator_testkit.simulation.members import SESSION_TIMEOUT_S, Member
-from ureplicator_worker.core import events as ev
+from ureplicator_worker.core import events
 from ureplicator_worker.core.reconcile import WorkerState, initial
 from ureplicator_worker.core.slots import SlotPhase
 from ureplicator_worker.core.state_machine import step
 from ureplicator_worker.engines.fencing import Fencer
 from ureplicator_worker.engines.ownership_proof import RETRY_S as PROOF_RETRY_S
-from ureplicator_worker.engines.ownership_proof import Prover
-from ureplicator_worker.engines.reporter import CHECK_S, Reporter
-from ureplicator_worker.engines.reporter import RETRY_S as REPORT_RETRY_S
-from ureplicator_worker.lifeline import messages as msg
+from ureplicator_worker.engines.ownership_proof import OwnershipProver
+from ureplicator_worker.engines.publisher import CHECK_S, Publisher
+from ureplicator_worker.engines.publisher import RETRY_S as REPORT_RETRY_S
+from ureplicator_worker.lifeline import messages
 from ureplicator_worker.lifeline.messages import CopierId
 
 TICK_S = 0.7
@@ -47,7 +47,7 @@ GONE_S = 1.0
 DRAIN_S = 8.0
 
 
-class _Prover(Prover):
+class _Prover(OwnershipProver):
     """Tells the judge when it proved last, in the store's own time."""
 
     store: JudgedStore
@@ -74,7 +74,7 @@ class Worker(Member):
         self.id = WorkerId(id)
         self._judged, self._kafka = store, kafka
         self._slots = slots
-        self._queue: deque[ev.Event] = deque()
+        self._queue: deque[events.Event] = deque()
         self._ticked_s = 0.0
         self._registered = False
         self._tree_cache: TreeCache | None = None
@@ -86,15 +86,15 @@ class Worker(Member):
         self._make_engines(slots)
         self.client.on_session(self._session_changed)
         self._loop = self.actor("loop", self._turn)
-        self._reporting = self.actor("reporter", self._report)
+        self._reporting = self.actor("publisher", self._report)
         self._proving = self.actor("proof", self._prove)
         self._reading = self.actor("assignment", self._read_assignment)
-        self._reporter.announce(LiveWorker(slots=slots))
+        self._publisher.announce(LiveWorker(slots=slots))
         for actor in (self._loop, self._reporting):
             world.soon(actor)
 
     def _make_engines(self, slots: int) -> None:
-        self._reporter = Reporter(
+        self._publisher = Publisher(
             coordination=self.client,
             paths=PATHS,
             worker=self.id,
@@ -108,7 +108,7 @@ class Worker(Member):
             paths=PATHS,
             worker=self.id,
             slots=slots,
-            formers=self._reporter.formers,
+            formers=self._publisher.formers,
             answer=self._answer,
         )
         self._prover.store = self._judged
@@ -124,7 +124,7 @@ class Worker(Member):
 
     def drain(self) -> None:
         """SIGTERM."""
-        self._put(ev.Drain(DRAIN_S))
+        self._put(events.Drain(DRAIN_S))
 
     def died(self) -> None:
         super().died()
@@ -134,16 +134,16 @@ class Worker(Member):
     # Engines.
 
     def _report(self) -> float:
-        if not self._reporter._dirty:
-            self._reporter._done.clear()
-        return CHECK_S if self._reporter.turn() else REPORT_RETRY_S
+        if not self._publisher._dirty:
+            self._publisher._done.clear()
+        return CHECK_S if self._publisher.turn() else REPORT_RETRY_S
 
     def _prove(self) -> float | None:
         if not self._prover.turn():
             return PROOF_RETRY_S
         return 0.01 if self._prover._queue else None
 
-    def _answer(self, copier: CopierId, go: msg.Go) -> None:
+    def _answer(self, copier: CopierId, go: messages.ProofResponse) -> None:
         running = self.copiers.get(copier)
         if running is not None and running.alive:
             running.hear_go(go, self._prover.proven_at)
@@ -155,7 +155,7 @@ class Worker(Member):
 
     # The loop.
 
-    def _put(self, event: ev.Event) -> None:
+    def _put(self, event: events.Event) -> None:
         self._queue.append(event)
         self.world.soon(self._loop)
 
@@ -165,45 +165,45 @@ class Worker(Member):
         now_s = self.world.now_s
         if now_s - self._ticked_s >= TICK_S:
             self._ticked_s = now_s
-            self._step(ev.Tick(now_s))
+            self._step(events.Tick(now_s))
         while self._queue and self.alive:
             self._step(self._queue.popleft())
         return max(0.01, self._ticked_s + TICK_S - now_s)
 
-    def _step(self, event: ev.Event) -> None:
+    def _step(self, event: events.Event) -> None:
         self.state, instructions = step(self.state, event)
         for instruction in instructions:
             self._perform(instruction)
 
-    def _perform(self, instruction: ev.Instruction) -> None:
+    def _perform(self, instruction: events.Instruction) -> None:
         match instruction:
-            case ev.StartCopier(copier):
+            case events.StartCopier(copier):
                 delay_s = self.world.chance.random() * START_S
                 self.world.later(delay_s, lambda: self._start_copier(copier))
-            case ev.AddPartitions(copier, epochs):
-                self._send(copier, msg.Add(epochs))
-            case ev.RemovePartitions(copier, partitions):
-                self._send(copier, msg.Remove(partitions))
-            case ev.StopCopier(copier):
-                self._send(copier, msg.Stop())
-            case ev.KillCopier(copier, reason):
+            case events.AddPartitions(copier, epochs):
+                self._send(copier, messages.Add(epochs))
+            case events.RemovePartitions(copier, partitions):
+                self._send(copier, messages.Remove(partitions))
+            case events.StopCopier(copier):
+                self._send(copier, messages.Stop())
+            case events.KillCopier(copier, reason):
                 self._kill_copier(copier, reason)
-            case ev.FenceRoute(route):
+            case events.FenceRoute(route):
                 self.world.soon(self.actor("fencer", lambda: self._fencer.attempt(route)))
-            case ev.Publish(current):
-                self._reporter.publish(current)
+            case events.Publish(current):
+                self._publisher.publish(current)
                 self.world.soon(self._reporting)
-            case ev.Register():
-                self._reporter.refresh()
+            case events.Register():
+                self._publisher.refresh()
                 self.world.soon(self._reporting)
-            case ev.ReadAssignment():
+            case events.ReadAssignment():
                 self.world.soon(self._reading)
-            case ev.Exit(code, reason):
+            case events.Exit(code, reason):
                 self._leave(code, reason)
 
     def _leave(self, code: int, reason: str) -> None:
         """The last word is heard, then the session ends at once."""
-        self._reporter.turn()
+        self._publisher.turn()
         self.kill(f"exit {code}: {reason}")
         self.store.expire(self.client._session)
 
@@ -214,12 +214,12 @@ class Worker(Member):
         if not self.alive or slot.run != id.run or slot.phase is not SlotPhase.STARTING:
             return
 
-        def say(message: msg.Message) -> None:
+        def say(message: messages.Message) -> None:
             self._heard(id, message)
 
         def over(reason: str) -> None:
             self.world.later(self.world.chance.random() * GONE_S, lambda: self._closed(id))
-            self.world.later(GONE_S * 2, lambda: self._put(ev.CopierEnded(id, reason)))
+            self.world.later(GONE_S * 2, lambda: self._put(events.CopierEnded(id, reason)))
 
         self.copiers[id] = Copier(
             self._kafka,
@@ -230,12 +230,12 @@ class Worker(Member):
             say=say,
             over=over,
         )
-        self._put(ev.CopierConnected(id))
+        self._put(events.CopierConnected(id))
 
     def _terms(self, partition: Partition, epoch: OwnerEpoch) -> int:
         return self._judged.terms.get((partition, self.id, epoch), 0)
 
-    def _send(self, id: CopierId, message: msg.Message) -> None:
+    def _send(self, id: CopierId, message: messages.Message) -> None:
         copier = self.copiers.get(id)
         if copier is not None and copier.alive:
             copier.hear(message)
@@ -245,22 +245,22 @@ class Worker(Member):
         if copier is not None and copier.alive:
             copier.kill(reason)
         elif copier is None:
-            self._put(ev.CopierEnded(id, reason))
+            self._put(events.CopierEnded(id, reason))
 
     def _closed(self, id: CopierId) -> None:
         self.copiers.pop(id, None)
         self._prover.forget(id)
-        self._put(ev.CopierClosed(id))
+        self._put(events.CopierClosed(id))
 
-    def _heard(self, id: CopierId, message: msg.Message) -> None:
+    def _heard(self, id: CopierId, message: messages.Message) -> None:
         match message:
-            case msg.Report():
-                self._put(ev.CopierReported(id, message))
-            case msg.Released(partitions):
-                self._put(ev.CopierReleased(id, partitions))
-            case msg.Failed(partition, reason, temporary):
-                self._put(ev.CopierFailed(id, partition, reason, temporary))
-            case msg.Ask():
+            case messages.CopierReport():
+                self._put(events.CopierReported(id, message))
+            case messages.Released(partitions):
+                self._put(events.CopierReleased(id, partitions))
+            case messages.Failed(partition, reason, temporary):
+                self._put(events.CopierFailed(id, partition, reason, temporary))
+            case messages.ProofRequest():
                 self._prover.ask(id, message)
                 self.world.soon(self._proving)
 
@@ -280,13 +280,13 @@ class Worker(Member):
         if not self._registered:
             return
         if state is SessionState.CONNECTED and session is not None:
-            self._reporter.refresh()
+            self._publisher.refresh()
             self.world.soon(self._reporting)
-            self._put(ev.SessionRestored(session))
+            self._put(events.SessionRestored(session))
         elif state is SessionState.LOST:
-            self._put(ev.SessionLost())
+            self._put(events.SessionLost())
         else:
-            self._put(ev.SessionSuspended())
+            self._put(events.SessionSuspended())
 
     def _read_assignment(self) -> None:
         if self._tree_cache is None:
@@ -307,4 +307,4 @@ class Worker(Member):
             return
         assignment = Assignment() if node is None else znodes.decode_assignment(node.data)
         zxid = -1 if node is None else node.stat.mzxid
-        self._put(ev.AssignmentChanged(assignment.entries, zxid))
+        self._put(events.AssignmentChanged(assignment.entries, zxid))

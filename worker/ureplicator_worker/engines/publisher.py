@@ -62,7 +62,7 @@ class _Succeeded(OperatingError):
     """Another process has registered our id after us."""
 
 
-class Reporter:
+class Publisher:
     """`registered` is called once, when the live node is ours for the first time."""
 
     def __init__(
@@ -94,7 +94,7 @@ class Reporter:
         self._dirty = False
         self._is_registered = False
         self._stopping = False
-        self._thread = threading.Thread(target=self._work, name="worker reporter", daemon=True)
+        self._thread = threading.Thread(target=self._work, name="worker publisher", daemon=True)
 
     def start(self, live: LiveWorker) -> None:
         self.announce(live)

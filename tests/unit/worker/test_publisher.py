@@ -24,7 +24,7 @@ from ureplicator_common.model import (
     WorkerId,
 )
 from ureplicator_testkit.servers.processes import eventually
-from ureplicator_worker.engines.reporter import CHECK_S, Reporter
+from ureplicator_worker.engines.publisher import CHECK_S, Publisher
 
 WORKER = WorkerId("w")
 PATHS = znodes.Paths("f")
@@ -49,7 +49,7 @@ class Stage:
         self.heard: queue.SimpleQueue[str] = queue.SimpleQueue()
         for path in PATHS.skeleton:
             self.other.ensure(path)
-        self.reporter = Reporter(
+        self.publisher = Publisher(
             coordination=self.client,
             paths=PATHS,
             worker=WORKER,
@@ -75,11 +75,11 @@ class Stage:
 def stage() -> Iterator[Stage]:
     stage = Stage()
     yield stage
-    stage.reporter.close()
+    stage.publisher.close()
 
 
 def test_the_live_node_comes_first_and_is_told(stage: Stage) -> None:
-    stage.reporter.start(LIVE)
+    stage.publisher.start(LIVE)
     assert stage.heard.get(timeout=30) == "registered"
     node = stage.node(PATHS.worker_live(WORKER))
     assert node is not None
@@ -88,31 +88,31 @@ def test_the_live_node_comes_first_and_is_told(stage: Stage) -> None:
 
 
 def test_the_last_of_many_states_is_what_is_published(stage: Stage) -> None:
-    stage.reporter.start(LIVE)
+    stage.publisher.start(LIVE)
     for zxid in range(100):
-        stage.reporter.publish(current(PartitionState.OFFLINE, zxid))
-    stage.reporter.publish(current(PartitionState.ONLINE, 100))
-    assert stage.reporter.flush(30)
+        stage.publisher.publish(current(PartitionState.OFFLINE, zxid))
+    stage.publisher.publish(current(PartitionState.ONLINE, 100))
+    assert stage.publisher.flush(30)
     assert stage.shows(current(PartitionState.ONLINE, 100))
 
 
 def test_loads_are_published(stage: Stage) -> None:
-    stage.reporter.start(LIVE)
+    stage.publisher.start(LIVE)
     loads = {PARTITION: PartitionLoad(bytes_per_s=15, records_per_s=2.5, lag=7)}
-    stage.reporter.publish_loads(loads)
-    assert stage.reporter.flush(30)
+    stage.publisher.publish_loads(loads)
+    assert stage.publisher.flush(30)
     node = stage.node(PATHS.load(WORKER))
     assert node is not None
     assert znodes.decode_loads(node.data) == loads
 
 
 def test_loads_too_many_for_a_node_are_not_told_and_harm_nothing(stage: Stage) -> None:
-    stage.reporter.start(LIVE)
+    stage.publisher.start(LIVE)
     chance = random.Random(1)  # noqa: S311  # incompressible, not secret
     figures = [PartitionLoad(position=chance.getrandbits(120)) for _ in range(60_000)]
     loads = {Partition(Route("a", "b"), "t", at): load for at, load in enumerate(figures)}
-    stage.reporter.publish_loads(loads)
-    assert stage.reporter.flush(30)
+    stage.publisher.publish_loads(loads)
+    assert stage.publisher.flush(30)
     node = stage.node(PATHS.load(WORKER))
     assert node is not None
     assert znodes.decode_loads(node.data) == {}
@@ -120,35 +120,35 @@ def test_loads_too_many_for_a_node_are_not_told_and_harm_nothing(stage: Stage) -
 
 @pytest.mark.parametrize("applied", [True, False])
 def test_a_write_of_unknown_outcome_is_looked_at_and_made_good(stage: Stage, applied: bool) -> None:
-    stage.reporter.start(LIVE)
+    stage.publisher.start(LIVE)
     stage.heard.get(timeout=30)
     stage.client.lose_next_answer(applied=applied)
-    stage.reporter.publish(current(PartitionState.ONLINE))
-    assert stage.reporter.flush(30)
+    stage.publisher.publish(current(PartitionState.ONLINE))
+    assert stage.publisher.flush(30)
     assert stage.shows(current(PartitionState.ONLINE))
 
 
 def test_an_outage_delays_and_loses_nothing(stage: Stage) -> None:
-    stage.reporter.start(LIVE)
+    stage.publisher.start(LIVE)
     stage.heard.get(timeout=30)
     stage.client.suspend()
-    stage.reporter.publish(current(PartitionState.ONLINE))
-    assert not stage.reporter.flush(0.3)
+    stage.publisher.publish(current(PartitionState.ONLINE))
+    assert not stage.publisher.flush(0.3)
     stage.client.restore()
-    assert stage.reporter.flush(30)
+    assert stage.publisher.flush(30)
     assert stage.shows(current(PartitionState.ONLINE))
 
 
 def test_a_new_session_publishes_everything_again(stage: Stage) -> None:
-    stage.reporter.start(LIVE)
-    stage.reporter.publish(current(PartitionState.ONLINE))
-    assert stage.reporter.flush(30)
+    stage.publisher.start(LIVE)
+    stage.publisher.publish(current(PartitionState.ONLINE))
+    assert stage.publisher.flush(30)
     stage.client.suspend()
     stage.client.expire()
     assert stage.node(PATHS.worker_live(WORKER)) is None
     stage.client.restore()
-    stage.reporter.refresh()
-    assert stage.reporter.flush(30)
+    stage.publisher.refresh()
+    assert stage.publisher.flush(30)
     assert stage.is_ours(PATHS.worker_live(WORKER))
     assert stage.is_ours(PATHS.current_state(WORKER))
     assert stage.heard.get(timeout=30) == "registered"
@@ -160,18 +160,18 @@ def test_nodes_left_by_a_former_process_are_replaced_once_the_live_node_is_ours(
 ) -> None:
     path = PATHS.current_state(WORKER)
     stage.other.transact([Create(path, b"{}", ephemeral=True)])
-    stage.reporter.start(LIVE)
-    stage.reporter.publish(current(PartitionState.ONLINE))
-    assert stage.reporter.flush(30)
+    stage.publisher.start(LIVE)
+    stage.publisher.publish(current(PartitionState.ONLINE))
+    assert stage.publisher.flush(30)
     assert stage.is_ours(path)
 
 
 def test_a_taken_id_is_waited_for(stage: Stage) -> None:
     path = PATHS.worker_live(WORKER)
     stage.other.transact([Create(path, b"{}", ephemeral=True)])
-    stage.reporter.start(LIVE)
-    stage.reporter.publish(current(PartitionState.ONLINE))
-    assert not stage.reporter.flush(0.5)
+    stage.publisher.start(LIVE)
+    stage.publisher.publish(current(PartitionState.ONLINE))
+    assert not stage.publisher.flush(0.5)
     assert stage.heard.empty()
     assert stage.node(PATHS.current_state(WORKER)) is None
     stage.other.close()
@@ -183,28 +183,28 @@ def test_a_taken_id_is_waited_for(stage: Stage) -> None:
 def test_a_taken_id_is_given_up_after_the_session_timeout(stage: Stage) -> None:
     path = PATHS.worker_live(WORKER)
     stage.other.transact([Create(path, b"{}", ephemeral=True)])
-    stage.reporter.start(LIVE)
-    assert not stage.reporter.flush(0.3)
+    stage.publisher.start(LIVE)
+    assert not stage.publisher.flush(0.3)
     stage.clock.advance(SESSION_TIMEOUT_S + EXPIRY_ROUNDING_S + 1)
     assert stage.heard.get(timeout=30) == TAKEN
 
 
 def test_formers_are_the_sessions_we_wrote_under(stage: Stage) -> None:
-    stage.reporter.start(LIVE)
-    assert stage.reporter.flush(30)
+    stage.publisher.start(LIVE)
+    assert stage.publisher.flush(30)
     first = stage.client.session()
     stage.client.suspend()
     stage.client.expire()
     stage.client.restore()
-    stage.reporter.refresh()
-    assert stage.reporter.flush(30)
-    assert stage.reporter.formers() == {first, stage.client.session()}
+    stage.publisher.refresh()
+    assert stage.publisher.flush(30)
+    assert stage.publisher.formers() == {first, stage.client.session()}
 
 
-def another_process(stage: Stage) -> tuple[Reporter, MemoryCoordination]:
+def another_process(stage: Stage) -> tuple[Publisher, MemoryCoordination]:
     """Another process of the same id; it is stepped by `turn`."""
     client = MemoryCoordination(stage.store)
-    reporter = Reporter(
+    publisher = Publisher(
         coordination=client,
         paths=PATHS,
         worker=WORKER,
@@ -213,22 +213,22 @@ def another_process(stage: Stage) -> tuple[Reporter, MemoryCoordination]:
         registered=lambda: stage.heard.put("the other registered"),
         taken=stage.heard.put,
     )
-    reporter.announce(LIVE)
-    return reporter, client
+    publisher.announce(LIVE)
+    return publisher, client
 
 
 def test_a_process_does_not_come_back_to_an_id_that_another_one_has_had_meanwhile() -> None:
     stage = Stage()
-    stage.reporter.announce(LIVE)
-    assert stage.reporter.turn()
+    stage.publisher.announce(LIVE)
+    assert stage.publisher.turn()
     stage.client.suspend()
     stage.client.expire()
     other, client = another_process(stage)
     assert other.turn()
     client.expire()
     stage.client.restore()
-    stage.reporter.refresh()
-    assert not stage.reporter.turn()
+    stage.publisher.refresh()
+    assert not stage.publisher.turn()
     assert stage.node(PATHS.worker_live(WORKER)) is None
     said = [stage.heard.get_nowait() for _ in range(3)]
     assert said == [
@@ -240,8 +240,8 @@ def test_a_process_does_not_come_back_to_an_id_that_another_one_has_had_meanwhil
 
 def test_the_latest_process_registers_again_after_its_session_ended() -> None:
     stage = Stage()
-    stage.reporter.announce(LIVE)
-    assert stage.reporter.turn()
+    stage.publisher.announce(LIVE)
+    assert stage.publisher.turn()
     stage.client.expire()
     other, client = another_process(stage)
     assert other.turn()
@@ -257,14 +257,14 @@ def test_the_latest_process_registers_again_after_its_session_ended() -> None:
 def test_who_has_news_all_the_time_still_notices_that_its_id_is_another_s() -> None:
     """Evicted, it has lost its live node with its session alive, and another process was faster."""
     stage = Stage()
-    stage.reporter.announce(LIVE)
-    assert stage.reporter.turn()
+    stage.publisher.announce(LIVE)
+    assert stage.publisher.turn()
     stage.other.transact([Delete(PATHS.worker_live(WORKER))])
     other, _ = another_process(stage)
     assert other.turn()
     for zxid in range(int(SESSION_TIMEOUT_S + EXPIRY_ROUNDING_S + CHECK_S) + 2):
         stage.clock.advance(1)
-        stage.reporter.publish(current(PartitionState.ERROR, zxid))
-        stage.reporter.turn()
+        stage.publisher.publish(current(PartitionState.ERROR, zxid))
+        stage.publisher.turn()
     said = [stage.heard.get_nowait() for _ in range(3)]
     assert said[2] == TAKEN
