@@ -41,9 +41,9 @@ from ureplicator_common.coordination import Coordination, SessionState, TreeCach
 from ureplicator_common.coordination.zookeeper import ZooKeeperCoordination
 from ureplicator_common.errors import PermanentError
 from ureplicator_common.model import Assignment, LiveWorker, Partition, WorkerId, owned
-from ureplicator_worker.core import events
+from ureplicator_worker.core import events, instructions
 from ureplicator_worker.core.partition import PartitionPhase
-from ureplicator_worker.core.reconcile import WorkerState, initial
+from ureplicator_worker.core.state import WorkerState, initial
 from ureplicator_worker.core.state_machine import step
 from ureplicator_worker.engines import spark_entry as entry
 from ureplicator_worker.engines import telemetry
@@ -112,7 +112,7 @@ class Worker:
         self._queue: queue.SimpleQueue[events.Event | _Poke] = queue.SimpleQueue()
         self._stops = 0
         self._registered = False
-        self._exit: events.Exit | None = None
+        self._exit: instructions.Exit | None = None
         self._dying = threading.Lock()
         self._tree_cache: TreeCache | None = None
         self._pids: dict[CopierId, int] = {}
@@ -146,7 +146,7 @@ class Worker:
         """Drain and exit; asked again: without waiting. Safe in a signal handler."""
         self._stops += 1
         timeout_s = self._options.drain_timeout_s if self._stops == 1 else 0.0
-        self._queue.put(events.Drain(timeout_s))
+        self._queue.put(events.DrainRequested(timeout_s))
 
     def die(self, reason: str) -> None:
         """End the process now: no copier of ours may outlive it. From any thread."""
@@ -288,7 +288,7 @@ class Worker:
 
     # The loop.
 
-    def _loop(self) -> events.Exit:
+    def _loop(self) -> instructions.Exit:
         ticked_s = 0.0
         while self._exit is None:
             now_s = self._clock.monotonic_s()
@@ -308,38 +308,38 @@ class Worker:
 
     def _step(self, event: events.Event) -> None:
         before = self._state
-        self._state, instructions = step(before, event)
+        self._state, decided = step(before, event)
         self._stepped_s = self._clock.monotonic_s()
         if isinstance(event, events.CopierReported):
             self._telemetry.heard(event.copier, event.report, self._state.held)
         if self._state.held.keys() != before.held.keys():
             self._telemetry.keep_only(self._state.held.keys())
         log_changes(before, self._state)
-        for instruction in instructions:
+        for instruction in decided:
             self._perform(instruction)
 
-    def _perform(self, instruction: events.Instruction) -> None:
+    def _perform(self, instruction: instructions.Instruction) -> None:
         match instruction:
-            case events.StartCopier(copier, partitions):
+            case instructions.StartCopier(copier, partitions):
                 self._start_copier(copier, partitions)
-            case events.AddPartitions(copier, epochs):
+            case instructions.AddPartitions(copier, epochs):
                 self._lifeline.send(copier, messages.Add(epochs))
-            case events.RemovePartitions(copier, partitions):
+            case instructions.RemovePartitions(copier, partitions):
                 self._lifeline.send(copier, messages.Remove(partitions))
-            case events.StopCopier(copier):
+            case instructions.StopCopier(copier):
                 self._lifeline.send(copier, messages.Stop())
-            case events.KillCopier(copier, reason):
+            case instructions.KillCopier(copier, reason):
                 logger.warning("copier %s is killed: %s", copier, reason)
                 self._spark.kill(copier, reason)
-            case events.FenceRoute(route):
+            case instructions.FenceRoute(route):
                 self._fencer.request(route)
-            case events.Publish(current):
+            case instructions.Publish(current):
                 self._publisher.publish(current)
-            case events.Register():
+            case instructions.Register():
                 self._publisher.refresh()
-            case events.ReadAssignment():
+            case instructions.ReadAssignment():
                 self._thread(self._read_assignment, "assignment")
-            case events.Exit():
+            case instructions.Exit():
                 self._exit = instruction
 
     def _start_copier(self, copier: CopierId, partitions: Sequence[Partition]) -> None:

@@ -32,7 +32,7 @@ from ureplicator_common.model import (
 )
 from ureplicator_worker.core.events import FenceFailed, RouteFenced
 from ureplicator_worker.core.partition import HeldPartition, PartitionPhase
-from ureplicator_worker.core.reconcile import initial
+from ureplicator_worker.core.state import initial
 from ureplicator_worker.daemon import log_changes
 from ureplicator_worker.engines import jvm, telemetry
 from ureplicator_worker.engines import spark_entry as entry
@@ -209,7 +209,7 @@ def test_status_shows_partitions_with_reason_and_figures() -> None:
     held = HeldPartition(
         0, OwnerEpoch(4), phase=PartitionPhase.STOPPING, reason="stopping: x", sent=True
     )
-    state = type(state)(slots=state.slots, silence_s=1, held={PARTITION: held})
+    state = replace(state, held={PARTITION: held})
     shown: dict[str, Any] = telemetry.status(state, figures)["partitions"][str(PARTITION)]
     assert shown["state"] == "OFFLINE"
     assert shown["reason"] == "stopping: x"

@@ -27,10 +27,10 @@ from ureplicator_common.model import (
     Route,
     SessionId,
 )
-from ureplicator_worker.core import events
+from ureplicator_worker.core import events, instructions
 from ureplicator_worker.core.partition import PartitionPhase
-from ureplicator_worker.core.reconcile import initial
 from ureplicator_worker.core.slots import SlotPhase
+from ureplicator_worker.core.state import Pending, initial
 from ureplicator_worker.core.state_machine import step
 from ureplicator_worker.lifeline.messages import CopierId, CopierReport, PartitionReport
 
@@ -43,18 +43,18 @@ class Copier:
     """A process: what it was told and did not do yet, what it said and nobody heard yet."""
 
     id: CopierId
-    inbox: deque[events.Instruction] = field(default_factory=deque)
+    inbox: deque[instructions.Instruction] = field(default_factory=deque)
     outbox: deque[events.Event] = field(default_factory=deque)
     touched: dict[Partition, OwnerEpoch] = field(default_factory=dict)
     connected: bool = True
 
     def do_next(self) -> None:
         match self.inbox.popleft():
-            case events.AddPartitions(_, epochs):
+            case instructions.AddPartitions(_, epochs):
                 self.touched |= epochs
-            case events.RemovePartitions(_, partitions):
+            case instructions.RemovePartitions(_, partitions):
                 self.let_go(partitions)
-            case events.StopCopier():
+            case instructions.StopCopier():
                 self.let_go(tuple(self.touched))
                 self.disconnect()
 
@@ -81,7 +81,7 @@ class Histories(RuleBasedStateMachine):
         self.starting: set[CopierId] = set()
         self.fencing: set[Route] = set()
         self.zxid = 0
-        self.exit: events.Exit | None = None
+        self.exit: instructions.Exit | None = None
         self.later: deque[events.Event] = deque()
         self.happens(events.Tick(0.0))
 
@@ -95,31 +95,31 @@ class Histories(RuleBasedStateMachine):
                 self.settle()
 
     def happens(self, event: events.Event) -> None:
-        self.state, instructions = step(self.state, event)
-        for instruction in instructions:
+        self.state, decided = step(self.state, event)
+        for instruction in decided:
             self.perform(instruction)
 
-    def perform(self, instruction: events.Instruction) -> None:
+    def perform(self, instruction: instructions.Instruction) -> None:
         match instruction:
-            case events.StartCopier(copier):
+            case instructions.StartCopier(copier):
                 assert copier.slot not in self.copiers, "two copiers on one slot"
                 self.starting.add(copier)
-            case events.FenceRoute(route):
+            case instructions.FenceRoute(route):
                 assert not any(c.touched for c in self.copiers.values() if self.on(c, route))
                 self.fencing.add(route)
-            case events.KillCopier(copier):
+            case instructions.KillCopier(copier):
                 self.starting.discard(copier)
                 self.end(copier)
             case (
-                events.AddPartitions(copier)
-                | events.RemovePartitions(copier)
-                | events.StopCopier(copier)
+                instructions.AddPartitions(copier)
+                | instructions.RemovePartitions(copier)
+                | instructions.StopCopier(copier)
             ):
                 known = self.copiers.get(copier.slot)
                 if known is not None and known.connected:
                     assert known.id == copier
                     known.inbox.append(instruction)
-            case events.Exit():
+            case instructions.Exit():
                 self.exit = instruction
 
     @staticmethod
@@ -235,8 +235,8 @@ class Histories(RuleBasedStateMachine):
                 events.SessionLost(),
                 events.SessionRestored(SessionId(1)),
                 events.SessionRestored(SessionId(2)),
-                events.Drain(0.0),
-                events.Drain(100.0),
+                events.DrainRequested(0.0),
+                events.DrainRequested(100.0),
             ]
         )
     )
@@ -268,8 +268,11 @@ class Histories(RuleBasedStateMachine):
 
     @invariant()
     def what_is_published_is_what_is_held(self) -> None:
-        if self.state.published is not None and not self.state.publish_due:
-            assert self.state.published.entries.keys() == self.state.held.keys()
+        if (
+            self.state.publication.last is not None
+            and self.state.publication.pending is Pending.NOTHING
+        ):
+            assert self.state.publication.last.entries.keys() == self.state.held.keys()
 
     def teardown(self) -> None:
         """Healed and left alone, everything wanted is ONLINE and nothing else is held."""
@@ -279,11 +282,11 @@ class Histories(RuleBasedStateMachine):
         for _ in range(70):
             self.settle()
             self.happens(events.Tick(self.state.now_s + 1.0))
-        if self.state.drain_until_s is not None:
+        if self.state.drain is not None:
             assert self.exit is not None
             return
         assert {p: held.owner_epoch for p, held in self.state.held.items()} == {
-            p: entry.owner_epoch for p, entry in self.state.wanted.items()
+            p: entry.owner_epoch for p, entry in self.state.assignment.entries.items()
         }
         assert all(held.phase is PartitionPhase.ONLINE for held in self.state.held.values())
         assert all(slot.phase is SlotPhase.RUNNING for slot in self.state.slots)

@@ -15,16 +15,13 @@ from ureplicator_common.model import (
     Route,
     SessionId,
 )
-from ureplicator_worker.core import events
+from ureplicator_worker.core import events, instructions
+from ureplicator_worker.core.copiers import END_TIMEOUT_S, START_TIMEOUT_S
 from ureplicator_worker.core.partition import HeldPartition, InvalidTransition, PartitionPhase, move
-from ureplicator_worker.core.reconcile import (
-    LATE_END_S,
-    LATE_START_S,
-    READ_EVERY_S,
-    WorkerState,
-    initial,
-)
-from ureplicator_worker.core.slots import Home, Slot, choose
+from ureplicator_worker.core.session import READ_EVERY_S
+from ureplicator_worker.core.slot_choice import LastSlot, choose_slot
+from ureplicator_worker.core.slots import Slot
+from ureplicator_worker.core.state import WorkerState, initial
 from ureplicator_worker.core.state_machine import check_invariants, step
 from ureplicator_worker.lifeline.messages import CopierId, CopierReport, PartitionReport
 
@@ -49,7 +46,7 @@ class Run:
         self.state: WorkerState = initial(
             slots=slots, silence_s=SILENCE_S, now_s=0.0, routes=routes
         )
-        self.said: list[events.Instruction] = []
+        self.said: list[instructions.Instruction] = []
         self.zxid = 10
         if running:
             self.do(events.Tick(0.0), events.SessionRestored(SessionId(1)))
@@ -58,8 +55,8 @@ class Run:
 
     def do(self, *events: events.Event) -> Run:
         for event in events:
-            self.state, instructions = step(self.state, event)
-            self.said += instructions
+            self.state, decided = step(self.state, event)
+            self.said += decided
         return self
 
     def wait(self, seconds: float) -> Run:
@@ -85,21 +82,21 @@ class Run:
     def copier(self, number: int) -> CopierId:
         return self.state.slots[self.state.held[part(number)].slot].copier
 
-    def take(self) -> list[events.Instruction]:
+    def take(self) -> list[instructions.Instruction]:
         said, self.said = self.said, []
         return said
 
-    def told(self) -> list[events.Instruction]:
+    def told(self) -> list[instructions.Instruction]:
         """Taken, without what is published and read."""
         return [
             one
             for one in self.take()
-            if not isinstance(one, events.Publish | events.ReadAssignment)
+            if not isinstance(one, instructions.Publish | instructions.ReadAssignment)
         ]
 
     def seen(self) -> dict[int, tuple[PartitionState, str]]:
-        assert self.state.published is not None
-        published = self.state.published.entries
+        assert self.state.publication.last is not None
+        published = self.state.publication.last.entries
         return {p.number: (entry.state, entry.reason) for p, entry in published.items()}
 
     def phases(self) -> dict[int, PartitionPhase]:
@@ -109,34 +106,34 @@ class Run:
 def test_all_copiers_start_at_once_and_wait_for_work() -> None:
     run = Run(slots=2, running=False).do(events.Tick(0.0))
     assert run.told() == [
-        events.StartCopier(CopierId(0, 1), ()),
-        events.StartCopier(CopierId(1, 1), ()),
+        instructions.StartCopier(CopierId(0, 1), ()),
+        instructions.StartCopier(CopierId(1, 1), ()),
     ]
 
 
 def test_nothing_is_added_before_the_route_is_fenced_once() -> None:
     run = Run().assign(0, 1)
-    assert run.told() == [events.FenceRoute(ROUTE)]
+    assert run.told() == [instructions.FenceRoute(ROUTE)]
     run.wait(5)
     assert run.told() == []
     run.do(events.RouteFenced(ROUTE))
     assert run.told() == [
-        events.AddPartitions(CopierId(0, 1), {part(0): OwnerEpoch(1)}),
-        events.AddPartitions(CopierId(1, 1), {part(1): OwnerEpoch(1)}),
+        instructions.AddPartitions(CopierId(0, 1), {part(0): OwnerEpoch(1)}),
+        instructions.AddPartitions(CopierId(1, 1), {part(1): OwnerEpoch(1)}),
     ]
     run.assign(0, 1, 2)
-    assert run.told() == [events.AddPartitions(CopierId(0, 1), {part(2): OwnerEpoch(1)})]
+    assert run.told() == [instructions.AddPartitions(CopierId(0, 1), {part(2): OwnerEpoch(1)})]
 
 
 def test_configured_routes_are_fenced_as_soon_as_there_is_a_session() -> None:
     run = Run(running=False, routes=(ROUTE,)).do(events.Tick(0.0))
-    assert events.FenceRoute(ROUTE) not in run.told()
+    assert instructions.FenceRoute(ROUTE) not in run.told()
     run.do(events.SessionRestored(SessionId(1)))
-    assert events.FenceRoute(ROUTE) in run.told()
+    assert instructions.FenceRoute(ROUTE) in run.told()
     run.do(events.RouteFenced(ROUTE), events.CopierConnected(CopierId(0, 1)))
     run.take()
     run.assign(0)
-    assert events.FenceRoute(ROUTE) not in run.told()
+    assert instructions.FenceRoute(ROUTE) not in run.told()
 
 
 def test_a_fence_that_fails_is_an_error_and_tried_again_every_second() -> None:
@@ -144,9 +141,9 @@ def test_a_fence_that_fails_is_an_error_and_tried_again_every_second() -> None:
     assert run.seen() == {0: (PartitionState.ERROR, "target unreachable: x")}
     run.take()
     assert run.wait(0.9).told() == []
-    assert run.wait(0.2).told() == [events.FenceRoute(ROUTE)]
+    assert run.wait(0.2).told() == [instructions.FenceRoute(ROUTE)]
     run.do(events.RouteFenced(ROUTE))
-    assert run.told() == [events.AddPartitions(CopierId(0, 1), {part(0): OwnerEpoch(1)})]
+    assert run.told() == [instructions.AddPartitions(CopierId(0, 1), {part(0): OwnerEpoch(1)})]
     assert run.seen()[0] == (
         PartitionState.OFFLINE,
         "starting again after: target unreachable: x",
@@ -158,9 +155,9 @@ def test_online_is_the_copiers_word_and_published_at_once() -> None:
     assert run.seen() == {0: (PartitionState.OFFLINE, "starting")}
     run.report(0, PartitionState.ONLINE)
     assert run.seen() == {0: (PartitionState.ONLINE, "")}
-    assert run.state.published is not None
-    assert run.state.published.entries[part(0)].committed
-    assert run.state.published.seen_zxid == run.zxid
+    assert run.state.publication.last is not None
+    assert run.state.publication.last.entries[part(0)].committed
+    assert run.state.publication.last.seen_zxid == run.zxid
 
 
 def test_reasons_alone_wait_for_a_tenth_of_a_second() -> None:
@@ -170,7 +167,7 @@ def test_reasons_alone_wait_for_a_tenth_of_a_second() -> None:
     run.report(0, PartitionState.OFFLINE, "waits longer")
     assert not run.take()
     run.wait(0.1)
-    assert [type(one) for one in run.take()] == [events.Publish]
+    assert [type(one) for one in run.take()] == [instructions.Publish]
     assert run.seen() == {0: (PartitionState.OFFLINE, "starting: waits longer")}
 
 
@@ -182,8 +179,8 @@ def test_what_changes_nothing_is_not_published() -> None:
 
 def test_taken_away_stays_published_until_released() -> None:
     run = Run().online(0, 1).assign(1)
-    assert run.told() == [events.RemovePartitions(CopierId(0, 1), (part(0),))]
-    assert run.seen()[0] == (PartitionState.OFFLINE, "stopping: taken away")
+    assert run.told() == [instructions.RemovePartitions(CopierId(0, 1), (part(0),))]
+    assert run.seen()[0] == (PartitionState.OFFLINE, "stopping: not assigned any more")
     run.wait(20).report(0, PartitionState.ONLINE)
     assert run.phases()[0] is PartitionPhase.STOPPING
     run.do(events.CopierReleased(CopierId(0, 1), (part(0),)))
@@ -193,8 +190,8 @@ def test_taken_away_stays_published_until_released() -> None:
 def test_what_no_copier_heard_of_is_let_go_at_once() -> None:
     run = Run().assign(0).assign()
     assert run.seen() == {}
-    assert run.state.published is not None
-    assert run.state.published.seen_zxid == run.zxid
+    assert run.state.publication.last is not None
+    assert run.state.publication.last.seen_zxid == run.zxid
 
 
 def test_failed_then_taken_away_is_let_go_at_once() -> None:
@@ -215,14 +212,14 @@ def test_failed_while_stopping_waits_for_the_one_released() -> None:
 
 def test_a_new_owner_epoch_is_remove_released_add() -> None:
     run = Run().online(0).assign(0, epoch=2)
-    assert run.told() == [events.RemovePartitions(CopierId(0, 1), (part(0),))]
+    assert run.told() == [instructions.RemovePartitions(CopierId(0, 1), (part(0),))]
     run.do(events.CopierReleased(CopierId(0, 1), (part(0),)))
-    assert run.told() == [events.AddPartitions(CopierId(0, 1), {part(0): OwnerEpoch(2)})]
+    assert run.told() == [instructions.AddPartitions(CopierId(0, 1), {part(0): OwnerEpoch(2)})]
 
 
 def test_released_without_being_asked_is_a_programmers_error() -> None:
     run = Run().online(0)
-    with pytest.raises(InvalidTransition, match="nobody asked"):
+    with pytest.raises(InvalidTransition, match="released without a Remove"):
         run.do(events.CopierReleased(CopierId(0, 1), (part(0),)))
 
 
@@ -238,7 +235,7 @@ def test_failures_back_off(temporary: bool, delays_s: Sequence[float]) -> None:
         run.take()
         assert run.wait(delay_s - 0.1).told() == []
         assert run.wait(0.1).told() == [
-            events.AddPartitions(CopierId(0, 1), {part(0): OwnerEpoch(1)})
+            instructions.AddPartitions(CopierId(0, 1), {part(0): OwnerEpoch(1)})
         ]
 
 
@@ -266,10 +263,10 @@ def test_a_copiers_end_is_an_error_until_its_next_run_on_the_same_slot() -> None
     run = Run().online(0, 1, 2).do(events.CopierEnded(CopierId(0, 1), "killed"))
     assert run.seen()[0] == (PartitionState.ERROR, "copier ended: killed")
     assert run.seen()[1] == (PartitionState.ONLINE, "")
-    assert run.told() == [events.StartCopier(CopierId(0, 2), (part(0), part(2)))]
+    assert run.told() == [instructions.StartCopier(CopierId(0, 2), (part(0), part(2)))]
     run.do(events.CopierConnected(CopierId(0, 2)))
     assert run.told() == [
-        events.AddPartitions(CopierId(0, 2), {part(0): OwnerEpoch(1), part(2): OwnerEpoch(1)})
+        instructions.AddPartitions(CopierId(0, 2), {part(0): OwnerEpoch(1), part(2): OwnerEpoch(1)})
     ]
 
 
@@ -279,14 +276,14 @@ def test_repeated_ends_back_off_and_a_steady_run_forgets_them() -> None:
     for number in range(1, 6):
         ended_s = run.state.now_s
         run.do(events.CopierEnded(CopierId(0, number), "killed"))
-        while not any(isinstance(one, events.StartCopier) for one in run.take()):
+        while not any(isinstance(one, instructions.StartCopier) for one in run.take()):
             run.wait(0.1)
         starts.append(round(run.state.now_s - ended_s, 1))
         run.do(events.CopierConnected(CopierId(0, number + 1)))
         run.take()
     assert starts == pytest.approx([0.0, 0.5, 1.0, 2.0, 2.0], abs=0.15)
     run.wait(10).do(events.CopierEnded(CopierId(0, 6), "killed"))
-    assert events.StartCopier(CopierId(0, 7), (part(0),)) in run.take()
+    assert instructions.StartCopier(CopierId(0, 7), (part(0),)) in run.take()
 
 
 def test_stopping_is_let_go_by_the_end_of_the_process_and_must_come_back_to_its_slot() -> None:
@@ -310,12 +307,12 @@ def test_the_end_of_a_lifeline_is_not_the_end_of_the_process() -> None:
 def test_a_copier_that_does_not_end_is_killed_until_it_has() -> None:
     run = Run().online(0).do(events.CopierClosed(CopierId(0, 1)))
     run.take()
-    kill = events.KillCopier(CopierId(0, 1), "it does not end by itself")
+    kill = instructions.KillCopier(CopierId(0, 1), "not ended after 60 s")
     for _ in range(2):
-        assert kill not in run.wait(LATE_END_S - 1).take()
+        assert kill not in run.wait(END_TIMEOUT_S - 1).take()
         assert kill in run.wait(1).take()
     run.do(events.CopierEnded(CopierId(0, 1), "killed"))
-    assert events.StartCopier(CopierId(0, 2), (part(0),)) in run.take()
+    assert instructions.StartCopier(CopierId(0, 2), (part(0),)) in run.take()
 
 
 @pytest.mark.parametrize(
@@ -347,42 +344,43 @@ def test_the_word_of_a_former_run_counts_for_nothing(event: events.Event) -> Non
 
 def test_a_copier_that_finds_no_room_is_told_and_taken_when_it_comes() -> None:
     run = Run(slots=1, running=False).do(events.Tick(0), events.SessionRestored(SessionId(1)))
-    run.assign(0).do(events.RouteFenced(ROUTE)).wait(LATE_START_S)
+    run.assign(0).do(events.RouteFenced(ROUTE)).wait(START_TIMEOUT_S)
     assert run.seen()[0][1].startswith("no Spark capacity")
     run.take()
     run.do(events.CopierConnected(CopierId(0, 1)))
-    assert run.told() == [events.AddPartitions(CopierId(0, 1), {part(0): OwnerEpoch(1)})]
+    assert run.told() == [instructions.AddPartitions(CopierId(0, 1), {part(0): OwnerEpoch(1)})]
 
 
 def test_a_silent_copier_is_killed_but_not_one_without_partitions() -> None:
     run = Run().online(0).wait(SILENCE_S + 1)
-    assert run.told() == [events.KillCopier(CopierId(0, 1), "copier silent for 61 s")]
+    assert run.told() == [instructions.KillCopier(CopierId(0, 1), "copier silent for 61 s")]
     assert run.seen()[0] == (PartitionState.ERROR, "copier silent for 61 s")
 
 
 def test_a_copier_that_was_idle_for_long_is_not_silent_when_it_gets_work() -> None:
     run = Run().wait(SILENCE_S * 10).assign(0).do(events.RouteFenced(ROUTE)).wait(1)
-    assert not any(isinstance(one, events.KillCopier) for one in run.take())
+    assert not any(isinstance(one, instructions.KillCopier) for one in run.take())
 
 
 @pytest.mark.parametrize("event", [events.SessionSuspended(), events.SessionLost()])
 def test_without_a_session_copying_goes_on_and_nothing_is_published(event: events.Event) -> None:
     run = Run().online(0, 1).do(event)
     run.report(0, PartitionState.ERROR, "x").wait(100)
-    assert not [one for one in run.take() if not isinstance(one, events.KillCopier)]
+    assert not [one for one in run.take() if not isinstance(one, instructions.KillCopier)]
     assert run.phases()[1] is not PartitionPhase.STOPPING
     run.do(events.SessionRestored(SessionId(2)))
-    assert run.take()[:2] == [events.Register(SessionId(2)), events.ReadAssignment()]
+    assert run.take()[:2] == [instructions.Register(SessionId(2)), instructions.ReadAssignment()]
     assert run.seen()[0][0] is PartitionState.ERROR
 
 
 def test_the_assignment_is_read_again_now_and_then_while_there_is_a_session() -> None:
     run = Run().online(0).wait(READ_EVERY_S - 1)
-    assert events.ReadAssignment() not in run.take()
-    assert events.ReadAssignment() in run.wait(1).take()
-    assert events.ReadAssignment() not in run.wait(1).take()
+    assert instructions.ReadAssignment() not in run.take()
+    assert instructions.ReadAssignment() in run.wait(1).take()
+    assert instructions.ReadAssignment() not in run.wait(1).take()
     assert (
-        events.ReadAssignment() not in run.do(events.SessionSuspended()).wait(READ_EVERY_S).take()
+        instructions.ReadAssignment()
+        not in run.do(events.SessionSuspended()).wait(READ_EVERY_S).take()
     )
 
 
@@ -392,45 +390,48 @@ def test_an_older_assignment_is_not_news_and_a_missing_one_is() -> None:
     assert run.phases() == {0: PartitionPhase.ONLINE}
     run.do(events.AssignmentChanged({}, -1))
     assert run.phases() == {0: PartitionPhase.STOPPING}
-    assert run.state.seen_zxid == run.zxid
+    assert run.state.assignment.zxid == run.zxid
 
 
 def test_drain_stops_copiers_waits_for_their_ends_and_publishes_before_it_exits() -> None:
-    run = Run().online(0, 1).do(events.Drain(30.0))
-    assert run.told() == [events.StopCopier(CopierId(0, 1)), events.StopCopier(CopierId(1, 1))]
+    run = Run().online(0, 1).do(events.DrainRequested(30.0))
+    assert run.told() == [
+        instructions.StopCopier(CopierId(0, 1)),
+        instructions.StopCopier(CopierId(1, 1)),
+    ]
     assert set(run.phases().values()) == {PartitionPhase.STOPPING}
     for slot in (0, 1):
         copier = CopierId(slot, 1)
         run.do(events.CopierReleased(copier, (part(slot),)), events.CopierClosed(copier))
     assert run.phases() == {}
-    assert not any(isinstance(one, events.Exit) for one in run.take())
+    assert not any(isinstance(one, instructions.Exit) for one in run.take())
     run.do(
         events.CopierEnded(CopierId(0, 1), "it returned"), events.CopierEnded(CopierId(1, 1), "x")
     )
-    assert run.take()[-1] == events.Exit(0, "drained")
+    assert run.take()[-1] == instructions.Exit(0, "drained")
     assert run.seen() == {}
 
 
 def test_drain_is_bounded() -> None:
-    run = Run(slots=1).online(0).do(events.Drain(30.0))
+    run = Run(slots=1).online(0).do(events.DrainRequested(30.0))
     run.take()
-    assert run.wait(30).told() == [events.KillCopier(CopierId(0, 1), "not drained in time")]
+    assert run.wait(30).told() == [instructions.KillCopier(CopierId(0, 1), "not drained in time")]
     assert run.wait(1).told() == []
-    assert run.wait(5).told() == [events.Exit(1, "copiers did not end")]
+    assert run.wait(5).told() == [instructions.Exit(1, "copiers did not end")]
 
 
 def test_a_second_drain_shortens_the_first() -> None:
-    run = Run(slots=1).online(0).do(events.Drain(30.0))
+    run = Run(slots=1).online(0).do(events.DrainRequested(30.0))
     run.take()
-    run.do(events.Drain(0.0))
-    assert run.told() == [events.KillCopier(CopierId(0, 1), "not drained in time")]
+    run.do(events.DrainRequested(0.0))
+    assert run.told() == [instructions.KillCopier(CopierId(0, 1), "not drained in time")]
 
 
 def test_nothing_starts_while_draining() -> None:
-    run = Run(slots=1, running=False).do(events.Tick(0), events.Drain(30.0))
-    assert events.KillCopier(CopierId(0, 1), "the worker stops") in run.take()
+    run = Run(slots=1, running=False).do(events.Tick(0), events.DrainRequested(30.0))
+    assert instructions.KillCopier(CopierId(0, 1), "the worker stops") in run.take()
     run.assign(0).do(events.CopierEnded(CopierId(0, 1), "killed"))
-    assert run.take()[-1] == events.Exit(0, "drained")
+    assert run.take()[-1] == instructions.Exit(0, "drained")
 
 
 def test_a_pair_outside_the_table_raises_with_the_story() -> None:
@@ -449,18 +450,18 @@ def test_invariants_are_checked() -> None:
 
 
 @pytest.mark.parametrize(
-    ("counts", "home", "slot"),
+    ("counts", "last", "slot"),
     [
         ({0: 0, 1: 0}, None, 0),
         ({0: 1, 1: 0}, None, 1),
-        ({0: 1, 1: 1}, Home(1, bound=False), 1),
-        ({0: 1, 1: 2}, Home(1, bound=False), 0),
-        ({0: 1, 1: 9}, Home(1, bound=True), 1),
-        ({0: 1}, Home(7, bound=True), 0),
+        ({0: 1, 1: 1}, LastSlot(1, required=False), 1),
+        ({0: 1, 1: 2}, LastSlot(1, required=False), 0),
+        ({0: 1, 1: 9}, LastSlot(1, required=True), 1),
+        ({0: 1}, LastSlot(7, required=True), 0),
     ],
 )
-def test_choice_of_a_slot(counts: dict[int, int], home: Home | None, slot: int) -> None:
-    assert choose(counts, home) == slot
+def test_choice_of_a_slot(counts: dict[int, int], last: LastSlot | None, slot: int) -> None:
+    assert choose_slot(counts, last) == slot
 
 
 def test_counts_stay_even_over_many_assignments() -> None:

@@ -1,17 +1,17 @@
-"""The life of one partition on a worker: its phases, and the table of what may follow what.
+"""Phases of one partition on a worker, and the table of allowed transitions.
 
-                 wanted              fetch answered            taken away
+                assigned              fetch answered            removed
        OFFLINE ---------> STARTING ------------------> ONLINE ------------> STOPPING
           ^                 |  ^                        |  ^                   |
-          |  never told     |  +----- begins anew ------+  |                   | released, or
+          |   never sent    |  +------- restarted ------+  |                   | released, or
           +-----------------+                           |  |                   | process gone
           |                 v                           v  |                   v
           +------------- ERROR(reason, retry_at) <------+--+                OFFLINE
-             not touched        back by itself
+           not touched        retried by itself
 
-ERROR may also go to STOPPING (the copier still touches it and tries by itself) and to ERROR (for
-another reason), STOPPING to ERROR (it was let go, but is still ours). Any other pair is a
-programmer's error, told with the partition's story.
+ERROR may also go to STOPPING (the copier still touches the partition and retries by itself) and to
+ERROR (for another reason), STOPPING to ERROR (released, but still assigned). Any other pair is a
+programming error: InvalidTransition carries the partition's story.
 
 Safety rests on `sent`: the copier was sent the partition and has not released it since.
 """
@@ -21,15 +21,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Any
 
 from ureplicator_common.model import CurrentEntry, OwnerEpoch, Partition, PartitionState
 
 TEMPORARY_DELAYS_S = (0.5, 1.0, 2.0)
-"""The last repeats: a cluster that is back is noticed within 2 s, well within the promised 5."""
+"""The last one repeats: a cluster that is back is noticed within 2 s, well within the promised 5."""
 PERMANENT_DELAYS_S = (5.0, 10.0, 20.0, 40.0, 60.0)
 STEADY_S = 30.0
-"""ONLINE for so long forgets earlier failures; above most delays, so that flapping backs off."""
+"""ONLINE this long clears the count of failures; above most delays, so that flapping backs off."""
 STORY_LENGTH = 16
 
 
@@ -42,14 +41,15 @@ class PartitionPhase(StrEnum):
 
 
 class InvalidTransition(AssertionError):
-    """A programmer's error: the partition's story tells how it came there."""
+    """A programming error, with the last transitions of the partition."""
 
 
 @dataclass(frozen=True, slots=True)
 class HeldPartition:
-    """One partition of ours. `sent`: its copier was sent it and has not released it since.
+    """One partition that this worker holds.
 
-    `unclean`: a copier died while it touched the partition, and none has let go properly since.
+    `sent`: its copier was sent it and has not released it since. `unclean`: a copier died while it
+    touched the partition, and none has released it since. `committed`: a position was committed.
     """
 
     slot: int
@@ -65,23 +65,25 @@ class HeldPartition:
     story: tuple[str, ...] = ()
 
     @property
-    def shown(self) -> PartitionState:
-        """What the fleet sees: starting and stopping read OFFLINE, and the reason says which."""
+    def state(self) -> PartitionState:
+        """State in ZooKeeper: STARTING and STOPPING are OFFLINE there, and the reason tells which."""
         if self.phase is PartitionPhase.ONLINE:
             return PartitionState.ONLINE
-        return (
-            PartitionState.ERROR if self.phase is PartitionPhase.ERROR else PartitionState.OFFLINE
-        )
+        if self.phase is PartitionPhase.ERROR:
+            return PartitionState.ERROR
+        return PartitionState.OFFLINE
 
     @property
     def entry(self) -> CurrentEntry:
-        return CurrentEntry(self.shown, self.owner_epoch, self.reason, self.committed)
+        """Entry of the published current state."""
+        return CurrentEntry(self.state, self.owner_epoch, self.reason, self.committed)
 
 
 Effect = Callable[[HeldPartition, float], HeldPartition]
+"""Change that a transition makes besides the phase; given the time."""
 
 
-def _same(held: HeldPartition, now_s: float) -> HeldPartition:
+def _none(held: HeldPartition, now_s: float) -> HeldPartition:
     return held
 
 
@@ -94,58 +96,62 @@ def _left_online(held: HeldPartition, now_s: float) -> HeldPartition:
     return replace(held, failures=0) if steady else held
 
 
-TRANSITIONS: Mapping[
-    tuple[PartitionPhase, PartitionPhase], Callable[[HeldPartition, float], HeldPartition]
-] = {
-    (PartitionPhase.OFFLINE, PartitionPhase.STARTING): _same,
+TRANSITIONS: Mapping[tuple[PartitionPhase, PartitionPhase], Effect] = {
+    (PartitionPhase.OFFLINE, PartitionPhase.STARTING): _none,
     (PartitionPhase.STARTING, PartitionPhase.ONLINE): _came_online,
-    (PartitionPhase.STARTING, PartitionPhase.STOPPING): _same,
-    (PartitionPhase.STARTING, PartitionPhase.ERROR): _same,
-    (PartitionPhase.STARTING, PartitionPhase.OFFLINE): _same,
+    (PartitionPhase.STARTING, PartitionPhase.STOPPING): _none,
+    (PartitionPhase.STARTING, PartitionPhase.ERROR): _none,
+    (PartitionPhase.STARTING, PartitionPhase.OFFLINE): _none,
     (PartitionPhase.ONLINE, PartitionPhase.STARTING): _left_online,
-    (PartitionPhase.ONLINE, PartitionPhase.STOPPING): _same,
+    (PartitionPhase.ONLINE, PartitionPhase.STOPPING): _none,
     (PartitionPhase.ONLINE, PartitionPhase.ERROR): _left_online,
-    (PartitionPhase.STOPPING, PartitionPhase.OFFLINE): _same,
-    (PartitionPhase.STOPPING, PartitionPhase.ERROR): _same,
-    (PartitionPhase.ERROR, PartitionPhase.STARTING): _same,
+    (PartitionPhase.STOPPING, PartitionPhase.OFFLINE): _none,
+    (PartitionPhase.STOPPING, PartitionPhase.ERROR): _none,
+    (PartitionPhase.ERROR, PartitionPhase.STARTING): _none,
     (PartitionPhase.ERROR, PartitionPhase.ONLINE): _came_online,
-    (PartitionPhase.ERROR, PartitionPhase.STOPPING): _same,
-    (PartitionPhase.ERROR, PartitionPhase.ERROR): _same,
-    (PartitionPhase.ERROR, PartitionPhase.OFFLINE): _same,
+    (PartitionPhase.ERROR, PartitionPhase.STOPPING): _none,
+    (PartitionPhase.ERROR, PartitionPhase.ERROR): _none,
+    (PartitionPhase.ERROR, PartitionPhase.OFFLINE): _none,
 }
 
 
 def move(
-    partition: Partition,
-    held: HeldPartition,
-    to: PartitionPhase,
-    reason: str,
-    *,
-    now_s: float,
-    **change: Any,
+    partition: Partition, held: HeldPartition, to: PartitionPhase, reason: str, *, now_s: float
 ) -> HeldPartition:
     """The only writer of a phase. Raises InvalidTransition."""
     pair = (held.phase, to)
     if pair not in TRANSITIONS:
-        raise broken(partition, held, f"{held.phase} -> {to} ({reason}) is not a transition")
+        raise invalid(partition, held, f"{held.phase} -> {to} ({reason}) is not a transition")
     line = f"{now_s:.1f} {held.phase} -> {to}: {reason}"
     story = (*held.story, line)[-STORY_LENGTH:]
-    moved = TRANSITIONS[pair](held, now_s)
-    return replace(moved, phase=to, reason=reason, story=story, **change)
+    return replace(TRANSITIONS[pair](held, now_s), phase=to, reason=reason, story=story)
 
 
 def failed(
     partition: Partition, held: HeldPartition, reason: str, *, temporary: bool, now_s: float
 ) -> HeldPartition:
-    """The copier gave it up: not touched any more, to be tried again after a growing delay."""
-    clean: dict[str, Any] = {"sent": False, "unclean": False}
-    moved = move(partition, held, PartitionPhase.ERROR, reason, now_s=now_s, **clean)
+    """The copier gave it up and no longer touches it; retried after a growing delay."""
+    moved = move(partition, held, PartitionPhase.ERROR, reason, now_s=now_s)
     delays = TEMPORARY_DELAYS_S if temporary else PERMANENT_DELAYS_S
     delay_s = delays[min(moved.failures, len(delays) - 1)]
-    return replace(moved, failures=moved.failures + 1, retry_at_s=now_s + delay_s)
+    return replace(
+        moved,
+        sent=False,
+        unclean=False,
+        failures=moved.failures + 1,
+        retry_at_s=now_s + delay_s,
+    )
 
 
-def broken(partition: Partition, held: HeldPartition, why: str) -> InvalidTransition:
-    """The error to raise, with all that is remembered of the partition."""
+def interrupted(
+    partition: Partition, held: HeldPartition, reason: str, *, now_s: float
+) -> HeldPartition:
+    """It cannot be copied for a cause that is not its own; retried as soon as that is over."""
+    moved = move(partition, held, PartitionPhase.ERROR, reason, now_s=now_s)
+    return replace(moved, sent=False, retry_at_s=now_s)
+
+
+def invalid(partition: Partition, held: HeldPartition, what: str) -> InvalidTransition:
+    """The error to raise, with the partition's story."""
     story = "\n  ".join(held.story)
-    return InvalidTransition(f"{partition}: {why}\n  {story}")
+    return InvalidTransition(f"{partition}: {what}\n  {story}")

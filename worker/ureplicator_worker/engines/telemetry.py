@@ -19,11 +19,10 @@ from prometheus_client.core import (
     Metric,
 )
 
-from ureplicator_common.coordination import SessionState
 from ureplicator_common.model import Partition, PartitionLoad, PartitionState
 from ureplicator_worker.core.load_samples import Course, Sample, begin, follow
 from ureplicator_worker.core.partition import HeldPartition
-from ureplicator_worker.core.reconcile import WorkerState
+from ureplicator_worker.core.state import WorkerState
 from ureplicator_worker.lifeline.messages import (
     LATENCY_BOUNDS_MS,
     CopierId,
@@ -93,10 +92,10 @@ class Telemetry:
     def _sample(self, partition: Partition, held: HeldPartition) -> Sample:
         account = self._accounts.get(partition)
         if account is None:
-            return Sample(held.shown)
+            return Sample(held.state)
         last = account.last
         return Sample(
-            state=held.shown,
+            state=held.state,
             records=account.totals["records"],
             bytes=account.totals["bytes"],
             position=last.position,
@@ -197,7 +196,7 @@ def state_metrics(state: WorkerState) -> Iterator[Metric]:
         "ureplicator_worker_partitions", "Partitions held, by state", labels=("state",)
     )
     for shown in PartitionState:
-        count = sum(held.shown is shown for held in state.held.values())
+        count = sum(held.state is shown for held in state.held.values())
         partitions.add_metric((shown.value,), count)
     starts = CounterMetricFamily(
         "ureplicator_worker_copier_starts", "Copiers started", labels=("slot",)
@@ -212,16 +211,16 @@ def state_metrics(state: WorkerState) -> Iterator[Metric]:
     yield GaugeMetricFamily(
         "ureplicator_worker_session_connected",
         "1 while the ZooKeeper session is there",
-        value=float(state.session_state is SessionState.CONNECTED),
+        value=float(state.session.connected),
     )
 
 
 def status(state: WorkerState, telemetry: Telemetry) -> dict[str, Any]:
     """The part of `/status` that changes."""
     return {
-        "session": state.session_state.value,
-        "seenZxid": state.seen_zxid,
-        "draining": state.drain_until_s is not None,
+        "session": state.session.state.value,
+        "seenZxid": state.assignment.zxid,
+        "draining": state.drain is not None,
         "slots": [
             {
                 "slot": slot.number,
@@ -233,7 +232,7 @@ def status(state: WorkerState, telemetry: Telemetry) -> dict[str, Any]:
         ],
         "partitions": {
             str(partition): {
-                "state": held.shown.value,
+                "state": held.state.value,
                 "phase": held.phase.value,
                 "reason": held.reason,
                 "slot": held.slot,

@@ -28,9 +28,9 @@ from ureplicator_testkit.simulation.judge import FLEET, PATHS, ROUTE, JudgedStor
 from ureplicator_testkit.simulation.kafka import Kafka
 from ureplicator_testkit.simulation.kernel import World
 from ureplicator_testkit.simulation.members import SESSION_TIMEOUT_S, Member
-from ureplicator_worker.core import events
-from ureplicator_worker.core.reconcile import WorkerState, initial
+from ureplicator_worker.core import events, instructions
 from ureplicator_worker.core.slots import SlotPhase
+from ureplicator_worker.core.state import WorkerState, initial
 from ureplicator_worker.core.state_machine import step
 from ureplicator_worker.engines.fencing import Fencer
 from ureplicator_worker.engines.ownership_proof import RETRY_S as PROOF_RETRY_S
@@ -124,7 +124,7 @@ class Worker(Member):
 
     def drain(self) -> None:
         """SIGTERM."""
-        self._put(events.Drain(DRAIN_S))
+        self._put(events.DrainRequested(DRAIN_S))
 
     def died(self) -> None:
         super().died()
@@ -171,34 +171,34 @@ class Worker(Member):
         return max(0.01, self._ticked_s + TICK_S - now_s)
 
     def _step(self, event: events.Event) -> None:
-        self.state, instructions = step(self.state, event)
-        for instruction in instructions:
+        self.state, decided = step(self.state, event)
+        for instruction in decided:
             self._perform(instruction)
 
-    def _perform(self, instruction: events.Instruction) -> None:
+    def _perform(self, instruction: instructions.Instruction) -> None:
         match instruction:
-            case events.StartCopier(copier):
+            case instructions.StartCopier(copier):
                 delay_s = self.world.chance.random() * START_S
                 self.world.later(delay_s, lambda: self._start_copier(copier))
-            case events.AddPartitions(copier, epochs):
+            case instructions.AddPartitions(copier, epochs):
                 self._send(copier, messages.Add(epochs))
-            case events.RemovePartitions(copier, partitions):
+            case instructions.RemovePartitions(copier, partitions):
                 self._send(copier, messages.Remove(partitions))
-            case events.StopCopier(copier):
+            case instructions.StopCopier(copier):
                 self._send(copier, messages.Stop())
-            case events.KillCopier(copier, reason):
+            case instructions.KillCopier(copier, reason):
                 self._kill_copier(copier, reason)
-            case events.FenceRoute(route):
+            case instructions.FenceRoute(route):
                 self.world.soon(self.actor("fencer", lambda: self._fencer.attempt(route)))
-            case events.Publish(current):
+            case instructions.Publish(current):
                 self._publisher.publish(current)
                 self.world.soon(self._reporting)
-            case events.Register():
+            case instructions.Register():
                 self._publisher.refresh()
                 self.world.soon(self._reporting)
-            case events.ReadAssignment():
+            case instructions.ReadAssignment():
                 self.world.soon(self._reading)
-            case events.Exit(code, reason):
+            case instructions.Exit(code, reason):
                 self._leave(code, reason)
 
     def _leave(self, code: int, reason: str) -> None:

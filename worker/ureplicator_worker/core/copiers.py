@@ -1,0 +1,228 @@
+"""Life of the copiers, and what each of their messages changes; the only writer of `slots`.
+
+* A copier whose lifeline closed may still drain and commit: what it was sent stays held, as ERROR,
+  until its process is gone. A copier that dies makes an ERROR of all it touched; these partitions start
+  again with the next run of the same slot.
+* A copier that has partitions and sends nothing for `silence_s` is killed, and so is one that does not
+  end `END_TIMEOUT_S` after its lifeline closed.
+* Remove is sent once and has one Released as its response, also for what the copier had failed already;
+  what the copier releases without a Remove is a Failed. Messages may cross: a partition that fails
+  while it is STOPPING stays so until that response. So no Released is ever left over, to arrive after
+  the next Add and be taken for its end.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ureplicator_common.model import Partition, PartitionState
+from ureplicator_worker.core import held_partitions
+from ureplicator_worker.core.events import (
+    CopierEnded,
+    CopierFailed,
+    CopierReleased,
+    CopierReported,
+)
+from ureplicator_worker.core.instructions import Instruction, KillCopier, StartCopier, StopCopier
+from ureplicator_worker.core.partition import HeldPartition, PartitionPhase, invalid
+from ureplicator_worker.core.slots import Slot, SlotPhase
+from ureplicator_worker.core.state import WorkerState
+from ureplicator_worker.lifeline.messages import CopierId, PartitionReport
+
+START_TIMEOUT_S = 15.0
+"""A copier that has not connected by then finds no Spark capacity: Spark starts one in 1-2 s, 5 s on
+a busy machine."""
+END_TIMEOUT_S = 60.0
+"""A copier whose lifeline closed drains for 15 s, then waits for its threads, some 30 s with both
+clusters unreachable. One that is still there is killed, and again after as long: it may be frozen."""
+
+_REPORTED = {
+    PartitionState.ONLINE: PartitionPhase.ONLINE,
+    PartitionState.OFFLINE: PartitionPhase.STARTING,
+    PartitionState.ERROR: PartitionPhase.ERROR,
+}
+
+
+# Messages of copiers.
+
+
+def connected(state: WorkerState, copier: CopierId) -> None:
+    slot = _slot_of(state, copier)
+    if slot is not None and slot.phase is SlotPhase.STARTING:
+        state.slots[slot.number] = slot.connected(state.now_s)
+
+
+def reported(state: WorkerState, event: CopierReported) -> None:
+    slot = _slot_of(state, event.copier)
+    if slot is None:
+        return
+    _note_message(state, slot)
+    for partition, report in event.report.partitions.items():
+        held = _sent(state, slot, partition)
+        if held is None:
+            continue
+        if report.committed >= 0 and not held.committed:
+            held_partitions.mark_committed(state, partition)
+        if slot.phase is SlotPhase.RUNNING and held.phase is not PartitionPhase.STOPPING:
+            _apply_report(state, partition, report)
+
+
+def _apply_report(state: WorkerState, partition: Partition, report: PartitionReport) -> None:
+    held = state.held[partition]
+    phase = _REPORTED[report.state]
+    reason = report.reason
+    if phase is PartitionPhase.STARTING:
+        reason = f"starting: {reason}" if reason else "starting"
+    if phase is not held.phase:
+        held_partitions.enter(state, partition, phase, reason)
+    elif reason != held.reason and (phase is not PartitionPhase.STARTING or report.reason):
+        held_partitions.set_reason(state, partition, reason)
+
+
+def released(state: WorkerState, event: CopierReleased) -> None:
+    """Raises InvalidTransition for a partition that the copier was not sent a Remove for."""
+    slot = _slot_of(state, event.copier)
+    if slot is None:
+        return
+    _note_message(state, slot)
+    for partition in event.partitions:
+        held = _sent(state, slot, partition)
+        if held is None:
+            continue
+        if held.phase is not PartitionPhase.STOPPING:
+            raise invalid(partition, held, "released without a Remove")
+        held_partitions.mark_clean(state, partition)
+        held_partitions.release(state, partition)
+
+
+def failed(state: WorkerState, event: CopierFailed) -> None:
+    slot = _slot_of(state, event.copier)
+    held = None if slot is None else _sent(state, slot, event.partition)
+    if slot is None or held is None:
+        return
+    _note_message(state, slot)
+    if held.phase is PartitionPhase.STOPPING:
+        held_partitions.set_reason(state, event.partition, f"stopping: {event.reason}")
+    else:
+        held_partitions.fail(state, event.partition, event.reason, temporary=event.temporary)
+
+
+# Ends of copiers.
+
+
+def closed(state: WorkerState, copier: CopierId) -> None:
+    """The lifeline closed."""
+    slot = _slot_of(state, copier)
+    if slot is not None and slot.phase is SlotPhase.RUNNING:
+        _close(state, slot, "copier ended: its lifeline closed")
+
+
+def ended(state: WorkerState, event: CopierEnded) -> None:
+    """The process is gone."""
+    slot = _slot_of(state, event.copier)
+    if slot is None:
+        return
+    for partition in held_partitions.in_slot(state, slot.number):
+        held = state.held[partition]
+        if held.sent:
+            held_partitions.mark_unclean(state, partition)
+        if held.phase is PartitionPhase.STOPPING:
+            held_partitions.release(state, partition)
+        elif held.sent or held.phase is PartitionPhase.STARTING:
+            held_partitions.interrupt(state, partition, f"copier ended: {event.reason}")
+    state.slots[slot.number] = slot.ended(state.now_s)
+
+
+def _close(state: WorkerState, slot: Slot, reason: str) -> None:
+    """No message reaches the copier any more; what it was sent stays held until its process is gone."""
+    state.slots[slot.number] = slot.enter(SlotPhase.CLOSING, state.now_s)
+    for partition in held_partitions.sent_to(state, slot.copier):
+        if state.held[partition].phase is not PartitionPhase.STOPPING:
+            held_partitions.enter(state, partition, PartitionPhase.ERROR, reason)
+
+
+# Starts, stops and timeouts.
+
+
+def start_and_watch(state: WorkerState) -> list[Instruction]:
+    """Start copiers of idle slots, kill those that exceed a timeout."""
+    return [each for slot in list(state.slots) for each in _watch(state, slot)]
+
+
+def _watch(state: WorkerState, slot: Slot) -> list[Instruction]:
+    since_s = state.now_s - slot.since_s
+    match slot.phase:
+        case SlotPhase.IDLE:
+            due = not state.drain and slot.start_at_s <= state.now_s
+            return _start(state, slot) if due else []
+        case SlotPhase.STARTING:
+            if since_s >= START_TIMEOUT_S:
+                _no_capacity(state, slot)
+            return []
+        case SlotPhase.RUNNING:
+            return _kill_if_silent(state, slot)
+        case SlotPhase.CLOSING:
+            if since_s < END_TIMEOUT_S:
+                return []
+            state.slots[slot.number] = slot.enter(SlotPhase.CLOSING, state.now_s)
+            return [KillCopier(slot.copier, f"not ended after {END_TIMEOUT_S:.0f} s")]
+
+
+def _start(state: WorkerState, slot: Slot) -> list[Instruction]:
+    started = state.slots[slot.number] = slot.started(state.now_s)
+    waiting = tuple(sorted(held_partitions.in_slot(state, slot.number)))
+    return [StartCopier(started.copier, waiting)]
+
+
+def _no_capacity(state: WorkerState, slot: Slot) -> None:
+    reason = f"no Spark capacity: slot {slot.number} has no copier after {START_TIMEOUT_S:.0f} s"
+    for partition in held_partitions.in_slot(state, slot.number):
+        if state.held[partition].phase is PartitionPhase.STARTING:
+            held_partitions.interrupt(state, partition, reason)
+
+
+def _kill_if_silent(state: WorkerState, slot: Slot) -> list[Instruction]:
+    silent_s = state.now_s - slot.last_message_s
+    if silent_s <= state.silence_s or not held_partitions.sent_to(state, slot.copier):
+        return []
+    reason = f"copier silent for {silent_s:.0f} s"
+    _close(state, slot, reason)
+    return [KillCopier(slot.copier, reason)]
+
+
+def stop_all(state: WorkerState) -> list[Instruction]:
+    """Stop the running copiers, kill those that have not connected yet."""
+    instructions: list[Instruction] = []
+    for slot in list(state.slots):
+        if slot.phase is SlotPhase.RUNNING:
+            instructions.append(StopCopier(slot.copier))
+        elif slot.phase is SlotPhase.STARTING:
+            instructions.append(KillCopier(slot.copier, "the worker stops"))
+        else:
+            continue
+        state.slots[slot.number] = slot.enter(SlotPhase.CLOSING, state.now_s)
+    return instructions
+
+
+def note_sent(state: WorkerState, copier: CopierId) -> None:
+    """Silence counts from the last Add: an idle copier sends reports too rarely to judge by."""
+    _note_message(state, state.slots[copier.slot])
+
+
+# Lookups.
+
+
+def _slot_of(state: WorkerState, copier: CopierId) -> Slot | None:
+    """The copier's slot; None for a former run, whose messages have no effect."""
+    slot = state.slots[copier.slot]
+    return slot if slot.run == copier.run and slot.phase is not SlotPhase.IDLE else None
+
+
+def _sent(state: WorkerState, slot: Slot, partition: Partition) -> HeldPartition | None:
+    """The partition, if this slot's copier was sent it and has not released it."""
+    held = state.held.get(partition)
+    return held if held is not None and held.sent and held.slot == slot.number else None
+
+
+def _note_message(state: WorkerState, slot: Slot) -> None:
+    state.slots[slot.number] = replace(slot, last_message_s=state.now_s)

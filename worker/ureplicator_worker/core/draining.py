@@ -1,0 +1,54 @@
+"""The end of a worker: all partitions released within a time limit, then Exit.
+
+Running copiers are stopped: each drains, commits and releases. After the limit what is left is killed,
+and after another `KILL_TIMEOUT_S` the worker exits in any case. The only writer of `drain` and `exited`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ureplicator_worker.core import copiers, publishing
+from ureplicator_worker.core.instructions import Exit, Instruction, KillCopier
+from ureplicator_worker.core.slots import SlotPhase
+from ureplicator_worker.core.state import Drain, WorkerState
+
+KILL_TIMEOUT_S = 5.0
+"""For killed processes to be gone."""
+
+
+def request(state: WorkerState, timeout_s: float) -> None:
+    """A second request may shorten the first, not prolong it."""
+    until_s = state.now_s + timeout_s
+    drain = state.drain or Drain(until_s)
+    state.drain = replace(drain, until_s=min(until_s, drain.until_s))
+
+
+def stop_copiers(state: WorkerState) -> list[Instruction]:
+    """Stop copiers while draining; kill, once, those that are late."""
+    if state.drain is None:
+        return []
+    closing = [slot.copier for slot in state.slots if slot.phase is SlotPhase.CLOSING]
+    instructions = copiers.stop_all(state)
+    if state.now_s >= state.drain.until_s and not state.drain.killed:
+        state.drain = replace(state.drain, killed=True)
+        instructions += [KillCopier(copier, "not drained in time") for copier in closing]
+    return instructions
+
+
+def exit_if_drained(state: WorkerState) -> list[Instruction]:
+    """Exit when nothing is held and no copier runs, or when that takes too long."""
+    if state.drain is None:
+        return []
+    late = state.now_s >= state.drain.until_s
+    if not state.held and all(slot.phase is SlotPhase.IDLE for slot in state.slots):
+        return _exit(state, int(late), "not drained in time" if late else "drained")
+    if state.now_s >= state.drain.until_s + KILL_TIMEOUT_S:
+        return _exit(state, 1, "copiers did not end")
+    return []
+
+
+def _exit(state: WorkerState, code: int, reason: str) -> list[Instruction]:
+    state.exited = True
+    publishing.publish_now(state)
+    return [*publishing.publish_if_due(state), Exit(code, reason)]

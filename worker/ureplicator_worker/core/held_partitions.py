@@ -1,0 +1,111 @@
+"""Changes of the partitions that a worker holds; the only writer of `held` and `last_slots`.
+
+A partition that is released leaves the published current state, and the leader may then assign it to
+another worker. It is released in three cases only: it was never sent to a copier, its copier released
+it, or its copier's process is gone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ureplicator_common.model import OwnerEpoch, Partition
+from ureplicator_worker.core import publishing
+from ureplicator_worker.core.partition import (
+    HeldPartition,
+    PartitionPhase,
+    failed,
+    interrupted,
+    move,
+)
+from ureplicator_worker.core.slot_choice import LastSlot, choose_slot
+from ureplicator_worker.core.state import WorkerState
+from ureplicator_worker.lifeline.messages import CopierId
+
+
+def hold(
+    state: WorkerState, partition: Partition, epoch: OwnerEpoch, counts: dict[int, int]
+) -> None:
+    """Hold a newly assigned partition; `counts` are partitions per slot, and count it from now on."""
+    last = state.last_slots.get(partition)
+    slot = choose_slot(counts, last)
+    counts[slot] += 1
+    held = HeldPartition(slot, epoch, unclean=last is not None and last.required)
+    starting = move(partition, held, PartitionPhase.STARTING, "starting", now_s=state.now_s)
+    put(state, partition, starting)
+
+
+def release(state: WorkerState, partition: Partition) -> None:
+    """No copier of this worker touches it: it leaves what is published."""
+    held = state.held[partition]
+    move(partition, held, PartitionPhase.OFFLINE, "released", now_s=state.now_s)
+    del state.held[partition]
+    state.last_slots[partition] = LastSlot(held.slot, required=held.unclean)
+    publishing.publish_now(state)
+
+
+def put(state: WorkerState, partition: Partition, held: HeldPartition) -> None:
+    """Write `held` and have the change published, a change of state or epoch at once."""
+    old = state.held.get(partition)
+    state.held[partition] = held
+    if old is None or (old.state, old.owner_epoch) != (held.state, held.owner_epoch):
+        publishing.publish_now(state)
+    elif old.entry != held.entry:
+        publishing.publish_soon(state)
+
+
+def enter(state: WorkerState, partition: Partition, to: PartitionPhase, reason: str) -> None:
+    put(state, partition, move(partition, state.held[partition], to, reason, now_s=state.now_s))
+
+
+def fail(state: WorkerState, partition: Partition, reason: str, *, temporary: bool) -> None:
+    """Its copier gave it up."""
+    held = state.held[partition]
+    put(
+        state,
+        partition,
+        failed(partition, held, reason, temporary=temporary, now_s=state.now_s),
+    )
+
+
+def interrupt(state: WorkerState, partition: Partition, reason: str) -> None:
+    """It has no copier for now."""
+    held = state.held[partition]
+    put(state, partition, interrupted(partition, held, reason, now_s=state.now_s))
+
+
+def set_reason(state: WorkerState, partition: Partition, reason: str) -> None:
+    put(state, partition, replace(state.held[partition], reason=reason))
+
+
+def mark_sent(state: WorkerState, partition: Partition) -> None:
+    put(state, partition, replace(state.held[partition], sent=True))
+
+
+def mark_committed(state: WorkerState, partition: Partition) -> None:
+    put(state, partition, replace(state.held[partition], committed=True))
+
+
+def mark_unclean(state: WorkerState, partition: Partition) -> None:
+    """Its copier died while it touched the partition."""
+    put(state, partition, replace(state.held[partition], unclean=True))
+
+
+def mark_clean(state: WorkerState, partition: Partition) -> None:
+    put(state, partition, replace(state.held[partition], unclean=False))
+
+
+def sent_to(state: WorkerState, copier: CopierId) -> list[Partition]:
+    """Partitions that the copier was sent and has not released."""
+    return [p for p, held in state.held.items() if held.sent and held.slot == copier.slot]
+
+
+def in_slot(state: WorkerState, number: int) -> list[Partition]:
+    return [partition for partition, held in state.held.items() if held.slot == number]
+
+
+def counts_per_slot(state: WorkerState) -> dict[int, int]:
+    counts = dict.fromkeys(range(len(state.slots)), 0)
+    for held in state.held.values():
+        counts[held.slot] += 1
+    return counts

@@ -1,0 +1,90 @@
+"""Instructions of `state_machine.step` to the engines; their results come back as `events`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ureplicator_common.model import CurrentState, OwnerEpoch, Partition, Route, SessionId
+from ureplicator_worker.lifeline.messages import CopierId
+
+
+@dataclass(frozen=True, slots=True)
+class StartCopier:
+    """Start a run of a slot; `partitions` are those that wait for it, for display."""
+
+    copier: CopierId
+    partitions: tuple[Partition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AddPartitions:
+    copier: CopierId
+    partitions: Mapping[Partition, OwnerEpoch]
+
+
+@dataclass(frozen=True, slots=True)
+class RemovePartitions:
+    copier: CopierId
+    partitions: tuple[Partition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class StopCopier:
+    """Have it drain, commit, release all partitions and end."""
+
+    copier: CopierId
+
+
+@dataclass(frozen=True, slots=True)
+class KillCopier:
+    """End its process; the result is CopierEnded."""
+
+    copier: CopierId
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class FenceRoute:
+    """Initialise all transactional ids of this worker on a route (see `fencing`)."""
+
+    route: Route
+
+
+@dataclass(frozen=True, slots=True)
+class Publish:
+    """Write the current state to ZooKeeper."""
+
+    current: CurrentState
+
+
+@dataclass(frozen=True, slots=True)
+class Register:
+    """Write the live node under a new session."""
+
+    session: SessionId
+
+
+@dataclass(frozen=True, slots=True)
+class ReadAssignment:
+    """Read the assignment again: a watch may have been lost."""
+
+
+@dataclass(frozen=True, slots=True)
+class Exit:
+    code: int
+    reason: str
+
+
+Instruction = (
+    StartCopier
+    | AddPartitions
+    | RemovePartitions
+    | StopCopier
+    | KillCopier
+    | FenceRoute
+    | Publish
+    | Register
+    | ReadAssignment
+    | Exit
+)

@@ -1,0 +1,141 @@
+"""State of a worker between two events, and the values it is made of.
+
+`state_machine.step` works on a copy. Each field has one module of `core` that writes it:
+
+    slots           copiers             held, last_slots   held_partitions
+    session         session             fences             fencing
+    assignment      session             drain, exited      draining
+    publication     publishing          now_s              state_machine
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from enum import Enum
+
+from ureplicator_common.coordination import SessionState
+from ureplicator_common.model import (
+    AssignmentEntry,
+    CurrentState,
+    Partition,
+    Route,
+    SessionId,
+)
+from ureplicator_worker.core.partition import HeldPartition
+from ureplicator_worker.core.slot_choice import LastSlot
+from ureplicator_worker.core.slots import Slot
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """ZooKeeper session; `id` is that of the last connected one, None before the first."""
+
+    id: SessionId | None = None
+    state: SessionState = SessionState.LOST
+
+    @property
+    def connected(self) -> bool:
+        return self.state is SessionState.CONNECTED
+
+
+@dataclass(frozen=True, slots=True)
+class StoredAssignment:
+    """`assignments/<worker>` as last read; `zxid`: the highest mzxid seen, -1 before the first."""
+
+    entries: Mapping[Partition, AssignmentEntry] = field(default_factory=dict)
+    zxid: int = -1
+    read_at_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class RouteFence:
+    """Progress of the fencing of this worker's former processes on one route."""
+
+    done: bool = False
+    requested: bool = False
+    retry_at_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Drain:
+    """The worker releases everything until `until_s`; `killed`: later copiers were killed."""
+
+    until_s: float
+    killed: bool = False
+
+
+class Pending(Enum):
+    """Whether there is a change to publish, and how soon."""
+
+    NOTHING = "nothing"
+    SOON = "soon"
+    NOW = "now"
+
+
+@dataclass(frozen=True, slots=True)
+class Publication:
+    """The current state that was published last under this session, and what is pending."""
+
+    last: CurrentState | None = None
+    at_s: float = 0.0
+    pending: Pending = Pending.SOON
+
+
+@dataclass(slots=True)
+class WorkerState:
+    """State between two events. Read-only outside of `core`."""
+
+    silence_s: float
+    """A copier that has partitions and sends no message for this long is killed."""
+    routes: tuple[Route, ...]
+    """Configured routes. They are fenced at the first session, before anything is assigned: on a
+    cluster that never saw a transaction this takes seconds."""
+    slots: list[Slot]
+    """Slots by number, each with the state of its copier."""
+    now_s: float
+    """Time of the last tick, monotonic."""
+    assignment: StoredAssignment
+    """What the leader assigned to this worker."""
+    session: Session = Session()
+    """Whether ZooKeeper is reachable, and under which session."""
+    held: dict[Partition, HeldPartition] = field(default_factory=dict)
+    """Partitions that are in the published current state, that is not OFFLINE here."""
+    last_slots: dict[Partition, LastSlot] = field(default_factory=dict)
+    """The slot that each released partition had last."""
+    fences: dict[Route, RouteFence] = field(default_factory=dict)
+    """Fencing of former processes, by route."""
+    drain: Drain | None = None
+    """Set from the first request to stop on."""
+    publication: Publication = Publication()
+    """What ZooKeeper shows of this worker."""
+    exited: bool = False
+    """Exit was instructed: no further event has an effect."""
+
+    @property
+    def assigned(self) -> Mapping[Partition, AssignmentEntry]:
+        """What should be held: the assignment, or nothing during a drain."""
+        return {} if self.drain else self.assignment.entries
+
+    def copy(self) -> WorkerState:
+        """A copy whose fields can be written without any effect on this one."""
+        return replace(
+            self,
+            slots=list(self.slots),
+            held=dict(self.held),
+            last_slots=dict(self.last_slots),
+            fences=dict(self.fences),
+        )
+
+
+def initial(
+    *, slots: int, silence_s: float, now_s: float, routes: tuple[Route, ...] = ()
+) -> WorkerState:
+    """State before the first event."""
+    return WorkerState(
+        silence_s=silence_s,
+        routes=routes,
+        slots=[Slot(number) for number in range(slots)],
+        now_s=now_s,
+        assignment=StoredAssignment(read_at_s=now_s),
+    )
