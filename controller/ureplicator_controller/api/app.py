@@ -83,15 +83,15 @@ def create_app(needs: Dependencies) -> Flask:
         coordination=needs.coordination, fleet=fleet, clusters=clusters, new_id=ids.current
     )
     wishes = Wishes(coordination=needs.coordination, fleet=fleet, new_id=ids.current)
-    progress = _progress(needs, fleet)
+    lag_cache = _lag_cache(needs, fleet)
     registry = CollectorRegistry()
     registry.register(health.FleetMetrics(settings=settings, fleet=fleet, clusters=clusters))
-    registry.register(lag_metrics.LagMetrics(progress))
+    registry.register(lag_metrics.LagMetrics(lag_cache))
     for blueprint in (
         topics.blueprint(
-            settings=settings, fleet=fleet, topic_service=topic_service, progress=progress
+            settings=settings, fleet=fleet, topic_service=topic_service, lag_cache=lag_cache
         ),
-        offsets.blueprint(settings=settings, fleet=fleet, progress=progress),
+        offsets.blueprint(settings=settings, fleet=fleet, lag_cache=lag_cache),
         blacklist.blueprint(settings=settings, fleet=fleet, topic_service=topic_service),
         balance.blueprint(fleet=fleet, wishes=wishes, limits=_limits(settings)),
         workload.blueprint(settings=settings, fleet=fleet),
@@ -112,11 +112,11 @@ def create_app(needs: Dependencies) -> Flask:
     return app
 
 
-def _progress(needs: Dependencies, fleet: FleetCache) -> LagCache:
+def _lag_cache(needs: Dependencies, fleet: FleetCache) -> LagCache:
     collector = LagCollector(
         fleet=needs.settings.fleet, positions=needs.positions, logs=needs.logs, clock=needs.clock
     )
-    return LagCache(collector, wanted=fleet.intents, clock=needs.clock)
+    return LagCache(collector, whitelisted=fleet.intents, clock=needs.clock)
 
 
 def _limits(settings: Settings) -> BalanceLimits:

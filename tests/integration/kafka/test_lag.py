@@ -63,7 +63,7 @@ def look(
 
     def look(topic: str, count: int) -> dict[int, PartitionLag]:
         key = TopicKey(ROUTE, topic)
-        return dict(collector.look({key: TopicIntent(count, count)}).topics[key])
+        return dict(collector.collect({key: TopicIntent(count, count)}).topics[key])
 
     yield look
     collector.close()

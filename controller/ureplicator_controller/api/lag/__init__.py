@@ -1,1 +1,1 @@
-"""Lag of every partition, collected from both clusters while somebody asks."""
+"""Lag of every partition, collected from both clusters while REST clients request it."""

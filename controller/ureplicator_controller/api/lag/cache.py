@@ -1,11 +1,11 @@
-"""When to look at how far the partitions are: only while somebody asks, and nobody waits long.
+"""Cache of the lag report: when a new one is collected, and how long a request waits for it.
 
-Who asks within `FRESH_S` of a look is given that look. Who asks later starts the next one, and all who ask
-meanwhile share it: the number of looks does not grow with the number of calls. Nobody asks: nothing is
-read.
+A request within `FRESH_S` of the last collection gets that report. A later request starts the next
+collection, and all requests that arrive meanwhile share it: the number of collections does not grow
+with the number of requests. Without requests nothing is read from the clusters.
 
-An answer is given after `ANSWER_S` at the latest, from an older look if need be: its age is shown. While
-looks take longer than that, as when a cluster does not answer, nobody waits for one.
+A request returns within `RESPONSE_TIMEOUT_S`, with an older report if need be; the response carries
+its age. While collections take longer than that, as when a cluster does not respond, no request waits.
 """
 
 from __future__ import annotations
@@ -21,44 +21,44 @@ from ureplicator_common.errors import OperatingError
 from ureplicator_common.model import TopicKey
 from ureplicator_controller.api.lag.collector import LagCollector, LagReport, Topics
 
-ANSWER_S = 1.5
+RESPONSE_TIMEOUT_S = 1.5
 FRESH_S = 5.0
 
-logger = logging.getLogger(__name__)
+log = logging.getLogger(__name__)
 
 
 class LagCache:
-    """Shared by all threads that serve requests. `wanted` tells what is whitelisted now."""
+    """Shared by all threads that serve requests. `whitelisted` returns the intents of now."""
 
     def __init__(
-        self, collector: LagCollector, *, wanted: Callable[[], Topics], clock: Clock
+        self, collector: LagCollector, *, whitelisted: Callable[[], Topics], clock: Clock
     ) -> None:
         self._collector = collector
-        self._wanted = wanted
+        self._whitelisted = whitelisted
         self._clock = clock
         self._lock = Lock()
-        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="progress")
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="lag")
         self._under_way: Future[LagReport] | None = None
         self._last: LagReport | None = None
         self._took_s = 0.0
 
     def report(self, key: TopicKey | None = None, *, partitions: int = 0) -> LagReport | None:
-        """The newest look that can be had soon, or None.
+        """The newest report that is available in time, or None.
 
-        `key`: a topic that it must have, with so many partitions; whoever whitelists one asks at once.
-        Raises what `wanted` raises.
+        `key`: a topic that the report must cover, with this many partitions: a topic that was just
+        whitelisted is missing from a cached report. Raises what `whitelisted` raises.
         """
         with self._lock:
             last = self._last
-            holds = last is not None and (key is None or _holds(last, key, partitions))
-            if last is not None and holds and self.age_s(last) < FRESH_S:
+            covers = last is not None and (key is None or _covers(last, key, partitions))
+            if last is not None and covers and self.age_s(last) < FRESH_S:
                 return last
-            look = self._under_way
-            if look is None or look.done():
-                look = self._under_way = self._thread.submit(self._look)
-            waits = not holds or self._took_s < ANSWER_S
+            collection = self._under_way
+            if collection is None or collection.done():
+                collection = self._under_way = self._thread.submit(self._collect)
+            waits = not covers or self._took_s < RESPONSE_TIMEOUT_S
         try:
-            return look.result(timeout=ANSWER_S if waits else 0)
+            return collection.result(timeout=RESPONSE_TIMEOUT_S if waits else 0)
         except FutureTimeout:
             return last
 
@@ -69,14 +69,14 @@ class LagCache:
         self._thread.shutdown(wait=True)
         self._collector.close()
 
-    def _look(self) -> LagReport:
+    def _collect(self) -> LagReport:
         began_s = self._clock.monotonic_s()
         try:
-            report = self._collector.look(self._wanted())
+            report = self._collector.collect(self._whitelisted())
         except OperatingError:
             raise
         except Exception:
-            logger.exception("looking at the partitions failed")  # maybe nobody waits for it
+            log.exception("collecting lag failed")  # no request may be waiting for the result
             raise
         with self._lock:
             self._last = report
@@ -84,5 +84,5 @@ class LagCache:
         return report
 
 
-def _holds(report: LagReport, key: TopicKey, partitions: int) -> bool:
+def _covers(report: LagReport, key: TopicKey, partitions: int) -> bool:
     return len(report.topics.get(key, ())) >= partitions

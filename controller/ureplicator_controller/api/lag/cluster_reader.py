@@ -1,7 +1,7 @@
-"""A reader of one cluster, and the thread it belongs to: others ask, and need not wait for the answer.
+"""Reader of one Kafka cluster on a thread of its own.
 
-A reader talks over sockets of its own, one request at a time. Who owes an answer is asked nothing more,
-so a cluster that does not answer costs one thread and no queue.
+A reader uses sockets of its own, one request at a time. A cluster with a request outstanding is not
+queried again, so a cluster that does not respond costs one thread and no queue.
 """
 
 from __future__ import annotations
@@ -15,52 +15,52 @@ from ureplicator_common.clock import Clock
 from ureplicator_common.errors import OperatingError
 from ureplicator_common.kafka import ClusterUnavailable
 
-IDLE_S = 300.0
-"""Brokers close a connection after ten minutes without a word: a new one is made before that."""
+MAX_IDLE_S = 300.0
+"""Brokers close a connection that was idle for ten minutes: the reader reconnects before that."""
 
 
-class Closing(Protocol):
+class Closeable(Protocol):
     def close(self) -> None: ...
 
 
-R = TypeVar("R", bound=Closing)
+R = TypeVar("R", bound=Closeable)
 T = TypeVar("T")
 
 
 class ClusterReader(Generic[R]):
-    """The reader is made at first use, by `connect`, and anew after a long pause."""
+    """Connects at the first query, and again after a long pause."""
 
     def __init__(self, connect: Callable[[], R], *, name: str, clock: Clock) -> None:
         self._connect = connect
         self._clock = clock
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix=name)
-        self._owed: Future[Any] | None = None
+        self._outstanding: Future[Any] | None = None
         self._reader: R | None = None
         self._used_at_s = 0.0
 
-    def ask(self, question: Callable[[R], T]) -> Future[T]:
-        """Raises ClusterUnavailable while a former answer is still owed."""
-        if self._owed is not None and not self._owed.done():
-            raise ClusterUnavailable("still no answer")
-        answer = self._thread.submit(lambda: question(self._open()))
-        self._owed = answer
-        return answer
+    def submit(self, query: Callable[[R], T]) -> Future[T]:
+        """Raises ClusterUnavailable while an earlier query is outstanding."""
+        if self._outstanding is not None and not self._outstanding.done():
+            raise ClusterUnavailable("an earlier request is still outstanding")
+        result = self._thread.submit(lambda: query(self._connected()))
+        self._outstanding = result
+        return result
 
     def close(self) -> None:
-        """After the answer that is owed, if any; nobody waits for that."""
-        self._thread.submit(self._drop)
+        """Disconnect after the outstanding query, if any, without waiting for it."""
+        self._thread.submit(self._disconnect)
         self._thread.shutdown(wait=False)
 
-    def _open(self) -> R:
+    def _connected(self) -> R:
         now_s = self._clock.monotonic_s()
-        if now_s - self._used_at_s > IDLE_S:
-            self._drop()
+        if now_s - self._used_at_s > MAX_IDLE_S:
+            self._disconnect()
         self._used_at_s = now_s
         if self._reader is None:
             self._reader = self._connect()
         return self._reader
 
-    def _drop(self) -> None:
+    def _disconnect(self) -> None:
         if self._reader is not None:
             self._reader.close()
             self._reader = None
@@ -68,23 +68,23 @@ class ClusterReader(Generic[R]):
 
 def query_all(
     readers: Mapping[str, ClusterReader[R]],
-    questions: Mapping[str, Callable[[R], T]],
+    queries: Mapping[str, Callable[[R], T]],
     *,
-    patience_s: float,
+    timeout_s: float,
 ) -> dict[str, T | OperatingError]:
-    """Ask all at the same time; each answer, or why there is none."""
-    asked: dict[str, Future[T]] = {}
-    answers: dict[str, T | OperatingError] = {}
-    for name, question in questions.items():
+    """Query all clusters at the same time; each one's result, or its error."""
+    pending: dict[str, Future[T]] = {}
+    results: dict[str, T | OperatingError] = {}
+    for name, query in queries.items():
         try:
-            asked[name] = readers[name].ask(question)
+            pending[name] = readers[name].submit(query)
         except OperatingError as error:
-            answers[name] = error
-    for name, answer in asked.items():
+            results[name] = error
+    for name, future in pending.items():
         try:
-            answers[name] = answer.result(timeout=patience_s)
+            results[name] = future.result(timeout=timeout_s)
         except OperatingError as error:
-            answers[name] = error
+            results[name] = error
         except FutureTimeout:
-            answers[name] = ClusterUnavailable(f"no answer within {patience_s:g} s")
-    return answers
+            results[name] = ClusterUnavailable(f"no response within {timeout_s:g} s")
+    return results

@@ -1,14 +1,15 @@
-"""One look at how far every whitelisted partition is: what is asked, and what is kept for the next look.
+"""One collection of lag: positions and log offsets of every whitelisted partition.
 
-Positions are read first, then the source: in this order a position above the end means something. It
-takes one OffsetFetch for each route and a handful of requests for each source cluster
-(`ureplicator_common.kafka.log_offsets`), however many topics there are.
+Positions are read first, then the source: in this order a position above the log end is an error and
+not a race. A collection takes one OffsetFetch for each route and a handful of requests for each source
+cluster (`ureplicator_common.kafka.log_offsets`), however many topics there are.
 
-**Clusters fail alone.** Each has a thread of its own (`engines.desk`). One that fails, or gives no answer
-within `CLUSTER_S`, leaves its own figures unknown, with the reason.
+**Clusters fail alone.** Each has a thread of its own (`cluster_reader`). A cluster that fails, or that
+does not respond within `CLUSTER_TIMEOUT_S`, leaves only its own figures unknown, with the reason.
 
-**Ages of records** cost a fetch each (their batch's header), so at most `READINGS` are read in a look.
-The others keep an older one, which is an upper bound (`ureplicator_controller.core.reporting.lag`).
+**Record timestamps** cost a fetch each (the header of their batch), so at most `MAX_TIMESTAMP_READS`
+are read in a collection. The other partitions keep an older timestamp, which is an upper bound of their
+lag in seconds (`ureplicator_controller.core.reporting.lag`).
 """
 
 from __future__ import annotations
@@ -41,31 +42,33 @@ from ureplicator_controller.core.reporting.lag import (
     record_times_to_read,
 )
 
-CLUSTER_S = 5.0
-LIFETIMES_S = 60.0
-READINGS = 300
-"""300 batches of 16 KiB: 5 MB in a look, if all of them are behind."""
-NEAR_S = 3_600.0
-"""Retention that passes a position within an hour is worth waking somebody."""
+CLUSTER_TIMEOUT_S = 5.0
+LIFETIMES_MAX_AGE_S = 60.0
+"""Retention settings of topics change seldom: they are read once a minute."""
+MAX_TIMESTAMP_READS = 300
+"""300 batches of 16 KiB: 5 MB in a collection if all of them lag."""
+RETENTION_WARNING_S = 3_600.0
+"""Retention that passes a position within an hour is worth a warning."""
 
-logger = logging.getLogger(__name__)
+log = logging.getLogger(__name__)
 
 Topics = Mapping[TopicKey, TopicIntent]
 TopicPartition = tuple[str, int]
-Positions = Mapping[Route, Mapping[TopicPartition, Position] | OperatingError]
+RoutePositions = Mapping[TopicPartition, Position]
+Positions = Mapping[Route, RoutePositions | OperatingError]
 
 
 @dataclass(frozen=True, slots=True)
 class LagReport:
-    """One look: figures of each partition, at a time of the monotonic clock."""
+    """Result of one collection: figures of each partition, at a time of the monotonic clock."""
 
     at_s: float
     topics: Mapping[TopicKey, Mapping[int, PartitionLag]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
-class _Question:
-    """What a look wants of one source cluster; `before` and `readings` are from the looks before it."""
+class _LogQuery:
+    """What a collection reads from one source; `before` and `readings` are from earlier ones."""
 
     wanted: Mapping[str, Sequence[int]]
     positions: Mapping[Partition, int]
@@ -75,17 +78,17 @@ class _Question:
 
 
 @dataclass(frozen=True, slots=True)
-class _Answer:
-    """`asked`: whose time was asked for; `times` has those that were at hand."""
+class _LogResult:
+    """`requested`: partitions whose timestamp was requested; `times`: those that were returned."""
 
     extents: Mapping[TopicPartition, Extent | PartitionUnavailable]
-    asked: Sequence[Partition]
+    requested: Sequence[Partition]
     times: Mapping[Partition, BatchTime]
     lifetimes: Mapping[str, Lifetime] | None
 
 
 class LagCollector:
-    """Belongs to one thread. `positions` and `logs` make the readers of a cluster by its name."""
+    """Used by one thread. `positions` and `logs` connect to a cluster by its name."""
 
     def __init__(
         self,
@@ -104,23 +107,23 @@ class LagCollector:
         self._tracks: dict[Partition, LagHistory] = {}
         self._readings: dict[Partition, RecordTime] = {}
         self._lifetimes: dict[str, tuple[float, Mapping[str, Lifetime]]] = {}
-        self._near: frozenset[TopicKey] = frozenset()
+        self._near_retention: frozenset[TopicKey] = frozenset()
 
-    def look(self, topics: Topics) -> LagReport:
+    def collect(self, topics: Topics) -> LagReport:
         self._open_readers(topics)
         began_s = self._clock.monotonic_s()
         positions = self._read_positions(topics)
         logs = self._read_logs(topics, positions)
         found: dict[TopicKey, dict[int, PartitionLag]] = {}
         for key, intent in topics.items():
-            answer = logs[key.route.source]
+            result = logs[key.route.source]
             found[key] = {
                 partition.number: self._figures(
-                    partition, _position(positions, partition, intent), answer, began_s
+                    partition, _position(positions, partition, intent), result, began_s
                 )
                 for partition in _partitions(key, intent)
             }
-        self._forget_others(topics)
+        self._drop_others(topics)
         self._warn(found)
         return LagReport(self._clock.monotonic_s(), found)
 
@@ -130,7 +133,7 @@ class LagCollector:
         for source in self._sources.values():
             source.close()
 
-    # --- Asking
+    # --- RecordTime
 
     def _open_readers(self, topics: Topics) -> None:
         for route in {key.route for key in topics}:
@@ -146,27 +149,27 @@ class LagCollector:
                 )
 
     def _read_positions(self, topics: Topics) -> Positions:
-        """All of a route in one request."""
+        """All positions of a route in one request."""
         wanted: dict[Route, dict[str, Sequence[int]]] = {}
         for key, intent in topics.items():
             of_route = wanted.setdefault(key.route, {})
             of_route[intent.target_topic or key.topic] = range(intent.partitions)
-        questions = {
-            target: self._positions_question(
+        queries = {
+            target: self._position_query(
                 {route: found for route, found in wanted.items() if route.target == target}
             )
             for target in {route.target for route in wanted}
         }
-        answers = query_all(self._targets, questions, patience_s=CLUSTER_S)
-        found: dict[Route, Mapping[TopicPartition, Position] | OperatingError] = {}
+        results = query_all(self._targets, queries, timeout_s=CLUSTER_TIMEOUT_S)
+        found: dict[Route, RoutePositions | OperatingError] = {}
         for route in wanted:
-            answer = answers[route.target]
-            found[route] = answer if isinstance(answer, OperatingError) else answer[route]
+            result = results[route.target]
+            found[route] = result if isinstance(result, OperatingError) else result[route]
         return found
 
-    def _positions_question(
+    def _position_query(
         self, wanted: Mapping[Route, Mapping[str, Sequence[int]]]
-    ) -> Callable[[PositionReader], dict[Route, Mapping[TopicPartition, Position]]]:
+    ) -> Callable[[PositionReader], dict[Route, RoutePositions]]:
         return lambda reader: {
             route: reader.read(position_group(fleet=self._fleet, route=route), topics)
             for route, topics in wanted.items()
@@ -174,64 +177,61 @@ class LagCollector:
 
     def _read_logs(
         self, topics: Topics, positions: Positions
-    ) -> Mapping[str, _Answer | OperatingError]:
-        questions = {
-            source: self._logs_question(source, topics, positions)
+    ) -> Mapping[str, _LogResult | OperatingError]:
+        queries = {
+            source: partial(_read_log, query=self._log_query(source, topics, positions))
             for source in {key.route.source for key in topics}
         }
-        answers = query_all(self._sources, questions, patience_s=CLUSTER_S)
-        for source, answer in answers.items():
-            if isinstance(answer, _Answer):
-                self._remember(source, answer)
-        return answers
+        results = query_all(self._sources, queries, timeout_s=CLUSTER_TIMEOUT_S)
+        for source, result in results.items():
+            if isinstance(result, _LogResult):
+                self._remember(source, result)
+        return results
 
-    def _logs_question(
-        self, source: str, topics: Topics, positions: Positions
-    ) -> Callable[[LogReader], _Answer]:
+    def _log_query(self, source: str, topics: Topics, positions: Positions) -> _LogQuery:
         """Routes from the same source share what does not depend on their positions."""
         wanted: dict[str, Sequence[int]] = {}
         known: dict[Partition, int] = {}
         for key, intent in topics.items():
             if key.route.source == source:
-                most = max(intent.partitions, len(wanted.get(key.topic, ())))
-                wanted[key.topic] = range(most)
+                count = max(intent.partitions, len(wanted.get(key.topic, ())))
+                wanted[key.topic] = range(count)
                 for partition in _partitions(key, intent):
                     position = _position(positions, partition, intent)
                     if isinstance(position, int):
                         known[partition] = position
-        read_at_s, _ = self._lifetimes.get(source, (-LIFETIMES_S, {}))
-        question = _Question(
+        read_at_s, _ = self._lifetimes.get(source, (-LIFETIMES_MAX_AGE_S, {}))
+        return _LogQuery(
             wanted=wanted,
             positions=known,
             before={each: tracks.short.latest for each, tracks in self._tracks.items()},
             readings=dict(self._readings),
-            lifetimes=self._clock.monotonic_s() - read_at_s >= LIFETIMES_S,
+            lifetimes=self._clock.monotonic_s() - read_at_s >= LIFETIMES_MAX_AGE_S,
         )
-        return lambda reader: _ask(reader, question)
 
-    def _remember(self, source: str, answer: _Answer) -> None:
+    def _remember(self, source: str, result: _LogResult) -> None:
         now_s = self._clock.monotonic_s()
-        if answer.lifetimes is not None:
-            self._lifetimes[source] = (now_s, answer.lifetimes)
-        for partition in answer.asked:
+        if result.lifetimes is not None:
+            self._lifetimes[source] = (now_s, result.lifetimes)
+        for partition in result.requested:
             before = self._readings.get(partition)
-            time = answer.times.get(partition) or (before.time if before else None)
+            time = result.times.get(partition) or (before.time if before else None)
             self._readings[partition] = RecordTime(time, now_s)
 
-    # --- Judging
+    # --- PartitionLag
 
     def _figures(
         self,
         partition: Partition,
         position: int | OperatingError | None,
-        answer: _Answer | OperatingError,
+        result: _LogResult | OperatingError,
         began_s: float,
     ) -> PartitionLag:
         extent: Extent | OperatingError
-        if isinstance(answer, OperatingError):
-            extent = answer
+        if isinstance(result, OperatingError):
+            extent = result
         else:
-            extent = answer.extents[(partition.topic, partition.number)]
+            extent = result.extents[(partition.topic, partition.number)]
         if isinstance(position, OperatingError) or isinstance(extent, OperatingError):
             return _unknown(partition.route, position, extent)
         tracks = add_sample(
@@ -240,7 +240,7 @@ class LagCollector:
         self._tracks[partition] = tracks
         reading = self._readings.get(partition)
         if reading is not None and tracks.short.before is None and reading.at_s < began_s:
-            del self._readings[partition]  # of a log that is no longer this one
+            del self._readings[partition]  # the topic was recreated: another log
             reading = None
         lifetimes = self._lifetimes.get(partition.route.source, (0.0, {}))[1]
         return partition_lag(
@@ -250,8 +250,8 @@ class LagCollector:
             wall_ms=self._clock.wall_ms(),
         )
 
-    def _forget_others(self, topics: Topics) -> None:
-        """What is known of partitions that are no longer whitelisted."""
+    def _drop_others(self, topics: Topics) -> None:
+        """Drop what is known of partitions that are no longer whitelisted."""
         kept = {
             partition for key, intent in topics.items() for partition in _partitions(key, intent)
         }
@@ -259,11 +259,11 @@ class LagCollector:
         self._readings = {each: found for each, found in self._readings.items() if each in kept}
 
     def _warn(self, found: Mapping[TopicKey, Mapping[int, PartitionLag]]) -> None:
-        """Once for each topic, until it is out of danger."""
-        near = {key: left for key, of in found.items() if (left := _near(of))}
-        for key in near.keys() - self._near:
+        """Warn once for each topic until no partition of it is near the retention limit."""
+        near = {key: left for key, of in found.items() if (left := _near_retention(of))}
+        for key in near.keys() - self._near_retention:
             soonest = min(near[key], key=near[key].__getitem__)
-            logger.warning(
+            log.warning(
                 "%s: retention at the source passes the position of partition %d in %d min"
                 " (%d partitions within an hour)",
                 key,
@@ -271,32 +271,32 @@ class LagCollector:
                 near[key][soonest] // 60,
                 len(near[key]),
             )
-        self._near = frozenset(near)
+        self._near_retention = frozenset(near)
 
 
-def _ask(reader: LogReader, question: _Question) -> _Answer:
-    """On the cluster's thread."""
-    extents = reader.extents(question.wanted)
+def _read_log(reader: LogReader, query: _LogQuery) -> _LogResult:
+    """Run on the cluster's thread."""
+    extents = reader.extents(query.wanted)
     looks = {
         partition: LagSample(0.0, position, extent)
-        for partition, position in question.positions.items()
+        for partition, position in query.positions.items()
         if isinstance(extent := extents[(partition.topic, partition.number)], Extent)
     }
-    asked = record_times_to_read(
-        looks, before=question.before, readings=question.readings, most=READINGS
+    requested = record_times_to_read(
+        looks, before=query.before, readings=query.readings, most=MAX_TIMESTAMP_READS
     )
     times: dict[Partition, BatchTime] = {}
-    for route in {partition.route for partition in asked}:
-        of_route = [partition for partition in asked if partition.route == route]
-        offsets = {(each.topic, each.number): question.positions[each] for each in of_route}
+    for route in {partition.route for partition in requested}:
+        of_route = [partition for partition in requested if partition.route == route]
+        offsets = {(each.topic, each.number): query.positions[each] for each in of_route}
         found = reader.batch_times(offsets)
         times |= {
             each: found[(each.topic, each.number)]
             for each in of_route
             if (each.topic, each.number) in found
         }
-    lifetimes = reader.lifetimes(list(question.wanted)) if question.lifetimes else None
-    return _Answer(extents, asked, times, lifetimes)
+    lifetimes = reader.lifetimes(list(query.wanted)) if query.lifetimes else None
+    return _LogResult(extents, requested, times, lifetimes)
 
 
 def _partitions(key: TopicKey, intent: TopicIntent) -> list[Partition]:
@@ -306,7 +306,7 @@ def _partitions(key: TopicKey, intent: TopicIntent) -> list[Partition]:
 def _position(
     positions: Positions, partition: Partition, intent: TopicIntent
 ) -> int | OperatingError | None:
-    """None where none was ever committed."""
+    """None: never committed."""
     found = positions[partition.route]
     if isinstance(found, OperatingError):
         return found
@@ -317,8 +317,8 @@ def _position(
 def _unknown(
     route: Route, position: int | OperatingError | None, extent: Extent | OperatingError
 ) -> PartitionLag:
-    """What is known all the same, and who did not answer."""
-    wrong = [
+    """PartitionLag of the cluster that responded, and the error of the other one."""
+    errors = [
         f"{cluster}: {end}"
         for cluster, end in ((route.target, position), (route.source, extent))
         if isinstance(end, OperatingError)
@@ -327,13 +327,13 @@ def _unknown(
         position=position if isinstance(position, int) else None,
         start=extent.start if isinstance(extent, Extent) else None,
         end=extent.end if isinstance(extent, Extent) else None,
-        reason="; ".join(wrong),
+        reason="; ".join(errors),
     )
 
 
-def _near(partitions: Mapping[int, PartitionLag]) -> dict[int, float]:
+def _near_retention(partitions: Mapping[int, PartitionLag]) -> dict[int, float]:
     return {
         number: each.retention_s
         for number, each in partitions.items()
-        if each.retention_s is not None and each.retention_s < NEAR_S
+        if each.retention_s is not None and each.retention_s < RETENTION_WARNING_S
     }

@@ -1,8 +1,8 @@
-"""How far behind each topic is, as gauges for Prometheus, from the same looks as `/offset`.
+"""Lag of each topic as Prometheus gauges, from the same reports as `/offset`.
 
-One series for each topic and figure, none for each partition: a fleet of 10,000 partitions would fill
-the scraper, and the page of the topic has them. What is not known has no series, rather than a false 0;
-how many partitions that concerns is itself a gauge.
+One series for each topic and figure, none for each partition: 10,000 partitions would overload the
+scraper, and the topic's page has them. An unknown figure has no series rather than a false 0; the
+number of partitions with unknown lag is itself a gauge.
 """
 
 from __future__ import annotations
@@ -18,37 +18,43 @@ from ureplicator_controller.api.lag.cache import LagCache
 from ureplicator_controller.core.reporting.lag import LagSummary, summarise
 
 _GAUGES: Mapping[str, tuple[str, Callable[[LagSummary], float | None]]] = {
-    "lag_records": ("Sum of the partitions' lags.", lambda found: found.lag_records),
-    "lag_seconds": ("Longest that a record has waited for its copy.", lambda found: found.lag_s),
+    "lag_records": ("Lag in records, summed over the partitions.", lambda found: found.lag_records),
+    "lag_seconds": (
+        "Lag in seconds: the longest time a record has waited to be copied.",
+        lambda found: found.lag_s,
+    ),
     "retention_seconds": (
-        "Until the source's retention passes the first position.",
+        "Seconds until retention at the source passes the first position.",
         lambda found: found.retention_s,
     ),
     "never_committed_partitions": (
-        "Partitions without a position: copying has not begun.",
+        "Partitions without a committed position: copying has not begun.",
         lambda found: found.never_committed,
     ),
-    "unknown_lag_partitions": ("Partitions whose lag is not known.", lambda found: found.unknown),
+    "unknown_lag_partitions": (
+        "Partitions whose lag is not known.",
+        lambda found: found.unknown,
+    ),
 }
 
 
 class LagMetrics(Collector):
-    """Gauges drawn from the newest look."""
+    """Gauges drawn from the newest lag report."""
 
-    def __init__(self, progress: LagCache) -> None:
-        self._progress = progress
+    def __init__(self, lag_cache: LagCache) -> None:
+        self._lag_cache = lag_cache
 
     def collect(self) -> Iterable[Metric]:
         try:
-            report = self._progress.report()
+            report = self._lag_cache.report()
         except Unavailable:
             return
         if report is None:
             return
         yield GaugeMetricFamily(
             "ureplicator_lag_age_seconds",
-            "How long ago the lags were looked at.",
-            value=self._progress.age_s(report),
+            "Age of the lag figures.",
+            value=self._lag_cache.age_s(report),
         )
         found = {key: summarise(of.values()) for key, of in report.topics.items()}
         for name, (help, value) in _GAUGES.items():
@@ -60,5 +66,5 @@ class LagMetrics(Collector):
             yield family
 
     def describe(self) -> Iterable[Metric]:
-        """Nothing is asked while the registry is being built."""
+        """Nothing is collected while the registry is being built."""
         return ()

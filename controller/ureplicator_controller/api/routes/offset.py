@@ -32,7 +32,7 @@ from ureplicator_controller.api.services.topic_checks import require_partition
 from ureplicator_controller.api.services.topic_lookup import find_topic
 from ureplicator_controller.core.reporting.lag import LagSummary, PartitionLag, summarise
 
-_NOT_YET = PartitionLag(reason="not looked at yet: ask again")
+_NOT_YET = PartitionLag(reason="not collected yet: repeat the request")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class TopicLag:
     partitions: Mapping[int, PartitionLag] = field(default_factory=dict)
 
 
-def blueprint(*, settings: Settings, fleet: FleetCache, progress: LagCache) -> APIBlueprint:
+def blueprint(*, settings: Settings, fleet: FleetCache, lag_cache: LagCache) -> APIBlueprint:
     api = group("offset", __name__)
 
     @api.get("/offset", responses=responses(OffsetList, 404))
@@ -51,10 +51,10 @@ def blueprint(*, settings: Settings, fleet: FleetCache, progress: LagCache) -> A
         """How far behind each topic is, in sum."""
         routes = {config.route for config in chosen_routes(settings, query)}
         fleet.check()
-        report = progress.report()
+        report = lag_cache.report()
         topics = report.topics if report else {}
         return {
-            "ageSeconds": progress.age_s(report) if report else None,
+            "ageSeconds": lag_cache.age_s(report) if report else None,
             "topics": [
                 {"topic": key.topic, "route": str(key.route)}
                 | summary_json(summarise(partitions.values()))
@@ -70,7 +70,7 @@ def blueprint(*, settings: Settings, fleet: FleetCache, progress: LagCache) -> A
         key = find_topic(settings, fleet_state, path.topic, query)
         intent = fleet_state.snapshot.topics[key].value
         require_partition(key, intent, path.partition)
-        found = of_topic(progress, key, intent)
+        found = of_topic(lag_cache, key, intent)
         shown = {"topic": key.topic, "partition": path.partition, "route": str(key.route)}
         figures = figures_json(found.partitions[path.partition])
         return shown | figures | {"ageSeconds": found.age_s}
@@ -78,12 +78,12 @@ def blueprint(*, settings: Settings, fleet: FleetCache, progress: LagCache) -> A
     return api
 
 
-def of_topic(progress: LagCache, key: TopicKey, intent: TopicIntent) -> TopicLag:
-    """Figures of every partition of a topic, of those that were not looked at yet, too."""
-    report = progress.report(key, partitions=intent.partitions)
+def of_topic(lag_cache: LagCache, key: TopicKey, intent: TopicIntent) -> TopicLag:
+    """PartitionLag of every partition of a topic, of those that were not looked at yet, too."""
+    report = lag_cache.report(key, partitions=intent.partitions)
     known = report.topics.get(key, {}) if report else {}
     return TopicLag(
-        age_s=progress.age_s(report) if report else None,
+        age_s=lag_cache.age_s(report) if report else None,
         partitions={number: known.get(number, _NOT_YET) for number in range(intent.partitions)},
     )
 

@@ -57,7 +57,7 @@ from ureplicator_controller.core.state.external_view import Mismatch, ideal_entr
 
 
 def blueprint(
-    *, settings: Settings, fleet: FleetCache, topic_service: TopicService, progress: LagCache
+    *, settings: Settings, fleet: FleetCache, topic_service: TopicService, lag_cache: LagCache
 ) -> APIBlueprint:
     api = group("topics", __name__)
 
@@ -73,7 +73,7 @@ def blueprint(
         """What a topic should be, what it is, and why it is not what it should be."""
         fleet_state = fleet.current()
         key = find_topic(settings, fleet_state, path.topic, query)
-        found = of_topic(progress, key, fleet_state.snapshot.topics[key].value)
+        found = of_topic(lag_cache, key, fleet_state.snapshot.topics[key].value)
         shown = describe(fleet_state, key) | topic_json(found)
         return shown, 200, etag(fleet_state.nodes.get(fleet.paths.topic(key)))
 
