@@ -1,1 +1,1 @@
-"""What performs the leader's decisions and brings it the facts."""
+"""Engines: threads and clients that read the fleet and carry out what `core` decides."""

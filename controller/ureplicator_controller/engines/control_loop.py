@@ -1,11 +1,11 @@
-"""The control loop: wait, look, plan, execute; and first of all, lead.
+"""Control loop of a controller: elect, observe, plan, execute.
 
-One thread does everything that writes, so that there is nothing to interleave. A turn never waits
-for Kafka or for REST. Whatever a turn meets ends that turn, not the loop: the one catch-all is
-here; it counts, waits a little longer each time, and goes on. Only what no further turn can mend
-(our id is somebody else's) ends the loop, and with it the process.
+One thread does everything that writes, so there is nothing to interleave. A cycle never waits for
+Kafka or for REST. An exception ends the cycle, not the loop: the one catch-all is here; it counts the
+failure, backs off and goes on. Only an error that no later cycle can recover from (another live
+process has this controller's id) ends the loop, and with it the process.
 
-A cycle that decided something ends in one line: what, why, how long it took.
+A cycle that wrote something ends in one log line: outcome, reasons, number of steps, duration.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ from ureplicator_controller.engines.observer import Observer
 
 log = logging.getLogger(__name__)
 
-IDLE_S = 5.0
-"""Longest wait without a reason: what a lost watch on the leader node could cost a failover."""
-UNSETTLED_S = 0.2
-"""Between two looks while something is expected at any moment (our id, our own writes)."""
+MAX_IDLE_S = 5.0
+"""Longest wait without a deadline: bounds the failover time if a watch on the leader node is lost."""
+SETTLE_INTERVAL_S = 0.2
+"""Between two rounds while a change is expected at any moment (the own id, the own writes)."""
 MAX_EVENT_LINES = 10_000
-"""In the log about one cycle: a tenth of a second or so. A rebalance of so many is not read by people."""
+"""Events logged for one cycle: about a tenth of a second. Nobody reads a longer list."""
 BACKOFF_S = (0.2, 0.5, 1.0, 2.0, 5.0)
 
 
 class ControlLoop:
-    """The thread; `turn` is one round of it, for tests to call."""
+    """The control thread; `run_once` is one round of it, for tests to call."""
 
     def __init__(
         self,
@@ -64,14 +64,14 @@ class ControlLoop:
         self._routes = routes
         self._clock = clock
         self._metrics = metrics
-        self._led: int | None = None
-        self._told_of: Snapshot | None = None
+        self._begun_epoch: int | None = None
+        self._recorded: Snapshot | None = None
         self._wake_at_s: float | None = None
         self._failures = 0
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="control loop", daemon=True)
         self.failure: PermanentError | None = None
-        """Why the loop ended by itself."""
+        """The error that ended the loop."""
         self.last_cycle_at_s = clock.monotonic_s()
 
     def start(self) -> None:
@@ -87,7 +87,7 @@ class ControlLoop:
         self._observer.wake()
 
     def close(self, timeout_s: float = 10.0) -> None:
-        """Stop after the present turn, and make room for another leader."""
+        """Stop after the present round and resign, so that another leader can be elected at once."""
         self._stopping.set()
         self._observer.wake()
         if self._thread.ident is not None:
@@ -95,7 +95,7 @@ class ControlLoop:
         try:
             self._leadership.resign()
         except Unavailable:
-            log.debug("resigning: the session will end anyway")
+            log.debug("not resigned: the leader node ends with the session")
 
     def _run(self) -> None:
         wait_s = 0.0
@@ -105,25 +105,25 @@ class ControlLoop:
             else:
                 self._observer.wait(wait_s)
             try:
-                wait_s = 0.0 if self._stopping.is_set() else self.turn()
+                wait_s = 0.0 if self._stopping.is_set() else self.run_once()
             except PermanentError as error:
                 self.failure = error
                 return
 
-    def turn(self) -> float:
-        """One round; how long the next may wait if nothing happens. Raises PermanentError."""
+    def run_once(self) -> float:
+        """One round; returns how long to wait if nothing changes. Raises PermanentError."""
         try:
-            wait_s = self._turn()
+            wait_s = self._round()
             self._failures = 0
         except PermanentError:
             raise
         except Unavailable as error:
             wait_s = self._back_off()
-            log.warning("ZooKeeper, next try in %g s: %s", wait_s, error)
+            log.warning("ZooKeeper unavailable, retrying in %g s: %s", wait_s, error)
         except Exception:
             self._metrics.cycles.labels("failed").inc()
             wait_s = self._back_off()
-            log.exception("the cycle failed, next try in %g s", wait_s)
+            log.exception("control cycle failed, retrying in %g s", wait_s)
         self.last_cycle_at_s = self._clock.monotonic_s()
         return wait_s
 
@@ -133,40 +133,40 @@ class ControlLoop:
         self._failures += 1
         return wait_s
 
-    def _turn(self) -> float:
+    def _round(self) -> float:
         if not self._identity.claim():
             self._metrics.leading.set(0)
-            return UNSETTLED_S
-        epoch = self._lead()
+            return SETTLE_INTERVAL_S
+        epoch = self._elect()
         self._metrics.leading.set(0 if epoch is None else 1)
         if epoch is None:
-            return IDLE_S
+            return MAX_IDLE_S
         if not self._observer.is_ready():
-            return UNSETTLED_S
+            return SETTLE_INTERVAL_S
         now_s = self._clock.monotonic_s()
         if self._observer.has_changed() or self._is_due(now_s):
             return self._cycle(epoch, now_s)
         return self._wait_s(now_s)
 
-    def _lead(self) -> int | None:
-        """Our epoch, after an election if there is a reason for one."""
+    def _elect(self) -> int | None:
+        """The epoch to lead with, after an election if the leader node is vacant."""
         epoch = self._leadership.epoch()
         if epoch is None and self._leadership.is_vacant(self._observer.nodes()):
             self._leadership.attempt()
             epoch = self._leadership.epoch()
-        if epoch is not None and epoch != self._led:
+        if epoch is not None and epoch != self._begun_epoch:
             self._begin(epoch)
         return epoch
 
     def _begin(self, epoch: int) -> None:
-        """What every leadership does first: look with fresh eyes, publish the configuration."""
+        """Begin a leadership: read everything again, publish the route settings."""
         self._metrics.epoch.set(epoch)
         self._observer.begin()
         nodes = self._observer.nodes()
         for route, settings in sorted(self._routes.items()):
             self._publish(route, settings, nodes, epoch)
-        self._told_of = None
-        self._led = epoch
+        self._recorded = None
+        self._begun_epoch = epoch
 
     def _publish(
         self, route: Route, settings: RouteSettings, nodes: Mapping[str, Node], epoch: int
@@ -181,8 +181,8 @@ class ControlLoop:
         if outcome is Outcome.DEPOSED:
             self._leadership.depose()
         if outcome is not Outcome.DONE:
-            raise Unavailable(f"{path} could not be published: {outcome}")
-        log.info("route %s published", route)
+            raise Unavailable(f"{path} was not written: {outcome}")
+        log.info("route %s: settings published", route)
 
     def _cycle(self, epoch: int, began_s: float) -> float:
         snapshot = self._observer.snapshot()
@@ -193,19 +193,20 @@ class ControlLoop:
         self._metrics.waiting.set(len(decided.waiting))
         outcome = self._execute(decided, snapshot, epoch)
         if outcome in (Outcome.DONE, Outcome.QUIET):
-            outcome = self._tell(decided.steps, snapshot, epoch, outcome)
+            outcome = self._record(decided.steps, snapshot, epoch, outcome)
         took_s = self._clock.monotonic_s() - began_s
         self._metrics.cycles.labels(outcome.value).inc()
         self._metrics.cycle_s.observe(took_s)
         if decided.steps:
-            why = "; ".join(decided.reasons) or "nothing left to fence"
+            why = "; ".join(decided.reasons) or "fences removed"
             log.info("%s: %s (%d steps, %.0f ms)", outcome, why, len(decided.steps), took_s * 1_000)
         if outcome is Outcome.DEPOSED:
             self._leadership.depose()
-        return self._wait_s(began_s) if outcome is Outcome.QUIET else UNSETTLED_S
+        return self._wait_s(began_s) if outcome is Outcome.QUIET else SETTLE_INTERVAL_S
 
     def _execute(self, decided: Plan, snapshot: Snapshot, epoch: int) -> Outcome:
-        """What was broken before, by hand, is told; the plan may mend it."""
+        """Execute the plan. An invariant that was violated before (by a manual write, for example) is
+        logged; the plan may repair it."""
         if snapshot.epoch != epoch:
             return Outcome.DEPOSED
         if not decided.steps:
@@ -213,27 +214,27 @@ class ControlLoop:
         found = check_invariants(snapshot)
         if found:
             self._metrics.violations.inc(len(found))
-            log.error("found broken (%d in all): %s", len(found), found[0])
+            log.error("invariant violated in ZooKeeper (%d in all): %s", len(found), found[0])
         return self._executor.execute(decided.steps, snapshot, epoch)
 
-    def _tell(
+    def _record(
         self, done: Sequence[Step], snapshot: Snapshot, epoch: int, outcome: Outcome
     ) -> Outcome:
-        """What happened, and what was done about it, in the log and in the history."""
-        events = fleet_events(self._told_of, snapshot, done, leader=self._leadership.leader)
+        """Write what happened and what was decided to the log and to the history."""
+        events = fleet_events(self._recorded, snapshot, done, leader=self._leadership.leader)
         for event in events[:MAX_EVENT_LINES]:
             log.info("%s", log_line(event))
         if len(events) > MAX_EVENT_LINES:
-            log.info("and %d more", len(events) - MAX_EVENT_LINES)
+            log.info("and %d more events", len(events) - MAX_EVENT_LINES)
         blocks = [
             write(self._paths.history_block(number), encode_history(block), version)
             for number, block, version in blocks_to_write(snapshot, events)
         ]
-        told_so = self._executor.write(blocks, epoch) if blocks else Outcome.DONE
-        if told_so is not Outcome.DONE:
-            log.warning("moves missing in the history, see above: %s", told_so)
-            return told_so
-        self._told_of = snapshot
+        written_history = self._executor.write(blocks, epoch) if blocks else Outcome.DONE
+        if written_history is not Outcome.DONE:
+            log.warning("events above are missing in the history: %s", written_history)
+            return written_history
+        self._recorded = snapshot
         return outcome
 
     def _is_due(self, now_s: float) -> bool:
@@ -241,5 +242,5 @@ class ControlLoop:
 
     def _wait_s(self, now_s: float) -> float:
         if self._wake_at_s is None:
-            return IDLE_S
-        return min(IDLE_S, max(0.0, self._wake_at_s - now_s))
+            return MAX_IDLE_S
+        return min(MAX_IDLE_S, max(0.0, self._wake_at_s - now_s))

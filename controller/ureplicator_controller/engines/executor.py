@@ -1,11 +1,11 @@
-"""Performs a plan: its steps in order, each write fenced by the leader's epoch.
+"""Executor: performs a plan's steps in order, each write fenced by the leader's epoch.
 
-Steps that follow each other share a transaction as far as there is room: stopping after any step is
-safe, so stopping only after some of them is, and a rebalance of a big fleet is not a thousand round
-trips. What one of them meets refuses all of them; the next plan is made on what is there then.
+Consecutive steps share a transaction as far as there is room: stopping after any step is safe, so
+stopping after a group of them is, and a rebalance of a large fleet does not take a thousand round
+trips. A conflict in one of them refuses all; the next plan is made on the state of that time.
 
-Before a step is sent, the ledger must admit it (`core.invariants`): a planner's mistake ends the
-cycle before it is written.
+Before a step is sent, the ledger must admit it (`core.planning.invariants`): a planner's mistake ends
+the cycle before it is written.
 """
 
 from __future__ import annotations
@@ -33,13 +33,14 @@ from ureplicator_controller.engines.observer import Observer
 log = logging.getLogger(__name__)
 
 BATCH_OPERATIONS = 64
-"""A round trip and one write to disk at the store for so many nodes; a conflict repeats no more."""
+"""One round trip and one disk write of ZooKeeper for this many nodes, and the most that a conflict
+repeats."""
 BATCH_BYTES = TRANSACTION_LIMIT_BYTES // 2
-"""With the overhead of each operation well below the limit, unless one node alone is above it."""
+"""Well below the limit with the overhead of each operation, unless a single node exceeds it."""
 
 
 class Outcome(StrEnum):
-    """How a plan ended."""
+    """Outcome of executing a plan."""
 
     QUIET = "quiet"
     DONE = "done"
@@ -50,7 +51,7 @@ class Outcome(StrEnum):
 
 
 class Executor:
-    """Writes for the leader."""
+    """Performs the leader's writes."""
 
     def __init__(
         self,
@@ -67,7 +68,7 @@ class Executor:
         self._ensured: set[str] = set()
 
     def execute(self, steps: Sequence[Step], snapshot: Snapshot, epoch: int) -> Outcome:
-        """Raises Unavailable; what was written before stays, and is safe."""
+        """Perform the steps in order. Raises Unavailable; what was written before stays, and is safe."""
         if not steps:
             return Outcome.QUIET
         ledger = InvariantChecker(snapshot)
@@ -76,10 +77,12 @@ class Executor:
             violations = ledger.admit(step)
             if violations:
                 self._metrics.violations.inc(len(violations))
-                log.error("step refused: %s: %s", type(step).__name__, violations[0])
+                log.error(
+                    "invariant violated, step refused: %s: %s", type(step).__name__, violations[0]
+                )
                 break
             admitted.append(step)
-        if not self._still_meant(admitted):
+        if not self._evictions_are_current(admitted):
             self._observer.doubt()
             return Outcome.CONFLICT
         for batch in batches(operations(step, self._paths) for step in admitted):
@@ -88,8 +91,9 @@ class Executor:
                 return outcome
         return Outcome.DONE if len(admitted) == len(steps) else Outcome.VIOLATION
 
-    def _still_meant(self, steps: Sequence[Step]) -> bool:
-        """The live nodes to be deleted are those sessions' own: a version does not tell."""
+    def _evictions_are_current(self, steps: Sequence[Step]) -> bool:
+        """Whether the live nodes to delete still belong to the sessions that the plan evicts: the version
+        of an ephemeral node does not show that."""
         for step in steps:
             if isinstance(step, Evict):
                 node = self._coordination.get(self._paths.worker_live(step.worker))
@@ -108,18 +112,18 @@ class Executor:
             self._observer.doubt()
             if conflict.operation == check:
                 return Outcome.DEPOSED
-            log.info("conflict, planning again: %s", conflict)
+            log.info("write conflict, planning again: %s", conflict)
             return Outcome.CONFLICT
         except OutcomeUnknown as error:
             self._observer.doubt()
-            log.warning("a write had no answer, reading back: %s", error)
+            log.warning("outcome of a write unknown, reading back: %s", error)
             return Outcome.UNKNOWN
         self._observer.expect(batch)
         self._metrics.writes.inc(len(batch))
         return Outcome.DONE
 
     def _ensure_parents(self, batch: Sequence[Operation]) -> None:
-        """An empty persistent parent harms nobody, so it needs no fence."""
+        """Create missing parents without a fence: an empty persistent parent has no effect."""
         for operation in batch:
             if isinstance(operation, Create):
                 parent = operation.path.rpartition("/")[0]
@@ -129,7 +133,7 @@ class Executor:
 
 
 def batches(steps: Iterator[Sequence[Operation]]) -> Iterator[list[Operation]]:
-    """Whole steps together, up to the limits; one that is too big alone goes alone."""
+    """Group whole steps up to the limits; a step above the limits is a batch of its own."""
     batch: list[Operation] = []
     size_bytes = 0
     for written in steps:

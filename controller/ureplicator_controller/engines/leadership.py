@@ -1,20 +1,20 @@
-"""Who this controller is, and whether it leads.
+"""Identity of this controller, and leader election.
 
-    nobody leads --(set epoch at the version read + create ephemeral `leader`, one transaction)--> leads
-    leads --(session suspended, lost, or another; a write refused by the epoch's check)--> does not
+    follower --(set epoch at the version read + create ephemeral `leader`, one transaction)--> leader
+    leader --(session suspended, lost or replaced; a write refused by the epoch check)--> follower
 
-Both sides of the transaction matter. The ephemeral node tells the others who leads, and goes with
-the session. But it proves nothing to a process that was frozen: a successor's `leader` node may
-well have the version that the former leader remembers. The epoch is a persistent counter that only
-grows: a leader that puts `Check(epoch, its version)` into each of its transactions can be a zombie
-as long as it likes and write nothing.
+Both operations of the transaction are needed. The ephemeral node shows the others who leads, and ends
+with the session. But it proves nothing to a process that was frozen: the `leader` node of a successor
+may have the version that the former leader remembers. The epoch is a persistent counter that only
+grows: a leader that puts `Check(epoch, its version)` into each of its transactions may be a zombie for
+any length of time and write nothing.
 
-So nothing is believed here that was true a moment ago. `epoch()` asks anew each time whether the
-session is still the one that was elected, and the store has the last word at every write.
+So a result of the past is never relied on. `epoch()` checks at each call that the session is still the
+one that was elected, and ZooKeeper decides at every write.
 
-Identity is id + session. A `controllers/<id>` node of another session that lives is somebody else
-with our id, or what is left of our own former process: after one session timeout (and what servers
-round it up by) it must be the first.
+Identity is id + session. A `controllers/<id>` node of another live session belongs to another process
+with the same id, or to the former process of this controller: after one session timeout (plus the
+rounding of the servers) only the first remains possible.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ log = logging.getLogger(__name__)
 
 
 class IdTaken(PermanentError):
-    """Another live process has our id."""
+    """Another live process has this controller's id."""
 
 
 class Identity:
-    """The node `controllers/<id>`, ours as long as our session lives."""
+    """The ephemeral node `controllers/<id>`, held as long as the own session lives."""
 
     def __init__(
         self,
@@ -67,9 +67,9 @@ class Identity:
         self._taken_since_s: float | None = None
 
     def claim(self) -> bool:
-        """Make the node ours. False while somebody else's is in the way.
+        """Create the node. False while another session's node is in the way.
 
-        Raises IdTaken when it stays there for longer than a dead process's node could, and
+        Raises IdTaken when that node stays for longer than the node of a dead process could, and
         Unavailable.
         """
         session = _session(self._coordination)
@@ -85,7 +85,7 @@ class Identity:
             self._wait_or_raise()
             return False
         data = encode_controller(self._controller)
-        with suppress(Conflict, OutcomeUnknown):  # the next call sees whose it is
+        with suppress(Conflict, OutcomeUnknown):  # the next call reads the owner
             self._coordination.transact([Create(self._path, data, ephemeral=True)])
         return False
 
@@ -93,16 +93,19 @@ class Identity:
         now_s = self._clock.monotonic_s()
         if self._taken_since_s is None:
             self._taken_since_s = now_s
-            log.warning("the id %s is taken; waiting for its session to end", self._controller.id)
+            log.warning(
+                "controller id %s is held by another session; waiting for that session to end",
+                self._controller.id,
+            )
         if now_s - self._taken_since_s > self._takeover_timeout_s:
             raise IdTaken(
-                f"another live controller has the id {self._controller.id}: stop it, or give this"
-                " one another --id"
+                f"another live controller has the id {self._controller.id}: stop it, or start this"
+                " one with another --id"
             )
 
 
 class Leadership:
-    """The election, and what is left of its result."""
+    """The election, and its result as long as it holds."""
 
     def __init__(
         self, coordination: Coordination, *, paths: Paths, controller: LiveController
@@ -114,19 +117,19 @@ class Leadership:
         self._elected: tuple[SessionId, int] | None = None
 
     def epoch(self) -> int | None:
-        """Version of the epoch node to check in every write; None if we do not lead (any more)."""
+        """Version of the epoch node to check in every write; None: not the leader (any more)."""
         if self._elected is None:
             return None
         session, epoch = self._elected
         return epoch if session == _session(self._coordination) else None
 
     def is_vacant(self, nodes: Mapping[str, Node]) -> bool:
-        """Worth an attempt, as far as a tree cache shows: nobody leads, or our own node is left over."""
+        """Whether the cached tree shows no leader, or a leader node left over from this session."""
         leader = nodes.get(self._paths.leader)
         return leader is None or leader.stat.owner == _session(self._coordination)
 
     def attempt(self) -> bool:
-        """Become leader if nobody is. Raises Unavailable."""
+        """Run for leader if the leader node does not exist. Raises Unavailable."""
         session = _session(self._coordination)
         if session is None:
             return False
@@ -159,24 +162,24 @@ class Leadership:
         return True
 
     def _was_elected(self, session: SessionId) -> bool:
-        """Read back a lost answer: the node is created in the same transaction as the epoch."""
+        """Read back an unknown outcome: the node is created in the transaction that sets the epoch."""
         self._coordination.sync(self._paths.leader)
         leader = self._coordination.get(self._paths.leader)
         return leader is not None and leader.stat.owner == session
 
     def _remove_own(self) -> None:
-        """We do not lead, but our session's node says so: nobody else could be elected."""
-        log.warning("removing a leader node of our own session that leads to nothing")
+        """Remove a leader node of this session that blocks every election: it does not lead."""
+        log.warning("removing a stale leader node of the own session")
         with suppress(Conflict, OutcomeUnknown):
             self._coordination.transact([Delete(self._paths.leader)])
 
     def depose(self) -> None:
-        """The store refused our epoch: somebody else was elected."""
+        """End the leadership: a write was refused by the epoch check, another leader was elected."""
         self._elected = None
-        log.warning("not leading any more: another epoch has begun")
+        log.warning("deposed: another controller was elected with a newer epoch")
 
     def resign(self) -> None:
-        """Make room at once, for a clean end. Whatever fails here ends with the session."""
+        """Delete the leader node for a clean stop. If that fails, it ends with the session."""
         if self.epoch() is None:
             return
         self._elected = None
@@ -185,7 +188,7 @@ class Leadership:
 
 
 def _session(coordination: Coordination) -> SessionId | None:
-    """Our session if it is certain at this moment."""
+    """The session id while the connection is established; None otherwise."""
     if coordination.state() is not SessionState.CONNECTED:
         return None
     return coordination.session()

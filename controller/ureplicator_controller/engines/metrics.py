@@ -1,7 +1,7 @@
-"""What the control loop tells Prometheus, at the daemon's own port.
+"""Prometheus metrics of the control loop, served at the daemon's own port.
 
-The state of the fleet (partitions, mismatches, lags) is REST's to tell: any controller can. These
-are about the loop itself, and about what only the leader sees.
+The state of the fleet (partitions, mismatches, lag) is exported by REST, by every controller. These
+metrics are about the loop itself, and about what only the leader observes.
 """
 
 from __future__ import annotations
@@ -17,22 +17,24 @@ class ControlMetrics:
     def __init__(self, registry: CollectorRegistry) -> None:
         self.registry = registry
         self.leading = Gauge(
-            "ureplicator_controller_leading", "1 while this controller leads.", registry=registry
+            "ureplicator_controller_leading",
+            "1 while this controller is the leader.",
+            registry=registry,
         )
         self.epoch = Gauge(
             "ureplicator_controller_epoch",
-            "Leader epoch this controller was last elected with.",
+            "Epoch with which this controller was last elected leader.",
             registry=registry,
         )
         self.cycles = Counter(
             "ureplicator_controller_cycles",
-            "Cycles of the leader by outcome (quiet, done, conflict, unknown, violation, failed).",
+            "Control cycles by outcome (quiet, done, conflict, unknown, violation, deposed, failed).",
             ["outcome"],
             registry=registry,
         )
         self.cycle_s = Histogram(
             "ureplicator_controller_cycle_seconds",
-            "Duration of the leader's cycles, from snapshot to last write.",
+            "Duration of a control cycle, from the snapshot to the last write.",
             buckets=CYCLE_BOUNDS_S,
             registry=registry,
         )
@@ -43,22 +45,22 @@ class ControlMetrics:
         )
         self.violations = Counter(
             "ureplicator_controller_invariant_violations",
-            "Broken invariants: steps refused, or state found broken. Always a reason to look.",
+            "Invariant violations: steps refused, or state in ZooKeeper that violates one. Expected: 0.",
             registry=registry,
         )
         self.unreadable = Gauge(
             "ureplicator_controller_unreadable_nodes",
-            "Nodes that cannot be read; what they are about is left alone.",
+            "Nodes in ZooKeeper that cannot be decoded; the plan leaves what they concern unchanged.",
             registry=registry,
         )
         self.waiting = Gauge(
             "ureplicator_controller_waiting_partitions",
-            "Partitions not given to their owner because another worker still holds them.",
+            "Partitions not assigned to their ideal owner because another worker still holds them.",
             registry=registry,
         )
         self.evictions = Counter(
             "ureplicator_controller_evictions",
-            "Live workers that did not let go of a partition in time.",
+            "Live workers evicted because they did not release a partition in time.",
             registry=registry,
         )
         self._of_clusters(registry)
@@ -66,19 +68,19 @@ class ControlMetrics:
     def _of_clusters(self, registry: CollectorRegistry) -> None:
         self.missing_topics = Gauge(
             "ureplicator_controller_missing_topics",
-            "Whitelisted topics that the source does not have.",
+            "Whitelisted topics that do not exist at the source.",
             ["route"],
             registry=registry,
         )
         self.mismatched_topics = Gauge(
             "ureplicator_controller_mismatched_topics",
-            "Whitelisted topics that have another number of partitions at the source.",
+            "Whitelisted topics whose partition count differs at the source.",
             ["route"],
             registry=registry,
         )
         self.mismatched_partitions = Gauge(
             "ureplicator_controller_mismatched_topic_partitions",
-            "Partitions by which source and whitelist differ.",
+            "Partitions by which the source and the whitelist differ.",
             ["route"],
             registry=registry,
         )
@@ -90,7 +92,7 @@ class ControlMetrics:
         )
         self.refused_topics = Gauge(
             "ureplicator_controller_refused_topics",
-            "Topics that should be whitelisted or grown, and cannot be.",
+            "Topics that auto-whitelisting or auto-expansion could not whitelist or expand.",
             ["route"],
             registry=registry,
         )
@@ -102,13 +104,13 @@ class ControlMetrics:
         )
         self.topic_failures = Counter(
             "ureplicator_controller_topic_failures",
-            "Target topics that could not be made or grown; tried again, each time later.",
+            "Failed attempts to create or expand a target topic; retried with backoff.",
             ["route"],
             registry=registry,
         )
         self.kafka_failures = Counter(
             "ureplicator_controller_kafka_failures",
-            "Looks at a Kafka cluster that failed.",
+            "Failed topic listings of a Kafka cluster.",
             ["cluster"],
             registry=registry,
         )

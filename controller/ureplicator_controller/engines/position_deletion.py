@@ -1,14 +1,14 @@
-"""The leader forgets the positions of topics that were deleted for good.
+"""Deletion of positions: the leader deletes those of topics that were deleted with `positions=forget`.
 
-A position cannot be un-committed, and to delete a group's offset (Kafka's OffsetDelete) is not fenced:
-a leader that freezes with that request in its hand and thaws when the topic is copied again would
-delete the position of the new life. So "none" is committed instead (offset -1, which every reader takes
-for no position), in a transaction, in the very order of a copier (`ureplicator_common.kafka.positions`)
-and under the id that every copier fences when it starts (`engines.offsets`). The broker drops what is
-left when the group's offsets expire.
+A commit cannot be undone, and Kafka's OffsetDelete is not fenced: a leader that freezes with that
+request in flight and resumes when the topic is copied again would delete a position of its new life.
+So the leader commits "no position" instead (offset -1, which every reader takes for no position), in a
+transaction, in the same order as a copier (`ureplicator_common.kafka.positions`) and under the id that
+every copier fences when it starts (`position_renewal`). The broker drops the rest when the group's
+offsets expire.
 
-Those who may still be able to commit (a frozen worker) are fenced first. Then the mark is taken off the
-intent, at the version and the epoch of the proof, and the plan retires the topic.
+Producers that may still be able to commit (a frozen worker) are fenced first. Then the request is
+cleared in the intent, at the version and the epoch of the proof, and the plan retires the topic.
 """
 
 from __future__ import annotations
@@ -37,10 +37,11 @@ from ureplicator_controller.core.positions.deletion import DeletablePositions, d
 from ureplicator_controller.core.state.snapshot import Snapshot
 from ureplicator_controller.engines.position_renewal import Renewal
 
-LOOK_S = 1.0
-AGAIN_S = 5.0
+POLL_INTERVAL_S = 1.0
+RETRY_INTERVAL_S = 5.0
 WRITE_TIMEOUT_S = 5.0
-NONE = Position(offset=-1)
+NO_POSITION = Position(offset=-1)
+"""Every reader takes offset -1 for "never committed"."""
 
 log = logging.getLogger(__name__)
 
@@ -49,23 +50,25 @@ Proof = Callable[[], Snapshot | None]
 Unavailable."""
 
 
-def forget(renewal: Renewal, proven: Callable[[], DeletablePositions | None]) -> int | None:
-    """How many positions were forgotten, None if they are not to be.
+def delete_positions(
+    renewal: Renewal, proven: Callable[[], DeletablePositions | None]
+) -> int | None:
+    """Delete the positions of a topic; returns their number, or None if the proof fails.
 
     Raises ClusterUnavailable, Fenced, CommitRefused, and Unavailable from the proof.
     """
-    gone_with_their_topic: set[TargetPartition] = set()
+    without_topic: set[TargetPartition] = set()
     while True:
         renewal.store.initialise()
-        what = proven()
-        if what is None:
+        due = proven()
+        if due is None:
             return None
-        renewal.store.fence(what.fence)
-        stored = renewal.store.read({what.target_topic: range(what.partitions)})
+        renewal.store.fence(due.fence)
+        stored = renewal.store.read({due.target_topic: range(due.partitions)})
         known = {
-            target: NONE
+            target: NO_POSITION
             for target, position in stored.items()
-            if position.offset >= 0 and target not in gone_with_their_topic
+            if position.offset >= 0 and target not in without_topic
         }
         try:
             if known:
@@ -74,11 +77,11 @@ def forget(renewal: Renewal, proven: Callable[[], DeletablePositions | None]) ->
         except CommitRefused as error:
             if set(error.refused.values()) != {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION.name}:
                 raise
-            gone_with_their_topic |= error.refused.keys()
+            without_topic |= error.refused.keys()
 
 
 class PositionDeleter:
-    """A thread that does so while this process leads; `look` is one round of it."""
+    """Thread that deletes positions while this process leads; `run_once` is one round of it."""
 
     def __init__(
         self,
@@ -95,9 +98,9 @@ class PositionDeleter:
         self._seen = seen
         self._proof = proof
         self._settled: Snapshot | None = None
-        """Nothing can be forgotten by this one; to find that out takes a walk over all partitions."""
+        """The last snapshot without positions to delete: finding that out takes a scan of all partitions."""
         self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="position-deleter", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="position deletion", daemon=True)
 
     def start(self) -> None:
         self._thread.start()
@@ -109,42 +112,42 @@ class PositionDeleter:
             renewal.client.close()
 
     def _run(self) -> None:
-        wait_s = LOOK_S
+        wait_s = POLL_INTERVAL_S
         while not self._stopping.wait(wait_s):
-            wait_s = LOOK_S
+            wait_s = POLL_INTERVAL_S
             try:
-                wait_s = LOOK_S if self.look() else AGAIN_S
+                wait_s = POLL_INTERVAL_S if self.run_once() else RETRY_INTERVAL_S
             except Unavailable as error:
-                wait_s = AGAIN_S
-                log.warning("positions not forgotten, next try in %g s: %s", wait_s, error)
+                wait_s = RETRY_INTERVAL_S
+                log.warning("positions not deleted, retrying in %g s: %s", wait_s, error)
             except (Conflict, OutcomeUnknown) as error:
-                log.info("positions are forgotten, but not noted as such: %s", error)
+                log.info("positions deleted, but the intent still requests it: %s", error)
             except Exception:
-                wait_s = AGAIN_S
-                log.exception("forgetting positions failed")
+                wait_s = RETRY_INTERVAL_S
+                log.exception("deleting positions failed")
 
-    def look(self) -> bool:
-        """Whether nothing failed. What fails keeps no other waiting; a cluster that is away is asked
-        once. Raises Unavailable, Conflict, OutcomeUnknown."""
+    def run_once(self) -> bool:
+        """One round; False if a topic failed. A failure delays no other topic; a cluster that is
+        unavailable is tried once. Raises Unavailable, Conflict, OutcomeUnknown."""
         seen = self._seen()
         if seen is None or seen is self._settled:
             return True
         due = [key for key in sorted(deletable_positions(seen)) if key.route in self._renewals]
         self._settled = None if due else seen
-        failed, away = False, set[Route]()
+        failed, unavailable = False, set[Route]()
         for key in due:
-            if key.route in away:
+            if key.route in unavailable:
                 continue
             try:
-                self._forget(key, self._renewals[key.route])
+                self._delete(key, self._renewals[key.route])
             except (ClusterUnavailable, CommitRefused, Fenced) as error:
                 failed = True
-                log.warning("%s: positions not forgotten yet: %s", key, error)
+                log.warning("%s: positions not deleted yet: %s", key, error)
                 if isinstance(error, ClusterUnavailable):
-                    away.add(key.route)
+                    unavailable.add(key.route)
         return not failed
 
-    def _forget(self, key: TopicKey, renewal: Renewal) -> None:
+    def _delete(self, key: TopicKey, renewal: Renewal) -> None:
         proofs: list[Snapshot] = []
 
         def proven() -> DeletablePositions | None:
@@ -154,13 +157,13 @@ class PositionDeleter:
             proofs.append(snapshot)
             return deletable_positions(snapshot).get(key)
 
-        count = forget(renewal, proven)
+        count = delete_positions(renewal, proven)
         if count is not None:
-            self._note(key, epoch=proofs[-1].epoch)
-            log.info("%s: %d positions forgotten", key, count)
+            self._clear_request(key, epoch=proofs[-1].epoch)
+            log.info("%s: %d positions deleted", key, count)
 
-    def _note(self, key: TopicKey, *, epoch: int) -> None:
-        """Take the mark off, as the leader that gave the proof."""
+    def _clear_request(self, key: TopicKey, *, epoch: int) -> None:
+        """Clear `forget_positions` in the intent, with the epoch of the proof."""
 
         def decide(node: Node | None) -> Edit[None]:
             if done(node) or node is None:

@@ -1,11 +1,12 @@
-"""The leader keeps the positions of partitions that nobody owns from fading.
+"""Renewal of positions: keeps the committed offsets of orphaned partitions from expiring.
 
-It commits what is stored once more, unchanged, under a transactional id of its own, and goes
-through the same order as a copier (`ureplicator_common.kafka.positions`), since it is an owner for
-a moment: initialise the id, then prove that it still leads and that nobody owns the partition,
-fence who could still commit it, then read, then commit. Every copier fences this id when it starts
-(`ureplicator_worker.engines.ownership_proof`), so a leader that freezes in between and thaws when the
-partition has an owner cannot commit.
+Brokers delete the offsets of a group that commits nothing for `offsets.retention.minutes`. So the leader
+commits the stored positions of partitions without an owner once more, unchanged, under a transactional
+id of its own. It follows the same order as a copier (`ureplicator_common.kafka.positions`), since it is
+an owner for a moment: initialise the id, then prove that it still leads and that the partition has no
+owner, fence every id that could still commit it, then read, then commit. Every copier fences this id
+when it starts (`ureplicator_worker.engines.ownership_proof`), so a leader that freezes in between and
+resumes when the partition has an owner cannot commit.
 """
 
 from __future__ import annotations
@@ -28,19 +29,19 @@ from ureplicator_common.model import (
 )
 from ureplicator_controller.core.positions.orphaned import OrphanedPosition
 
-FIRST_AFTER_S = 3_600.0
-EVERY_S = 12 * 3_600.0
+RETRY_INTERVAL_S = 3_600.0
+INTERVAL_S = 12 * 3_600.0
 
-logger = logging.getLogger(__name__)
+log = logging.getLogger(__name__)
 
 Proof = Callable[[Route], Mapping[Partition, OrphanedPosition]]
-"""Partitions without owner, read after a `sync` while this process leads; empty if it does not lead
+"""Partitions without an owner, read after a `sync` while this process leads; empty if it does not lead
 any more. Raises Unavailable."""
 
 
 @dataclass(frozen=True, slots=True)
 class Renewal:
-    """One route's store, as the leader uses it."""
+    """The position store of one route, as the leader uses it."""
 
     route: Route
     store: PositionStore
@@ -58,7 +59,7 @@ def open_renewal(*, fleet: str, route: Route, bootstrap: str) -> Renewal:
 
 
 def renew(renewal: Renewal, unowned: Proof) -> int:
-    """How many positions were committed again.
+    """Commit the positions of a route again; returns their number.
 
     Raises ClusterUnavailable, Fenced, and Unavailable from the proof.
     """
@@ -77,7 +78,9 @@ def renew(renewal: Renewal, unowned: Proof) -> int:
                 renewal.store.commit(kept)
             return len(kept)
         except CommitRefused as error:
-            logger.warning("%s: not renewed: %s", renewal.route, dict(error.refused))
+            log.warning(
+                "%s: positions refused, not renewed: %s", renewal.route, dict(error.refused)
+            )
             refused |= error.refused.keys()
     return 0
 
@@ -85,7 +88,7 @@ def renew(renewal: Renewal, unowned: Proof) -> int:
 def _by_target(
     partitions: Mapping[Partition, OrphanedPosition], *, without: Collection[TargetPartition]
 ) -> dict[str, list[int]]:
-    """Target topic -> partitions. One that the target refuses must not let the others fade."""
+    """Target topic -> partitions, without those that the target refused: they must not block others."""
     wanted: dict[str, list[int]] = {}
     for partition, found in partitions.items():
         if (found.target_topic, partition.number) not in without:
@@ -94,7 +97,7 @@ def _by_target(
 
 
 class PositionRenewer:
-    """A thread that renews every route twice a day, while this process leads."""
+    """Thread that renews the positions of every route twice a day while this process leads."""
 
     def __init__(
         self,
@@ -119,25 +122,25 @@ class PositionRenewer:
             renewal.client.close()
 
     def _run(self) -> None:
-        wait_s = FIRST_AFTER_S
+        wait_s = RETRY_INTERVAL_S
         while not self._stopping.wait(wait_s):
-            wait_s = self.look()
+            wait_s = self.run_once()
 
-    def look(self) -> float:
-        """Renew every route if we lead; when to do so next. A failure is tried again in an hour: the
-        positions last for days."""
-        well = [self._renew(renewal) for renewal in self._renewals.values() if self._leads()]
-        return EVERY_S if all(well) else FIRST_AFTER_S
+    def run_once(self) -> float:
+        """Renew every route if this process leads; returns the wait until the next run. A failure is
+        retried after an hour: positions expire after days."""
+        renewed = [self._renew(renewal) for renewal in self._renewals.values() if self._leads()]
+        return INTERVAL_S if all(renewed) else RETRY_INTERVAL_S
 
     def _renew(self, renewal: Renewal) -> bool:
         try:
             count = renew(renewal, self._unowned)
         except (ClusterUnavailable, Fenced, Unavailable) as error:
-            logger.warning("%s: positions not renewed: %s", renewal.route, error)
+            log.warning("%s: positions not renewed: %s", renewal.route, error)
             return False
-        except Exception:  # without this thread they would fade, and nobody would know
-            logger.exception("%s: renewing positions failed", renewal.route)
+        except Exception:  # without this thread positions would expire unnoticed
+            log.exception("%s: renewing positions failed", renewal.route)
             return False
         if count:
-            logger.info("%s: %d positions without an owner renewed", renewal.route, count)
+            log.info("%s: %d positions of orphaned partitions renewed", renewal.route, count)
         return True

@@ -1,9 +1,9 @@
-"""Claims: one source topic for each target topic, whoever whitelists at the same time elsewhere.
+"""Claims: at most one source topic for each target topic, also under concurrent whitelisting.
 
-Whoever whitelists a topic writes the claim on its target's name in the same transaction as the intent:
-of two at once the second finds another version there and is refused. A claim is in force while the
-intent it names is there with that target; a claim that outlived its intent is taken over. So nothing
-has to remove claims, and a topic that was whitelisted without one is only not guarded by it.
+A claim on the target topic's name is written in the same transaction as the intent: of two concurrent
+writers the second finds another version of the claim and is refused. A claim is in force while the
+intent it names exists with that target; a claim that outlived its intent is taken over. So claims need
+no removal, and a topic that was whitelisted without one is not protected by it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class TargetTaken(PermanentError):
 
 
 def claim(coordination: Coordination, paths: Paths, key: TopicKey, target_topic: str) -> Operation:
-    """What is to be written with the intent. Raises TargetTaken, Unavailable."""
+    """The operation to write with the intent. Raises TargetTaken, Unavailable."""
     path = paths.target(key.route.target, target_topic)
     there = coordination.get(path)
     if there is None:

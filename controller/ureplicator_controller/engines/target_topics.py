@@ -1,11 +1,11 @@
-"""Makes target topics, for REST and for the leader alike.
+"""Creation and expansion of target topics, for REST and for the leader.
 
-**What a target topic is made with.** The source's partition count, since a record keeps its
-partition number. The broker's default replication, since the clusters differ. And of the settings
-that the source topic was given itself only those that decide which records may enter and how long
-they live: with a smaller message limit the copy would stop, with a longer retention it would hold
-what its owner wanted gone. All else (segment sizes, placement of replicas) is the target
-operator's own affair.
+**Settings of a target topic.** The partition count of the source, since a record keeps its partition
+number. The default replication of the target's brokers, since the clusters differ. And of the settings
+that were set on the source topic only those that decide which records are accepted and how long they
+are kept: with a smaller message limit the copy would stop, with a longer retention the target would
+hold records that the owner wanted deleted. All other settings (segment sizes, replica placement) are
+left to the operator of the target.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ COPIED_CONFIGS = frozenset(
         "max.compaction.lag.ms",
     }
 )
-_ATTEMPTS = 3
-"""Somebody else may make, grow or delete the topic between our look and our word; not for ever."""
+_MAX_ATTEMPTS = 3
+"""Another writer may create, expand or delete the topic between the read and the write."""
 
 
 def target_configs(source_configs: Mapping[str, str]) -> dict[str, str]:
-    """What the source topic's own settings mean for its copy."""
+    """Settings of the source topic that its target topic is created with."""
     return {name: text for name, text in source_configs.items() if name in COPIED_CONFIGS}
 
 
@@ -49,12 +49,12 @@ def ensure_target(
     source: TopicAdmin,
     target: TopicAdmin,
 ) -> None:
-    """Make the target topic if it is missing, grow it if it is smaller than `wanted`.
+    """Create the target topic if it is missing, expand it if it has fewer partitions than `wanted`.
 
     Raises ClusterUnavailable and TopicRefused.
     """
     refused: OperatingError | None = None
-    for _ in range(_ATTEMPTS):
+    for _ in range(_MAX_ATTEMPTS):
         there = target.find([topic]).get(topic)
         if there is not None and there.trouble:
             raise ClusterUnavailable(f"{topic}: {there.trouble}")
@@ -69,5 +69,5 @@ def ensure_target(
                 target.grow_topic(topic, partitions=wanted)
             return
         except (TopicAlreadyExists, TopicRefused) as error:
-            refused = error  # unless somebody else was faster: the next look tells
+            refused = error  # or another writer was faster: the next read shows it
     raise TopicRefused(str(refused))

@@ -1,10 +1,10 @@
-"""Looks at the Kafka clusters every few seconds, for the figures and for the topic keeper.
+"""Topic observer: polls the topics of the Kafka clusters, for the metrics and the topic reconciler.
 
-One question per cluster and look, however many routes and topics there are; one more where a topic
-that matters is not in the list, since a list may be that of a broker which lags behind. It has a
-thread of its own, and nothing waits for it; clusters are asked at the same time, so that those which
-are away cost one time-out. Such a cluster costs its own figures, which then keep their last value, and
-a count of failures. A finding is logged when it appears and when it has gone.
+One request per cluster and poll, however many routes and topics there are; one more where a topic that
+matters is not in the list, since a list may come from a broker whose metadata lags behind. The observer
+has a thread of its own, and nothing waits for it; clusters are read in parallel, so that unavailable
+ones cost one timeout. An unavailable cluster leaves its own gauges at their last value, and is counted
+as a failure. A difference is logged when it appears and when it is gone.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ from ureplicator_controller.engines.topic_reconciler import TopicReconciler, wit
 
 log = logging.getLogger(__name__)
 
-LOOK_S = 4.0
-"""What appears or goes at the source is acted on within 10 s: one look, another one CONFIRM_S later
-where something is gone, and the time that they take."""
-SHOWN = 5
-"""Topics named in one line of the log."""
+POLL_INTERVAL_S = 4.0
+"""A topic created or deleted at the source is acted on within 10 s: one poll, a second one CONFIRM_S
+later to confirm a deletion, and the time that they take."""
+MAX_LISTED = 5
+"""Topics named in one log line."""
 
 
 class TopicObserver:
-    """The thread; `look` is one round of it. It looks only while `seen` gives a snapshot."""
+    """The polling thread; `poll` is one round of it. It polls only while `seen` returns a snapshot."""
 
     def __init__(
         self,
@@ -75,7 +75,7 @@ class TopicObserver:
         self._thread.start()
 
     def close(self, timeout_s: float = 1.0) -> None:
-        """One that waits for a cluster is left to its wait: it ends with the process."""
+        """Stop; a thread that still waits for a cluster ends with the process."""
         self._stopping.set()
         if self._thread.ident is not None:
             self._thread.join(timeout_s)
@@ -84,59 +84,62 @@ class TopicObserver:
                 admin.close()
 
     def _run(self) -> None:
-        wait_s = LOOK_S
+        wait_s = POLL_INTERVAL_S
         while not self._stopping.wait(wait_s):
-            wait_s = LOOK_S
+            wait_s = POLL_INTERVAL_S
             try:
-                wait_s = self.look() or LOOK_S
+                wait_s = self.poll() or POLL_INTERVAL_S
             except Unavailable as error:
-                log.debug("ZooKeeper: %s", error)  # the control loop says so already
+                log.debug("ZooKeeper: %s", error)  # the control loop logs it as a warning
             except Exception:
-                log.exception("looking at the clusters failed")
+                log.exception("polling the Kafka clusters failed")
 
-    def look(self) -> float:
-        """Look at every route once; when to look again (0: as usual). Raises Unavailable."""
+    def poll(self) -> float:
+        """Poll every cluster once; returns the wait until the next poll (0: the usual interval).
+
+        Raises Unavailable.
+        """
         seen = self._seen()
         if seen is None:
-            self._forget()
+            self._reset()
             return 0.0
         epoch, snapshot = seen
-        answers = self._ask(snapshot)
+        topics = self._list_topics(snapshot)
         for route in self._routes:
-            source, target = answers[route.source], answers[route.target]
+            source, target = topics[route.source], topics[route.target]
             if source is not None:
-                self._tell(route, snapshot, source, target)
-        return self._reconciler.keep(epoch, snapshot, answers)
+                self._compare(route, snapshot, source, target)
+        return self._reconciler.reconcile(epoch, snapshot, topics)
 
-    def _ask(self, snapshot: Snapshot) -> dict[str, Mapping[str, TopicInfo] | None]:
-        """Every cluster once, all at the same time; None: it did not answer."""
+    def _list_topics(self, snapshot: Snapshot) -> dict[str, Mapping[str, TopicInfo] | None]:
+        """Topics of every cluster, read in parallel; None: the cluster did not respond."""
         wanted: dict[str, set[str]] = {}
         for rules in self._rules:
             source, target = expected_topics(rules, snapshot)
             wanted.setdefault(rules.route.source, set()).update(source)
             wanted.setdefault(rules.route.target, set()).update(target)
-        answers: dict[str, Mapping[str, TopicInfo] | None] = dict.fromkeys(wanted)
+        found: dict[str, Mapping[str, TopicInfo] | None] = dict.fromkeys(wanted)
 
-        def ask(name: str) -> None:
-            answers[name] = self._topics(name, wanted[name])
+        def read(name: str) -> None:
+            found[name] = self._topics(name, wanted[name])
 
         threads = [
-            threading.Thread(target=ask, args=(name,), name=f"topics of {name}", daemon=True)
+            threading.Thread(target=read, args=(name,), name=f"topics of {name}", daemon=True)
             for name in wanted
         ]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join()
-        return answers
+        return found
 
-    def _forget(self) -> None:
-        """Somebody else leads, and tells."""
+    def _reset(self) -> None:
+        """Remove the gauges: another controller leads, and exports them."""
         for route in self._found:
             for gauge in self._gauges():
                 gauge.remove(str(route))
         self._found.clear()
-        self._reconciler.forget()
+        self._reconciler.reset()
 
     def _admin(self, name: str) -> TopicAdmin:
         if name not in self._admins:
@@ -146,7 +149,7 @@ class TopicObserver:
     def _topics(self, name: str, wanted: Collection[str]) -> Mapping[str, TopicInfo] | None:
         try:
             admin = self._admin(name)
-            answer = with_absent_confirmed(admin.topics(), sorted(wanted), admin)
+            topics = with_absent_confirmed(admin.topics(), sorted(wanted), admin)
         except OperatingError as error:
             self._metrics.kafka_failures.labels(name).inc()
             if name not in self._down:
@@ -154,8 +157,8 @@ class TopicObserver:
             self._down[name] = str(error)
             return None
         if self._down.pop(name, None) is not None:
-            log.info("cluster %s answers again", name)
-        return answer
+            log.info("cluster %s is available again", name)
+        return topics
 
     def _gauges(self) -> tuple[Gauge, ...]:
         metrics = self._metrics
@@ -166,14 +169,14 @@ class TopicObserver:
             metrics.stopped_topics,
         )
 
-    def _tell(
+    def _compare(
         self,
         route: Route,
         snapshot: Snapshot,
         source: Mapping[str, TopicInfo],
         target: Mapping[str, TopicInfo] | None,
     ) -> None:
-        found = _compare(snapshot, route, source, target)
+        found = _differences(snapshot, route, source, target)
         figures = (
             len(found.missing),
             len(found.mismatched),
@@ -183,17 +186,17 @@ class TopicObserver:
         for gauge, figure in zip(self._gauges(), figures, strict=True):
             gauge.labels(str(route)).set(figure)
         if found != self._found.get(route, ClusterComparison()):
-            log.info("route %s: %s", route, _in_words(found))
+            log.info("route %s: %s", route, _text(found))
         self._found[route] = found
 
 
-def _compare(
+def _differences(
     snapshot: Snapshot,
     route: Route,
     source: Mapping[str, TopicInfo],
     target: Mapping[str, TopicInfo] | None,
 ) -> ClusterComparison:
-    """A target that is away leaves out what is wrong there, and nothing else."""
+    """Source, target and whitelist compared; without findings at a target that is unavailable."""
     intents = {
         key.topic: stored.value for key, stored in snapshot.topics.items() if key.route == route
     }
@@ -201,18 +204,18 @@ def _compare(
     return found if target is not None else replace(found, target_findings={})
 
 
-def _in_words(found: ClusterComparison) -> str:
+def _text(found: ClusterComparison) -> str:
     parts = [
-        _some("not in the source", found.missing),
-        _some("of another size in the source", sorted(found.mismatched)),
-        _some("stopped", sorted(found.stopped)),
-        _some("not right in the target", sorted(found.target_findings)),
+        _listed("not in the source", found.missing),
+        _listed("partition count differs at the source", sorted(found.mismatched)),
+        _listed("stopped", sorted(found.stopped)),
+        _listed("wrong at the target", sorted(found.target_findings)),
     ]
-    return "; ".join(filter(None, parts)) or "source and target are as whitelisted"
+    return "; ".join(filter(None, parts)) or "source and target match the whitelist"
 
 
-def _some(what: str, topics: Sequence[str]) -> str:
+def _listed(what: str, topics: Sequence[str]) -> str:
     if not topics:
         return ""
-    more = f" and {len(topics) - SHOWN} more" if len(topics) > SHOWN else ""
-    return f"{what}: {', '.join(topics[:SHOWN])}{more}"
+    more = f" and {len(topics) - MAX_LISTED} more" if len(topics) > MAX_LISTED else ""
+    return f"{what}: {', '.join(topics[:MAX_LISTED])}{more}"

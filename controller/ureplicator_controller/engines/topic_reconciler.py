@@ -1,12 +1,13 @@
-"""Does what `core.topic_life` decides: makes and grows target topics, then writes intents.
+"""Topic reconciler: carries out what `core.topics.reconcile` decides.
 
-Only the leader's keeper works, each write is fenced by its epoch and names the version that it was
-decided on. So nothing here needs an answer: what was refused, or had no answer, is decided anew at
-the next look, on what is there then.
+It creates and expands target topics, then writes intents. Only the leader's reconciler works; each
+write is fenced by its epoch and names the version that it was decided on. So no write needs a retry
+here: one that was refused, or whose outcome is unknown, is decided again in the next round, on the
+state of that time.
 
-A topic that fails (its target is refused, say) stops no other. It is tried again after RETRY_S,
-each time a little later, and is told once in the log, always in `memory/<route>`, where REST finds
-it. Work on Kafka ends after BUSY_S, so that a thousand new topics do not hide a deleted one.
+A topic that fails (its target is refused, for example) blocks no other topic. It is retried with
+backoff; it is logged once, and always stored in `memory/<route>`, where REST reads it. Work on Kafka
+ends after MAX_KAFKA_WORK_S, so that a thousand new topics do not delay the detection of a deleted one.
 """
 
 from __future__ import annotations
@@ -46,14 +47,14 @@ from ureplicator_controller.engines.target_topics import ensure_target
 
 log = logging.getLogger(__name__)
 
-RETRY_S = (5.0, 10.0, 20.0, 40.0, 60.0)
-BUSY_S = 2.0
-SOON_S = 0.5
-"""Until the next look where something was left undone: the tree cache shows our own writes by then."""
-REFUSED_KEPT = 500
-"""Reasons that are remembered per route: the node must stay small; the gauge counts them all."""
-SHOWN = 5
-"""Topics named in the log at once."""
+RETRY_LADDER_S = (5.0, 10.0, 20.0, 40.0, 60.0)
+MAX_KAFKA_WORK_S = 2.0
+UNFINISHED_S = 0.5
+"""Until the next round where work is left: the cached tree shows the own writes by then."""
+MAX_REFUSALS_STORED = 500
+"""Reasons stored per route: the node must stay small; the gauge counts all of them."""
+MAX_LOGGED = 5
+"""Topics logged in one round."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,12 +64,12 @@ class _Failure:
     why: str
 
 
-class _Deposed(Exception):  # no error: somebody else does the rest
+class _Deposed(Exception):  # no error: the new leader continues
     """Another leader was elected."""
 
 
 class TopicReconciler:
-    """One per process, of the topic observer's thread. `admins` are kept by the caller."""
+    """One per process, used by the topic observer's thread. `admins` belong to the caller."""
 
     def __init__(
         self,
@@ -88,16 +89,18 @@ class TopicReconciler:
         self._metrics = metrics
         self._suspicions: Unconfirmed = {}
         self._failures: dict[TopicKey, _Failure] = {}
-        self._too_big: set[Route] = set()
+        self._oversized: set[Route] = set()
 
-    def forget(self) -> None:
-        """Somebody else leads."""
+    def reset(self) -> None:
+        """Drop all state: another controller leads."""
         self._suspicions = {}
         self._failures.clear()
         self._metrics.refused_topics.clear()
 
-    def keep(self, epoch: int, snapshot: Snapshot, clusters: Mapping[str, Topics | None]) -> float:
-        """One round; when the next is due at the latest, in seconds (0: whenever it is).
+    def reconcile(
+        self, epoch: int, snapshot: Snapshot, clusters: Mapping[str, Topics | None]
+    ) -> float:
+        """One round; returns the seconds until the next one at the latest (0: no deadline).
 
         Raises Unavailable.
         """
@@ -105,16 +108,16 @@ class TopicReconciler:
         decision = reconcile_topics(self._rules, snapshot, clusters, self._suspicions, now_s)
         self._suspicions = decision.suspicions
         try:
-            is_done = self._perform_all(decision.changes, epoch, until_s=now_s + BUSY_S)
-            is_done &= self._remember_all(decision, snapshot, epoch)
+            is_done = self._perform_all(decision.changes, epoch, until_s=now_s + MAX_KAFKA_WORK_S)
+            is_done &= self._store_memories(decision, snapshot, epoch)
         except _Deposed:
             return 0.0
         if not is_done:
-            return SOON_S
+            return UNFINISHED_S
         return CONFIRM_S if decision.suspicions else 0.0
 
     def _perform_all(self, changes: Sequence[IntentChange], epoch: int, *, until_s: float) -> bool:
-        """False: the time was too short for all of them. What needs no work on Kafka comes first."""
+        """False if time ran out before all were done. Changes without work on Kafka come first."""
         keys = {change.key for change in changes}
         self._failures = {key: why for key, why in self._failures.items() if key in keys}
         for change in sorted(changes, key=lambda change: change.target_partitions > 0):
@@ -129,7 +132,7 @@ class TopicReconciler:
     def _perform(self, change: IntentChange, epoch: int) -> None:
         try:
             if change.target_partitions:
-                self._bring_target(change)
+                self._ensure_target(change)
             claims = self._claim(change) if change.version is None else ()
         except Unavailable:
             raise
@@ -145,13 +148,13 @@ class TopicReconciler:
         log.log(level, "topic %s %s: %s", change.key, change.kind, change.why)
 
     def _claim(self, change: IntentChange) -> Sequence[Operation]:
-        """Of a new intent: nobody else may have the target. Raises TargetTaken, Unavailable."""
+        """The claim of a new intent on its target topic. Raises TargetTaken, Unavailable."""
         paths, key = self._paths, change.key
         self._coordination.ensure(f"{paths.topics}/{key.route}")
         self._coordination.ensure(f"{paths.targets}/{key.route.target}")
         return (claim(self._coordination, paths, key, change.intent.target_topic),)
 
-    def _bring_target(self, change: IntentChange) -> None:
+    def _ensure_target(self, change: IntentChange) -> None:
         route = change.key.route
         ensure_target(
             change.intent.target_topic or change.key.topic,
@@ -166,28 +169,28 @@ class TopicReconciler:
         self._metrics.topic_failures.labels(str(change.key.route)).inc()
         before = self._failures.get(change.key)
         times = before.times if before else 0
-        wait_s = RETRY_S[min(times, len(RETRY_S) - 1)]
+        wait_s = RETRY_LADDER_S[min(times, len(RETRY_LADDER_S) - 1)]
         at_s = self._clock.monotonic_s() + wait_s
         self._failures[change.key] = _Failure(times + 1, at_s, f"{change.kind} failed: {why}")
 
     def _write(self, *operations: Operation, epoch: int) -> bool:
-        """Whether it is certain that it was written. Raises Unavailable, _Deposed."""
+        """True if the write is confirmed. Raises Unavailable, _Deposed."""
         check = Check(self._paths.epoch, epoch)
         try:
             self._coordination.transact([check, *operations])
         except Conflict as conflict:
             if conflict.operation == check:
                 raise _Deposed from conflict
-            log.info("conflict, deciding again: %s", conflict)
+            log.info("write conflict, decided again in the next round: %s", conflict)
             return False
         except OutcomeUnknown as error:
-            log.warning("a write had no answer, deciding again: %s", error)
+            log.warning("outcome of a write unknown, decided again in the next round: %s", error)
             return False
         self._metrics.writes.inc(len(operations))
         return True
 
-    def _remember_all(self, decision: TopicDecision, snapshot: Snapshot, epoch: int) -> bool:
-        """False: a baseline was begun, and whitelisting can begin now."""
+    def _store_memories(self, decision: TopicDecision, snapshot: Snapshot, epoch: int) -> bool:
+        """False if a first baseline was stored: auto-whitelisting can begin in the next round."""
         refused = dict(decision.refused)
         refused |= {key: failure.why for key, failure in self._failures.items()}
         has_begun = False
@@ -195,11 +198,11 @@ class TopicReconciler:
             route = rules.route
             mine = {key.topic: why for key, why in sorted(refused.items()) if key.route == route}
             self._metrics.refused_topics.labels(str(route)).set(len(mine))
-            kept = dict(list(mine.items())[:REFUSED_KEPT])
-            has_begun |= self._remember(route, decision, snapshot, epoch, refused=kept)
+            kept = dict(list(mine.items())[:MAX_REFUSALS_STORED])
+            has_begun |= self._store_memory(route, decision, snapshot, epoch, refused=kept)
         return not has_begun
 
-    def _remember(
+    def _store_memory(
         self,
         route: Route,
         decision: TopicDecision,
@@ -208,7 +211,7 @@ class TopicReconciler:
         *,
         refused: Mapping[str, str],
     ) -> bool:
-        """Whether a baseline was begun. What does not fit into a node is told, once."""
+        """True if a first baseline was stored. A memory too large for a node is logged once."""
         baseline = decision.baselines.get(route)
         memory = route_memory(snapshot, route, baseline=baseline, refused=refused)
         if memory is None:
@@ -219,24 +222,27 @@ class TopicReconciler:
         try:
             data = encode_memory(memory)
         except ValueError as error:
-            if route not in self._too_big:
-                log.error("route %s: topics cannot be remembered: %s", route, error)
-            self._too_big.add(route)
+            if route not in self._oversized:
+                log.error("route %s: topics cannot be stored in ZooKeeper: %s", route, error)
+            self._oversized.add(route)
             return False
         if not self._write(write(path, data, stored.version if stored else None), epoch=epoch):
             return False
-        self._tell(route, refused, before.refused if before else {})
+        self._log_refused(route, refused, before.refused if before else {})
         return baseline is not None and (before is None or before.baseline is None)
 
-    def _tell(self, route: Route, refused: Mapping[str, str], before: Mapping[str, str]) -> None:
+    def _log_refused(
+        self, route: Route, refused: Mapping[str, str], before: Mapping[str, str]
+    ) -> None:
         new = [topic for topic, why in refused.items() if before.get(topic) != why]
-        for topic in new[:SHOWN]:
+        for topic in new[:MAX_LOGGED]:
             log.warning("topic %s/%s: %s", route, topic, refused[topic])
-        if len(new) > SHOWN:
-            log.warning("route %s: %d more topics refused", route, len(new) - SHOWN)
+        if len(new) > MAX_LOGGED:
+            log.warning("route %s: %d more topics refused", route, len(new) - MAX_LOGGED)
 
 
 def with_absent_confirmed(topics: Topics, names: Sequence[str], admin: TopicAdmin) -> Topics:
-    """A list, and by name whatever of `names` it lacks: absence then is the cluster's own word."""
+    """A listing, completed by looking up those of `names` that it lacks, one by one: a topic that is
+    still absent does not exist."""
     missing = [name for name in names if name not in topics]
     return {**topics, **admin.find(missing)} if missing else topics

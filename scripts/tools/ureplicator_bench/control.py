@@ -224,7 +224,7 @@ def written(hosts: str, *, partitions: int, workers: int) -> Iterator[Figure]:
         _fill(client, partitions=partitions, workers=workers)
         leader.observer.resync()
         before, began_s = leader.figure("writes_total"), time.perf_counter()
-        leader.loop.turn()
+        leader.loop.run_once()
         seconds = time.perf_counter() - began_s
         nodes = leader.figure("writes_total") - before
         assert nodes >= partitions // PER_TOPIC + workers, f"only {nodes:.0f} nodes were written"
@@ -237,7 +237,7 @@ def written(hosts: str, *, partitions: int, workers: int) -> Iterator[Figure]:
 
 
 def _leads(leader: Machine[ZooKeeperCoordination]) -> bool:
-    leader.loop.turn()
+    leader.loop.run_once()
     return leader.leads
 
 

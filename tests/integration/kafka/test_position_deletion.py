@@ -8,7 +8,7 @@ from ureplicator_common.kafka.client import ClusterClient
 from ureplicator_common.kafka.positions import Fenced, fence_ids
 from ureplicator_common.model import RENEWER, transactional_id
 from ureplicator_controller.core.positions.deletion import DeletablePositions
-from ureplicator_controller.engines.position_deletion import forget
+from ureplicator_controller.engines.position_deletion import delete_positions
 from ureplicator_controller.engines.position_renewal import Renewal, open_renewal
 from ureplicator_testkit.copier.driver import ROUTE
 from ureplicator_testkit.copier.lane import Lane
@@ -40,15 +40,15 @@ def copy_all(lane: Lane, *, epoch: int = 1) -> None:
 
 def test_what_is_copied_again_begins_at_the_start(copied: Lane, renewal: Renewal) -> None:
     assert all(position.offset > 0 for position in copied.stored(2).values())
-    assert forget(renewal, lambda: DeletablePositions(copied.topic, 2, ())) == 2
+    assert delete_positions(renewal, lambda: DeletablePositions(copied.topic, 2, ())) == 2
     assert [position.offset for position in copied.stored(2).values()] == [-1, -1]
-    assert forget(renewal, lambda: DeletablePositions(copied.topic, 2, ())) == 0
+    assert delete_positions(renewal, lambda: DeletablePositions(copied.topic, 2, ())) == 0
     copy_all(copied, epoch=2)
     assert sum(map(len, copied.copied().values())) == 80
 
 
 def test_a_target_topic_that_is_gone(renewal: Renewal, topic: str) -> None:
-    assert forget(renewal, lambda: DeletablePositions(f"{topic}-gone", 2, ())) == 0
+    assert delete_positions(renewal, lambda: DeletablePositions(f"{topic}-gone", 2, ())) == 0
 
 
 def test_a_leader_that_froze_forgets_nothing_of_the_next_life(
@@ -65,5 +65,5 @@ def test_a_leader_that_froze_forgets_nothing_of_the_next_life(
         return DeletablePositions(copied.topic, 2, ())
 
     with pytest.raises(Fenced):
-        forget(renewal, proven)
+        delete_positions(renewal, proven)
     assert copied.stored(2) == before

@@ -216,7 +216,7 @@ def test_6_a_recreated_topic_while_nobody_looked_is_not_taken_for_the_former(sta
 
 def test_7_a_former_leader_writes_nothing_though_the_leader_s_node_looks_like_its_own() -> None:
     fleet = Fleet()
-    fleet.one.turn()
+    fleet.one.run()
     node = fleet.hand.get(PATHS.leader)
     assert node is not None
     mine, epoch = node.stat.version, fleet.one.leadership.epoch()
@@ -224,7 +224,7 @@ def test_7_a_former_leader_writes_nothing_though_the_leader_s_node_looks_like_it
     # one stands still until its session has ended; two is elected, and makes the node anew.
     fleet.one.client.suspend()
     fleet.store.expire(fleet.one.client._session)
-    fleet.two.turn()
+    fleet.two.run()
     assert fleet.two.leads
     fleet.one.client.restore()
     # A check of that node proves nothing: the successor's has the same version.
@@ -237,7 +237,7 @@ def test_7_a_former_leader_writes_nothing_though_the_leader_s_node_looks_like_it
         fleet.one.client.transact([Check(PATHS.epoch, epoch), Create("/stale", b"")])
     assert fleet.hand.get("/stale") is None
     assert fleet.one.executor.write([Create("/stale", b"")], epoch) == "deposed"
-    fleet.one.turn()
+    fleet.one.run()
     assert not fleet.one.leads
 
 

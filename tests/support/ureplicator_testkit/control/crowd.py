@@ -98,7 +98,7 @@ class Crowd:
         while cycles < MOST_CYCLES:
             cycles += 1
             so_far = self.writes()
-            wait_s = self.leader.loop.turn()
+            wait_s = self.leader.loop.run_once()
             rested = not self._answer() and self.writes() == so_far
             if rested and wait_s > DEBOUNCE_S * 2 and not self._wrong():
                 break

@@ -1,4 +1,4 @@
-"""Controllers turned by hand, over one store in memory: the real engines without their threads."""
+"""Controllers run by hand, over one store in memory: the real engines without their threads."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ C = TypeVar("C", bound=Coordination)
 
 
 class Machine(Generic[C]):
-    """One controller, turned by hand."""
+    """One controller, run by hand."""
 
     def __init__(self, client: C, id: str, clock: Clock) -> None:
         self.client = client
@@ -77,9 +77,9 @@ class Machine(Generic[C]):
             metrics=self.metrics,
         )
 
-    def turn(self, times: int = 3) -> None:
+    def run(self, times: int = 3) -> None:
         for _ in range(times):
-            self.loop.turn()
+            self.loop.run_once()
 
     @property
     def leads(self) -> bool:

@@ -7,7 +7,7 @@ from prometheus_client import CollectorRegistry
 from ureplicator_common.errors import PermanentError
 from ureplicator_common.model import LiveController, RouteSettings
 from ureplicator_controller.core.state.snapshot import Delays, Snapshot
-from ureplicator_controller.engines.control_loop import UNSETTLED_S, ControlLoop
+from ureplicator_controller.engines.control_loop import SETTLE_INTERVAL_S, ControlLoop
 from ureplicator_controller.engines.executor import Executor
 from ureplicator_controller.engines.leadership import Identity, Leadership
 from ureplicator_controller.engines.metrics import ControlMetrics
@@ -53,11 +53,11 @@ class Controller(Member):
             self._control_loop = self._start()
             return 0.0
         try:
-            wait_s = self._control_loop.turn()
+            wait_s = self._control_loop.run_once()
         except PermanentError as error:
             self.kill(str(error))
             return None
-        return max(wait_s, UNSETTLED_S / 10)
+        return max(wait_s, SETTLE_INTERVAL_S / 10)
 
     def _start(self) -> ControlLoop:
         """As `daemon` does, once ZooKeeper is reached."""

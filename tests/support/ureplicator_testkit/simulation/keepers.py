@@ -90,11 +90,11 @@ class Keeper:
             return FORGET_S
         try:
             with virtual_waiting(self._process, position_deletion_module):
-                self._deleter.look()
+                self._deleter.run_once()
         except (ClusterUnavailable, CommitRefused, Fenced, Unavailable) as error:
-            self._process.world.note(self._process.name, "not forgotten: %s", error)
+            self._process.world.note(self._process.name, "not deleted: %s", error)
         except (Conflict, OutcomeUnknown) as error:
-            self._process.world.note(self._process.name, "forgotten, not noted: %s", error)
+            self._process.world.note(self._process.name, "deleted, intent not updated: %s", error)
         finally:
             self._active = False
         return FORGET_S

@@ -40,8 +40,8 @@ def epoch_version(fleet: Fleet) -> int:
 
 
 def test_one_of_two_leads_and_publishes_the_routes(fleet: Fleet) -> None:
-    fleet.one.turn()
-    fleet.two.turn()
+    fleet.one.run()
+    fleet.two.run()
     assert (fleet.one.leads, fleet.two.leads) == (True, False)
     assert fleet.one.leadership.epoch() == epoch_version(fleet) == 1
     node = fleet.hand.get(PATHS.route(ROUTE))
@@ -53,15 +53,15 @@ def test_one_of_two_leads_and_publishes_the_routes(fleet: Fleet) -> None:
 
 
 def test_lost_session_means_not_leading_at_once_and_another_leads(fleet: Fleet) -> None:
-    fleet.one.turn()
-    fleet.two.turn()
+    fleet.one.run()
+    fleet.two.run()
     fleet.one.client.expire()
     assert not fleet.one.leads
-    fleet.two.turn()
+    fleet.two.run()
     assert fleet.two.leads
     assert epoch_version(fleet) == 2
     fleet.one.client.restore()
-    fleet.one.turn()
+    fleet.one.run()
     assert not fleet.one.leads
     assert fleet.hand.children(PATHS.controllers) == ["one", "two"]
 
@@ -69,11 +69,11 @@ def test_lost_session_means_not_leading_at_once_and_another_leads(fleet: Fleet) 
 def test_suspended_leader_does_not_lead_and_is_again_when_its_session_survived(
     fleet: Fleet,
 ) -> None:
-    fleet.one.turn()
+    fleet.one.run()
     fleet.one.client.suspend()
     assert not fleet.one.leads
-    fleet.one.turn()
-    fleet.two.turn()
+    fleet.one.run()
+    fleet.two.run()
     assert not fleet.two.leads
     fleet.one.client.restore()
     assert fleet.one.leads
@@ -82,10 +82,10 @@ def test_suspended_leader_does_not_lead_and_is_again_when_its_session_survived(
 
 def test_former_leader_cannot_write_even_if_it_believes_in_itself(fleet: Fleet) -> None:
     """The successor's leader node has version 0, like the one the former leader made."""
-    fleet.one.turn()
+    fleet.one.run()
     fleet.one.client.suspend()
     fleet.store.expire(fleet.one.client._session)
-    fleet.two.turn()
+    fleet.two.run()
     assert fleet.two.leads
     fleet.one.client.restore()
     stale = Snapshot(fleet=FLEET, epoch=1)
@@ -113,40 +113,40 @@ def test_lost_answer_that_was_not_applied_elects_nobody(fleet: Fleet) -> None:
 
 
 def test_epoch_that_was_moved_by_hand_deposes_and_is_survived(fleet: Fleet) -> None:
-    fleet.one.turn()
+    fleet.one.run()
     fleet.hand.transact([Set(PATHS.epoch, b"", -1)])
-    fleet.one.turn(6)
+    fleet.one.run(6)
     assert fleet.one.leads
     assert fleet.one.leadership.epoch() == epoch_version(fleet) == 3
 
 
 def test_resigning_makes_room_at_once(fleet: Fleet) -> None:
-    fleet.one.turn()
+    fleet.one.run()
     fleet.one.loop.close()
-    fleet.two.turn()
+    fleet.two.run()
     assert fleet.two.leads
 
 
 def test_taken_id_waits_until_a_dead_session_must_have_ended_and_then_gives_up(
     fleet: Fleet,
 ) -> None:
-    fleet.one.turn()
+    fleet.one.run()
     twin = Machine(MemoryCoordination(fleet.store), "one", fleet.clock)
-    twin.turn()
+    twin.run()
     assert not twin.identity.claim()
     fleet.clock.advance(10 + EXPIRY_ROUNDING_S - 1)
     assert not twin.identity.claim()
     fleet.clock.advance(2)
     with pytest.raises(IdTaken, match="the id one"):
-        twin.loop.turn()
+        twin.loop.run_once()
 
 
 def test_id_of_a_former_process_is_free_when_its_session_ends(fleet: Fleet) -> None:
-    fleet.one.turn()
+    fleet.one.run()
     twin = Machine(MemoryCoordination(fleet.store), "one", fleet.clock)
-    twin.turn()
+    twin.run()
     fleet.one.client.expire()
-    twin.turn()
+    twin.run()
     assert twin.identity.claim()
     assert twin.leads
 
@@ -156,117 +156,117 @@ def test_id_of_a_former_process_is_free_when_its_session_ends(fleet: Fleet) -> N
 
 def test_new_topic_is_assigned(fleet: Fleet) -> None:
     fleet.worker("a")
-    fleet.one.turn()
+    fleet.one.run()
     fleet.topic(3)
-    fleet.one.turn()
+    fleet.one.run()
     assert len(fleet.told("a").entries) == 3
     assert fleet.one.figure("writes_total") >= 3
 
 
-def test_quiet_turn_plans_nothing(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_quiet_round_plans_nothing(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
     fleet.worker("a")
     fleet.topic(1)
     fleet.hand.transact([Create(PATHS.load(WorkerId("a")), b"{}")])
-    fleet.one.turn(5)
+    fleet.one.run(5)
 
     def never(seen: Snapshot, now_s: float) -> Plan:
         raise AssertionError("nothing changed")
 
     monkeypatch.setattr(control_loop_module, "plan", never)
-    fleet.one.turn()
+    fleet.one.run()
     fleet.hand.transact([Set(PATHS.load(WorkerId("a")), b" {}", -1)])
-    fleet.one.turn()
+    fleet.one.run()
     assert fleet.one.figure("cycles_total", outcome="failed") == 0
 
 
 def test_delay_that_ends_wakes_the_loop(fleet: Fleet) -> None:
     a = fleet.worker("a")
     fleet.topic(1)
-    fleet.one.turn(5)
+    fleet.one.run(5)
     fleet.answer(a, "a")
-    fleet.one.turn()
+    fleet.one.run()
     fleet.worker("b")
     a.expire()
-    assert fleet.one.loop.turn() <= 5
+    assert fleet.one.loop.run_once() <= 5
     fleet.clock.advance(19)
-    fleet.one.turn()
+    fleet.one.run()
     assert not fleet.told("b").entries
     fleet.clock.advance(1)
-    fleet.one.turn(4)
+    fleet.one.run(4)
     assert fleet.told("b").entries
 
 
 def test_new_leader_begins_the_delay_anew(fleet: Fleet) -> None:
     a = fleet.worker("a")
     fleet.topic(1)
-    fleet.one.turn(5)
+    fleet.one.run(5)
     fleet.answer(a, "a")
     fleet.worker("b")
     a.expire()
-    fleet.one.turn()
+    fleet.one.run()
     fleet.clock.advance(15)
     fleet.one.client.expire()
-    fleet.two.turn()
+    fleet.two.run()
     fleet.clock.advance(15)
-    fleet.two.turn()
+    fleet.two.run()
     assert not fleet.told("b").entries
     fleet.clock.advance(5)
-    fleet.two.turn(4)
+    fleet.two.run(4)
     assert fleet.told("b").entries
 
 
 def test_conflict_is_planned_again(fleet: Fleet) -> None:
     """The tree cache does not hear that somebody else changed the node."""
     fleet.worker("a")
-    fleet.one.turn()
+    fleet.one.run()
     fleet.topic(1)
     fleet.one.client.hold_watches()
     fleet.hand.transact([Create(PATHS.assignment(WorkerId("a")), b"{}")])
-    fleet.one.loop.turn()
+    fleet.one.loop.run_once()
     assert fleet.one.figure("cycles_total", outcome="conflict") == 1
-    fleet.one.turn()
+    fleet.one.run()
     assert len(fleet.told("a").entries) == 1
 
 
 def test_nothing_is_decided_before_our_own_writes_are_seen(fleet: Fleet) -> None:
     fleet.worker("a")
-    fleet.one.turn()
+    fleet.one.run()
     fleet.topic(1)
     fleet.one.client.hold_watches()
-    fleet.one.loop.turn()
+    fleet.one.loop.run_once()
     assert len(fleet.told("a").entries) == 1
     cycles = fleet.one.figure("cycles_total", outcome="done")
-    fleet.one.turn()
+    fleet.one.run()
     assert not fleet.one.observer.is_ready()
     assert fleet.one.figure("cycles_total", outcome="done") == cycles
     fleet.clock.advance(1.5)
-    fleet.one.turn()
+    fleet.one.run()
     assert fleet.one.observer.is_ready(), "read again, since the watches are late"
 
 
 @pytest.mark.parametrize("applied", [True, False])
 def test_write_without_an_answer_is_read_back(fleet: Fleet, applied: bool) -> None:
     fleet.worker("a")
-    fleet.one.turn()
+    fleet.one.run()
     fleet.topic(1)
     fleet.one.client.lose_next_answer(applied=applied)
-    fleet.one.loop.turn()
+    fleet.one.loop.run_once()
     assert fleet.one.figure("cycles_total", outcome="unknown") == 1
-    fleet.one.turn()
+    fleet.one.run()
     assert len(fleet.told("a").entries) == 1
     assert fleet.one.figure("cycles_total", outcome="conflict") == 0
 
 
 def test_lost_watch_blinds_for_no_longer_than_the_refresh(fleet: Fleet) -> None:
     fleet.worker("a")
-    fleet.one.turn()
+    fleet.one.run()
     fleet.one.client.hold_watches()
     fleet.topic(1)
     fleet.one.client.drop_watches()
-    fleet.one.turn()
+    fleet.one.run()
     assert not fleet.told("a").entries
     fleet.clock.advance(REFRESH_S)
-    fleet.one.turn()
+    fleet.one.run()
     assert fleet.told("a").entries
 
 
@@ -274,7 +274,7 @@ def test_failing_cycle_is_counted_and_the_loop_goes_on(
     fleet: Fleet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fleet.worker("a")
-    fleet.one.turn()
+    fleet.one.run()
     fleet.topic(1)
 
     def broken(seen: Snapshot, now_s: float) -> Plan:
@@ -282,21 +282,21 @@ def test_failing_cycle_is_counted_and_the_loop_goes_on(
 
     with monkeypatch.context() as patched:
         patched.setattr(control_loop_module, "plan", broken)
-        waits = [fleet.one.loop.turn() for _ in range(3)]
+        waits = [fleet.one.loop.run_once() for _ in range(3)]
     assert waits == sorted(waits)
     assert waits[0] < waits[-1]
     assert fleet.one.figure("cycles_total", outcome="failed") == 3
-    fleet.one.turn()
+    fleet.one.run()
     assert fleet.told("a").entries
 
 
 def test_outage_is_waited_for(fleet: Fleet) -> None:
     fleet.worker("a")
-    fleet.one.turn()
+    fleet.one.run()
     fleet.topic(1)
     fleet.one.client.fail_next(1)
-    assert fleet.one.loop.turn() > 0
-    fleet.one.turn()
+    assert fleet.one.loop.run_once() > 0
+    fleet.one.run()
     assert fleet.told("a").entries
 
 
@@ -305,9 +305,9 @@ def test_step_that_breaks_an_invariant_is_refused(
 ) -> None:
     fleet.worker("a")
     fleet.worker("b")
-    fleet.one.turn()
+    fleet.one.run()
     fleet.topic(1)
-    fleet.one.turn()
+    fleet.one.run()
 
     def both(seen: Snapshot, now_s: float) -> Plan:
         owner = next(w for w, stored in seen.assignments.items() if stored.value.entries)
@@ -320,7 +320,7 @@ def test_step_that_breaks_an_invariant_is_refused(
     monkeypatch.setattr(control_loop_module, "plan", both)
     fleet.one.observer.forget()
     with caplog.at_level(logging.ERROR):
-        fleet.one.loop.turn()
+        fleet.one.loop.run_once()
     assert "refused" in caplog.text
     assert fleet.one.figure("invariant_violations_total") >= 1
     assert len(fleet.told("a").entries) + len(fleet.told("b").entries) == 1
@@ -328,12 +328,12 @@ def test_step_that_breaks_an_invariant_is_refused(
 
 def test_hand_that_deletes_what_the_leader_wrote_does_not_stop_it(fleet: Fleet) -> None:
     fleet.worker("a")
-    fleet.one.turn()
+    fleet.one.run()
     fleet.topic(1)
-    fleet.one.turn()
+    fleet.one.run()
     fleet.hand.transact([Delete(PATHS.ideal_topic(KEY))])
     fleet.clock.advance(2)
-    fleet.one.turn(6)
+    fleet.one.run(6)
     assert fleet.hand.get(PATHS.ideal_topic(KEY)) is not None
 
 
@@ -341,7 +341,7 @@ def test_plan_of_the_engines_is_the_plan(fleet: Fleet) -> None:
     """Presence included: what the observer shows leads to the same decision as by hand."""
     fleet.worker("a")
     fleet.topic(2)
-    fleet.one.turn(5)
+    fleet.one.run(5)
     seen = fleet.one.observer.latest
     assert seen is not None
     assert plan(seen, fleet.clock.monotonic_s()).steps == ()

@@ -30,7 +30,7 @@ def history(fleet: Fleet) -> list[PastEvent]:
 def test_the_leader_tells_what_it_moved_and_is_not_woken_by_it(fleet: Fleet) -> None:
     fleet.worker("a")
     fleet.topic(2)
-    fleet.one.turn(4)
+    fleet.one.run(4)
     found = [(past.number, past.kind, past.source, past.target) for past in history(fleet)]
     assert found == [
         (0, "leader", None, None),
@@ -38,7 +38,7 @@ def test_the_leader_tells_what_it_moved_and_is_not_woken_by_it(fleet: Fleet) -> 
         (2, "move", None, "a"),
     ]
     before = fleet.hand.get(PATHS.history_block(0))
-    fleet.one.turn(4)
+    fleet.one.run(4)
     assert not fleet.one.observer.has_changed()
     assert fleet.hand.get(PATHS.history_block(0)) == before
 
@@ -46,24 +46,24 @@ def test_the_leader_tells_what_it_moved_and_is_not_woken_by_it(fleet: Fleet) -> 
 def test_it_fills_in_how_long_that_took(fleet: Fleet) -> None:
     worker = fleet.worker("a")
     fleet.topic(1)
-    fleet.one.turn(4)
+    fleet.one.run(4)
     fleet.clock.advance(0.25)
     fleet.answer(worker, "a")
-    fleet.one.turn(4)
+    fleet.one.run(4)
     assert [past.took_ms for past in history(fleet)] == [None, 250]
 
 
 def test_another_leader_goes_on_telling(fleet: Fleet) -> None:
-    fleet.one.turn()
+    fleet.one.run()
     fleet.one.client.close()
-    fleet.two.turn(4)
+    fleet.two.run(4)
     assert [past.reason.partition(" leads")[0] for past in history(fleet)] == ["one", "two"]
 
 
 def test_a_block_that_cannot_be_read_is_written_anew(fleet: Fleet) -> None:
     fleet.hand.ensure(PATHS.history)
     fleet.hand.transact([Create(PATHS.history_block(0), b"{")])
-    fleet.one.turn()
+    fleet.one.run()
     assert [past.kind for past in history(fleet)] == ["leader"]
 
 
@@ -73,6 +73,6 @@ def test_every_log_line_of_a_move_is_found_by_its_id(
     fleet.worker("a")
     fleet.topic(1)
     with caplog.at_level(logging.INFO):
-        fleet.one.turn(4)
+        fleet.one.run(4)
     (move,) = [past for past in history(fleet) if past.kind is EventKind.MOVE]
     assert any(f"move {move.id}: None -> a" in line for line in caplog.messages)

@@ -42,7 +42,7 @@ class History:
         self.mortal = Mortal(self.fleet.store)
         self.leader: Machine[Mortal] = Machine(self.mortal, "mortal", self.fleet.clock)
         self.workers = {id: self.fleet.worker(id) for id in "abc"}
-        self.leader.turn()
+        self.leader.run()
         for topic in TOPICS:
             self.fleet.topic(PARTITIONS, topic)
         self.work(self.leader)
@@ -52,11 +52,11 @@ class History:
     def work(self, leader: Machine[Mortal] | Machine[MemoryCoordination], rounds: int = 6) -> None:
         """The workers answer what they are told, the leader acts on it."""
         for _ in range(rounds):
-            leader.turn()
+            leader.run()
             for id, client in self.workers.items():
                 if self.fleet.hand.get(PATHS.assignment(WorkerId(id))) is not None:
                     self.fleet.answer(client, id)
-        leader.turn()
+        leader.run()
 
     def disturb(self) -> None:
         self.workers.pop("a").close()

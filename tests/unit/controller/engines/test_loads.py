@@ -29,25 +29,25 @@ def test_loads_that_workers_write_lead_to_a_move_when_the_leader_looks() -> None
     fleet = Fleet()
     workers = {id: fleet.worker(id) for id in ("a", "b")}
     fleet.topic(6)
-    fleet.one.turn()
+    fleet.one.run()
     for id, client in workers.items():
         fleet.answer(client, id)
-    fleet.one.turn()
+    fleet.one.run()
     fleet.clock.advance(10)
-    fleet.one.turn()
+    fleet.one.run()
     before = {id: set(fleet.told(id).entries) for id in workers}
     measure(fleet, workers)
-    fleet.one.turn()
+    fleet.one.run()
     quiet = fleet.one.figure("cycles_total", outcome="quiet")
     for _ in range(5):
         measure(fleet, workers)
         fleet.clock.advance(LOAD_REVIEW_INTERVAL_S / 8)
-        fleet.one.turn(1)
+        fleet.one.run(1)
     assert fleet.one.figure("cycles_total", outcome="quiet") == quiet, "no load wakes the leader"
     assert {id: set(fleet.told(id).entries) for id in workers} == before
     fleet.clock.advance(LOAD_REVIEW_INTERVAL_S)
     for _ in range(4):
-        fleet.one.turn()
+        fleet.one.run()
         for id, client in workers.items():
             fleet.answer(client, id)
     after = {id: set(fleet.told(id).entries) for id in workers}

@@ -62,7 +62,7 @@ def world() -> World:
 
 def test_missing_and_mismatched_topics_are_counted(world: World) -> None:
     world.clusters["source"].put("t", 5)
-    world.observer.look()
+    world.observer.poll()
     assert world.figure("missing_topics") == 1
     assert world.figure("mismatched_topics") == 1
     assert world.figure("mismatched_topic_partitions") == 3
@@ -73,25 +73,25 @@ def test_finding_is_logged_once_and_again_when_it_is_gone(
 ) -> None:
     world.clusters["source"].put("t", 2)
     with caplog.at_level(logging.INFO):
-        world.observer.look()
-        world.observer.look()
+        world.observer.poll()
+        world.observer.poll()
         assert caplog.text.count("not in the source: gone") == 1
         for cluster in world.clusters.values():
             cluster.put("gone", 2)
             cluster.put("t", 2)
-        world.observer.look()
-    assert "as whitelisted" in caplog.text
+        world.observer.poll()
+    assert "match the whitelist" in caplog.text
 
 
 def test_source_that_is_away_costs_only_figures(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.WARNING), world.clusters["source"].failing():
-        world.observer.look()
-        world.observer.look()
+        world.observer.poll()
+        world.observer.poll()
     assert caplog.text.count("cluster source") == 1
     assert world.figure("kafka_failures_total", cluster="source") == 2
-    world.observer.look()
+    world.observer.poll()
     assert world.figure("missing_topics") == 2
 
 
@@ -100,15 +100,15 @@ def test_target_that_is_away_costs_only_what_is_wrong_there(
 ) -> None:
     world.clusters["source"].put("t", 2)
     with caplog.at_level(logging.INFO), world.clusters["target"].failing():
-        world.observer.look()
+        world.observer.poll()
     assert world.figure("missing_topics") == 1
-    assert "not right in the target" not in caplog.text
+    assert "wrong at the target" not in caplog.text
 
 
 def test_only_the_leader_tells_of_topics(world: World) -> None:
-    world.observer.look()
+    world.observer.poll()
     world.seen = None
-    world.observer.look()
+    world.observer.poll()
     assert world.figure("missing_topics") is None
 
 
@@ -128,5 +128,5 @@ def test_clusters_are_asked_at_the_same_time(world: World) -> None:
     """Some that are away cost one time-out, not one each: what is new elsewhere is seen in time."""
     barrier = Barrier(2)
     world.clusters["source"], world.clusters["target"] = Meeting(barrier), Meeting(barrier)
-    world.observer.look()
+    world.observer.poll()
     assert world.figure("missing_topics") == 0

@@ -27,7 +27,11 @@ from ureplicator_controller.core.topics.reconcile import CONFIRM_S
 from ureplicator_controller.core.topics.rules import AutoWhitelist, TopicRules
 from ureplicator_controller.engines.metrics import ControlMetrics
 from ureplicator_controller.engines.topic_observer import TopicObserver
-from ureplicator_controller.engines.topic_reconciler import BUSY_S, RETRY_S, SOON_S
+from ureplicator_controller.engines.topic_reconciler import (
+    MAX_KAFKA_WORK_S,
+    RETRY_LADDER_S,
+    UNFINISHED_S,
+)
 from ureplicator_testkit.kafka.clients import MemoryTopicAdmin
 
 ROUTE = Route("source", "target")
@@ -74,9 +78,9 @@ class World:
         finally:
             cache.close()
 
-    def look(self, *, after_s: float = 0.0) -> float:
+    def poll(self, *, after_s: float = 0.0) -> float:
         self.clock.advance(after_s)
-        return self.observer.look()
+        return self.observer.poll()
 
     def intent(self, topic: str) -> TopicIntent | None:
         node = self.hand.get(PATHS.topic(TopicKey(ROUTE, topic)))
@@ -100,11 +104,11 @@ class World:
 def test_old_and_new_topics_are_whitelisted_and_their_targets_made() -> None:
     world = World()
     world.source.put("old", 4, configs={"retention.ms": "7", "segment.ms": "9"})
-    assert world.look() == SOON_S
+    assert world.poll() == UNFINISHED_S
     assert world.memory == RouteMemory(baseline={"old": "id-1"})
     assert world.intent("old") is None
     world.source.put("young", 3)
-    world.look()
+    world.poll()
     old, young = world.intent("old"), world.intent("young")
     assert old is not None
     assert young is not None
@@ -112,7 +116,7 @@ def test_old_and_new_topics_are_whitelisted_and_their_targets_made() -> None:
     assert (young.partitions, young.initial_partitions, young.source_topic_id) == (3, 0, "id-2")
     assert world.target.topics()["x-young"].partitions == 3
     assert world.target.configs("x-old") == {"retention.ms": "7"}
-    world.look()
+    world.poll()
     assert world.memory == RouteMemory(baseline={})
     assert world.intent("old") == replace(old, target_topic_id="id-2")
     assert world.figure("topic_changes_total", kind="whitelisted") == 2
@@ -122,10 +126,10 @@ def test_the_baseline_outlives_its_leader_and_a_time_without_any() -> None:
     world = World()
     world.source.put("old", 1)
     world.target.put("x-blocked", 1)
-    world.look()
+    world.poll()
     world.source.put("meanwhile", 2)
     world.observer = world.another()
-    world.look()
+    world.poll()
     old, meanwhile = world.intent("old"), world.intent("meanwhile")
     assert old is not None
     assert meanwhile is not None
@@ -139,20 +143,20 @@ def test_a_topic_that_is_gone_is_stopped_and_comes_back_by_itself(
     world.source.put("t", 2)
     world.target.put("t", 2)
     world.intend("t", TopicIntent(2, 2, target_topic="t"))
-    world.look()
+    world.poll()
     known = world.intent("t")
     assert known is not None
     world.source.unlisted.add("t")
-    world.look(after_s=CONFIRM_S)
-    world.look(after_s=CONFIRM_S)
+    world.poll(after_s=CONFIRM_S)
+    world.poll(after_s=CONFIRM_S)
     assert world.intent("t") == known, "one broker's list is no proof"
     world.source.remove("t")
-    assert world.look() == CONFIRM_S
-    world.look(after_s=CONFIRM_S)
+    assert world.poll() == CONFIRM_S
+    world.poll(after_s=CONFIRM_S)
     stopped = world.intent("t")
     assert stopped == replace(known, stopped="source topic was deleted")
-    world.look(after_s=CONFIRM_S)
-    world.look(after_s=CONFIRM_S)
+    world.poll(after_s=CONFIRM_S)
+    world.poll(after_s=CONFIRM_S)
     assert world.figure("stopped_topics", route=str(ROUTE)) == 1
     assert caplog.text.count("stopped: source topic was deleted") == 1
 
@@ -162,9 +166,9 @@ def test_a_grown_source_grows_target_and_intent() -> None:
     world.source.put("t", 2)
     world.target.put("t", 2)
     world.intend("t", TopicIntent(2, 2, target_topic="t"))
-    world.look()
+    world.poll()
     world.source.grow_topic("t", partitions=5)
-    world.look()
+    world.poll()
     grown = world.intent("t")
     assert grown is not None
     assert (grown.partitions, grown.initial_partitions) == (5, 2)
@@ -183,25 +187,25 @@ def test_a_failing_topic_is_told_and_tried_later_and_stops_no_other(
             raise TopicRefused("policy violation")
 
     world.target.before = refuse
-    world.look()
+    world.poll()
     world.source.put("bad", 1)
     world.source.put("good", 1)
-    world.look()
+    world.poll()
     assert world.intent("good") is not None
-    world.look()
+    world.poll()
     assert world.memory.refused == {"bad": "whitelisted failed: policy violation"}
     assert world.figure("refused_topics", route=str(ROUTE)) == 1
     at_first = tries.count("x-bad")
-    world.look(after_s=RETRY_S[0] - 0.1)
+    world.poll(after_s=RETRY_LADDER_S[0] - 0.1)
     assert tries.count("x-bad") == at_first
-    world.look(after_s=0.1)
+    world.poll(after_s=0.1)
     assert tries.count("x-bad") == 2 * at_first
-    world.look(after_s=RETRY_S[0])
+    world.poll(after_s=RETRY_LADDER_S[0])
     assert tries.count("x-bad") == 2 * at_first, "each time a little later"
     assert caplog.text.count("policy violation") == 1
     world.target.before = lambda call, topic: None
-    world.look(after_s=RETRY_S[1])
-    world.look()
+    world.poll(after_s=RETRY_LADDER_S[1])
+    world.poll()
     assert world.intent("bad") is not None
     assert world.memory.refused == {}
 
@@ -212,12 +216,12 @@ def test_work_at_the_target_comes_after_what_needs_none() -> None:
         world.source.put(topic, 2)
         world.target.put(f"x-{topic}", 2)
         world.intend(topic, TopicIntent(2, 2, target_topic=f"x-{topic}"))
-    world.look()  # ids noted
-    world.target.before = lambda call, topic: world.clock.advance(BUSY_S)
+    world.poll()  # ids noted
+    world.target.before = lambda call, topic: world.clock.advance(MAX_KAFKA_WORK_S)
     world.source.remove("b")
-    world.look()
+    world.poll()
     world.source.grow_topic("a", partitions=5)
-    world.look(after_s=CONFIRM_S)
+    world.poll(after_s=CONFIRM_S)
     stopped = world.intent("b")
     assert stopped is not None
     assert stopped.stopped
@@ -233,7 +237,7 @@ def test_ids_are_noted_also_while_the_target_refuses_to_grow() -> None:
         raise TopicRefused("policy violation")
 
     world.target.before = refuse
-    world.look()
+    world.poll()
     there = world.intent("t")
     assert there is not None
     assert there.target_topic_id
@@ -241,15 +245,15 @@ def test_ids_are_noted_also_while_the_target_refuses_to_grow() -> None:
 
 def test_a_leader_that_was_succeeded_writes_nothing() -> None:
     world = World()
-    world.look()
+    world.poll()
     world.source.put("t", 1)
     node = world.hand.get(PATHS.epoch)
     assert node is not None
     world.hand.transact([Set(PATHS.epoch, b"", node.stat.version)])
-    world.look()
+    world.poll()
     assert world.intent("t") is None
     world.leads = False
-    world.look()
+    world.poll()
     assert world.intent("t") is None
     assert world.figure("refused_topics", route=str(ROUTE)) is None
 
@@ -264,20 +268,20 @@ def test_an_intent_that_changed_meanwhile_is_not_overwritten() -> None:
     theirs = TopicIntent(1, 1, target_topic="t", blacklisted=frozenset({0}))
     world.hand.transact([Set(path, encode_intent(theirs), 0)])
     world.observer._seen = lambda: (0, stale)
-    world.look()
+    world.poll()
     assert world.intent("t") == theirs
 
 
 def test_work_without_end_does_not_keep_the_leader_from_looking() -> None:
     world = World()
-    world.look()
+    world.poll()
     for number in range(10):
         world.source.put(f"t{number}", 1)
-    world.target.before = lambda call, topic: world.clock.advance(BUSY_S / 4)
-    assert world.look() == SOON_S
+    world.target.before = lambda call, topic: world.clock.advance(MAX_KAFKA_WORK_S / 4)
+    assert world.poll() == UNFINISHED_S
     assert sum(world.intent(f"t{number}") is not None for number in range(10)) == 4
-    world.look()
-    world.look()
+    world.poll()
+    world.poll()
     assert all(world.intent(f"t{number}") for number in range(10))
 
 
@@ -287,6 +291,6 @@ def test_a_baseline_too_big_for_its_node_is_told_once(
     world = World()
     monkeypatch.setattr("ureplicator_common.znodes.LIMIT_BYTES", 10)
     with caplog.at_level(logging.ERROR):
-        world.look()
-        world.look()
-    assert caplog.text.count("topics cannot be remembered") == 1
+        world.poll()
+        world.poll()
+    assert caplog.text.count("topics cannot be stored") == 1

@@ -39,7 +39,7 @@ from ureplicator_controller.core.planning.steps import Retire
 from ureplicator_controller.core.positions.deletion import DeletablePositions, deletable_positions
 from ureplicator_controller.core.positions.orphaned import orphaned_positions
 from ureplicator_controller.core.state.snapshot import Snapshot, Stored
-from ureplicator_controller.engines.position_deletion import PositionDeleter, forget
+from ureplicator_controller.engines.position_deletion import PositionDeleter, delete_positions
 from ureplicator_controller.engines.position_renewal import Renewal
 
 ROUTE = Route("a", "b")
@@ -169,27 +169,27 @@ def test_the_order_of_an_owner() -> None:
         store.done.append("proof")
         return DeletablePositions("x", 2, ("id",))
 
-    assert forget(renewal(store), proven) == 1
+    assert delete_positions(renewal(store), proven) == 1
     assert store.done == ["initialise", "proof", "fence id", "read", "commit"]
     assert store.positions[("x", 0)].offset == -1
     assert store.positions[("y", 0)].offset == 7
 
 
-def test_who_leads_no_more_forgets_nothing() -> None:
+def test_a_deposed_leader_deletes_nothing() -> None:
     store = TwinStore()
-    assert forget(renewal(store), lambda: None) is None
+    assert delete_positions(renewal(store), lambda: None) is None
     assert store.positions[("x", 0)].offset == 5
 
 
 def test_a_target_topic_that_is_gone_took_its_positions_along() -> None:
     store = TwinStore({("x", 0): "UNKNOWN_TOPIC_OR_PARTITION"})
-    assert forget(renewal(store), lambda: DeletablePositions("x", 2, ())) == 0
+    assert delete_positions(renewal(store), lambda: DeletablePositions("x", 2, ())) == 0
 
 
 def test_any_other_refusal_is_one() -> None:
     store = TwinStore({("x", 0): "TOPIC_AUTHORIZATION_FAILED"})
     with pytest.raises(CommitRefused):
-        forget(renewal(store), lambda: DeletablePositions("x", 2, ()))
+        delete_positions(renewal(store), lambda: DeletablePositions("x", 2, ()))
 
 
 class Leader:
@@ -218,7 +218,7 @@ class Leader:
         )
 
     def look(self, seen: Snapshot | None) -> None:
-        assert self.engine(seen, {ROUTE: renewal(self.store)}).look()
+        assert self.engine(seen, {ROUTE: renewal(self.store)}).run_once()
 
     def marked(self) -> bool:
         node = self.coordination.get(self.path)
@@ -250,10 +250,10 @@ def test_a_topic_that_fails_keeps_no_other_waiting(other: TwinStore, asked: list
     seen = replace(seen, routes={route: stored(RouteSettings()) for route in (ROUTE, away)})
     leader.proof = lambda: seen
     engine = leader.engine(seen, {away: renewal(other), ROUTE: renewal(leader.store)})
-    assert not engine.look()
+    assert not engine.run_once()
     assert other.done == asked
     assert not leader.marked()
-    assert leader.engine(fleet(), {ROUTE: renewal(leader.store)}).look()
+    assert leader.engine(fleet(), {ROUTE: renewal(leader.store)}).run_once()
 
 
 class Walked(dict[TopicKey, Stored[TopicIntent]]):
@@ -270,9 +270,9 @@ def test_a_fleet_that_does_not_change_is_judged_once() -> None:
     """A topic may stay marked for long: its worker is away, or its route is not configured any more."""
     topics = Walked({KEY: stored(MARKED)})
     engine = Leader().engine(replace(fleet(told=True), topics=topics), {})
-    assert engine.look()
+    assert engine.run_once()
     once = topics.walks
-    assert engine.look()
+    assert engine.run_once()
     assert topics.walks == once > 0
 
 

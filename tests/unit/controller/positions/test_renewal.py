@@ -13,8 +13,8 @@ from ureplicator_common.kafka.positions import PositionStore, TargetPartition
 from ureplicator_common.model import Partition, Route
 from ureplicator_controller.core.positions.orphaned import OrphanedPosition
 from ureplicator_controller.engines.position_renewal import (
-    EVERY_S,
-    FIRST_AFTER_S,
+    INTERVAL_S,
+    RETRY_INTERVAL_S,
     PositionRenewer,
     Renewal,
 )
@@ -55,11 +55,11 @@ def renewer(first: TwinStore, second: TwinStore, *, leads: bool = True) -> Posit
 @pytest.mark.parametrize("error", [ClusterUnavailable("no broker answers"), ValueError("what?")])
 def test_a_route_that_fails_lets_no_other_fade_and_is_tried_again_sooner(error: Exception) -> None:
     second = TwinStore()
-    assert renewer(TwinStore(error), second).look() == FIRST_AFTER_S
+    assert renewer(TwinStore(error), second).run_once() == RETRY_INTERVAL_S
     assert second.committed == {("t", 0): Position(5)}
 
 
 def test_who_does_not_lead_renews_nothing() -> None:
     store = TwinStore()
-    assert renewer(store, store, leads=False).look() == EVERY_S
+    assert renewer(store, store, leads=False).run_once() == INTERVAL_S
     assert not store.committed
