@@ -20,7 +20,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import NamedTuple, NewType
+from functools import lru_cache
+from typing import Annotated, ClassVar, NamedTuple, NewType
+
+from pydantic import ConfigDict, Field, PlainSerializer, PlainValidator, Strict
+from pydantic.alias_generators import to_camel
 
 WorkerId = NewType("WorkerId", str)
 SessionId = NewType("SessionId", int)
@@ -38,13 +42,14 @@ class Route(NamedTuple):
     def __str__(self) -> str:
         return f"{self.source}.{self.target}"
 
-    @classmethod
-    def parse(cls, text: str) -> Route:
+    @staticmethod
+    @lru_cache(maxsize=1024)
+    def parse(text: str) -> Route:
         """`source.target` -> Route. Raises ValueError for anything else."""
         source, dot, target = text.partition(".")
         if not (source and dot and target) or "." in target:
             raise ValueError(f"not a route: {text!r}")
-        return cls(source, target)
+        return Route(source, target)
 
 
 class TopicKey(NamedTuple):
@@ -78,6 +83,40 @@ class Partition(NamedTuple):
         return cls(Route.parse(route), topic, int(number))
 
 
+class Content:
+    """Base of all that is the content of a ZooKeeper node, or a part of it: see `znodes`.
+
+    On the wire the field names are in camelCase. Types are checked strictly, unknown fields ignored.
+    """
+
+    __slots__ = ()
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(alias_generator=to_camel, strict=True)
+
+
+def _ordered(mapping: Mapping[str, str]) -> dict[str, str]:
+    return dict(sorted(mapping.items()))
+
+
+def _ordered_holders(holders: Mapping[WorkerId, SessionId]) -> dict[str, str]:
+    return {worker: str(session) for worker, session in sorted(holders.items())}
+
+
+def _one_decimal(value: float) -> float:
+    return round(value, 1)
+
+
+PartitionText = Annotated[
+    Partition, PlainValidator(Partition.parse), PlainSerializer(str, return_type=str)
+]
+SessionText = Annotated[SessionId, Strict(False), PlainSerializer(str, return_type=str)]
+"""Text, since a session id needs all 64 bits and many readers of JSON keep 53."""
+_Numbers = Annotated[frozenset[int], PlainSerializer(sorted, return_type=list[int])]
+_Names = Annotated[Mapping[str, str], PlainSerializer(_ordered)]
+_Holders = Annotated[Mapping[WorkerId, SessionText], PlainSerializer(_ordered_holders)]
+_Rounded = Annotated[float, PlainSerializer(round, return_type=int)]
+_Tenths = Annotated[float, PlainSerializer(_one_decimal, return_type=float)]
+
+
 class TopicState(StrEnum):
     """What the operator wants of a topic."""
 
@@ -99,7 +138,7 @@ class PartitionState(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class TopicIntent:
+class TopicIntent(Content):
     """What operators asked for, at `topics/<route>/<topic>`. REST writes it, and the leader its marks.
 
     `initial_partitions` partitions existed when the topic was whitelisted by hand: only they begin at
@@ -116,8 +155,8 @@ class TopicIntent:
     partitions: int
     initial_partitions: int
     state: TopicState = TopicState.ACTIVE
-    blacklisted: frozenset[int] = frozenset()
-    had_position: frozenset[int] = frozenset()
+    blacklisted: _Numbers = frozenset()
+    had_position: _Numbers = frozenset()
     target_topic: str = ""
     lane: str = "raw"
     forget_positions: bool = False
@@ -132,7 +171,7 @@ class TopicIntent:
 
 
 @dataclass(frozen=True, slots=True)
-class RouteMemory:
+class RouteMemory(Content):
     """`memory/<route>`: what only a leader finds out, and the next one must know.
 
     `baseline`: topics (name -> beginning of their id) that were there when auto-whitelisting began on
@@ -141,23 +180,23 @@ class RouteMemory:
     the last thing tried could not be done, and why.
     """
 
-    baseline: Mapping[str, str] | None = None
-    refused: Mapping[str, str] = field(default_factory=dict)
+    baseline: _Names | None = None
+    refused: _Names = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
-class IdealEntry:
+class IdealEntry(Content):
     """Who should own one partition, since when (wall clock, for display only) and why."""
 
     worker: WorkerId | None
     owner_epoch: OwnerEpoch
     since_ms: int
     reason: str
-    holders: Mapping[WorkerId, SessionId] = field(default_factory=dict)
+    holders: _Holders = field(default_factory=dict)
     """Workers given the partition since their last confirmed OFFLINE -> session that was given it."""
     stuck_moves: int = 0
     """How often it was moved because it was stuck, since it last made progress."""
-    stuck_on: SessionId = SessionId(0)
+    stuck_on: SessionText = SessionId(0)
     """Session of the worker it was last moved from for that: see `core.stuck` of the controller."""
 
 
@@ -169,7 +208,7 @@ class IdealTopic:
 
 
 @dataclass(frozen=True, slots=True)
-class AssignmentEntry:
+class AssignmentEntry(Content):
     """One partition a worker is told to hold, and whom it must fence before it copies."""
 
     owner_epoch: OwnerEpoch
@@ -185,7 +224,7 @@ class Assignment:
 
 
 @dataclass(frozen=True, slots=True)
-class CurrentEntry:
+class CurrentEntry(Content):
     """One partition a worker holds. `committed`: a position of it was committed at least once."""
 
     state: PartitionState
@@ -195,7 +234,7 @@ class CurrentEntry:
 
 
 @dataclass(frozen=True, slots=True)
-class CurrentState:
+class CurrentState(Content):
     """`current/<worker>` (ephemeral).
 
     `seen_zxid` is the mzxid of the assignment this state answers to (-1: none read yet): a partition
@@ -203,11 +242,13 @@ class CurrentState:
     """
 
     seen_zxid: int
-    entries: Mapping[Partition, CurrentEntry] = field(default_factory=dict)
+    entries: Annotated[Mapping[PartitionText, CurrentEntry], Field(alias="partitions")] = field(
+        default_factory=dict
+    )
 
 
 @dataclass(frozen=True, slots=True)
-class PartitionLoad:
+class PartitionLoad(Content):
     """What a worker measured of one partition that it holds, in its entry of `loads/<worker>`.
 
     `bytes_per_s` and `records_per_s` are of the last interval, `steady_bytes_per_s` the mean over the
@@ -216,19 +257,19 @@ class PartitionLoad:
     `held_s` at most; so it is below `held_s` once there was progress here. -1: not known.
     """
 
-    bytes_per_s: float = 0.0
-    records_per_s: float = 0.0
-    steady_bytes_per_s: float = 0.0
-    measured_s: float = 0.0
-    held_s: float = 0.0
-    no_progress_s: float = 0.0
+    bytes_per_s: _Rounded = 0.0
+    records_per_s: _Tenths = 0.0
+    steady_bytes_per_s: _Rounded = 0.0
+    measured_s: _Rounded = 0.0
+    held_s: _Rounded = 0.0
+    no_progress_s: _Rounded = 0.0
     position: int = -1
     committed: int = -1
     lag: int = -1
 
 
 @dataclass(frozen=True, slots=True)
-class LiveWorker:
+class LiveWorker(Content):
     """`workers/live/<id>` (ephemeral): an address to look at and what the worker can take."""
 
     slots: int
@@ -239,7 +280,7 @@ class LiveWorker:
 
 
 @dataclass(frozen=True, slots=True)
-class KnownWorker:
+class KnownWorker(Content):
     """`workers/known/<id>`: what outlives a session. `max_slots` is the most it ever had.
 
     Operators set `blacklisted` and `draining`. `evicted_session` counts as dead, though it may live,
@@ -250,13 +291,13 @@ class KnownWorker:
     blacklisted: bool = False
     draining: bool = False
     last_seen_ms: int = 0
-    evicted_session: SessionId = SessionId(0)
+    evicted_session: SessionText = SessionId(0)
     request_id: str = ""
     """Id of the request that wrote this last, as in `TopicIntent`."""
 
 
 @dataclass(frozen=True, slots=True)
-class Switches:
+class Switches(Content):
     """`settings`: what operators switch while the fleet runs.
 
     `auto_balancing` off: what has an owner stays with it, whoever joins or is lost. `frozen`: beyond
@@ -282,7 +323,7 @@ class EventKind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class PastEvent:
+class PastEvent(Content):
     """Something that happened to the fleet, in `history`; `number` grows by one with each.
 
     `request` is the id of the request that asked for it, "" if nobody did. The fields from
@@ -296,7 +337,7 @@ class PastEvent:
     wall_ms: int
     request: str = ""
     worker: WorkerId | None = None
-    partition: Partition | None = None
+    partition: PartitionText | None = None
     source: WorkerId | None = None
     target: WorkerId | None = None
     owner_epoch: OwnerEpoch = OwnerEpoch(0)
@@ -316,7 +357,7 @@ def owned(partition: Partition, owner_epoch: OwnerEpoch) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class LiveController:
+class LiveController(Content):
     """`controllers/<id>` (ephemeral) and, for the one that leads, `leader`."""
 
     id: str
@@ -342,7 +383,7 @@ class GapPolicy(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class RouteSettings:
+class RouteSettings(Content):
     """`routes/<route>`: published by the leader, so that no two workers run on two settings.
 
     `start` is `earliest`, `latest` or a timestamp in milliseconds, as text.
@@ -355,7 +396,7 @@ class RouteSettings:
     publish_to_source: bool = True
     verify_crc: bool = True
     prefix: str = ""
-    rename: Mapping[str, str] = field(default_factory=dict)
+    rename: _Names = field(default_factory=dict)
 
     def target_topic(self, topic: str) -> str:
         """Name of a source topic on the target; the identity unless renamed or prefixed."""

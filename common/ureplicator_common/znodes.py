@@ -20,67 +20,68 @@
 | settings                        | persistent | Switches                | REST, the leader  |
 | history/<n>                     | persistent | a block of PastEvent    | the leader        |
 
-Contents are JSON with sorted keys (the same value is the same bytes: a write that changes nothing is
-seen as such), compressed above 8 KiB; a node must stay under 640 KiB of ZooKeeper's 1 MiB. Unknown
-fields are ignored when read, so that two versions can share a tree during a rolling upgrade.
+Contents are JSON with camelCase names, compressed above 8 KiB. Equal values are equal bytes (sets and
+mappings are written in order), so a write that changes nothing is recognised as such. A node must stay
+under 640 KiB of ZooKeeper's 1 MiB. Fields and their types are those of the dataclasses in `model`;
+pydantic encodes and validates them (docs/adr/0015). Unknown fields are ignored when read, so that two
+versions can share a tree during a rolling upgrade. A content that is not of its type is refused:
+every decoder raises `UnreadableContent` for it and nothing else.
 
 The nodes that grow are bounded before they are written, since a plan whose node is refused would be
-made again for ever: a topic has at most `MOST_PARTITIONS`, a worker is told of at most `MOST_TOLD`.
+made again endlessly: a topic has at most `MAX_PARTITIONS`, a worker is assigned at most `MAX_ASSIGNED`.
 """
 
 from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from pydantic import TypeAdapter, ValidationError
+from pydantic.alias_generators import to_camel
 
 from ureplicator_common.model import (
     Assignment,
     AssignmentEntry,
-    CurrentEntry,
+    Content,
     CurrentState,
-    Delivery,
-    EventKind,
-    GapPolicy,
     IdealEntry,
     IdealTopic,
     KnownWorker,
     LiveController,
     LiveWorker,
-    OwnerEpoch,
     Partition,
     PartitionLoad,
-    PartitionState,
+    PartitionText,
     PastEvent,
     Route,
     RouteMemory,
     RouteSettings,
     SessionId,
+    SessionText,
     Switches,
     TopicIntent,
     TopicKey,
-    TopicState,
     WorkerId,
 )
 
 COMPRESS_ABOVE_BYTES = 8 * 1024
 LIMIT_BYTES = 640 * 1024
 """With room for the rest of a transaction below `coordination.TRANSACTION_LIMIT_BYTES`."""
-MOST_PARTITIONS = 10_000
-"""Of a topic. Its ideal state takes 30 bytes for a partition with one holder, some 5 more for each
-other: 64 are there."""
-MOST_TOLD = 10_000
-"""Partitions of one worker. An assignment takes 10 bytes for one, 16 with four ids to fence, a current
-state 12 with errors that differ."""
+MAX_PARTITIONS = 10_000
+"""Of a topic. Its ideal state takes 30 bytes per partition with one holder, about 5 more for each
+further holder: 64 are available."""
+MAX_ASSIGNED = 10_000
+"""Partitions of one worker. An assignment takes 10 bytes per partition, 16 with four ids to fence, a
+current state 12 with errors that differ."""
 
-UNREADABLE = (ValueError, KeyError, TypeError, AttributeError)
-"""What the decoders raise for a node that somebody else wrote: garbage, or a newer version's words."""
+T = TypeVar("T")
 
 
 class Paths:
-    """Where things lie for one fleet."""
+    """Node paths of one fleet."""
 
     def __init__(self, fleet: str) -> None:
         self.fleet = fleet
@@ -166,314 +167,206 @@ class Paths:
         return f"{self.loads}/{worker}"
 
 
-def encode(value: Any) -> bytes:
-    """JSON-able value -> node content. Raises ValueError above the limit of a node."""
-    data = json.dumps(value, sort_keys=True, separators=(",", ":")).encode()
-    if len(data) > COMPRESS_ABOVE_BYTES:
-        data = zlib.compress(data, 6)
+class UnreadableContent(ValueError):
+    """The content of a node is garbage, incomplete, or in the names of another version."""
+
+
+def pack(text: bytes) -> bytes:
+    """JSON text -> node content, compressed if it is large.
+
+    Raises ValueError above the limit of a node.
+    """
+    data = zlib.compress(text, 6) if len(text) > COMPRESS_ABOVE_BYTES else text
     if len(data) > LIMIT_BYTES:
         raise ValueError(f"node content of {len(data)} bytes is above {LIMIT_BYTES}")
     return data
 
 
-def decode(data: bytes) -> Any:
-    """Node content -> JSON-able value; an empty node is {}. Raises ValueError for garbage.
+def unpack(data: bytes) -> bytes:
+    """Node content -> JSON text. Raises UnreadableContent.
 
     JSON text never begins with zlib's first byte (0x78), so no marker is needed.
     """
-    if not data:
-        return {}
-    if data[:1] == b"\x78":
+    if data[:1] != b"\x78":
+        return data
+    try:
+        return zlib.decompress(data)
+    except zlib.error as error:
+        raise UnreadableContent(f"cannot be decompressed: {error}") from error
+
+
+def encode(value: object) -> bytes:
+    """JSON-able value -> node content. Raises ValueError above the limit of a node."""
+    return pack(json.dumps(value, sort_keys=True, separators=(",", ":")).encode())
+
+
+def decode(data: bytes) -> Any:
+    """Node content -> JSON-able value; an empty node is {}. Raises UnreadableContent."""
+    try:
+        return json.loads(unpack(data) or b"{}")
+    except ValueError as error:
+        raise UnreadableContent(str(error)) from error
+
+
+class _Codec(Generic[T]):
+    """Node contents of one type.
+
+    `omit_defaults`: fields that have their default value are not written. `empty`: the JSON text that
+    an empty node stands for. `checked`: raises UnreadableContent for what the type alone would accept.
+    """
+
+    def __init__(
+        self,
+        content: TypeAdapter[T],
+        *,
+        omit_defaults: bool = False,
+        empty: bytes = b"{}",
+        checked: Callable[[bytes], None] | None = None,
+    ) -> None:
+        self._content = content
+        self._omit_defaults = omit_defaults
+        self._empty = empty
+        self._checked = checked
+
+    def encode(self, value: T) -> bytes:
+        """Raises ValueError above the limit of a node."""
+        text = self._content.dump_json(value, by_alias=True, exclude_defaults=self._omit_defaults)
+        return pack(text)
+
+    def decode(self, data: bytes) -> T:
+        """Raises UnreadableContent."""
+        if self._checked is not None:
+            self._checked(data)
         try:
-            data = zlib.decompress(data)
-        except zlib.error as error:
-            raise ValueError(f"garbled node content: {error}") from error
-    return json.loads(data)
+            return self._content.validate_json(unpack(data) or self._empty)
+        except ValidationError as error:
+            raise UnreadableContent(_first_of(error)) from error
 
 
-def encode_intent(intent: TopicIntent) -> bytes:
-    return encode(
-        {
-            "partitions": intent.partitions,
-            "initialPartitions": intent.initial_partitions,
-            "state": intent.state.value,
-            "blacklisted": sorted(intent.blacklisted),
-            "hadPosition": sorted(intent.had_position),
-            "targetTopic": intent.target_topic,
-            "lane": intent.lane,
-            "forgetPositions": intent.forget_positions,
-            "sourceTopicId": intent.source_topic_id,
-            "targetTopicId": intent.target_topic_id,
-            "whole": intent.whole,
-            "restarted": intent.restarted,
-            "stopped": intent.stopped,
-            "requestId": intent.request_id,
-        }
-    )
+def _first_of(error: ValidationError) -> str:
+    """`3.ownerEpoch: Field required`."""
+    first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+    where = ".".join(str(part) for part in first["loc"])
+    return f"{where}: {first['msg']}" if where else first["msg"]
 
 
-def decode_intent(data: bytes) -> TopicIntent:
-    raw = decode(data)
-    return TopicIntent(
-        partitions=int(raw["partitions"]),
-        initial_partitions=int(raw["initialPartitions"]),
-        state=TopicState(raw.get("state", "active")),
-        blacklisted=frozenset(raw.get("blacklisted", ())),
-        had_position=frozenset(raw.get("hadPosition", ())),
-        target_topic=raw.get("targetTopic", ""),
-        lane=raw.get("lane", "raw"),
-        forget_positions=bool(raw.get("forgetPositions", False)),
-        source_topic_id=raw.get("sourceTopicId", ""),
-        target_topic_id=raw.get("targetTopicId", ""),
-        whole=bool(raw.get("whole", False)),
-        restarted=bool(raw.get("restarted", False)),
-        stopped=raw.get("stopped", ""),
-        request_id=raw.get("requestId", ""),
-    )
+def _field_names(kind: type[Content], *, required: Sequence[str] = ()) -> Callable[[bytes], None]:
+    """For contents whose fields nearly all have defaults: a check that they are not those of a
+    version before 1.0, which wrote snake_case. They would be ignored, and defaults read instead."""
+    fields = kind.__dataclass_fields__  # type: ignore[attr-defined]
+    snake_case = frozenset(name for name in fields if to_camel(name) != name)
+
+    def check(data: bytes) -> None:
+        raw = decode(data)
+        names = raw.keys() if isinstance(raw, dict) else frozenset()
+        if found := snake_case & names:
+            raise UnreadableContent(f"{min(found)} is not a name in camelCase")
+        if missing := [name for name in required if name not in names]:
+            raise UnreadableContent(f"{missing[0]}: Field required")
+
+    return check
+
+
+@dataclass(frozen=True, slots=True)
+class _Claim(Content):
+    topic: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Registration(Content):
+    session: SessionText
+
+
+@dataclass(frozen=True, slots=True)
+class _Blacklisted(Content):
+    request_id: str = ""
+
+
+_intent = _Codec(TypeAdapter(TopicIntent))
+_claim = _Codec(TypeAdapter(_Claim))
+_blacklisted = _Codec(TypeAdapter(_Blacklisted))
+_memory = _Codec(TypeAdapter(RouteMemory))
+_ideal = _Codec(TypeAdapter(dict[int, IdealEntry]), omit_defaults=True)
+_assignment = _Codec(TypeAdapter(dict[PartitionText, AssignmentEntry]))
+_current = _Codec(TypeAdapter(CurrentState))
+_loads = _Codec(TypeAdapter(dict[PartitionText, PartitionLoad]))
+_live_worker = _Codec(TypeAdapter(LiveWorker))
+_known_worker = _Codec(TypeAdapter(KnownWorker))
+_registration = _Codec(TypeAdapter(_Registration))
+_switches = _Codec(TypeAdapter(Switches), checked=_field_names(Switches))
+_history = _Codec(TypeAdapter(tuple[PastEvent, ...]), omit_defaults=True, empty=b"[]")
+_controller = _Codec(TypeAdapter(LiveController), checked=_field_names(LiveController))
+_route = _Codec(
+    TypeAdapter(RouteSettings),
+    checked=_field_names(RouteSettings, required=("delivery", "onGap")),
+)
+
+encode_intent, decode_intent = _intent.encode, _intent.decode
+encode_memory, decode_memory = _memory.encode, _memory.decode
+encode_live_worker, decode_live_worker = _live_worker.encode, _live_worker.decode
+encode_known_worker, decode_known_worker = _known_worker.encode, _known_worker.decode
+encode_switches, decode_switches = _switches.encode, _switches.decode
+encode_controller, decode_controller = _controller.encode, _controller.decode
+encode_route, decode_route = _route.encode, _route.decode
+decode_history = _history.decode
+decode_loads = _loads.decode
+decode_current = _current.decode
 
 
 def encode_claim(key: TopicKey) -> bytes:
-    return encode({"topic": str(key)})
+    return _claim.encode(_Claim(str(key)))
 
 
 def decode_claim(data: bytes) -> TopicKey:
-    route, _, topic = str(decode(data)["topic"]).partition("/")
-    return TopicKey(Route.parse(route), topic)
+    route, _, topic = _claim.decode(data).topic.partition("/")
+    try:
+        return TopicKey(Route.parse(route), topic)
+    except ValueError as error:
+        raise UnreadableContent(str(error)) from error
 
 
 def encode_blacklisted(request_id: str) -> bytes:
-    """That the node is there is all it says; who wrote it is for whoever lost the answer."""
-    return encode({"requestId": request_id})
+    """The request id is for a writer that lost its response; readers only need the node."""
+    return _blacklisted.encode(_Blacklisted(request_id))
 
 
 def decode_blacklisted(data: bytes) -> str:
-    return str(decode(data).get("requestId", ""))
-
-
-def encode_memory(memory: RouteMemory) -> bytes:
-    return encode(asdict(memory))
-
-
-def decode_memory(data: bytes) -> RouteMemory:
-    raw = decode(data)
-    baseline = raw.get("baseline")
-    return RouteMemory(
-        baseline=None if baseline is None else dict(baseline), refused=dict(raw.get("refused", {}))
-    )
+    return _blacklisted.decode(data).request_id
 
 
 def encode_ideal(ideal: IdealTopic) -> bytes:
-    return encode(
-        {
-            str(number): {
-                "worker": entry.worker,
-                "ownerEpoch": entry.owner_epoch,
-                "since": entry.since_ms,
-                "reason": entry.reason,
-                "holders": {worker: str(session) for worker, session in entry.holders.items()},
-                **_stuck(entry),
-            }
-            for number, entry in ideal.entries.items()
-        }
-    )
-
-
-def _stuck(entry: IdealEntry) -> dict[str, object]:
-    """Hardly ever anything, and then written for as long as it means something."""
-    moves = {"stuckMoves": entry.stuck_moves} if entry.stuck_moves else {}
-    return moves | ({"stuckOn": str(entry.stuck_on)} if entry.stuck_on else {})
+    return _ideal.encode(dict(sorted(ideal.entries.items())))
 
 
 def decode_ideal(data: bytes) -> IdealTopic:
-    return IdealTopic(
-        entries={
-            int(number): IdealEntry(
-                worker=None if raw["worker"] is None else WorkerId(raw["worker"]),
-                owner_epoch=OwnerEpoch(raw["ownerEpoch"]),
-                since_ms=int(raw["since"]),
-                reason=raw["reason"],
-                holders={
-                    WorkerId(worker): SessionId(int(session))
-                    for worker, session in raw.get("holders", {}).items()
-                },
-                stuck_moves=int(raw.get("stuckMoves", 0)),
-                stuck_on=SessionId(int(raw.get("stuckOn", 0))),
-            )
-            for number, raw in decode(data).items()
-        }
-    )
+    return IdealTopic(_ideal.decode(data))
 
 
 def encode_assignment(assignment: Assignment) -> bytes:
-    return encode(
-        {
-            str(partition): {"ownerEpoch": entry.owner_epoch, "fence": list(entry.fence)}
-            for partition, entry in assignment.entries.items()
-        }
-    )
+    return _assignment.encode(dict(sorted(assignment.entries.items())))
 
 
 def decode_assignment(data: bytes) -> Assignment:
-    return Assignment(
-        entries={
-            Partition.parse(text): AssignmentEntry(
-                owner_epoch=OwnerEpoch(raw["ownerEpoch"]), fence=tuple(raw.get("fence", ()))
-            )
-            for text, raw in decode(data).items()
-        }
-    )
+    return Assignment(_assignment.decode(data))
 
 
 def encode_current(current: CurrentState) -> bytes:
-    return encode(
-        {
-            "seenZxid": current.seen_zxid,
-            "partitions": {
-                str(partition): {
-                    "state": entry.state.value,
-                    "ownerEpoch": entry.owner_epoch,
-                    "reason": entry.reason,
-                    "committed": entry.committed,
-                }
-                for partition, entry in current.entries.items()
-            },
-        }
-    )
-
-
-def decode_current(data: bytes) -> CurrentState:
-    raw = decode(data)
-    return CurrentState(
-        seen_zxid=int(raw["seenZxid"]),
-        entries={
-            Partition.parse(text): CurrentEntry(
-                state=PartitionState(entry["state"]),
-                owner_epoch=OwnerEpoch(entry["ownerEpoch"]),
-                reason=entry.get("reason", ""),
-                committed=bool(entry.get("committed", False)),
-            )
-            for text, entry in raw.get("partitions", {}).items()
-        },
-    )
+    entries = dict(sorted(current.entries.items()))
+    return _current.encode(CurrentState(current.seen_zxid, entries))
 
 
 def encode_loads(loads: Mapping[Partition, PartitionLoad]) -> bytes:
-    """Whole numbers: a worker of many partitions writes this every few seconds."""
-    return encode(
-        {
-            str(partition): {
-                "bytesPerS": round(load.bytes_per_s),
-                "recordsPerS": round(load.records_per_s, 1),
-                "steadyBytesPerS": round(load.steady_bytes_per_s),
-                "measuredS": int(load.measured_s),
-                "heldS": int(load.held_s),
-                "noProgressS": int(load.no_progress_s),
-                "position": load.position,
-                "committed": load.committed,
-                "lag": load.lag,
-            }
-            for partition, load in loads.items()
-        }
-    )
-
-
-def decode_loads(data: bytes) -> dict[Partition, PartitionLoad]:
-    """What an older worker did not measure is not known, and none of it is taken for zero."""
-    return {
-        Partition.parse(text): PartitionLoad(
-            bytes_per_s=float(raw["bytesPerS"]),
-            records_per_s=float(raw["recordsPerS"]),
-            steady_bytes_per_s=float(raw.get("steadyBytesPerS", 0.0)),
-            measured_s=float(raw.get("measuredS", 0.0)),
-            held_s=float(raw.get("heldS", 0.0)),
-            no_progress_s=float(raw.get("noProgressS", 0.0)),
-            position=int(raw.get("position", -1)),
-            committed=int(raw.get("committed", -1)),
-            lag=int(raw.get("lag", -1)),
-        )
-        for text, raw in decode(data).items()
-    }
-
-
-def encode_live_worker(worker: LiveWorker) -> bytes:
-    return encode(asdict(worker))
-
-
-def decode_live_worker(data: bytes) -> LiveWorker:
-    raw = decode(data)
-    return LiveWorker(**_known(raw, LiveWorker))
+    """Rounded: a worker of many partitions writes this every few seconds."""
+    return _loads.encode(dict(sorted(loads.items())))
 
 
 def encode_registration(session: SessionId) -> bytes:
-    return encode({"session": str(session)})
+    return _registration.encode(_Registration(session))
 
 
 def decode_registration(data: bytes) -> SessionId:
-    return SessionId(int(decode(data)["session"]))
-
-
-def encode_known_worker(worker: KnownWorker) -> bytes:
-    return encode(asdict(worker))
-
-
-def decode_known_worker(data: bytes) -> KnownWorker:
-    raw = decode(data)
-    return KnownWorker(**_known(raw, KnownWorker))
-
-
-def encode_switches(switches: Switches) -> bytes:
-    return encode(asdict(switches))
-
-
-def decode_switches(data: bytes) -> Switches:
-    return Switches(**_known(decode(data), Switches))
+    return _registration.decode(data).session
 
 
 def encode_history(events: Sequence[PastEvent]) -> bytes:
-    """What a field usually is, is left out: a block is full of such fields."""
-    return encode([_without_defaults(event) for event in events])
-
-
-def _without_defaults(event: PastEvent) -> dict[str, Any]:
-    """`partition` as text."""
-    fields = PastEvent.__dataclass_fields__
-    raw = {name: getattr(event, name) for name in fields}
-    said = {name: value for name, value in raw.items() if value != fields[name].default}
-    return said | ({"partition": str(event.partition)} if event.partition else {})
-
-
-def decode_history(data: bytes) -> tuple[PastEvent, ...]:
-    return tuple(_event(raw) for raw in decode(data) or ())
-
-
-def _event(raw: Mapping[str, Any]) -> PastEvent:
-    known = _known(raw, PastEvent)
-    known["kind"] = EventKind(known["kind"])
-    if "partition" in known:
-        known["partition"] = Partition.parse(known["partition"])
-    return PastEvent(**known)
-
-
-def encode_controller(controller: LiveController) -> bytes:
-    return encode(asdict(controller))
-
-
-def decode_controller(data: bytes) -> LiveController:
-    return LiveController(**_known(decode(data), LiveController))
-
-
-def encode_route(settings: RouteSettings) -> bytes:
-    return encode(asdict(settings))
-
-
-def decode_route(data: bytes) -> RouteSettings:
-    raw = _known(decode(data), RouteSettings)
-    raw["delivery"] = Delivery(raw["delivery"])
-    raw["on_gap"] = GapPolicy(raw["on_gap"])
-    return RouteSettings(**raw)
-
-
-def _known(raw: Mapping[str, Any], kind: type[Any]) -> dict[str, Any]:
-    """Only the fields this version knows: a newer process may have written more."""
-    names = kind.__dataclass_fields__
-    return {name: value for name, value in raw.items() if name in names}
+    return _history.encode(tuple(events))

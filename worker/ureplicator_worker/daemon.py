@@ -417,8 +417,8 @@ class Worker:
             return
         try:
             assignment = Assignment() if node is None else znodes.decode_assignment(node.data)
-        except znodes.UNREADABLE as error:
-            logger.error("the assignment cannot be read, the last one stays: %r", error)
+        except znodes.UnreadableContent as error:
+            logger.error("the assignment cannot be read, the last one stays: %s", error)
             return
         zxid = -1 if node is None else node.stat.mzxid
         self._queue.put(events.AssignmentChanged(assignment.entries, zxid))

@@ -11,7 +11,13 @@ from __future__ import annotations
 from ureplicator_common.coordination import Coordination, Create, Operation, Set
 from ureplicator_common.errors import PermanentError
 from ureplicator_common.model import TopicKey
-from ureplicator_common.znodes import UNREADABLE, Paths, decode_claim, decode_intent, encode_claim
+from ureplicator_common.znodes import (
+    Paths,
+    UnreadableContent,
+    decode_claim,
+    decode_intent,
+    encode_claim,
+)
 
 
 class TargetTaken(PermanentError):
@@ -40,7 +46,7 @@ def _in_force(coordination: Coordination, paths: Paths, owner: TopicKey, target_
         return False
     try:
         intent = decode_intent(node.data)
-    except UNREADABLE:
+    except UnreadableContent:
         return True
     return (intent.target_topic or owner.topic) == target_topic
 
@@ -48,5 +54,5 @@ def _in_force(coordination: Coordination, paths: Paths, owner: TopicKey, target_
 def _owner(data: bytes) -> TopicKey | None:
     try:
         return decode_claim(data)
-    except UNREADABLE:
+    except UnreadableContent:
         return None

@@ -15,7 +15,7 @@ from ureplicator_common.model import (
     TopicState,
     position_group,
 )
-from ureplicator_common.znodes import MOST_PARTITIONS
+from ureplicator_common.znodes import MAX_PARTITIONS
 from ureplicator_testkit.control.rest_fixture import ROUTE, RestFixture, problem_of
 
 ONLINE, OFFLINE, ERROR = PartitionState.ONLINE, PartitionState.OFFLINE, PartitionState.ERROR
@@ -67,12 +67,12 @@ def test_fewer_partitions_than_the_source_has(rest: RestFixture) -> None:
 
 
 def test_a_topic_with_more_partitions_than_a_node_holds(rest: RestFixture) -> None:
-    rest.source.put("huge", MOST_PARTITIONS + 1)
+    rest.source.put("huge", MAX_PARTITIONS + 1)
     problem = problem_of(rest.call("POST", "/topics/huge"), 400)
     assert problem["field"] == "numPartitions"
     assert rest.intent("huge") is None
     assert "huge" not in rest.target.topics()
-    body = {"topic": "huge", "numPartitions": MOST_PARTITIONS}
+    body = {"topic": "huge", "numPartitions": MAX_PARTITIONS}
     assert rest.call("POST", "/topics", json=body).status_code == 201
 
 

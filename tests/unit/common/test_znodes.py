@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given
@@ -250,9 +251,67 @@ def test_an_empty_node_holds_nothing() -> None:
 
 
 @pytest.mark.parametrize("garbage", [b"x", b"x\x9c broken", b"{", b"\xff\xfe", b"\x00"])
-def test_garbage_is_a_value_error(garbage: bytes) -> None:
-    with pytest.raises(ValueError, match=r".+"):
-        znodes.decode(garbage)
+def test_garbage_is_unreadable(garbage: bytes) -> None:
+    for decode in (znodes.decode, znodes.decode_intent, znodes.decode_switches):
+        with pytest.raises(znodes.UnreadableContent, match=r".+"):
+            decode(garbage)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"[]",
+        b"7",
+        b"null",
+        b"{}",
+        b'{"partitions": "x", "initialPartitions": 1}',
+        b'{"partitions": 1.5, "initialPartitions": 1}',
+        b'{"partitions": 1, "initialPartitions": 1, "state": "of a newer version"}',
+        b"[" * 50_000,
+    ],
+)
+def test_a_content_of_another_form_is_unreadable(content: bytes) -> None:
+    with pytest.raises(znodes.UnreadableContent, match=r"^[^\n]+$"):
+        znodes.decode_intent(content)
+
+
+@pytest.mark.parametrize(
+    ("content", "decode"),
+    [
+        (b'{"max_slots": 2}', znodes.decode_known_worker),
+        (b'{"auto_balancing": false}', znodes.decode_switches),
+        (b'{"id": "c", "metrics_port": 9}', znodes.decode_controller),
+        (b'{"delivery": "at_least_once", "on_gap": "stop"}', znodes.decode_route),
+        (
+            b'{"delivery": "at_least_once", "onGap": "stop", "verify_crc": true}',
+            znodes.decode_route,
+        ),
+        (b'[{"number": 1, "kind": "worker", "reason": "", "wall_ms": 5}]', znodes.decode_history),
+    ],
+)
+def test_snake_case_is_refused_and_not_taken_for_defaults(
+    content: bytes, decode: Callable[[bytes], object]
+) -> None:
+    with pytest.raises(znodes.UnreadableContent):
+        decode(content)
+
+
+@pytest.mark.parametrize("content", [b"", b"{}", b'{"delivery": "at_least_once"}'])
+def test_route_settings_without_the_safety_fields_are_unreadable(content: bytes) -> None:
+    with pytest.raises(znodes.UnreadableContent, match="Field required"):
+        znodes.decode_route(content)
+
+
+def test_names_on_the_wire_are_camel_case() -> None:
+    for encoded in (
+        znodes.encode_known_worker(KnownWorker(1)),
+        znodes.encode_switches(Switches()),
+        znodes.encode_controller(LiveController("c")),
+        znodes.encode_route(RouteSettings()),
+        znodes.encode_intent(TopicIntent(1, 1)),
+        znodes.encode_history([PastEvent(1, EventKind.MOVE, "", 5, took_ms=3)]),
+    ):
+        assert b"_" not in encoded.replace(b"at_least_once", b"")
 
 
 def test_fields_of_a_newer_version_are_ignored() -> None:
@@ -269,7 +328,7 @@ def test_fields_of_a_newer_version_are_ignored() -> None:
 
 def test_fields_an_older_version_did_not_write_have_their_defaults() -> None:
     assert znodes.decode_live_worker(b'{"slots": 2}') == LiveWorker(slots=2)
-    assert znodes.decode_known_worker(b'{"max_slots": 2}') == KnownWorker(max_slots=2)
+    assert znodes.decode_known_worker(b'{"maxSlots": 2}') == KnownWorker(max_slots=2)
     assert znodes.decode_intent(b'{"partitions":3,"initialPartitions":2}') == TopicIntent(3, 2)
     old = b'{"a.b/t/0":{"bytesPerS":1.5,"recordsPerS":2}}'
     measured = {Partition(Route("a", "b"), "t", 0): PartitionLoad(1.5, 2.0)}

@@ -71,8 +71,8 @@ class Fencer:
         node = self._coordination.get(self._path)
         try:
             known = 0 if node is None else znodes.decode_known_worker(node.data).max_slots
-        except znodes.UNREADABLE as error:
-            raise PermanentError(f"{self._path} cannot be read: {error!r}") from error
+        except znodes.UnreadableContent as error:
+            raise PermanentError(f"{self._path} cannot be read: {error}") from error
         return max(self._slots, known)
 
 

@@ -197,8 +197,8 @@ class OwnershipProver:
         node = self._coordination.get(path)
         try:
             assignment = Assignment() if node is None else znodes.decode_assignment(node.data)
-        except znodes.UNREADABLE as error:
-            raise Unavailable(f"{path} cannot be read: {error!r}") from error
+        except znodes.UnreadableContent as error:
+            raise Unavailable(f"{path} cannot be read: {error}") from error
         return {p: (entry.owner_epoch, entry.fence) for p, entry in assignment.entries.items()}
 
     def _settings(self, route: Route) -> RouteSettings | None:
@@ -212,8 +212,8 @@ class OwnershipProver:
         node = self._coordination.get(path)
         try:
             return None if node is None else decode(node.data)
-        except znodes.UNREADABLE as error:
-            logger.error("%s cannot be read: %r", path, error)
+        except znodes.UnreadableContent as error:
+            logger.error("%s cannot be read: %s", path, error)
             return None
 
 

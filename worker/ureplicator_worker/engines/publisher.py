@@ -215,7 +215,7 @@ class Publisher:
         """One that cannot be read is nobody's: it is recreated."""
         try:
             return znodes.decode_registration(registration.data) in self.formers()
-        except znodes.UNREADABLE:
+        except znodes.UnreadableContent:
             return False
 
     def _wait_for(self, owner: SessionId) -> None:

@@ -34,7 +34,7 @@ from pydantic_core import ErrorDetails, PydanticCustomError
 from ureplicator_common.config.route import RouteConfig
 from ureplicator_common.config.settings import Settings
 from ureplicator_common.model import EventKind
-from ureplicator_common.znodes import MOST_PARTITIONS
+from ureplicator_common.znodes import MAX_PARTITIONS
 from ureplicator_controller.api.http.preconditions import PATTERN, Precondition
 from ureplicator_controller.api.http.problems import Problem, bad_request, not_found
 from ureplicator_controller.api.http.schema_cache import CachedSchemaModel
@@ -172,10 +172,10 @@ TopicName = Annotated[
 Count = Annotated[
     int,
     Strict(),
-    Field(ge=1, le=MOST_PARTITIONS),
+    Field(ge=1, le=MAX_PARTITIONS),
     BeforeValidator(
         _whole,
-        json_schema_input_type=Annotated[int, Field(ge=1, le=MOST_PARTITIONS)] | _DigitsSchema,
+        json_schema_input_type=Annotated[int, Field(ge=1, le=MAX_PARTITIONS)] | _DigitsSchema,
     ),
 ]
 Number = Annotated[
@@ -195,7 +195,7 @@ Option = Literal["blacklist", "whitelist"]
 _TOPIC_TITLE = "a legal topic name"
 _TOPIC_HINT = "1 to 249 characters of a-z, A-Z, 0-9, '.', '_' and '-'; not '.' or '..'"
 _COUNT_TITLE = "a possible number of partitions"
-_COUNT_HINT = f"a whole number from 1 to {MOST_PARTITIONS}"
+_COUNT_HINT = f"a whole number from 1 to {MAX_PARTITIONS}"
 _NUMBER_TITLE = "a partition"
 _NUMBER_HINT = "a whole number from 0 on"
 _OPTION_TITLE = "an option"

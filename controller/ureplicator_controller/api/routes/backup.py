@@ -23,7 +23,7 @@ from ureplicator_common.model import (
     TopicState,
     WorkerId,
 )
-from ureplicator_common.znodes import MOST_PARTITIONS
+from ureplicator_common.znodes import MAX_PARTITIONS
 from ureplicator_controller.api.http.openapi import group
 from ureplicator_controller.api.http.problems import bad_request
 from ureplicator_controller.api.http.request_models import (
@@ -55,10 +55,10 @@ _DryRun = Annotated[
     Field(title="true or false", description="true: only show the changes"),
 ]
 _RANGES = "numbers and ranges of partitions, as in 0-7,9"
-_COUNT = f"a whole number from 1 to {MOST_PARTITIONS}"
+_COUNT = f"a whole number from 1 to {MAX_PARTITIONS}"
 _MOST_SLOTS = 10_000
 
-Whole = Annotated[int, Field(strict=True, ge=1, le=MOST_PARTITIONS)]
+Whole = Annotated[int, Field(strict=True, ge=1, le=MAX_PARTITIONS)]
 Ranges = Annotated[
     str,
     Field(pattern=r"^([0-9]{1,9}(-[0-9]{1,9})?(,[0-9]{1,9}(-[0-9]{1,9})?)*)?$"),
@@ -92,10 +92,10 @@ class ImportQuery(Query):
 
 class TopicEntry(Body):
     partitions: Whole = Field(title="a number of partitions", description=_COUNT, examples=[4])
-    initial_partitions: Annotated[int, Field(strict=True, ge=0, le=MOST_PARTITIONS)] = Field(
+    initial_partitions: Annotated[int, Field(strict=True, ge=0, le=MAX_PARTITIONS)] = Field(
         alias="initialPartitions",
         title="a number of partitions",
-        description=f"a whole number from 0 to {MOST_PARTITIONS}",
+        description=f"a whole number from 0 to {MAX_PARTITIONS}",
         examples=[4],
     )
     state: Literal["active", "paused"] = Field(

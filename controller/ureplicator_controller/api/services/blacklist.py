@@ -7,7 +7,12 @@ from collections.abc import Sequence
 from ureplicator_common.coordination import Coordination, Create, Delete, Node, Operation
 from ureplicator_common.coordination.edit import Edit, edit
 from ureplicator_common.model import TopicKey
-from ureplicator_common.znodes import UNREADABLE, Paths, decode_blacklisted, encode_blacklisted
+from ureplicator_common.znodes import (
+    Paths,
+    UnreadableContent,
+    decode_blacklisted,
+    encode_blacklisted,
+)
 from ureplicator_controller.api.http.problems import Problem, bad_request
 
 
@@ -58,5 +63,5 @@ def _wrote(node: Node | None) -> str:
     """Whose request put a topic on the list."""
     try:
         return decode_blacklisted(node.data) if node else ""
-    except UNREADABLE:
+    except UnreadableContent:
         return ""

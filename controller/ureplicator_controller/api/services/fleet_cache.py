@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from ureplicator_common.clock import Clock
 from ureplicator_common.coordination import Coordination, Node, SessionState, Unavailable
 from ureplicator_common.model import LiveController, TopicIntent, TopicKey
-from ureplicator_common.znodes import UNREADABLE, Paths, decode_controller
+from ureplicator_common.znodes import Paths, UnreadableContent, decode_controller
 from ureplicator_controller.core.state.external_view import ExternalView, external_view
 from ureplicator_controller.core.state.snapshot import DecodeCache, Snapshot, parse
 
@@ -137,5 +137,5 @@ class FleetCache:
 def _controller(node: Node) -> LiveController:
     try:
         return decode_controller(node.data)
-    except UNREADABLE:
+    except UnreadableContent:
         return LiveController(id="?")

@@ -7,17 +7,17 @@ from http import HTTPStatus
 from ureplicator_common.coordination import Node
 from ureplicator_common.kafka import TopicInfo
 from ureplicator_common.model import TopicIntent, TopicKey, TopicState
-from ureplicator_common.znodes import MOST_PARTITIONS, UNREADABLE, decode_intent
+from ureplicator_common.znodes import MAX_PARTITIONS, UnreadableContent, decode_intent
 from ureplicator_controller.api.http.problems import Problem, bad_request, conflict, not_found
 
 
 def read_intent(key: TopicKey, node: Node) -> TopicIntent:
     try:
         return decode_intent(node.data)
-    except UNREADABLE as error:
+    except UnreadableContent as error:
         raise Problem(
             HTTPStatus.INTERNAL_SERVER_ERROR,
-            f"the node of {key} in ZooKeeper cannot be read: {error!r}",
+            f"the node of {key} in ZooKeeper cannot be read: {error}",
             hint="mend or remove that node by hand",
         ) from error
 
@@ -53,9 +53,9 @@ def check_partition_count(source: TopicInfo, wanted: int, *, field: str = "numPa
             field=field,
             hint=f"use at most {source.partitions}, or add partitions to the source first",
         )
-    if wanted > MOST_PARTITIONS:
+    if wanted > MAX_PARTITIONS:
         raise bad_request(
-            f"no topic may have {wanted} partitions", field=field, hint=f"use {MOST_PARTITIONS}"
+            f"no topic may have {wanted} partitions", field=field, hint=f"use {MAX_PARTITIONS}"
         )
 
 

@@ -33,7 +33,7 @@ from ureplicator_common.coordination import (
 from ureplicator_common.coordination.edit import Edit, edit
 from ureplicator_common.kafka import ClusterUnavailable, TopicInfo
 from ureplicator_common.model import RouteSettings, TopicIntent, TopicKey, TopicState
-from ureplicator_common.znodes import UNREADABLE, decode_ideal, encode_intent
+from ureplicator_common.znodes import UnreadableContent, decode_ideal, encode_intent
 from ureplicator_controller.api.http.preconditions import ALWAYS, Precondition
 from ureplicator_controller.api.http.problems import conflict, not_found, precondition_failed
 from ureplicator_controller.api.http.request_models import TopicPath
@@ -189,7 +189,7 @@ class TopicService:
         node = self._coordination.get(path)
         try:
             ideal = decode_ideal(node.data) if node else None
-        except UNREADABLE:
+        except UnreadableContent:
             return restored_intent(there, wanted, key.topic, never_held=False), ()
         is_held = key in held_topics(self._fleet.current().snapshot)
         never_held = not is_held and was_never_held(there, ideal)

@@ -18,6 +18,7 @@ from ureplicator_common.coordination import Coordination, Node, create_or_set, v
 from ureplicator_common.coordination.edit import Edit, edit
 from ureplicator_common.model import KnownWorker, Switches, WorkerId
 from ureplicator_common.znodes import (
+    UnreadableContent,
     decode_known_worker,
     decode_live_worker,
     decode_switches,
@@ -154,7 +155,7 @@ class Wishes:
             raise unknown_worker(worker)
         try:
             return KnownWorker(max_slots=decode_live_worker(node.data).slots)
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+        except UnreadableContent as error:
             raise _unreadable(self._fleet.paths.worker_live(worker), error) from error
 
 
@@ -169,20 +170,20 @@ def unknown_worker(worker: str) -> Problem:
 def _known(path: str, node: Node) -> KnownWorker:
     try:
         return decode_known_worker(node.data)
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except UnreadableContent as error:
         raise _unreadable(path, error) from error
 
 
 def _switches(path: str, node: Node | None) -> Switches:
     try:
         return decode_switches(node.data) if node else Switches()
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except UnreadableContent as error:
         raise _unreadable(path, error) from error
 
 
 def _unreadable(path: str, error: Exception) -> Problem:
     return Problem(
         HTTPStatus.INTERNAL_SERVER_ERROR,
-        f"{path} in ZooKeeper cannot be read: {error!r}",
+        f"{path} in ZooKeeper cannot be read: {error}",
         hint="mend or remove that node by hand",
     )

@@ -52,7 +52,7 @@ from ureplicator_common.model import (
     TopicState,
     WorkerId,
 )
-from ureplicator_common.znodes import MOST_TOLD
+from ureplicator_common.znodes import MAX_ASSIGNED
 from ureplicator_controller.core.planning.bookkeeping import (
     mark_committed_positions,
     register_workers,
@@ -359,7 +359,7 @@ class _Planner:
             self._wait_for(case, others)
             return holders
         if self._is_full(owner):
-            self._reasons[f"{owner} cannot be told of more than {MOST_TOLD} partitions"] += 1
+            self._reasons[f"{owner} cannot be told of more than {MAX_ASSIGNED} partitions"] += 1
             return holders
         self._write_of(owner)[case.partition] = AssignmentEntry(entry.owner_epoch, fence)
         self._given.add(owner)
@@ -370,7 +370,7 @@ class _Planner:
         """Nothing more fits into its assignment's node."""
         stored = self._snapshot.assignments.get(worker)
         told = self._writes.get(worker, stored.value.entries if stored else {})
-        return len(told) >= MOST_TOLD
+        return len(told) >= MAX_ASSIGNED
 
     def _wait_for(self, case: PartitionView, workers: Sequence[WorkerId]) -> None:
         if workers:

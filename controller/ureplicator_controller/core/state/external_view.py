@@ -24,7 +24,7 @@ from ureplicator_common.model import (
     TopicState,
     WorkerId,
 )
-from ureplicator_common.znodes import MOST_TOLD
+from ureplicator_common.znodes import MAX_ASSIGNED
 from ureplicator_controller.core.state.exclusions import exclusion_kind, partition_exclusion
 from ureplicator_controller.core.state.snapshot import Snapshot
 
@@ -196,8 +196,10 @@ def _why_owner(
     assignment = snapshot.assignments.get(owner)
     told = assignment.value.entries if assignment else {}
     if partition not in told:
-        if len(told) >= MOST_TOLD:
-            return f"worker {owner} cannot be told of more than {MOST_TOLD} partitions: add workers"
+        if len(told) >= MAX_ASSIGNED:
+            return (
+                f"worker {owner} cannot be told of more than {MAX_ASSIGNED} partitions: add workers"
+            )
         return f"not given to worker {owner} yet"
     return f"worker {owner} has not answered its assignment yet"
 

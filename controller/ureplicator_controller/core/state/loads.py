@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping
 
 from ureplicator_common.coordination import Node
 from ureplicator_common.model import Partition, PartitionLoad, WorkerId
-from ureplicator_common.znodes import UNREADABLE, decode_loads
+from ureplicator_common.znodes import UnreadableContent, decode_loads
 
 LOAD_REVIEW_INTERVAL_S = 60.0
 SETTLED_S = 240.0
@@ -52,7 +52,7 @@ class DecodedLoads(Mapping[WorkerId, WorkerLoads]):
 def _decode(node: Node) -> WorkerLoads:
     try:
         return decode_loads(node.data)
-    except UNREADABLE:
+    except UnreadableContent:
         return {}
 
 

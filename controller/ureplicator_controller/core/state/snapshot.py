@@ -45,6 +45,7 @@ from ureplicator_common.model import (
 )
 from ureplicator_common.znodes import (
     Paths,
+    UnreadableContent,
     decode_assignment,
     decode_blacklisted,
     decode_current,
@@ -284,8 +285,8 @@ class _Reader:
                 continue
             try:
                 good[key] = self.memo.read(path, self._nodes[path], decode)
-            except (ValueError, KeyError, TypeError, AttributeError) as error:
-                self.findings.append(UnreadableNode(path, f"cannot be read: {error!r}"))
+            except UnreadableContent as error:
+                self.findings.append(UnreadableNode(path, f"cannot be read: {error}"))
                 bad.append(key)
         return good, bad
 
@@ -295,8 +296,8 @@ class _Reader:
             return None
         try:
             return self.memo.read(path, self._nodes[path], decode)
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            self.findings.append(UnreadableNode(path, f"cannot be read: {error!r}"))
+        except UnreadableContent as error:
+            self.findings.append(UnreadableNode(path, f"cannot be read: {error}"))
             return None
 
 

@@ -29,7 +29,7 @@ from functools import cached_property
 
 from ureplicator_common.kafka import TopicInfo
 from ureplicator_common.model import Route, RouteMemory, TopicIntent, TopicKey, TopicState
-from ureplicator_common.znodes import MOST_PARTITIONS
+from ureplicator_common.znodes import MAX_PARTITIONS
 from ureplicator_controller.core.state.snapshot import Snapshot
 from ureplicator_controller.core.topics.loops import ClusterTopic, copies_by_target, loop_reason
 from ureplicator_controller.core.topics.rules import AutoWhitelist, TopicRules
@@ -341,9 +341,9 @@ def _side(what: str, id: str, topics: Topics | None, name: str) -> str | None:
 
 def _why_too_big(info: TopicInfo) -> str:
     """Its nodes could not be written."""
-    if info.partitions <= MOST_PARTITIONS:
+    if info.partitions <= MAX_PARTITIONS:
         return ""
-    return f"it has {info.partitions} partitions, above the {MOST_PARTITIONS} that a topic may have"
+    return f"it has {info.partitions} partitions, above the {MAX_PARTITIONS} that a topic may have"
 
 
 def _is_of(id: str | None, info: TopicInfo | None) -> bool:

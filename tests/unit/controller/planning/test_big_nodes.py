@@ -21,8 +21,8 @@ from ureplicator_common.model import (
 )
 from ureplicator_common.znodes import (
     LIMIT_BYTES,
-    MOST_PARTITIONS,
-    MOST_TOLD,
+    MAX_ASSIGNED,
+    MAX_PARTITIONS,
     encode_assignment,
     encode_current,
     encode_ideal,
@@ -69,11 +69,11 @@ def test_the_biggest_topic_fits() -> None:
             f"worker {WORKERS[scattered(number, 7)]} lost",
             holders(number),
         )
-        for number in range(MOST_PARTITIONS)
+        for number in range(MAX_PARTITIONS)
     }
     assert len(encode_ideal(IdealTopic(entries))) < LIMIT_BYTES
-    odd = frozenset(range(1, MOST_PARTITIONS, 2))
-    intent = TopicIntent(MOST_PARTITIONS, MOST_PARTITIONS, blacklisted=odd, had_position=odd)
+    odd = frozenset(range(1, MAX_PARTITIONS, 2))
+    intent = TopicIntent(MAX_PARTITIONS, MAX_PARTITIONS, blacklisted=odd, had_position=odd)
     assert len(encode_intent(intent)) < LIMIT_BYTES
 
 
@@ -86,7 +86,7 @@ def test_the_biggest_assignment_and_its_answer_fit() -> None:
         told(number): AssignmentEntry(
             epoch(number), fences[scattered(number, 100)] + fences[scattered(number + 1, 100)]
         )
-        for number in range(MOST_TOLD)
+        for number in range(MAX_ASSIGNED)
     }
     assert len(encode_assignment(Assignment(assigned))) < LIMIT_BYTES
     said = {
@@ -104,7 +104,7 @@ def test_a_worker_is_told_of_no_more_than_fits_and_people_are_told_why(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     for module in (plan_module, view_module):
-        monkeypatch.setattr(module, "MOST_TOLD", 3)
+        monkeypatch.setattr(module, "MAX_ASSIGNED", 3)
     fleet = ControlFleet()
     fleet.worker("a")
     fleet.topic("t", 5)

@@ -24,7 +24,7 @@ from ureplicator_common.model import (
     TopicState,
     WorkerId,
 )
-from ureplicator_common.znodes import MOST_PARTITIONS
+from ureplicator_common.znodes import MAX_PARTITIONS
 from ureplicator_controller.core.state.snapshot import Snapshot, Stored, UnreadableNode
 from ureplicator_controller.core.topics.reconcile import (
     CONFIRM_S,
@@ -235,13 +235,13 @@ def test_a_topic_of_which_all_is_wanted_grows_with_its_source(
 
 def test_what_no_node_could_hold_is_refused() -> None:
     """A plan whose node is too big would be made again for ever, and nothing else done."""
-    huge = TopicInfo(MOST_PARTITIONS + 1, "A2")
+    huge = TopicInfo(MAX_PARTITIONS + 1, "A2")
     world = World(rules=(auto(),)).remember()
     assert not world.look({"a": {"t": huge}, "b": {}})
     assert world.last.refused == {
         KEY: "it has 10001 partitions, above the 10000 that a topic may have"
     }
-    assert world.one({"a": {"t": TopicInfo(MOST_PARTITIONS, "A2")}, "b": {}})
+    assert world.one({"a": {"t": TopicInfo(MAX_PARTITIONS, "A2")}, "b": {}})
     follows = TopicRules(ROUTE, RouteSettings(on_gap=GapPolicy.EARLIEST))
     for known, seen in (
         (KNOWN, replace(huge, topic_id="A1")),
