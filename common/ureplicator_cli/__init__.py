@@ -1,1 +1,1 @@
-"""The `ureplicator` command: starts the roles, and speaks to REST for operators."""
+"""The `ureplicator` command: starts the roles, and operates a fleet through REST."""

@@ -1,8 +1,8 @@
-"""The file that `ureplicator export` writes and `ureplicator import` reads: YAML for people and for git.
+"""The file of `ureplicator export` and `ureplicator import`: YAML for people and for git.
 
-Sorted, one fact a line, without the time it was written at: two exports differ where the fleets do.
-What an item must look like is for REST to judge, which names the field; here only the form of the
-whole is checked: a misspelt section would silently restore nothing.
+Sorted, one fact per line, without the time of the export: two exports differ where the fleets do. Only
+the form of the whole is checked here, because a misspelt section would silently restore nothing. Items
+are checked by REST, which names the field at fault.
 """
 
 from __future__ import annotations
@@ -21,29 +21,30 @@ VERSION = 1
 SECTIONS = ("switches", "workers", "blacklist", "topics")
 
 _HEAD = """\
-# What operators asked of fleet {fleet}. `ureplicator import FILE` brings a fleet to it: what is here is
-# made or changed, what is not here is left alone. Positions are not here: they are in Kafka, under the
-# fleet's name.
+# Topics and settings of fleet {fleet}, as its operators requested them. `ureplicator import FILE` restores
+# them: what is listed is created or changed, what is not listed is left alone. Positions are not listed:
+# they are in Kafka, under the fleet's name.
 """
 _ABOUT = {
-    "switches": "Whether lost and new workers move partitions by themselves; whether nothing may.",
-    "workers": "Set aside: emptied, and given nothing more. All others come by themselves.",
-    "blacklist": "By route: topics that are not copied, whitelisted or not.",
+    "switches": "autoBalancing: partitions move when workers join or are lost. frozen: no automatic moves.",
+    "workers": "Drained workers, which receive no partitions. All others register themselves.",
+    "blacklist": "By route: topics that are not copied, whether they are whitelisted or not.",
     "topics": """\
-By route. initialPartitions: those from this number on appeared later, and begin at their first record.
-# hadPosition: had one stored. If one of these has none, it is an error, and does not restart.""",
+By route. initialPartitions: partitions from this number on were added later, and start at their first
+# record. hadPosition: partitions with a stored position; if the position of one is missing, the
+# partition goes to ERROR and does not restart.""",
 }
 
 
-class BadBackup(Exception):
-    """The file as a whole is of no use; the text names the key at fault."""
+class InvalidBackup(Exception):
+    """The file as a whole cannot be imported; the text names the key at fault."""
 
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One thing to restore: what people call it, where REST takes it, and as what.
+    """One entry to restore: its key in the file, the path and the body of its REST call.
 
-    `listed`: of a topic, whether the file has it on its route's blacklist.
+    `listed`: for a topic, whether the file has it on its route's blacklist.
     """
 
     key: str
@@ -54,7 +55,7 @@ class Item:
 
 
 def to_yaml(document: Mapping[str, Any]) -> str:
-    """What GET /export answered, as text."""
+    """The response of GET /export as the text of a file."""
     parts = [_HEAD.format(fleet=document["fleet"])]
     parts.append(_dump({"version": document["version"], "fleet": document["fleet"]}))
     parts += [f"\n# {_ABOUT[name]}\n" + _dump({name: document[name]}) for name in SECTIONS]
@@ -67,25 +68,27 @@ def _dump(value: Mapping[str, Any]) -> str:
 
 
 def read(path: Path) -> dict[str, Any]:
-    """The document in a file. Raises BadBackup."""
+    """The document in a file. Raises InvalidBackup."""
     try:
         document = read_file(path)
     except UnreadableFile as error:
-        raise BadBackup(str(error)) from error
+        raise InvalidBackup(str(error)) from error
     if document.get("version") != VERSION:
-        raise BadBackup(f"version: is {document.get('version')!r}, this program reads {VERSION}")
+        raise InvalidBackup(
+            f"version: {document.get('version')!r} is not supported, only {VERSION}"
+        )
     if not isinstance(document.get("fleet"), str):
-        raise BadBackup("fleet: the name of the fleet is missing")
+        raise InvalidBackup("fleet: the name of the fleet is missing")
     for name in document:
         if name not in ("version", "fleet", *SECTIONS):
-            raise BadBackup(f"{name}: is not a known section; known are {', '.join(SECTIONS)}")
+            raise InvalidBackup(f"{name}: unknown section; known are {', '.join(SECTIONS)}")
     return document
 
 
 def items(document: Mapping[str, Any]) -> Iterator[Item]:
-    """In the order in which they are restored: what holds the fleet still comes first.
+    """Entries in the order in which they are restored; what prevents moves comes first.
 
-    Raises BadBackup.
+    Raises InvalidBackup.
     """
     if document.get("switches") is not None:
         yield Item("switches", ("switches",), _mapping("switches", document["switches"]))
@@ -95,7 +98,7 @@ def items(document: Mapping[str, Any]) -> Iterator[Item]:
     for name, listed in _entries("blacklist", document.get("blacklist")):
         route = _route(f"blacklist.{name}", name)
         if not isinstance(listed, list) or not all(isinstance(each, str) for each in listed):
-            raise BadBackup(f"blacklist.{name}: a list of topics is expected, not {listed!r:.80}")
+            raise InvalidBackup(f"blacklist.{name}: expected a list of topics, not {listed!r:.80}")
         for topic in listed:
             blacklist.add((route, topic))
             yield Item(f"blacklist.{name}.{topic}", ("blacklist", topic), {}, route)
@@ -111,7 +114,7 @@ def _route(key: str, name: str) -> Route:
     try:
         return Route.parse(name)
     except ValueError as error:
-        raise BadBackup(f"{key}: is not a route, as in west.east") from error
+        raise InvalidBackup(f"{key}: not a route, as in west.east") from error
 
 
 def _entries(key: str, value: object) -> Iterator[tuple[str, object]]:
@@ -121,5 +124,5 @@ def _entries(key: str, value: object) -> Iterator[tuple[str, object]]:
 
 def _mapping(key: str, value: object) -> Mapping[str, Any]:
     if not isinstance(value, dict):
-        raise BadBackup(f"{key}: a mapping is expected, not {value!r:.80}")
+        raise InvalidBackup(f"{key}: expected a mapping, not {value!r:.80}")
     return value

@@ -1,4 +1,4 @@
-"""`ureplicator blacklist`: partitions and topics that are not copied."""
+"""`ureplicator blacklist`: topics and partitions that are not copied."""
 
 from __future__ import annotations
 
@@ -7,28 +7,25 @@ from typing import Any
 
 import click
 
-from ureplicator_cli.output import (
-    ListByDefault,
-    ask,
-    client_options,
-    confirm,
-    print_json,
-    print_table,
-    route_options,
-)
+from ureplicator_cli.options import ListByDefault, client_options, route_options
+from ureplicator_cli.output import confirm, print_json, print_table
+from ureplicator_cli.rest_client import request
 
 
 @click.group(cls=ListByDefault)
 def blacklist() -> None:
-    """Set topics and partitions aside; WHAT is a topic, or TOPIC/PARTITION."""
+    """Exclude topics and partitions from copying.
+
+    Without a command, lists the blacklist. WHAT is a topic (orders) or a partition (orders/3).
+    """
 
 
 @blacklist.command("list")
 @client_options
 @route_options
 def list_blacklist(url: str, as_json: bool, src: str, dst: str) -> None:
-    """What is set aside."""
-    body = ask("GET", url, "/blacklist", src=src, dst=dst)
+    """List blacklisted topics and partitions."""
+    body = request("GET", url, "/blacklist", src=src, dst=dst)
     if as_json:
         print_json(body)
         return
@@ -41,9 +38,12 @@ def list_blacklist(url: str, as_json: bool, src: str, dst: str) -> None:
 @client_options
 @route_options
 def add_to_blacklist(what: str, url: str, as_json: bool, src: str, dst: str) -> None:
-    """Stop copying WHAT until it is taken back; positions stay."""
-    body = ask("POST", url, "/blacklist", src=src, dst=dst, body=_wish(what, "blacklist"))
-    confirm(body, as_json, f"{what}: is not copied any more on {{route}}")
+    """Stop copying WHAT until it is removed.
+
+    Positions are kept. WHAT is a topic (orders) or a partition (orders/3).
+    """
+    body = request("POST", url, "/blacklist", src=src, dst=dst, body=_entry(what, "blacklist"))
+    confirm(body, as_json, f"{what}: blacklisted on {{route}}, no longer copied")
 
 
 @blacklist.command("remove")
@@ -51,13 +51,13 @@ def add_to_blacklist(what: str, url: str, as_json: bool, src: str, dst: str) -> 
 @client_options
 @route_options
 def remove_from_blacklist(what: str, url: str, as_json: bool, src: str, dst: str) -> None:
-    """Take WHAT back."""
-    body = ask("POST", url, "/blacklist", src=src, dst=dst, body=_wish(what, "whitelist"))
-    confirm(body, as_json, f"{what}: is off the blacklist of {{route}}")
+    """Copy WHAT again, from its stored position."""
+    body = request("POST", url, "/blacklist", src=src, dst=dst, body=_entry(what, "whitelist"))
+    confirm(body, as_json, f"{what}: removed from the blacklist of {{route}}")
 
 
-def _wish(what: str, option: str) -> dict[str, Any]:
-    """`orders/3` is a partition: no topic's name has a slash."""
+def _entry(what: str, option: str) -> dict[str, Any]:
+    """Request body; `orders/3` is a partition, since no topic name contains a slash."""
     topic, slash, partition = what.partition("/")
     return {"topic": topic, "opt": option} | ({"partition": partition} if slash else {})
 

@@ -1,7 +1,7 @@
-"""REST's hints in the words of the command line.
+"""Hints of REST, as commands.
 
-REST says what would help in REST's words, for it does not know who asks. People at the command line get
-the same in commands; what is not in the table serves both. A test sees that no hint is forgotten.
+REST gives its hints in terms of HTTP, since it does not know its client. For the command line those in
+this table are replaced; all other hints fit both. A test compares the table with the hints in REST's code.
 """
 
 from __future__ import annotations
@@ -11,18 +11,18 @@ from collections.abc import Mapping
 HINTS: Mapping[str, str] = {
     "use PUT to give it more partitions": "ureplicator topics expand gives it more partitions",
     "GET /topics lists those that are; POST /topics adds one": (
-        "ureplicator topics lists those that are; ureplicator topics add adds one"
+        "ureplicator topics lists the topics; ureplicator topics add adds one"
     ),
-    "GET /blacklist lists those that are": "ureplicator blacklist lists those that are",
-    "GET /instances lists them": "ureplicator instances lists them",
+    "GET /blacklist lists those that are": "ureplicator blacklist lists the entries",
+    "GET /instances lists them": "ureplicator instances lists the workers",
     "choose one with ?src=SOURCE&dst=TARGET": "choose one with --src SOURCE --dst TARGET",
     'to copy what is there now, from its first record: {"restart": true}': (
-        "ureplicator topics resume --restart copies what is there now, from its first record"
+        "ureplicator topics resume --restart copies the present topic from its first record"
     ),
     "wait until GET says 404, then add it again": (
         "wait until ureplicator topics no longer lists it, then add it again"
     ),
-    "look with GET, then try again": "look what is there, then try again",
+    "look with GET, then try again": "check the present state, then try again",
 }
 _FIELDS: Mapping[str, str] = {
     "opt": "",
@@ -31,12 +31,12 @@ _FIELDS: Mapping[str, str] = {
     "dst": "--dst: ",
     "numPartitions": "partitions: ",
 }
-"""Fields of requests that people at the command line do not name so."""
+"""Fields of requests that have another name, or none, on the command line."""
 
 
 def in_commands(text: str) -> str:
-    """A failure as REST tells it, for those who typed a command."""
-    for said, meant in HINTS.items():
-        text = text.replace(f"({said})", f"({meant})")
+    """The text of a failure of REST, for a user of the command line."""
+    for rest_hint, command_hint in HINTS.items():
+        text = text.replace(f"({rest_hint})", f"({command_hint})")
     field, colon, rest = text.partition(": ")
     return f"{_FIELDS[field]}{rest}" if colon and field in _FIELDS else text

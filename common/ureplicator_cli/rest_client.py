@@ -1,4 +1,4 @@
-"""A client of the controllers' REST for people and scripts: a JSON object, or one line of failure."""
+"""Client of the controllers' REST: a JSON object, or a failure in one line."""
 
 from __future__ import annotations
 
@@ -8,15 +8,18 @@ from urllib.parse import quote
 
 import requests
 
+from ureplicator_cli.hints import in_commands
+from ureplicator_cli.output import fail
+
 DEFAULT_URL = "http://127.0.0.1:9000"
 TIMEOUT_S = 30.0
-"""Above what a controller itself waits for clusters that are away: its answer says more than ours."""
+"""Longer than a controller waits for a cluster that is away: its response gives the better reason."""
 
 
 class RestFailure(Exception):
     """Refused, failed or not reached; the text is one line for people.
 
-    `refused`: a controller has judged what was asked, and will not do it.
+    `refused`: a controller has judged the request, and will not carry it out.
     """
 
     def __init__(self, text: str, *, refused: bool = False) -> None:
@@ -25,12 +28,31 @@ class RestFailure(Exception):
 
 
 def quoted(name: str) -> str:
-    """A name as one part of a path."""
+    """A name as one segment of a path."""
     return quote(name, safe="")
 
 
+def request(
+    method: str,
+    url: str,
+    path: str,
+    *,
+    src: str = "",
+    dst: str = "",
+    body: Mapping[str, Any] | None = None,
+    query: Mapping[str, str] | None = None,
+) -> dict[str, Any]:
+    """Response of REST. Ends the process on a failure. Empty query parameters are left out."""
+    parameters = {"src": src, "dst": dst, **(query or {})}
+    given = {name: text for name, text in parameters.items() if text}
+    try:
+        return RestClient(url).call(method, path, query=given, body=body)
+    except RestFailure as error:
+        fail(in_commands(str(error)))
+
+
 class RestClient:
-    """Speaks to the controller at one URL; `host:port` is one too."""
+    """Calls the controller at one URL; `host:port` is accepted as a URL."""
 
     def __init__(self, url: str) -> None:
         self._url = (url if "://" in url else f"http://{url}").rstrip("/")
@@ -43,25 +65,27 @@ class RestClient:
         query: Mapping[str, str] | None = None,
         body: Mapping[str, Any] | None = None,
     ) -> dict[str, Any]:
-        """The answer's JSON object. Raises RestFailure."""
+        """The JSON object of the response. Raises RestFailure."""
         try:
-            answer = requests.request(
+            response = requests.request(
                 method, self._url + path, params=query, json=body, timeout=TIMEOUT_S
             )
         except requests.exceptions.ConnectionError as error:
-            raise RestFailure(f"no controller answers at {self._url}: {_cause(error)}") from error
+            raise RestFailure(
+                f"cannot reach a controller at {self._url}: {_cause(error)}"
+            ) from error
         except requests.exceptions.RequestException as error:
             raise RestFailure(f"{self._url}: {error}") from error
-        content = _json_object(answer)
-        if answer.ok and content is not None:
+        content = _json_object(response)
+        if response.ok and content is not None:
             return content
-        text = _refusal(self._url, answer.status_code, content)
-        raise RestFailure(text, refused=400 <= answer.status_code < 500)
+        text = _refusal(self._url, response.status_code, content)
+        raise RestFailure(text, refused=400 <= response.status_code < 500)
 
 
-def _json_object(answer: requests.Response) -> dict[str, Any] | None:
+def _json_object(response: requests.Response) -> dict[str, Any] | None:
     try:
-        content = answer.json()
+        content = response.json()
     except ValueError:
         return None
     return content if isinstance(content, dict) else None
@@ -69,14 +93,14 @@ def _json_object(answer: requests.Response) -> dict[str, Any] | None:
 
 def _refusal(url: str, status: int, problem: Mapping[str, Any] | None) -> str:
     if not problem or "detail" not in problem:
-        return f"{url} answered {status}, not as a controller would"
+        return f"{url}: unexpected response, status {status}: not a uReplicator controller"
     field = f"{problem['field']}: " if problem.get("field") else ""
     hint = f" ({problem['hint']})" if problem.get("hint") else ""
     return f"{field}{problem['detail']}{hint}"
 
 
 def _cause(error: BaseException) -> str:
-    """The operating system's own words, from under three libraries'."""
+    """The operating system's message, from below three libraries' wrappers."""
     seen: BaseException | None = error
     while seen is not None:
         if isinstance(seen, OSError) and seen.strerror:

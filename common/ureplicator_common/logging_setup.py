@@ -2,8 +2,8 @@
 
     2026-01-31T12:00:00.123+00:00 INFO ureplicator_controller.daemon: leading with epoch 7
 
-or, for machines, the same as a JSON object per line. A traceback is the one thing that takes more
-than a line as text; in JSON it is a field.
+With `--log-json` each event is a JSON object in one line. A traceback takes more than one line as text;
+in JSON it is a field.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from typing import TextIO
 
 NOISY = ("kazoo", "py4j", "urllib3", "werkzeug", "kafka")
-"""Libraries whose everyday chatter would drown ours; their warnings stay."""
+"""Libraries that log much at INFO; only their warnings are kept."""
 
 
 def set_up(
@@ -25,9 +25,9 @@ def set_up(
     stream: TextIO | None = None,
     name: str = "",
 ) -> None:
-    """Take over the root logger of this process. Called once, by an entry point.
+    """Configure the root logger of this process. Called once, by an entry point.
 
-    `name` stands in each line for the logger's, where several processes share one stream.
+    `name` replaces the logger's name in each line, where several processes share one stream.
     """
     handler = logging.StreamHandler(stream or sys.stderr)
     handler.setFormatter(JsonLines() if as_json else Lines(name))

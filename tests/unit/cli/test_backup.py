@@ -70,25 +70,25 @@ def filled(rest: RestFixture) -> None:
 
 @pytest.fixture
 def file(rest: RestFixture, url: str, tmp_path: Path) -> Path:
-    """An export of a fleet that has everything; the fleet itself has forgotten it."""
+    """An export of a fleet that has everything; the fleet itself is wiped since."""
     filled(rest)
     path = tmp_path / "fleet.yaml"
     assert run("export", path, url=url).exit_code == 0
-    forget(rest)
+    wipe(rest)
     return path
 
 
-def forget(rest: RestFixture) -> None:
-    """Somebody wipes the tree."""
+def wipe(rest: RestFixture) -> None:
+    """Wipe the tree in ZooKeeper."""
     below = sorted(rest.store.subtree(rest.paths.root), reverse=True)
     kept = {rest.paths.root, *rest.paths.skeleton, f"{rest.paths.root}/workers"}
     rest.theirs.transact([Delete(path) for path in below if path not in kept])
 
 
-def test_the_file_is_for_people_and_for_git(file: Path) -> None:
+def test_the_file_is_sorted_commented_yaml(file: Path) -> None:
     text = file.read_text()
     assert yaml.safe_load(text)["topics"]["source.target"]["orders"]["hadPosition"] == "0-1,3"
-    assert text.startswith("# What operators asked of fleet test.")
+    assert text.startswith("# Topics and settings of fleet test, as its operators requested them.")
     assert [line for line in text.splitlines() if line and line[0] not in "# "] == [
         "version: 1",
         "fleet: test",
@@ -110,7 +110,7 @@ def test_a_wiped_fleet_gets_everything_back(rest: RestFixture, url: str, file: P
     text = file.read_text()
     dry = run("import", file, "--dry-run", url=url)
     assert dry.exit_code == 0
-    assert dry.stdout.splitlines()[-1] == "1 changed, 4 created (dry run: nothing was done)"
+    assert dry.stdout.splitlines()[-1] == "1 changed, 4 created (dry run: nothing was written)"
     assert rest.intent("orders") is None
     done = run("import", file, url=url)
     assert done.exit_code == 0
@@ -122,7 +122,7 @@ def test_a_wiped_fleet_gets_everything_back(rest: RestFixture, url: str, file: P
     assert file.read_text() == text
 
 
-def test_what_is_refused_is_told_and_the_rest_is_done(
+def test_a_refused_item_is_reported_and_the_others_are_imported(
     rest: RestFixture, url: str, file: Path
 ) -> None:
     rest.source.remove("orders")
@@ -133,7 +133,7 @@ def test_what_is_refused_is_told_and_the_rest_is_done(
     assert rest.intent("quiet") is not None
 
 
-def test_what_was_whitelisted_and_blacklisted_meanwhile_becomes_what_the_file_says(
+def test_what_was_changed_meanwhile_becomes_as_in_the_file(
     rest: RestFixture, url: str, file: Path
 ) -> None:
     text = file.read_text()
@@ -154,14 +154,14 @@ def test_a_topic_that_the_file_blacklists_stays_blacklisted(
     assert rest.theirs.get(rest.paths.blacklisted(TopicKey(ROUTE, "quiet"))) is not None
 
 
-def test_what_is_refused_of_an_item_is_told_and_the_rest_of_it_is_done(
+def test_a_refused_field_is_reported_and_the_rest_of_its_item_is_imported(
     rest: RestFixture, url: str, file: Path
 ) -> None:
     rest.intend("quiet", TopicIntent(1, 0, had_position=frozenset({0})))
     result = run("import", file, url=url)
     assert result.exit_code == 1
     assert result.stderr.startswith("refused   topics.source.target.quiet.initialPartitions: it is")
-    assert result.stdout.splitlines()[-1] == "2 changed, 3 created, 1 refused in part"
+    assert result.stdout.splitlines()[-1] == "2 changed, 3 created, 1 partly refused"
     intent = rest.intent("quiet")
     assert intent is not None
     assert intent.state is TopicState.PAUSED
@@ -170,15 +170,15 @@ def test_what_is_refused_of_an_item_is_told_and_the_rest_of_it_is_done(
 def test_a_file_that_cannot_be_written(url: str, tmp_path: Path) -> None:
     result = run("export", tmp_path / "no" / "x.yaml", url=url)
     assert result.exit_code == 1
-    assert "No such file or directory (name a file in a folder that is there)" in result.stderr
+    assert "No such file or directory (name a file in an existing directory)" in result.stderr
     assert result.stderr.count("\n") == 1
 
 
-def test_for_machines(url: str, file: Path) -> None:
+def test_json_output(url: str, file: Path) -> None:
     result = run("import", file, "--json", "--dry-run", url=url)
-    told = json.loads(result.stdout)
-    assert told["dryRun"] is True
-    assert [each["key"] for each in told["items"]] == [
+    report = json.loads(result.stdout)
+    assert report["dryRun"] is True
+    assert [each["key"] for each in report["items"]] == [
         "switches",
         "workers.w3",
         "blacklist.source.target.spam",
@@ -204,7 +204,7 @@ def test_for_machines(url: str, file: Path) -> None:
         ({"workers": {"w1": None}}, "workers.w1"),
     ],
 )
-def test_garbage_is_refused_as_a_whole_with_its_key(
+def test_an_invalid_file_is_refused_as_a_whole_with_its_key(
     rest: RestFixture, url: str, file: Path, change: dict[str, Any], key: str
 ) -> None:
     file.write_text(yaml.safe_dump({**yaml.safe_load(file.read_text()), **change}))
@@ -215,7 +215,7 @@ def test_garbage_is_refused_as_a_whole_with_its_key(
 
 
 @pytest.mark.parametrize("text", ["", "[]", "a: b: c", "fleet: test\nfleet: test", "\0"])
-def test_what_is_no_backup_at_all(url: str, tmp_path: Path, text: str) -> None:
+def test_a_file_that_is_no_backup(url: str, tmp_path: Path, text: str) -> None:
     path = tmp_path / "x.yaml"
     path.write_text(text)
     result = run("import", path, url=url)
@@ -241,7 +241,7 @@ def test_without_a_controller_it_stops(rest: RestFixture, tmp_path: Path) -> Non
 
 
 ids = st.sampled_from(("", "12", "0x1F", "no", "-_3qxQ"))
-"""Also such as YAML takes for something else than text."""
+"""Some of them are not text to YAML unless quoted."""
 
 
 @st.composite
@@ -269,7 +269,7 @@ switches = st.builds(Switches, st.booleans(), st.booleans())
 
 @settings(max_examples=12, deadline=None)
 @given(intents(), workers, switches)
-def test_export_and_import_are_each_others_reverse(
+def test_import_restores_what_export_wrote(
     intent: TopicIntent, worker: KnownWorker, switched: Switches
 ) -> None:
     first, second = RestFixture(), RestFixture()

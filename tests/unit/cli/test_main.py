@@ -1,4 +1,4 @@
-"""The command over a live REST server on the twins: output, and above all exit codes."""
+"""The command against a live REST server on the twins: output, and above all exit codes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from werkzeug.serving import make_server
 from werkzeug.wrappers import Request, Response
 
 from ureplicator_cli.main import cli
-from ureplicator_cli.topics import duration
+from ureplicator_cli.output import duration
 from ureplicator_common.kafka import BatchTime, Lifetime
 from ureplicator_common.model import (
     EventKind,
@@ -67,13 +67,13 @@ def run(*words: str, url: str = "") -> Result:
 # --- check-config
 
 
-def test_a_good_configuration(config: Path) -> None:
+def test_a_valid_configuration(config: Path) -> None:
     result = run("check-config", str(config))
     assert result.exit_code == 0
-    assert "good (fleet local, routes a.b)" in result.stdout
+    assert "valid (fleet local, routes a.b)" in result.stdout
 
 
-def test_a_wrong_configuration_tells_every_fault(config: Path) -> None:
+def test_an_invalid_configuration_reports_every_fault(config: Path) -> None:
     result = run("check-config", str(config), "--set", "worker.slots=0", "--set", "x.y=1")
     assert result.exit_code == 1
     assert result.stdout == ""
@@ -118,7 +118,7 @@ def test_an_id_that_is_no_name_of_a_node(config: Path, role: str, name: str) -> 
 )
 def test_help(words: list[str]) -> None:
     result = run(*words)
-    assert result.exit_code in (0, 2)  # click answers 2 to the bare command
+    assert result.exit_code in (0, 2)  # click exits with 2 for the bare command
     assert result.output
 
 
@@ -135,7 +135,7 @@ def test_a_topics_life(url: str) -> None:
     assert "no longer" in run("topics", "delete", "orders", url=url).stdout
 
 
-def test_a_refusal_is_one_line_and_names_the_cure(url: str) -> None:
+def test_a_refusal_is_one_line_and_names_the_hint(url: str) -> None:
     run("topics", "add", "orders", url=url)
     for words in (["add", "orders"], ["add", "nowhere"], ["expand", "orders", "9"]):
         result = run("topics", *words, url=url)
@@ -195,7 +195,7 @@ def test_durations(seconds: float | None, text: str) -> None:
     assert duration(seconds) == text
 
 
-def test_machines_get_json(url: str) -> None:
+def test_json_output(url: str) -> None:
     assert json.loads(run("topics", "add", "orders", "--json", url=url).stdout)["partitions"] == 4
     assert json.loads(run("topics", "list", "--json", url=url).stdout) == {"topics": ["orders"]}
     for words in (["topics", "show", "orders"], ["instances"], ["status"]):
@@ -226,10 +226,10 @@ def test_instances(rest: RestFixture, url: str) -> None:
 
 def test_draining_and_restoring(rest: RestFixture, url: str) -> None:
     rest.live("w1")
-    assert "emptied" in run("instances", "drain", "w1", url=url).stdout
+    assert "draining" in run("instances", "drain", "w1", url=url).stdout
     shown = json.loads(run("instances", "w1", "--json", url=url).stdout)
     assert shown["workers"]["w1"]["draining"] is True
-    assert "takes part" in run("instances", "restore", "w1", url=url).stdout
+    assert "restored" in run("instances", "restore", "w1", url=url).stdout
     assert run("instances", "drain", "w9", url=url).exit_code == 1
     rest.live("drain")
     shown = json.loads(run("instances", "show", "drain", "--json", url=url).stdout)
@@ -258,7 +258,7 @@ def test_status_without_zookeeper(rest: RestFixture, url: str) -> None:
 
 def test_the_blacklist(rest: RestFixture, url: str) -> None:
     run("topics", "add", "orders", url=url)
-    assert "not copied" in run("blacklist", "add", "orders/3", url=url).stdout
+    assert "no longer copied" in run("blacklist", "add", "orders/3", url=url).stdout
     assert "orders/3" in run("blacklist", url=url).stdout
     listed = json.loads(run("blacklist", "list", "--json", url=url).stdout)["blacklist"]
     assert [(each["topic"], each["partition"]) for each in listed] == [("orders", 3)]
@@ -278,16 +278,16 @@ def test_balancing_and_freezing(url: str) -> None:
     shown = run("balance", "status", url=url).stdout
     assert "balancing is off" in shown
     assert "frozen" in shown
-    told = json.loads(run("balance", "status", "--json", url=url).stdout)
-    assert told == {"auto_balancing": False, "frozen": True}
+    shown_json = json.loads(run("balance", "status", "--json", url=url).stdout)
+    assert shown_json == {"auto_balancing": False, "frozen": True}
     assert run("unfreeze", url=url).exit_code == 0
     assert run("balance", "on", url=url).stdout == "balancing is on\n"
 
 
 def test_rebalancing(rest: RestFixture, url: str) -> None:
     run("topics", "add", "orders", url=url)
-    nobody = run("rebalance", "--dry-run", url=url)
-    assert (nobody.exit_code, nobody.stderr) == (
+    refused = run("rebalance", "--dry-run", url=url)
+    assert (refused.exit_code, refused.stderr) == (
         1,
         "nobody leads: nothing would be done (start a controller)\n",
     )
@@ -319,7 +319,7 @@ def test_history(rest: RestFixture, url: str) -> None:
     assert run("history", "--limit", "0", url=url).exit_code == 2
 
 
-def test_positions_are_forgotten_only_when_it_is_said(rest: RestFixture, url: str) -> None:
+def test_positions_are_deleted_only_on_request(rest: RestFixture, url: str) -> None:
     for flags, forgotten in (([], False), (["--forget-positions"], True)):
         run("topics", "add", "orders", url=url)
         assert run("topics", "delete", "orders", *flags, url=url).exit_code == 0
@@ -329,17 +329,18 @@ def test_positions_are_forgotten_only_when_it_is_said(rest: RestFixture, url: st
         rest.remove("orders")
 
 
-# --- A controller that is not there
+# --- No controller
 
 
-def test_nobody_listens() -> None:
+def test_no_controller_listens() -> None:
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         port = listener.getsockname()[1]
     result = run("topics", "--url", f"http://127.0.0.1:{port}")
     assert result.exit_code == 1
     assert (
-        result.stderr == f"no controller answers at http://127.0.0.1:{port}: Connection refused\n"
+        result.stderr
+        == f"cannot reach a controller at http://127.0.0.1:{port}: Connection refused\n"
     )
 
 
@@ -351,22 +352,22 @@ def test_a_wrong_url(url: str) -> None:
 
 
 @Request.application
-def somebody(request: Request) -> Response:
+def another_server(request: Request) -> Response:
     return Response("hi")
 
 
-def test_somebody_else_listens() -> None:
-    server = make_server("127.0.0.1", 0, somebody)
+def test_another_server_listens() -> None:
+    server = make_server("127.0.0.1", 0, another_server)
     thread = threading.Thread(target=server.handle_request)
     thread.start()
     result = run("status", "--url", f"http://127.0.0.1:{server.server_port}")
     thread.join()
     server.server_close()
     assert result.exit_code == 1
-    assert "not as a controller would" in result.stderr
+    assert "not a uReplicator controller" in result.stderr
 
 
-def test_no_role_is_imported_before_it_is_asked_for() -> None:
+def test_no_role_is_imported_before_it_runs() -> None:
     script = (
         "import sys, ureplicator_cli.main;"
         "print([name for name in sys.modules if name.split('.')[0] in"
@@ -374,5 +375,5 @@ def test_no_role_is_imported_before_it_is_asked_for() -> None:
         " 'ureplicator_worker')])"
     )
     command = [sys.executable, "-c", script]
-    answer = subprocess.run(command, capture_output=True, text=True)  # noqa: S603
-    assert answer.stdout == "[]\n"
+    process = subprocess.run(command, capture_output=True, text=True)  # noqa: S603
+    assert process.stdout == "[]\n"

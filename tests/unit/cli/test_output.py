@@ -1,4 +1,4 @@
-"""What the command shows of a fleet that rests: drained, frozen, paused, blacklisted, stopped, gone."""
+"""Output for what is excluded: drained, frozen, paused, blacklisted, stopped, gone."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def run(*words: str, url: str) -> Result:
 
 
 def exclude_some(rest: RestFixture) -> None:
-    """Four kinds of rest, and one partition that somebody copies."""
+    """Four kinds of exclusion, and one partition that is copied."""
     rest.live("w1")
     rest.intend("orders", TopicIntent(4, 4, state=TopicState.PAUSED))
     rest.intend("quiet", TopicIntent(3, 3, blacklisted=frozenset({1, 2})))
@@ -57,16 +57,16 @@ def exclude_some(rest: RestFixture) -> None:
     rest.say("w1", "quiet", {0: PartitionState.ONLINE})
 
 
-def test_status_tells_rest_from_failure(rest: RestFixture, url: str) -> None:
+def test_status_tells_excluded_from_failed_partitions(rest: RestFixture, url: str) -> None:
     exclude_some(rest)
     shown = run("status", url=url).stdout
     assert "10: 1 online, 9 offline (4 paused, 3 blacklisted, 2 stopped), 0 in error" in shown
     assert "gone/1" in shown
-    assert "orders/" not in shown, "what operators set aside is as it should be"
+    assert "orders/" not in shown, "excluded partitions are no mismatch"
 
 
-def test_what_is_still_copied_is_not_offline_yet(rest: RestFixture, url: str) -> None:
-    """The leader has not heard of the pause: the counts in brackets are a part of the offline ones."""
+def test_a_partition_that_is_still_copied_is_not_offline_yet(rest: RestFixture, url: str) -> None:
+    """The leader has not applied the pause yet: the counts in brackets are part of the offline ones."""
     exclude_some(rest)
     rest.place("orders", {0: "w1"})
     rest.say("w1", "orders", {0: PartitionState.ONLINE})
@@ -74,7 +74,7 @@ def test_what_is_still_copied_is_not_offline_yet(rest: RestFixture, url: str) ->
     assert "offline (3 paused, " in shown
 
 
-def test_validation_names_what_rests(rest: RestFixture) -> None:
+def test_validation_lists_excluded_partitions(rest: RestFixture) -> None:
     exclude_some(rest)
     shown = rest.call("GET", "/validation?src=source").get_json()
     assert [(each["topic"], each["partitions"], each["state"]) for each in shown["excluded"]] == [
@@ -96,7 +96,7 @@ def test_validation_names_what_rests(rest: RestFixture) -> None:
         ("spam", "active", "blacklisted", "blacklisted"),
     ],
 )
-def test_a_topic_shows_what_it_is(
+def test_a_topic_shows_its_effective_state(
     rest: RestFixture, url: str, topic: str, wish: str, effective: str, why: str
 ) -> None:
     exclude_some(rest)
@@ -104,18 +104,18 @@ def test_a_topic_shows_what_it_is(
     title, *table = shown.splitlines()
     assert title.rstrip().endswith(f"-> {topic}, {effective}")
     assert any(why in line for line in table)
-    told = json.loads(run("topics", "show", topic, "--json", url=url).stdout)
-    assert (told["state"], told["effectiveState"]) == (wish, effective)
-    assert set(told["excluded"].values()) == {why}
+    body = json.loads(run("topics", "show", topic, "--json", url=url).stdout)
+    assert (body["state"], body["effectiveState"]) == (wish, effective)
+    assert set(body["excluded"].values()) == {why}
 
 
-def test_a_topic_that_is_being_deleted_says_so(rest: RestFixture) -> None:
+def test_a_topic_that_is_being_deleted(rest: RestFixture) -> None:
     rest.intend("orders", TopicIntent(1, 1, state=TopicState.DELETING, stopped="x"))
-    told = rest.call("GET", "/topics/orders").get_json()
-    assert (told["effectiveState"], told["excluded"]) == ("deleting", {"0": "topic deleted"})
+    body = rest.call("GET", "/topics/orders").get_json()
+    assert (body["effectiveState"], body["excluded"]) == ("deleting", {"0": "topic deleted"})
 
 
-def test_workers_that_are_set_aside_or_gone(rest: RestFixture, url: str) -> None:
+def test_workers_that_are_drained_or_gone(rest: RestFixture, url: str) -> None:
     exclude_some(rest)
     rest.place("quiet", {0: "w1", 1: "w2"})
     rest.live("w3")
@@ -126,12 +126,12 @@ def test_workers_that_are_set_aside_or_gone(rest: RestFixture, url: str) -> None
     shown = run("instances", url=url).stdout
     for name in ("w2 (gone)", "w3 (drained)", "w9 (gone, drained)"):
         assert name in shown
-    assert run("instances", "w3", url=url).stdout == "w3 (drained): nothing\n"
+    assert run("instances", "w3", url=url).stdout == "partitions of w3 (drained): none\n"
     status = run("status", url=url).stdout
     assert "workers     w1, w2 (gone), w3 (drained)\n" in status
 
 
-def test_an_owner_that_nobody_remembers_is_gone_too(rest: RestFixture, url: str) -> None:
+def test_an_owner_that_never_registered_is_gone_too(rest: RestFixture, url: str) -> None:
     rest.intend("orders", TopicIntent(1, 1))
     rest.place("orders", {0: "w1"})
     assert "workers     w1 (gone)\n" in run("status", url=url).stdout
@@ -146,13 +146,13 @@ def test_switches_are_shown(url: str) -> None:
 
 
 @pytest.mark.parametrize("words", [["instances"], ["blacklist"], ["history"]])
-def test_an_empty_list_is_no_empty_frame(url: str, words: list[str]) -> None:
-    assert run(*words, url=url).stdout == f"{words[0].replace('instances', 'workers')}: nothing\n"
+def test_an_empty_list_is_one_line(url: str, words: list[str]) -> None:
+    assert run(*words, url=url).stdout == f"{words[0].replace('instances', 'workers')}: none\n"
 
 
-def test_no_topics_are_no_name_on_standard_output(url: str) -> None:
+def test_no_topics_print_nothing_on_standard_output(url: str) -> None:
     result = run("topics", url=url)
-    assert (result.stdout, result.stderr) == ("", "nothing\n")
+    assert (result.stdout, result.stderr) == ("", "no topics\n")
 
 
 def test_an_address_is_a_url(url: str) -> None:

@@ -1,0 +1,76 @@
+"""Options and groups that several commands share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+from ureplicator_cli import rest_client
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+url_option = click.option(
+    "--url",
+    envvar="UREPLICATOR_URL",
+    default=rest_client.DEFAULT_URL,
+    show_default=True,
+    show_envvar=True,
+    help="REST address of any controller of the fleet.",
+)
+json_option = click.option(
+    "--json", "as_json", is_flag=True, help="Print the JSON response instead of text."
+)
+
+
+def client_options(command: F) -> F:
+    return url_option(json_option(command))
+
+
+def route_options(command: F) -> F:
+    """A fleet with one route needs neither."""
+    command = click.option("--dst", default="", help="Target cluster of the route.")(command)
+    return click.option("--src", default="", help="Source cluster of the route.")(command)
+
+
+class SectionedGroup(click.Group):
+    """A group whose help lists the commands under headings."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._sections: dict[str, tuple[click.Command, ...]] = {}
+
+    def add_section(self, title: str, *commands: click.Command) -> None:
+        self._sections[title] = commands
+        for command in commands:
+            self.add_command(command)
+
+    def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
+        names = [command.name or "" for each in self._sections.values() for command in each]
+        widest = max(map(len, names))
+        limit = formatter.width - 6 - widest
+        for title, commands in self._sections.items():
+            with formatter.section(title):
+                formatter.write_dl(
+                    [
+                        ((command.name or "").ljust(widest), command.get_short_help_str(limit))
+                        for command in commands
+                    ]
+                )
+
+
+class ListByDefault(click.Group):
+    """A group in which `GROUP` without a command, also with options, is `GROUP list`."""
+
+    def parse_args(self, context: click.Context, args: list[str]) -> list[str]:
+        bare = not args or (args[0].startswith("-") and args[0] not in context.help_option_names)
+        return super().parse_args(context, ["list", *args] if bare else args)
+
+
+class ShowByDefault(click.Group):
+    """A group in which `GROUP`, also with a name or options, is `GROUP show`."""
+
+    def parse_args(self, context: click.Context, args: list[str]) -> list[str]:
+        named = bool(args) and (args[0] in self.commands or args[0] in context.help_option_names)
+        return super().parse_args(context, args if named else ["show", *args])

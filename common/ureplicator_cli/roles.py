@@ -1,0 +1,107 @@
+"""`ureplicator controller`, `worker` and `check-config`: the commands that read a configuration.
+
+A role is imported when it starts: a controller's image carries no Spark, a worker's no Flask.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+from pathlib import Path
+
+import click
+
+from ureplicator_cli.options import F
+from ureplicator_cli.output import fail
+from ureplicator_common.config.settings import Settings, load_settings
+from ureplicator_common.errors import ConfigurationError
+from ureplicator_common.logging_setup import set_up
+
+_ID = re.compile(r"[a-zA-Z0-9._-]{1,100}")
+
+
+def _config_options(command: F) -> F:
+    command = click.option(
+        "--set",
+        "overrides",
+        multiple=True,
+        metavar="KEY=VALUE",
+        help="Override one key of CONFIG, as in controller.port=9001. Repeatable.",
+    )(command)
+    return click.argument("config", type=click.Path(path_type=Path))(command)
+
+
+def _legal_id(context: click.Context, parameter: click.Parameter, id: str) -> str:
+    """An id names a node in ZooKeeper and is part of Kafka's transactional ids."""
+    if not _ID.fullmatch(id) or id in (".", ".."):
+        raise click.BadParameter("1 to 100 characters of a-z, A-Z, 0-9, '.', '_' and '-'")
+    return id
+
+
+def _process_options(command: F) -> F:
+    command = click.option("--log-json", is_flag=True, help="Log one JSON object per line.")(
+        command
+    )
+    return click.option(
+        "--id",
+        "id",
+        default=socket.gethostname,
+        show_default="host name",
+        callback=_legal_id,
+        help="Name of this process, unique among the live processes of its role.",
+    )(command)
+
+
+@click.command()
+@_config_options
+@_process_options
+def controller(config: Path, overrides: tuple[str, ...], id: str, log_json: bool) -> None:
+    """Run a controller.
+
+    Every controller serves REST; one of them is elected leader. CONFIG is a YAML file, overridden by
+    environment variables (UREPLICATOR_CONTROLLER__PORT=9001) and by --set.
+    """
+    settings = _load(config, overrides)
+    set_up(as_json=log_json)
+    from ureplicator_controller import daemon
+
+    code = daemon.run(
+        settings, id=id, config=config.resolve(), overrides=overrides, log_json=log_json
+    )
+    raise SystemExit(code)
+
+
+@click.command()
+@_config_options
+@_process_options
+def worker(config: Path, overrides: tuple[str, ...], id: str, log_json: bool) -> None:
+    """Run a worker.
+
+    It copies the partitions that the leader assigns to it. CONFIG is the same file that the
+    controllers read.
+    """
+    settings = _load(config, overrides)
+    set_up(as_json=log_json)
+    from ureplicator_worker import daemon
+
+    raise SystemExit(daemon.run(settings, id=id))
+
+
+@click.command("check-config")
+@_config_options
+def check_config(config: Path, overrides: tuple[str, ...]) -> None:
+    """Check a configuration file and report every fault.
+
+    Reads CONFIG with the environment and --set, as the roles do. Exit code 1 if there is a fault.
+    """
+    settings = _load(config, overrides)
+    routes = ", ".join(str(route.route) for route in settings.routes)
+    click.echo(f"{config}: valid (fleet {settings.fleet}, routes {routes})")
+
+
+def _load(config: Path, overrides: tuple[str, ...]) -> Settings:
+    try:
+        return load_settings(config, environ=os.environ, overrides=overrides)
+    except ConfigurationError as error:
+        fail(str(error))
