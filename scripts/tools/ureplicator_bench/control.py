@@ -43,8 +43,13 @@ from ureplicator_common.model import (
 from ureplicator_common.znodes import encode_intent, encode_live_worker
 from ureplicator_controller.core.planning.plan import EPOCH_SHIFT, plan
 from ureplicator_controller.core.state.snapshot import Delays, Snapshot, Stored
-from ureplicator_testkit.control.crowd import Crowd, Settling
-from ureplicator_testkit.control.machines import PATHS, REBALANCE_S, ROUTE, Machine
+from ureplicator_testkit.control.large_fleet import LargeFleet, SettlingCost
+from ureplicator_testkit.control.manual_controllers import (
+    PATHS,
+    REBALANCE_S,
+    ROUTE,
+    ManualController,
+)
 from ureplicator_testkit.servers.processes import eventually
 
 SLOTS = 4
@@ -202,8 +207,8 @@ def writes(*sizes: tuple[int, int]) -> Iterator[Figure]:
         yield Figure(what, lost.writes / lost.moves, "", WRITES_PER_MOVE)
 
 
-def _lose_a_tenth(*, workers: int, partitions: int) -> tuple[Settling, Settling, float]:
-    crowd = Crowd(topics=partitions // PER_TOPIC, partitions=PER_TOPIC)
+def _lose_a_tenth(*, workers: int, partitions: int) -> tuple[SettlingCost, SettlingCost, float]:
+    crowd = LargeFleet(topics=partitions // PER_TOPIC, partitions=PER_TOPIC)
     crowd.join(workers)
     placed = crowd.settle()
     began_s = time.perf_counter()
@@ -219,7 +224,7 @@ def written(hosts: str, *, partitions: int, workers: int) -> Iterator[Figure]:
     client = ZooKeeperCoordination(hosts=hosts, session_timeout_s=30)
     client.connect(30)
     try:
-        leader = Machine(client, "leader", SystemClock())
+        leader = ManualController(client, "leader", SystemClock())
         eventually(lambda: _leads(leader), 30, "the leader leads")
         _fill(client, partitions=partitions, workers=workers)
         leader.observer.resync()
@@ -236,7 +241,7 @@ def written(hosts: str, *, partitions: int, workers: int) -> Iterator[Figure]:
     yield Figure(f"real ZooKeeper, {size}: nodes written", nodes, "")
 
 
-def _leads(leader: Machine[ZooKeeperCoordination]) -> bool:
+def _leads(leader: ManualController[ZooKeeperCoordination]) -> bool:
     leader.loop.run_once()
     return leader.leads
 

@@ -1,7 +1,7 @@
 """Eight histories in which somebody could lose records, repeat them, or write what is no longer theirs.
 
 Each is told from its beginning to its end. Where ownership is at stake, the plan, the proof and the
-ownership of the copiers are the real code (`ureplicator_testkit.control.history`).
+ownership of the copiers are the real code (`ureplicator_testkit.control.ownership_fleet`).
 
     1  an owner freezes before its first commit, another takes over, the first thaws
     2  an owner, a second one that never committed, a third one
@@ -20,8 +20,8 @@ import pytest
 
 from ureplicator_common.coordination import Check, Conflict, Create
 from ureplicator_testkit.control.fleet import ids_of, partition
-from ureplicator_testkit.control.history import Stage, Worker
-from ureplicator_testkit.control.machines import PATHS, Fleet
+from ureplicator_testkit.control.manual_controllers import PATHS, ControllerFleet
+from ureplicator_testkit.control.ownership_fleet import OwnershipFleet, OwnershipWorker
 from ureplicator_testkit.control.rest_fixture import RestFixture
 from ureplicator_testkit.copier.line import Line, fill
 from ureplicator_testkit.kafka.memory_kafka import MemoryKafka
@@ -34,143 +34,143 @@ RETENTION_S = 7 * 24 * HOUR_S
 
 
 @pytest.fixture
-def stage() -> Iterator[Stage]:
-    stage = Stage()
-    yield stage
-    stage.close()
+def fleet() -> Iterator[OwnershipFleet]:
+    fleet = OwnershipFleet()
+    yield fleet
+    fleet.close()
 
 
-def copying(stage: Stage, id: str) -> Worker:
+def copying(fleet: OwnershipFleet, id: str) -> OwnershipWorker:
     """A worker that copies t/0, and has committed some of it."""
-    worker = stage.worker(id)
-    stage.topic("t")
-    stage.settle()
-    assert stage.owners("t") == {0: id}
-    assert stage.offset(P) > 0
+    worker = fleet.worker(id)
+    fleet.topic("t")
+    fleet.settle()
+    assert fleet.owners("t") == {0: id}
+    assert fleet.offset(P) > 0
     return worker
 
 
-def leader_alone(stage: Stage) -> None:
+def leader_alone(fleet: OwnershipFleet) -> None:
     """The leader does what it has to; no worker answers meanwhile."""
     for _ in range(3):
-        stage.cycle()
+        fleet.cycle()
 
 
-def come_after(stage: Stage, id: str, seconds: float) -> Worker:
+def come_after(fleet: OwnershipFleet, id: str, seconds: float) -> OwnershipWorker:
     """A worker that is given t/0 when nobody has had it for so long; it did not look at it yet."""
-    leader_alone(stage)
-    stage.wait(seconds)
-    worker = stage.worker(id)
-    leader_alone(stage)
-    assert stage.owners("t") == {0: id}
+    leader_alone(fleet)
+    fleet.wait(seconds)
+    worker = fleet.worker(id)
+    leader_alone(fleet)
+    assert fleet.owners("t") == {0: id}
     return worker
 
 
-def taken_over(stage: Stage, id: str) -> Worker:
+def taken_over(fleet: OwnershipFleet, id: str) -> OwnershipWorker:
     """A worker that comes, and is given t/0 once the delay of its lost owner has ended."""
-    worker = stage.worker(id)
-    stage.settle()
-    stage.wait(DELAY_S)
-    stage.settle()
-    assert stage.owners("t") == {0: id}
+    worker = fleet.worker(id)
+    fleet.settle()
+    fleet.wait(DELAY_S)
+    fleet.settle()
+    assert fleet.owners("t") == {0: id}
     return worker
 
 
-def test_1_who_freezes_before_its_first_commit_never_makes_it(stage: Stage) -> None:
-    a = stage.worker("a")
-    stage.topic("t")
-    leader_alone(stage)
+def test_1_who_freezes_before_its_first_commit_never_makes_it(fleet: OwnershipFleet) -> None:
+    a = fleet.worker("a")
+    fleet.topic("t")
+    leader_alone(fleet)
     # a has its transactional id and its proof, and opens its first transaction. There it freezes.
     a.start_until_it_freezes_committing(P)
-    stage.freeze(a)
-    assert stage.offset(P) == -1
+    fleet.freeze(a)
+    assert fleet.offset(P) == -1
     # Nobody ever heard that a began; c fences it all the same, and begins.
-    c = taken_over(stage, "c")
-    assert stage.ledger.epochs["test.source.target.a.0"] > 0
-    committed = stage.offset(P)
-    assert stage.written_by(P) == "c"
+    c = taken_over(fleet, "c")
+    assert fleet.ledger.epochs["test.source.target.a.0"] > 0
+    committed = fleet.offset(P)
+    assert fleet.written_by(P) == "c"
     # a thaws in the middle of its commit.
-    stage.thaw(a)
-    a.hear(lambda: P in a.reasons)
+    fleet.thaw(a)
+    a.process_until(lambda: P in a.reasons)
     assert "not assigned to this worker any more" in a.reasons[P]
-    assert (stage.offset(P), stage.written_by(P)) == (committed, "c")
+    assert (fleet.offset(P), fleet.written_by(P)) == (committed, "c")
     # And c, which nobody fenced, goes on.
     c.commit(P)
-    assert stage.offset(P) > committed
+    assert fleet.offset(P) > committed
 
 
-def test_2_who_never_committed_is_fenced_like_who_did(stage: Stage) -> None:
-    a = copying(stage, "a")
-    stage.freeze(a)
-    b = stage.worker("b")
-    leader_alone(stage)
-    stage.wait(DELAY_S)
-    leader_alone(stage)
+def test_2_who_never_committed_is_fenced_like_who_did(fleet: OwnershipFleet) -> None:
+    a = copying(fleet, "a")
+    fleet.freeze(a)
+    b = fleet.worker("b")
+    leader_alone(fleet)
+    fleet.wait(DELAY_S)
+    leader_alone(fleet)
     # b reads the position and begins. Before it commits, or says that it began, it freezes.
     b.read()
     b.start(P)
     assert P in b.begun
-    stage.freeze(b)
-    position = stage.offset(P)
-    c = come_after(stage, "c", DELAY_S)
-    assert stage.fences("c") == ids_of("a", 1) | ids_of("b", 1)
+    fleet.freeze(b)
+    position = fleet.offset(P)
+    c = come_after(fleet, "c", DELAY_S)
+    assert fleet.fences("c") == ids_of("a", 1) | ids_of("b", 1)
     c.obey()
-    assert stage.offset(P) > position
+    assert fleet.offset(P) > position
     for former in (a, b):
-        before = stage.offset(P)
-        stage.thaw(former)
+        before = fleet.offset(P)
+        fleet.thaw(former)
         former.commit(P)
         assert P not in former.begun
-        assert (stage.offset(P), stage.written_by(P)) == (before, "c")
+        assert (fleet.offset(P), fleet.written_by(P)) == (before, "c")
 
 
-def test_3_a_restarted_worker_fences_its_own_frozen_process(stage: Stage) -> None:
-    former = copying(stage, "a")
-    stage.freeze(former)
-    stage.settle()
-    given = stage.entry("t")
+def test_3_a_restarted_worker_fences_its_own_frozen_process(fleet: OwnershipFleet) -> None:
+    former = copying(fleet, "a")
+    fleet.freeze(former)
+    fleet.settle()
+    given = fleet.entry("t")
     # Within the delay another process comes under the same id, and finds everything as it was.
-    stage.wait(DELAY_S / 2)
-    latter = stage.worker("a")
-    stage.settle()
-    assert (stage.entry("t").worker, stage.entry("t").owner_epoch) == ("a", given.owner_epoch)
+    fleet.wait(DELAY_S / 2)
+    latter = fleet.worker("a")
+    fleet.settle()
+    assert (fleet.entry("t").worker, fleet.entry("t").owner_epoch) == ("a", given.owner_epoch)
     latter.commit(P)
-    before = stage.offset(P)
+    before = fleet.offset(P)
     # The same owner epoch, the same id: but the session is another's.
-    stage.thaw(former)
+    fleet.thaw(former)
     former.commit(P)
     assert "another process" in former.reasons[P]
-    assert stage.offset(P) == before
+    assert fleet.offset(P) == before
     # To ask, it had to initialise the id: that fenced its successor, which proves itself and goes on.
     latter.commit(P)
-    assert stage.offset(P) == before
+    assert fleet.offset(P) == before
     assert P in latter.begun
     latter.commit(P)
-    assert stage.offset(P) > before
+    assert fleet.offset(P) > before
 
 
 def test_4_a_worker_whose_main_loop_hangs_loses_its_partitions_and_its_commits(
-    stage: Stage,
+    fleet: OwnershipFleet,
 ) -> None:
-    a = copying(stage, "a")
-    stage.hang(a)
-    b = stage.worker("b")
-    stage.settle()
+    a = copying(fleet, "a")
+    fleet.hang(a)
+    b = fleet.worker("b")
+    fleet.settle()
     # Its session lives, its copier copies and commits: nobody notices before something is asked of it.
-    stage.tag("a", draining=True)
-    stage.settle()
+    fleet.tag("a", draining=True)
+    fleet.settle()
     a.commit(P)
     assert P not in b.begun
-    assert stage.written_by(P) == "a"
+    assert fleet.written_by(P) == "a"
     # It does not let go in time: its live node is deleted, and its id fenced by the next owner.
-    stage.wait(HANDOVER_S)
-    leader_alone(stage)
+    fleet.wait(HANDOVER_S)
+    leader_alone(fleet)
     b.obey()
-    before = stage.offset(P)
-    assert stage.written_by(P) == "b"
+    before = fleet.offset(P)
+    assert fleet.written_by(P) == "b"
     a.commit(P)
     assert P not in a.begun
-    assert (stage.offset(P), stage.written_by(P)) == (before, "b")
+    assert (fleet.offset(P), fleet.written_by(P)) == (before, "b")
 
 
 def test_5_an_idle_position_is_committed_long_before_it_fades() -> None:
@@ -189,35 +189,39 @@ def test_5_an_idle_position_is_committed_long_before_it_fades() -> None:
         assert line.ownership.stored[idle] == line.source.logs[("t", 0)].end
 
 
-def test_5_a_position_that_has_faded_is_an_error_and_no_new_beginning(stage: Stage) -> None:
-    a = copying(stage, "a")
-    stage.kill(a)
+def test_5_a_position_that_has_faded_is_an_error_and_no_new_beginning(
+    fleet: OwnershipFleet,
+) -> None:
+    a = copying(fleet, "a")
+    fleet.kill(a)
     # The whole fleet was down for longer than the target keeps offsets.
-    stage.ledger.positions.clear()
-    b = come_after(stage, "b", RETENTION_S)
+    fleet.ledger.positions.clear()
+    b = come_after(fleet, "b", RETENTION_S)
     b.obey()
     assert b.reasons[P] == "position lost: one was committed once"
-    assert stage.ledger.positions == {}
+    assert fleet.ledger.positions == {}
 
 
-def test_6_a_recreated_topic_while_nobody_looked_is_not_taken_for_the_former(stage: Stage) -> None:
-    a = copying(stage, "a")
-    before = stage.offset(P)
-    stage.kill(a)
+def test_6_a_recreated_topic_while_nobody_looked_is_not_taken_for_the_former(
+    fleet: OwnershipFleet,
+) -> None:
+    a = copying(fleet, "a")
+    before = fleet.offset(P)
+    fleet.kill(a)
     # Under the same name, with more records than the position says.
-    stage.source.model.topic_ids["t"] = "another id"
-    stage.source.model.hold(start=0, end=10 * before)
-    b = come_after(stage, "b", DELAY_S)
+    fleet.source.model.topic_ids["t"] = "another id"
+    fleet.source.model.hold(start=0, end=10 * before)
+    b = come_after(fleet, "b", DELAY_S)
     b.obey()
     reason = "source topic was recreated since the position was committed"
     assert b.reasons[P] == f"{reason}: its id was A-t, now it is another id (on_gap: stop)"
-    assert (stage.offset(P), stage.written_by(P)) == (before, "a")
+    assert (fleet.offset(P), fleet.written_by(P)) == (before, "a")
 
 
 def test_7_a_former_leader_writes_nothing_though_the_leader_s_node_looks_like_its_own() -> None:
-    fleet = Fleet()
+    fleet = ControllerFleet()
     fleet.one.run()
-    node = fleet.hand.get(PATHS.leader)
+    node = fleet.client.get(PATHS.leader)
     assert node is not None
     mine, epoch = node.stat.version, fleet.one.leadership.epoch()
     assert epoch is not None
@@ -228,14 +232,14 @@ def test_7_a_former_leader_writes_nothing_though_the_leader_s_node_looks_like_it
     assert fleet.two.leads
     fleet.one.client.restore()
     # A check of that node proves nothing: the successor's has the same version.
-    node = fleet.hand.get(PATHS.leader)
+    node = fleet.client.get(PATHS.leader)
     assert node is not None
     assert node.stat.version == mine
     fleet.one.client.transact([Check(PATHS.leader, mine), Create("/believed", b"")])
     # The epoch only grows, so no write of the former leader goes through.
     with pytest.raises(Conflict):
         fleet.one.client.transact([Check(PATHS.epoch, epoch), Create("/stale", b"")])
-    assert fleet.hand.get("/stale") is None
+    assert fleet.client.get("/stale") is None
     assert fleet.one.executor.write([Create("/stale", b"")], epoch) == "deposed"
     fleet.one.run()
     assert not fleet.one.leads

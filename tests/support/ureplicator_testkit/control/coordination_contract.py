@@ -1,4 +1,4 @@
-"""What every `Coordination` must do: one suite, run over the twin in memory and real ZooKeeper.
+"""Contract of every `Coordination`: one suite, run over the twin in memory and over real ZooKeeper.
 
 A test module names a subclass of `CoordinationContract` and gives it a fixture `ensemble`. Waiting
 is polling: the twin is done at once, the real one within the deadline.
@@ -33,20 +33,20 @@ DEADLINE_S = 10.0
 
 
 class Ensemble(Protocol):
-    """The servers, and a way to take a session away from a client."""
+    """The servers, and a way to expire the session of a client."""
 
     def client(self) -> Coordination:
         """A new, connected client; closed by the fixture if the test does not."""
         ...
 
     def expire(self, client: Coordination) -> None:
-        """The client's session is gone, and the client has a new one when this returns."""
+        """The session is expired, and the client has a new one when this returns."""
         ...
 
 
 @dataclass
 class Calls:
-    """Counts `changed()`, keeps the states a listener heard."""
+    """Counts calls of `changed()`, and keeps the states that a listener received."""
 
     changes: int = 0
     states: list[SessionState] = field(default_factory=list)
@@ -74,7 +74,7 @@ def until_shown(cache: TreeCache, expected: dict[str, bytes]) -> None:
 
 
 class CoordinationContract:
-    """Paths begin at `root`, which exists, is empty, and belongs to the one test."""
+    """Paths begin at `root`, which exists, is empty, and belongs to one test."""
 
     @pytest.fixture
     def root(self, client: Coordination, request: pytest.FixtureRequest) -> str:
@@ -480,7 +480,7 @@ class CoordinationContract:
         return node
 
     def _elect(self, client: Coordination, root: str) -> int:
-        """As the leader's engine does it; returns the epoch."""
+        """As the leader's engine does; returns the epoch."""
         seen = self._node(client, f"{root}/epoch").stat.version
         leader = Create(f"{root}/leader", b"", ephemeral=True)
         client.transact([Set(f"{root}/epoch", b"", version=seen), leader])

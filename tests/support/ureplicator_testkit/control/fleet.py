@@ -1,12 +1,13 @@
 """A fleet without threads, clocks or Kafka: the real plan over the store in memory, small workers.
 
-Everything happens when it is called, so a test is a history, and a random one can be replayed. The
-workers do what the design asks of them, in steps that may be taken in any order and as late as a test
-likes: read the assignment, start (own ids, proof, fence, position), commit, let go, publish. They die,
-freeze and thaw; their sessions expire when the test says so. Watched all the time, raising `Broken`:
-* the invariants of `core.invariants`, after every step of the leader;
-* take before give: a partition is given while no live session copies it that could still commit;
-* one owner: nobody's commit is accepted after an owner of a later epoch has read the position.
+Everything happens when it is called, so a test is a history, and a random one can be repeated. The
+workers follow the protocol of ownership in steps that may be taken in any order and as late as a test
+likes: read the assignment, start (own ids, proof, fence, position), commit, release, publish. They
+die, freeze and thaw; their sessions expire when the test says so. Checked all the time, raising
+`InvariantViolated`:
+* the invariants of `planning.invariants`, after every step of the leader;
+* take before give: a partition is given only while no live session copies it that could still commit;
+* one owner: no commit is accepted after an owner of a later epoch has read the position.
 """
 
 from __future__ import annotations
@@ -57,13 +58,13 @@ ROUTE = Route("source", "target")
 Planner = Callable[[Snapshot, float], Plan]
 
 
-class Broken(AssertionError):
-    """Something that must never happen did."""
+class InvariantViolated(AssertionError):
+    """An invariant is violated."""
 
 
 @dataclass
 class Copy:
-    """One partition in a worker's hands. `stage`: granted, fenced, copying."""
+    """One partition of a worker. `stage`: granted, fenced, copying."""
 
     owner_epoch: OwnerEpoch
     stage: str
@@ -71,7 +72,7 @@ class Copy:
 
 
 class Process:
-    """One process of a worker. Its id may be another process's too: frozen ones linger."""
+    """One process of a worker. Another process may have the same id: a frozen one remains."""
 
     def __init__(self, fleet: ControlFleet, id: str, slots: int) -> None:
         self.id = WorkerId(id)
@@ -82,7 +83,7 @@ class Process:
         self.session = SessionId(0)
         self.copies: dict[Partition, Copy] = {}
         self._fleet = fleet
-        self._told = Assignment()
+        self._assignment = Assignment()
         self._seen_zxid = -1
         self._own: dict[str, int] = {}
         self.connect()
@@ -99,7 +100,7 @@ class Process:
         return self._fleet.store.alive(self.session)
 
     def connect(self) -> None:
-        """A session and the live node; what is being copied goes on."""
+        """A new session and the live node; copying continues."""
         self.session = self._fleet.store.open_session()
         self.register()
 
@@ -110,16 +111,16 @@ class Process:
         self._fleet.store.apply(self.session, [Create(path, live, ephemeral=True)])
 
     def read(self) -> None:
-        """Look at the assignment."""
+        """Read the assignment."""
         node = self._fleet.store.node(self._fleet.paths.assignment(self.id))
         if node is not None:
-            self._told, self._seen_zxid = decode_assignment(node.data), node.stat.mzxid
+            self._assignment, self._seen_zxid = decode_assignment(node.data), node.stat.mzxid
 
     def publish(self) -> None:
-        """Say what is held: what is copied, and what the assignment that was read lists."""
+        """Write the current state: what is copied, and what the assignment that was read lists."""
         entries: dict[Partition, CurrentEntry] = {
-            partition: CurrentEntry(PartitionState.OFFLINE, told.owner_epoch, "starting")
-            for partition, told in self._told.entries.items()
+            partition: CurrentEntry(PartitionState.OFFLINE, entry.owner_epoch, "starting")
+            for partition, entry in self._assignment.entries.items()
         }
         for partition, copy in self.copies.items():
             online = copy.stage == "copying"
@@ -138,18 +139,18 @@ class Process:
         self._fleet.store.apply(self.session, write)
 
     def start(self, partition: Partition) -> None:
-        """Steps 1 and 2 of the design's section 9: own ids, then the proof in the store."""
-        told = self._told.entries.get(partition)
-        if told is None or partition in self.copies:
+        """Initialise the own ids, then prove ownership in the store."""
+        entry = self._assignment.entries.get(partition)
+        if entry is None or partition in self.copies:
             return
         self._init_own(partition.route)
-        if self._proves(partition, told.owner_epoch):
-            self.copies[partition] = Copy(told.owner_epoch, "granted")
+        if self._proves(partition, entry.owner_epoch):
+            self.copies[partition] = Copy(entry.owner_epoch, "granted")
 
     def _init_own(self, route: Route) -> None:
         """Once per process, all ids the worker ever had; after that, those that were fenced.
 
-        All that was copied under a fenced id must be proven again: the new epoch could commit it.
+        Everything copied under a fenced id must be proven again: the new epoch could commit it.
         """
         slots = self.slots if self._own else max(self._noted_slots(), self.slots)
         for slot in range(slots):
@@ -170,24 +171,24 @@ class Process:
     def _proves(self, partition: Partition, owner_epoch: OwnerEpoch) -> bool:
         live = self._fleet.store.node(self._fleet.paths.worker_live(self.id))
         node = self._fleet.store.node(self._fleet.paths.assignment(self.id))
-        told = decode_assignment(node.data).entries.get(partition) if node else None
+        entry = decode_assignment(node.data).entries.get(partition) if node else None
         if live is None or live.stat.owner != self.session or self._noted_slots() < self.slots:
             return False
-        return told is not None and told.owner_epoch == owner_epoch
+        return entry is not None and entry.owner_epoch == owner_epoch
 
     def fence(self, partition: Partition) -> None:
-        """Step 3."""
-        copy, told = self.copies.get(partition), self._told.entries.get(partition)
+        """Initialise the ids of former owners."""
+        copy, entry = self.copies.get(partition), self._assignment.entries.get(partition)
         if copy is None or copy.stage != "granted":
             return
-        if told is None or told.owner_epoch != copy.owner_epoch:
+        if entry is None or entry.owner_epoch != copy.owner_epoch:
             return
-        for id in told.fence:
+        for id in entry.fence:
             self._fleet.ledger.initialise(id)
         copy.stage = "fenced"
 
     def position(self, partition: Partition) -> None:
-        """Steps 4 and 5."""
+        """Read the position and copy from there."""
         copy = self.copies.get(partition)
         if copy is None or copy.stage != "fenced":
             return
@@ -196,7 +197,7 @@ class Process:
         readers[partition] = max(readers.get(partition, OwnerEpoch(0)), copy.owner_epoch)
 
     def commit(self, partition: Partition) -> None:
-        """Accepted from whoever was not fenced; a fenced one begins again at its proof."""
+        """Accepted unless fenced; a fenced process starts again with its proof."""
         copy = self.copies.get(partition)
         if copy is None or copy.stage != "copying":
             return
@@ -204,7 +205,9 @@ class Process:
             del self.copies[partition]
             return
         if copy.owner_epoch < self._fleet.readers[partition]:
-            raise Broken(f"{self!r} committed {partition} after a later owner read the position")
+            raise InvariantViolated(
+                f"{self!r} committed {partition} after a later owner read the position"
+            )
         copy.committed = True
         self._fleet.commits.setdefault(partition, []).append(self.id)
 
@@ -212,15 +215,15 @@ class Process:
         id = self._id_of(partition.route, partition.number % self.slots)
         return self._fleet.ledger.is_current(id, self._own.get(id))
 
-    def let_go(self, partition: Partition) -> None:
-        """What the assignment no longer lists: drain, commit, forget."""
-        copy, told = self.copies.get(partition), self._told.entries.get(partition)
-        if copy is not None and (told is None or told.owner_epoch != copy.owner_epoch):
+    def release(self, partition: Partition) -> None:
+        """Drain, commit and drop a partition that the assignment no longer lists."""
+        copy, entry = self.copies.get(partition), self._assignment.entries.get(partition)
+        if copy is not None and (entry is None or entry.owner_epoch != copy.owner_epoch):
             self.commit(partition)
             self.copies.pop(partition, None)
 
     def obey(self) -> None:
-        """Everything a healthy worker does, to its end."""
+        """Everything a healthy worker does, completely."""
         if self.hung:
             self.commit_all()
             return
@@ -228,8 +231,8 @@ class Process:
             self.connect()
         self._fleet.register_again(self)
         self.read()
-        for partition in sorted({*self.copies, *self._told.entries}):
-            for step in (self.let_go, self.start, self.fence, self.position, self.commit):
+        for partition in sorted({*self.copies, *self._assignment.entries}):
+            for step in (self.release, self.start, self.fence, self.position, self.commit):
                 step(partition)
         self.publish()
 
@@ -280,13 +283,13 @@ class ControlFleet:
     # What operators and machines do.
 
     def worker(self, id: str, *, slots: int = 2) -> Process:
-        """Start a process; a session of the same id must be gone."""
+        """Start a process; no live session may have the id."""
         process = Process(self, id, slots)
         self.processes.append(process)
         return process
 
     def topic(self, name: str, partitions: int = 1, **changes: Any) -> None:
-        """Whitelist, or change what is asked of a topic."""
+        """Whitelist a topic, or change its intent."""
         path = self.paths.topic(TopicKey(ROUTE, name))
         node = self.store.node(path)
         if node is None:
@@ -328,24 +331,24 @@ class ControlFleet:
         self.switch(replace(self.switches(), rebalance_asked=request_id))
 
     def kill(self, process: Process) -> None:
-        """The process is gone, and its session too."""
+        """The process and its session are gone."""
         process.dead = True
         self.expire(process)
 
     def freeze(self, process: Process) -> None:
-        """The process stands still for longer than its session lives."""
+        """Freeze the process for longer than its session timeout."""
         process.frozen = True
         self.expire(process)
 
     def hang(self, process: Process) -> None:
-        """Its main loop stands still; its session, and what it copies, go on."""
+        """Its main loop hangs; its session and its copiers continue."""
         process.hung = True
 
     def recover(self, process: Process) -> None:
         process.hung = False
 
     def register_again(self, process: Process) -> None:
-        """The thread that keeps the live node does so, whatever the main loop does."""
+        """The thread that maintains the live node does so even if the main loop hangs."""
         if self.store.node(self.paths.worker_live(process.id)) is None:
             process.register()
 
@@ -358,7 +361,7 @@ class ControlFleet:
     # What the leader does.
 
     def elect(self) -> None:
-        """Another leader: a new epoch, and nothing remembered."""
+        """Elect another leader: a new epoch, and no memory."""
         node = self.store.node(self.paths.epoch)
         assert node is not None
         self.store.apply(self._session, [Set(self.paths.epoch, b"", node.stat.version)])
@@ -370,14 +373,14 @@ class ControlFleet:
         seen = parse(nodes, self.paths, fleet=self.name, wall_ms=wall_ms)
         return replace(seen, delays=self.delays, limits=self.limits)
 
-    def look(self) -> Snapshot:
-        """A snapshot for the plan: who came and went is noted."""
+    def observe(self) -> Snapshot:
+        """A snapshot for the plan, with joined and lost workers tracked."""
         self._before = track_membership(self._before, self.snapshot(), self.now_s)
         return self._before
 
     def cycle(self, *, die_after: int | None = None) -> Plan:
-        """One cycle; with `die_after` the leader dies after so many steps: another is elected."""
-        seen = self.look()
+        """One cycle; with `die_after` the leader dies after that many steps, and another is elected."""
+        seen = self.observe()
         decided = self.planner(seen, self.now_s)
         asked, load_review_at_s = decided.release_requested_since, decided.load_review_at_s
         self._before = replace(
@@ -392,7 +395,7 @@ class ControlFleet:
                 break
             broken = checker.admit(step)
             if broken:
-                raise Broken(f"{step}: {broken[0]}")
+                raise InvariantViolated(f"{step}: {broken[0]}")
             if not self._apply(step, seen):
                 break
             self.between()
@@ -410,7 +413,7 @@ class ControlFleet:
             return False
         self.writes += 1
         if broken := check_invariants(self.snapshot()):
-            raise Broken(f"after {step}: {broken[0]}")
+            raise InvariantViolated(f"after {step}: {broken[0]}")
         return True
 
     def _check_give(self, step: WriteAssignment, seen: Snapshot) -> None:
@@ -420,12 +423,14 @@ class ControlFleet:
             for process in self.processes:
                 copies = partition in process.copies and process.can_commit(partition)
                 if copies and seen.sessions.get(process.id) == process.session:
-                    raise Broken(f"{partition} given to {step.worker} while {process!r} copies it")
+                    raise InvariantViolated(
+                        f"{partition} given to {step.worker} while {process!r} copies it"
+                    )
 
     # Time, and what comes of all that.
 
     def settle(self, *, rounds: int = 30) -> None:
-        """Leader and running workers act in turn until nothing changes any more."""
+        """Run leader and workers in turn until nothing changes any more."""
         for _ in range(rounds):
             before = self.store.subtree(self.paths.root)
             self.cycle()
@@ -433,10 +438,10 @@ class ControlFleet:
                 process.obey()
             if self.store.subtree(self.paths.root) == before:
                 return
-        raise Broken(f"still not quiet after {rounds} rounds: {self.look()}")
+        raise InvariantViolated(f"still not quiet after {rounds} rounds: {self.observe()}")
 
     def running(self) -> Iterator[Process]:
-        """Processes that can act; one whose id another session has taken gives up."""
+        """Processes that can act; one whose id belongs to another session ends."""
         for process in self.processes:
             if process.runs:
                 live = self.store.node(self.paths.worker_live(process.id))
@@ -455,13 +460,13 @@ class ControlFleet:
         return {number: entries[number].worker for number in sorted(entries)}
 
     def process(self, id: str) -> Process:
-        """The one of that id that is not dead."""
+        """The process of that id that is not dead."""
         return next(each for each in self.processes if each.id == id and not each.dead)
 
     def fences(self, id: str, name: str = "t", number: int = 0) -> set[str]:
-        """Whom a worker is told to fence."""
-        told = self.snapshot().assignments[WorkerId(id)].value.entries
-        return set(told[partition(name, number)].fence)
+        """Transactional ids that a worker must fence."""
+        entry = self.snapshot().assignments[WorkerId(id)].value.entries
+        return set(entry[partition(name, number)].fence)
 
     def counts(self) -> dict[str, int]:
         """Partitions per worker in the ideal states."""
@@ -478,7 +483,7 @@ def partition(name: str, number: int = 0) -> Partition:
 
 
 def two_workers(partitions: int = 4, *, delays: Delays | None = None) -> ControlFleet:
-    """a and b, with a topic t that came to rest a while ago."""
+    """a and b, with a topic t that settled a while ago."""
     fleet = ControlFleet(delays=delays)
     fleet.worker("a")
     fleet.worker("b")

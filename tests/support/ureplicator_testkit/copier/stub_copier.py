@@ -1,8 +1,8 @@
-"""A test double of the copier: it speaks the lifeline as the real one does and copies nothing.
+"""A test double of the copier: it speaks the lifeline protocol and copies nothing.
 
-Partitions get ONLINE once they are granted. Knobs are in the topic's name, so that a test needs no
-other way in: `fails` is given up at once (temporarily), `broken` for good, `slow` takes a second to
-be let go, `dies` ends the process, `raises` raises.
+Partitions become ONLINE once they are granted. Behaviour is chosen by the topic's name: `fails` fails
+at once (temporarily), `broken` permanently, `slow` takes a second to be released, `dies` kills the
+process, `raises` raises.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""A worker whose main loop can be made to hang, from outside, while everything else of it goes on.
+"""A worker whose main loop can be made to hang, while everything else of it continues.
 
     python -m ureplicator_testkit.fleet.hanging_worker FILE worker CONFIG --id NAME
 
-A signal can only stop the whole process, and then its ZooKeeper session ends too. Here the loop alone
-stands still for as long as FILE exists; session, lifelines and copiers live. The arguments behind
-FILE are those of `ureplicator`.
+A signal can only stop the whole process, and then its ZooKeeper session expires too. Here the loop
+alone blocks for as long as FILE exists; session, lifelines and copiers live. The arguments after FILE
+are those of `ureplicator`.
 """
 
 import sys
@@ -19,7 +19,7 @@ LOOK_S = 0.05
 
 
 class HangingWorker(daemon.Worker):
-    """Hangs between two steps, where a step that takes for ever would hang."""
+    """Blocks between two steps, where a step that never returns would block."""
 
     hang = Path()
 

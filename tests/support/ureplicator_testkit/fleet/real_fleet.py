@@ -1,8 +1,8 @@
-"""A whole fleet of real processes on real servers: controllers and workers, and what they say.
+"""A fleet of real processes on real servers: controllers and workers, started, queried and stopped.
 
 Short delays, so that a test need not wait two minutes for a rebalance; everything else is what an
 operator would run. Every process has a configuration and a log of its own in the fleet's folder, and
-its own ways to the servers (`network`), if it is given some.
+a network path of its own to the servers (`network`), if there is one.
 """
 
 import os
@@ -32,7 +32,7 @@ MOVES_KEPT = 1_000
 
 
 class Fleet:
-    """`rest` asks the first controller that runs, unless told which (`asking`)."""
+    """`rest` calls the first controller that runs, unless `asking` chose another."""
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ class Fleet:
         route: Mapping[str, Any] | None = None,
         routes: Sequence[Mapping[str, Any]] = (),
     ) -> None:
-        """`routes` instead of the one from source to target, to which `route` adds."""
+        """`routes` instead of the one from source to target, which `route` extends."""
         self.name = name
         self.folder = folder
         self.zookeeper = zookeeper
@@ -77,7 +77,7 @@ class Fleet:
 
     @property
     def group(self) -> str:
-        """The group whose offsets are the positions."""
+        """The position group."""
         return position_group(fleet=self.name, route=Route("source", "target"))
 
     @property
@@ -97,7 +97,7 @@ class Fleet:
         return self
 
     def config_of(self, id: str) -> Path:
-        """The same for all but the addresses."""
+        """The same for all processes, except for the addresses."""
         config = {**self._config, "controller": self.delays}
         if id in self.links:
             said = self.links[id].config()
@@ -110,7 +110,7 @@ class Fleet:
         return path
 
     def launch_controller(self, id: str, *, env: Mapping[str, str] | None = None) -> Process:
-        """Started, not yet waited for. It has the same port each time."""
+        """Start without waiting. It has the same port each time."""
         if id not in self._claims:
             self._claims[id] = claim_port()
         self.controllers[id] = spawn_ureplicator(
@@ -133,7 +133,7 @@ class Fleet:
     def start_worker(
         self, id: str, *, env: Mapping[str, str] | None = None, hang: Path | None = None
     ) -> Process:
-        """Started, not yet waited for. With `hang`, its loop stands still while that file exists."""
+        """Start without waiting. With `hang`, its loop blocks while that file exists."""
         self._logged[id] = len(self.log_of(id))
         arguments = ("worker", self.config_of(id), "--id", id)
         log = self.folder / f"{id}.log"
@@ -147,7 +147,7 @@ class Fleet:
         return self.workers[id]
 
     def use(self, **delays: float) -> None:
-        """Restart the controllers with other delays, if they have not got them yet."""
+        """Restart the controllers with other delays, if they have different ones."""
         if delays.items() <= self.delays.items():
             return
         self.delays.update(delays)
@@ -159,7 +159,7 @@ class Fleet:
             self.wait_controller(id)
 
     def heal(self) -> None:
-        """Everybody that was ever started runs again and is welcome, and all is as it should be."""
+        """Every process that was ever started runs again, takes partitions, and the fleet has settled."""
         for process in self.processes.values():
             process.resume()
         for id, process in self.controllers.items():
@@ -177,7 +177,7 @@ class Fleet:
         self.wait_settled()
 
     def stop(self) -> None:
-        """A clean end of all that runs: workers first; each must end with 0 and leave nothing."""
+        """Stop cleanly, workers first; each must exit with 0 and leave nothing behind."""
         for process in self.processes.values():
             if process.running:
                 assert process.terminate(40) == 0, process.log_tail()
@@ -185,7 +185,7 @@ class Fleet:
         self._release()
 
     def kill(self) -> None:
-        """Whatever is left, however the test went."""
+        """Kill what is left, however the test ended."""
         for process in self.processes.values():
             process.kill_tree()
         self._release()
@@ -206,7 +206,7 @@ class Fleet:
 
     @contextmanager
     def asking(self, controller: str) -> Iterator[None]:
-        """Meanwhile this one is asked: another one is frozen, cut off or dead."""
+        """Send calls to this controller meanwhile: another one is frozen, cut off or dead."""
         self._asked = controller
         try:
             yield
@@ -216,7 +216,7 @@ class Fleet:
     def call(
         self, method: str, path: str, *, controller: str = "", json: object = None
     ) -> requests.Response:
-        """One REST call, whatever it answers."""
+        """One REST call, whatever the response."""
         return requests.request(method, f"{self.url(controller)}{path}", json=json, timeout=20)
 
     def url(self, controller: str = "") -> str:
@@ -236,7 +236,7 @@ class Fleet:
         self.rest("POST", "/topics", json={"topic": topic})
 
     def topic(self, topic: str) -> Any:
-        """All that REST tells of it."""
+        """Its full description from REST."""
         return self.rest("GET", f"/topics/{topic}")
 
     def view(self, topic: str) -> dict[int, dict[str, str]]:
@@ -245,11 +245,11 @@ class Fleet:
         return {int(number): states for number, states in shown.items()}
 
     def held(self, topic: str) -> dict[int, dict[str, str]]:
-        """Of the external view, what anybody holds at all."""
+        """The external view without partitions that no worker holds."""
         return {number: states for number, states in self.view(topic).items() if states}
 
     def owners(self, topic: str) -> dict[int, str]:
-        """Partition -> the worker where it is ONLINE; only those that are so on exactly one."""
+        """Partition -> the worker where it is ONLINE; only partitions that are ONLINE on exactly one."""
         return {
             number: next(iter(states))
             for number, states in self.view(topic).items()
@@ -257,12 +257,12 @@ class Fleet:
         }
 
     def moves(self, topic: str) -> list[tuple[Any, ...]]:
-        """Every move of the topic's partitions that is remembered, the newest first."""
+        """Moves of the topic's partitions in the history, newest first."""
         shown = self.rest("GET", f"/history?topic={topic}&kind=move&limit={MOVES_KEPT}")["history"]
         return [(move["number"], move["partition"], move["from"], move["to"]) for move in shown]
 
     def leader(self) -> str:
-        """Id of the controller that leads; "" while none does."""
+        """Id of the leading controller; "" if none."""
         return str(self.rest("GET", "/ready")["leader"] or "")
 
     def follower_of(self, leader: str) -> str:
@@ -283,7 +283,7 @@ class Fleet:
         eventually(present, READY_S, f"workers {ids} are live")
 
     def wait_online(self, topic: str, partitions: int, *, deadline_s: float = 40) -> float:
-        """How long it took until every partition was ONLINE on one worker."""
+        """Seconds until every partition was ONLINE on one worker."""
         began_s = time.monotonic()
         eventually(
             lambda: len(self.owners(topic)) == partitions,
@@ -293,7 +293,7 @@ class Fleet:
         return time.monotonic() - began_s
 
     def wait_leader(self, *, other_than: str) -> str:
-        """Once another one leads: who does."""
+        """Wait until another controller leads; returns its id."""
 
         def successor() -> str:
             leader = self.leader()
@@ -303,11 +303,11 @@ class Fleet:
         return eventually(successor, limit_s, f"another one than {other_than} leads")
 
     def wait_settled(self) -> None:
-        """The external view is the ideal state, and that is even over all workers."""
+        """Wait until the external view is the ideal state and even over all workers."""
         eventually(lambda: not self.unsettled(), SETTLED_S, "the fleet has settled")
 
     def unsettled(self) -> str:
-        """What is not as it should be; "" if all is."""
+        """The first deviation from the settled state; "" if none."""
         if not self.leader():
             return "nobody leads"
         shown = self.rest("GET", "/validation")
@@ -326,18 +326,18 @@ class Fleet:
     # --- what a worker says ------------------------------------------------------------------
 
     def status(self, worker: str) -> Any:
-        """The worker's own word, from its /status: it answers without ZooKeeper, too."""
+        """The worker's own /status, which works without ZooKeeper."""
         self.workers[worker].assert_running()
         port = eventually(lambda: self._port_of(worker), READY_S, f"{worker} tells its port")
         return requests.get(f"http://127.0.0.1:{port}/status", timeout=10).json()
 
     def states(self) -> list[tuple[str, str]]:
-        """State and reason of every partition, by all workers' own words."""
+        """State and reason of every partition, as the workers report them."""
         rows = [row for id in self.workers for row in self.status(id)["partitions"].values()]
         return [(row["state"], row["reason"]) for row in rows]
 
     def _port_of(self, worker: str) -> str:
-        """The last one it logged: a log outlives the process, and a worker may be started again."""
+        """The last one it logged: a log outlives the process, and a worker may be restarted."""
         log = self.log_of(worker)[self._logged.get(worker, 0) :]
         found = re.findall(r"status on port (\d+)", log)
         return found[-1] if found else ""
@@ -348,7 +348,7 @@ class Fleet:
 
     @staticmethod
     def wait_seconds(seconds: float) -> None:
-        """For what has no event to wait for: a fault that lasts."""
+        """For faults that last a fixed time."""
         time.sleep(seconds)
 
 

@@ -1,14 +1,14 @@
-"""A whole worker in a process of its own, but for Kafka and ZooKeeper: to be killed and stopped.
+"""A whole worker in a process of its own, without Kafka and ZooKeeper: to be killed and stopped.
 
-Coordination is the twin in memory, copiers are stubs on real Spark, the fence is a note. Whoever
-started it plays the leader and the servers, by one JSON list a line on a control connection (its
-port is in the log, `control PORT`):
+Coordination is the twin in memory, copiers are stubs on real Spark, fencing is only recorded. The
+test plays the leader and the servers, by one JSON list a line on a control connection (its port is in
+the log, `control PORT`):
 
     ["assign", {"a.b/t/0": 1}]     write the assignment       ["whitelist", "a.b/t", 4]
-    ["suspend"]  ["restore"]       cut the worker off         ["expire"]
-    ["frozen"]                     the loop steps no more     ["fence", false]
+    ["suspend"]  ["restore"]       disconnect the worker      ["expire"]
+    ["frozen"]                     block the loop             ["fence", false]
 
-Each is answered by one line: what the fleet sees of the worker.
+The response to each is one line: what the fleet sees of the worker.
 """
 
 from __future__ import annotations

@@ -1,27 +1,26 @@
-"""The whole fleet in one thread, under virtual time, with faults: a seed is a history.
+"""Simulation of a whole fleet in one thread, under virtual time, with faults. One seed is one run.
 
-What is real here: election, observer, plan, executor and control loop of the controllers
-(`ControlLoop.turn`); the worker's state machine, publisher, prover and fencer; the copier's
-`Ownership`, which goes through the order of taking a partition over; the operators' calls
-(`Whitelist`, `Wishes`, `edit`). What is simulated: ZooKeeper (`coordination.memory`),
-Kafka's transactional ids, positions and logs (`kafka`), the worker's loop, which only passes words
-on, and the copier's data path: of the real one (`route`, `raw`) it keeps when partitions begin,
-commit, drain and go, and moves numbered records in place of batches. Bytes, sockets and Spark have
-tests of their own; here they would cost a thousand times what is asked of them.
+Real code: election, observer, plan, executor and control loop of the controllers; the worker's state
+machine, publisher, prover and fencer; the copier's `Ownership`, which takes partitions over; the
+operators' calls (`TopicService`, worker and switch services, `edit`). Simulated: ZooKeeper
+(`coordination.memory`), Kafka's transactional ids, positions and logs (`kafka`), the worker's loop,
+which only passes messages on, and the copier's data path: of the real one (`route_copier`, `raw`) it
+keeps when partitions begin, commit, drain and are released, and it moves numbered records in place
+of batches. Bytes, sockets and Spark have tests of their own.
 
-**No threads.** Every thread of every process is an actor with turns (`kernel`). Before each
-request to ZooKeeper or Kafka the world may go on without the one who asks: for a moment (a slow
-thread), or until long after its session has ended (a frozen process), and only then is the request
-made. Or the process ends there, between any two of its writes. Those that stand still inside each
-other thaw in reverse order; that much of generality is given up.
+**No threads.** Every thread of every process is an actor that the kernel schedules (`kernel`).
+Before each request to ZooKeeper or Kafka the simulation may continue without the requesting thread:
+for a moment (a slow thread), or until long after its session has expired (a frozen process); only
+then is the request sent. Or the process dies there, between any two of its writes. Nested pauses end
+in reverse order, a limitation that is accepted.
 
-**Judged all the time** (`judge`, `kafka`), by the letters of the project's invariants: L O K D of
-records and positions, S one owner, E one leader, M no needless move, A answers to operators; after
-every write of a leader the invariants that production checks (I); and when all is healed, C: it
-comes to rest in bounded time, and everything is copied.
+**Checked at every step** (`judge`, `kafka`), with the letters of the project's invariants: L O K D
+of records and positions, S one owner, E one leader, M no needless move, A responses to operators;
+after every write of a leader the invariants that production checks (I); and after all faults are
+healed, C: the fleet settles within a bounded time and everything is copied.
 
-A history depends on its seed alone. Sets of texts are ordered by Python's hash, so runs fix it
-(`PYTHONHASHSEED=0`). To see a seed again:
+A run depends on its seed alone. The order of string sets depends on Python's hash seed, so runs fix
+it (`PYTHONHASHSEED=0`). To repeat a seed:
 
     python -m ureplicator_testkit.simulation --seed 17 --trace
 """

@@ -1,8 +1,8 @@
-"""Run seeds, or see one again.
+"""Run seeds, or repeat one.
 
-python -m ureplicator_testkit.simulation --seeds 100000 --from 5000     a soak
-python -m ureplicator_testkit.simulation --seed 17 --trace              what happened there
-python -m ureplicator_testkit.simulation --mutant no-proof              which seed tells
+python -m ureplicator_testkit.simulation --seeds 100000 --from 5000     soak test
+python -m ureplicator_testkit.simulation --seed 17 --trace              full trace of one seed
+python -m ureplicator_testkit.simulation --mutant no-proof              first seed that catches it
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import traceback
 from collections.abc import Iterator
 from contextlib import nullcontext
 
-from ureplicator_testkit.simulation.kernel import Broken, World
+from ureplicator_testkit.simulation.kernel import Violation, World
 from ureplicator_testkit.simulation.mutants import MUTANTS, broken
 from ureplicator_testkit.simulation.run import Simulation
 
@@ -41,7 +41,7 @@ def _run(options: argparse.Namespace) -> int:
         simulation = Simulation(seed)
         try:
             result = simulation.run()
-        except (Broken, Exception) as error:
+        except (Violation, Exception) as error:
             _tell(simulation.world, error, whole=options.trace)
             return 1
         turns, faults = turns + result.turns, faults + result.faults
@@ -78,7 +78,7 @@ def _options() -> argparse.Namespace:
 
 def _tell(world: World, error: BaseException, *, whole: bool) -> None:
     _show(world, None if whole else SHOWN)
-    if not isinstance(error, Broken):
+    if not isinstance(error, Violation):
         traceback.print_exception(error, file=sys.stdout)
     print(f"seed {world.seed}: {error!s}")
     print(f"again: python -m {MODULE} --seed {world.seed} --trace")

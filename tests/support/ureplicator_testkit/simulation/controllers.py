@@ -1,4 +1,4 @@
-"""Controller processes: the real control loop, turned by hand, and what a judge must know of it."""
+"""Controller processes: the real control loop, run step by step, and its records for the judge."""
 
 from __future__ import annotations
 
@@ -14,32 +14,32 @@ from ureplicator_controller.engines.metrics import ControlMetrics
 from ureplicator_controller.engines.observer import DEBOUNCE_S, REFRESH_S, Observer
 from ureplicator_testkit.simulation.judge import FLEET, PATHS, ROUTE, JudgedStore
 from ureplicator_testkit.simulation.kafka import Kafka
-from ureplicator_testkit.simulation.keepers import Keeper
 from ureplicator_testkit.simulation.kernel import World
-from ureplicator_testkit.simulation.members import SESSION_TIMEOUT_S, Member
+from ureplicator_testkit.simulation.position_threads import PositionThreads
+from ureplicator_testkit.simulation.sessions import SESSION_TIMEOUT_S, SessionProcess
 
 METRICS = ControlMetrics(CollectorRegistry())
-"""Made once: nobody reads them here, and to make them takes as long as a hundred turns."""
+"""Shared by all: no test reads them, and creating them costs as much as a hundred turns."""
 
 
 class _Observer(Observer):
-    """Tells the judge what a leader saw, and when."""
+    """Reports every snapshot of a leader to the judge, with its time."""
 
     controller: Controller
 
     def snapshot(self) -> Snapshot:
         seen = super().snapshot()
-        self.controller.looked(seen)
+        self.controller.observed(seen)
         return seen
 
 
-class Controller(Member):
+class Controller(SessionProcess):
     def __init__(
         self, world: World, name: str, *, store: JudgedStore, kafka: Kafka, delays: Delays
     ) -> None:
         super().__init__(world, name, store)
         self._kafka = kafka
-        self._keeper: Keeper | None = None
+        self._position_threads: PositionThreads | None = None
         self._judged = store
         self._delays = delays
         self._blind_until_s = 0.0
@@ -60,12 +60,12 @@ class Controller(Member):
         return max(wait_s, SETTLE_INTERVAL_S / 10)
 
     def _start(self) -> ControlLoop:
-        """As `daemon` does, once ZooKeeper is reached."""
+        """As the daemon does once ZooKeeper is connected."""
         live = LiveController(id=self.name)
         observer = _Observer(self.client, fleet=FLEET, clock=self.world, delays=self._delays)
         observer.controller = self
         self.leadership = Leadership(self.client, paths=PATHS, controller=live)
-        self._keeper = Keeper(self, self._kafka, self.leadership, observer)
+        self._position_threads = PositionThreads(self, self._kafka, self.leadership, observer)
         control_loop = ControlLoop(
             identity=Identity(
                 self.client,
@@ -87,14 +87,14 @@ class Controller(Member):
 
     def died(self) -> None:
         super().died()
-        if self._keeper is not None:
-            self._keeper.positions.close()
+        if self._position_threads is not None:
+            self._position_threads.positions.close()
 
-    def heard(self) -> None:
+    def tree_changed(self) -> None:
         if not self.frozen:
             self.world.wake(self._loop, DEBOUNCE_S)
 
-    def looked(self, seen: Snapshot) -> None:
+    def observed(self, seen: Snapshot) -> None:
         now_s = self.world.now_s
         blind = now_s < self._blind_until_s
         self._judged.seen[self] = (now_s, seen, blind)

@@ -1,11 +1,11 @@
-"""A copier process: the real `Ownership`, and of the data path what it does to the log.
+"""Copier process: the real `Ownership`, and a simplified data path.
 
-    loop       obeys the driver, copies a few records, asks for a commit every interval, reports
-    ownership  the thread that goes through the order of taking a partition over, and commits
+    loop       obeys the driver, copies a few records, commits at an interval, reports
+    ownership  the thread that takes partitions over and commits
 
-The loop follows `ureplicator_worker.copier.route_copier` (phases, suspension, draining, what is said when)
-and `task` (the end). A commit that a dead copier still has under way is left out: the transaction
-is open or done, and positions are only read stable.
+The loop follows `ureplicator_worker.copier.route_copier` (phases, suspension, draining, messages) and
+`task` (the end). A commit that a dead copier has in flight is left out: the transaction is open or
+complete, and positions are only read when stable.
 """
 
 from __future__ import annotations
@@ -49,17 +49,17 @@ TURN_S = 0.7
 COMMIT_S = 1.5
 COMMIT_RETRY_S = 0.2
 DRAIN_S = 10.0
-STOP_PATIENCE_S = 15.0
+STOP_TIMEOUT_S = 15.0
 BATCH = 5
 REPORT_S = 3.0
 
 Terms = Callable[[Partition, OwnerEpoch], int]
-"""Which change of owner made us the owner of a partition with that owner epoch."""
+"""Number of the change of owner that made the worker the owner with that owner epoch."""
 
 
 @dataclass(slots=True, eq=False)
 class Copy:
-    """One partition under way: `position` is what the target has acknowledged."""
+    """One partition being copied: `position` is what the target has acknowledged."""
 
     partition: Partition
     begun: Begun
@@ -72,7 +72,7 @@ class Copy:
 
 
 class Copier(Process):
-    """`say` brings a message to the driver; `over` tells it that the lifeline is closed."""
+    """`send` delivers a message to the driver; `ended` reports that the lifeline is closed."""
 
     def __init__(
         self,
@@ -82,28 +82,28 @@ class Copier(Process):
         worker: WorkerId,
         slot: int,
         terms: Terms,
-        say: Callable[[messages.Message], None],
-        over: Callable[[str], None],
+        send: Callable[[messages.Message], None],
+        ended: Callable[[str], None],
     ) -> None:
         super().__init__(kafka.world, name)
         self._kafka = kafka
         self._terms = terms
         self._ranks: dict[Partition, Rank] = {}
         self._proven_at: dict[int, int] = {}
-        self._tell, self._over = say, over
+        self._deliver, self._ended = send, ended
         self.lifeline = True
         self._inbox: deque[messages.Message] = deque()
         self._events: deque[OwnershipEvent] = deque()
         self._commands: deque[Command] = deque()
         self._starting: dict[Partition, OwnerEpoch] = {}
-        self._unwanted: dict[Partition, messages.Message] = {}
+        self._releasing: dict[Partition, messages.Message] = {}
         self.copies: dict[Partition, Copy] = {}
         self._trouble = ""
         self._committing = False
         self._commit_at_s = self._again_at_s = 0.0
         self._stop_by_s: float | None = None
-        self._said: dict[Partition, messages.PartitionReport] = {}
-        self._say_at_s = 0.0
+        self._reported: dict[Partition, messages.PartitionReport] = {}
+        self._report_at_s = 0.0
         id = transactional_id(fleet=FLEET, route=ROUTE, worker=worker, slot=slot)
         self.positions = Positions(kafka, self, id, rank=self._rank, owns=self._owns)
         self._ownership = Ownership(
@@ -126,15 +126,15 @@ class Copier(Process):
     def _owns(self, partition: Partition) -> bool:
         return self._ownership._proven and partition in self._ownership._held
 
-    def hear(self, message: messages.Message) -> None:
-        """From the driver."""
+    def receive(self, message: messages.Message) -> None:
+        """A message from the driver."""
         self._inbox.append(message)
         self.world.soon(self._loop)
 
-    def hear_go(self, go: messages.ProofResponse, proven_at: int) -> None:
+    def receive_go(self, go: messages.ProofResponse, proven_at: int) -> None:
         """`proven_at`: when the proof was made."""
         self._proven_at[go.request_id] = proven_at
-        self.hear(go)
+        self.receive(go)
 
     def driver_gone(self) -> None:
         self.lifeline = False
@@ -142,7 +142,7 @@ class Copier(Process):
 
     def died(self) -> None:
         self.positions.close()
-        self._over("its process is gone")
+        self._ended("its process is gone")
 
     # The thread of ownership.
 
@@ -178,30 +178,30 @@ class Copier(Process):
         while self._inbox:
             self._obey(self._inbox.popleft())
         while self._events:
-            self._happen(self._events.popleft())
+            self._handle_event(self._events.popleft())
         self._work()
-        self._tell_all()
+        self._send_report()
         if self._is_done():
             self.kill("told to stop")
             return None
         return TURN_S
 
-    def _tell_all(self) -> None:
-        """What is new at once, all of it now and then: the driver notices silence."""
+    def _send_report(self) -> None:
+        """A changed report at once, and all of it periodically: the driver detects silence."""
         report, now_s = self._report(), self.world.now_s
-        if report != self._said or now_s >= self._say_at_s:
-            self._said, self._say_at_s = report, now_s + REPORT_S
-            self._say(messages.CopierReport(report))
+        if report != self._reported or now_s >= self._report_at_s:
+            self._reported, self._report_at_s = report, now_s + REPORT_S
+            self._send_to_driver(messages.CopierReport(report))
 
     def _is_done(self) -> bool:
         if self._stop_by_s is None:
             return False
-        held = self._starting or self.copies or self._unwanted
+        held = self._starting or self.copies or self._releasing
         return not held or self.world.now_s > self._stop_by_s
 
-    def _say(self, message: messages.Message) -> None:
+    def _send_to_driver(self, message: messages.Message) -> None:
         if self.lifeline:
-            self._tell(message)
+            self._deliver(message)
 
     def _obey(self, message: messages.Message) -> None:
         match message:
@@ -236,7 +236,7 @@ class Copier(Process):
 
     def _stop(self) -> None:
         if self._stop_by_s is None:
-            self._stop_by_s = self.world.now_s + STOP_PATIENCE_S
+            self._stop_by_s = self.world.now_s + STOP_TIMEOUT_S
             for partition in [*self._starting, *self.copies]:
                 self._remove(partition)
 
@@ -248,7 +248,7 @@ class Copier(Process):
         drained = [copy for copy in self.copies.values() if copy.draining_until_s is not None]
         for copy in drained:
             if copy.committed == copy.position or now_s > (copy.draining_until_s or 0.0):
-                self._let_go(copy)
+                self._release(copy)
         waiting = len(drained) > 0 and now_s >= self._again_at_s
         if now_s >= self._commit_at_s or waiting:
             self._commit()
@@ -276,7 +276,7 @@ class Copier(Process):
             self._committing = True
             self._put(Commit(due))
 
-    def _let_go(self, copy: Copy) -> None:
+    def _release(self, copy: Copy) -> None:
         del self.copies[copy.partition]
         failure = copy.failure
         self._forget(
@@ -286,15 +286,15 @@ class Copier(Process):
             else messages.Released((copy.partition,)),
         )
 
-    def _forget(self, partition: Partition, word: messages.Message) -> None:
-        if partition not in self._unwanted:
+    def _forget(self, partition: Partition, message: messages.Message) -> None:
+        if partition not in self._releasing:
             self._put(Forget(partition))
-        self._unwanted[partition] = word
+        self._releasing[partition] = message
 
-    def _happen(self, event: OwnershipEvent) -> None:
+    def _handle_event(self, event: OwnershipEvent) -> None:
         match event:
             case ProofRequested(request, partitions):
-                self._say(messages.ProofRequest(request, partitions))
+                self._send_to_driver(messages.ProofRequest(request, partitions))
             case Begun(partition):
                 self._begin(partition, event)
             case OwnershipConfirmed(partition):
@@ -306,9 +306,9 @@ class Copier(Process):
             case StartFailed(partition, reason, temporary):
                 self._end(partition, reason, temporary)
             case Forgotten(partition):
-                word = self._unwanted.pop(partition, None)
-                if word is not None:
-                    self._say(word)
+                message = self._releasing.pop(partition, None)
+                if message is not None:
+                    self._send_to_driver(message)
             case Committed(positions):
                 self._committed(positions)
             case CommitFailed():
@@ -334,7 +334,7 @@ class Copier(Process):
         if copy is not None:
             if copy.draining_until_s is None:
                 copy.failure = (reason, temporary)
-            self._let_go(copy)
+            self._release(copy)
         elif self._starting.pop(partition, None) is not None:
             self._forget(partition, messages.Failed(partition, reason, temporary))
 

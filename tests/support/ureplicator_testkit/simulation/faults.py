@@ -1,7 +1,7 @@
-"""What goes wrong, and what operators ask for meanwhile: drawn from the seed, action by action.
+"""Fault injection and operators' requests, drawn from the seed action by action.
 
-Each seed has its own mixture: some kinds of fault are left out altogether, so that the others are
-met in every state of the fleet, and not only in one that is torn already.
+Each seed has its own mixture: some kinds of fault are left out altogether, so that the others occur
+in every state of the fleet, and not only in a fleet that is broken already.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from typing import TypeVar
 
 from ureplicator_testkit.simulation.fleet import IDS, TOPICS, SimulatedFleet
 from ureplicator_testkit.simulation.kernel import Chances, Process
-from ureplicator_testkit.simulation.members import Member
-from ureplicator_testkit.simulation.operators import Rest
+from ureplicator_testkit.simulation.operators import RestProcess
+from ureplicator_testkit.simulation.sessions import SessionProcess
 from ureplicator_testkit.simulation.workers import Worker
 
 PAUSE_S = 2.0
@@ -20,12 +20,12 @@ RESTART_S = 40.0
 AWAY_S = 16.0
 HANG_S = 25.0
 LATE_S = 3.0
-MOST_WORKERS = 14
+MAX_WORKERS = 14
 
 T = TypeVar("T")
 
 
-class Trouble:
+class FaultInjector:
     def __init__(self, fleet: SimulatedFleet) -> None:
         self._fleet = fleet
         self._world = fleet.world
@@ -77,13 +77,13 @@ class Trouble:
     def _worker(self) -> Worker | None:
         return self._any([worker for worker in self._fleet.workers if worker.alive])
 
-    def _member(self) -> Member | None:
+    def _member(self) -> SessionProcess | None:
         return self._any([member for member in self._fleet.members() if member.alive])
 
     # What.
 
     def _kill(self) -> None:
-        """A whole process; its copiers with it, or left to themselves."""
+        """A whole process; its copiers with it, or left running."""
         member = self._member()
         if member is None:
             return
@@ -98,23 +98,23 @@ class Trouble:
             delay_s = self._chance.random() * AWAY_S
             self._world.later(delay_s, lambda: self._restart(member))
 
-    def _restart(self, member: Member) -> None:
-        if isinstance(member, Rest):
+    def _restart(self, member: SessionProcess) -> None:
+        if isinstance(member, RestProcess):
             self._fleet.start_rest(member.name)
         else:
             self._fleet.restart_controllers()
 
     def _restart_worker(self, id: str) -> None:
-        """Soon, within the delay, after it, or never."""
+        """Soon, within the rebalance delay, after it, or never."""
         if self._chance.random() < 0.8:
             self._world.later(self._chance.random() * RESTART_S, lambda: self._start(id))
 
     def _start(self, id: str) -> None:
-        if len(self._fleet.workers) < MOST_WORKERS and not self._fleet.at_rest:
+        if len(self._fleet.workers) < MAX_WORKERS and not self._fleet.settled:
             self._fleet.start_worker(id)
 
     def _freeze(self) -> None:
-        """A process stands still: a worker with or without its copiers, or one copier alone."""
+        """Freeze a process: a worker with or without its copiers, or one copier alone."""
         member = self._member()
         if member is None:
             return
@@ -152,7 +152,7 @@ class Trouble:
             copier.kill("killed")
 
     def _hang(self) -> None:
-        """The loop of a worker stands still; its session, and what it copies, go on."""
+        """The loop of a worker hangs; its session and its copiers continue."""
         worker = self._worker()
         if worker is not None:
             self._world.faults += 1
@@ -169,7 +169,7 @@ class Trouble:
             self._restart_worker(worker.id)
 
     def _twin(self) -> None:
-        """Somebody starts an id that runs already, or that does not."""
+        """Start a process under an id that may be running already."""
         self._start(self._chance.choice(IDS))
 
     # Operators.

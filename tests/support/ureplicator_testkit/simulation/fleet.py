@@ -1,7 +1,7 @@
-"""All processes of a simulated fleet: they start here, and those that end are started again.
+"""All processes of a simulated fleet: started here, and restarted after they end.
 
-T  what is judged with the eyes of all at once: nobody is given a partition that a live worker, as
-   the giving leader sees it, copies and could commit
+T  checked with knowledge of all processes: no worker is given a partition that a live worker, as the
+   giving leader sees it, copies and could commit
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from ureplicator_testkit.simulation.copiers import Copier
 from ureplicator_testkit.simulation.judge import PATHS, ROUTE, JudgedStore
 from ureplicator_testkit.simulation.kafka import Kafka
 from ureplicator_testkit.simulation.kernel import Process, World
-from ureplicator_testkit.simulation.members import Member
-from ureplicator_testkit.simulation.operators import Rest
+from ureplicator_testkit.simulation.operators import RestProcess
+from ureplicator_testkit.simulation.sessions import SessionProcess
 from ureplicator_testkit.simulation.workers import Worker
 
 DELAYS = Delays(rebalance_s=25.0, join_s=5.0, handover_s=10.0)
@@ -31,15 +31,15 @@ class SimulatedFleet:
         self.world = world
         self.chance = world.chance
         self.store = JudgedStore(self.world, DELAYS)
-        self.store.given = self._why_not_give
+        self.store.reason_not_to_give = self._reason_not_to_give
         self.kafka = Kafka(self.world, TOPICS)
         self.controllers: dict[str, Controller] = {}
         self.workers: list[Worker] = []
-        self.rests: dict[str, Rest] = {}
+        self.rests: dict[str, RestProcess] = {}
         self._ensure_skeleton()
         self._born = 0
-        self.at_rest = False
-        """Nothing of the trouble is still to come."""
+        self.settled = False
+        """All faults are over."""
         for name in ("c1", "c2"):
             self.start_controller(name)
             self.start_rest(f"rest-{name}")
@@ -49,7 +49,7 @@ class SimulatedFleet:
         self.world.wake(self.source.actor("producer", self._produce))
 
     def _ensure_skeleton(self) -> None:
-        hand = Member(self.world, "setup", self.store)
+        hand = SessionProcess(self.world, "setup", self.store)
         for path in (*PATHS.skeleton, f"{PATHS.topics}/{ROUTE}", f"{PATHS.ideal}/{ROUTE}"):
             hand.client.ensure(path)
         hand.client.close()
@@ -62,12 +62,12 @@ class SimulatedFleet:
         )
 
     def restart_controllers(self) -> None:
-        """Those that ended; a supervisor would."""
+        """Those that ended, as a supervisor does."""
         for name in [name for name, each in self.controllers.items() if not each.alive]:
             self.start_controller(name)
 
     def start_rest(self, name: str) -> None:
-        self.rests[name] = Rest(self.world, name, self.store, self.kafka)
+        self.rests[name] = RestProcess(self.world, name, self.store, self.kafka)
 
     def start_worker(self, id: str) -> None:
         self._born += 1
@@ -85,13 +85,13 @@ class SimulatedFleet:
             )
         )
 
-    def members(self) -> Iterator[Member]:
+    def members(self) -> Iterator[SessionProcess]:
         yield from self.controllers.values()
         yield from self.rests.values()
         yield from self.workers
 
     def copiers(self) -> Iterator[Copier]:
-        """Those of dead workers, too."""
+        """Including those of dead workers."""
         for worker in self.workers:
             yield from worker.copiers.values()
 
@@ -102,7 +102,7 @@ class SimulatedFleet:
 
     # Judgement that needs to know the processes.
 
-    def _why_not_give(self, to: WorkerId, partition: Partition, seen: Snapshot) -> str:
+    def _reason_not_to_give(self, to: WorkerId, partition: Partition, seen: Snapshot) -> str:
         for worker in self.workers:
             session = worker.client._session
             if not worker.alive or seen.sessions.get(worker.id) != session:

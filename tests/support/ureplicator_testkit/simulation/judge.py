@@ -1,11 +1,11 @@
-"""The store, with a judge at every write: what must hold of the tree, whoever wrote.
+"""The ZooKeeper store with a check at every write, whoever makes it.
 
-E  a leader's nodes are written by the process that was elected last, by nobody else
-I  after each of its writes the invariants that production checks (`core.invariants`)
+E  a leader's nodes are written by the process that was elected last, and by no other
+I  after each of its writes the invariants that production checks (`planning.invariants`)
 S  each change of a partition's owner has an owner epoch above the one before
-M  a worker is lost only when it was away for the rebalance delay; one that is back keeps its own
-A  the leader changes nothing that operators wrote
-T  take before give: nobody is given what a live worker, in the leader's own eyes, copies
+M  a worker is lost only after the rebalance delay; one that is back in time keeps its partitions
+A  the leader overwrites nothing that operators wrote
+T  take before give: no worker is given what a live worker, as the leader sees it, copies
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ from ureplicator_common.znodes import (
 )
 from ureplicator_controller.core.planning.invariants import check_invariants
 from ureplicator_controller.core.state.snapshot import DecodeCache, Delays, Snapshot, parse
-from ureplicator_testkit.simulation.kernel import Broken, Process, World
+from ureplicator_testkit.simulation.kernel import Process, Violation, World
 
 FLEET = "sim"
 ROUTE = Route("source", "target")
 PATHS = Paths(FLEET)
 LATE_S = 10.0
-"""A leader may hear of a worker's end, or of its return, so much later than it was."""
+"""A leader may learn of a worker's end, or of its return, that much later."""
 
 LEADERS = (PATHS.ideal + "/", PATHS.assignments + "/", PATHS.routes + "/", PATHS.history + "/")
-Given = Callable[[WorkerId, Partition, Snapshot], str]
-"""Why a partition must not be given to a worker, in the eyes of that snapshot; "" if it may."""
+GiveCheck = Callable[[WorkerId, Partition, Snapshot], str]
+"""Reason why a partition must not be given to a worker, by that snapshot; "" if it may be."""
 
 
 @dataclass(frozen=True, slots=True)
-class Stay:
+class PresenceChange:
     """A worker's presence changed at `at_s`."""
 
     at_s: float
@@ -54,20 +54,20 @@ class JudgedStore(MemoryStore):
         self._delays = delays
         self._memo = DecodeCache()
         self.writer: Process | None = None
-        """Who makes the next write; its session may be another one than it had when it decided."""
+        """The process that makes the next write; its session may have changed since it decided."""
         self.leader: Process | None = None
         self.epochs = 0
         self.moves = 0
         self.seen: dict[Process, tuple[float, Snapshot, bool]] = {}
-        """Leader -> when it looked, what it saw, and whether it may have been blind."""
-        self.stays: dict[WorkerId, list[Stay]] = {}
-        self.wishes: dict[str, list[tuple[float, bytes | None]]] = {}
-        """Path that operators write -> all it ever held, and since when."""
+        """Leader -> time of its last snapshot, the snapshot, and whether its watches may be late."""
+        self.presence: dict[WorkerId, list[PresenceChange]] = {}
+        self.operator_values: dict[str, list[tuple[float, bytes | None]]] = {}
+        """Path that operators write -> every value it had, with the time of the change."""
         self.terms: dict[tuple[Partition, WorkerId, int], int] = {}
-        """Owner and owner epoch -> which change of owner of all that was."""
+        """Owner and owner epoch -> number of the change of owner."""
         self.latest: dict[Partition, int] = {}
-        """The last of them, to nobody too."""
-        self.given: Given = lambda worker, partition, snapshot: ""
+        """The last change of owner, also those to no owner."""
+        self.reason_not_to_give: GiveCheck = lambda worker, partition, snapshot: ""
 
     def apply(self, session: SessionId, operations: Sequence[Operation]) -> None:
         before = {path: self.node(path) for path in _paths(operations)}
@@ -75,7 +75,7 @@ class JudgedStore(MemoryStore):
         after = {path: self.node(path) for path in before}
         self._judge_leader(operations)
         for path, node in after.items():
-            self._note_wish(path, before[path], node)
+            self._note_operator_write(path, before[path], node)
             if path.startswith(PATHS.ideal + "/"):
                 self._judge_ideal(path, before[path], node)
             elif path.startswith(PATHS.assignments + "/"):
@@ -83,7 +83,7 @@ class JudgedStore(MemoryStore):
         if any(path.startswith(LEADERS[:2]) for path in after):
             found = check_invariants(self.parse())
             if found:
-                raise Broken("I", str(found[0]))
+                raise Violation("I", str(found[0]))
         if any(path.startswith(PATHS.root + "/workers/") for path in after):
             self._note_presence()
 
@@ -107,18 +107,18 @@ class JudgedStore(MemoryStore):
                 self.leader = self.writer
                 self.epochs += 1
             elif self.leader is not self.writer and _is_leaders(operation):
-                raise Broken("E", f"{operation.path} written by a leader of the past")
+                raise Violation("E", f"{operation.path} written by a leader of the past")
 
     # A
 
-    def _note_wish(self, path: str, before: Node | None, after: Node | None) -> None:
+    def _note_operator_write(self, path: str, before: Node | None, after: Node | None) -> None:
         if not path.startswith((PATHS.topics, PATHS.workers_known, PATHS.settings)):
             return
         if self.writer is self.leader and before is not None and before.data:
             why = _overwritten(path, before, after)
             if why:
-                raise Broken("A", f"{path}: the leader {why}")
-        held = self.wishes.setdefault(path, [])
+                raise Violation("A", f"{path}: the leader {why}")
+        held = self.operator_values.setdefault(path, [])
         held.append((self._world.now_s, after.data if after else None))
 
     # S, M
@@ -136,7 +136,7 @@ class JudgedStore(MemoryStore):
                 continue
             self.moves += 1
             if was is not None and entry.owner_epoch <= was.owner_epoch:
-                raise Broken("S", f"{partition}: the owner epoch of {entry.worker} did not grow")
+                raise Violation("S", f"{partition}: the owner epoch of {entry.worker} did not grow")
             self.latest[partition] = self.moves
             if entry.worker is not None:
                 self.terms[partition, entry.worker, entry.owner_epoch] = self.moves
@@ -147,19 +147,19 @@ class JudgedStore(MemoryStore):
         owner = was.worker
         if owner is None or entry.reason != f"worker {owner} lost" or self.writer not in self.seen:
             return
-        looked_s, snapshot, blind = self.seen[self.writer]
+        observed_s, snapshot, blind = self.seen[self.writer]
         switches = snapshot.switches
         if blind or switches.rebalance_asked != switches.rebalance_done:
             return
-        away_s = self._away_s(owner, looked_s)
+        away_s = self._away_s(owner, observed_s)
         if away_s < self._delays.rebalance_s - LATE_S:
-            raise Broken(
+            raise Violation(
                 "M", f"{partition} moved from {owner}, who was away for {max(away_s, 0):.1f} s only"
             )
 
     def _away_s(self, worker: WorkerId, at_s: float) -> float:
-        """For how long, at that time; a short return may have been overlooked. -1: it was there."""
-        past = [stay for stay in self.stays.get(worker, ()) if stay.at_s <= at_s]
+        """Time of absence before `at_s`; a short return may have been missed. -1: present."""
+        past = [change for change in self.presence.get(worker, ()) if change.at_s <= at_s]
         if past and past[-1].present:
             if at_s - past[-1].at_s > LATE_S:
                 return -1.0
@@ -170,12 +170,12 @@ class JudgedStore(MemoryStore):
 
     def _note_presence(self) -> None:
         names = {path.rpartition("/")[2] for path in self.subtree(PATHS.workers_live)} - {"live"}
-        for name in sorted({*names, *self.stays}):
+        for name in sorted({*names, *self.presence}):
             worker = WorkerId(name)
-            stays = self.stays.setdefault(worker, [])
+            presence = self.presence.setdefault(worker, [])
             present = self._is_present(worker)
-            if (not stays and present) or (stays and stays[-1].present != present):
-                stays.append(Stay(self._world.now_s, present))
+            if (not presence and present) or (presence and presence[-1].present != present):
+                presence.append(PresenceChange(self._world.now_s, present))
 
     def _is_present(self, worker: WorkerId) -> bool:
         live = self.node(PATHS.worker_live(worker))
@@ -194,9 +194,9 @@ class JudgedStore(MemoryStore):
         old = decode_assignment(before.data).entries if before else {}
         for partition, told in decode_assignment(after.data).entries.items():
             if partition not in old or old[partition].owner_epoch != told.owner_epoch:
-                why = self.given(worker, partition, self.seen[self.writer][1])
+                why = self.reason_not_to_give(worker, partition, self.seen[self.writer][1])
                 if why:
-                    raise Broken("T", f"{partition} given to {worker}, but {why}")
+                    raise Violation("T", f"{partition} given to {worker}, but {why}")
 
 
 def _paths(operations: Sequence[Operation]) -> Iterator[str]:
@@ -204,13 +204,13 @@ def _paths(operations: Sequence[Operation]) -> Iterator[str]:
 
 
 def _is_leaders(operation: Operation) -> bool:
-    """Only a leader may write that; an empty parent says nothing, anybody may make it."""
+    """Only a leader may write it. An empty parent carries nothing; any process may create it."""
     says = isinstance(operation, Set | Delete) or bool(getattr(operation, "data", b""))
     return says and operation.path.startswith(LEADERS)
 
 
 def _overwritten(path: str, before: Node, after: Node | None) -> str:
-    """What of an operator's word a leader's write has changed; "" if nothing."""
+    """What a leader's write changed of an operator's write; "" if nothing."""
     if path.startswith(PATHS.topics):
         was = decode_intent(before.data)
         if after is None:

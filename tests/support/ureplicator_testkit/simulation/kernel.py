@@ -1,12 +1,12 @@
-"""Time, chance and turns: who acts next, who stands still, and who is gone.
+"""Virtual time, randomness and scheduling of the simulated processes.
 
-    actor    a thread: its `turn` runs, and says after how long it wants to run again
-    process  what crashes and freezes as a whole
-    point    before each request to a server; there the world may go on without the one who asks
+    actor    a thread: its `turn` runs, and returns the delay until it wants to run again
+    process  crashes and freezes as a whole
+    point    before each request to a server; there the simulation may continue without the caller
 
-A point runs the rest of the world inside the turn that waits, so a turn that is under way is a
-frame of Python's own stack: it needs no thread, and it stops exactly before the request. `Ended`
-unwinds the frames of a process that was killed meanwhile.
+A point runs the rest of the simulation inside the waiting turn, so an interrupted turn is a frame on
+Python's own stack: it needs no thread, and it stops exactly before the request. `ProcessEnded` unwinds
+the frames of a process that was killed meanwhile.
 """
 
 from __future__ import annotations
@@ -18,29 +18,30 @@ from dataclasses import dataclass, field
 
 NEVER = float("inf")
 START_S = 1_000.0
-MOST_NESTED = 4
+MAX_NESTED = 4
 TRACE_LINES = 4_000
 WRITES_TIMES = 8.0
-MOST_TURNS = 100_000
-"""A history takes a few thousand; more means that it turns in a circle."""
+MAX_TURNS = 100_000
+"""A run takes a few thousand; more means an endless loop."""
 
 
-class Broken(BaseException):
-    """A promise was broken. Not an `Exception`: a loop that survives everything must not hide it."""
+class Violation(BaseException):
+    """An invariant is violated. Not an `Exception`: a loop that survives every error must not hide it."""
 
     def __init__(self, letter: str, what: str) -> None:
         super().__init__(f"{letter}: {what}")
         self.letter = letter
 
 
-class Ended(BaseException):
-    """The process is gone: what it was about to do is not done."""
+class ProcessEnded(BaseException):
+    """The process ended: the pending request is not sent."""
 
 
 @dataclass(slots=True)
 class Chances:
-    """How likely what is at each point, drawn anew for every seed: many histories with one kind of
-    fault find more than all with some of each."""
+    """Probabilities at each point, drawn per seed: many runs with one kind of fault find more than all
+    with some of each.
+    """
 
     crash: float = 0.0
     slow: float = 0.0
@@ -53,7 +54,7 @@ class Chances:
 
 @dataclass(slots=True, eq=False)
 class Actor:
-    """One thread. `missed`: its turn came while its process stood still."""
+    """One thread. `missed`: its turn came while the process was frozen."""
 
     name: str
     process: Process
@@ -64,7 +65,7 @@ class Actor:
 
 
 class Process:
-    """Something that can be killed and frozen."""
+    """Unit of crash and freeze."""
 
     def __init__(self, world: World, name: str) -> None:
         self.world = world
@@ -79,7 +80,6 @@ class Process:
         return actor
 
     def point(self, what: str, *, writes: bool = False) -> None:
-        """Before a request is made. Raises Ended."""
         self.world.point(self, what, writes=writes)
 
     def kill(self, why: str) -> None:
@@ -107,13 +107,13 @@ class Process:
                 self.world.wake(actor)
 
     def died(self) -> None:
-        """For what the world does about it."""
+        """Hook: consequences of the end."""
 
     def stopped(self) -> None:
-        """For the servers that will miss it."""
+        """Hook: consequences of the freeze for the servers."""
 
     def continued(self) -> None:
-        """For what it finds when it goes on."""
+        """Hook: what the process finds after the freeze."""
 
 
 @dataclass(order=True, slots=True)
@@ -124,7 +124,7 @@ class _Entry:
 
 
 class World:
-    """The clock of all processes, and the queue of what comes next."""
+    """Clock of all processes, and the queue of events."""
 
     def __init__(self, seed: int) -> None:
         self.seed = seed
@@ -156,14 +156,14 @@ class World:
         self._push(self.now_s + delay_s, act)
 
     def wake(self, actor: Actor, delay_s: float = 0.0) -> None:
-        """Have its turn by then; an earlier one that is due already stays."""
+        """Schedule a turn; one that is due earlier stays."""
         due_s = self.now_s + delay_s
         if due_s < actor.due_s:
             actor.due_s = due_s
             self._push(due_s, actor)
 
     def soon(self, actor: Actor) -> None:
-        """After what a word takes on its way."""
+        """After a short message delay."""
         self.wake(actor, self.chance.random() * 0.05)
 
     def _push(self, due_s: float, act: Actor | Callable[[], None]) -> None:
@@ -190,11 +190,11 @@ class World:
             return
         actor.busy = True
         self.turns += 1
-        if self.turns > MOST_TURNS:
-            raise Broken("C", f"{actor.name} turns in a circle")
+        if self.turns > MAX_TURNS:
+            raise Violation("C", f"{actor.name} turns in a circle")
         try:
             again_s = actor.turn()
-        except Ended:
+        except ProcessEnded:
             return
         finally:
             actor.busy = False
@@ -207,22 +207,21 @@ class World:
     # What may happen before a request.
 
     def point(self, process: Process, what: str, *, writes: bool) -> None:
-        """Writes are few among reads, and it is they that must not be made late."""
         self._go_on(process)
         chances, times = self.chances, WRITES_TIMES if writes else 1.0
         roll = self.chance.random() - chances.crash
         if roll < 0:
             self.faults += 1
             process.kill(f"crash before {what}")
-        elif self._depth < MOST_NESTED and (roll := roll - chances.slow) < 0:
+        elif self._depth < MAX_NESTED and (roll := roll - chances.slow) < 0:
             self.sleep(process, self.chance.random() * chances.slow_s)
-        elif self._depth < MOST_NESTED and roll - chances.freeze * times < 0:
+        elif self._depth < MAX_NESTED and roll - chances.freeze * times < 0:
             self._freeze(process, what)
         self._go_on(process)
 
     def _go_on(self, process: Process) -> None:
         if not process.alive:
-            raise Ended(process.name)
+            raise ProcessEnded(process.name)
 
     def _freeze(self, process: Process, what: str) -> None:
         for_s = self.chance.random() * self.chances.freeze_s
@@ -233,7 +232,7 @@ class World:
         process.thaw()
 
     def sleep(self, process: Process, for_s: float) -> None:
-        """The turn that is under way goes on later; the process's other threads do not wait."""
+        """Continue this turn later; the process's other threads do not wait."""
         self._nested(for_s)
         self._go_on(process)
 

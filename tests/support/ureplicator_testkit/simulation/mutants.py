@@ -1,8 +1,8 @@
-"""The product, broken on purpose: what proves that the simulation would tell.
+"""The product with one safeguard removed: proof that the simulation detects its absence.
 
-Each takes one safeguard away, in the place where it lives. The invariants that production checks
-(`core.invariants`) may refuse the first step already: that is how the fleet would notice, too. Those
-called `deaf` have these checks off, to see that the history itself betrays the mistake.
+Each mutant removes one safeguard where it is implemented. The invariants that production checks
+(`planning.invariants`) may refuse the first step already, as they would in production. Mutants called
+`unchecked` have these checks off, to see that the run itself reveals the fault.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ from ureplicator_worker.engines.publisher import Publisher
 from ureplicator_worker.lifeline.messages import Grant, ProofResponse
 
 Patch = tuple[Any, str, Any]
-"""Where, which name, and what takes its place."""
+"""Object, attribute, and its replacement."""
 
 
 def _impatient(seen: Snapshot, now_s: float) -> Plan:
-    """As if there were no delay for workers that vanished."""
+    """Without a delay for lost workers."""
     return plan(replace(seen, delays=replace(seen.delays, rebalance_s=0.0)), now_s)
 
 
@@ -48,7 +48,7 @@ def _same_epoch(previous: int, leader_epoch: int) -> int:
 
 
 def _granted(self: Any, ask: Any) -> ProofResponse:
-    """No look at anything: what was asked for is granted."""
+    """Grants everything without reading ZooKeeper."""
     told = self._assignment()
     grants = {
         partition: Grant(epoch, partition.topic, told[partition][1] if partition in told else ())
@@ -78,7 +78,7 @@ def _without_leader(judged: Callable[..., Grant | str]) -> Callable[..., Grant |
 
 
 def _careless(edit: Callable[..., Any]) -> Callable[..., Any]:
-    """Answers 2xx whatever became of the write."""
+    """Responds 2xx whatever the outcome of the write."""
 
     def careless(coordination: Any, path: str, decide: Any, *about: Any, **more: Any) -> Any:
         decided: list[Any] = []
@@ -100,7 +100,7 @@ def _nothing(*_: Any, **__: Any) -> tuple[()]:
 
 
 def _read_first(self: Any, go: ProofResponse) -> None:
-    """Positions as they were before the others were fenced."""
+    """Reads the positions before the other ids are fenced."""
     store, own_read = self._store, self._store.read
     wanted: dict[str, list[int]] = {}
     for partition, grant in go.granted.items():
@@ -122,7 +122,7 @@ class _NoFences(ownership_module.FenceIds):
 
 
 class _Everything:
-    """Contains whatever is asked of it."""
+    """Contains every value."""
 
     def __contains__(self, _: object) -> bool:
         return True
@@ -156,7 +156,7 @@ MUTANTS: Mapping[str, Sequence[Patch]] = {
 
 @contextmanager
 def broken(name: str) -> Iterator[None]:
-    """The product with that safeguard taken away."""
+    """The product with that safeguard removed."""
     with ExitStack() as restoring:
         for where, attribute, mutant in MUTANTS[name]:
             restoring.callback(setattr, where, attribute, getattr(where, attribute))

@@ -1,10 +1,10 @@
-"""Operators: the real calls behind REST, each on a process that may die or lose its answers.
+"""Operators: the calls behind REST, each in a process that may die or lose its responses.
 
-A  a call that returns (REST would say 2xx) has brought about what it was asked, durably: the node
-   said so at some time between the call and its return. What the leader makes of it later is
-   judged at each write (`judge`), and at the end by what is copied.
+A  a call that returns (2xx in REST) is durable: the node had the requested value at some time between
+   the call and its return. What the leader does with it later is checked at each write (`judge`), and
+   at the end by what is copied.
 
-Waiting is virtual: while a call waits the world goes on.
+Waiting is virtual: the simulation continues while a call waits.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from ureplicator_controller.api.services.topics import TopicService
 from ureplicator_controller.api.services.workers import Wishes
 from ureplicator_testkit.simulation.judge import FLEET, PATHS, ROUTE, JudgedStore
 from ureplicator_testkit.simulation.kafka import Kafka, SimulatedAdmin
-from ureplicator_testkit.simulation.kernel import Broken, Process, World
-from ureplicator_testkit.simulation.members import Member
+from ureplicator_testkit.simulation.kernel import Process, Violation, World
+from ureplicator_testkit.simulation.sessions import SessionProcess
 from ureplicator_testkit.simulation.waiting import virtual_waiting
 
 CONFIG = RouteConfig(source=ROUTE.source, target=ROUTE.target)
-Wish = Callable[[bytes | None], bool]
+Check = Callable[[bytes | None], bool]
 
 
 class _SimulatedFleetCache(FleetCache):
@@ -44,8 +44,8 @@ class _SimulatedFleetCache(FleetCache):
         super().settle(path, wait=wait or partial(self.process.world.sleep, self.process))
 
 
-class Rest(Member):
-    """A REST process with its own session; `ask` makes one call at a time."""
+class RestProcess(SessionProcess):
+    """A REST process with its own session; `submit` makes one call at a time."""
 
     def __init__(self, world: World, name: str, store: JudgedStore, kafka: Kafka) -> None:
         super().__init__(world, name, store)
@@ -71,10 +71,10 @@ class Rest(Member):
         self._requests += 1
         return f"{self.client._session:x}-{self._requests}"
 
-    def ask(self, what: str, path: str, call: Callable[[], object], wish: Wish) -> None:
-        """Have the call made; nothing if another one is under way."""
+    def submit(self, what: str, path: str, call: Callable[[], object], fulfilled: Check) -> None:
+        """Start the call, unless another one is in progress."""
         if self._call is None:
-            self._call = lambda: self._make(what, path, call, wish)
+            self._call = lambda: self._make(what, path, call, fulfilled)
             self.world.wake(self._actor)
 
     def _turn(self) -> None:
@@ -82,8 +82,8 @@ class Rest(Member):
         if call is not None:
             call()
 
-    def _make(self, what: str, path: str, call: Callable[[], object], wish: Wish) -> None:
-        asked_s = self.world.now_s
+    def _make(self, what: str, path: str, call: Callable[[], object], fulfilled: Check) -> None:
+        started_s = self.world.now_s
         try:
             with virtual_waiting(self, topic_service_module, wishes_module):
                 call()
@@ -91,14 +91,14 @@ class Rest(Member):
             self.world.note(self.name, "%s: refused: %s", what, error)
             return
         self.world.note(self.name, "%s: done", what)
-        if not any(wish(data) for data in self._held_since(path, asked_s)):
-            raise Broken("A", f"{what} was answered 2xx, but {path} never said so")
+        if not any(fulfilled(data) for data in self._values_since(path, started_s)):
+            raise Violation("A", f"{what} got a 2xx response, but {path} never had that value")
 
-    def _held_since(self, path: str, asked_s: float) -> Iterator[bytes | None]:
-        held = self._judged.wishes.get(path, [])
+    def _values_since(self, path: str, started_s: float) -> Iterator[bytes | None]:
+        held = self._judged.operator_values.get(path, [])
         for number, (since_s, data) in enumerate(held):
             until_s = held[number + 1][0] if number + 1 < len(held) else self.world.now_s
-            if until_s >= asked_s and since_s <= self.world.now_s:
+            if until_s >= started_s and since_s <= self.world.now_s:
                 yield data
         if not held:
             yield None
@@ -106,34 +106,36 @@ class Rest(Member):
     # The calls.
 
     def add(self, topic: str, partitions: int) -> None:
-        def wish(data: bytes | None) -> bool:
+        def fulfilled(data: bytes | None) -> bool:
             return data is not None and decode_intent(data).partitions == partitions
 
-        self._ask_topic("add", topic, lambda: self.topics.add(CONFIG, topic, partitions), wish)
+        self._submit_topic(
+            "add", topic, lambda: self.topics.add(CONFIG, topic, partitions), fulfilled
+        )
 
     def expand(self, topic: str, partitions: int) -> None:
-        def wish(data: bytes | None) -> bool:
+        def fulfilled(data: bytes | None) -> bool:
             return data is not None and decode_intent(data).partitions >= partitions
 
-        self._ask_topic(
-            "expand", topic, lambda: self.topics.expand(CONFIG, topic, partitions), wish
+        self._submit_topic(
+            "expand", topic, lambda: self.topics.expand(CONFIG, topic, partitions), fulfilled
         )
 
     def delete(self, topic: str, *, forget: bool) -> None:
-        def wish(data: bytes | None) -> bool:
+        def fulfilled(data: bytes | None) -> bool:
             return data is None or decode_intent(data).state is TopicState.DELETING
 
-        self._ask_topic(
+        self._submit_topic(
             "delete for good" if forget else "delete",
             topic,
             lambda: self.topics.delete(CONFIG, topic, forget_positions=forget),
-            wish,
+            fulfilled,
         )
 
     def pause(self, topic: str, *, paused: bool) -> None:
         state = TopicState.PAUSED if paused else TopicState.ACTIVE
 
-        def wish(data: bytes | None) -> bool:
+        def fulfilled(data: bytes | None) -> bool:
             return data is not None and decode_intent(data).state is state
 
         def change() -> TopicIntent:
@@ -141,49 +143,54 @@ class Rest(Member):
                 return self.topics.pause(CONFIG, topic)
             return self.topics.resume(CONFIG, topic, restart=False)
 
-        self._ask_topic("pause" if paused else "resume", topic, change, wish)
+        self._submit_topic("pause" if paused else "resume", topic, change, fulfilled)
 
     def blacklist(self, topic: str, number: int, *, listed: bool) -> None:
-        def wish(data: bytes | None) -> bool:
+        def fulfilled(data: bytes | None) -> bool:
             return data is not None and (number in decode_intent(data).blacklisted) == listed
 
-        self._ask_topic(
+        self._submit_topic(
             f"blacklist {number}: {listed}",
             topic,
             lambda: self.topics.blacklist(CONFIG, topic, number, listed=listed),
-            wish,
+            fulfilled,
         )
 
-    def _ask_topic(self, what: str, topic: str, call: Callable[[], object], wish: Wish) -> None:
-        self.ask(f"{what} {topic}", PATHS.topic(TopicKey(ROUTE, topic)), call, wish)
+    def _submit_topic(
+        self, what: str, topic: str, call: Callable[[], object], fulfilled: Check
+    ) -> None:
+        self.submit(f"{what} {topic}", PATHS.topic(TopicKey(ROUTE, topic)), call, fulfilled)
 
     def leave(self, id: str, *, leaving: bool) -> None:
         worker = WorkerId(id)
 
-        def wish(data: bytes | None) -> bool:
+        def fulfilled(data: bytes | None) -> bool:
             return (data is not None and decode_known_worker(data).draining) == leaving
 
         def call() -> object:
             return (self.wishes.leave if leaving else self.wishes.take_back)(worker)
 
         what = f"{'drain' if leaving else 'take back'} {id}"
-        self.ask(what, PATHS.worker_known(worker), call, wish)
+        self.submit(what, PATHS.worker_known(worker), call, fulfilled)
 
     def switch(self, *, auto_balancing: bool, frozen: bool) -> None:
         def change(now: Switches) -> Switches:
             return replace(now, auto_balancing=auto_balancing, frozen=frozen)
 
-        def wish(data: bytes | None) -> bool:
+        def fulfilled(data: bytes | None) -> bool:
             now = decode_switches(data) if data else Switches()
             return (now.auto_balancing, now.frozen) == (auto_balancing, frozen)
 
         what = f"auto-balancing {auto_balancing}, frozen {frozen}"
-        self.ask(what, PATHS.settings, lambda: self.wishes.switch(change), wish)
+        self.submit(what, PATHS.settings, lambda: self.wishes.switch(change), fulfilled)
 
     def rebalance(self) -> None:
-        asked: list[str] = []
+        requested: list[str] = []
 
-        def wish(data: bytes | None) -> bool:
-            return data is not None and decode_switches(data).rebalance_asked in asked
+        def fulfilled(data: bytes | None) -> bool:
+            return data is not None and decode_switches(data).rebalance_asked in requested
 
-        self.ask("rebalance", PATHS.settings, lambda: asked.append(self.wishes.rebalance()), wish)
+        def call() -> None:
+            requested.append(self.wishes.rebalance())
+
+        self.submit("rebalance", PATHS.settings, call, fulfilled)

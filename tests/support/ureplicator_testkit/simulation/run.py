@@ -1,9 +1,9 @@
-"""One seed: a fleet comes up, lives through faults, is healed, and has to come to rest.
+"""One seed: a fleet starts, suffers faults, is healed, and must settle.
 
 settle   no faults: topics are whitelisted, everything is copied
-trouble  faults and operators, for TROUBLE_S
-heal     everything thaws and is connected, ids that were running run again (or stay lost)
-rest     within REST_S: external view = ideal state, counts even, nothing to fence, all copied
+trouble  faults and operators, for FAULTS_S
+heal     everything is thawed and connected; ids that were running run again (or stay lost)
+rest     within SETTLE_TIMEOUT_S: external view = ideal state, counts even, nothing to fence, all copied
 """
 
 from __future__ import annotations
@@ -17,23 +17,23 @@ from ureplicator_common.model import TopicState, WorkerId
 from ureplicator_controller.core.planning.switches import is_rebalance_due
 from ureplicator_controller.core.state.external_view import external_view, mismatches
 from ureplicator_controller.core.state.snapshot import Snapshot
-from ureplicator_testkit.simulation.faults import Trouble
+from ureplicator_testkit.simulation.faults import FaultInjector
 from ureplicator_testkit.simulation.fleet import DELAYS, IDS, TOPICS, SimulatedFleet
-from ureplicator_testkit.simulation.kernel import START_S, Broken, World
-from ureplicator_testkit.simulation.members import Member
+from ureplicator_testkit.simulation.kernel import START_S, Violation, World
+from ureplicator_testkit.simulation.sessions import SessionProcess
 from ureplicator_testkit.simulation.workers import Worker
 
 SETTLE_S = 12.0
-TROUBLE_S = 60.0
-REST_S = 150.0
-LOOK_S = 4.0
-AFTER_EVERY = 6
+FAULTS_S = 60.0
+SETTLE_TIMEOUT_S = 150.0
+POLL_S = 4.0
+SCENARIO_PERIOD = 6
 NEWCOMER = "d"
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What happened, to see that something did."""
+    """Counters of one run, to see that something happened."""
 
     seed: int
     turns: int
@@ -51,17 +51,17 @@ class Simulation:
         self.fleet = SimulatedFleet(self.world)
 
     def run(self) -> Result:
-        """Raises Broken."""
+        """Raises Violation."""
         world, fleet = self.world, self.fleet
-        with _errors_told():
+        with _logged_errors_raised():
             self._settle()
-            Trouble(self.fleet).run(TROUBLE_S)
+            FaultInjector(self.fleet).run(FAULTS_S)
             self._heal()
-            self._rest()
-            fleet.at_rest = True
-            if world.seed % AFTER_EVERY == 0:
+            self._wait_settled()
+            fleet.settled = True
+            if world.seed % SCENARIO_PERIOD == 0:
                 self._restart_one()
-            elif world.seed % AFTER_EVERY == 1:
+            elif world.seed % SCENARIO_PERIOD == 1:
                 self._join()
         return Result(
             seed=world.seed,
@@ -85,7 +85,7 @@ class Simulation:
         self.world.note("world", "healed")
         fleet = self.fleet
         for member in list(fleet.members()):
-            self._heal_one(member)
+            self._heal_process(member)
         for copier in list(fleet.copiers()):
             while copier.frozen:
                 copier.thaw()
@@ -98,7 +98,7 @@ class Simulation:
                 fleet.start_worker(id)
                 alive.add(WorkerId(id))
 
-    def _heal_one(self, member: Member) -> None:
+    def _heal_process(self, member: SessionProcess) -> None:
         while member.frozen:
             member.thaw()
         if member.alive:
@@ -107,22 +107,24 @@ class Simulation:
         if isinstance(member, Worker):
             member.hung = False
 
-    def _rest(self) -> None:
-        """Until it rests, but no longer than the bound."""
-        world, until_s = self.world, self.world.now_s + REST_S
+    def _wait_settled(self) -> None:
+        """Wait until the fleet has settled, at most SETTLE_TIMEOUT_S."""
+        world, until_s = self.world, self.world.now_s + SETTLE_TIMEOUT_S
         self._free_everything()
         self.fleet.source.alive = False
         while world.now_s < until_s:
-            world.run_until(world.now_s + LOOK_S)
+            world.run_until(world.now_s + POLL_S)
             self.fleet.restart_controllers()
             if not any(worker.alive for worker in self.fleet.workers):
                 self.fleet.start_worker(IDS[0])
-            if not self._why_restless():
+            if not self._unsettled_reason():
                 return
-        raise Broken("C", f"not at rest after {REST_S:.0f} s: {self._why_restless()}")
+        raise Violation(
+            "C", f"not at rest after {SETTLE_TIMEOUT_S:.0f} s: {self._unsettled_reason()}"
+        )
 
     def _restart_one(self) -> None:
-        """Killed, and started again at once: it has its id when the former session has ended."""
+        """Kill a worker and start it at once: it gets its id back when the former session has expired."""
         fleet, before = self.fleet, self.fleet.store.moves
         worker = self.world.chance.choice([each for each in fleet.workers if each.alive])
         for copier in list(worker.copiers.values()):
@@ -132,32 +134,34 @@ class Simulation:
         self.world.run_until(self.world.now_s + 2 * DELAYS.rebalance_s)
         if fleet.store.moves != before:
             moved = fleet.store.moves - before
-            raise Broken("M", f"{worker.id} was back in time, but {moved} partitions moved")
+            raise Violation("M", f"{worker.id} was back in time, but {moved} partitions moved")
 
     def _join(self) -> None:
         fleet, before = self.fleet, self.fleet.store.moves
         fleet.start_worker(NEWCOMER)
-        self.world.run_until(self.world.now_s + 2 * DELAYS.join_s + LOOK_S)
+        self.world.run_until(self.world.now_s + 2 * DELAYS.join_s + POLL_S)
         stored = fleet.store.parse().assignments.get(WorkerId(NEWCOMER))
         share = len(stored.value.entries) if stored else 0
         if fleet.store.moves - before != share:
             moved = fleet.store.moves - before
-            raise Broken("M", f"{NEWCOMER} joined for {share} partitions, but {moved} moved")
+            raise Violation("M", f"{NEWCOMER} joined for {share} partitions, but {moved} moved")
 
     def _free_everything(self) -> None:
-        """Operators take back what keeps the fleet from being even."""
+        """Operators undo what keeps the fleet from being even."""
         rest = next(iter(self.fleet.rests.values()))
-        wishes: list[Callable[[], None]] = [lambda: rest.switch(auto_balancing=True, frozen=False)]
+        requests: list[Callable[[], None]] = [
+            lambda: rest.switch(auto_balancing=True, frozen=False)
+        ]
         for id in self.fleet.store.parse().known:
-            wishes.append(lambda id=id: rest.leave(id, leaving=False))  # type: ignore[misc]
-        for number, wish in enumerate(wishes):
-            self.world.later(1.0 + number, wish)
+            requests.append(lambda id=id: rest.leave(id, leaving=False))  # type: ignore[misc]
+        for number, request in enumerate(requests):
+            self.world.later(1.0 + number, request)
 
-    def _why_restless(self) -> str:
+    def _unsettled_reason(self) -> str:
         seen = self.fleet.store.parse()
         if is_rebalance_due(seen):
             return "a rebalance is asked for"
-        wrong_session = self._whose_session_is_not_known(seen)
+        wrong_session = self._unnoticed_worker(seen)
         if wrong_session:
             return f"{wrong_session} is not registered yet, or not missed yet"
         wrong = mismatches(seen, external_view(seen))
@@ -169,15 +173,15 @@ class Simulation:
             for number, entry in seen.ideal[key].value.entries.items():
                 if entry.worker is not None and entry.holders.keys() != {entry.worker}:
                     return f"{key}/{number} is held by {sorted(entry.holders)}"
-        return self._why_uneven(seen) or self._why_not_copied(seen)
+        return self._uneven_reason(seen) or self._not_copied_reason(seen)
 
-    def _whose_session_is_not_known(self, seen: Snapshot) -> str:
-        """Who has started, or died, and nobody has noticed."""
+    def _unnoticed_worker(self, seen: Snapshot) -> str:
+        """A worker that started or died, not yet noticed by the leader."""
         alive = {each.id: each.client.session() for each in self.fleet.workers if each.alive}
         ids = sorted({*alive, *seen.sessions})
         return next((id for id in ids if alive.get(id) != seen.sessions.get(id)), "")
 
-    def _why_uneven(self, seen: Snapshot) -> str:
+    def _uneven_reason(self, seen: Snapshot) -> str:
         counts = dict.fromkeys(seen.sessions, 0)
         for worker, assigned in seen.assignments.items():
             if any(told.fence for told in assigned.value.entries.values()):
@@ -188,7 +192,7 @@ class Simulation:
             return f"uneven: {counts}"
         return ""
 
-    def _why_not_copied(self, seen: Snapshot) -> str:
+    def _not_copied_reason(self, seen: Snapshot) -> str:
         for key, stored in seen.topics.items():
             intent = stored.value
             if intent.state is not TopicState.ACTIVE:
@@ -202,17 +206,17 @@ class Simulation:
         return ""
 
 
-class _Listener(logging.Handler):
-    """What a process logs as an error is something that must not be."""
+class _ErrorHandler(logging.Handler):
+    """An error in the log is a violation."""
 
     def emit(self, record: logging.LogRecord) -> None:
         cause = record.exc_info[1] if record.exc_info else None
-        raise Broken("I", record.getMessage()) from cause
+        raise Violation("I", record.getMessage()) from cause
 
 
 @contextmanager
-def _errors_told() -> Iterator[None]:
-    root, listener = logging.getLogger(), _Listener(logging.ERROR)
+def _logged_errors_raised() -> Iterator[None]:
+    root, listener = logging.getLogger(), _ErrorHandler(logging.ERROR)
     before = root.level
     root.addHandler(listener)
     root.setLevel(logging.ERROR)

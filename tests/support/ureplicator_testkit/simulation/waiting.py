@@ -1,4 +1,4 @@
-"""`edit` knows no clock but the real one: for a while it is given the simulation's."""
+"""Virtual clock and waiting for `edit`, which otherwise uses the real ones."""
 
 from __future__ import annotations
 

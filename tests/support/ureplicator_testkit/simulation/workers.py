@@ -1,7 +1,7 @@
 """A worker process: the real state machine and engines; only the loop between them is ours.
 
     loop      takes events from the queue, steps, performs (as `daemon.Worker` does)
-    publisher  writes what should be there        prover  answers the copiers' asks
+    publisher  writes the worker's nodes     prover  responds to the copiers' proof requests
     fencer    one thread for each request
 
 Its copiers are processes of their own: they outlive it for a while, and may be frozen without it.
@@ -27,7 +27,7 @@ from ureplicator_testkit.simulation.copiers import Copier
 from ureplicator_testkit.simulation.judge import FLEET, PATHS, ROUTE, JudgedStore
 from ureplicator_testkit.simulation.kafka import Kafka
 from ureplicator_testkit.simulation.kernel import World
-from ureplicator_testkit.simulation.members import SESSION_TIMEOUT_S, Member
+from ureplicator_testkit.simulation.sessions import SESSION_TIMEOUT_S, SessionProcess
 from ureplicator_worker.core import events, instructions
 from ureplicator_worker.core.slots import SlotPhase
 from ureplicator_worker.core.state import WorkerState, initial
@@ -59,7 +59,7 @@ class _Prover(OwnershipProver):
         return stranger
 
 
-class Worker(Member):
+class Worker(SessionProcess):
     def __init__(
         self,
         world: World,
@@ -109,7 +109,7 @@ class Worker(Member):
             worker=self.id,
             slots=slots,
             formers=self._publisher.formers,
-            answer=self._answer,
+            answer=self._send_go,
         )
         self._prover.store = self._judged
         self._fencer = Fencer(
@@ -143,10 +143,10 @@ class Worker(Member):
             return PROOF_RETRY_S
         return 0.01 if self._prover._queue else None
 
-    def _answer(self, copier: CopierId, go: messages.ProofResponse) -> None:
+    def _send_go(self, copier: CopierId, go: messages.ProofResponse) -> None:
         running = self.copiers.get(copier)
         if running is not None and running.alive:
-            running.hear_go(go, self._prover.proven_at)
+            running.receive_go(go, self._prover.proven_at)
 
     def _fence(self, route: Route, ids: Sequence[str]) -> None:
         for each in ids:
@@ -202,7 +202,7 @@ class Worker(Member):
                 self._leave(code, reason)
 
     def _leave(self, code: int, reason: str) -> None:
-        """The last word is heard, then the session ends at once."""
+        """The last message is heard, then the session ends at once."""
         self._publisher.turn()
         self.kill(f"exit {code}: {reason}")
         self.store.expire(self.client._session)
@@ -214,10 +214,10 @@ class Worker(Member):
         if not self.alive or slot.run != id.run or slot.phase is not SlotPhase.STARTING:
             return
 
-        def say(message: messages.Message) -> None:
-            self._heard(id, message)
+        def send(message: messages.Message) -> None:
+            self._received(id, message)
 
-        def over(reason: str) -> None:
+        def ended(reason: str) -> None:
             self.world.later(self.world.chance.random() * GONE_S, lambda: self._closed(id))
             self.world.later(GONE_S * 2, lambda: self._put(events.CopierEnded(id, reason)))
 
@@ -227,8 +227,8 @@ class Worker(Member):
             worker=self.id,
             slot=id.slot,
             terms=self._terms,
-            say=say,
-            over=over,
+            send=send,
+            ended=ended,
         )
         self._put(events.CopierConnected(id))
 
@@ -238,7 +238,7 @@ class Worker(Member):
     def _send(self, id: CopierId, message: messages.Message) -> None:
         copier = self.copiers.get(id)
         if copier is not None and copier.alive:
-            copier.hear(message)
+            copier.receive(message)
 
     def _kill_copier(self, id: CopierId, reason: str) -> None:
         copier = self.copiers.get(id)
@@ -252,7 +252,7 @@ class Worker(Member):
         self._prover.forget(id)
         self._put(events.CopierClosed(id))
 
-    def _heard(self, id: CopierId, message: messages.Message) -> None:
+    def _received(self, id: CopierId, message: messages.Message) -> None:
         match message:
             case messages.CopierReport():
                 self._put(events.CopierReported(id, message))

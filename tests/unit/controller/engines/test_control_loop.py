@@ -22,16 +22,24 @@ from ureplicator_controller.engines import control_loop as control_loop_module
 from ureplicator_controller.engines.executor import BATCH_OPERATIONS, batches
 from ureplicator_controller.engines.leadership import IdTaken
 from ureplicator_controller.engines.observer import REFRESH_S
-from ureplicator_testkit.control.machines import FLEET, KEY, PATHS, ROUTE, SETTINGS, Fleet, Machine
+from ureplicator_testkit.control.manual_controllers import (
+    FLEET,
+    KEY,
+    PATHS,
+    ROUTE,
+    SETTINGS,
+    ControllerFleet,
+    ManualController,
+)
 
 
 @pytest.fixture
-def fleet() -> Fleet:
-    return Fleet()
+def fleet() -> ControllerFleet:
+    return ControllerFleet()
 
 
-def epoch_version(fleet: Fleet) -> int:
-    node = fleet.hand.get(PATHS.epoch)
+def epoch_version(fleet: ControllerFleet) -> int:
+    node = fleet.client.get(PATHS.epoch)
     assert node is not None
     return node.stat.version
 
@@ -39,20 +47,20 @@ def epoch_version(fleet: Fleet) -> int:
 # Leadership
 
 
-def test_one_of_two_leads_and_publishes_the_routes(fleet: Fleet) -> None:
+def test_one_of_two_leads_and_publishes_the_routes(fleet: ControllerFleet) -> None:
     fleet.one.run()
     fleet.two.run()
     assert (fleet.one.leads, fleet.two.leads) == (True, False)
     assert fleet.one.leadership.epoch() == epoch_version(fleet) == 1
-    node = fleet.hand.get(PATHS.route(ROUTE))
+    node = fleet.client.get(PATHS.route(ROUTE))
     assert node is not None
     assert decode_route(node.data) == SETTINGS
-    assert fleet.hand.children(PATHS.controllers) == ["one", "two"]
+    assert fleet.client.children(PATHS.controllers) == ["one", "two"]
     assert fleet.one.figure("leading") == 1
     assert fleet.two.figure("leading") == 0
 
 
-def test_lost_session_means_not_leading_at_once_and_another_leads(fleet: Fleet) -> None:
+def test_lost_session_means_not_leading_at_once_and_another_leads(fleet: ControllerFleet) -> None:
     fleet.one.run()
     fleet.two.run()
     fleet.one.client.expire()
@@ -63,11 +71,11 @@ def test_lost_session_means_not_leading_at_once_and_another_leads(fleet: Fleet) 
     fleet.one.client.restore()
     fleet.one.run()
     assert not fleet.one.leads
-    assert fleet.hand.children(PATHS.controllers) == ["one", "two"]
+    assert fleet.client.children(PATHS.controllers) == ["one", "two"]
 
 
 def test_suspended_leader_does_not_lead_and_is_again_when_its_session_survived(
-    fleet: Fleet,
+    fleet: ControllerFleet,
 ) -> None:
     fleet.one.run()
     fleet.one.client.suspend()
@@ -80,7 +88,7 @@ def test_suspended_leader_does_not_lead_and_is_again_when_its_session_survived(
     assert epoch_version(fleet) == 1
 
 
-def test_former_leader_cannot_write_even_if_it_believes_in_itself(fleet: Fleet) -> None:
+def test_former_leader_cannot_write_even_if_it_believes_in_itself(fleet: ControllerFleet) -> None:
     """The successor's leader node has version 0, like the one the former leader made."""
     fleet.one.run()
     fleet.one.client.suspend()
@@ -92,10 +100,10 @@ def test_former_leader_cannot_write_even_if_it_believes_in_itself(fleet: Fleet) 
     step = WriteAssignment(WorkerId("w"), Assignment(), None, takes_only=True)
     outcome = fleet.one.executor.execute([step], stale, epoch=1)
     assert outcome == "deposed"
-    assert fleet.hand.get(PATHS.assignment(WorkerId("w"))) is None
+    assert fleet.client.get(PATHS.assignment(WorkerId("w"))) is None
 
 
-def test_election_whose_answer_was_lost_is_read_back(fleet: Fleet) -> None:
+def test_election_whose_answer_was_lost_is_read_back(fleet: ControllerFleet) -> None:
     fleet.one.identity.claim()
     fleet.one.identity.claim()
     fleet.one.client.lose_next_answer(applied=True)
@@ -105,22 +113,22 @@ def test_election_whose_answer_was_lost_is_read_back(fleet: Fleet) -> None:
     assert not fleet.two.leadership.attempt()
 
 
-def test_lost_answer_that_was_not_applied_elects_nobody(fleet: Fleet) -> None:
+def test_lost_answer_that_was_not_applied_elects_nobody(fleet: ControllerFleet) -> None:
     fleet.one.client.lose_next_answer(applied=False)
     assert not fleet.one.leadership.attempt()
     assert epoch_version(fleet) == 0
     assert fleet.one.leadership.attempt()
 
 
-def test_epoch_that_was_moved_by_hand_deposes_and_is_survived(fleet: Fleet) -> None:
+def test_epoch_that_was_moved_by_hand_deposes_and_is_survived(fleet: ControllerFleet) -> None:
     fleet.one.run()
-    fleet.hand.transact([Set(PATHS.epoch, b"", -1)])
+    fleet.client.transact([Set(PATHS.epoch, b"", -1)])
     fleet.one.run(6)
     assert fleet.one.leads
     assert fleet.one.leadership.epoch() == epoch_version(fleet) == 3
 
 
-def test_resigning_makes_room_at_once(fleet: Fleet) -> None:
+def test_resigning_makes_room_at_once(fleet: ControllerFleet) -> None:
     fleet.one.run()
     fleet.one.loop.close()
     fleet.two.run()
@@ -128,10 +136,10 @@ def test_resigning_makes_room_at_once(fleet: Fleet) -> None:
 
 
 def test_taken_id_waits_until_a_dead_session_must_have_ended_and_then_gives_up(
-    fleet: Fleet,
+    fleet: ControllerFleet,
 ) -> None:
     fleet.one.run()
-    twin = Machine(MemoryCoordination(fleet.store), "one", fleet.clock)
+    twin = ManualController(MemoryCoordination(fleet.store), "one", fleet.clock)
     twin.run()
     assert not twin.identity.claim()
     fleet.clock.advance(10 + EXPIRY_ROUNDING_S - 1)
@@ -141,9 +149,9 @@ def test_taken_id_waits_until_a_dead_session_must_have_ended_and_then_gives_up(
         twin.loop.run_once()
 
 
-def test_id_of_a_former_process_is_free_when_its_session_ends(fleet: Fleet) -> None:
+def test_id_of_a_former_process_is_free_when_its_session_ends(fleet: ControllerFleet) -> None:
     fleet.one.run()
-    twin = Machine(MemoryCoordination(fleet.store), "one", fleet.clock)
+    twin = ManualController(MemoryCoordination(fleet.store), "one", fleet.clock)
     twin.run()
     fleet.one.client.expire()
     twin.run()
@@ -154,19 +162,21 @@ def test_id_of_a_former_process_is_free_when_its_session_ends(fleet: Fleet) -> N
 # The loop
 
 
-def test_new_topic_is_assigned(fleet: Fleet) -> None:
+def test_new_topic_is_assigned(fleet: ControllerFleet) -> None:
     fleet.worker("a")
     fleet.one.run()
     fleet.topic(3)
     fleet.one.run()
-    assert len(fleet.told("a").entries) == 3
+    assert len(fleet.assignment_of("a").entries) == 3
     assert fleet.one.figure("writes_total") >= 3
 
 
-def test_a_quiet_round_plans_nothing(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_quiet_round_plans_nothing(
+    fleet: ControllerFleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
     fleet.worker("a")
     fleet.topic(1)
-    fleet.hand.transact([Create(PATHS.load(WorkerId("a")), b"{}")])
+    fleet.client.transact([Create(PATHS.load(WorkerId("a")), b"{}")])
     fleet.one.run(5)
 
     def never(seen: Snapshot, now_s: float) -> Plan:
@@ -174,33 +184,33 @@ def test_a_quiet_round_plans_nothing(fleet: Fleet, monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr(control_loop_module, "plan", never)
     fleet.one.run()
-    fleet.hand.transact([Set(PATHS.load(WorkerId("a")), b" {}", -1)])
+    fleet.client.transact([Set(PATHS.load(WorkerId("a")), b" {}", -1)])
     fleet.one.run()
     assert fleet.one.figure("cycles_total", outcome="failed") == 0
 
 
-def test_delay_that_ends_wakes_the_loop(fleet: Fleet) -> None:
+def test_delay_that_ends_wakes_the_loop(fleet: ControllerFleet) -> None:
     a = fleet.worker("a")
     fleet.topic(1)
     fleet.one.run(5)
-    fleet.answer(a, "a")
+    fleet.report_online(a, "a")
     fleet.one.run()
     fleet.worker("b")
     a.expire()
     assert fleet.one.loop.run_once() <= 5
     fleet.clock.advance(19)
     fleet.one.run()
-    assert not fleet.told("b").entries
+    assert not fleet.assignment_of("b").entries
     fleet.clock.advance(1)
     fleet.one.run(4)
-    assert fleet.told("b").entries
+    assert fleet.assignment_of("b").entries
 
 
-def test_new_leader_begins_the_delay_anew(fleet: Fleet) -> None:
+def test_new_leader_begins_the_delay_anew(fleet: ControllerFleet) -> None:
     a = fleet.worker("a")
     fleet.topic(1)
     fleet.one.run(5)
-    fleet.answer(a, "a")
+    fleet.report_online(a, "a")
     fleet.worker("b")
     a.expire()
     fleet.one.run()
@@ -209,32 +219,32 @@ def test_new_leader_begins_the_delay_anew(fleet: Fleet) -> None:
     fleet.two.run()
     fleet.clock.advance(15)
     fleet.two.run()
-    assert not fleet.told("b").entries
+    assert not fleet.assignment_of("b").entries
     fleet.clock.advance(5)
     fleet.two.run(4)
-    assert fleet.told("b").entries
+    assert fleet.assignment_of("b").entries
 
 
-def test_conflict_is_planned_again(fleet: Fleet) -> None:
+def test_conflict_is_planned_again(fleet: ControllerFleet) -> None:
     """The tree cache does not hear that somebody else changed the node."""
     fleet.worker("a")
     fleet.one.run()
     fleet.topic(1)
     fleet.one.client.hold_watches()
-    fleet.hand.transact([Create(PATHS.assignment(WorkerId("a")), b"{}")])
+    fleet.client.transact([Create(PATHS.assignment(WorkerId("a")), b"{}")])
     fleet.one.loop.run_once()
     assert fleet.one.figure("cycles_total", outcome="conflict") == 1
     fleet.one.run()
-    assert len(fleet.told("a").entries) == 1
+    assert len(fleet.assignment_of("a").entries) == 1
 
 
-def test_nothing_is_decided_before_our_own_writes_are_seen(fleet: Fleet) -> None:
+def test_nothing_is_decided_before_our_own_writes_are_seen(fleet: ControllerFleet) -> None:
     fleet.worker("a")
     fleet.one.run()
     fleet.topic(1)
     fleet.one.client.hold_watches()
     fleet.one.loop.run_once()
-    assert len(fleet.told("a").entries) == 1
+    assert len(fleet.assignment_of("a").entries) == 1
     cycles = fleet.one.figure("cycles_total", outcome="done")
     fleet.one.run()
     assert not fleet.one.observer.is_ready()
@@ -245,7 +255,7 @@ def test_nothing_is_decided_before_our_own_writes_are_seen(fleet: Fleet) -> None
 
 
 @pytest.mark.parametrize("applied", [True, False])
-def test_write_without_an_answer_is_read_back(fleet: Fleet, applied: bool) -> None:
+def test_write_without_an_answer_is_read_back(fleet: ControllerFleet, applied: bool) -> None:
     fleet.worker("a")
     fleet.one.run()
     fleet.topic(1)
@@ -253,25 +263,25 @@ def test_write_without_an_answer_is_read_back(fleet: Fleet, applied: bool) -> No
     fleet.one.loop.run_once()
     assert fleet.one.figure("cycles_total", outcome="unknown") == 1
     fleet.one.run()
-    assert len(fleet.told("a").entries) == 1
+    assert len(fleet.assignment_of("a").entries) == 1
     assert fleet.one.figure("cycles_total", outcome="conflict") == 0
 
 
-def test_lost_watch_blinds_for_no_longer_than_the_refresh(fleet: Fleet) -> None:
+def test_lost_watch_blinds_for_no_longer_than_the_refresh(fleet: ControllerFleet) -> None:
     fleet.worker("a")
     fleet.one.run()
     fleet.one.client.hold_watches()
     fleet.topic(1)
     fleet.one.client.drop_watches()
     fleet.one.run()
-    assert not fleet.told("a").entries
+    assert not fleet.assignment_of("a").entries
     fleet.clock.advance(REFRESH_S)
     fleet.one.run()
-    assert fleet.told("a").entries
+    assert fleet.assignment_of("a").entries
 
 
 def test_failing_cycle_is_counted_and_the_loop_goes_on(
-    fleet: Fleet, monkeypatch: pytest.MonkeyPatch
+    fleet: ControllerFleet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fleet.worker("a")
     fleet.one.run()
@@ -287,21 +297,21 @@ def test_failing_cycle_is_counted_and_the_loop_goes_on(
     assert waits[0] < waits[-1]
     assert fleet.one.figure("cycles_total", outcome="failed") == 3
     fleet.one.run()
-    assert fleet.told("a").entries
+    assert fleet.assignment_of("a").entries
 
 
-def test_outage_is_waited_for(fleet: Fleet) -> None:
+def test_outage_is_waited_for(fleet: ControllerFleet) -> None:
     fleet.worker("a")
     fleet.one.run()
     fleet.topic(1)
     fleet.one.client.fail_next(1)
     assert fleet.one.loop.run_once() > 0
     fleet.one.run()
-    assert fleet.told("a").entries
+    assert fleet.assignment_of("a").entries
 
 
 def test_step_that_breaks_an_invariant_is_refused(
-    fleet: Fleet, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    fleet: ControllerFleet, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     fleet.worker("a")
     fleet.worker("b")
@@ -323,21 +333,21 @@ def test_step_that_breaks_an_invariant_is_refused(
         fleet.one.loop.run_once()
     assert "refused" in caplog.text
     assert fleet.one.figure("invariant_violations_total") >= 1
-    assert len(fleet.told("a").entries) + len(fleet.told("b").entries) == 1
+    assert len(fleet.assignment_of("a").entries) + len(fleet.assignment_of("b").entries) == 1
 
 
-def test_hand_that_deletes_what_the_leader_wrote_does_not_stop_it(fleet: Fleet) -> None:
+def test_hand_that_deletes_what_the_leader_wrote_does_not_stop_it(fleet: ControllerFleet) -> None:
     fleet.worker("a")
     fleet.one.run()
     fleet.topic(1)
     fleet.one.run()
-    fleet.hand.transact([Delete(PATHS.ideal_topic(KEY))])
+    fleet.client.transact([Delete(PATHS.ideal_topic(KEY))])
     fleet.clock.advance(2)
     fleet.one.run(6)
-    assert fleet.hand.get(PATHS.ideal_topic(KEY)) is not None
+    assert fleet.client.get(PATHS.ideal_topic(KEY)) is not None
 
 
-def test_plan_of_the_engines_is_the_plan(fleet: Fleet) -> None:
+def test_plan_of_the_engines_is_the_plan(fleet: ControllerFleet) -> None:
     """Presence included: what the observer shows leads to the same decision as by hand."""
     fleet.worker("a")
     fleet.topic(2)

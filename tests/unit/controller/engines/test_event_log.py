@@ -14,20 +14,20 @@ from ureplicator_common.model import (
 from ureplicator_common.znodes import (
     decode_history,
 )
-from ureplicator_testkit.control.machines import PATHS, Fleet
+from ureplicator_testkit.control.manual_controllers import PATHS, ControllerFleet
 
 
 @pytest.fixture
-def fleet() -> Fleet:
-    return Fleet()
+def fleet() -> ControllerFleet:
+    return ControllerFleet()
 
 
-def history(fleet: Fleet) -> list[PastEvent]:
-    node = fleet.hand.get(PATHS.history_block(0))
+def history(fleet: ControllerFleet) -> list[PastEvent]:
+    node = fleet.client.get(PATHS.history_block(0))
     return list(decode_history(node.data)) if node else []
 
 
-def test_the_leader_tells_what_it_moved_and_is_not_woken_by_it(fleet: Fleet) -> None:
+def test_the_leader_tells_what_it_moved_and_is_not_woken_by_it(fleet: ControllerFleet) -> None:
     fleet.worker("a")
     fleet.topic(2)
     fleet.one.run(4)
@@ -37,38 +37,38 @@ def test_the_leader_tells_what_it_moved_and_is_not_woken_by_it(fleet: Fleet) -> 
         (1, "move", None, "a"),
         (2, "move", None, "a"),
     ]
-    before = fleet.hand.get(PATHS.history_block(0))
+    before = fleet.client.get(PATHS.history_block(0))
     fleet.one.run(4)
     assert not fleet.one.observer.has_changed()
-    assert fleet.hand.get(PATHS.history_block(0)) == before
+    assert fleet.client.get(PATHS.history_block(0)) == before
 
 
-def test_it_fills_in_how_long_that_took(fleet: Fleet) -> None:
+def test_it_fills_in_how_long_that_took(fleet: ControllerFleet) -> None:
     worker = fleet.worker("a")
     fleet.topic(1)
     fleet.one.run(4)
     fleet.clock.advance(0.25)
-    fleet.answer(worker, "a")
+    fleet.report_online(worker, "a")
     fleet.one.run(4)
     assert [past.took_ms for past in history(fleet)] == [None, 250]
 
 
-def test_another_leader_goes_on_telling(fleet: Fleet) -> None:
+def test_another_leader_goes_on_telling(fleet: ControllerFleet) -> None:
     fleet.one.run()
     fleet.one.client.close()
     fleet.two.run(4)
     assert [past.reason.partition(" leads")[0] for past in history(fleet)] == ["one", "two"]
 
 
-def test_a_block_that_cannot_be_read_is_written_anew(fleet: Fleet) -> None:
-    fleet.hand.ensure(PATHS.history)
-    fleet.hand.transact([Create(PATHS.history_block(0), b"{")])
+def test_a_block_that_cannot_be_read_is_written_anew(fleet: ControllerFleet) -> None:
+    fleet.client.ensure(PATHS.history)
+    fleet.client.transact([Create(PATHS.history_block(0), b"{")])
     fleet.one.run()
     assert [past.kind for past in history(fleet)] == ["leader"]
 
 
 def test_every_log_line_of_a_move_is_found_by_its_id(
-    fleet: Fleet, caplog: pytest.LogCaptureFixture
+    fleet: ControllerFleet, caplog: pytest.LogCaptureFixture
 ) -> None:
     fleet.worker("a")
     fleet.topic(1)

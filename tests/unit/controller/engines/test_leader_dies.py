@@ -15,7 +15,12 @@ from ureplicator_common.coordination.memory import MemoryCoordination
 from ureplicator_common.model import KnownWorker, Partition, WorkerId
 from ureplicator_common.znodes import encode_known_worker
 from ureplicator_controller.engines import executor
-from ureplicator_testkit.control.machines import PATHS, REBALANCE_S, Fleet, Machine
+from ureplicator_testkit.control.manual_controllers import (
+    PATHS,
+    REBALANCE_S,
+    ControllerFleet,
+    ManualController,
+)
 
 TOPICS, PARTITIONS = ("t", "u"), 3
 MOST_TRANSACTIONS = 60
@@ -38,9 +43,11 @@ class History:
     """`a` is lost and `b` is drained while `c` looks on: everything has to go to `c`."""
 
     def __init__(self) -> None:
-        self.fleet = Fleet()
+        self.fleet = ControllerFleet()
         self.mortal = Mortal(self.fleet.store)
-        self.leader: Machine[Mortal] = Machine(self.mortal, "mortal", self.fleet.clock)
+        self.leader: ManualController[Mortal] = ManualController(
+            self.mortal, "mortal", self.fleet.clock
+        )
         self.workers = {id: self.fleet.worker(id) for id in "abc"}
         self.leader.run()
         for topic in TOPICS:
@@ -49,29 +56,33 @@ class History:
         self.former = self.owner_epochs()
         assert self.holders() == set(self.workers)
 
-    def work(self, leader: Machine[Mortal] | Machine[MemoryCoordination], rounds: int = 6) -> None:
+    def work(
+        self,
+        leader: ManualController[Mortal] | ManualController[MemoryCoordination],
+        rounds: int = 6,
+    ) -> None:
         """The workers answer what they are told, the leader acts on it."""
         for _ in range(rounds):
             leader.run()
             for id, client in self.workers.items():
-                if self.fleet.hand.get(PATHS.assignment(WorkerId(id))) is not None:
-                    self.fleet.answer(client, id)
+                if self.fleet.client.get(PATHS.assignment(WorkerId(id))) is not None:
+                    self.fleet.report_online(client, id)
         leader.run()
 
     def disturb(self) -> None:
         self.workers.pop("a").close()
         drained = KnownWorker(max_slots=2, blacklisted=True, draining=True)
         path = PATHS.worker_known(WorkerId("b"))
-        self.fleet.hand.transact([Set(path, encode_known_worker(drained), -1)])
+        self.fleet.client.transact([Set(path, encode_known_worker(drained), -1)])
 
     def holders(self) -> set[str]:
-        return {id for id in "abc" if self.fleet.told(id).entries}
+        return {id for id in "abc" if self.fleet.assignment_of(id).entries}
 
     def owner_epochs(self) -> dict[Partition, int]:
         return {
             partition: entry.owner_epoch
             for id in "abc"
-            for partition, entry in self.fleet.told(id).entries.items()
+            for partition, entry in self.fleet.assignment_of(id).entries.items()
         }
 
 

@@ -9,33 +9,33 @@ from ureplicator_common.coordination.memory import MemoryCoordination
 from ureplicator_common.model import Partition, PartitionLoad, WorkerId
 from ureplicator_common.znodes import encode_loads
 from ureplicator_controller.core.state.loads import LOAD_REVIEW_INTERVAL_S
-from ureplicator_testkit.control.machines import PATHS, ROUTE, Fleet
+from ureplicator_testkit.control.manual_controllers import PATHS, ROUTE, ControllerFleet
 
 MB = 1_000_000
 
 
-def measure(fleet: Fleet, workers: Mapping[str, MemoryCoordination]) -> None:
+def measure(fleet: ControllerFleet, workers: Mapping[str, MemoryCoordination]) -> None:
     """Each partition of `a` carries five times as much as one of `b`."""
     for worker, client in workers.items():
         rate = (10 if worker == "a" else 2) * MB
         load = PartitionLoad(steady_bytes_per_s=rate, measured_s=300, held_s=300)
-        data = encode_loads(dict.fromkeys(fleet.told(worker).entries, load))
+        data = encode_loads(dict.fromkeys(fleet.assignment_of(worker).entries, load))
         path = PATHS.load(WorkerId(worker))
-        node = fleet.hand.get(path)
+        node = fleet.client.get(path)
         client.transact([Set(path, data, -1) if node else Create(path, data, ephemeral=True)])
 
 
 def test_loads_that_workers_write_lead_to_a_move_when_the_leader_looks() -> None:
-    fleet = Fleet()
+    fleet = ControllerFleet()
     workers = {id: fleet.worker(id) for id in ("a", "b")}
     fleet.topic(6)
     fleet.one.run()
     for id, client in workers.items():
-        fleet.answer(client, id)
+        fleet.report_online(client, id)
     fleet.one.run()
     fleet.clock.advance(10)
     fleet.one.run()
-    before = {id: set(fleet.told(id).entries) for id in workers}
+    before = {id: set(fleet.assignment_of(id).entries) for id in workers}
     measure(fleet, workers)
     fleet.one.run()
     quiet = fleet.one.figure("cycles_total", outcome="quiet")
@@ -44,13 +44,13 @@ def test_loads_that_workers_write_lead_to_a_move_when_the_leader_looks() -> None
         fleet.clock.advance(LOAD_REVIEW_INTERVAL_S / 8)
         fleet.one.run(1)
     assert fleet.one.figure("cycles_total", outcome="quiet") == quiet, "no load wakes the leader"
-    assert {id: set(fleet.told(id).entries) for id in workers} == before
+    assert {id: set(fleet.assignment_of(id).entries) for id in workers} == before
     fleet.clock.advance(LOAD_REVIEW_INTERVAL_S)
     for _ in range(4):
         fleet.one.run()
         for id, client in workers.items():
-            fleet.answer(client, id)
-    after = {id: set(fleet.told(id).entries) for id in workers}
+            fleet.report_online(client, id)
+    after = {id: set(fleet.assignment_of(id).entries) for id in workers}
     gone: set[Partition] = before["a"] - after["a"]
     assert len(gone) == len(before["b"] - after["b"]) == 1
     assert gone < after["b"]

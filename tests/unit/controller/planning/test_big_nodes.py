@@ -109,7 +109,7 @@ def test_a_worker_is_told_of_no_more_than_fits_and_people_are_told_why(
     fleet.worker("a")
     fleet.topic("t", 5)
     fleet.settle()
-    seen = fleet.look()
+    seen = fleet.observe()
     assert len(seen.assignments[WorkerId("a")].value.entries) == 3
     assert [found.reason for found in mismatches(seen, external_view(seen))] == [
         "worker a cannot be told of more than 3 partitions: add workers"
@@ -120,5 +120,5 @@ def test_a_worker_is_told_of_no_more_than_fits_and_people_are_told_why(
     fleet.wait(60)
     fleet.settle()
     assert fleet.counts() == {"a": 3, "b": 2}
-    seen = fleet.look()
+    seen = fleet.observe()
     assert mismatches(seen, external_view(seen)) == []

@@ -173,7 +173,7 @@ def test_only_the_session_that_was_seen_is_evicted(restarted: bool) -> None:
     fleet, hanging = asked_while_it_hangs()
     seen = fleet.snapshot()
     fleet.wait(30)
-    evict = fleet.planner(fleet.look(), fleet.now_s).steps[0]
+    evict = fleet.planner(fleet.observe(), fleet.now_s).steps[0]
     assert isinstance(evict, Evict)
     if restarted:
         fleet.kill(hanging)

@@ -12,17 +12,17 @@ from ureplicator_common.znodes import encode
 from ureplicator_controller.core.state.loads import LOAD_REVIEW_INTERVAL_S, SETTLED_S
 from ureplicator_controller.core.state.snapshot import BalanceLimits
 from ureplicator_testkit.control.fleet import ControlFleet, partition, two_workers
-from ureplicator_testkit.control.meter import MB, Meter
+from ureplicator_testkit.control.load_meter import MB, LoadMeter
 
 
-def fleet_of(rates: Sequence[float], *, workers: str = "ab") -> Meter:
+def fleet_of(rates: Sequence[float], *, workers: str = "ab") -> LoadMeter:
     """One topic, its partitions with these rates (MB/s) given to the workers in turn."""
     fleet = ControlFleet()
     for id in workers:
         fleet.worker(id)
     fleet.topic("t", len(rates))
     fleet.settle()
-    meter = Meter(fleet, {partition("t", at): rate * MB for at, rate in enumerate(rates)})
+    meter = LoadMeter(fleet, {partition("t", at): rate * MB for at, rate in enumerate(rates)})
     meter.write()
     fleet.settle()
     return meter

@@ -17,28 +17,28 @@ from ureplicator_controller.core.planning.no_progress import (
 )
 from ureplicator_controller.core.state.external_view import external_view
 from ureplicator_testkit.control.fleet import ControlFleet, partition
-from ureplicator_testkit.control.meter import Meter
+from ureplicator_testkit.control.load_meter import LoadMeter
 
 POISON = partition("t", 0)
 
 
-def fleet_of(*workers: str, partitions: int = 6) -> Meter:
+def fleet_of(*workers: str, partitions: int = 6) -> LoadMeter:
     fleet = ControlFleet()
     for id in workers:
         fleet.worker(id)
     fleet.topic("t", partitions)
     fleet.settle()
-    meter = Meter(fleet, {})
+    meter = LoadMeter(fleet, {})
     meter.run(5)
     return meter
 
 
-def listed(meter: Meter) -> list[PartitionWithoutProgress]:
+def listed(meter: LoadMeter) -> list[PartitionWithoutProgress]:
     seen = meter.fleet.snapshot()
     return partitions_without_progress(seen, external_view(seen))
 
 
-def owners_of_poison(meter: Meter, *, minutes: int) -> list[str]:
+def owners_of_poison(meter: LoadMeter, *, minutes: int) -> list[str]:
     """Its owners one after the other."""
     found = [meter.fleet.entry("t").worker or "nobody"]
     for _ in range(minutes):
@@ -162,7 +162,7 @@ def test_in_an_outage_a_worker_without_anything_to_copy_is_not_given_everything(
     assert meter.run(2) == 4
 
 
-def first_of(meter: Meter, worker: str) -> Partition:
+def first_of(meter: LoadMeter, worker: str) -> Partition:
     owners = meter.fleet.owners("t")
     return partition("t", min(number for number, owner in owners.items() if owner == worker))
 

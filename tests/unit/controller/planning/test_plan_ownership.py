@@ -23,8 +23,8 @@ from ureplicator_controller.core.state.external_view import external_view, misma
 from ureplicator_controller.core.state.snapshot import Delays, Snapshot
 from ureplicator_testkit.control.fleet import (
     ROUTE,
-    Broken,
     ControlFleet,
+    InvariantViolated,
     ids_of,
     partition,
     two_workers,
@@ -320,7 +320,7 @@ def test_simulation_notices_a_planner_that_gives_before_it_took() -> None:
     fleet = two_workers(2)
     fleet.planner = careless
     fleet.tag("a", draining=True)
-    with pytest.raises(Broken):
+    with pytest.raises(InvariantViolated):
         fleet.settle()
 
 
@@ -350,7 +350,7 @@ def test_simulation_notices_a_planner_that_does_not_fence() -> None:
     fleet.freeze(fleet.process("a"))
     fleet.settle()
     fleet.wait(120)
-    with pytest.raises(Broken, match="invariant 3"):
+    with pytest.raises(InvariantViolated, match="invariant 3"):
         fleet.settle()
 
 

@@ -27,7 +27,13 @@ from ureplicator_common.model import (
 from ureplicator_controller.core.planning.plan import Plan, plan
 from ureplicator_controller.core.state.external_view import external_view, mismatches
 from ureplicator_controller.core.state.snapshot import Delays, Snapshot, Stored
-from ureplicator_testkit.control.fleet import Broken, ControlFleet, Planner, Process, partition
+from ureplicator_testkit.control.fleet import (
+    ControlFleet,
+    InvariantViolated,
+    Planner,
+    Process,
+    partition,
+)
 
 Event = tuple[str, Any]
 
@@ -52,7 +58,7 @@ EVENTS = st.one_of(
     WORK,
     WORK,
     st.tuples(
-        st.sampled_from(["start", "fence", "position", "commit", "let_go"]),
+        st.sampled_from(["start", "fence", "position", "commit", "release"]),
         st.tuples(st.integers(0, 9), chosen),
     ),
     st.tuples(
@@ -116,7 +122,7 @@ class World:
                     self.fleet.tag(id, draining=name == "drain")
             case ("switch", Switches() as switches):
                 self.fleet.switch(switches)
-            case ("start" | "fence" | "position" | "commit" | "let_go", (who, what)):
+            case ("start" | "fence" | "position" | "commit" | "release", (who, what)):
                 self._step(name, who, partition(*what))
             case (_, int() as who):
                 self._happen(name, who)
@@ -211,7 +217,7 @@ def _event(chance: random.Random) -> Event:
     kinds: tuple[tuple[int, Event], ...] = (
         (22, ("cycle", chance.choice([None, None, chance.randrange(7)]))),
         (26, (chance.choice(["obey", "obey", "obey", "read", "publish"]), who)),
-        (14, (chance.choice(["start", "fence", "position", "commit", "let_go"]), (who, where))),
+        (14, (chance.choice(["start", "fence", "position", "commit", "release"]), (who, where))),
         (12, (chance.choice(["kill", "freeze", "expire", "thaw", "thaw"]), who)),
         (4, (chance.choice(["hang", "recover", "register_again"]), who)),
         (3, ("switch", chance.choice(SWITCHES))),
@@ -289,5 +295,5 @@ def test_seeded_histories_find_a_wrong_planner(planner: Planner) -> None:
         for seed in range(20):
             World(planner).play(history(seed))
 
-    with pytest.raises(Broken):
+    with pytest.raises(InvariantViolated):
         search()

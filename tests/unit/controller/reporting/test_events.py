@@ -19,7 +19,7 @@ from ureplicator_testkit.control.fleet import ControlFleet, partition, two_worke
 
 def events(fleet: ControlFleet, before: Snapshot | None) -> list[PastEvent]:
     """What the next cycle would tell."""
-    seen = fleet.look()
+    seen = fleet.observe()
     return fleet_events(before, seen, plan(seen, fleet.now_s).steps, leader="c1")
 
 
@@ -44,7 +44,7 @@ def test_a_new_leader_says_how_it_found_the_fleet() -> None:
 
 def test_a_quiet_fleet_has_nothing_to_tell() -> None:
     fleet = two_workers(2)
-    assert events(fleet, fleet.look()) == []
+    assert events(fleet, fleet.observe()) == []
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,7 @@ def test_a_quiet_fleet_has_nothing_to_tell() -> None:
 )
 def test_what_is_no_move(happens: Callable[[ControlFleet], object], line: str) -> None:
     fleet = two_workers(2)
-    before = fleet.look()
+    before = fleet.observe()
     happens(fleet)
     assert line in lines(fleet, before)
 
@@ -73,14 +73,14 @@ def test_what_is_no_move(happens: Callable[[ControlFleet], object], line: str) -
 def test_a_worker_that_comes_back_has_not_joined() -> None:
     fleet = two_workers(2)
     fleet.kill(fleet.process("b"))
-    before = fleet.look()
+    before = fleet.observe()
     fleet.worker("b")
     assert lines(fleet, before) == ["worker b: back"]
 
 
 def test_one_that_was_faster_than_the_leaders_look() -> None:
     fleet = two_workers(2)
-    before = fleet.look()
+    before = fleet.observe()
     fleet.kill(fleet.process("b"))
     fleet.worker("b")
     assert lines(fleet, before) == ["worker b: restarted: its session is another one"]
@@ -92,7 +92,7 @@ def test_an_eviction_is_told_once() -> None:
     leave(fleet, "b", "r1")
     fleet.settle()
     fleet.wait(31)
-    before = fleet.look()
+    before = fleet.observe()
     steps = plan(before, fleet.now_s).steps
     assert any(isinstance(step, Evict) for step in steps)
     told_now = [log_line(event) for event in fleet_events(before, before, steps, leader="c1")]
@@ -106,7 +106,7 @@ def test_an_eviction_is_told_once() -> None:
 
 def moved(fleet: ControlFleet) -> list[tuple[str, str]]:
     """Partition and request of each move that would be told now."""
-    found = [event for event in events(fleet, fleet.look()) if event.kind is EventKind.MOVE]
+    found = [event for event in events(fleet, fleet.observe()) if event.kind is EventKind.MOVE]
     return [(str(event.partition), event.request) for event in found]
 
 
@@ -139,7 +139,7 @@ def test_a_rebalance_and_what_the_fleet_does_by_itself() -> None:
     assert [request for _, request in moved(fleet)] == ["now"]
     fleet.settle()
     fleet.kill(fleet.process("c"))
-    fleet.look()
+    fleet.observe()
     fleet.wait(121)
     assert [request for _, request in moved(fleet)] == [""]
 
@@ -147,7 +147,7 @@ def test_a_rebalance_and_what_the_fleet_does_by_itself() -> None:
 def test_the_line_of_a_move_names_all_that_one_greps_for() -> None:
     fleet = two_workers(2)
     leave(fleet, "a", "drain-a")
-    (event,) = [each for each in events(fleet, fleet.look()) if each.kind is EventKind.MOVE]
+    (event,) = [each for each in events(fleet, fleet.observe()) if each.kind is EventKind.MOVE]
     epoch = event.owner_epoch
     assert epoch > fleet.entry("t", 0).owner_epoch
     assert log_line(event) == (

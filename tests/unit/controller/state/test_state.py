@@ -210,7 +210,7 @@ def test_ten_thousand_partitions_on_a_hundred_workers_are_planned_in_time() -> N
     }
     for number in range(100):
         fleet.worker(f"w{number:02}")
-    seen = fleet.look()
+    seen = fleet.observe()
     crowded = Snapshot(
         fleet="test",
         epoch=1,

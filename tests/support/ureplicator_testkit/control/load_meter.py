@@ -1,4 +1,4 @@
-"""Loads for a `ControlFleet`: every worker measures what it copies, as real ones do."""
+"""Loads for a `ControlFleet`: every worker reports what it copies, as real ones do."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ MB = 1_000_000
 WINDOW_S = 300.0
 
 
-class Meter:
-    """`rates`: bytes per second of each partition, wherever it is copied. `stuck`: partitions that
-    make no progress, wherever they are; `broken`: workers where none does. `idle`: partitions that
-    have nothing to copy."""
+class LoadMeter:
+    """`rates`: bytes per second of each partition, wherever it is copied. `stuck`: partitions without
+    progress on any worker; `broken`: workers where no partition progresses. `idle`: partitions with
+    nothing to copy. `silent`: workers that report no loads.
+    """
 
     def __init__(self, fleet: ControlFleet, rates: Mapping[Partition, float]) -> None:
         self.fleet = fleet
@@ -29,7 +30,7 @@ class Meter:
         self._moved_at: dict[tuple[int, Partition], float] = {}
 
     def write(self) -> None:
-        """All that live and tell what they measure do so, once."""
+        """All connected workers report their loads once."""
         for process in self.fleet.running():
             if process.connected and process.id not in self.silent:
                 loads = {partition: self._load(process, partition) for partition in process.copies}
@@ -62,7 +63,7 @@ class Meter:
         self.fleet.store.apply(process.session, [write])
 
     def run(self, minutes: float) -> int:
-        """Time passes; the changes of owner that the leader made meanwhile."""
+        """Let time pass; returns the changes of owner that the leader made meanwhile."""
         moved = 0
         for _ in range(round(minutes * 2)):
             before = self._owners()

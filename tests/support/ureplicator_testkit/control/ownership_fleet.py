@@ -1,9 +1,9 @@
-"""For histories of ownership: a fleet whose plan, proofs and copiers' ownership are the real ones.
+"""A fleet for ownership histories: plan, proofs and the copiers' ownership are real.
 
-`control_fleet` gives the store, the leader's plan and the workers' order of doing things. Here a worker
-starts, commits and lets go through the real ownership thread of a copier (`copier.ownership`) and the
-real proof of its driver (`engines.proof`); Kafka is the ledger in memory. A worker that is frozen is
-asked nothing; one that freezes inside a commit really stands still there.
+`control_fleet` provides the store, the leader's plan and the workers' protocol. Here a worker starts,
+commits and releases through the real ownership thread of a copier (`copier.ownership`) and the real
+proof of its driver (`engines.ownership_proof`); Kafka is the ledger in memory. A frozen worker
+receives no request; one that freezes inside a commit really blocks there.
 """
 
 from __future__ import annotations
@@ -37,31 +37,30 @@ from ureplicator_worker.copier.ownership_protocol import (
 from ureplicator_worker.engines.ownership_proof import OwnershipProver
 from ureplicator_worker.lifeline.messages import ProofRequest
 
-PATIENCE_S = 5.0
 BATCH = 10
 
 
-class Worker(Process):
-    """One slot. `reasons`: why a partition is not copied, as its copier said last."""
+class OwnershipWorker(Process):
+    """One slot. `reasons`: why a partition is not copied, by the last message of its copier."""
 
-    _fleet: Stage
+    _fleet: OwnershipFleet
 
-    def __init__(self, stage: Stage, id: str) -> None:
+    def __init__(self, fleet: OwnershipFleet, id: str) -> None:
         self.reasons: dict[Partition, str] = {}
         self.begun: dict[Partition, Begun] = {}
-        self._said: queue.SimpleQueue[OwnershipEvent] = queue.SimpleQueue()
-        self._unanswered: ProofRequested | None = None
-        self._own_id = transactional_id(fleet=stage.name, route=ROUTE, worker=id, slot=0)  # type: ignore[arg-type]
-        self._positions = MemoryPositions(stage.ledger, self._own_id)
-        super().__init__(stage, id, slots=1)
+        self._events: queue.SimpleQueue[OwnershipEvent] = queue.SimpleQueue()
+        self._pending_ask: ProofRequested | None = None
+        self._own_id = transactional_id(fleet=fleet.name, route=ROUTE, worker=id, slot=0)  # type: ignore[arg-type]
+        self._positions = MemoryPositions(fleet.ledger, self._own_id)
+        super().__init__(fleet, id, slots=1)
         self._ownership = Ownership(
             name=id,
             worker=id,
             slot=0,
             store=self._positions,
-            source=stage.source,
-            target=stage.target,
-            post=self._said.put,
+            source=fleet.source,
+            target=fleet.target,
+            post=self._events.put,
         )
         self._ownership.start()
 
@@ -86,11 +85,11 @@ class Worker(Process):
     # What a worker does, in the words of `Process`.
 
     def start(self, partition: Partition) -> None:
-        told = self._told.entries.get(partition)
-        if told is not None and partition not in self.begun:
+        entry = self._assignment.entries.get(partition)
+        if entry is not None and partition not in self.begun:
             self.reasons.pop(partition, None)
-            self._ownership.put(Start({partition: told.owner_epoch}))
-            self.hear(lambda: partition in self.begun or partition in self.reasons)
+            self._ownership.put(Start({partition: entry.owner_epoch}))
+            self.process_until(lambda: partition in self.begun or partition in self.reasons)
 
     def fence(self, partition: Partition) -> None:
         """Part of the start."""
@@ -98,14 +97,14 @@ class Worker(Process):
     position = fence
 
     def start_until_it_freezes_committing(self, partition: Partition) -> None:
-        """It chooses where to begin, opens a transaction for that, and goes no further."""
+        """It chooses the start position, opens a transaction for it, and blocks there."""
         self.read()
         frozen = self._fleet.ledger.freeze_next("commit")
-        self._ownership.put(Start({partition: self._told.entries[partition].owner_epoch}))
-        self.hear(frozen.is_set)
+        self._ownership.put(Start({partition: self._assignment.entries[partition].owner_epoch}))
+        self.process_until(frozen.is_set)
 
     def commit(self, partition: Partition) -> None:
-        """A few more records are copied, and the position is committed, if the ledger takes it."""
+        """Copy a few more records and commit the position, if the ledger accepts it."""
         begun = self.begun.get(partition)
         if begun is None:
             return
@@ -113,11 +112,11 @@ class Worker(Process):
         item = Commitment(position, 0, begun.grant, begun.beginning)
         outcomes: list[OwnershipEvent] = []
         self._ownership.put(Commit({partition: item}))
-        self.hear(lambda: bool(outcomes) or partition not in self.begun, outcomes)
+        self.process_until(lambda: bool(outcomes) or partition not in self.begun, outcomes)
 
-    def let_go(self, partition: Partition) -> None:
-        told, begun = self._told.entries.get(partition), self.begun.get(partition)
-        if begun is not None and (told is None or told.owner_epoch != begun.grant.owner_epoch):
+    def release(self, partition: Partition) -> None:
+        entry, begun = self._assignment.entries.get(partition), self.begun.get(partition)
+        if begun is not None and (entry is None or entry.owner_epoch != begun.grant.owner_epoch):
             self.commit(partition)
             self._ownership.put(Forget(partition))
             self._drop(partition, "let go")
@@ -132,22 +131,22 @@ class Worker(Process):
 
     # What its copier says.
 
-    def hear(self, until: Any, outcomes: list[OwnershipEvent] | None = None) -> None:
-        """Listen and answer until something is so; a commit's end goes to `outcomes`."""
+    def process_until(self, until: Any, outcomes: list[OwnershipEvent] | None = None) -> None:
+        """Process messages until the condition holds; a commit's outcome goes to `outcomes`."""
         while not until():
-            self._answer()
+            self._respond()
             try:
-                event = self._said.get(timeout=0.05)
+                event = self._events.get(timeout=0.05)
             except queue.Empty:
                 continue
-            self._take(event)
+            self._handle_event(event)
             if outcomes is not None and isinstance(event, Committed | OwnershipConfirmed):
                 outcomes.append(event)
 
-    def _take(self, event: OwnershipEvent) -> None:
+    def _handle_event(self, event: OwnershipEvent) -> None:
         match event:
             case ProofRequested():
-                self._unanswered = event
+                self._pending_ask = event
             case Begun(partition, grant):
                 self.begun[partition] = event
                 self.copies[partition] = Copy(OwnerEpoch(grant.owner_epoch), "copying")
@@ -158,9 +157,9 @@ class Worker(Process):
                     if partition in self.copies:
                         self.copies[partition].committed = True
 
-    def _answer(self) -> None:
-        """The driver's word, if it can prove anything; it keeps a session and its live node."""
-        ask = self._unanswered
+    def _respond(self) -> None:
+        """The driver's response, if it can prove ownership; it maintains session and live node."""
+        ask = self._pending_ask
         if ask is None:
             return
         if not self.connected:
@@ -170,11 +169,11 @@ class Worker(Process):
             go = self._prover.prove(ProofRequest(ask.request, ask.partitions))
         except Unavailable:
             return
-        self._unanswered = None
+        self._pending_ask = None
         self._ownership.put(go)
 
 
-class Stage(ControlFleet):
+class OwnershipFleet(ControlFleet):
     """The fleet, and both clusters with a topic `t`."""
 
     ledger: ScriptedLedger
@@ -189,24 +188,24 @@ class Stage(ControlFleet):
     def _make_ledger(self) -> ScriptedLedger:
         return ScriptedLedger()
 
-    def worker(self, id: str, *, slots: int = 1) -> Worker:
+    def worker(self, id: str, *, slots: int = 1) -> OwnershipWorker:
         assert slots == 1
-        worker = Worker(self, id)
+        worker = OwnershipWorker(self, id)
         self.processes.append(worker)
         return worker
 
     def thaw(self, process: Process) -> None:
-        """It goes on where it stood."""
+        """It continues where it was blocked."""
         super().thaw(process)
         self.ledger.thaw()
 
     def offset(self, partition: Partition) -> int:
-        """What is committed; -1 if nothing is."""
+        """Committed offset; -1 if none."""
         key = (partition.topic, partition.number)
         return self.ledger.positions[key].offset if key in self.ledger.positions else -1
 
     def written_by(self, partition: Partition) -> str:
-        """Who committed last."""
+        """OwnershipWorker of the last commit."""
         stored = self.ledger.positions[(partition.topic, partition.number)]
         provenance = Provenance.decode(stored.metadata)
         assert provenance is not None
@@ -215,5 +214,5 @@ class Stage(ControlFleet):
     def close(self) -> None:
         self.ledger.thaw()
         for process in self.processes:
-            assert isinstance(process, Worker)
+            assert isinstance(process, OwnershipWorker)
             process.close()

@@ -1,10 +1,10 @@
-"""What every process has towards ZooKeeper: a client whose session can end, be cut off, or freeze.
+"""A process's ZooKeeper client, whose session can expire, be disconnected or freeze.
 
-cut off for a while      SUSPENDED, then the same session, or LOST and a new one
-session ended            LOST at once, a new one soon
-frozen                   hears nothing; if its session ended meanwhile, it finds that out when
-                         it thaws, maybe only with the request that it was about to make
-answer lost              OutcomeUnknown, whether the write was made or not; mostly cut off, too
+disconnected             SUSPENDED, then the same session again, or LOST and a new one
+session expired          LOST at once, a new one soon
+frozen                   receives nothing; if its session expired meanwhile, it learns so when it
+                         thaws, maybe only by the request that it was about to send
+response lost            OutcomeUnknown, whether the write was made or not; mostly disconnected, too
 watches                  late by seconds, or lost
 """
 
@@ -26,7 +26,7 @@ CUT_S = 3.0
 class Client(MemoryCoordination):
     """Each request is a point of its process."""
 
-    def __init__(self, store: JudgedStore, member: Member) -> None:
+    def __init__(self, store: JudgedStore, member: SessionProcess) -> None:
         self._member = member
         super().__init__(store)
 
@@ -44,15 +44,15 @@ class Client(MemoryCoordination):
         super().transact(operations)
 
     def tree_cache(self, root: str, changed: Callable[[], None]) -> TreeCache:
-        def heard() -> None:
+        def tree_changed() -> None:
             changed()
-            self._member.heard()
+            self._member.tree_changed()
 
-        return super().tree_cache(root, heard)
+        return super().tree_cache(root, tree_changed)
 
 
-class Member(Process):
-    """A process with a session."""
+class SessionProcess(Process):
+    """A process with a ZooKeeper session."""
 
     def __init__(self, world: World, name: str, store: JudgedStore) -> None:
         super().__init__(world, name)
@@ -61,8 +61,8 @@ class Member(Process):
         self._cut = 0
         self._stopped = 0
 
-    def heard(self) -> None:
-        """A tree cache changed."""
+    def tree_changed(self) -> None:
+        """Hook: a tree cache changed."""
 
     def lose_answer(self, operations: Sequence[Operation], *, applied: bool) -> None:
         self.world.faults += 1
@@ -76,7 +76,7 @@ class Member(Process):
     # Faults of the session.
 
     def cut(self, for_s: float) -> None:
-        """No connection for so long; the servers give the session up in time."""
+        """Disconnect for a time; the servers expire the session meanwhile if it is long enough."""
         if not self.alive or self.client.state() is not SessionState.CONNECTED:
             return
         self.world.note(self.name, "cut off from ZooKeeper for %.1f s", for_s)
@@ -92,7 +92,6 @@ class Member(Process):
         self.world.later(for_s, self.reconnect)
 
     def expire(self) -> None:
-        """The servers give the session up though the process lives and is connected."""
         if self.alive and self.client.state() is SessionState.CONNECTED:
             self.world.note(self.name, "session ended")
             self.store.expire(self.client._session)
@@ -117,7 +116,7 @@ class Member(Process):
     # What its process does.
 
     def died(self) -> None:
-        """The servers see a broken connection, and wait."""
+        """The servers see a broken connection and wait for the session timeout."""
         session = self.client._session
         self.client.hold_watches()
         self.world.later(EXPIRES_S, lambda: self.store.expire(session))
@@ -138,7 +137,7 @@ class Member(Process):
         self.world.later(EXPIRES_S, expire)
 
     def continued(self) -> None:
-        """Its client may find out about its session before the request goes out, or by it."""
+        """The client may learn of its session before the pending request is sent, or by it."""
         self.client.release_watches()
         if self.client.state() is SessionState.CONNECTED:
             return

@@ -1,9 +1,9 @@
-"""A crowd of workers over the store in memory, under the real engines of one leader: what big fleets
-cost, counted in cycles, virtual seconds and writes.
+"""Cost of large fleets: many workers over the store in memory, under the real engines of one leader,
+counted in cycles, virtual seconds and writes.
 
-The workers do at once what they are told and say so, each by itself and in a session of its own; how
-safely they do it is what `control_fleet` is for. Time goes on by one debounce with each cycle, and to
-the end of a delay when there is nothing else to wait for, so a run is the same every time.
+The workers obey at once and report, each in a session of its own; how safely they do so is tested by
+`control_fleet`. Time advances by one debounce interval per cycle, and to the end of a delay when
+nothing else is pending, so a run is the same every time.
 """
 
 from __future__ import annotations
@@ -41,15 +41,15 @@ from ureplicator_controller.core.state.external_view import (
 )
 from ureplicator_controller.core.state.snapshot import Snapshot, parse
 from ureplicator_controller.engines.observer import DEBOUNCE_S
-from ureplicator_testkit.control.machines import FLEET, PATHS, ROUTE, Machine
+from ureplicator_testkit.control.manual_controllers import FLEET, PATHS, ROUTE, ManualController
 
-MOST_CYCLES = 200
+MAX_CYCLES = 200
 SLOTS = 2
 
 
 @dataclass(frozen=True, slots=True)
-class Settling:
-    """What it took until every partition was ONLINE where it should be, and nothing was left to do."""
+class SettlingCost:
+    """Cost until every partition was ONLINE at its ideal owner and nothing was left to do."""
 
     cycles: int
     virtual_s: float
@@ -57,19 +57,19 @@ class Settling:
     writes: int
 
 
-class Crowd:
+class LargeFleet:
     """`topics` of `partitions` each; no worker yet."""
 
     def __init__(self, *, topics: int, partitions: int) -> None:
         self._store = MemoryStore()
         self._clock = ManualClock()
-        self.leader = Machine(MemoryCoordination(self._store), "leader", self._clock)
+        self.leader = ManualController(MemoryCoordination(self._store), "leader", self._clock)
         self._hand = MemoryCoordination(self._store)
         self._hand.ensure(f"{PATHS.topics}/{ROUTE}")
         self._sessions: dict[WorkerId, SessionId] = {}
         self._read: dict[WorkerId, int] = {}
         data = encode_intent(TopicIntent(partitions, partitions))
-        with self._at_once():
+        with self._deliver_all():
             for number in range(topics):
                 path = PATHS.topic(TopicKey(ROUTE, f"topic-{number:05d}"))
                 self._hand.transact([Create(path, data)])
@@ -77,7 +77,7 @@ class Crowd:
     def join(self, count: int) -> None:
         live = encode_live_worker(LiveWorker(slots=SLOTS))
         begin = len(self._sessions)
-        with self._at_once():
+        with self._deliver_all():
             for number in range(begin, begin + count):
                 worker = WorkerId(f"worker-{number:04d}")
                 session = self._sessions[worker] = self._store.open_session()
@@ -87,15 +87,15 @@ class Crowd:
     def die(self, count: int) -> None:
         """Spread over the fleet, all at the same time."""
         names = sorted(self._sessions)
-        with self._at_once():
+        with self._deliver_all():
             for worker in names[:: len(names) // count][:count]:
                 self._store.expire(self._sessions.pop(worker))
 
-    def settle(self) -> Settling:
-        """Let leader and workers act in turn. Asserts that they come to rest, each in its place."""
+    def settle(self) -> SettlingCost:
+        """Run leader and workers in turn. Asserts that they settle as planned."""
         before, began_s, writes = self._owners(), self._clock.monotonic_s(), self.writes()
         cycles = 0
-        while cycles < MOST_CYCLES:
+        while cycles < MAX_CYCLES:
             cycles += 1
             so_far = self.writes()
             wait_s = self.leader.loop.run_once()
@@ -105,7 +105,7 @@ class Crowd:
             self._clock.advance(wait_s if rested else DEBOUNCE_S)
         assert self._wrong() == [], f"not at rest after {cycles} cycles"
         after = self._owners()
-        return Settling(
+        return SettlingCost(
             cycles=cycles,
             virtual_s=self._clock.monotonic_s() - began_s,
             moves=sum(before.get(partition) != owner for partition, owner in after.items()),
@@ -113,20 +113,20 @@ class Crowd:
         )
 
     def writes(self) -> int:
-        """Nodes that the leader wrote so far."""
+        """Nodes that the leader has written so far."""
         return int(self.leader.figure("writes_total"))
 
     @contextmanager
-    def _at_once(self) -> Iterator[None]:
-        """The leader hears of all of it together."""
+    def _deliver_all(self) -> Iterator[None]:
+        """The leader receives all changes together."""
         self.leader.client.hold_watches()
         yield
         self.leader.client.release_watches()
 
     def _answer(self) -> int:
-        """Every worker copies what it is told and says so; how many had something to say."""
+        """Every worker copies what it is assigned and reports it; returns how many reported a change."""
         said = 0
-        with self._at_once():
+        with self._deliver_all():
             for worker, session in self._sessions.items():
                 node = self._hand.get(PATHS.assignment(worker))
                 if node is not None and self._read.get(worker) != node.stat.mzxid:

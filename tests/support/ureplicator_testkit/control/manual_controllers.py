@@ -1,4 +1,4 @@
-"""Controllers run by hand, over one store in memory: the real engines without their threads."""
+"""Controllers run step by step over one store in memory: the real engines without their threads."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ REBALANCE_S = 20.0
 C = TypeVar("C", bound=Coordination)
 
 
-class Machine(Generic[C]):
-    """One controller, run by hand."""
+class ManualController(Generic[C]):
+    """One controller, run step by step."""
 
     def __init__(self, client: C, id: str, clock: Clock) -> None:
         self.client = client
@@ -89,15 +89,15 @@ class Machine(Generic[C]):
         return self.metrics.registry.get_sample_value(f"ureplicator_controller_{name}", labels) or 0
 
 
-class Fleet:
-    """The store with some controllers, and a hand for everything else."""
+class ControllerFleet:
+    """The store, two controllers, and a client for everything else."""
 
     def __init__(self) -> None:
         self.store = MemoryStore()
         self.clock = ManualClock()
-        self.one = Machine(MemoryCoordination(self.store), "one", self.clock)
-        self.two = Machine(MemoryCoordination(self.store), "two", self.clock)
-        self.hand = MemoryCoordination(self.store)
+        self.one = ManualController(MemoryCoordination(self.store), "one", self.clock)
+        self.two = ManualController(MemoryCoordination(self.store), "two", self.clock)
+        self.client = MemoryCoordination(self.store)
 
     def worker(self, id: str, *, slots: int = 2) -> MemoryCoordination:
         client = MemoryCoordination(self.store)
@@ -106,17 +106,17 @@ class Fleet:
         return client
 
     def topic(self, partitions: int, name: str = "t") -> None:
-        self.hand.ensure(f"{PATHS.topics}/{ROUTE}")
+        self.client.ensure(f"{PATHS.topics}/{ROUTE}")
         data = encode_intent(TopicIntent(partitions=partitions, initial_partitions=partitions))
-        self.hand.transact([Create(PATHS.topic(TopicKey(ROUTE, name)), data)])
+        self.client.transact([Create(PATHS.topic(TopicKey(ROUTE, name)), data)])
 
-    def told(self, worker: str) -> Assignment:
-        node = self.hand.get(PATHS.assignment(WorkerId(worker)))
+    def assignment_of(self, worker: str) -> Assignment:
+        node = self.client.get(PATHS.assignment(WorkerId(worker)))
         return decode_assignment(node.data) if node else Assignment()
 
-    def answer(self, client: MemoryCoordination, worker: str) -> None:
-        """Be a worker that copies what it is told."""
-        node = self.hand.get(PATHS.assignment(WorkerId(worker)))
+    def report_online(self, client: MemoryCoordination, worker: str) -> None:
+        """Report every assigned partition ONLINE."""
+        node = self.client.get(PATHS.assignment(WorkerId(worker)))
         assert node is not None
         told = decode_assignment(node.data).entries
         entries = {
@@ -125,7 +125,7 @@ class Fleet:
         }
         path = PATHS.current_state(WorkerId(worker))
         data = encode_current(CurrentState(node.stat.mzxid, entries))
-        before = self.hand.get(path)
+        before = self.client.get(path)
         if before is None:
             client.transact([Create(path, data, ephemeral=True)])
         else:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from ureplicator_testkit.control.crowd import Crowd, Settling
-from ureplicator_testkit.control.machines import REBALANCE_S
+from ureplicator_testkit.control.large_fleet import LargeFleet, SettlingCost
+from ureplicator_testkit.control.manual_controllers import REBALANCE_S
 
 WRITES_PER_MOVE = 6.0
 """Ideal state and assignment of both workers, when it is given and when its end is seen; the history."""
 
 
-def lost(*, workers: int, topics: int, dead: int) -> Settling:
+def lost(*, workers: int, topics: int, dead: int) -> SettlingCost:
     """What it took after so many died."""
-    crowd = Crowd(topics=topics, partitions=4)
+    crowd = LargeFleet(topics=topics, partitions=4)
     crowd.join(workers)
     crowd.settle()
     crowd.die(dead)

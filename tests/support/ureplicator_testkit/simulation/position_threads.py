@@ -1,7 +1,8 @@
-"""The leader's own commits: it renews the positions of partitions that nobody owns, and forgets
-those of topics that were deleted for good. The real `renew` and `PositionDeleter.look`.
+"""The leader's own commits: renewal of the positions of partitions without an owner, and deletion of
+those of topics deleted with their positions. Runs the real `renew` and `PositionDeleter`.
 
-For a moment it is an owner: after all that were made one before its proof, before all that come.
+For a moment the leader acts as an owner: after all owners that were appointed before its proof, and
+before all later ones.
 """
 
 from __future__ import annotations
@@ -21,18 +22,18 @@ from ureplicator_controller.engines.position_deletion import PositionDeleter
 from ureplicator_controller.engines.position_renewal import Renewal, renew
 from ureplicator_testkit.simulation.judge import FLEET, PATHS, ROUTE
 from ureplicator_testkit.simulation.kafka import Kafka, Positions, Rank, SimulatedCluster
-from ureplicator_testkit.simulation.members import Member
+from ureplicator_testkit.simulation.sessions import SessionProcess
 from ureplicator_testkit.simulation.waiting import virtual_waiting
 
 RENEW_S = 9.0
 FORGET_S = 3.0
 
 
-class Keeper:
+class PositionThreads:
     """Both threads of one controller."""
 
     def __init__(
-        self, process: Member, kafka: Kafka, leadership: Leadership, observer: Observer
+        self, process: SessionProcess, kafka: Kafka, leadership: Leadership, observer: Observer
     ) -> None:
         self._process = process
         self._leadership = leadership
@@ -58,11 +59,11 @@ class Keeper:
         process.world.wake(process.actor("deleter", self._forget), chance.random() * FORGET_S)
 
     def _rank(self, partition: Partition) -> Rank:
-        """After the owner that there was, and before it, too, should it prove its right again."""
+        """After the present owner; before it again once that one renews its proof."""
         return (self._owners.get(partition, 0), self._proven_at)
 
     def _proven(self) -> Snapshot | None:
-        """As in `daemon`."""
+        """As in the daemon."""
         epoch = self._leadership.epoch()
         if epoch is None:
             return None
