@@ -408,7 +408,7 @@ RENEWER = WorkerId("@leader")
 
 
 def transactional_id(*, fleet: str, route: Route, worker: WorkerId, slot: int) -> str:
-    """The id whose holder alone can commit positions for a slot (DESIGN section 9)."""
+    """The id whose holder alone can commit positions for a slot: see `ureplicator_common.kafka.positions`."""
     return f"{fleet}.{route}.{worker}.{slot}"
 
 

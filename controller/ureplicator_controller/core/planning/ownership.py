@@ -17,7 +17,7 @@ A holder leaves the list in two ways only:
 * It confirms. A new session of the same worker never confirms for an old one: it is another
   process, and knows nothing of the frozen one.
 * The owner is ONLINE under the owner epoch that the ideal state names. ONLINE comes after the
-  fencing (DESIGN 9, step 3 before 5), so the others were fenced, and a fence is for ever. Without
+  fencing (`kafka.positions`: step 3 before 5), so the others were fenced, and a fence is for ever. Without
   this, each re-initialisation of a copier would fence its predecessor again, which by then may be
   alive and copying other partitions with the same ids: two workers could go on fencing each other.
 

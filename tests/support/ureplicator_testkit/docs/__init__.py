@@ -1,1 +1,1 @@
-"""Documents that are made from the code."""
+"""The documentation: its generated parts, and the samples in it that tests check."""

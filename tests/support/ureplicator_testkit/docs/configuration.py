@@ -1,14 +1,10 @@
-"""README's table of the configuration, made from the settings themselves so that it cannot drift.
-
-python -m ureplicator_testkit.docs.readme      write it anew (with tests/support on PYTHONPATH)
-"""
+"""The table of settings in `docs/configuration.md`, generated from the settings themselves."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
 from enum import Enum
-from pathlib import Path
 from typing import Any, get_args
 
 from pydantic import BaseModel
@@ -17,31 +13,20 @@ from pydantic_core import PydanticUndefined
 
 from ureplicator_common.config.settings import Settings
 
-README = Path(__file__).resolve().parents[4] / "README.md"
-BEGIN = "<!-- configuration: made by ureplicator_testkit.docs.readme -->"
-END = "<!-- configuration: end -->"
-
 
 def table() -> str:
-    """Every key with its default and what its docstring says."""
-    rows = ["| key | default | what it is, and why so |", "|---|---|---|"]
+    """Every key with its default and its docstring."""
+    rows = ["| key | default | meaning, and reason for the default |", "|---|---|---|"]
     for key, field in _leaves(Settings, ""):
         text = " ".join((field.description or "").split()).replace("|", "\\|")
         if not text:
-            raise AssertionError(f"{key} has no docstring in settings.py")
+            raise AssertionError(f"{key} has no docstring in its settings class")
         rows.append(f"| `{key}` | {_default(field)} | {text} |")
     return "\n".join(rows)
 
 
 def keys() -> list[str]:
     return [key for key, _ in _leaves(Settings, "")]
-
-
-def with_table(text: str) -> str:
-    """README's text with the table as it should be."""
-    head, _, rest = text.partition(BEGIN)
-    _, _, tail = rest.partition(END)
-    return f"{head}{BEGIN}\n{table()}\n{END}{tail}"
 
 
 def _leaves(model: type[BaseModel], prefix: str) -> Iterator[tuple[str, FieldInfo]]:
@@ -80,7 +65,3 @@ def _as_yaml(value: Any) -> str:
     if isinstance(value, tuple):
         return json.dumps(list(value))
     return value or '""' if isinstance(value, str) else json.dumps(value)
-
-
-if __name__ == "__main__":
-    README.write_text(with_table(README.read_text()))
