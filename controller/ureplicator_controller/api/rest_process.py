@@ -25,6 +25,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 
+from ureplicator_common.backoff import Backoff
 from ureplicator_common.clock import Clock
 from ureplicator_common.errors import PermanentError
 
@@ -33,9 +34,9 @@ log = logging.getLogger(__name__)
 BACKLOG = 128
 STOP_S = 8.0
 """gunicorn grants its requests 5 s (see `command`)."""
-RESTART_S = (0.0, 1.0, 2.0, 5.0, 10.0)
+RESTART_DELAYS_S = (0.0, 1.0, 2.0, 5.0, 10.0)
 STEADY_S = 60.0
-"""A child that lived so long did not die of its start: the next restart is at once again."""
+"""A child that ran so long did not fail at its start: the next restart is immediate again."""
 
 
 ENVIRONMENT = "UREPLICATOR_WSGI_CONFIG"
@@ -121,7 +122,7 @@ class RestProcess:
         self._clock = clock
         self._arguments = arguments or command(listen_fd=listener.fileno())
         self._life: _Life | None = None
-        self._deaths = 0
+        self._backoff = Backoff(RESTART_DELAYS_S)
         self._next_start_s = clock.monotonic_s()
 
     def watch(self) -> None:
@@ -157,10 +158,9 @@ class RestProcess:
     def _bury(self, life: _Life, code: int, now_s: float) -> None:
         os.close(life.pipe_fd)
         self._life = None
-        if now_s - life.started_at_s > STEADY_S:
-            self._deaths = 0
-        wait_s = RESTART_S[min(self._deaths, len(RESTART_S) - 1)]
-        self._deaths += 1
+        ran_s = now_s - life.started_at_s
+        self._backoff = self._backoff.recovered(ran_s=ran_s, steady_s=STEADY_S).failed()
+        wait_s = self._backoff.delay_s
         self._next_start_s = now_s + wait_s
         log.warning("REST ended with code %d; starting it again in %g s", code, wait_s)
 

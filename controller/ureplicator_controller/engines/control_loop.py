@@ -14,6 +14,7 @@ import logging
 import threading
 from collections.abc import Mapping, Sequence
 
+from ureplicator_common.backoff import Backoff
 from ureplicator_common.clock import Clock
 from ureplicator_common.coordination import Node, SessionState, Unavailable
 from ureplicator_common.errors import PermanentError
@@ -38,7 +39,7 @@ SETTLE_INTERVAL_S = 0.2
 """Between two rounds while a change is expected at any moment (the own id, the own writes)."""
 MAX_EVENT_LINES = 10_000
 """Events logged for one cycle: about a tenth of a second. Nobody reads a longer list."""
-BACKOFF_S = (0.2, 0.5, 1.0, 2.0, 5.0)
+RETRY_DELAYS_S = (0.2, 0.5, 1.0, 2.0, 5.0)
 
 
 class ControlLoop:
@@ -67,7 +68,7 @@ class ControlLoop:
         self._begun_epoch: int | None = None
         self._recorded: Snapshot | None = None
         self._wake_at_s: float | None = None
-        self._failures = 0
+        self._backoff = Backoff(RETRY_DELAYS_S)
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="control loop", daemon=True)
         self.failure: PermanentError | None = None
@@ -100,7 +101,7 @@ class ControlLoop:
     def _run(self) -> None:
         wait_s = 0.0
         while not self._stopping.is_set():
-            if self._failures:
+            if self._backoff.failures:
                 self._stopping.wait(wait_s)
             else:
                 self._observer.wait(wait_s)
@@ -114,7 +115,7 @@ class ControlLoop:
         """One round; returns how long to wait if nothing changes. Raises PermanentError."""
         try:
             wait_s = self._round()
-            self._failures = 0
+            self._backoff = self._backoff.reset()
         except PermanentError:
             raise
         except Unavailable as error:
@@ -129,9 +130,8 @@ class ControlLoop:
 
     def _back_off(self) -> float:
         self._observer.forget()
-        wait_s = BACKOFF_S[min(self._failures, len(BACKOFF_S) - 1)]
-        self._failures += 1
-        return wait_s
+        self._backoff = self._backoff.failed()
+        return self._backoff.delay_s
 
     def _round(self) -> float:
         if not self._identity.claim():

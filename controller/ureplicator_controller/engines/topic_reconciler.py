@@ -16,6 +16,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from ureplicator_common.backoff import Backoff
 from ureplicator_common.clock import Clock
 from ureplicator_common.coordination import (
     Check,
@@ -47,7 +48,7 @@ from ureplicator_controller.engines.target_topics import ensure_target
 
 log = logging.getLogger(__name__)
 
-RETRY_LADDER_S = (5.0, 10.0, 20.0, 40.0, 60.0)
+RETRY_DELAYS_S = (5.0, 10.0, 20.0, 40.0, 60.0)
 MAX_KAFKA_WORK_S = 2.0
 UNFINISHED_S = 0.5
 """Until the next round where work is left: the cached tree shows the own writes by then."""
@@ -59,7 +60,7 @@ MAX_LOGGED = 5
 
 @dataclass(frozen=True, slots=True)
 class _Failure:
-    times: int
+    backoff: Backoff
     retry_at_s: float
     why: str
 
@@ -168,10 +169,9 @@ class TopicReconciler:
     def _fail(self, change: IntentChange, why: str) -> None:
         self._metrics.topic_failures.labels(str(change.key.route)).inc()
         before = self._failures.get(change.key)
-        times = before.times if before else 0
-        wait_s = RETRY_LADDER_S[min(times, len(RETRY_LADDER_S) - 1)]
-        at_s = self._clock.monotonic_s() + wait_s
-        self._failures[change.key] = _Failure(times + 1, at_s, f"{change.kind} failed: {why}")
+        backoff = (before.backoff if before else Backoff(RETRY_DELAYS_S)).failed()
+        at_s = self._clock.monotonic_s() + backoff.delay_s
+        self._failures[change.key] = _Failure(backoff, at_s, f"{change.kind} failed: {why}")
 
     def _write(self, *operations: Operation, epoch: int) -> bool:
         """True if the write is confirmed. Raises Unavailable, _Deposed."""

@@ -22,6 +22,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
+from ureplicator_common.backoff import Backoff
 from ureplicator_common.model import CurrentEntry, OwnerEpoch, Partition, PartitionState
 
 TEMPORARY_DELAYS_S = (0.5, 1.0, 2.0)
@@ -30,6 +31,7 @@ PERMANENT_DELAYS_S = (5.0, 10.0, 20.0, 40.0, 60.0)
 STEADY_S = 30.0
 """ONLINE this long clears the count of failures; above most delays, so that flapping backs off."""
 STORY_LENGTH = 16
+NO_RETRIES = Backoff(TEMPORARY_DELAYS_S)
 
 
 class PartitionPhase(StrEnum):
@@ -59,7 +61,7 @@ class HeldPartition:
     sent: bool = False
     unclean: bool = False
     retry_at_s: float = 0.0
-    failures: int = 0
+    retries: Backoff = NO_RETRIES
     online_since_s: float = 0.0
     committed: bool = False
     story: tuple[str, ...] = ()
@@ -92,8 +94,8 @@ def _came_online(held: HeldPartition, now_s: float) -> HeldPartition:
 
 
 def _left_online(held: HeldPartition, now_s: float) -> HeldPartition:
-    steady = now_s - held.online_since_s >= STEADY_S
-    return replace(held, failures=0) if steady else held
+    online_s = now_s - held.online_since_s
+    return replace(held, retries=held.retries.recovered(ran_s=online_s, steady_s=STEADY_S))
 
 
 TRANSITIONS: Mapping[tuple[PartitionPhase, PartitionPhase], Effect] = {
@@ -133,14 +135,9 @@ def failed(
     """The copier gave it up and no longer touches it; retried after a growing delay."""
     moved = move(partition, held, PartitionPhase.ERROR, reason, now_s=now_s)
     delays = TEMPORARY_DELAYS_S if temporary else PERMANENT_DELAYS_S
-    delay_s = delays[min(moved.failures, len(delays) - 1)]
-    return replace(
-        moved,
-        sent=False,
-        unclean=False,
-        failures=moved.failures + 1,
-        retry_at_s=now_s + delay_s,
-    )
+    retries = moved.retries.with_delays(delays).failed()
+    retry_at_s = now_s + retries.delay_s
+    return replace(moved, sent=False, unclean=False, retries=retries, retry_at_s=retry_at_s)
 
 
 def interrupted(

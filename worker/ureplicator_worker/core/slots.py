@@ -21,12 +21,14 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from enum import Enum
 
+from ureplicator_common.backoff import Backoff
 from ureplicator_worker.lifeline.messages import CopierId
 
 STEADY_S = 10.0
 """Running this long makes the next end a first one: several times the start of a copier (1-2 s)."""
 RESTART_DELAYS_S = (0.0, 0.5, 1.0, 2.0)
 """Delay before the first, second, ... restart; the last one repeats."""
+NO_RESTARTS = Backoff(RESTART_DELAYS_S)
 
 
 class SlotPhase(Enum):
@@ -38,8 +40,7 @@ class SlotPhase(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """`since_s`: start of the phase; `last_message_s`: the copier's last message; `ends`: in quick
-    succession."""
+    """`since_s`: start of the phase; `last_message_s`: the copier's last message."""
 
     number: int
     phase: SlotPhase = SlotPhase.IDLE
@@ -47,7 +48,7 @@ class Slot:
     since_s: float = 0.0
     last_message_s: float = 0.0
     connected_s: float | None = None
-    ends: int = 0
+    restarts: Backoff = NO_RESTARTS
     start_at_s: float = 0.0
 
     @property
@@ -67,8 +68,8 @@ class Slot:
 
     def ended(self, now_s: float) -> Slot:
         """The process is gone. The delay before the next start grows with quick ends."""
-        steady = self.connected_s is not None and now_s - self.connected_s >= STEADY_S
-        ends = 0 if steady else self.ends
-        delay_s = RESTART_DELAYS_S[min(ends, len(RESTART_DELAYS_S) - 1)]
-        counted = replace(self, ends=ends + 1, start_at_s=now_s + delay_s, connected_s=None)
-        return counted.enter(SlotPhase.IDLE, now_s)
+        ran_s = 0.0 if self.connected_s is None else now_s - self.connected_s
+        restarts = self.restarts.recovered(ran_s=ran_s, steady_s=STEADY_S).failed()
+        start_at_s = now_s + restarts.delay_s
+        ended = replace(self, restarts=restarts, start_at_s=start_at_s, connected_s=None)
+        return ended.enter(SlotPhase.IDLE, now_s)

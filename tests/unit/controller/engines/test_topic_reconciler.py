@@ -29,7 +29,7 @@ from ureplicator_controller.engines.metrics import ControlMetrics
 from ureplicator_controller.engines.topic_observer import TopicObserver
 from ureplicator_controller.engines.topic_reconciler import (
     MAX_KAFKA_WORK_S,
-    RETRY_LADDER_S,
+    RETRY_DELAYS_S,
     UNFINISHED_S,
 )
 from ureplicator_testkit.kafka.clients import MemoryTopicAdmin
@@ -196,15 +196,15 @@ def test_a_failing_topic_is_told_and_tried_later_and_stops_no_other(
     assert world.memory.refused == {"bad": "whitelisted failed: policy violation"}
     assert world.figure("refused_topics", route=str(ROUTE)) == 1
     at_first = tries.count("x-bad")
-    world.poll(after_s=RETRY_LADDER_S[0] - 0.1)
+    world.poll(after_s=RETRY_DELAYS_S[0] - 0.1)
     assert tries.count("x-bad") == at_first
     world.poll(after_s=0.1)
     assert tries.count("x-bad") == 2 * at_first
-    world.poll(after_s=RETRY_LADDER_S[0])
+    world.poll(after_s=RETRY_DELAYS_S[0])
     assert tries.count("x-bad") == 2 * at_first, "each time a little later"
     assert caplog.text.count("policy violation") == 1
     world.target.before = lambda call, topic: None
-    world.poll(after_s=RETRY_LADDER_S[1])
+    world.poll(after_s=RETRY_DELAYS_S[1])
     world.poll()
     assert world.intent("bad") is not None
     assert world.memory.refused == {}
