@@ -16,17 +16,24 @@ from collections.abc import Mapping, Sequence
 
 from ureplicator_common.backoff import Backoff
 from ureplicator_common.clock import Clock
-from ureplicator_common.coordination import Node, SessionState, Unavailable
+from ureplicator_common.coordination import (
+    Node,
+    SessionState,
+    Unavailable,
+    create_or_set,
+    version_of,
+)
 from ureplicator_common.errors import PermanentError
 from ureplicator_common.model import Route, RouteSettings
 from ureplicator_common.znodes import Paths, encode_history, encode_route
 from ureplicator_controller.core.planning.invariants import check_invariants
 from ureplicator_controller.core.planning.plan import Plan, plan
-from ureplicator_controller.core.planning.steps import Step, write
+from ureplicator_controller.core.planning.steps import Step
 from ureplicator_controller.core.reporting.event_log import blocks_to_write
 from ureplicator_controller.core.reporting.events import fleet_events, log_line
 from ureplicator_controller.core.state.snapshot import Snapshot
 from ureplicator_controller.engines.executor import Executor, Outcome
+from ureplicator_controller.engines.fenced_writer import WriteOutcome
 from ureplicator_controller.engines.leadership import Identity, Leadership
 from ureplicator_controller.engines.metrics import ControlMetrics
 from ureplicator_controller.engines.observer import Observer
@@ -175,12 +182,10 @@ class ControlLoop:
         stored = nodes.get(path)
         if stored is not None and stored.data == data:
             return
-        outcome = self._executor.write(
-            [write(path, data, stored.stat.version if stored else None)], epoch
-        )
-        if outcome is Outcome.DEPOSED:
+        outcome = self._executor.write([create_or_set(path, data, version_of(stored))], epoch)
+        if outcome is WriteOutcome.DEPOSED:
             self._leadership.depose()
-        if outcome is not Outcome.DONE:
+        if outcome is not WriteOutcome.DONE:
             raise Unavailable(f"{path} was not written: {outcome}")
         log.info("route %s: settings published", route)
 
@@ -227,13 +232,13 @@ class ControlLoop:
         if len(events) > MAX_EVENT_LINES:
             log.info("and %d more events", len(events) - MAX_EVENT_LINES)
         blocks = [
-            write(self._paths.history_block(number), encode_history(block), version)
+            create_or_set(self._paths.history_block(number), encode_history(block), version)
             for number, block, version in blocks_to_write(snapshot, events)
         ]
-        written_history = self._executor.write(blocks, epoch) if blocks else Outcome.DONE
-        if written_history is not Outcome.DONE:
-            log.warning("events above are missing in the history: %s", written_history)
-            return written_history
+        written = self._executor.write(blocks, epoch) if blocks else WriteOutcome.DONE
+        if written is not WriteOutcome.DONE:
+            log.warning("events above are missing in the history: %s", written)
+            return Outcome(written)
         self._recorded = snapshot
         return outcome
 

@@ -16,17 +16,15 @@ from enum import StrEnum
 
 from ureplicator_common.coordination import (
     TRANSACTION_LIMIT_BYTES,
-    Check,
-    Conflict,
     Coordination,
     Create,
     Operation,
-    OutcomeUnknown,
 )
 from ureplicator_common.znodes import Paths
 from ureplicator_controller.core.planning.invariants import InvariantChecker
 from ureplicator_controller.core.planning.steps import Evict, Step, operations
 from ureplicator_controller.core.state.snapshot import Snapshot
+from ureplicator_controller.engines.fenced_writer import FencedWriter, WriteOutcome
 from ureplicator_controller.engines.metrics import ControlMetrics
 from ureplicator_controller.engines.observer import Observer
 
@@ -65,6 +63,7 @@ class Executor:
         self._paths = paths
         self._observer = observer
         self._metrics = metrics
+        self._writer = FencedWriter(coordination, paths=paths, metrics=metrics)
         self._ensured: set[str] = set()
 
     def execute(self, steps: Sequence[Step], snapshot: Snapshot, epoch: int) -> Outcome:
@@ -86,9 +85,9 @@ class Executor:
             self._observer.doubt()
             return Outcome.CONFLICT
         for batch in batches(operations(step, self._paths) for step in admitted):
-            outcome = self.write(batch, epoch)
-            if outcome is not Outcome.DONE:
-                return outcome
+            written = self.write(batch, epoch)
+            if written is not WriteOutcome.DONE:
+                return Outcome(written)
         return Outcome.DONE if len(admitted) == len(steps) else Outcome.VIOLATION
 
     def _evictions_are_current(self, steps: Sequence[Step]) -> bool:
@@ -102,25 +101,15 @@ class Executor:
                 self._metrics.evictions.inc()
         return True
 
-    def write(self, batch: Sequence[Operation], epoch: int) -> Outcome:
+    def write(self, batch: Sequence[Operation], epoch: int) -> WriteOutcome:
         """One fenced transaction. Raises Unavailable."""
         self._ensure_parents(batch)
-        check = Check(self._paths.epoch, epoch)
-        try:
-            self._coordination.transact([check, *batch])
-        except Conflict as conflict:
+        written = self._writer.write(batch, epoch=epoch)
+        if written is WriteOutcome.DONE:
+            self._observer.expect(batch)
+        else:
             self._observer.doubt()
-            if conflict.operation == check:
-                return Outcome.DEPOSED
-            log.info("write conflict, planning again: %s", conflict)
-            return Outcome.CONFLICT
-        except OutcomeUnknown as error:
-            self._observer.doubt()
-            log.warning("outcome of a write unknown, reading back: %s", error)
-            return Outcome.UNKNOWN
-        self._observer.expect(batch)
-        self._metrics.writes.inc(len(batch))
-        return Outcome.DONE
+        return written
 
     def _ensure_parents(self, batch: Sequence[Operation]) -> None:
         """Create missing parents without a fence: an empty persistent parent has no effect."""

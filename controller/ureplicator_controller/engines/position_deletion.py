@@ -19,7 +19,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from ureplicator_common.coordination import (
-    Check,
     Conflict,
     Coordination,
     Node,
@@ -35,6 +34,7 @@ from ureplicator_common.model import Route, TopicKey
 from ureplicator_common.znodes import Paths, decode_intent, encode_intent
 from ureplicator_controller.core.positions.deletion import DeletablePositions, deletable_positions
 from ureplicator_controller.core.state.snapshot import Snapshot
+from ureplicator_controller.engines.fenced_writer import fenced
 from ureplicator_controller.engines.position_renewal import Renewal
 
 POLL_INTERVAL_S = 1.0
@@ -169,8 +169,8 @@ class PositionDeleter:
             if done(node) or node is None:
                 return Edit(None)
             data = encode_intent(replace(decode_intent(node.data), forget_positions=False))
-            check = Check(self._paths.epoch, epoch)
-            return Edit(None, [check, Set(node_path, data, node.stat.version)])
+            unmark = Set(node_path, data, node.stat.version)
+            return Edit(None, fenced([unmark], paths=self._paths, epoch=epoch))
 
         def done(node: Node | None) -> bool:
             return node is None or not decode_intent(node.data).forget_positions

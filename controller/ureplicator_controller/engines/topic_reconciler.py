@@ -19,18 +19,15 @@ from dataclasses import dataclass
 from ureplicator_common.backoff import Backoff
 from ureplicator_common.clock import Clock
 from ureplicator_common.coordination import (
-    Check,
-    Conflict,
     Coordination,
     Operation,
-    OutcomeUnknown,
     Unavailable,
+    create_or_set,
 )
 from ureplicator_common.errors import OperatingError
 from ureplicator_common.kafka import TopicAdmin
 from ureplicator_common.model import Route, TopicKey
 from ureplicator_common.znodes import Paths, encode_intent, encode_memory
-from ureplicator_controller.core.planning.steps import write
 from ureplicator_controller.core.state.snapshot import Snapshot
 from ureplicator_controller.core.topics.reconcile import (
     CONFIRM_S,
@@ -42,6 +39,7 @@ from ureplicator_controller.core.topics.reconcile import (
     route_memory,
 )
 from ureplicator_controller.core.topics.rules import TopicRules
+from ureplicator_controller.engines.fenced_writer import FencedWriter, WriteOutcome
 from ureplicator_controller.engines.metrics import ControlMetrics
 from ureplicator_controller.engines.target_claims import claim
 from ureplicator_controller.engines.target_topics import ensure_target
@@ -88,6 +86,7 @@ class TopicReconciler:
         self._admins = admins
         self._clock = clock
         self._metrics = metrics
+        self._writer = FencedWriter(coordination, paths=paths, metrics=metrics)
         self._suspicions: Unconfirmed = {}
         self._failures: dict[TopicKey, _Failure] = {}
         self._oversized: set[Route] = set()
@@ -140,7 +139,9 @@ class TopicReconciler:
         except OperatingError as error:
             self._fail(change, str(error))
             return
-        intent = write(self._paths.topic(change.key), encode_intent(change.intent), change.version)
+        intent = create_or_set(
+            self._paths.topic(change.key), encode_intent(change.intent), change.version
+        )
         if not self._write(intent, *claims, epoch=epoch):
             return
         self._failures.pop(change.key, None)
@@ -175,19 +176,10 @@ class TopicReconciler:
 
     def _write(self, *operations: Operation, epoch: int) -> bool:
         """True if the write is confirmed. Raises Unavailable, _Deposed."""
-        check = Check(self._paths.epoch, epoch)
-        try:
-            self._coordination.transact([check, *operations])
-        except Conflict as conflict:
-            if conflict.operation == check:
-                raise _Deposed from conflict
-            log.info("write conflict, decided again in the next round: %s", conflict)
-            return False
-        except OutcomeUnknown as error:
-            log.warning("outcome of a write unknown, decided again in the next round: %s", error)
-            return False
-        self._metrics.writes.inc(len(operations))
-        return True
+        written = self._writer.write(operations, epoch=epoch)
+        if written is WriteOutcome.DEPOSED:
+            raise _Deposed
+        return written is WriteOutcome.DONE
 
     def _store_memories(self, decision: TopicDecision, snapshot: Snapshot, epoch: int) -> bool:
         """False if a first baseline was stored: auto-whitelisting can begin in the next round."""
@@ -226,7 +218,9 @@ class TopicReconciler:
                 log.error("route %s: topics cannot be stored in ZooKeeper: %s", route, error)
             self._oversized.add(route)
             return False
-        if not self._write(write(path, data, stored.version if stored else None), epoch=epoch):
+        if not self._write(
+            create_or_set(path, data, stored.version if stored else None), epoch=epoch
+        ):
             return False
         self._log_refused(route, refused, before.refused if before else {})
         return baseline is not None and (before is None or before.baseline is None)

@@ -116,27 +116,26 @@ def operations(step: Step, paths: Paths) -> tuple[Operation, ...]:
     """What a step does to the tree. Raises ValueError if a node would be too big."""
     match step:
         case RegisterWorker(worker, known, version):
-            return (write(paths.worker_known(worker), encode_known_worker(known), version),)
+            return (create_or_set(paths.worker_known(worker), encode_known_worker(known), version),)
         case Evict(worker, _, version, known, known_version):
             return (
                 Delete(paths.worker_live(worker), version),
-                write(paths.worker_known(worker), encode_known_worker(known), known_version),
+                create_or_set(
+                    paths.worker_known(worker), encode_known_worker(known), known_version
+                ),
             )
         case MarkPositions(key, intent, version):
-            return (write(paths.topic(key), encode_intent(intent), version),)
+            return (create_or_set(paths.topic(key), encode_intent(intent), version),)
         case WriteIdeal(key, ideal, version):
-            return (write(paths.ideal_topic(key), encode_ideal(ideal), version),)
+            return (create_or_set(paths.ideal_topic(key), encode_ideal(ideal), version),)
         case WriteAssignment(worker, assignment, version, _):
-            return (write(paths.assignment(worker), encode_assignment(assignment), version),)
+            return (
+                create_or_set(paths.assignment(worker), encode_assignment(assignment), version),
+            )
         case MarkRebalanced(switches, version):
-            return (write(paths.settings, encode_switches(switches), version),)
+            return (create_or_set(paths.settings, encode_switches(switches), version),)
         case Retire():
             return _retire(step, paths)
-
-
-def write(path: str, data: bytes, version: int | None) -> Operation:
-    """Create what did not exist, else set it at the version that was read."""
-    return create_or_set(path, data, version)
 
 
 def _retire(step: Retire, paths: Paths) -> tuple[Operation, ...]:
@@ -145,7 +144,7 @@ def _retire(step: Retire, paths: Paths) -> tuple[Operation, ...]:
         done.append(Delete(paths.topic(step.key), step.intent_version))
     path = paths.ideal_topic(step.key)
     if step.remains is not None:
-        done.append(write(path, encode_ideal(step.remains), step.ideal_version))
+        done.append(create_or_set(path, encode_ideal(step.remains), step.ideal_version))
     elif step.ideal_version is not None:
         done.append(Delete(path, step.ideal_version))
     return tuple(done)

@@ -26,7 +26,7 @@ from ureplicator_controller.core.planning.plan import Plan, plan
 from ureplicator_controller.core.positions import orphaned as orphaned_module
 from ureplicator_controller.core.state.snapshot import Snapshot
 from ureplicator_controller.engines import control_loop as control_loop_module
-from ureplicator_controller.engines import executor as executor_module
+from ureplicator_controller.engines import fenced_writer as fenced_writer_module
 from ureplicator_testkit.simulation import waiting as waiting_module
 from ureplicator_worker.copier.ownership import Ownership
 from ureplicator_worker.engines import ownership_proof as proof_module
@@ -147,7 +147,7 @@ MUTANTS: Mapping[str, Sequence[Patch]] = {
     "position-before-fence": ((Ownership, "_on_go", _read_first),),
     "former-process-not-fenced": ((Fencer, "_most_slots", lambda self: 0),),
     "former-process-returns": ((Publisher, "formers", lambda self: _Everything()),),
-    "epoch-not-checked": ((executor_module, "Check", _unchecked),),
+    "epoch-not-checked": ((fenced_writer_module, "Check", _unchecked),),
     "no-delay": ((control_loop_module, "plan", _impatient),),
     "owner-epoch-stands-still": ((plan_module, "next_epoch", _same_epoch),),
     "answer-before-write": ((waiting_module, "EDIT", _careless(waiting_module.EDIT)),),
