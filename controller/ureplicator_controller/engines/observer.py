@@ -19,14 +19,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from ureplicator_common.clock import Clock
-from ureplicator_common.coordination import (
-    Coordination,
-    Create,
-    Delete,
-    Node,
-    Operation,
-    Set,
-)
+from ureplicator_common.coordination import Coordination, Node, Operation
+from ureplicator_common.coordination.pending_writes import PendingWrites
 from ureplicator_common.znodes import Paths
 from ureplicator_controller.core.planning.membership import track_membership
 from ureplicator_controller.core.state.snapshot import (
@@ -70,8 +64,7 @@ class Observer:
         self._memo = DecodeCache()
         self._wake = threading.Event()
         self._tree_cache = coordination.tree_cache(self._paths.root, self._wake.set)
-        self._expected: dict[str, int] = {}
-        self._deleted: dict[str, int] = {}
+        self._pending = PendingWrites()
         self._behind_since_s: float | None = None
         self._unsure = False
         self._refreshed_at_s = clock.monotonic_s()
@@ -108,7 +101,7 @@ class Observer:
         now_s = self._clock.monotonic_s()
         if self._unsure or self._refresh_in_s() <= 0 or self._lags_behind(now_s):
             self.resync()
-        if self._has_caught_up(self._tree_cache.nodes()):
+        if self._pending.are_shown_by(self._tree_cache.nodes()):
             self._behind_since_s = None
         elif self._behind_since_s is None:
             self._behind_since_s = now_s
@@ -181,8 +174,7 @@ class Observer:
         """Read everything again, after all that the store has confirmed. Raises Unavailable."""
         self._coordination.sync(self._paths.root)
         self._tree_cache.refresh()
-        self._expected.clear()
-        self._deleted.clear()
+        self._pending.clear()
         self._behind_since_s = None
         self._unsure = False
         self._refreshed_at_s = self._clock.monotonic_s()
@@ -193,35 +185,8 @@ class Observer:
         self.forget()
 
     def expect(self, operations: Sequence[Operation]) -> None:
-        """These were written; nobody else writes them between our read and our write."""
-        nodes = self._tree_cache.nodes()
-        for operation in operations:
-            match operation:
-                case Create(path):
-                    self._expected[path] = 0
-                case Set(path, _, version):
-                    self._expected[path] = version + 1
-                case Delete(path):
-                    self._expected.pop(path, None)
-                    if path in nodes:
-                        self._deleted[path] = nodes[path].stat.czxid
-
-    def _has_caught_up(self, nodes: Mapping[str, Node]) -> bool:
-        for path, version in list(self._expected.items()):
-            node = nodes.get(path)
-            if node is None or node.stat.version < version or self._is_deleted(path, node):
-                return False
-        for path, czxid in self._deleted.items():
-            node = nodes.get(path)
-            if node is not None and node.stat.czxid == czxid:
-                return False
-        self._expected.clear()
-        self._deleted.clear()
-        return True
-
-    def _is_deleted(self, path: str, node: Node) -> bool:
-        """Still the node that was deleted before the one that is expected was created."""
-        return self._deleted.get(path) == node.stat.czxid
+        """These were written: no snapshot until the tree cache shows them."""
+        self._pending.add(operations, self._tree_cache.nodes())
 
     def close(self) -> None:
         self._tree_cache.close()

@@ -22,6 +22,7 @@ from dataclasses import dataclass, field
 
 from ureplicator_common.clock import Clock
 from ureplicator_common.coordination import Coordination, Node, SessionState, Unavailable
+from ureplicator_common.coordination.pending_writes import PendingWrites
 from ureplicator_common.model import LiveController, TopicIntent, TopicKey
 from ureplicator_common.znodes import Paths, UnreadableContent, decode_controller
 from ureplicator_controller.core.state.external_view import ExternalView, external_view
@@ -96,9 +97,10 @@ class FleetCache:
     def settle(self, path: str, *, wait: Callable[[float], None] = time.sleep) -> None:
         """Return when the tree cache shows at least what `path` holds now. Never raises: it is done."""
         try:
-            node = self._coordination.get(path)
+            written = PendingWrites()
+            written.expect(path, self._coordination.get(path))
             deadline_s = self._clock.monotonic_s() + SETTLE_S
-            while not self._shows(path, node):
+            while not written.are_shown_by(self._tree_cache.nodes()):
                 if self._clock.monotonic_s() >= deadline_s:
                     self._tree_cache.refresh()
                     return
@@ -108,12 +110,6 @@ class FleetCache:
 
     def close(self) -> None:
         self._tree_cache.close()
-
-    def _shows(self, path: str, node: Node | None) -> bool:
-        shown = self._tree_cache.nodes().get(path)
-        if node is None or shown is None:
-            return node is shown
-        return shown.stat.mzxid >= node.stat.mzxid
 
     def _draw(self, nodes: Mapping[str, Node]) -> FleetState:
         snapshot = parse(
