@@ -3,21 +3,15 @@
 from __future__ import annotations
 
 import json
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
 import yaml
-from click.testing import CliRunner, Result
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from werkzeug.serving import make_server
 
-from ureplicator_cli.main import cli
 from ureplicator_common.coordination import Delete
 from ureplicator_common.model import (
     KnownWorker,
@@ -28,35 +22,8 @@ from ureplicator_common.model import (
     WorkerId,
 )
 from ureplicator_common.znodes import encode_blacklisted, encode_known_worker, encode_switches
+from ureplicator_testkit.control.command import run, serving
 from ureplicator_testkit.control.rest_fixture import ROUTE, RestFixture
-
-
-@contextmanager
-def serving(rest: RestFixture) -> Iterator[str]:
-    server = make_server("127.0.0.1", 0, rest.app, threaded=True)
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}"
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
-
-
-@pytest.fixture
-def rest() -> RestFixture:
-    return RestFixture()
-
-
-@pytest.fixture
-def url(rest: RestFixture) -> Iterator[str]:
-    with serving(rest) as url:
-        yield url
-
-
-def run(*words: str | Path, url: str) -> Result:
-    return CliRunner().invoke(cli, [*map(str, words), "--url", url])
 
 
 def filled(rest: RestFixture) -> None:

@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-import ast
 import json
-import re
-import threading
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
-from werkzeug.serving import make_server
 
-import ureplicator_controller.api
-from ureplicator_cli.hints import HINTS, in_commands
-from ureplicator_cli.main import cli
-from ureplicator_common.model import KnownWorker, PartitionState, TopicIntent, TopicState, WorkerId
+from ureplicator_common.model import (
+    KnownWorker,
+    PartitionState,
+    TopicIntent,
+    TopicState,
+    WorkerId,
+)
 from ureplicator_common.znodes import encode_known_worker
+from ureplicator_testkit.control.command import run
 from ureplicator_testkit.control.rest_fixture import ONE_ROUTE, RestFixture
-
-REST_WORDS = re.compile(r"\b(GET|PUT|POST|DELETE)\b|\?src|\{\"restart")
 
 
 @pytest.fixture
@@ -28,21 +23,6 @@ def rest() -> RestFixture:
     return RestFixture(
         (*ONE_ROUTE, {"source": "other", "target": "target", "naming": {"prefix": "o."}})
     )
-
-
-@pytest.fixture
-def url(rest: RestFixture) -> Iterator[str]:
-    server = make_server("127.0.0.1", 0, rest.app, threaded=True)
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_port}"
-    server.shutdown()
-    thread.join()
-    server.server_close()
-
-
-def run(*words: str, url: str) -> Result:
-    return CliRunner().invoke(cli, [*words, "--url", url])
 
 
 def exclude_some(rest: RestFixture) -> None:
@@ -137,68 +117,6 @@ def test_an_owner_that_never_registered_is_gone_too(rest: RestFixture, url: str)
     assert "workers     w1 (gone)\n" in run("status", url=url).stdout
 
 
-def test_switches_are_shown(url: str) -> None:
-    assert "switches    balancing on\n" in run("status", url=url).stdout
-    run("freeze", url=url)
-    run("balance", "off", url=url)
-    assert "switches    frozen, balancing off\n" in run("status", url=url).stdout
-    assert json.loads(run("status", "--json", url=url).stdout)["frozen"] is True
-
-
 @pytest.mark.parametrize("words", [["instances"], ["blacklist"], ["history"]])
 def test_an_empty_list_is_one_line(url: str, words: list[str]) -> None:
     assert run(*words, url=url).stdout == f"{words[0].replace('instances', 'workers')}: none\n"
-
-
-def test_no_topics_print_nothing_on_standard_output(url: str) -> None:
-    result = run("topics", url=url)
-    assert (result.stdout, result.stderr) == ("", "no topics\n")
-
-
-def test_an_address_is_a_url(url: str) -> None:
-    assert run("status", url=url.removeprefix("http://")).exit_code == 0
-
-
-# --- Hints
-
-
-def test_hints_are_commands(rest: RestFixture, url: str) -> None:
-    exclude_some(rest)
-    refused = {
-        ("topics", "add", "quiet"): "--src SOURCE",
-        ("topics", "add", "quiet", "--src", "source"): "ureplicator topics expand",
-        ("topics", "pause", "nowhere", "--src", "source"): "ureplicator topics add adds one",
-        ("topics", "resume", "gone", "--src", "source"): "ureplicator topics resume --restart",
-        ("blacklist", "remove", "quiet/0", "--src", "source"): "ureplicator blacklist lists",
-        ("instances", "drain", "w7"): "ureplicator instances lists",
-    }
-    for words, hint in refused.items():
-        result = run(*words, url=url)
-        assert result.exit_code == 1
-        assert hint in result.stderr
-        assert not REST_WORDS.search(result.stderr)
-        assert not result.stderr.startswith(("opt:", "restart:", "src:"))
-
-
-def test_no_hint_of_rest_is_left_untranslated() -> None:
-    found = set(_hints())
-    assert {hint for hint in found if REST_WORDS.search(hint)} == set(HINTS)
-    for hint in HINTS:
-        assert not REST_WORDS.search(in_commands(f"no ({hint})"))
-
-
-def _hints() -> Iterator[str]:
-    """The texts of all hints that the API may give."""
-    for path in Path(ureplicator_controller.api.__path__[0]).rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text())):
-            match node:
-                case ast.keyword(arg="hint", value=value):
-                    yield from _texts(value)
-                case ast.Assign(targets=[ast.Name(id=name)], value=value) if "HINT" in name:
-                    yield from _texts(value)
-
-
-def _texts(node: ast.AST) -> Iterator[str]:
-    for each in ast.walk(node):
-        if isinstance(each, ast.Constant) and isinstance(each.value, str):
-            yield each.value

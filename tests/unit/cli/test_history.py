@@ -1,0 +1,36 @@
+"""`ureplicator history`."""
+
+from __future__ import annotations
+
+import json
+
+from ureplicator_common.model import (
+    EventKind,
+    Partition,
+    PastEvent,
+    WorkerId,
+)
+from ureplicator_common.znodes import encode_history
+from ureplicator_testkit.control.command import run
+from ureplicator_testkit.control.rest_fixture import ROUTE, RestFixture
+
+
+def test_history(rest: RestFixture, url: str) -> None:
+    moved = PastEvent(
+        0,
+        EventKind.MOVE,
+        "w1 is gone",
+        1_000,
+        partition=Partition(ROUTE, "orders", 3),
+        source=WorkerId("w1"),
+        took_ms=1_500,
+    )
+    left = PastEvent(1, EventKind.WORKER, "drained", 2_000, worker=WorkerId("w1"))
+    rest.put(rest.paths.history_block(0), encode_history([moved, left]))
+    shown = run("history", url=url).stdout
+    assert "orders/3" in shown
+    assert "1.5 s" in shown
+    assert "drained" in shown
+    only = run("history", "--topic", "orders", "--limit", "5", "--json", url=url)
+    assert [each["number"] for each in json.loads(only.stdout)["history"]] == [0]
+    assert run("history", "--limit", "0", url=url).exit_code == 2
