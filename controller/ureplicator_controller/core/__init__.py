@@ -1,1 +1,1 @@
-"""Pure decisions of the leader: a snapshot and a time in, a plan out."""
+"""Decisions of the leader as pure functions: a snapshot and a time in, a plan out."""

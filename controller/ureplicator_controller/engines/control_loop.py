@@ -191,7 +191,7 @@ class ControlLoop:
 
     def _cycle(self, epoch: int, began_s: float) -> float:
         snapshot = self._observer.snapshot()
-        self._metrics.unreadable.set(len(snapshot.findings))
+        self._metrics.unreadable.set(len(snapshot.unreadable_nodes))
         decided = plan(snapshot, began_s)
         self._observer.remember(decided.release_requested_since, decided.load_review_at_s)
         self._wake_at_s = decided.wake_at_s

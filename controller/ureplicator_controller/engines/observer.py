@@ -121,7 +121,7 @@ class Observer:
             delays=self._delays,
             limits=self._limits,
             wall_ms=self._clock.wall_ms(),
-            memo=self._memo,
+            cache=self._memo,
         )
         self._presence = self.latest = track_membership(
             self._presence, seen, self._clock.monotonic_s()

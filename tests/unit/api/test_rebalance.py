@@ -83,12 +83,12 @@ def test_a_dry_run_tells_and_changes_nothing(rest: RestFixture) -> None:
         "partition": 3,
         "from": "gone",
         "to": "w2",
-        "reason": "worker gone lost before it began",
+        "reason": "worker gone lost before it was assigned the partition",
     }
     assert found["quiet", 0]["from"] is None
     assert found["quiet", 0]["to"] == "w2"
     assert shown["dryRun"] is True
-    assert "rebalance asked for" in shown["reasons"]
+    assert "rebalance requested" in shown["reasons"]
 
 
 def test_a_dry_run_of_a_fleet_at_rest(rest: RestFixture) -> None:

@@ -28,7 +28,8 @@ from ureplicator_controller.api.http.response_models import Health, JsonResult, 
 from ureplicator_controller.api.services.clusters import ClusterTopics
 from ureplicator_controller.api.services.fleet_cache import FleetCache, FleetState
 from ureplicator_controller.api.services.validation import compare
-from ureplicator_controller.core.state.external_view import mismatches, validation_counts
+from ureplicator_controller.core.state.mismatches import mismatches
+from ureplicator_controller.core.state.validation_counts import validation_counts
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _METRICS = {"text/plain": {"schema": {"type": "string"}}}
@@ -126,7 +127,7 @@ def _fleet_metrics(fleet_state: FleetState) -> Iterable[Metric]:
     yield _gauge("topics", "Whitelisted topics.", counts.topics)
     yield _gauge("error_topics", "TopicList with a partition in error.", counts.error_topics)
     yield _gauge(
-        "unreadable_nodes", "Nodes that cannot be read.", len(fleet_state.snapshot.findings)
+        "unreadable_nodes", "Nodes that cannot be read.", len(fleet_state.snapshot.unreadable_nodes)
     )
     states = {"online": counts.online, "offline": counts.offline, "error": counts.error}
     yield _family("partitions", "Wanted partitions by their owner's state.", "state", states)

@@ -53,7 +53,10 @@ from ureplicator_controller.api.services.fleet_cache import FleetCache, FleetSta
 from ureplicator_controller.api.services.topic_lookup import find_topic
 from ureplicator_controller.api.services.topics import TopicService
 from ureplicator_controller.core.state.exclusions import effective_state, partition_exclusion
-from ureplicator_controller.core.state.external_view import Mismatch, ideal_entry, topic_mismatches
+from ureplicator_controller.core.state.external_view import (
+    ideal_entry,
+)
+from ureplicator_controller.core.state.mismatches import Mismatch, topic_mismatches
 
 
 def blueprint(

@@ -25,7 +25,8 @@ from ureplicator_controller.api.services.clusters import ClusterTopics
 from ureplicator_controller.api.services.fleet_cache import FleetCache, FleetState
 from ureplicator_controller.api.services.validation import compare
 from ureplicator_controller.core.state.exclusions import excluded_partitions
-from ureplicator_controller.core.state.external_view import mismatches, validation_counts
+from ureplicator_controller.core.state.mismatches import mismatches
+from ureplicator_controller.core.state.validation_counts import validation_counts
 from ureplicator_controller.core.topics.validation import ClusterComparison
 
 
@@ -58,7 +59,8 @@ def blueprint(
         ]
         counts = validation_counts(fleet_state.snapshot, fleet_state.view, one).as_json()
         unreadable = [
-            {"path": each.path, "why": each.why} for each in fleet_state.snapshot.findings
+            {"path": each.path, "why": each.reason}
+            for each in fleet_state.snapshot.unreadable_nodes
         ]
         return counts | {"mismatches": found, "excluded": excluded, "unreadable": unreadable}
 

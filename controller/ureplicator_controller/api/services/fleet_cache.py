@@ -113,7 +113,7 @@ class FleetCache:
 
     def _draw(self, nodes: Mapping[str, Node]) -> FleetState:
         snapshot = parse(
-            nodes, self.paths, fleet=self._fleet, wall_ms=self._clock.wall_ms(), memo=self._memo
+            nodes, self.paths, fleet=self._fleet, wall_ms=self._clock.wall_ms(), cache=self._memo
         )
         leader = nodes.get(self.paths.leader)
         below = f"{self.paths.controllers}/"

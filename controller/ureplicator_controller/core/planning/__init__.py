@@ -1,1 +1,1 @@
-"""The plan: which worker copies which partition, and the steps that lead there. Pure."""
+"""The plan: the owner of each partition, and the steps towards it. Pure."""

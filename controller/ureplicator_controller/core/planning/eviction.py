@@ -1,22 +1,22 @@
-"""A live worker that does not let go is evicted: from then on its session counts as dead.
+"""Eviction of a live worker that does not release a partition: its session counts as dead.
 
-    asked --(handover_s)--> evicted --(answers its assignment)--> as any other worker
-      |                        |
-      +-- lets go in time      +--(rebalance_s)--> lost: its other partitions go elsewhere, too
+    requested --(handover_s)--> evicted --(confirms its assignment)--> as any other worker
+      |                            |
+      +-- releases in time         +--(rebalance_s)--> lost: its other partitions move, too
 
-The session of a worker proves only that one of its threads runs. If its main loop hangs, it never
-lets go, and whatever it was asked for would wait for it for ever. So there is an end to the waiting:
-its live node is deleted, and its session is written down as evicted in the same transaction.
-Whoever gets its partitions fences its ids, as with any dead holder, so it can never commit them.
+A worker's session proves only that one of its threads runs. If its main loop hangs, it never releases a
+partition, and the handover would wait indefinitely. So the wait is bounded: the worker's live node is
+deleted, and its session is recorded as evicted in the same transaction. The next owner of its partitions
+fences its ids, as for any dead holder, so it can never commit them.
 
-A worker registers again by itself, with the same session: the very thread that hides the hanging
-loop does so. Hence the mark, which outlives the leader: an evicted session is in no
-`Snapshot.sessions`, so it confirms nothing, keeps nobody waiting and is given nothing, until it has
-answered the assignment that it has by then (`seen_zxid`). Until then it is absent like a worker that
-vanished, and keeps what nobody asked of it for `rebalance_s`: its copiers may well be copying.
+The worker registers again by itself, with the same session: the thread that keeps the session alive
+does that. Hence the record, which outlives the leader: an evicted session is not in
+`Snapshot.sessions`. It confirms nothing, delays no handover and gets no partition until it has confirmed
+its current assignment (`seen_zxid`). Until then it is absent like a worker that was lost, and keeps the
+partitions that it was not requested to release for `rebalance_s`: its copiers may well be copying.
 
-Time runs for each partition by itself. A worker that is handing over a thousand, one after the
-other, is not hanging. A new session is another process, and has the whole time again.
+The timeout runs per partition. A worker that releases a thousand partitions one by one does not hang.
+A new session is another process, and has the whole timeout again.
 """
 
 from __future__ import annotations
@@ -37,31 +37,31 @@ NOT_EVICTED = SessionId(0)
 def release_requested_since(
     snapshot: Snapshot, waiting: Mapping[Partition, Sequence[WorkerId]], now_s: float
 ) -> dict[ReleaseRequest, float]:
-    """Since when each of the live workers that are waited for was asked."""
-    asks = (
+    """Time since when each live worker has been requested to release each partition."""
+    requests = (
         (partition, worker, snapshot.sessions[worker])
         for partition, workers in waiting.items()
         for worker in workers
         if worker in snapshot.live and worker in snapshot.sessions
     )
-    return {ask: snapshot.release_requested_since.get(ask, now_s) for ask in asks}
+    return {each: snapshot.release_requested_since.get(each, now_s) for each in requests}
 
 
 def overdue_workers(
-    snapshot: Snapshot, asked: Mapping[ReleaseRequest, float], now_s: float
+    snapshot: Snapshot, requested: Mapping[ReleaseRequest, float], now_s: float
 ) -> dict[WorkerId, Partition]:
-    """Workers to evict, each with the first partition that it should have let go."""
-    late: dict[WorkerId, Partition] = {}
-    for (partition, worker, _), since_s in sorted(asked.items()):
+    """Workers to evict, each with the first partition that it should have released."""
+    overdue: dict[WorkerId, Partition] = {}
+    for (partition, worker, _), since_s in sorted(requested.items()):
         if now_s - since_s >= snapshot.delays.handover_s:
-            late.setdefault(worker, partition)
-    return late
+            overdue.setdefault(worker, partition)
+    return overdue
 
 
 def after_eviction(
     snapshot: Snapshot, workers: Mapping[WorkerId, Partition], now_s: float
 ) -> Snapshot:
-    """The fleet as it is once those are evicted."""
+    """Snapshot as it will be after these workers are evicted."""
     return replace(
         snapshot,
         sessions=_others(snapshot.sessions, workers),
@@ -72,6 +72,7 @@ def after_eviction(
 
 
 def eviction_steps(snapshot: Snapshot, workers: Mapping[WorkerId, Partition]) -> Iterator[Evict]:
+    """Steps that evict the workers."""
     for worker in sorted(workers):
         live, stored = snapshot.live[worker], snapshot.known.get(worker)
         known = stored.value if stored else KnownWorker(max_slots=live.value.slots)
@@ -85,14 +86,14 @@ def eviction_steps(snapshot: Snapshot, workers: Mapping[WorkerId, Partition]) ->
 
 
 def is_eviction_over(snapshot: Snapshot, worker: WorkerId) -> bool:
-    """Whether the mark of a live worker's eviction has no more meaning."""
+    """Test whether a live worker's eviction ends: it confirmed, or has another session."""
     session = snapshot.live[worker].owner
     if snapshot.known[worker].value.evicted_session != session:
         return True
-    said, told = snapshot.current.get(worker), snapshot.assignments.get(worker)
-    if said is None or said.owner != session:
+    current, assignment = snapshot.current.get(worker), snapshot.assignments.get(worker)
+    if current is None or current.owner != session:
         return False
-    return told is None or said.value.seen_zxid >= told.mzxid
+    return assignment is None or current.value.seen_zxid >= assignment.mzxid
 
 
 def _others(

@@ -1,16 +1,16 @@
-"""Even bytes per second, by few exchanges, each of which clearly helps, and then rest.
+"""Even bytes per second, by few exchanges, each of which clearly helps.
 
-Counts stay as even as they are: a partition moves alone only from a worker that has more to one
-that has fewer, else two workers exchange one each. So the two goals never undo each other's work.
+Counts stay as even as they are: a partition moves alone only from a worker that has more to one that has
+fewer; otherwise two workers exchange one each. So the two goals never undo each other's work.
 
-Hysteresis: nothing happens until a worker carries more than `ratio` times the average, and then it
-is relieved down to the middle between the two. A step is taken only if the heavier of its two
-workers is lighter afterwards by a `MIN_GAIN` of what a partition carries on average. Each step therefore
-makes the sum of the squared loads smaller by at least twice the square of that gain: under the same
-loads there is an end to it, and after the end no move for ever.
+Hysteresis: nothing happens until a worker carries more than `ratio` times the average. Then it is
+relieved down to the middle between the two. An exchange is made only if the heavier of its two workers is
+lighter afterwards by `MIN_GAIN` of an average partition's load. So each exchange reduces the sum of the
+squared loads by at least twice the square of that gain: under constant loads the exchanges come to an end,
+and no move follows.
 
-Only workers all of whose partitions have settled rates are judged (`core.loads`). Who took part in
-a step has an unsettled partition then, and rests until that has settled.
+Only workers all of whose partitions have settled rates are balanced (`state.loads`). After an exchange
+both workers have an unsettled partition, and are left out until its rate has settled.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ from ureplicator_controller.core.state.loads import NEGLIGIBLE_BYTES_PER_S, Rate
 from ureplicator_controller.core.state.snapshot import BalanceLimits
 
 MIN_GAIN = 0.1
-"""Of the average partition, not of the average load: where workers have hundreds of partitions, it
-takes many small steps to relieve one of them, and the budget is what makes them slow."""
+"""Fraction of an average partition's load, not of a worker's: where workers have hundreds of
+partitions, it takes many small exchanges to relieve one. The budget bounds how many happen at once."""
 MAX_TARGETS = 8
-"""With so many of the lightest workers an exchange is looked for: the first is nearly always good."""
+"""Number of lightest workers that are tried for an exchange; the first one nearly always fits."""
 
 Rated = tuple[float, Partition]
 
 
 @dataclass(frozen=True, slots=True)
 class _Exchange:
-    """`given` leaves the heavy worker, `taken` (if any) comes in exchange."""
+    """Exchange between two workers: `given` leaves the heavy one, `taken` (if any) comes back."""
 
     source: WorkerId
     target: WorkerId
@@ -44,6 +44,7 @@ class _Exchange:
 
     @property
     def change(self) -> float:
+        """Load that leaves the heavy worker."""
         return self.given[0] - (self.taken[0] if self.taken else 0.0)
 
 
@@ -53,95 +54,102 @@ def balance_loads(
     rates: Rates,
     limits: BalanceLimits,
 ) -> dict[Partition, Move]:
-    """Moves that relieve the heaviest workers. `counts` are all that a worker owns, also what must
-    not be moved."""
-    judged = {
+    """Choose moves that relieve the heaviest workers.
+
+    `owned` are movable partitions; `counts` also include those that must not be moved.
+    """
+    balanced = {
         worker: [(rates.get(worker, {})[partition], partition) for partition in partitions]
         for worker, partitions in owned.items()
         if counts[worker] == len(partitions) and rates.get(worker, {}).keys() >= set(partitions)
     }
-    scales = _LoadBalancer(judged, {worker: counts[worker] for worker in judged}, limits)
-    return dict(scales.moves()) if judged else {}
+    balancer = _LoadBalancer(balanced, {worker: counts[worker] for worker in balanced}, limits)
+    return dict(balancer.moves()) if balanced else {}
 
 
 class _LoadBalancer:
-    """The judged workers with their partitions by rate. Lives for one plan."""
+    """Balanced workers, with their partitions sorted by rate. Lives for one plan."""
 
     def __init__(
         self,
-        judged: Mapping[WorkerId, Sequence[Rated]],
+        balanced: Mapping[WorkerId, Sequence[Rated]],
         counts: Mapping[WorkerId, int],
         limits: BalanceLimits,
     ) -> None:
-        self._rated = {worker: sorted(rated) for worker, rated in judged.items()}
+        self._rated = {worker: sorted(rated) for worker, rated in balanced.items()}
         self._counts = dict(counts)
-        self._loads = {worker: sum(rate for rate, _ in rated) for worker, rated in judged.items()}
+        self._loads = {worker: sum(rate for rate, _ in rated) for worker, rated in balanced.items()}
         self._average = sum(self._loads.values()) / max(1, len(self._loads))
-        self._bound = max(self._average * limits.ratio, self._average + NEGLIGIBLE_BYTES_PER_S)
-        self._aim = (self._average + self._bound) / 2
-        partitions = sum(len(rated) for rated in judged.values())
+        self._start_above = max(
+            self._average * limits.ratio, self._average + NEGLIGIBLE_BYTES_PER_S
+        )
+        self._relieve_to = (self._average + self._start_above) / 2
+        partitions = sum(len(rated) for rated in balanced.values())
         self._gain = MIN_GAIN * sum(self._loads.values()) / max(1, partitions)
         self._budget = limits.moves
 
     def moves(self) -> Iterator[tuple[Partition, Move]]:
-        """A step at a time from the heaviest worker that can be helped. None is moved twice."""
-        heavy = [worker for worker, load in self._loads.items() if load > self._bound]
+        """Exchange by exchange, from the heaviest worker that can be relieved. None is moved twice."""
+        heavy = [worker for worker, load in self._loads.items() if load > self._start_above]
         reasons = {worker: self._reason(worker) for worker in heavy}
         while heavy:
             source = max(heavy, key=lambda worker: (self._loads[worker], worker))
-            step = self._best_step(source)
-            if step is not None:
-                yield from self._take(step, reasons[source])
-            if step is None or self._loads[source] <= self._aim:
+            exchange = self._best_exchange(source)
+            if exchange is not None:
+                yield from self._apply(exchange, reasons[source])
+            if exchange is None or self._loads[source] <= self._relieve_to:
                 heavy.remove(source)
 
     def _reason(self, worker: WorkerId) -> str:
         return f"load: {worker} had {self._loads[worker] / self._average:.1f} times the average"
 
-    def _take(self, step: _Exchange, reason: str) -> Iterator[tuple[Partition, Move]]:
-        self._loads[step.source] -= step.change
-        self._loads[step.target] += step.change
-        self._rated[step.source].remove(step.given)
+    def _apply(self, exchange: _Exchange, reason: str) -> Iterator[tuple[Partition, Move]]:
+        """Account for an exchange and yield its moves."""
+        self._loads[exchange.source] -= exchange.change
+        self._loads[exchange.target] += exchange.change
+        self._rated[exchange.source].remove(exchange.given)
         self._budget -= 1
-        yield step.given[1], Move(step.target, reason)
-        if step.taken is None:
-            self._counts[step.source] -= 1
-            self._counts[step.target] += 1
+        yield exchange.given[1], Move(exchange.target, reason)
+        if exchange.taken is None:
+            self._counts[exchange.source] -= 1
+            self._counts[exchange.target] += 1
         else:
-            self._rated[step.target].remove(step.taken)
+            self._rated[exchange.target].remove(exchange.taken)
             self._budget -= 1
-            yield step.taken[1], Move(step.source, f"{reason}; in exchange")
+            yield exchange.taken[1], Move(exchange.source, f"{reason}; in exchange")
 
-    def _best_step(self, source: WorkerId) -> _Exchange | None:
+    def _best_exchange(self, source: WorkerId) -> _Exchange | None:
+        """Exchange that brings the source nearest to its ideal change, with the lightest target."""
         lightest = sorted(self._loads, key=lambda worker: (self._loads[worker], worker))
         for target in lightest[:MAX_TARGETS]:
             if target == source or self._loads[target] >= self._average:
                 return None
-            steps = list(self._steps(source, target))
-            if steps:
-                wanted = self._wanted(source, target)
-                return min(steps, key=lambda step: abs(step.change - wanted))
+            exchanges = list(self._exchanges(source, target))
+            if exchanges:
+                ideal = self._ideal_change(source, target)
+                return min(exchanges, key=lambda exchange: abs(exchange.change - ideal))
         return None
 
-    def _wanted(self, source: WorkerId, target: WorkerId) -> float:
-        """What would bring one of the two to the average and neither beyond it."""
+    def _ideal_change(self, source: WorkerId, target: WorkerId) -> float:
+        """Change that brings one of the two to the average and neither beyond it."""
         average = self._average
         return min(self._loads[source] - average, average - self._loads[target])
 
-    def _steps(self, source: WorkerId, target: WorkerId) -> Iterator[_Exchange]:
-        """Those that help, one or two for each partition of the heavy worker."""
-        wanted, others = self._wanted(source, target), self._rated[target]
+    def _exchanges(self, source: WorkerId, target: WorkerId) -> Iterator[_Exchange]:
+        """Helpful exchanges: one or two for each partition of the heavy worker."""
+        ideal, others = self._ideal_change(source, target), self._rated[target]
         for given in self._rated[source] if self._budget else ():
             if self._counts[source] > self._counts[target]:
-                step = _Exchange(source, target, given, None)
-                if self._helps(step):
-                    yield step
-            near = bisect_left(others, given[0] - wanted, key=lambda rated: rated[0])
+                exchange = _Exchange(source, target, given, None)
+                if self._helps(exchange):
+                    yield exchange
+            near = bisect_left(others, given[0] - ideal, key=lambda rated: rated[0])
             for taken in others[max(0, near - 1) : near + 1] if self._budget > 1 else ():
-                step = _Exchange(source, target, given, taken)
-                if self._helps(step):
-                    yield step
+                exchange = _Exchange(source, target, given, taken)
+                if self._helps(exchange):
+                    yield exchange
 
-    def _helps(self, step: _Exchange) -> bool:
-        heavy, light = self._loads[step.source], self._loads[step.target]
-        return max(heavy - step.change, light + step.change) <= heavy - self._gain
+    def _helps(self, exchange: _Exchange) -> bool:
+        """Test whether the heavier of the two workers is lighter afterwards by the minimum gain."""
+        heavy, light = self._loads[exchange.source], self._loads[exchange.target]
+        return max(heavy - exchange.change, light + exchange.change) <= heavy - self._gain

@@ -1,14 +1,15 @@
-"""The leader's look at loads, every minute: what moves although its worker lives and keeps it.
+"""Review of loads, once a minute: moves of partitions whose worker is live and may keep them.
 
-A load is news every few seconds and from every worker, but nothing that follows from it is urgent.
-So it wakes nobody; a plan whose time has come looks, and says when the next one should.
+Loads change every few seconds on every worker, but nothing that follows from them is urgent. So a
+changed load does not trigger a cycle: a plan reviews loads when the time has come, and returns when the
+next review is due.
 
-    stuck     partitions without progress go to another worker        `no_progress`
-    uneven    workers that carry too much are relieved, with a budget `levelling`
+    no progress   the partition goes to another worker           `no_progress`
+    uneven load   overloaded workers are relieved, step by step  `load_balancing`
 
-Both are the fleet's own judgement: a switch that stops it stops both. Nothing is evened out while
-somebody is away or has just joined, or while a partition is without owner: the picture is not one
-to judge by, and what is pending might move the same partitions again.
+Both are automatic: a switch that stops automatic moves stops both. Load is not balanced while a worker
+is absent or has just joined, or while a partition has no owner: loads are not representative then, and
+pending moves might move the same partitions again.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from dataclasses import dataclass, field
 from ureplicator_common.model import IdealEntry, Partition, WorkerId
 from ureplicator_controller.core.planning.no_progress import (
     entries_without_suspects,
-    no_progress_moves,
+    partitions_to_move,
     recovered_entries,
     suspect_workers,
     workers_without_progress,
@@ -44,21 +45,20 @@ class LoadReview:
     recovered: Mapping[Partition, IdealEntry] = field(default_factory=dict)
 
 
-def review_loads(snapshot: Snapshot, takers: Sequence[WorkerId], now_s: float) -> LoadReview:
-    """What there is to see, if it is time."""
+def review_loads(snapshot: Snapshot, eligible: Sequence[WorkerId], now_s: float) -> LoadReview:
+    """Review the loads if that is due."""
     if not snapshot.loads:
-        return LoadReview(
-            recovered=entries_without_suspects(snapshot) if is_rebalance_due(snapshot) else {}
-        )
+        cleared = entries_without_suspects(snapshot) if is_rebalance_due(snapshot) else {}
+        return LoadReview(recovered=cleared)
     if snapshot.load_review_at_s is None or now_s < snapshot.load_review_at_s:
         return LoadReview(next_at_s=snapshot.load_review_at_s)
-    sick = workers_without_progress(snapshot)
-    is_of_use = bool(set(takers) - sick) and may_move(snapshot.switches, False)
+    unfit = workers_without_progress(snapshot)
+    is_move_useful = bool(set(eligible) - unfit) and may_move(snapshot.switches, False)
     return LoadReview(
         is_due=True,
         next_at_s=now_s + LOAD_REVIEW_INTERVAL_S,
-        no_progress=no_progress_moves(snapshot) if is_of_use else {},
-        workers_without_progress=sick,
+        no_progress=partitions_to_move(snapshot) if is_move_useful else {},
+        workers_without_progress=unfit,
         recovered=entries_without_suspects(snapshot)
         if is_rebalance_due(snapshot)
         else recovered_entries(snapshot),
@@ -66,13 +66,11 @@ def review_loads(snapshot: Snapshot, takers: Sequence[WorkerId], now_s: float) -
 
 
 def preferred_workers(
-    snapshot: Snapshot, takers: Sequence[WorkerId], seen: LoadReview
+    snapshot: Snapshot, eligible: Sequence[WorkerId], review: LoadReview
 ) -> Sequence[WorkerId]:
-    """Without those that something is stuck on, or was, as long as others are left."""
-    fit = takers
-    for unfit in (
-        seen.workers_without_progress if seen.no_progress else set(),
-        suspect_workers(snapshot),
-    ):
-        fit = [worker for worker in fit if worker not in unfit] or fit
-    return fit
+    """Eligible workers without those that lack progress or are suspect, unless no others are left."""
+    preferred = eligible
+    stalled = review.workers_without_progress if review.no_progress else frozenset[WorkerId]()
+    for unfit in (stalled, suspect_workers(snapshot)):
+        preferred = [worker for worker in preferred if worker not in unfit] or preferred
+    return preferred

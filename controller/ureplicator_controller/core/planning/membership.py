@@ -1,18 +1,17 @@
-"""Who counts as present: a worker that vanished keeps its place for a while, one that joined
-waits.
+"""Workers of one cycle: eligible, delayed, leaving or lost.
 
-    seen --> vanished --(rebalance_s)--> lost: its partitions are placed elsewhere
+    live --> absent --(rebalance_s)--> lost: its partitions are placed elsewhere
                |
-               +--(back in time)--> as if nothing had happened: no move, no write
+               +--(back in time)--> live: no move, no write
 
-A restart of a worker is far more frequent than its death, and moving its partitions twice costs
-more than leaving them alone for two minutes; hence the first delay. A fleet that is started grows
-worker by worker, and each would start a rebalance of its own; hence the second: partitions are
-moved to even out the counts only when `join_s` passed since the last join. Partitions that have no
-owner wait for nothing, and an operator's word (to drain a worker) is done at once.
+A restart of a worker is far more frequent than its permanent loss, and moving its partitions twice
+costs more than two minutes without copying; hence `rebalance_s`. A fleet that starts grows worker by
+worker, and each join would start a rebalance; hence `join_s`: counts are evened out only when that time
+has passed since the last join. Partitions without an owner wait for neither, and a request of operators
+(to drain a worker) takes effect at once.
 
-Times are the leader's monotonic seconds. A new leader starts counting when it begins to look, so a
-failover makes a pending delay longer by no more than the delay itself.
+Times are the leader's monotonic seconds. A new leader starts counting when it takes its first snapshot,
+so a failover prolongs a pending delay by no more than the delay itself.
 """
 
 from __future__ import annotations
@@ -27,82 +26,97 @@ from ureplicator_controller.core.state.snapshot import Snapshot
 
 @dataclass(frozen=True, slots=True)
 class Membership:
-    """The workers of one cycle. `takers` may be given partitions, in order.
+    """Workers by what may happen to their partitions.
 
-    `away` vanished but keep their place until the time given. `leaving` must be emptied: why.
+    `eligible` may get partitions, in order. `delayed` are absent and keep theirs until the rebalance
+    delay ends (worker -> time). `leaving` are drained (worker -> reason). A worker in none of them is
+    lost, or has an unreadable node and is left unchanged.
     """
 
-    takers: tuple[WorkerId, ...]
-    away: Mapping[WorkerId, float]
+    eligible: tuple[WorkerId, ...]
+    delayed: Mapping[WorkerId, float]
     leaving: Mapping[WorkerId, str]
-    settled_at_s: float
+    joins_settled_at_s: float
 
 
 def track_membership(before: Snapshot, seen: Snapshot, now_s: float) -> Snapshot:
-    """`seen` with the times at which workers came and went, from those of the snapshot before.
+    """Add to `seen` the times at which workers joined and left, given the snapshot before.
 
-    A worker that is back within the delay has not joined: a flapping one would else put off
-    everybody's share for ever. Nor does it matter that it has another session.
+    A worker that is back within the delay has not joined, whatever its session: otherwise a flapping
+    worker would postpone the even distribution indefinitely.
     """
     absent_since = {
         worker: before.absent_since.get(worker, now_s)
         for worker in {*seen.known, *seen.assignments} - seen.sessions.keys()
     }
-    present_since = dict(before.present_since)
-    for worker, since_s in absent_since.items():
-        if now_s - since_s >= seen.delays.rebalance_s:
-            present_since.pop(worker, None)
-    for worker in seen.sessions:
-        gone_s = before.absent_since.get(worker, now_s)
-        if now_s - gone_s >= seen.delays.rebalance_s > 0:
-            present_since[worker] = now_s
-        present_since.setdefault(worker, now_s)
+    load_review_at_s = before.load_review_at_s
+    if load_review_at_s is None:
+        load_review_at_s = now_s + LOAD_REVIEW_INTERVAL_S
     return replace(
         seen,
         absent_since=absent_since,
-        present_since=present_since,
+        present_since=_present_since(before, seen, absent_since, now_s),
         release_requested_since=before.release_requested_since,
-        load_review_at_s=now_s + LOAD_REVIEW_INTERVAL_S
-        if before.load_review_at_s is None
-        else before.load_review_at_s,
+        load_review_at_s=load_review_at_s,
     )
 
 
+def _present_since(
+    before: Snapshot, seen: Snapshot, absent_since: Mapping[WorkerId, float], now_s: float
+) -> dict[WorkerId, float]:
+    """Time of each worker's last join; a lost worker has none."""
+    delay_s = seen.delays.rebalance_s
+    present_since = dict(before.present_since)
+    for worker, since_s in absent_since.items():
+        if now_s - since_s >= delay_s:
+            present_since.pop(worker, None)
+    for worker in seen.sessions:
+        left_at_s = before.absent_since.get(worker, now_s)
+        if now_s - left_at_s >= delay_s > 0:
+            present_since[worker] = now_s
+        present_since.setdefault(worker, now_s)
+    return present_since
+
+
 def membership(snapshot: Snapshot, now_s: float) -> Membership:
-    """Sort the workers. One that is neither a taker, away nor leaving is unclear: left alone."""
-    takers: list[WorkerId] = []
-    away: dict[WorkerId, float] = {}
+    """Classify the workers of a snapshot."""
+    eligible: list[WorkerId] = []
+    delayed: dict[WorkerId, float] = {}
     leaving: dict[WorkerId, str] = {}
     for worker in sorted({*snapshot.known, *snapshot.sessions, *snapshot.absent_since}):
         if worker in snapshot.unreadable_workers:
             continue
-        why = _told_to_leave(worker, snapshot)
-        back_by_s = snapshot.absent_since.get(worker, now_s) + snapshot.delays.rebalance_s
-        if why:
-            leaving[worker] = why
+        delay_ends_at_s = snapshot.absent_since.get(worker, now_s) + snapshot.delays.rebalance_s
+        if is_leaving(known_worker(snapshot, worker)):
+            leaving[worker] = f"worker {worker} drained"
         elif worker in snapshot.sessions:
-            takers.append(worker)
-        elif worker in snapshot.absent_since and now_s < back_by_s:
-            away[worker] = back_by_s
-    return Membership(tuple(takers), away, leaving, _settled_at_s(snapshot))
+            eligible.append(worker)
+        elif worker in snapshot.absent_since and now_s < delay_ends_at_s:
+            delayed[worker] = delay_ends_at_s
+    return Membership(tuple(eligible), delayed, leaving, _joins_settled_at_s(snapshot))
 
 
-def departure_reason(worker: WorkerId, now: Membership, snapshot: Snapshot) -> str:
-    """Why a worker's partitions must go elsewhere; "" if they may stay."""
-    if worker in now.leaving:
-        return now.leaving[worker]
-    if worker in snapshot.sessions or worker in now.away:
+def departure_reason(worker: WorkerId, workers: Membership, snapshot: Snapshot) -> str:
+    """Reason why a worker's partitions must move; "" if they may stay."""
+    if worker in workers.leaving:
+        return workers.leaving[worker]
+    if worker in snapshot.sessions or worker in workers.delayed:
         return ""
     return f"worker {worker} lost"
 
 
-def _told_to_leave(worker: WorkerId, snapshot: Snapshot) -> str:
+def known_worker(snapshot: Snapshot, worker: WorkerId) -> KnownWorker:
+    """Record of a worker; an empty one if it has none yet."""
     stored = snapshot.known.get(worker)
-    known = stored.value if stored else KnownWorker(max_slots=0)
-    return f"worker {worker} drained" if known.blacklisted or known.draining else ""
+    return stored.value if stored else KnownWorker(max_slots=0)
 
 
-def _settled_at_s(snapshot: Snapshot) -> float:
-    """When the last join is long enough ago."""
+def is_leaving(known: KnownWorker) -> bool:
+    """Test whether operators want the worker without partitions."""
+    return known.blacklisted or known.draining
+
+
+def _joins_settled_at_s(snapshot: Snapshot) -> float:
+    """Time at which `join_s` has passed since the last join."""
     joined = [snapshot.present_since.get(worker, 0.0) for worker in snapshot.sessions]
     return max(joined, default=0.0) + snapshot.delays.join_s

@@ -1,32 +1,31 @@
-"""Partitions that make no progress: told after 10 minutes, moved after 20, at most 3 times.
+"""Partitions without progress: listed after 10 minutes, moved after 20, at most 3 times.
 
     no progress --(10 min)--> listed --(20 min)--> moved --(20 min)--> moved --(20 min)--> moved
          ^                                           |                                       |
          +----------- progress: count 0 -------------+---------------------------------------+
 
-The worker that owns a partition measures for how long it makes no progress (`PartitionLoad`), so
-whoever reads the tree can tell, and only the number of moves must be remembered: it is in the ideal
-state. A partition that was moved has at least 20 minutes on its new worker, since that one counts
-from zero.
+The worker that owns a partition measures for how long it makes no progress (`PartitionLoad`), so every
+reader of the tree can list such partitions. Only the number of moves must be stored: it is in the ideal
+state. A moved partition has at least 20 minutes on its new worker, since that worker counts from zero.
 
-A move helps if the *worker* is at fault. Where a cluster is, moving only adds to the trouble, and most
-of all where one worker alone looks well, because it was just started again or has nothing to copy: it
-would be given everything. So
+A move helps if the *worker* is the cause. If a cluster is the cause, moves only add to the load; most of
+all if a single worker looks healthy because it has just restarted or has nothing to copy: it would get
+all partitions. Therefore:
 
-* the partition goes to a worker on which nothing *stands still*. That is told early of what never moved
-  since its worker has it. If there is no such worker, it stays;
-* where something of its route stands still on several workers, some other partition of the route must
-  be copied meanwhile, else it stays.
+* The partition goes to a worker on which no partition lacks progress. This is detected early for
+  partitions that have not progressed since their worker got them. Without such a worker it stays.
+* If partitions of its route lack progress on several workers, some other partition of the route must be
+  copied meanwhile; otherwise it stays.
 
-Three moves without progress mean that it is the partition; it stays listed.
+Three moves without progress mean that the partition itself is the cause. It stays listed.
 
-The worker it was taken from is *blamed*: it keeps what it has, but is given nothing as long as there
-is another. Even counts would else fill it with others' partitions, for them to get stuck. The blame
-is in the ideal state, too, by the worker's session, and ends
+The worker that it was moved from becomes *suspect*: it keeps its other partitions, but gets no new ones
+as long as there is another worker. Otherwise even counts would refill it with partitions that would lack
+progress there too. The suspicion is stored in the ideal state as well, by the worker's session. It ends
 
-* when the partition is stuck on the next worker as well: then that one is blamed, in the end none;
-* with the session: a worker that was started again may be well;
-* with a rebalance that operators ask for.
+* when the partition makes no progress on the next worker either: then that one is suspect, finally none;
+* with the session: a restarted worker may be healthy;
+* with a rebalance that operators request.
 """
 
 from __future__ import annotations
@@ -43,19 +42,23 @@ from ureplicator_common.model import (
     WorkerId,
 )
 from ureplicator_controller.core.planning.switches import is_rebalance_due
-from ureplicator_controller.core.state.external_view import ExternalView, ideal_entry, is_active
+from ureplicator_controller.core.state.external_view import (
+    ExternalView,
+    ideal_entry,
+    is_active,
+)
 from ureplicator_controller.core.state.snapshot import Snapshot
 
 REPORT_AFTER_S = 600.0
 MOVE_AFTER_S = 1_200.0
 MAX_MOVES = 3
 STARTUP_S = 60.0
-"""By then a worker copies what it was given, if it can."""
+"""Time within which a healthy worker starts to copy a partition."""
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionWithoutProgress:
-    """A partition without progress. `since_ms` is wall clock, `actual` who says it holds it."""
+    """A partition without progress. `since_ms` is wall clock, `actual` the workers that report it."""
 
     partition: Partition
     ideal: WorkerId
@@ -83,38 +86,39 @@ class PartitionWithoutProgress:
 def partitions_without_progress(
     snapshot: Snapshot, view: ExternalView
 ) -> list[PartitionWithoutProgress]:
-    """All that is to be listed, in order."""
+    """Partitions to list, in order: without progress for `REPORT_AFTER_S`, or since they were moved."""
     found = {
-        partition: (entry, load) for partition, entry, load in _still(snapshot, REPORT_AFTER_S)
+        partition: (entry, load)
+        for partition, entry, load in _without_progress_for(snapshot, REPORT_AFTER_S)
     }
     for partition, entry, load in _moved(snapshot):
         if not has_progressed(load):
             found[partition] = (entry, load)
-    return [_stuck(snapshot, view, partition, *found[partition]) for partition in sorted(found)]
+    return [_listed(snapshot, view, partition, *found[partition]) for partition in sorted(found)]
 
 
-def no_progress_moves(snapshot: Snapshot) -> dict[Partition, str]:
-    """What should go to another worker, and why."""
+def partitions_to_move(snapshot: Snapshot) -> dict[Partition, str]:
+    """Partitions to move to another worker, with the reason."""
     found = {
-        partition: f"stuck on {entry.worker}"
-        for partition, entry, _ in _still(snapshot, MOVE_AFTER_S)
+        partition: f"no progress on {entry.worker}"
+        for partition, entry, _ in _without_progress_for(snapshot, MOVE_AFTER_S)
         if entry.stuck_moves < MAX_MOVES
     }
     if not found:
         return {}
-    doubtful = _doubtful(snapshot)
-    return {partition: why for partition, why in found.items() if partition.route not in doubtful}
+    routes = _routes_with_failing_cluster(snapshot)
+    return {partition: why for partition, why in found.items() if partition.route not in routes}
 
 
 def workers_without_progress(snapshot: Snapshot) -> Set[WorkerId]:
-    """Workers on which something stands still that may be their fault."""
-    return {worker for worker, _ in _standing(snapshot)}
+    """Workers with a partition whose lack of progress they may have caused."""
+    return {worker for worker, _ in _stalled_partitions(snapshot)}
 
 
-def _doubtful(snapshot: Snapshot) -> Set[Route]:
-    """Routes of which a cluster may be at fault."""
+def _routes_with_failing_cluster(snapshot: Snapshot) -> Set[Route]:
+    """Routes on which several workers lack progress and nothing is copied: a cluster may be the cause."""
     workers: dict[Route, set[WorkerId]] = {}
-    for worker, partition in _standing(snapshot):
+    for worker, partition in _stalled_partitions(snapshot):
         workers.setdefault(partition.route, set()).add(worker)
     several = {route for route, on in workers.items() if len(on) > 1}
     copied = {
@@ -126,9 +130,9 @@ def _doubtful(snapshot: Snapshot) -> Set[Route]:
     return several - copied
 
 
-def _standing(snapshot: Snapshot) -> Iterator[tuple[WorkerId, Partition]]:
-    """What stands still, unless that is known to be its own fault."""
-    for partition, entry, load in _still(snapshot, STARTUP_S):
+def _stalled_partitions(snapshot: Snapshot) -> Iterator[tuple[WorkerId, Partition]]:
+    """Partitions without progress, by worker, unless the partition itself is known to be the cause."""
+    for partition, entry, load in _without_progress_for(snapshot, STARTUP_S):
         if load.no_progress_s < REPORT_AFTER_S and has_progressed(load):
             continue
         if entry.worker is not None and entry.stuck_moves < MAX_MOVES:
@@ -136,12 +140,11 @@ def _standing(snapshot: Snapshot) -> Iterator[tuple[WorkerId, Partition]]:
 
 
 def with_move_count(
-    entry: IdealEntry, before: IdealEntry, blaming: Mapping[WorkerId, SessionId]
+    entry: IdealEntry, before: IdealEntry, suspects: Mapping[WorkerId, SessionId]
 ) -> IdealEntry:
-    """The entry of a new owner with what is to be remembered of the former; one more move if that
-    is blamed."""
-    if before.worker is not None and before.worker in blaming:
-        moves, session = before.stuck_moves + 1, blaming[before.worker]
+    """Carry move count and suspect over to a new owner's entry; one more move from a suspect."""
+    if before.worker is not None and before.worker in suspects:
+        moves, session = before.stuck_moves + 1, suspects[before.worker]
         return replace(entry, stuck_moves=moves, stuck_on=session)
     if (before.stuck_moves, before.stuck_on) == (entry.stuck_moves, entry.stuck_on):
         return entry
@@ -149,7 +152,10 @@ def with_move_count(
 
 
 def recovered_entries(snapshot: Snapshot) -> dict[Partition, IdealEntry]:
-    """Entries of those that recovered. Only a first move shows whose fault it was."""
+    """Entries of moved partitions that progress again.
+
+    The suspect stays only after a first move: after several moves it is not known to be the cause.
+    """
     return {
         partition: replace(
             entry,
@@ -162,7 +168,7 @@ def recovered_entries(snapshot: Snapshot) -> dict[Partition, IdealEntry]:
 
 
 def entries_without_suspects(snapshot: Snapshot) -> dict[Partition, IdealEntry]:
-    """All entries that blame anybody, without that."""
+    """All entries with a suspect, after its removal."""
     return {
         Partition(key.route, key.topic, number): replace(entry, stuck_on=SessionId(0))
         for key, stored in snapshot.ideal.items()
@@ -172,7 +178,7 @@ def entries_without_suspects(snapshot: Snapshot) -> dict[Partition, IdealEntry]:
 
 
 def suspect_workers(snapshot: Snapshot) -> Set[WorkerId]:
-    """Live workers that are better given nothing."""
+    """Live workers that get no partitions as long as there are others."""
     sessions = {
         entry.stuck_on
         for stored in snapshot.ideal.values()
@@ -185,16 +191,16 @@ def suspect_workers(snapshot: Snapshot) -> Set[WorkerId]:
 
 
 def has_progressed(load: PartitionLoad) -> bool:
-    """Since its worker has it."""
+    """Test whether the partition has progressed since its worker got it."""
     return load.no_progress_s < load.held_s
 
 
 Owned = tuple[Partition, IdealEntry, PartitionLoad]
-"""What the ideal owner of a partition measured."""
+"""A partition with its ideal entry and the load that its owner measured."""
 
 
-def _still(snapshot: Snapshot, for_s: float) -> Iterator[Owned]:
-    """Wanted partitions that make no progress for so long."""
+def _without_progress_for(snapshot: Snapshot, for_s: float) -> Iterator[Owned]:
+    """Active partitions without progress for at least `for_s`."""
     for worker, loads in snapshot.loads.items():
         for partition, load in loads.items():
             if load.no_progress_s >= for_s and is_active(snapshot, partition):
@@ -204,7 +210,7 @@ def _still(snapshot: Snapshot, for_s: float) -> Iterator[Owned]:
 
 
 def _moved(snapshot: Snapshot) -> Iterator[Owned]:
-    """Wanted partitions that were moved for being stuck, and what their owner measured."""
+    """Active partitions that were moved for lack of progress."""
     for key, stored in snapshot.ideal.items():
         for number, entry in stored.value.entries.items():
             if entry.stuck_moves and entry.worker is not None:
@@ -214,7 +220,7 @@ def _moved(snapshot: Snapshot) -> Iterator[Owned]:
                     yield partition, entry, load
 
 
-def _stuck(
+def _listed(
     snapshot: Snapshot,
     view: ExternalView,
     partition: Partition,
@@ -222,14 +228,14 @@ def _stuck(
     load: PartitionLoad,
 ) -> PartitionWithoutProgress:
     assert entry.worker is not None
-    said = view.get(partition, {})
-    reason = said[entry.worker].reason if entry.worker in said else ""
+    reported = view.get(partition, {})
+    reason = reported[entry.worker].reason if entry.worker in reported else ""
     return PartitionWithoutProgress(
         partition=partition,
         ideal=entry.worker,
-        actual=tuple(sorted(said)),
+        actual=tuple(sorted(reported)),
         since_ms=snapshot.wall_ms - round(load.no_progress_s * 1_000),
         moves=entry.stuck_moves,
-        reason=reason or "there are records to copy, and the position stands still",
+        reason=reason or "records are available, but the position does not advance",
         load=load,
     )

@@ -1,13 +1,13 @@
-"""Everything that is known about one partition, side by side.
+"""Per-partition view: intent, ideal state, assignments and current states joined by partition.
 
-Ideal states are stored by topic, assignments and current states by worker. A plan looks at one
-partition after the other, so they are joined once, at its start: the join is most of the plan's
-cost in a big fleet, and after it nothing is looked up again.
+Ideal states are stored by topic, assignments and current states by worker, and a plan decides
+partition by partition. So they are joined once, at the start of a plan. In a big fleet the join is most
+of the plan's cost, and afterwards nothing is looked up again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from ureplicator_common.model import (
@@ -16,6 +16,7 @@ from ureplicator_common.model import (
     IdealEntry,
     Partition,
     PartitionState,
+    SessionId,
     TopicIntent,
     TopicKey,
     WorkerId,
@@ -26,54 +27,72 @@ from ureplicator_controller.core.state.snapshot import Snapshot
 
 @dataclass(slots=True)
 class PartitionView:
-    """One partition. The first part are facts, the second what the plan makes of them.
+    """One partition: first what the snapshot has about it, then what the plan decides.
 
-    `told` are the stored assignments that list it (of live and of dead workers), `said` the current
-    states that list it and come from the live session of their worker, `former` those that do not.
-    `unclear`: a node that matters here cannot be read, so the case is left as it is.
+    `assigned`: stored assignments that list it, of live and of dead workers. `reported`: current
+    states that list it, written by the live session of their worker. `stale_reports`: live workers
+    whose current state lists it but was written by a former session. `is_unreadable`: a relevant node
+    is unreadable, so the partition is left unchanged.
     """
 
     partition: Partition
     key: TopicKey
     intent: TopicIntent | None
     before: IdealEntry | None
-    told: list[tuple[WorkerId, AssignmentEntry]] = field(default_factory=list)
-    said: list[tuple[WorkerId, CurrentEntry]] = field(default_factory=list)
-    former: list[WorkerId] = field(default_factory=list)
-    unclear: bool = False
+    assigned: list[tuple[WorkerId, AssignmentEntry]] = field(default_factory=list)
+    reported: list[tuple[WorkerId, CurrentEntry]] = field(default_factory=list)
+    stale_reports: list[WorkerId] = field(default_factory=list)
+    is_unreadable: bool = False
 
     move: Move | None = None
     after: IdealEntry | None = None
 
-    def told_to(self, worker: WorkerId) -> AssignmentEntry | None:
-        for teller, entry in self.told:
-            if teller == worker:
+    @property
+    def owner(self) -> WorkerId | None:
+        """Ideal owner before this plan."""
+        return self.before.worker if self.before else None
+
+    @property
+    def holders_before(self) -> Mapping[WorkerId, SessionId]:
+        """Holders before this plan."""
+        return self.before.holders if self.before else {}
+
+    def assignment_of(self, worker: WorkerId) -> AssignmentEntry | None:
+        """Entry in the worker's stored assignment; None if it is not assigned."""
+        for assignee, entry in self.assigned:
+            if assignee == worker:
                 return entry
         return None
 
-    def is_listed_by(self, worker: WorkerId) -> bool:
-        return worker in self.former or any(sayer == worker for sayer, _ in self.said)
+    def is_assigned(self, worker: WorkerId, entry: IdealEntry) -> bool:
+        """Test whether the worker's assignment has the partition under the entry's owner epoch."""
+        assignment = self.assignment_of(worker)
+        return assignment is not None and assignment.owner_epoch == entry.owner_epoch
+
+    def is_reported_by(self, worker: WorkerId) -> bool:
+        """Test whether any current state of the worker lists it, of its live session or a former one."""
+        return worker in self.stale_reports or any(each == worker for each, _ in self.reported)
 
     def is_online(self, worker: WorkerId, entry: IdealEntry) -> bool:
-        """The worker says it copies the partition, under this very ideal entry."""
+        """Test whether the worker reports it ONLINE under the entry's owner epoch."""
         return any(
-            sayer == worker
-            and said.state is PartitionState.ONLINE
-            and said.owner_epoch == entry.owner_epoch
-            for sayer, said in self.said
+            each == worker
+            and reported.state is PartitionState.ONLINE
+            and reported.owner_epoch == entry.owner_epoch
+            for each, reported in self.reported
         )
 
     def is_settled(self) -> bool:
-        """Only the owner was given it and is told to hold it: the usual case, nothing to mend."""
+        """Test for the usual case: assigned to its owner, which is the only holder; nothing to fence."""
         entry = self.before
-        if entry is None or len(self.told) != 1 or len(entry.holders) != 1:
+        if entry is None or len(self.assigned) != 1 or len(entry.holders) != 1:
             return False
-        worker, told = self.told[0]
+        worker, assignment = self.assigned[0]
         return (
             worker == entry.worker
-            and told.owner_epoch == entry.owner_epoch
+            and assignment.owner_epoch == entry.owner_epoch
             and worker in entry.holders
-            and not told.fence
+            and not assignment.fence
         )
 
 
@@ -81,69 +100,82 @@ PartitionViews = Mapping[TopicKey, Mapping[int, PartitionView]]
 
 
 def partition_views(snapshot: Snapshot) -> PartitionViews:
-    """All partitions that anybody wants, owns, is told to hold, or says it holds; in order."""
-    found: dict[Partition, PartitionView] = {}
-    by_topic: dict[TopicKey, dict[int, PartitionView]] = {}
-    for key in sorted({*snapshot.topics, *snapshot.ideal}):
-        by_topic[key] = _topic(snapshot, key, found)
-    strays: list[PartitionView] = []
-    for worker, assignment in snapshot.assignments.items():
-        for partition, told in assignment.value.entries.items():
-            case = found.get(partition) or _stray(snapshot, partition, found, strays)
-            case.told.append((worker, told))
-    for worker, current in snapshot.current.items():
-        if worker not in snapshot.sessions:
-            continue
-        answers = current.owner == snapshot.sessions[worker]
-        for partition, said in current.value.entries.items():
-            case = found.get(partition) or _stray(snapshot, partition, found, strays)
-            if answers:
-                case.said.append((worker, said))
-            else:
-                case.former.append(worker)
-    for case in sorted(strays, key=lambda case: case.partition):
-        by_topic.setdefault(case.key, {})[case.partition.number] = case
-    if snapshot.unreadable_topics or snapshot.unreadable_workers:
-        _mark_unclear(snapshot, found.values())
-    return by_topic
+    """Join all partitions that appear in an intent, ideal, assignment or current node; in order."""
+    join = _Join(snapshot)
+    join.add_topics()
+    join.add_assignments()
+    join.add_current_states()
+    join.add_unlisted()
+    join.mark_unreadable()
+    return join.by_topic
 
 
-def _topic(
-    snapshot: Snapshot, key: TopicKey, found: dict[Partition, PartitionView]
-) -> dict[int, PartitionView]:
-    stored_intent = snapshot.topics.get(key)
-    intent = stored_intent.value if stored_intent else None
-    stored_ideal = snapshot.ideal.get(key)
-    entries = stored_ideal.value.entries if stored_ideal else {}
-    topic: dict[int, PartitionView] = {}
-    for number in sorted({*entries, *range(intent.partitions if intent else 0)}):
-        partition = Partition(key.route, key.topic, number)
-        case = PartitionView(partition, key, intent, entries.get(number))
-        found[partition] = topic[number] = case
-    return topic
+class _Join:
+    """Working state of one join."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self.by_topic: dict[TopicKey, dict[int, PartitionView]] = {}
+        self._snapshot = snapshot
+        self._found: dict[Partition, PartitionView] = {}
+        self._unlisted: list[PartitionView] = []
+
+    def add_topics(self) -> None:
+        """Views of all partitions that have an intent or an ideal state."""
+        for key in sorted({*self._snapshot.topics, *self._snapshot.ideal}):
+            intent = self._intent(key)
+            ideal = self._snapshot.ideal.get(key)
+            entries = ideal.value.entries if ideal else {}
+            topic = self.by_topic[key] = {}
+            for number in sorted({*entries, *range(intent.partitions if intent else 0)}):
+                partition = Partition(key.route, key.topic, number)
+                view = PartitionView(partition, key, intent, entries.get(number))
+                self._found[partition] = topic[number] = view
+
+    def _intent(self, key: TopicKey) -> TopicIntent | None:
+        stored = self._snapshot.topics.get(key)
+        return stored.value if stored else None
+
+    def add_assignments(self) -> None:
+        found = self._found
+        for worker, assignment in self._snapshot.assignments.items():
+            for partition, entry in assignment.value.entries.items():
+                view = found.get(partition) or self._add_unlisted(partition)
+                view.assigned.append((worker, entry))
+
+    def add_current_states(self) -> None:
+        found, sessions = self._found, self._snapshot.sessions
+        for worker, current in self._snapshot.current.items():
+            if worker not in sessions:
+                continue
+            is_live_session = current.owner == sessions[worker]
+            for partition, entry in current.value.entries.items():
+                view = found.get(partition) or self._add_unlisted(partition)
+                if is_live_session:
+                    view.reported.append((worker, entry))
+                else:
+                    view.stale_reports.append(worker)
+
+    def _add_unlisted(self, partition: Partition) -> PartitionView:
+        """View of a partition that has neither an intent nor an ideal state."""
+        view = PartitionView(partition, partition.key, self._intent(partition.key), None)
+        self._found[partition] = view
+        self._unlisted.append(view)
+        return view
+
+    def add_unlisted(self) -> None:
+        for view in sorted(self._unlisted, key=lambda view: view.partition):
+            self.by_topic.setdefault(view.key, {})[view.partition.number] = view
+
+    def mark_unreadable(self) -> None:
+        snapshot = self._snapshot
+        if snapshot.unreadable_topics or snapshot.unreadable_workers:
+            for view in self._found.values():
+                view.is_unreadable = view.key in snapshot.unreadable_topics or not _involved(
+                    view
+                ).isdisjoint(snapshot.unreadable_workers)
 
 
-def _stray(
-    snapshot: Snapshot,
-    partition: Partition,
-    found: dict[Partition, PartitionView],
-    strays: list[PartitionView],
-) -> PartitionView:
-    """A partition that nobody wants and nobody decided about."""
-    key = partition.key
-    stored = snapshot.topics.get(key)
-    case = PartitionView(partition, key, stored.value if stored else None, None)
-    found[partition] = case
-    strays.append(case)
-    return case
-
-
-def _mark_unclear(snapshot: Snapshot, found: Iterable[PartitionView]) -> None:
-    for case in found:
-        involved = {worker for worker, _ in case.told}
-        if case.before is not None:
-            involved |= set(case.before.holders)
-            involved |= {case.before.worker} if case.before.worker is not None else set()
-        case.unclear = case.key in snapshot.unreadable_topics or not involved.isdisjoint(
-            snapshot.unreadable_workers
-        )
+def _involved(view: PartitionView) -> set[WorkerId]:
+    """Workers that own the partition, hold it or have it assigned."""
+    involved = {worker for worker, _ in view.assigned} | set(view.holders_before)
+    return involved | {view.owner} if view.owner is not None else involved

@@ -1,26 +1,24 @@
-"""Where partitions go: goals in order, and a reason for every move.
+"""Placement: the choice of a worker for each partition, and even counts.
 
-Hard: only workers that may take partitions. Soft, in this order:
+Hard goal: only eligible workers. Soft goals, in this order:
 
-1. fewest moves: nothing is moved that can stay;
+1. fewest moves: a partition that can stay is not moved;
 2. even counts: workers differ by one at most (once joins have settled);
-3. even bytes per second, as measured: of workers with the lowest count, the one that copies least,
-   where the difference matters; what is moved for the counts' sake is chosen by its rate, too
-   (`levelling` then evens out what is left, without touching the counts);
-4. a topic's partitions spread: of equally loaded workers, the one with fewest of the topic;
-5. ties by sorted name, so that two leaders would decide the same.
+3. even bytes per second, as measured: of the workers with the lowest count, the one that copies least,
+   where the difference matters. Moves for even counts are chosen by rate, too (`load_balancing` then
+   reduces what is left without changing the counts);
+4. spread topics: of equally loaded workers, the one with fewest partitions of the topic;
+5. ties by sorted name, so that two leaders decide the same.
 
-A partition without owner goes to a worker with the lowest count. To even out, each worker has a
-quota: of n workers with T partitions, T mod n may have T div n + 1, the fullest ones first, the
-others T div n. What is above a quota is moved to the lowest counts, no more than there is room for
-below the quotas: so the number of moves is the least that leads to even counts.
+A partition without an owner goes to a worker with the lowest count. For even counts, each worker has a
+quota: of n workers with T partitions, T mod n have T div n + 1, the fullest ones first, the others
+T div n. Partitions above a quota are moved to the lowest counts, no more than there is room for below
+the quotas: so the number of moves is the least that leads to even counts.
 
-A worker that is away keeps its partitions and its share of the quotas, but gives and takes
-nothing: others are not stripped for a newcomer as if it were gone for good, and its return moves
-nothing.
+A worker whose rebalance delay runs keeps its partitions and its share of the quotas, but neither gives
+nor gets any: a worker that joins meanwhile does not get that share, and the return moves nothing.
 
-Workers are kept sorted by count in buckets, so that placing costs the same in small and big
-fleets.
+Workers are kept in buckets by count, so that a placement costs the same in small and big fleets.
 """
 
 from __future__ import annotations
@@ -34,12 +32,15 @@ from ureplicator_common.model import Partition, TopicKey, WorkerId
 from ureplicator_controller.core.state.loads import NEGLIGIBLE_BYTES_PER_S, Rates
 
 LOAD_LEVEL = 0.1
-"""Of the average load: workers that differ by less copy as much as each other."""
+"""Fraction of the average load: workers that differ by less count as equally loaded."""
 
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """A partition's new owner (None: nobody), and why. `no_progress`: because it makes no progress."""
+    """New owner of a partition (None: no owner), with the reason.
+
+    `no_progress`: it moves because it makes no progress on its worker.
+    """
 
     worker: WorkerId | None
     reason: str
@@ -47,75 +48,78 @@ class Move:
 
 
 class Placement:
-    """Who owns how many partitions, altogether and of each topic. Lives for one plan."""
+    """Partitions by owner, in total and per topic. Lives for one plan.
 
-    def __init__(self, takers: Sequence[WorkerId], away: Iterable[WorkerId]) -> None:
-        self.takers = tuple(takers)
-        self.counts: dict[WorkerId, int] = dict.fromkeys((*takers, *away), 0)
+    `eligible` workers may get partitions; `counted` ones have a share of the quotas.
+    """
+
+    def __init__(self, eligible: Sequence[WorkerId], counted: Iterable[WorkerId]) -> None:
+        self.eligible = tuple(eligible)
+        self.counts: dict[WorkerId, int] = dict.fromkeys((*eligible, *counted), 0)
         self._movable: dict[TopicKey, dict[WorkerId, list[Partition]]] = {}
         self._sizes: dict[TopicKey, int] = {}
         self._buckets: dict[int, list[WorkerId]] = {}
-        """Takers by count, sorted by rank; empty: not sorted in yet."""
-        self._lowest = 0
-        self._scale = _LoadEstimate()
+        """Eligible workers by count, sorted by rank; empty until they are sorted in."""
+        self._lowest_count = 0
+        self._estimate = _LoadEstimate()
 
-    def count(self, worker: WorkerId) -> None:
-        """The worker owns a partition that must not be moved."""
+    def add_fixed(self, worker: WorkerId) -> None:
+        """Count a partition that must not be moved."""
         if worker in self.counts:
             self.counts[worker] += 1
 
-    def own(self, worker: WorkerId, key: TopicKey, partition: Partition) -> None:
-        """The worker owns a partition that may be moved (unless the worker is away)."""
-        self.count(worker)
+    def add_movable(self, worker: WorkerId, key: TopicKey, partition: Partition) -> None:
+        """Count a partition that may be moved (if its worker is eligible)."""
+        self.add_fixed(worker)
         self._movable.setdefault(key, {}).setdefault(worker, []).append(partition)
         self._sizes[key] = self._sizes.get(key, 0) + 1
 
     def owned(self) -> dict[WorkerId, list[Partition]]:
-        """What each taker has that may be moved."""
-        owned: dict[WorkerId, list[Partition]] = {worker: [] for worker in self.takers}
+        """Movable partitions of each eligible worker."""
+        owned: dict[WorkerId, list[Partition]] = {worker: [] for worker in self.eligible}
         for topic in self._movable.values():
             for worker, partitions in topic.items():
                 if worker in owned:
                     owned[worker].extend(partitions)
         return owned
 
-    def weigh(self, rates: Rates) -> None:
-        """From now on rates count, too."""
-        self._scale = _LoadEstimate(self.owned(), rates)
+    def use_rates(self, rates: Rates) -> None:
+        """Consider rates from now on."""
+        self._estimate = _LoadEstimate(self.owned(), rates)
         self._buckets = {}
 
     def rate(self, partition: Partition) -> float:
-        """What it probably copies."""
-        return self._scale.rate(partition)
+        """Estimated bytes per second of a partition."""
+        return self._estimate.rate(partition)
 
-    def give(self, key: TopicKey, partition: Partition) -> WorkerId:
-        """The best taker, which owns the partition from now on. There must be a taker."""
+    def place(self, key: TopicKey, partition: Partition) -> WorkerId:
+        """Choose the best eligible worker and count the partition for it. There must be one."""
         bucket = self._lowest_bucket()
-        enough = self._sizes.get(key, 0) // len(self.takers)
+        enough = self._sizes.get(key, 0) // len(self.eligible)
         best = self._fewest_of(self._movable.get(key, {}), bucket, enough)
         bucket.remove(best)
-        self.own(best, key, partition)
-        self._scale.add(best, self._scale.rate(partition))
-        insort(self._at(self.counts[best]), best, key=self._rank)
+        self.add_movable(best, key, partition)
+        self._estimate.add(best, self._estimate.rate(partition))
+        insort(self._bucket(self.counts[best]), best, key=self._rank)
         return best
 
     def _rank(self, worker: WorkerId) -> tuple[int, WorkerId]:
-        return self._scale.level(worker), worker
+        return self._estimate.level(worker), worker
 
-    def _at(self, level: int) -> list[WorkerId]:
-        return self._buckets.setdefault(level, [])
+    def _bucket(self, count: int) -> list[WorkerId]:
+        return self._buckets.setdefault(count, [])
 
     def _lowest_bucket(self) -> list[WorkerId]:
         if not self._buckets:
-            self._sort_takers()
-        while not self._at(self._lowest):
-            self._lowest += 1
-        return self._at(self._lowest)
+            self._sort_eligible()
+        while not self._bucket(self._lowest_count):
+            self._lowest_count += 1
+        return self._bucket(self._lowest_count)
 
-    def _sort_takers(self) -> None:
-        for worker in sorted(self.takers, key=self._rank):
-            self._at(self.counts[worker]).append(worker)
-        self._lowest = min(self._buckets)
+    def _sort_eligible(self) -> None:
+        for worker in sorted(self.eligible, key=self._rank):
+            self._bucket(self.counts[worker]).append(worker)
+        self._lowest_count = min(self._buckets)
 
     def _fewest_of(
         self,
@@ -123,13 +127,13 @@ class Placement:
         bucket: Sequence[WorkerId],
         enough: int,
     ) -> WorkerId:
-        """Of the least loaded workers the first with fewest of the topic.
+        """The first of the least loaded workers with fewest partitions of the topic.
 
-        `enough` is the topic evenly divided: nobody need have less, so the search ends there.
+        `enough` is the topic evenly divided: fewer are not required, so the search ends there.
         """
-        best, fewest, lowest = bucket[0], -1, self._scale.level(bucket[0])
+        best, fewest, lowest = bucket[0], -1, self._estimate.level(bucket[0])
         for worker in bucket:
-            if self._scale.level(worker) > lowest:
+            if self._estimate.level(worker) > lowest:
                 break
             count = len(topic.get(worker, ()))
             if count <= enough:
@@ -139,21 +143,21 @@ class Placement:
         return best
 
     def is_even(self) -> bool:
-        """Whether `take_excess` would find nothing."""
+        """Test whether no eligible worker is above its quota."""
         quotas = self._quotas()
-        return all(self.counts[worker] <= quotas[worker] for worker in self.takers)
+        return all(self.counts[worker] <= quotas[worker] for worker in self.eligible)
 
     def take_excess(self) -> list[Partition]:
-        """Take from the fullest what has room elsewhere."""
+        """Remove partitions above the quotas, the fullest workers first, as far as others have room."""
         quotas = self._quotas()
-        room = sum(max(0, quotas[worker] - self.counts[worker]) for worker in self.takers)
-        if not room or all(self.counts[worker] <= quotas[worker] for worker in self.takers):
+        room = sum(max(0, quotas[worker] - self.counts[worker]) for worker in self.eligible)
+        if not room or all(self.counts[worker] <= quotas[worker] for worker in self.eligible):
             return []
         topics, owned = self._topics(), self.owned()
         taken: list[Partition] = []
-        for worker in self._fullest_first(self.takers):
+        for worker in self._fullest_first(self.eligible):
             excess = min(self.counts[worker] - quotas[worker], room - len(taken))
-            if self._scale.matters:
+            if self._estimate.matters:
                 taken.extend(self._take_by_rate(worker, excess, owned[worker]))
             else:
                 taken.extend(self._take_by_topic(worker, excess, topics[worker]))
@@ -161,8 +165,10 @@ class Placement:
         return taken
 
     def _topics(self) -> dict[WorkerId, list[tuple[int, TopicKey]]]:
-        """Per taker its topics, as a heap: most partitions first."""
-        topics: dict[WorkerId, list[tuple[int, TopicKey]]] = {worker: [] for worker in self.takers}
+        """Topics of each eligible worker, for a heap: most partitions first."""
+        topics: dict[WorkerId, list[tuple[int, TopicKey]]] = {
+            worker: [] for worker in self.eligible
+        }
         for key, topic in self._movable.items():
             for worker, partitions in topic.items():
                 if worker in topics:
@@ -173,6 +179,7 @@ class Placement:
         return sorted(workers, key=lambda worker: (-self.counts[worker], worker))
 
     def _quotas(self) -> dict[WorkerId, int]:
+        """Number of partitions that each worker may have."""
         base, extra = divmod(sum(self.counts.values()), len(self.counts))
         fullest = self._fullest_first(self.counts)
         return {worker: base + (place < extra) for place, worker in enumerate(fullest)}
@@ -180,7 +187,7 @@ class Placement:
     def _take_by_topic(
         self, worker: WorkerId, excess: int, topics: list[tuple[int, TopicKey]]
     ) -> Iterator[Partition]:
-        """Most frequent topics first."""
+        """Remove partitions of the topics with most partitions first."""
         if excess > 0:
             heapify(topics)
         while excess > 0 and topics:
@@ -193,10 +200,10 @@ class Placement:
     def _take_by_rate(
         self, worker: WorkerId, excess: int, owned: Sequence[Partition]
     ) -> Iterator[Partition]:
-        """So that what is left is near the average."""
-        rated = sorted((self._scale.rate(each), each) for each in owned)
+        """Remove partitions so that the load of the rest is near the average."""
+        rated = sorted((self._estimate.rate(each), each) for each in owned)
         while excess > 0 and rated:
-            wanted = (self._scale.loads[worker] - self._scale.average) / excess
+            wanted = (self._estimate.loads[worker] - self._estimate.average) / excess
             at = min(bisect_left(rated, wanted, key=lambda each: each[0]), len(rated) - 1)
             if at > 0 and wanted - rated[at - 1][0] <= rated[at][0] - wanted:
                 at -= 1
@@ -208,13 +215,12 @@ class Placement:
     def _taken(self, worker: WorkerId, partition: Partition) -> Partition:
         self._sizes[partition.key] -= 1
         self.counts[worker] -= 1
-        self._scale.add(worker, -self._scale.rate(partition))
+        self._estimate.add(worker, -self._estimate.rate(partition))
         return partition
 
 
 class _LoadEstimate:
-    """What each taker copies. Of a partition of which nothing is known: what is usual. Without any
-    rates all weigh nothing."""
+    """Load of each eligible worker. An unknown rate counts as the average rate; without rates all are 0."""
 
     def __init__(
         self,
@@ -226,7 +232,7 @@ class _LoadEstimate:
             for entries in (rates or {}).values()
             for partition, rate in entries.items()
         }
-        self._usual = sum(self._rates.values()) / len(self._rates) if self._rates else 0.0
+        self._average_rate = sum(self._rates.values()) / len(self._rates) if self._rates else 0.0
         self.loads = {
             worker: sum(self.rate(partition) for partition in partitions)
             for worker, partitions in (owned or {}).items()
@@ -236,10 +242,10 @@ class _LoadEstimate:
         self._step = max(self.average * LOAD_LEVEL, NEGLIGIBLE_BYTES_PER_S)
 
     def rate(self, partition: Partition) -> float:
-        return self._rates.get(partition, self._usual)
+        return self._rates.get(partition, self._average_rate)
 
     def level(self, worker: WorkerId) -> int:
-        """Workers of one level copy as much as each other, as far as that matters."""
+        """Load in steps: workers on the same level count as equally loaded."""
         return int(self.loads.get(worker, 0.0) // self._step)
 
     def add(self, worker: WorkerId, rate: float) -> None:
@@ -247,14 +253,14 @@ class _LoadEstimate:
             self.loads[worker] += rate
 
 
-def even_counts(board: Placement) -> dict[Partition, Move]:
-    """The fewest moves to even counts."""
-    if not board.takers:
+def even_counts(placement: Placement) -> dict[Partition, Move]:
+    """Move as few partitions as lead to even counts."""
+    if not placement.eligible:
         return {}
-    newcomers = {worker for worker in board.takers if board.counts[worker] == 0}
+    joined = {worker for worker in placement.eligible if placement.counts[worker] == 0}
     moves: dict[Partition, Move] = {}
-    for partition in board.take_excess():
-        worker = board.give(partition.key, partition)
-        kind = "joined" if worker in newcomers else "balance"
+    for partition in placement.take_excess():
+        worker = placement.place(partition.key, partition)
+        kind = "joined" if worker in joined else "balance"
         moves[partition] = Move(worker, f"{kind}: share of {worker}")
     return moves

@@ -1,8 +1,8 @@
-"""The steps of a plan: small values, applied in order, each one transaction and safe to be the
-last.
+"""Steps of a plan: values that are applied in order, each as one transaction.
 
-A step names the version it was decided on (None: the node did not exist), so a step decided on an
-old picture is refused as a whole; the executor adds the check of the leader's epoch.
+Each step is safe to be the last one, since the leader may die after it. A step names the version that it
+was decided on (None: the node did not exist). So a step decided on an outdated snapshot is refused as a
+whole. The executor adds the check of the leader's epoch.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ from ureplicator_common.znodes import (
 
 @dataclass(frozen=True, slots=True)
 class RegisterWorker:
-    """Remember how many slots a worker has, before it is given anything.
+    """Record how many slots a worker has before any partition is assigned to it.
 
-    Whoever fences it later must know every transactional id it ever had.
+    A later owner that fences it must know every transactional id that it ever had.
     """
 
     worker: WorkerId
@@ -44,10 +44,10 @@ class RegisterWorker:
 
 @dataclass(frozen=True, slots=True)
 class Evict:
-    """A live worker does not let go: its session counts as dead from now on.
+    """Evict a live worker that does not release a partition: its session counts as dead from now on.
 
-    `version` is that of the live node. A version knows no owner, so the executor looks at that
-    before; should it be another session's node all the same, that one registers again.
+    `version` is that of the live node. A version does not identify the owner, so the executor checks
+    the owner before. If the node is another session's all the same, that session registers again.
     """
 
     worker: WorkerId
@@ -59,7 +59,7 @@ class Evict:
 
 @dataclass(frozen=True, slots=True)
 class MarkPositions:
-    """Remember that positions were committed: if they are missing later, they are lost."""
+    """Record which partitions have a committed position: if one is missing later, it is lost."""
 
     key: TopicKey
     intent: TopicIntent
@@ -68,7 +68,7 @@ class MarkPositions:
 
 @dataclass(frozen=True, slots=True)
 class WriteIdeal:
-    """Who should own each partition of a topic, and who may still be able to commit it."""
+    """Write a topic's ideal state: the owner of each partition, and workers that may still commit it."""
 
     key: TopicKey
     ideal: IdealTopic
@@ -77,20 +77,20 @@ class WriteIdeal:
 
 @dataclass(frozen=True, slots=True)
 class WriteAssignment:
-    """What a worker is told to hold. `takes_only`: nothing is given by it."""
+    """Write a worker's assignment. `revokes_only`: it adds no partition."""
 
     worker: WorkerId
     assignment: Assignment
     version: int | None
-    takes_only: bool
+    revokes_only: bool
 
 
 @dataclass(frozen=True, slots=True)
 class Retire:
-    """A topic that nothing holds any more goes, intent and ideal state in one transaction.
+    """Remove a topic that no live worker holds: intent and ideal state in one transaction.
 
-    `remains`: entries whose holders were never confirmed. They stay without an intent, so that a
-    topic whitelisted again later still fences a holder that is frozen until then.
+    `remains`: entries with holders that never confirmed. They stay without an intent, so that a topic
+    whitelisted again later still fences a holder that was frozen until then.
     """
 
     key: TopicKey
@@ -101,7 +101,7 @@ class Retire:
 
 @dataclass(frozen=True, slots=True)
 class MarkRebalanced:
-    """A rebalance that operators asked for was planned, and everything before this step is done."""
+    """Record that a requested rebalance is done: all steps before this one are."""
 
     switches: Switches
     version: int
@@ -113,7 +113,7 @@ Step = (
 
 
 def operations(step: Step, paths: Paths) -> tuple[Operation, ...]:
-    """What a step does to the tree. Raises ValueError if a node would be too big."""
+    """Store operations of a step. Raises ValueError if a node would be too big."""
     match step:
         case RegisterWorker(worker, known, version):
             return (create_or_set(paths.worker_known(worker), encode_known_worker(known), version),)

@@ -1,20 +1,21 @@
-"""What operators switch while the fleet runs, as the plan understands it.
+"""Switches of operators that stop or request moves while the fleet runs.
 
-    switch               lost, joined, uneven, stuck   new partition, resumed   drained, blacklisted
-    (as it starts)       after the delays              at once                  at once
-    auto-balancing off   nothing                       at once                  at once
-    frozen               nothing                       at once                  at once
+    switch               lost, joined, uneven load,   new partition,   drained,
+                         no progress                  resumed          blacklisted
+    (default)            after the delays             at once          at once
+    auto-balancing off   nothing                      at once          at once
+    frozen               nothing                      at once          at once
 
-Both keep every partition that has an owner with it. The difference is one of will. Auto-balancing
-off (uReplicator's switch) means that the fleet shall not judge who is lost: a partition that its
-owner was never given, because the owner was lost before, still goes to another one. Frozen means
-that nothing at all may change hands unless somebody asked for that very thing.
+Both switches keep every partition that has an owner with that owner. They differ where an owner was lost
+before it was assigned the partition. With auto-balancing off (uReplicator's switch) such a partition
+still goes to another worker. Frozen means that no partition changes its owner unless operators
+requested that very change.
 
-A *rebalance* is asked for by writing a request id; it is due until the leader has written that it
-did it, so neither a lost answer nor a failover loses or doubles it. It is an operator's word: done
-once, at once, without delays, and also while the fleet is frozen.
+A *rebalance* is requested by writing a request id. It is due until the leader has written that it is
+done, so neither a lost response nor a failover loses or repeats it. It is an explicit request: done once,
+at once, without delays, and also while the fleet is frozen.
 
-A live worker that does not let go of what an operator took from it is evicted in any case.
+A live worker that does not release a partition that operators moved away is evicted in any case.
 """
 
 from __future__ import annotations
@@ -28,19 +29,18 @@ from ureplicator_controller.core.planning.steps import MarkRebalanced
 from ureplicator_controller.core.state.snapshot import Snapshot
 
 
-def may_move(switches: Switches, leaving: bool) -> bool:
-    """Whether a partition may change its owner for the fleet's own reasons, or an operator's."""
-    return leaving or (switches.auto_balancing and not switches.frozen)
+def may_move(switches: Switches, is_leaving: bool) -> bool:
+    """Test whether a partition may change its owner. `is_leaving`: operators drain its worker."""
+    return is_leaving or (switches.auto_balancing and not switches.frozen)
 
 
 def is_rebalance_due(snapshot: Snapshot) -> bool:
-    """Whether a rebalance is due."""
+    """Test whether a rebalance was requested and is not done yet."""
     return snapshot.switches.rebalance_asked != snapshot.switches.rebalance_done
 
 
 def without_delays(snapshot: Snapshot) -> Snapshot:
-    """The same fleet, as if every delay had passed, nothing were switched off, and no move too
-    many."""
+    """Snapshot for a rebalance: delays have passed, no switch is off, moves are not limited."""
     return replace(
         snapshot,
         delays=replace(snapshot.delays, rebalance_s=0.0, join_s=0.0),
@@ -51,7 +51,7 @@ def without_delays(snapshot: Snapshot) -> Snapshot:
 
 
 def mark_rebalance_done(snapshot: Snapshot) -> Iterator[MarkRebalanced]:
-    """Nothing where nobody wrote: a dry run asks without writing."""
+    """Step that ends a rebalance; none for a dry run, which has no stored request."""
     if snapshot.switches_version is not None:
         done = replace(snapshot.switches, rebalance_done=snapshot.switches.rebalance_asked)
         yield MarkRebalanced(done, snapshot.switches_version)

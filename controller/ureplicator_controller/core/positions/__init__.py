@@ -1,1 +1,1 @@
-"""Positions that no worker takes care of: renewed, or deleted. Pure."""
+"""Positions without an owner: renewed, or deleted. Pure."""

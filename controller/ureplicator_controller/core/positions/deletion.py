@@ -1,27 +1,24 @@
-"""Topics whose positions are to be forgotten, as soon as nobody can write them any more. Pure.
+"""Positions of deleted topics, to be deleted once no worker can commit them any more. Pure.
 
-A topic that is deleted for good stays `deleting` until its positions are gone (`engines.forgetting`);
-only then the plan retires it. Until then nobody can whitelist it again, so what is forgotten is what the
-operator meant.
+A topic that is deleted with its positions stays `deleting` until they are gone
+(`engines.position_deletion`). Only then the plan retires it. Until then the topic cannot be whitelisted
+again, so no position of a later topic is deleted.
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from ureplicator_common.model import TopicIntent, TopicKey, TopicState
-from ureplicator_controller.core.planning.ownership import FenceIds, HolderRules
-from ureplicator_controller.core.planning.partitions import (
-    PartitionView,
-    PartitionViews,
-    partition_views,
-)
+from ureplicator_controller.core.planning.holders import FenceIds, HolderRules
+from ureplicator_controller.core.planning.partitions import PartitionView, partition_views
 from ureplicator_controller.core.state.snapshot import Snapshot
 
 
 @dataclass(frozen=True, slots=True)
 class DeletablePositions:
-    """`fence`: transactional ids under which somebody, frozen perhaps, could still commit."""
+    """Positions to delete. `fence`: transactional ids that could still commit them."""
 
     target_topic: str
     partitions: int
@@ -29,7 +26,7 @@ class DeletablePositions:
 
 
 def deletable_positions(snapshot: Snapshot) -> dict[TopicKey, DeletablePositions]:
-    """Marked topics that no worker is told to hold, or says it holds."""
+    """Topics marked for deletion of their positions that no live worker holds."""
     marked = {
         key: stored.value
         for key, stored in snapshot.topics.items()
@@ -37,35 +34,38 @@ def deletable_positions(snapshot: Snapshot) -> dict[TopicKey, DeletablePositions
     }
     if not marked:
         return {}
-    holdings, fences, found = HolderRules(snapshot), FenceIds(snapshot), partition_views(snapshot)
-    judged = {
-        key: _judged(snapshot, key, intent, found, holdings=holdings, fences=fences)
+    rules, fence_ids, views = HolderRules(snapshot), FenceIds(snapshot), partition_views(snapshot)
+    found = {
+        key: _deletable(
+            snapshot, key, intent, views[key].values(), rules=rules, fence_ids=fence_ids
+        )
         for key, intent in marked.items()
     }
-    return {key: what for key, what in judged.items() if what is not None}
+    return {key: positions for key, positions in found.items() if positions is not None}
 
 
-def _judged(
+def _deletable(
     snapshot: Snapshot,
     key: TopicKey,
     intent: TopicIntent,
-    found: PartitionViews,
+    views: Collection[PartitionView],
     *,
-    holdings: HolderRules,
-    fences: FenceIds,
+    rules: HolderRules,
+    fence_ids: FenceIds,
 ) -> DeletablePositions | None:
-    topic = found[key].values()
+    """Positions of one topic; None while it is held, or the ids to fence are unknown."""
     settings = snapshot.routes.get(key.route)
-    if settings is None or any(_is_held(case, holdings) for case in topic):
+    if settings is None or any(_is_held(view, rules) for view in views):
         return None
-    able = {worker for case in topic for worker in holdings.remaining(case)}
-    fence = fences.of(key.route, sorted(able))
+    holders = {worker for view in views for worker in rules.remaining_holders(view)}
+    fence = fence_ids.of(key.route, sorted(holders))
     if fence is None:
         return None
     target = intent.target_topic or settings.value.target_topic(key.topic)
     return DeletablePositions(target, intent.partitions, fence)
 
 
-def _is_held(case: PartitionView, holdings: HolderRules) -> bool:
-    holders = case.before.holders if case.before else {}
-    return bool(case.unclear or case.told or holdings.live_holders(case, holders))
+def _is_held(view: PartitionView, rules: HolderRules) -> bool:
+    return bool(
+        view.is_unreadable or view.assigned or rules.live_holders(view, view.holders_before)
+    )

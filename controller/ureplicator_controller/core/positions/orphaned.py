@@ -1,13 +1,14 @@
-"""Partitions whose position nobody renews, because nobody owns them. Pure.
+"""Positions of partitions that no worker owns, which the leader renews. Pure.
 
-Kafka deletes the offsets of a group without members after a while (`offsets.retention.minutes`,
-seven days by default), so owners commit theirs again every day. For a partition that is paused,
-blacklisted or without a worker, and for one whose worker has no session, the leader does it
-(`engines.offsets`).
+Kafka deletes the offsets of a group without members after a while (`offsets.retention.minutes`, seven
+days by default), so owners commit theirs again every day. For a partition that is paused, blacklisted or
+without a worker, and for one whose worker has no session, the leader does it
+(`engines.position_renewal`).
 
-A worker without a session may go on copying, and commit between the leader's look at a position and
-the leader's own commit, which would then take the position back. So whoever may still be able to
-commit is fenced by the leader, as by any other owner: it goes on when it has proven its right anew.
+A worker without a session may continue to copy. It could commit between the leader's read of a position
+and the leader's own commit, which would then move the position back. So the leader fences all workers
+that may still be able to commit, as any other owner does. Such a worker continues once it has proven its
+ownership again.
 """
 
 from __future__ import annotations
@@ -15,54 +16,51 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ureplicator_common.model import Partition, Route, TopicKey
-from ureplicator_controller.core.planning.ownership import FenceIds, HolderRules
-from ureplicator_controller.core.planning.partitions import partition_views
+from ureplicator_common.model import Partition, Route, TopicIntent, TopicKey
+from ureplicator_controller.core.planning.holders import FenceIds, HolderRules
+from ureplicator_controller.core.planning.partitions import PartitionView, partition_views
 from ureplicator_controller.core.state.snapshot import Snapshot
 
 
 @dataclass(frozen=True, slots=True)
 class OrphanedPosition:
-    """`fence`: transactional ids under which somebody could still commit the partition."""
+    """Position to renew. `fence`: transactional ids that could still commit the partition."""
 
     target_topic: str
     fence: tuple[str, ...] = ()
 
 
 def orphaned_positions(snapshot: Snapshot, route: Route) -> dict[Partition, OrphanedPosition]:
-    """Partitions of a route that had a position and that nobody with a session may be copying."""
-    taken, settings = set(_taken(snapshot)), snapshot.routes.get(route)
-    holdings, fences, by_topic = (
-        HolderRules(snapshot),
-        FenceIds(snapshot),
-        partition_views(snapshot),
-    )
+    """Partitions of a route with a committed position that no worker with a session may copy."""
+    settings = snapshot.routes.get(route)
+    if settings is None:
+        return {}
+    rules, fence_ids, views = HolderRules(snapshot), FenceIds(snapshot), partition_views(snapshot)
     found: dict[Partition, OrphanedPosition] = {}
-    for key, intent in snapshot.topics.items():
-        leave = key in snapshot.unreadable_topics or intent.value.forget_positions
-        if key.route != route or settings is None or leave:
-            continue
-        target = intent.value.target_topic or settings.value.target_topic(key.topic)
-        for number in sorted(intent.value.had_position):
-            partition = Partition(route, key.topic, number)
-            case = by_topic[key].get(number)
-            if partition in taken or case is None or _has_owner(snapshot, key, number):
+    for key, intent in _topics(snapshot, route):
+        target = intent.target_topic or settings.value.target_topic(key.topic)
+        for number in sorted(intent.had_position):
+            view = views[key].get(number)
+            if view is None or _has_worker(snapshot, view):
                 continue
-            fence = fences.of(route, sorted(holdings.remaining(case)))
+            fence = fence_ids.of(route, sorted(rules.remaining_holders(view)))
             if fence is not None:
-                found[partition] = OrphanedPosition(target, fence)
+                found[view.partition] = OrphanedPosition(target, fence)
     return found
 
 
-def _taken(snapshot: Snapshot) -> Iterator[Partition]:
-    """Told to be held, or said to be, by a worker that has a session."""
-    for worker in snapshot.sessions:
-        for part in (snapshot.assignments.get(worker), snapshot.current.get(worker)):
-            if part is not None:
-                yield from part.value.entries
+def _topics(snapshot: Snapshot, route: Route) -> Iterator[tuple[TopicKey, TopicIntent]]:
+    """Readable topics of a route whose positions are to be kept."""
+    for key, stored in snapshot.topics.items():
+        is_kept = key not in snapshot.unreadable_topics and not stored.value.forget_positions
+        if key.route == route and is_kept:
+            yield key, stored.value
 
 
-def _has_owner(snapshot: Snapshot, key: TopicKey, number: int) -> bool:
-    ideal = snapshot.ideal.get(key)
-    entry = ideal.value.entries.get(number) if ideal else None
-    return entry is not None and entry.worker in snapshot.sessions
+def _has_worker(snapshot: Snapshot, view: PartitionView) -> bool:
+    """Test whether a worker with a session owns the partition, has it assigned or reports it."""
+    return (
+        view.owner in snapshot.sessions
+        or any(worker in snapshot.sessions for worker, _ in view.assigned)
+        or bool(view.reported or view.stale_reports)
+    )

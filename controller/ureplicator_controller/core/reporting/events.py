@@ -20,10 +20,12 @@ from collections.abc import Iterator, Sequence
 
 from ureplicator_common.model import EventKind, KnownWorker, PastEvent, Switches, WorkerId
 from ureplicator_controller.core.planning.eviction import NOT_EVICTED
-from ureplicator_controller.core.planning.moves import OwnerChange, owner_changes
 from ureplicator_controller.core.planning.steps import Evict, Step
 from ureplicator_controller.core.planning.switches import is_rebalance_due
-from ureplicator_controller.core.state.external_view import is_active
+from ureplicator_controller.core.reporting.owner_changes import OwnerChange, owner_changes
+from ureplicator_controller.core.state.external_view import (
+    is_active,
+)
 from ureplicator_controller.core.state.snapshot import Snapshot
 
 

@@ -13,7 +13,10 @@ from dataclasses import dataclass
 
 from ureplicator_common.model import Partition, PartitionLoad, Route, TopicKey, WorkerId
 from ureplicator_controller.core.planning.no_progress import REPORT_AFTER_S, suspect_workers
-from ureplicator_controller.core.state.external_view import ideal_entry, is_active
+from ureplicator_controller.core.state.external_view import (
+    ideal_entry,
+    is_active,
+)
 from ureplicator_controller.core.state.loads import SETTLED_S
 from ureplicator_controller.core.state.snapshot import Snapshot
 

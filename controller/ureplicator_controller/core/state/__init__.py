@@ -1,1 +1,1 @@
-"""What the controller knows: the snapshot of the fleet and what is read off it. Pure."""
+"""Facts about the fleet: the snapshot, and what is derived from it. Pure."""

@@ -1,7 +1,8 @@
-"""Why nobody should copy a partition, in the words that operators read: the plan gives them as reasons,
-and what shows the fleet tells with them what rests by intent from what fails.
+"""Partitions that no worker should copy, with the reason that operators read.
 
-Where several words hold, the first of: topic deleted, stopped, paused, blacklisted.
+The plan takes such a partition from its owner and gives the reason. REST shows the same reasons, so
+that an intended stop can be told from a failure. Where several reasons apply, the first counts:
+topic deleted, stopped, paused, blacklisted.
 """
 
 from __future__ import annotations
@@ -19,9 +20,9 @@ STOPPED = "stopped: "
 
 @dataclass(frozen=True, slots=True)
 class ExcludedPartitions:
-    """The partitions of one topic that nobody should copy for one reason.
+    """Partitions of one topic that are excluded for the same reason.
 
-    `state` is the reason in one word: paused, blacklisted or stopped.
+    `state` is the reason as a keyword: paused, blacklisted or stopped.
     """
 
     key: TopicKey
@@ -30,53 +31,57 @@ class ExcludedPartitions:
     reason: str
 
 
-def exclusion_reason(intent: TopicIntent | None, number: int, *, listed: bool = False) -> str:
-    """Why nobody should copy a partition; "" if somebody should. `listed`: its topic is."""
+def exclusion_reason(
+    intent: TopicIntent | None, number: int, *, is_blacklisted: bool = False
+) -> str:
+    """Reason why partition `number` of a topic is excluded; "" if it is not."""
     if intent is None or intent.state is TopicState.DELETING or number >= intent.partitions:
         return DELETING
     if intent.stopped:
         return f"{STOPPED}{intent.stopped}"
     if intent.state is TopicState.PAUSED:
         return PAUSED
-    return BLACKLISTED if listed or number in intent.blacklisted else ""
+    return BLACKLISTED if is_blacklisted or number in intent.blacklisted else ""
 
 
 def partition_exclusion(snapshot: Snapshot, partition: Partition) -> str:
-    """The same of a partition of the fleet."""
+    """Reason why a partition of the fleet is excluded; "" if it is not."""
     stored = snapshot.topics.get(partition.key)
     intent = stored.value if stored else None
-    return exclusion_reason(intent, partition.number, listed=partition.key in snapshot.blacklist)
+    is_blacklisted = partition.key in snapshot.blacklist
+    return exclusion_reason(intent, partition.number, is_blacklisted=is_blacklisted)
 
 
 def exclusion_kind(reason: str) -> str:
-    """The first word: what the counts go by."""
+    """Keyword of a reason, by which exclusions are counted: the text before the colon."""
     return reason.partition(":")[0]
 
 
 def effective_state(snapshot: Snapshot, key: TopicKey) -> str:
-    """What a topic is, whatever operators wished: `TopicState`'s words, stopped, or blacklisted."""
+    """State that takes effect on a topic: a value of `TopicState`, "stopped", or "blacklisted"."""
     intent = snapshot.topics[key].value
     if intent.state is TopicState.DELETING:
         return intent.state.value
-    whole = replace(intent, blacklisted=frozenset())
-    why = exclusion_reason(whole, 0, listed=key in snapshot.blacklist)
-    return exclusion_kind(why) or intent.state.value
+    all_partitions = replace(intent, blacklisted=frozenset())
+    reason = exclusion_reason(all_partitions, 0, is_blacklisted=key in snapshot.blacklist)
+    return exclusion_kind(reason) or intent.state.value
 
 
 def excluded_partitions(snapshot: Snapshot, route: Route | None = None) -> list[ExcludedPartitions]:
-    """What nobody should copy of the topics that stay, in order; of one route or of all."""
+    """Excluded partitions of all topics that are not being deleted, in order; of one route or of all."""
     found: list[ExcludedPartitions] = []
     for key in sorted(snapshot.topics):
         intent = snapshot.topics[key].value
         if intent.state is TopicState.DELETING or route not in (None, key.route):
             continue
+        is_blacklisted = key in snapshot.blacklist
         numbers: dict[str, list[int]] = {}
         for number in range(intent.partitions):
-            why = exclusion_reason(intent, number, listed=key in snapshot.blacklist)
-            if why:
-                numbers.setdefault(why, []).append(number)
+            reason = exclusion_reason(intent, number, is_blacklisted=is_blacklisted)
+            if reason:
+                numbers.setdefault(reason, []).append(number)
         found += [
-            ExcludedPartitions(key, tuple(each), exclusion_kind(why), why)
-            for why, each in numbers.items()
+            ExcludedPartitions(key, tuple(each), exclusion_kind(reason), reason)
+            for reason, each in numbers.items()
         ]
     return found

@@ -1,14 +1,14 @@
-"""What workers measured, as decisions may use it.
+"""Loads that workers measured, prepared for decisions.
 
-Every worker writes its loads every few seconds, so in a big fleet they are most of what changes, and
-hardly anybody asks for them: a `DecodedLoads` decodes a worker's node when it is asked for that worker.
-The leader asks when it places something, and every `LOAD_REVIEW_INTERVAL_S` to even out and to find what is
-stuck; it does not wake up because a load changed.
+Every worker writes its loads every few seconds. In a big fleet they are most of what changes, and few
+decisions need them: `DecodedLoads` decodes a worker's node on first access. The leader reads loads
+when it places partitions, and every `LOAD_REVIEW_INTERVAL_S` to balance load and to find partitions
+without progress. A change of a load does not trigger a cycle.
 
-**Unknown is not zero.** A partition's rate counts once its owner copied it for `SETTLED_S`. Before
-that, or if its worker tells nothing (an older version, a node that cannot be read), nothing is
-known: for sums it is taken to be as busy as the others are on average, and its worker is left out
-when loads are evened out. So nothing is decided on the rates of what has just moved.
+**Unknown is not zero.** A partition's rate counts once its owner has copied it for `SETTLED_S`.
+Before that, or if its worker reports no loads (an older version, an unreadable node), the rate is
+unknown: sums assume the average of the known rates, and load balancing leaves the worker out. So no
+decision is based on the rate of a partition that was just moved.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ LOAD_REVIEW_INTERVAL_S = 60.0
 SETTLED_S = 240.0
 """Most of the window over which workers average (300 s)."""
 NEGLIGIBLE_BYTES_PER_S = float(1 << 20)
-"""What one slot copies in about ten milliseconds: differences below are nobody's trouble."""
+"""What one slot copies in about ten milliseconds. Smaller differences between workers are ignored."""
 
 WorkerLoads = Mapping[Partition, PartitionLoad]
 Rates = Mapping[WorkerId, Mapping[Partition, float]]
-"""Settled bytes per second, as the worker that owns the partition measured them."""
+"""Settled bytes per second, as measured by the worker that owns the partition."""
 
 
 class DecodedLoads(Mapping[WorkerId, WorkerLoads]):
-    """Worker -> what it measured; what cannot be read is as if it had not been written."""
+    """Worker -> its loads, decoded on first access. An unreadable node counts as no loads."""
 
     def __init__(self, nodes: Mapping[WorkerId, Node]) -> None:
         self._nodes = nodes
@@ -57,7 +57,7 @@ def _decode(node: Node) -> WorkerLoads:
 
 
 def settled_rates(loads: Mapping[WorkerId, WorkerLoads]) -> Rates:
-    """All that is known. A partition that makes no progress will not be measured any better."""
+    """Rates that have settled; also those of partitions that have made no progress for as long."""
     return {
         worker: {
             partition: load.steady_bytes_per_s

@@ -1,22 +1,22 @@
-"""One frozen picture of the fleet: all that a decision may look at.
+"""Immutable snapshot of the fleet: the only input of a decision.
 
 `parse` turns the nodes of a tree cache into a `Snapshot`. Each part keeps the version it was read at
-(what a write must name), its mzxid (what a worker's `seen_zxid` is compared with) and its owner
-(the session behind an ephemeral node).
+(named by a write), its mzxid (compared with a worker's `seen_zxid`) and its owner (the session of an
+ephemeral node).
 
-The parts are not all of one moment, and need not be:
+The parts are not all of the same moment, and need not be:
 
-* What only the leader writes (ideal states, assignments) is exact: the observer shows no snapshot
+* What only the leader writes (ideal states, assignments) is exact: the observer passes no snapshot
   to the plan before the tree cache has caught up with the leader's own writes, and a new leader begins
   with a refresh made after its election.
-* What workers write may be old, and then errs on the safe side. An old current state has an old
-  `seen_zxid`, so it confirms nothing about a newer assignment. A worker that is back and not seen
-  yet counts as dead, which is what the fencing lists are for.
+* What workers write may be stale, and then errs on the safe side. A stale current state has an old
+  `seen_zxid`, so it confirms nothing about a newer assignment. A worker that has reconnected but is
+  not in the cache yet counts as dead; the fencing lists cover that case.
 * What operators write is guarded by the version wherever the leader writes to it too.
 
-A node that cannot be read stops nothing but what it is about. It becomes a `UnreadableNode`; its topic
-(`unreadable_topics`) or its worker (`unreadable_workers`) is left alone until somebody mends the node:
-nothing is guessed, nothing is overwritten.
+An unreadable node affects only its own topic or worker. It is reported as an `UnreadableNode`; its
+topic (`unreadable_topics`) or worker (`unreadable_workers`) is left unchanged until an operator
+repairs the node. Nothing is guessed, nothing is overwritten.
 """
 
 from __future__ import annotations
@@ -64,12 +64,12 @@ T = TypeVar("T")
 K = TypeVar("K")
 
 ReleaseRequest = tuple[Partition, WorkerId, SessionId]
-"""A partition that a worker was asked to let go, in that session."""
+"""A partition that a worker, in that session, was requested to release."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stored(Generic[T]):
-    """A value with the znode facts that decisions and writes need."""
+    """A decoded value with the parts of the node's stat that decisions and writes need."""
 
     value: T
     version: int
@@ -79,15 +79,19 @@ class Stored(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class UnreadableNode:
-    """A node that could not be read, and why."""
+    """A node whose data could not be decoded, with the reason."""
 
     path: str
-    why: str
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class Delays:
-    """How long the leader waits: before it moves anything, and for a worker to let go; seconds."""
+    """Delays of the leader in seconds.
+
+    `rebalance_s`: before a lost worker's partitions move. `join_s`: after the last join, before
+    counts are evened out. `handover_s`: for a worker to release a partition before it is evicted.
+    """
 
     rebalance_s: float = 120.0
     join_s: float = 10.0
@@ -96,7 +100,7 @@ class Delays:
 
 @dataclass(frozen=True, slots=True)
 class BalanceLimits:
-    """When workers are relieved: above `ratio` times the average load; by `moves` moves at once."""
+    """Limits of load balancing: it starts above `ratio` times the average load, `moves` moves at a time."""
 
     ratio: float = 1.2
     moves: int = 10
@@ -106,10 +110,11 @@ class BalanceLimits:
 class Snapshot:
     """The fleet at the start of a cycle. `wall_ms` is for display: it only ends up in `since_ms`.
 
-    `sessions` are the live workers, also those whose node is garbled, but not those that were
-    evicted and did not answer since (`core.eviction`). `absent_since`, `present_since`,
-    `release_requested_since` and `load_review_at_s` (time of the next review) are in monotonic
-    seconds; only the leader has them.
+    `sessions`: live workers, including those with an unreadable node, without those that were
+    evicted and have not confirmed their assignment since (`planning.eviction`).
+
+    `absent_since`, `present_since`, `release_requested_since` and `load_review_at_s` (time of the
+    next load review) are in the observer's monotonic seconds. Only the leader has them.
     """
 
     fleet: str
@@ -127,7 +132,7 @@ class Snapshot:
     sessions: Mapping[WorkerId, SessionId] = field(default_factory=dict)
     unreadable_topics: frozenset[TopicKey] = frozenset()
     unreadable_workers: frozenset[WorkerId] = frozenset()
-    findings: tuple[UnreadableNode, ...] = ()
+    unreadable_nodes: tuple[UnreadableNode, ...] = ()
     absent_since: Mapping[WorkerId, float] = field(default_factory=dict)
     present_since: Mapping[WorkerId, float] = field(default_factory=dict)
     release_requested_since: Mapping[ReleaseRequest, float] = field(default_factory=dict)
@@ -141,9 +146,9 @@ class Snapshot:
 
 
 class DecodeCache:
-    """Values decoded before, by path: a node is decoded again only when its stat differs.
+    """Decoded values by path: a node is decoded again only when its stat differs.
 
-    Without it a quiet cycle of a big fleet would spend its time on JSON that did not change.
+    Without the cache an idle cycle of a big fleet would spend its time on unchanged JSON.
     """
 
     def __init__(self) -> None:
@@ -151,18 +156,18 @@ class DecodeCache:
         self._now: dict[str, tuple[Stat, Any]] = {}
 
     def read(self, path: str, node: Node, decode: Callable[[bytes], T]) -> Stored[T]:
-        """Raises whatever `decode` raises."""
-        remembered = self._before.get(path)
-        if remembered is None or remembered[0] != node.stat:
+        """Decode a node, or return its cached value. Raises whatever `decode` raises."""
+        cached = self._before.get(path)
+        if cached is None or cached[0] != node.stat:
             stat = node.stat
             value = Stored(decode(node.data), stat.version, stat.mzxid, stat.owner)
-            remembered = (stat, value)
-        self._now[path] = remembered
-        stored: Stored[T] = remembered[1]
+            cached = (stat, value)
+        self._now[path] = cached
+        stored: Stored[T] = cached[1]
         return stored
 
     def end_cycle(self) -> None:
-        """Forget what was not read since the last turn."""
+        """Drop the values that were not read in this cycle."""
         self._before, self._now = self._now, {}
 
 
@@ -174,10 +179,10 @@ def parse(
     wall_ms: int = 0,
     delays: Delays | None = None,
     limits: BalanceLimits | None = None,
-    memo: DecodeCache | None = None,
+    cache: DecodeCache | None = None,
 ) -> Snapshot:
-    """Nodes of a tree cache -> snapshot, without the times that only an observer knows."""
-    reader = _Reader(nodes, memo or DecodeCache())
+    """Decode the nodes of a tree cache, without the times that only an observer knows."""
+    reader = _Reader(nodes, cache or DecodeCache())
     topics, bad_topics = reader.read(paths.topics, 2, _topic_key, decode_intent)
     ideal, bad_ideal = reader.read(paths.ideal, 2, _topic_key, decode_ideal)
     assignments, bad_assignments = reader.read(paths.assignments, 1, WorkerId, decode_assignment)
@@ -185,12 +190,12 @@ def parse(
     live, bad_live = reader.read(paths.workers_live, 1, WorkerId, decode_live_worker)
     known, bad_known = reader.read(paths.workers_known, 1, WorkerId, decode_known_worker)
     routes, _ = reader.read(paths.routes, 1, Route.parse, decode_route)
-    listed, garbled = reader.read(paths.blacklist, 2, _topic_key, decode_blacklisted)
+    blacklist, bad_blacklist = reader.read(paths.blacklist, 2, _topic_key, decode_blacklisted)
     memory, _ = reader.read(paths.memory, 1, Route.parse, decode_memory)
     history, bad_history = reader.read(paths.history, 1, int, decode_history)
     switches = reader.read_one(paths.settings, decode_switches)
-    reader.memo.end_cycle()
-    history |= {number: _nothing(nodes[paths.history_block(number)]) for number in bad_history}
+    reader.cache.end_cycle()
+    history |= {number: _empty_block(nodes[paths.history_block(number)]) for number in bad_history}
     sessions = {worker: stored.owner for worker, stored in live.items()}
     sessions |= {worker: nodes[paths.worker_live(worker)].stat.owner for worker in bad_live}
     for worker, stored in known.items():
@@ -208,30 +213,30 @@ def parse(
         live=live,
         known=known,
         routes=routes,
-        blacklist=frozenset(listed) | frozenset(garbled),
+        blacklist=frozenset(blacklist) | frozenset(bad_blacklist),
         memory=memory,
         sessions=sessions,
         unreadable_topics=frozenset(bad_topics) | frozenset(bad_ideal),
         unreadable_workers=frozenset((*bad_assignments, *bad_current, *bad_live, *bad_known)),
-        findings=tuple(reader.findings),
+        unreadable_nodes=tuple(reader.unreadable_nodes),
         delays=delays or Delays(),
         limits=limits or BalanceLimits(),
         loads=_loads(nodes, paths, sessions),
-        switches=switches.value if switches else _switches_without(nodes.get(paths.settings)),
+        switches=switches.value if switches else _default_switches(nodes.get(paths.settings)),
         switches_version=switches.version if switches else None,
         history=history,
     )
 
 
-def _nothing(node: Node) -> Stored[tuple[PastEvent, ...]]:
-    """A block of the history that cannot be read: nothing is decided on it, so it is written anew."""
+def _empty_block(node: Node) -> Stored[tuple[PastEvent, ...]]:
+    """Replacement of an unreadable block of history: no decision depends on it, so it is overwritten."""
     return Stored((), node.stat.version, node.stat.mzxid, node.stat.owner)
 
 
 def _loads(
     nodes: Mapping[str, Node], paths: Paths, sessions: Mapping[WorkerId, SessionId]
 ) -> DecodedLoads:
-    """Of the live sessions only: what another one left says nothing of who copies now."""
+    """Loads written by the live sessions; those of an ended session are stale."""
     found = ((worker, nodes.get(paths.load(worker))) for worker in sessions)
     return DecodedLoads(
         {
@@ -242,24 +247,24 @@ def _loads(
     )
 
 
-def _switches_without(node: Node | None) -> Switches:
-    """Nobody has switched anything; or nobody can tell what, and then nothing moves by itself."""
+def _default_switches(node: Node | None) -> Switches:
+    """Switches without a readable node: the defaults; if the node is unreadable, no automatic moves."""
     return Switches() if node is None else Switches(auto_balancing=False, frozen=True)
 
 
 class _Reader:
-    """Reads one kind of node after the other and collects what could not be read."""
+    """Decoder of one kind of node after the other, which collects the unreadable ones."""
 
-    def __init__(self, nodes: Mapping[str, Node], memo: DecodeCache) -> None:
-        self.memo = memo
-        self.findings: list[UnreadableNode] = []
+    def __init__(self, nodes: Mapping[str, Node], cache: DecodeCache) -> None:
+        self.cache = cache
+        self.unreadable_nodes: list[UnreadableNode] = []
         self._names: dict[tuple[str, int], list[str]] = {}
         self._nodes = nodes
         for path in sorted(nodes):
-            self._sort_in(path)
+            self._index(path)
 
-    def _sort_in(self, path: str) -> None:
-        """Under its parent and its grandparent: names of one and of two levels."""
+    def _index(self, path: str) -> None:
+        """Index a path by its parent and by its grandparent: names of one and of two levels."""
         parent, _, name = path.rpartition("/")
         grandparent, _, parent_name = parent.rpartition("/")
         self._names.setdefault((parent, 1), []).append(name)
@@ -272,8 +277,7 @@ class _Reader:
         key_of: Callable[[str], K],
         decode: Callable[[bytes], T],
     ) -> tuple[dict[K, Stored[T]], list[K]]:
-        """All nodes `levels` below `root`: those that could be read, and the keys of the
-        others."""
+        """Decode all nodes `levels` below `root`; also return the keys of the unreadable ones."""
         good: dict[K, Stored[T]] = {}
         bad: list[K] = []
         for name in self._names.get((root, levels), ()):
@@ -281,23 +285,23 @@ class _Reader:
             try:
                 key = key_of(name)
             except ValueError as error:
-                self.findings.append(UnreadableNode(path, str(error)))
+                self.unreadable_nodes.append(UnreadableNode(path, str(error)))
                 continue
             try:
-                good[key] = self.memo.read(path, self._nodes[path], decode)
+                good[key] = self.cache.read(path, self._nodes[path], decode)
             except UnreadableContent as error:
-                self.findings.append(UnreadableNode(path, f"cannot be read: {error}"))
+                self.unreadable_nodes.append(UnreadableNode(path, f"cannot be read: {error}"))
                 bad.append(key)
         return good, bad
 
     def read_one(self, path: str, decode: Callable[[bytes], T]) -> Stored[T] | None:
-        """A node that has no key; None if it is not there, or cannot be read."""
+        """Decode a single node; None if it is missing or unreadable."""
         if path not in self._nodes:
             return None
         try:
-            return self.memo.read(path, self._nodes[path], decode)
+            return self.cache.read(path, self._nodes[path], decode)
         except UnreadableContent as error:
-            self.findings.append(UnreadableNode(path, f"cannot be read: {error}"))
+            self.unreadable_nodes.append(UnreadableNode(path, f"cannot be read: {error}"))
             return None
 
 

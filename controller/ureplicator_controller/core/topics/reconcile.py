@@ -264,7 +264,7 @@ class _Decider:
 
     def _has_garbled_memory(self, route: Route) -> bool:
         end = f"/memory/{route}"
-        return any(finding.path.endswith(end) for finding in self._snapshot.findings)
+        return any(finding.path.endswith(end) for finding in self._snapshot.unreadable_nodes)
 
     def _of_new(self, rules: TopicRules) -> Iterator[IntentChange]:
         """Younger topics first: of those every second counts."""

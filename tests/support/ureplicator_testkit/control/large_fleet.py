@@ -33,12 +33,11 @@ from ureplicator_common.znodes import (
     encode_live_worker,
 )
 from ureplicator_controller.core.state.external_view import (
-    Mismatch,
     external_view,
     ideal_entry,
-    mismatches,
     whitelisted_partitions,
 )
+from ureplicator_controller.core.state.mismatches import Mismatch, mismatches
 from ureplicator_controller.core.state.snapshot import Snapshot, parse
 from ureplicator_controller.engines.observer import DEBOUNCE_S
 from ureplicator_testkit.control.manual_controllers import FLEET, PATHS, ROUTE, ManualController

@@ -97,7 +97,7 @@ class JudgedStore(MemoryStore):
 
     def parse(self) -> Snapshot:
         nodes = self.subtree(PATHS.root)
-        return parse(nodes, PATHS, fleet=FLEET, delays=self._delays, memo=self._memo)
+        return parse(nodes, PATHS, fleet=FLEET, delays=self._delays, cache=self._memo)
 
     # E
 

@@ -19,10 +19,13 @@ from ureplicator_common.coordination import (
 )
 from ureplicator_common.kafka import ClusterUnavailable
 from ureplicator_common.model import Route, WorkerId
-from ureplicator_controller.core.planning import ownership as ownership_module
-from ureplicator_controller.core.planning import plan as plan_module
+from ureplicator_controller.core.planning import handover as handover_module
+from ureplicator_controller.core.planning import holders as holders_module
 from ureplicator_controller.core.planning.invariants import InvariantChecker
-from ureplicator_controller.core.planning.plan import Plan, plan
+from ureplicator_controller.core.planning.plan import (
+    Plan,
+    plan,
+)
 from ureplicator_controller.core.positions import orphaned as orphaned_module
 from ureplicator_controller.core.state.snapshot import Snapshot
 from ureplicator_controller.engines import control_loop as control_loop_module
@@ -44,7 +47,7 @@ def _impatient(seen: Snapshot, now_s: float) -> Plan:
 
 
 def _same_epoch(previous: int, leader_epoch: int) -> int:
-    return max(previous, leader_epoch << plan_module.EPOCH_SHIFT)
+    return max(previous, leader_epoch << handover_module.EPOCH_SHIFT)
 
 
 def _granted(self: Any, ask: Any) -> ProofResponse:
@@ -116,7 +119,7 @@ def _read_first(self: Any, go: ProofResponse) -> None:
         store.read = own_read
 
 
-class _NoFences(ownership_module.FenceIds):
+class _NoFences(holders_module.FenceIds):
     def of(self, route: Route, workers: Sequence[WorkerId]) -> tuple[str, ...] | None:
         return ()
 
@@ -137,9 +140,9 @@ _DEAF: Sequence[Patch] = (
 )
 
 MUTANTS: Mapping[str, Sequence[Patch]] = {
-    "take-before-give": ((ownership_module.HolderRules, "live_holders", _nothing),),
-    "no-fence-written": ((plan_module, "FenceIds", _NoFences),),
-    "no-fence-written, deaf": ((plan_module, "FenceIds", _NoFences), *_DEAF),
+    "take-before-give": ((holders_module.HolderRules, "live_holders", _nothing),),
+    "no-fence-written": ((handover_module, "FenceIds", _NoFences),),
+    "no-fence-written, deaf": ((handover_module, "FenceIds", _NoFences), *_DEAF),
     "no-fence-done": ((proof_module, "judge", _without_fence(proof_module.judge)),),
     "leader-not-fenced": ((proof_module, "judge", _without_leader(proof_module.judge)),),
     "renewed-without-fence": ((orphaned_module, "FenceIds", _NoFences),),
@@ -149,7 +152,7 @@ MUTANTS: Mapping[str, Sequence[Patch]] = {
     "former-process-returns": ((Publisher, "formers", lambda self: _Everything()),),
     "epoch-not-checked": ((fenced_writer_module, "Check", _unchecked),),
     "no-delay": ((control_loop_module, "plan", _impatient),),
-    "owner-epoch-stands-still": ((plan_module, "next_epoch", _same_epoch),),
+    "owner-epoch-stands-still": ((handover_module, "next_epoch", _same_epoch),),
     "answer-before-write": ((waiting_module, "EDIT", _careless(waiting_module.EDIT)),),
 }
 

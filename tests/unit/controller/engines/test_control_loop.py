@@ -15,7 +15,10 @@ from ureplicator_common.model import (
 from ureplicator_common.znodes import (
     decode_route,
 )
-from ureplicator_controller.core.planning.plan import Plan, plan
+from ureplicator_controller.core.planning.plan import (
+    Plan,
+    plan,
+)
 from ureplicator_controller.core.planning.steps import WriteAssignment
 from ureplicator_controller.core.state.snapshot import Snapshot
 from ureplicator_controller.engines import control_loop as control_loop_module
@@ -97,7 +100,7 @@ def test_former_leader_cannot_write_even_if_it_believes_in_itself(fleet: Control
     assert fleet.two.leads
     fleet.one.client.restore()
     stale = Snapshot(fleet=FLEET, epoch=1)
-    step = WriteAssignment(WorkerId("w"), Assignment(), None, takes_only=True)
+    step = WriteAssignment(WorkerId("w"), Assignment(), None, revokes_only=True)
     outcome = fleet.one.executor.execute([step], stale, epoch=1)
     assert outcome == "deposed"
     assert fleet.client.get(PATHS.assignment(WorkerId("w"))) is None
@@ -324,7 +327,7 @@ def test_step_that_breaks_an_invariant_is_refused(
         other = WorkerId("b" if owner == "a" else "a")
         told = seen.assignments[owner].value
         stored = seen.assignments.get(other)
-        step = WriteAssignment(other, told, stored.version if stored else None, takes_only=False)
+        step = WriteAssignment(other, told, stored.version if stored else None, revokes_only=False)
         return Plan((step,), None, ("a mistake",))
 
     monkeypatch.setattr(control_loop_module, "plan", both)

@@ -28,9 +28,12 @@ from ureplicator_common.znodes import (
     encode_ideal,
     encode_intent,
 )
-from ureplicator_controller.core.planning import plan as plan_module
-from ureplicator_controller.core.state import external_view as view_module
-from ureplicator_controller.core.state.external_view import external_view, mismatches
+from ureplicator_controller.core.planning import handover as handover_module
+from ureplicator_controller.core.state import mismatches as mismatches_module
+from ureplicator_controller.core.state.external_view import (
+    external_view,
+)
+from ureplicator_controller.core.state.mismatches import mismatches
 from ureplicator_testkit.control.fleet import ROUTE, ControlFleet
 
 WORKERS = [WorkerId(f"worker-{number:03d}.replication.example.org") for number in range(100)]
@@ -103,7 +106,7 @@ def test_the_biggest_assignment_and_its_answer_fit() -> None:
 def test_a_worker_is_told_of_no_more_than_fits_and_people_are_told_why(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    for module in (plan_module, view_module):
+    for module in (handover_module, mismatches_module):
         monkeypatch.setattr(module, "MAX_ASSIGNED", 3)
     fleet = ControlFleet()
     fleet.worker("a")
@@ -112,7 +115,7 @@ def test_a_worker_is_told_of_no_more_than_fits_and_people_are_told_why(
     seen = fleet.observe()
     assert len(seen.assignments[WorkerId("a")].value.entries) == 3
     assert [found.reason for found in mismatches(seen, external_view(seen))] == [
-        "worker a cannot be told of more than 3 partitions: add workers"
+        "worker a already has 3 partitions, the maximum: add workers"
     ] * 2
     assert fleet.planner(seen, fleet.now_s).steps == (), "and it is not planned again for ever"
     fleet.worker("b")

@@ -1,4 +1,4 @@
-"""Which partitions are noted to have had a position."""
+"""Record of partitions that have a committed position."""
 
 from __future__ import annotations
 
@@ -24,25 +24,25 @@ PARTITION = Partition(Route("source", "target"), "t", 0)
 INTENT = TopicIntent(1, 1)
 
 
-def marked(*, owned_under: int | None, said_under: int) -> list[frozenset[int]]:
-    """What is noted when a worker says under one owner epoch that it committed."""
+def marked(*, owned_under: int | None, reported_under: int) -> list[frozenset[int]]:
+    """Partitions recorded when a worker reports a commit under one owner epoch."""
     before = None
     if owned_under is not None:
         before = IdealEntry(WorkerId("b"), OwnerEpoch(owned_under), 0, "new topic")
-    case = PartitionView(PARTITION, PARTITION.key, INTENT, before)
-    said = CurrentEntry(PartitionState.ONLINE, OwnerEpoch(said_under), committed=True)
-    case.said.append((WorkerId("b"), said))
+    view = PartitionView(PARTITION, PARTITION.key, INTENT, before)
+    reported = CurrentEntry(PartitionState.ONLINE, OwnerEpoch(reported_under), committed=True)
+    view.reported.append((WorkerId("b"), reported))
     topics = {PARTITION.key: Stored(INTENT, 0, 1, SessionId(0))}
-    steps = mark_committed_positions(Snapshot(fleet="f", epoch=1, topics=topics), [case], Counter())
+    steps = mark_committed_positions(Snapshot(fleet="f", epoch=1, topics=topics), [view], Counter())
     return [step.intent.had_position for step in steps if isinstance(step, MarkPositions)]
 
 
-def test_what_the_owner_committed_is_noted() -> None:
-    assert marked(owned_under=5, said_under=5) == [frozenset({0})]
+def test_commit_of_the_owner_is_recorded() -> None:
+    assert marked(owned_under=5, reported_under=5) == [frozenset({0})]
 
 
-def test_what_was_committed_in_a_former_life_is_not() -> None:
-    """Found by seed 8789: a topic whose positions were forgotten is added again while a worker that
-    is frozen still says what it did; the position that it had would then count as lost."""
-    assert marked(owned_under=5, said_under=4) == []
-    assert marked(owned_under=None, said_under=4) == []
+def test_commit_under_a_former_owner_epoch_is_not_recorded() -> None:
+    """A topic is added again after its positions were deleted, while a frozen worker still reports
+    the former commit: the former position would count as lost. Found by simulation seed 8789."""
+    assert marked(owned_under=5, reported_under=4) == []
+    assert marked(owned_under=None, reported_under=4) == []

@@ -47,7 +47,7 @@ def test_who_does_not_let_go_in_time_is_evicted_and_fenced() -> None:
     fleet.wait(1)
     decided = fleet.cycle()
     assert isinstance(decided.steps[0], Evict)
-    assert "worker a evicted: did not let go of source.target/t/0" in decided.reasons
+    assert "worker a evicted: did not release source.target/t/0" in decided.reasons
     assert mark(fleet) == hanging.session
     assert fleet.fences("b") == ids_of("a")
     fleet.process("b").obey()

@@ -11,11 +11,13 @@ from ureplicator_controller.core.planning.no_progress import (
     MOVE_AFTER_S,
     REPORT_AFTER_S,
     PartitionWithoutProgress,
-    no_progress_moves,
+    partitions_to_move,
     partitions_without_progress,
     suspect_workers,
 )
-from ureplicator_controller.core.state.external_view import external_view
+from ureplicator_controller.core.state.external_view import (
+    external_view,
+)
 from ureplicator_testkit.control.fleet import ControlFleet, partition
 from ureplicator_testkit.control.load_meter import LoadMeter
 
@@ -58,11 +60,11 @@ def test_stuck_partition_is_listed_after_ten_minutes_and_moved_after_twenty() ->
     (stuck,) = listed(meter)
     assert (stuck.partition, stuck.ideal, stuck.actual, stuck.moves) == (POISON, "a", ("a",), 0)
     assert stuck.since_ms == round((meter.fleet.now_s - REPORT_AFTER_S) * 1_000)
-    assert stuck.reason == "there are records to copy, and the position stands still"
+    assert stuck.reason == "records are available, but the position does not advance"
     assert meter.run((MOVE_AFTER_S - REPORT_AFTER_S) / 60 - 1) == 0
     assert meter.run(2) >= 1
     entry = meter.fleet.entry("t")
-    assert (entry.reason, entry.stuck_moves) == ("stuck on a", 1)
+    assert (entry.reason, entry.stuck_moves) == ("no progress on a", 1)
     assert entry.worker != "a"
 
 
@@ -79,7 +81,7 @@ def test_moved_three_times_twenty_minutes_apart_then_left_and_listed_all_the_tim
     assert min(b - a for a, b in pairwise(moved_at)) >= 20
     (stuck,) = listed(meter)
     assert stuck.moves == meter.fleet.entry("t").stuck_moves == 3
-    assert no_progress_moves(meter.fleet.snapshot()) == {}
+    assert partitions_to_move(meter.fleet.snapshot()) == {}
 
 
 def test_progress_forgets_the_moves_and_the_next_time_counts_from_zero() -> None:
@@ -174,7 +176,7 @@ def test_a_broken_worker_loses_all_to_the_others() -> None:
     assert {stuck.ideal for stuck in listed(meter)} == {"a"}
     meter.run((MOVE_AFTER_S - REPORT_AFTER_S) / 60 + 1)
     reasons = [meter.fleet.entry("t", number).reason for number in range(6)]
-    assert reasons.count("stuck on a") == 2
+    assert reasons.count("no progress on a") == 2
 
 
 def test_a_poisoned_partition_makes_its_last_worker_no_bad_one() -> None:

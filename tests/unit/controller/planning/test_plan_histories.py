@@ -7,12 +7,15 @@ from ureplicator_common.model import (
     TopicKey,
     TopicState,
 )
-from ureplicator_controller.core.planning.plan import EPOCH_SHIFT, Plan
+from ureplicator_controller.core.planning.handover import EPOCH_SHIFT
+from ureplicator_controller.core.planning.plan import (
+    Plan,
+)
 from ureplicator_controller.core.state.external_view import (
     external_view,
-    mismatches,
-    validation_counts,
 )
+from ureplicator_controller.core.state.mismatches import mismatches
+from ureplicator_controller.core.state.validation_counts import validation_counts
 from ureplicator_testkit.control.fleet import (
     ROUTE,
     ControlFleet,
@@ -54,7 +57,7 @@ def test_topic_waits_for_the_first_worker() -> None:
     fleet.topic("t", 2)
     fleet.settle()
     assert fleet.owners("t") == {0: None, 1: None}
-    assert fleet.entry("t").reason == "new topic; no worker may take it"
+    assert fleet.entry("t").reason == "new topic; no eligible worker"
     fleet.worker("a")
     fleet.settle()
     assert fleet.owners("t") == {0: "a", 1: "a"}
@@ -185,7 +188,7 @@ def test_drained_and_blacklisted_workers_are_emptied_at_once() -> None:
         fleet.tag("b", **{tag: True})
         fleet.settle()
         assert fleet.counts() == {}
-        assert "no worker may take it" in fleet.entry("t").reason
+        assert "no eligible worker" in fleet.entry("t").reason
         fleet.tag("a")
         fleet.settle()
         assert fleet.counts() == {"a": 4}

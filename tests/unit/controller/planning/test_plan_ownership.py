@@ -17,9 +17,15 @@ from ureplicator_common.model import (
     TopicState,
     WorkerId,
 )
-from ureplicator_controller.core.planning.plan import Plan, plan
+from ureplicator_controller.core.planning.plan import (
+    Plan,
+    plan,
+)
 from ureplicator_controller.core.planning.steps import Retire, WriteAssignment, WriteIdeal
-from ureplicator_controller.core.state.external_view import external_view, mismatches
+from ureplicator_controller.core.state.external_view import (
+    external_view,
+)
+from ureplicator_controller.core.state.mismatches import mismatches
 from ureplicator_controller.core.state.snapshot import Delays, Snapshot
 from ureplicator_testkit.control.fleet import (
     ROUTE,
@@ -211,7 +217,7 @@ def test_owner_that_dies_before_it_was_given_anything_is_replaced_at_once() -> N
     fleet.kill(fleet.process("c"))
     fleet.settle()
     assert fleet.owners("t")[0] == "b"
-    assert fleet.entry("t", 0).reason == "worker c lost before it began"
+    assert fleet.entry("t", 0).reason == "worker c lost before it was assigned the partition"
 
 
 def test_ideal_state_that_returns_to_its_holder_is_taken_and_given_again() -> None:
@@ -279,7 +285,7 @@ def test_unreadable_nodes_are_left_alone_and_stop_nothing_else() -> None:
     fleet.topic("w", 2)
     fleet.settle()
     seen = fleet.snapshot()
-    assert len(seen.findings) == 2
+    assert len(seen.unreadable_nodes) == 2
     assert set(fleet.owners("w").values()) == {"a", "b"}
     told = [p for stored in seen.assignments.values() for p in stored.value.entries]
     assert partition("u", 0) in told
@@ -296,10 +302,10 @@ def test_unreadable_assignment_freezes_its_worker() -> None:
     fleet.topic("u", 2)
     fleet.settle()
     assert fleet.counts() == {"a": 2, "b": 4}
-    (finding,) = fleet.snapshot().findings
+    (finding,) = fleet.snapshot().unreadable_nodes
     assert finding.path == path
     view = external_view(fleet.snapshot())
-    assert "cannot be read" in mismatches(fleet.snapshot(), view)[0].reason
+    assert "is unreadable" in mismatches(fleet.snapshot(), view)[0].reason
 
 
 def test_simulation_notices_a_planner_that_gives_before_it_took() -> None:

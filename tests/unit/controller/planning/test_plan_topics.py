@@ -5,7 +5,10 @@ from __future__ import annotations
 from ureplicator_common.coordination import Create, Delete
 from ureplicator_common.model import TopicKey
 from ureplicator_common.znodes import encode_blacklisted
-from ureplicator_controller.core.state.external_view import external_view, topic_mismatches
+from ureplicator_controller.core.state.external_view import (
+    external_view,
+)
+from ureplicator_controller.core.state.mismatches import topic_mismatches
 from ureplicator_testkit.control.fleet import ROUTE, ControlFleet, two_workers
 
 KEY = TopicKey(ROUTE, "t")
@@ -57,7 +60,7 @@ def test_a_blacklisted_topic_is_let_go_as_asked() -> None:
     fleet.store.apply(fleet._session, [Delete(path, -1)])
     fleet.settle()
     assert None not in fleet.owners("t").values()
-    assert fleet.entry("t").reason == "taken off the blacklist"
+    assert fleet.entry("t").reason == "removed from the blacklist"
 
 
 def test_a_word_taken_back_before_anybody_let_go_is_given_under_a_new_epoch() -> None:

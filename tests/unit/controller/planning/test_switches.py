@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 from ureplicator_common.model import Switches, WorkerId
-from ureplicator_controller.core.planning.plan import Plan
+from ureplicator_controller.core.planning.plan import (
+    Plan,
+)
 from ureplicator_controller.core.planning.steps import MarkRebalanced, WriteIdeal
 from ureplicator_testkit.control.fleet import ControlFleet, two_workers
 
@@ -116,7 +118,7 @@ def test_a_rebalance_skips_the_delays() -> None:
     assert fleet.counts() == {"a": 2, "b": 2}
     fleet.ask_rebalance("r1")
     decided = fleet.cycle()
-    assert decided.reasons[0] == "rebalance asked for"
+    assert decided.reasons[0] == "rebalance requested"
     assert isinstance(decided.steps[-1], MarkRebalanced)
     fleet.settle()
     assert fleet.counts() == {"b": 2, "c": 2}
@@ -151,5 +153,5 @@ def test_switches_that_cannot_be_read_move_nothing() -> None:
     decided = fleet.cycle()
     assert not [step for step in decided.steps if isinstance(step, WriteIdeal)]
     seen = fleet.snapshot()
-    assert [finding.path for finding in seen.findings] == [fleet.paths.settings]
+    assert [finding.path for finding in seen.unreadable_nodes] == [fleet.paths.settings]
     assert WorkerId("a") not in seen.sessions

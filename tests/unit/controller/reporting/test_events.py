@@ -10,7 +10,9 @@ import pytest
 from ureplicator_common.coordination import Set
 from ureplicator_common.model import EventKind, PastEvent, Switches, TopicState, WorkerId
 from ureplicator_common.znodes import encode_known_worker
-from ureplicator_controller.core.planning.plan import plan
+from ureplicator_controller.core.planning.plan import (
+    plan,
+)
 from ureplicator_controller.core.planning.steps import Evict
 from ureplicator_controller.core.reporting.events import fleet_events, log_line
 from ureplicator_controller.core.state.snapshot import Snapshot

@@ -24,13 +24,15 @@ from ureplicator_common.model import (
 )
 from ureplicator_common.znodes import Paths, encode_intent
 from ureplicator_controller.core.planning.membership import track_membership
-from ureplicator_controller.core.planning.plan import plan
+from ureplicator_controller.core.planning.plan import (
+    plan,
+)
 from ureplicator_controller.core.state.external_view import (
     external_view,
-    mismatches,
-    validation_counts,
 )
+from ureplicator_controller.core.state.mismatches import mismatches
 from ureplicator_controller.core.state.snapshot import DecodeCache, Delays, Snapshot, Stored, parse
+from ureplicator_controller.core.state.validation_counts import validation_counts
 from ureplicator_controller.core.topics.validation import compare_with_clusters
 from ureplicator_testkit.control.fleet import ROUTE, ControlFleet
 
@@ -57,7 +59,7 @@ def test_unreadable_nodes_are_findings_and_everything_else_is_read() -> None:
     }
     seen = parse(nodes, PATHS, fleet="test")
     assert seen.topics.keys() == {KEY}
-    assert {finding.path for finding in seen.findings} == set(nodes) - {
+    assert {finding.path for finding in seen.unreadable_nodes} == set(nodes) - {
         PATHS.epoch,
         PATHS.topic(KEY),
     }
@@ -69,12 +71,12 @@ def test_unreadable_nodes_are_findings_and_everything_else_is_read() -> None:
 def test_memo_decodes_again_only_what_changed() -> None:
     memo = DecodeCache()
     first = {PATHS.topic(KEY): node(encode_intent(TopicIntent(1, 1)))}
-    one = parse(first, PATHS, fleet="test", memo=memo)
-    again = parse(first, PATHS, fleet="test", memo=memo)
+    one = parse(first, PATHS, fleet="test", cache=memo)
+    again = parse(first, PATHS, fleet="test", cache=memo)
     assert again.topics[KEY] is one.topics[KEY]
     second = {PATHS.topic(KEY): node(encode_intent(TopicIntent(2, 1)), mzxid=2)}
-    assert parse(second, PATHS, fleet="test", memo=memo).topics[KEY].value.partitions == 2
-    assert parse({}, PATHS, fleet="test", memo=memo).topics == {}
+    assert parse(second, PATHS, fleet="test", cache=memo).topics[KEY].value.partitions == 2
+    assert parse({}, PATHS, fleet="test", cache=memo).topics == {}
 
 
 # Presence
@@ -160,7 +162,7 @@ def test_online_in_the_wrong_place_is_not_online() -> None:
     snapshot = viewed(PartitionState.ONLINE, by=B)
     view = external_view(snapshot)
     (found,) = mismatches(snapshot, view)
-    assert found.reason == "waiting for b to let go"
+    assert found.reason == "waiting for b to release it"
     assert found.actual == {B: PartitionState.ONLINE}
     assert validation_counts(snapshot, view).offline == 1
 
@@ -169,7 +171,7 @@ def test_words_of_a_former_session_are_not_shown() -> None:
     snapshot = viewed(PartitionState.ONLINE, session=9)
     assert external_view(snapshot) == {}
     (found,) = mismatches(snapshot, {})
-    assert found.reason == "not given to worker a yet"
+    assert found.reason == "not assigned to worker a yet"
 
 
 # Difference

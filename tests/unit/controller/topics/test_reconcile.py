@@ -306,7 +306,7 @@ def test_patterns_are_for_whole_names_and_exclusion_wins(
     [
         {"blacklist": frozenset({KEY})},
         {"unreadable_topics": frozenset({KEY})},
-        {"findings": (UnreadableNode("/ureplicator/f/memory/a.b", "garbled"),)},
+        {"unreadable_nodes": (UnreadableNode("/ureplicator/f/memory/a.b", "garbled"),)},
     ],
 )
 def test_what_operators_set_aside_or_nobody_can_read_is_left_alone(

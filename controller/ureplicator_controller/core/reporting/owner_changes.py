@@ -1,4 +1,4 @@
-"""What a plan moves, for people: partition by partition, from whom, to whom, and why."""
+"""Owner changes of a plan, for display: partition, source, target and reason."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ureplicator_controller.core.state.snapshot import Snapshot
 
 @dataclass(frozen=True, slots=True)
 class OwnerChange:
-    """A partition gets another owner; None: it had, or gets, nobody."""
+    """Change of a partition's owner. `source` or `target` None: it had, or gets, no owner."""
 
     partition: Partition
     source: WorkerId | None
@@ -32,7 +32,7 @@ class OwnerChange:
 
 
 def owner_changes(snapshot: Snapshot, steps: Sequence[Step]) -> Iterator[OwnerChange]:
-    """Changes of owner that the steps make of the snapshot, in their order."""
+    """Owner changes that the steps make relative to the snapshot, in their order."""
     for step in steps:
         if isinstance(step, WriteIdeal):
             stored = snapshot.ideal.get(step.key)

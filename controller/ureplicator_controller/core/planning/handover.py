@@ -1,0 +1,222 @@
+"""Handover of a partition: owner, holders and assignments, one safe step after the other.
+
+A partition goes from one worker to another in these steps. Each is one transaction, and each may be the
+last one for any length of time, since the leader may die after it:
+
+    1. ideal state  the new owner, with a new owner epoch
+    2. revoke       removed from the assignment of every worker but the owner (dead ones too: a worker
+                    that comes back must not find what another one owns by then)
+    3. (wait)       until no live worker holds it (`holders`): it drains, commits, and reports so
+    4. ideal state  confirmed holders are removed, the owner is added with its session
+    5. assign       added to the owner's assignment, with the transactional ids to fence
+    6. (wait)       until the owner is ONLINE
+    7. both         fenced holders are removed, and the list of ids to fence with them
+
+If no live worker holds the partition, 1 and 4 are one write, and 5 follows in the same plan. The owner
+becomes a holder before it is assigned the partition: in the reverse order, a leader that dies in
+between would leave a worker that copies and that no later owner would fence.
+
+Owner epochs order the owners of a partition. Each change of owner takes a new one, never an old one
+again: `max(previous + 1, leader epoch << 20)`. The second term keeps them growing even if an ideal
+state was lost (deleted by hand): a later leader starts above all epochs that an earlier one can have
+used. An assignment entry never changes within its epoch: if the ideal state returns to a worker that
+still holds the partition under an older epoch, it is revoked, released and assigned like any other.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from ureplicator_common.model import (
+    Assignment,
+    AssignmentEntry,
+    IdealEntry,
+    OwnerEpoch,
+    Partition,
+    SessionId,
+    TopicKey,
+    WorkerId,
+)
+from ureplicator_common.znodes import MAX_ASSIGNED
+from ureplicator_controller.core.planning.holders import FenceIds, HolderRules
+from ureplicator_controller.core.planning.no_progress import with_move_count
+from ureplicator_controller.core.planning.partitions import PartitionView
+from ureplicator_controller.core.planning.steps import WriteAssignment
+from ureplicator_controller.core.state.exclusions import DELETING
+from ureplicator_controller.core.state.snapshot import Snapshot
+
+EPOCH_SHIFT = 20
+"""A million changes of owner per partition and leader before the terms of two leaders could meet;
+2**31 leaders (ZooKeeper's version) still fit into 53 bits, what JSON readers keep exactly."""
+
+
+def next_epoch(previous: int, leader_epoch: int) -> OwnerEpoch:
+    """Owner epoch above all that were used before."""
+    return OwnerEpoch(max(previous + 1, leader_epoch << EPOCH_SHIFT))
+
+
+class Handover:
+    """Ideal entries and assignments of one plan.
+
+    `changed`: topics whose ideal state must be written. `waiting`: partitions that cannot be assigned
+    because of these workers. `recovered`: ideal entries without what `no_progress` had recorded.
+    """
+
+    def __init__(
+        self,
+        *,
+        snapshot: Snapshot,
+        recovered: Mapping[Partition, IdealEntry],
+        reasons: Counter[str],
+    ) -> None:
+        self.changed: set[TopicKey] = set()
+        self.waiting: dict[Partition, tuple[WorkerId, ...]] = {}
+        self.holder_rules = HolderRules(snapshot)
+        self._snapshot = snapshot
+        self._recovered = recovered
+        self._reasons = reasons
+        self._fence_ids = FenceIds(snapshot)
+        self._assignments: dict[WorkerId, dict[Partition, AssignmentEntry]] = {}
+        self._assigned_to: set[WorkerId] = set()
+
+    def decide(self, view: PartitionView) -> None:
+        """Decide the partition's next ideal entry and its assignments."""
+        self._decide_entry(view)
+        self._update_assignments(view)
+
+    # The ideal state.
+
+    def _decide_entry(self, view: PartitionView) -> None:
+        """Set the next entry; assign the partition to its owner if no holder prevents that."""
+        before = view.before
+        is_recovered = view.partition in self._recovered
+        is_final = view.move is None and view.is_settled() and not is_recovered
+        if view.is_unreadable or is_final:
+            view.after = before
+            return
+        if before is None and view.key not in self._snapshot.topics and not view.assigned:
+            return
+        entry = self._next_entry(view)
+        holders: Mapping[WorkerId, SessionId] = self.holder_rules.remaining_holders(view)
+        if entry.worker is not None and not view.is_assigned(entry.worker, entry):
+            holders = self._try_to_assign(view, entry.worker, entry, holders)
+        elif entry.worker is None and entry.reason == DELETING:
+            self._wait_for(view, self.holder_rules.live_holders(view, holders))
+        view.after = entry if entry.holders == holders else replace(entry, holders=holders)
+        if before is None or _must_be_written(before, view.after):
+            self.changed.add(view.key)
+
+    def _next_entry(self, view: PartitionView) -> IdealEntry:
+        """Entry with the new owner and epoch if the partition moves, else the entry as it is."""
+        now_ms = self._snapshot.wall_ms
+        before = self._recovered.get(view.partition, view.before)
+        before = before or IdealEntry(None, OwnerEpoch(0), now_ms, "")
+        move = view.move
+        if move is None:
+            return before
+        if view.before is not None and move.worker == before.worker:
+            return replace(before, reason=move.reason)
+        self._reasons[move.reason] += 1
+        epoch = next_epoch(before.owner_epoch, self._snapshot.epoch)
+        entry = IdealEntry(move.worker, epoch, now_ms, move.reason)
+        if move.worker is None:
+            return entry
+        suspects = self._snapshot.sessions if move.no_progress else {}
+        return with_move_count(entry, before, suspects)
+
+    def _try_to_assign(
+        self,
+        view: PartitionView,
+        owner: WorkerId,
+        entry: IdealEntry,
+        holders: Mapping[WorkerId, SessionId],
+    ) -> Mapping[WorkerId, SessionId]:
+        """Assign the partition if possible now; return the holders, including the new owner.
+
+        If the owner is already a holder since a former session, that session stays (see `holders`).
+        """
+        if owner not in self._snapshot.sessions:
+            return holders
+        live_holders = self.holder_rules.live_holders(view, holders)
+        if live_holders:
+            self._wait_for(view, live_holders)
+            return holders
+        others = sorted(worker for worker in holders if worker != owner)
+        fence = self._fence_ids.of(view.key.route, others)
+        if fence is None:
+            self._wait_for(view, others)
+            return holders
+        if self._is_full(owner):
+            self._reasons[f"{owner} already has {MAX_ASSIGNED} partitions, the maximum"] += 1
+            return holders
+        self._assignment_of(owner)[view.partition] = AssignmentEntry(entry.owner_epoch, fence)
+        self._assigned_to.add(owner)
+        self._reasons[f"assigned to {owner}"] += 1
+        return {owner: self._snapshot.sessions[owner], **holders}
+
+    def _is_full(self, worker: WorkerId) -> bool:
+        """Test whether the worker's assignment has reached the bound of its node."""
+        stored = self._snapshot.assignments.get(worker)
+        entries = self._assignments.get(worker, stored.value.entries if stored else {})
+        return len(entries) >= MAX_ASSIGNED
+
+    def _wait_for(self, view: PartitionView, workers: Sequence[WorkerId]) -> None:
+        if workers:
+            self.waiting[view.partition] = tuple(workers)
+
+    # The assignments.
+
+    def _update_assignments(self, view: PartitionView) -> None:
+        """Revoke the partition from other workers; shorten the owner's list of ids to fence."""
+        if view.is_unreadable or (view.after is view.before and view.is_settled()):
+            return
+        for worker, assignment in view.assigned:
+            entry = view.after
+            if entry and entry.worker == worker and entry.owner_epoch == assignment.owner_epoch:
+                self._shorten_fence(view, worker, assignment, entry)
+            else:
+                del self._assignment_of(worker)[view.partition]
+                self._reasons[f"revoked from {worker}"] += 1
+
+    def _shorten_fence(
+        self, view: PartitionView, worker: WorkerId, assignment: AssignmentEntry, entry: IdealEntry
+    ) -> None:
+        """Remove ids only: a holder's slots may grow, but not those it had for this partition."""
+        others = sorted(holder for holder in entry.holders if holder != worker)
+        fence = self._fence_ids.of(view.key.route, others)
+        if fence is not None and not set(assignment.fence) <= set(fence):
+            self._assignment_of(worker)[view.partition] = replace(assignment, fence=fence)
+
+    def _assignment_of(self, worker: WorkerId) -> dict[Partition, AssignmentEntry]:
+        """Assignment to be written for a worker, initially as stored."""
+        if worker not in self._assignments:
+            stored = self._snapshot.assignments.get(worker)
+            self._assignments[worker] = dict(stored.value.entries) if stored else {}
+        return self._assignments[worker]
+
+    def assignment_steps(self) -> Iterator[WriteAssignment]:
+        """Revocations first: what is assigned afterwards must be in no other assignment."""
+        for worker in sorted(
+            self._assignments, key=lambda worker: (worker in self._assigned_to, worker)
+        ):
+            stored = self._snapshot.assignments.get(worker)
+            yield WriteAssignment(
+                worker,
+                Assignment(self._assignments[worker]),
+                stored.version if stored else None,
+                revokes_only=worker not in self._assigned_to,
+            )
+
+
+def _must_be_written(before: IdealEntry, entry: IdealEntry) -> bool:
+    """Compare all but renewed sessions: a worker that is back within the delay causes no write."""
+    return (
+        before.worker != entry.worker
+        or before.owner_epoch != entry.owner_epoch
+        or before.reason != entry.reason
+        or (before.stuck_moves, before.stuck_on) != (entry.stuck_moves, entry.stuck_on)
+        or before.holders.keys() != entry.holders.keys()
+        or (entry.worker is None and before.holders != entry.holders)
+    )

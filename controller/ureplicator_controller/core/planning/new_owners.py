@@ -1,0 +1,203 @@
+"""Partitions that need another owner, and the worker that gets each of them.
+
+    a partition has no owner, or its owner is lost or drained     placed at once
+    counts are uneven (a worker joined)                           moved once joins have settled
+    no progress, or uneven load                                   moved by a load review (`load_review`)
+
+A partition that has a live owner and may stay with it is moved for the sake of others only in the
+second and third case, and only if the switches allow it. How a worker is chosen is in `placement`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from ureplicator_common.model import Partition, WorkerId
+from ureplicator_controller.core.planning.load_balancing import balance_loads
+from ureplicator_controller.core.planning.load_review import LoadReview, preferred_workers
+from ureplicator_controller.core.planning.membership import Membership, departure_reason
+from ureplicator_controller.core.planning.partitions import PartitionView, PartitionViews
+from ureplicator_controller.core.planning.placement import Move, Placement, even_counts
+from ureplicator_controller.core.planning.switches import may_move
+from ureplicator_controller.core.state.exclusions import (
+    BLACKLISTED,
+    DELETING,
+    PAUSED,
+    STOPPED,
+    exclusion_reason,
+)
+from ureplicator_controller.core.state.loads import Rates, settled_rates
+from ureplicator_controller.core.state.snapshot import Snapshot
+
+NO_WORKER = "no eligible worker"
+
+
+def select_owners(
+    *,
+    snapshot: Snapshot,
+    views: PartitionViews,
+    membership: Membership,
+    review: LoadReview,
+    now_s: float,
+) -> float | None:
+    """Set `move` of every partition that gets another owner; return when the next delay ends."""
+    selection = _OwnerSelection(
+        snapshot=snapshot, views=views, membership=membership, review=review, now_s=now_s
+    )
+    selection.place(selection.find_unplaced())
+    return selection.wake_at_s
+
+
+class _OwnerSelection:
+    """Working state of one plan: the partitions by owner, and the next time that matters."""
+
+    def __init__(
+        self,
+        *,
+        snapshot: Snapshot,
+        views: PartitionViews,
+        membership: Membership,
+        review: LoadReview,
+        now_s: float,
+    ) -> None:
+        self.wake_at_s: float | None = None
+        self._snapshot = snapshot
+        self._views = views
+        self._membership = membership
+        self._review = review
+        self._now_s = now_s
+        preferred = preferred_workers(snapshot, membership.eligible, review)
+        counted = (*membership.delayed, *membership.eligible)
+        self._placement = Placement(preferred, counted)
+
+    def _wake_by(self, at_s: float) -> None:
+        self.wake_at_s = at_s if self.wake_at_s is None else min(self.wake_at_s, at_s)
+
+    # Partitions without an owner that may keep them.
+
+    def find_unplaced(self) -> list[PartitionView]:
+        """Count all partitions by owner; return the active ones that need another owner."""
+        unplaced: list[PartitionView] = []
+        for topic in self._views.values():
+            for view in topic.values():
+                if self._needs_owner(view):
+                    unplaced.append(view)
+        return unplaced
+
+    def _needs_owner(self, view: PartitionView) -> bool:
+        """Test whether a partition needs another owner; count it for its owner if it does not."""
+        if view.is_unreadable:
+            self._count_unreadable(view)
+            return False
+        excluded = self._exclusion_reason(view)
+        if excluded:
+            view.move = Move(None, excluded)
+            return False
+        reason = self._unplaced_reason(view)
+        no_progress = self._review.no_progress.get(view.partition, "")
+        if reason or no_progress:
+            view.move = Move(None, reason or no_progress, no_progress=not reason)
+            return True
+        if view.owner is not None:
+            self._count(view, view.owner)
+        return False
+
+    def _exclusion_reason(self, view: PartitionView) -> str:
+        is_blacklisted = view.key in self._snapshot.blacklist
+        number = view.partition.number
+        return exclusion_reason(view.intent, number, is_blacklisted=is_blacklisted)
+
+    def _count(self, view: PartitionView, owner: WorkerId) -> None:
+        """Count for its owner. A partition moved for lack of progress is not moved for even counts."""
+        if view.before is not None and view.before.stuck_moves:
+            self._placement.add_fixed(owner)
+        else:
+            self._placement.add_movable(owner, view.key, view.partition)
+        if owner in self._membership.delayed:
+            self._wake_by(self._membership.delayed[owner])
+
+    def _count_unreadable(self, view: PartitionView) -> None:
+        """Count for the worker that has it; the partition itself is not changed."""
+        if view.owner is not None:
+            self._placement.add_fixed(view.owner)
+        elif view.assigned:
+            self._placement.add_fixed(view.assigned[0][0])
+
+    def _unplaced_reason(self, view: PartitionView) -> str:
+        """Reason why an active partition needs an owner; "" if it has one that may keep it."""
+        entry = view.before
+        if entry is None:
+            return "new partition" if view.key in self._snapshot.ideal else "new topic"
+        owner = entry.worker
+        if owner is None:
+            return _return_reason(entry.reason)
+        switches, is_leaving = self._snapshot.switches, owner in self._membership.leaving
+        if owner in self._snapshot.sessions or view.assignment_of(owner):
+            reason = departure_reason(owner, self._membership, self._snapshot)
+            return reason if may_move(switches, is_leaving) else ""
+        if switches.frozen and not is_leaving:
+            return ""
+        return f"worker {owner} lost before it was assigned the partition"
+
+    # New owners.
+
+    def place(self, unplaced: Sequence[PartitionView]) -> None:
+        """Choose owners: for the unplaced partitions, then for even counts, then for even load."""
+        if not self._membership.eligible:
+            self._keep_lost_owners(unplaced)
+            return
+        placement = self._placement
+        if unplaced or self._review.is_due or not placement.is_even():
+            placement.use_rates(self._rates())
+        for view in sorted(unplaced, key=lambda view: -placement.rate(view.partition)):
+            move = view.move or Move(None, "")
+            view.move = replace(move, worker=placement.place(view.key, view.partition))
+        for partition, move in self._moves_for_balance(is_placing=bool(unplaced)).items():
+            self._views[partition.key][partition.number].move = move
+
+    def _moves_for_balance(self, *, is_placing: bool) -> Mapping[Partition, Move]:
+        """Moves to even counts; if counts are even and nothing is being placed, to even load."""
+        is_allowed = may_move(self._snapshot.switches, False)
+        moves = even_counts(self._placement) if is_allowed else {}
+        if moves and self._now_s < self._membership.joins_settled_at_s:
+            self._wake_by(self._membership.joins_settled_at_s)
+            return {}
+        if moves:
+            return moves
+        for (
+            delay_ends_at_s
+        ) in self._membership.delayed.values():  # its share is reserved until then
+            self._wake_by(delay_ends_at_s)
+        return {} if is_placing else self._moves_for_load()
+
+    def _moves_for_load(self) -> Mapping[Partition, Move]:
+        """Moves to even load, if a review is due and no join or rebalance delay is pending."""
+        is_stable = (
+            not self._membership.delayed and self._now_s >= self._membership.joins_settled_at_s
+        )
+        is_allowed = may_move(self._snapshot.switches, False)
+        if not (is_stable and self._review.is_due and is_allowed):
+            return {}
+        owned, counts = self._placement.owned(), self._placement.counts
+        return balance_loads(owned, counts, self._rates(), self._snapshot.limits)
+
+    def _rates(self) -> Rates:
+        return settled_rates(self._snapshot.loads)
+
+    def _keep_lost_owners(self, unplaced: Sequence[PartitionView]) -> None:
+        """Without eligible workers a lost owner is kept: if it comes back, it just continues."""
+        for view in unplaced:
+            owner = view.owner
+            if view.move is not None and (owner is None or owner in self._membership.leaving):
+                view.move = Move(None, f"{view.move.reason}; {NO_WORKER}")
+            else:
+                view.move = None
+
+
+def _return_reason(reason: str) -> str:
+    """Reason why a partition gets an owner again, from the reason why it had none."""
+    if reason.startswith(STOPPED):
+        return "resumed"
+    returned = {PAUSED: "resumed", BLACKLISTED: "removed from the blacklist", DELETING: "new topic"}
+    return returned.get(reason, reason.removesuffix(f"; {NO_WORKER}"))

@@ -1,0 +1,131 @@
+"""Mismatches between the external view and the ideal state, each with its reason.
+
+Everything is compared by owner, from one snapshot, without side effects: a partition that is ONLINE
+on another worker than its ideal one is a mismatch, not a success. (uReplicator compared only counts,
+so a partition that was online in the wrong place passed for healthy.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ureplicator_common.model import (
+    CurrentEntry,
+    IdealEntry,
+    Partition,
+    PartitionState,
+    TopicKey,
+    WorkerId,
+)
+from ureplicator_common.znodes import MAX_ASSIGNED
+from ureplicator_controller.core.state.external_view import (
+    ExternalView,
+    ideal_entry,
+    is_active,
+    whitelisted_partitions,
+)
+from ureplicator_controller.core.state.snapshot import Snapshot
+
+
+@dataclass(frozen=True, slots=True)
+class Mismatch:
+    """A partition whose external view differs from its ideal state.
+
+    `ideal` and `actual` are worker -> state, as in the external view. `since_ms` is the last
+    change of the ideal state (wall clock): the mismatch is not older than that.
+    """
+
+    partition: Partition
+    ideal: Mapping[WorkerId, PartitionState]
+    actual: Mapping[WorkerId, PartitionState]
+    reason: str
+    since_ms: int
+
+
+def mismatches(snapshot: Snapshot, view: ExternalView) -> list[Mismatch]:
+    """Mismatches of all partitions, in order."""
+    partitions = dict.fromkeys(whitelisted_partitions(snapshot))
+    unlisted = (partition for partition in view if partition not in partitions)
+    found = (mismatch(snapshot, view, each) for each in (*partitions, *sorted(unlisted)))
+    return [item for item in found if item is not None]
+
+
+def topic_mismatches(snapshot: Snapshot, view: ExternalView, key: TopicKey) -> list[Mismatch]:
+    """Mismatches of one topic, in order."""
+    stored = snapshot.topics.get(key)
+    numbers = set(range(stored.value.partitions if stored else 0))
+    numbers |= {partition.number for partition in view if partition.key == key}
+    found = (
+        mismatch(snapshot, view, Partition(key.route, key.topic, number))
+        for number in sorted(numbers)
+    )
+    return [item for item in found if item is not None]
+
+
+def mismatch(snapshot: Snapshot, view: ExternalView, partition: Partition) -> Mismatch | None:
+    """Compare one partition's external view with its ideal state; None if they are equal."""
+    entry = ideal_entry(snapshot, partition)
+    actual = view.get(partition, {})
+    states = {worker: reported.state for worker, reported in actual.items()}
+    owner = entry.worker if entry else None
+    ideal = {} if owner is None else {owner: PartitionState.ONLINE}
+    if states == ideal and (owner is not None or not is_active(snapshot, partition)):
+        return None
+    since_ms = entry.since_ms if entry else 0
+    reason = _mismatch_reason(snapshot, partition, entry, actual)
+    return Mismatch(partition, ideal, states, reason, since_ms)
+
+
+def _mismatch_reason(
+    snapshot: Snapshot,
+    partition: Partition,
+    entry: IdealEntry | None,
+    actual: Mapping[WorkerId, CurrentEntry],
+) -> str:
+    """Sentence for operators: the event that the partition is waiting for."""
+    unreadable = _unreadable_reason(snapshot, partition, entry)
+    if unreadable:
+        return unreadable
+    owner = entry.worker if entry else None
+    others = ", ".join(sorted(worker for worker in actual if worker != owner))
+    if owner is None:
+        if others:
+            return f"waiting for {others} to release it"
+        return entry.reason if entry else "not placed yet"
+    if owner not in snapshot.sessions and owner in snapshot.live:
+        return f"worker {owner} was evicted and has not confirmed its assignment since"
+    if owner not in snapshot.sessions:
+        return f"worker {owner} is gone; it keeps the partition until the rebalance delay ends"
+    if others:
+        return f"waiting for {others} to release it"
+    return _owner_reason(snapshot, partition, owner, actual)
+
+
+def _owner_reason(
+    snapshot: Snapshot,
+    partition: Partition,
+    owner: WorkerId,
+    actual: Mapping[WorkerId, CurrentEntry],
+) -> str:
+    """Reason where the owner lives and no other worker reports the partition."""
+    reported = actual.get(owner)
+    if reported is not None:
+        return reported.reason or f"worker {owner} reports {reported.state}"
+    assignment = snapshot.assignments.get(owner)
+    assigned = assignment.value.entries if assignment else {}
+    if partition not in assigned:
+        if len(assigned) >= MAX_ASSIGNED:
+            return f"worker {owner} already has {MAX_ASSIGNED} partitions, the maximum: add workers"
+        return f"not assigned to worker {owner} yet"
+    return f"worker {owner} has not confirmed its assignment yet"
+
+
+def _unreadable_reason(snapshot: Snapshot, partition: Partition, entry: IdealEntry | None) -> str:
+    """Reason why the partition is left unchanged: an unreadable node; "" if there is none."""
+    if partition.key in snapshot.unreadable_topics:
+        return "left unchanged: a node of the topic is unreadable"
+    involved = {entry.worker, *entry.holders} if entry else set()
+    for worker in sorted(snapshot.unreadable_workers & involved):
+        return f"left unchanged: a node of worker {worker} is unreadable"
+    return ""
