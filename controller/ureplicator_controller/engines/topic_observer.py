@@ -23,9 +23,14 @@ from ureplicator_common.kafka import TopicAdmin, TopicInfo
 from ureplicator_common.model import Route
 from ureplicator_common.znodes import Paths
 from ureplicator_controller.core.state.snapshot import Snapshot
-from ureplicator_controller.core.topics.reconcile import expected_topics
+from ureplicator_controller.core.topics.cluster_comparison import (
+    ClusterComparison,
+    compare_with_clusters,
+)
+from ureplicator_controller.core.topics.reconcile import (
+    expected_topics,
+)
 from ureplicator_controller.core.topics.rules import TopicRules
-from ureplicator_controller.core.topics.validation import ClusterComparison, compare_with_clusters
 from ureplicator_controller.engines.metrics import ControlMetrics
 from ureplicator_controller.engines.topic_reconciler import TopicReconciler, with_absent_confirmed
 

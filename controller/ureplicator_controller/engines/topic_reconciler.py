@@ -29,16 +29,16 @@ from ureplicator_common.kafka import TopicAdmin
 from ureplicator_common.model import Route, TopicKey
 from ureplicator_common.znodes import Paths, encode_intent, encode_memory
 from ureplicator_controller.core.state.snapshot import Snapshot
+from ureplicator_controller.core.topics.baseline import changed_memory
 from ureplicator_controller.core.topics.reconcile import (
     CONFIRM_S,
     IntentChange,
     TopicDecision,
-    Topics,
     Unconfirmed,
     reconcile_topics,
-    route_memory,
 )
 from ureplicator_controller.core.topics.rules import TopicRules
+from ureplicator_controller.core.topics.topic_ids import Topics
 from ureplicator_controller.engines.fenced_writer import FencedWriter, WriteOutcome
 from ureplicator_controller.engines.metrics import ControlMetrics
 from ureplicator_controller.engines.target_claims import claim
@@ -87,13 +87,13 @@ class TopicReconciler:
         self._clock = clock
         self._metrics = metrics
         self._writer = FencedWriter(coordination, paths=paths, metrics=metrics)
-        self._suspicions: Unconfirmed = {}
+        self._unconfirmed: Unconfirmed = {}
         self._failures: dict[TopicKey, _Failure] = {}
         self._oversized: set[Route] = set()
 
     def reset(self) -> None:
         """Drop all state: another controller leads."""
-        self._suspicions = {}
+        self._unconfirmed = {}
         self._failures.clear()
         self._metrics.refused_topics.clear()
 
@@ -105,8 +105,8 @@ class TopicReconciler:
         Raises Unavailable.
         """
         now_s = self._clock.monotonic_s()
-        decision = reconcile_topics(self._rules, snapshot, clusters, self._suspicions, now_s)
-        self._suspicions = decision.suspicions
+        decision = reconcile_topics(self._rules, snapshot, clusters, self._unconfirmed, now_s)
+        self._unconfirmed = decision.unconfirmed
         try:
             is_done = self._perform_all(decision.changes, epoch, until_s=now_s + MAX_KAFKA_WORK_S)
             is_done &= self._store_memories(decision, snapshot, epoch)
@@ -114,7 +114,7 @@ class TopicReconciler:
             return 0.0
         if not is_done:
             return UNFINISHED_S
-        return CONFIRM_S if decision.suspicions else 0.0
+        return CONFIRM_S if decision.unconfirmed else 0.0
 
     def _perform_all(self, changes: Sequence[IntentChange], epoch: int, *, until_s: float) -> bool:
         """False if time ran out before all were done. Changes without work on Kafka come first."""
@@ -147,7 +147,7 @@ class TopicReconciler:
         self._failures.pop(change.key, None)
         self._metrics.topic_changes.labels(change.kind).inc()
         level = logging.WARNING if change.intent.stopped else logging.INFO
-        log.log(level, "topic %s %s: %s", change.key, change.kind, change.why)
+        log.log(level, "topic %s %s: %s", change.key, change.kind, change.reason)
 
     def _claim(self, change: IntentChange) -> Sequence[Operation]:
         """The claim of a new intent on its target topic. Raises TargetTaken, Unavailable."""
@@ -205,7 +205,7 @@ class TopicReconciler:
     ) -> bool:
         """True if a first baseline was stored. A memory too large for a node is logged once."""
         baseline = decision.baselines.get(route)
-        memory = route_memory(snapshot, route, baseline=baseline, refused=refused)
+        memory = changed_memory(snapshot, route, baseline=baseline, refused=refused)
         if memory is None:
             return False
         stored = snapshot.memory.get(route)

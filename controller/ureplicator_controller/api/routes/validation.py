@@ -27,7 +27,7 @@ from ureplicator_controller.api.services.validation import compare
 from ureplicator_controller.core.state.exclusions import excluded_partitions
 from ureplicator_controller.core.state.mismatches import mismatches
 from ureplicator_controller.core.state.validation_counts import validation_counts
-from ureplicator_controller.core.topics.validation import ClusterComparison
+from ureplicator_controller.core.topics.cluster_comparison import ClusterComparison
 
 
 def blueprint(

@@ -13,7 +13,10 @@ from ureplicator_common.errors import OperatingError
 from ureplicator_common.model import Route
 from ureplicator_controller.api.services.clusters import ClusterTopics
 from ureplicator_controller.api.services.fleet_cache import FleetState
-from ureplicator_controller.core.topics.validation import ClusterComparison, compare_with_clusters
+from ureplicator_controller.core.topics.cluster_comparison import (
+    ClusterComparison,
+    compare_with_clusters,
+)
 
 
 def compare(

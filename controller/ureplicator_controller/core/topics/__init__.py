@@ -1,1 +1,1 @@
-"""Topics against what the Kafka clusters have: whitelisted, expanded, stopped. Pure."""
+"""Topics compared with the Kafka clusters: whitelisted, expanded, stopped. Pure."""

@@ -1,12 +1,12 @@
-"""Which topics are copies, and of what: records must not come back to where they came from.
+"""Replication loops: which topics are copies, so that no record is copied back to its origin.
 
-With routes both ways a copy is a topic like any other in its cluster, and would be copied back by
-the other route, and so on without end. Two things tell a copy:
+With routes in both directions a copy is an ordinary topic of its cluster. It would be copied back by the
+other route, and so on without end. A copy is recognised in two ways:
 
-* what is whitelisted: the target topic of an intent is a copy of its source topic, which may be a
-  copy itself, over any number of clusters;
-* the name: where the route the other way puts a prefix before the names, a topic with that prefix
-  is taken for a copy, also when nobody copies it any more.
+* By what is whitelisted: the target topic of an intent is a copy of its source topic, which may be a copy
+  itself, over any number of clusters.
+* By name: if the route in the other direction puts a prefix before names, a topic with that prefix is
+  taken for a copy, also when it is no longer copied.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ ClusterTopic = tuple[str, str]
 
 
 def copies_by_target(intents: Mapping[TopicKey, TopicIntent]) -> dict[ClusterTopic, TopicKey]:
-    """Every target topic -> what is copied to it; of several the first."""
+    """Target topics, each with the source topic that is copied to it; the first one of several."""
     found: dict[ClusterTopic, TopicKey] = {}
     for key, intent in sorted(intents.items()):
         found.setdefault((key.route.target, intent.target_topic or key.topic), key)
@@ -30,15 +30,15 @@ def copies_by_target(intents: Mapping[TopicKey, TopicIntent]) -> dict[ClusterTop
 def origins(
     cluster: str, topic: str, copied: Mapping[ClusterTopic, TopicKey]
 ) -> Sequence[ClusterTopic]:
-    """Where the records of a topic came from, nearest first; nothing if it is no copy."""
+    """Topics that a topic's records were copied from, nearest first; empty if it is no copy."""
     found: list[ClusterTopic] = []
-    at = (cluster, topic)
-    while at in copied:
-        key = copied[at]
-        at = (key.route.source, key.topic)
-        if at in found:
+    current = (cluster, topic)
+    while current in copied:
+        key = copied[current]
+        current = (key.route.source, key.topic)
+        if current in found:
             break
-        found.append(at)
+        found.append(current)
     return found
 
 
@@ -48,12 +48,12 @@ def loop_reason(
     copied: Mapping[ClusterTopic, TopicKey],
     naming: Iterable[tuple[Route, RouteSettings]],
 ) -> str:
-    """Why a source topic has records of the target; "" if nothing says so."""
+    """Reason why a source topic may contain records of the target cluster; "" if there is none."""
     for cluster, origin in origins(route.source, topic, copied):
         if cluster == route.target:
             return f"it is a copy of {origin} on {cluster}"
     back = Route(route.target, route.source)
     for other, settings in naming:
         if other == back and settings.prefix and topic.startswith(settings.prefix):
-            return f"its name is that of a copy from {route.target}"
+            return f"its prefix is that of copies from {route.target}"
     return ""

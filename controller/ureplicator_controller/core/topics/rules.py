@@ -1,4 +1,4 @@
-"""What the configuration says about the topics of one route, made ready to be asked. Pure."""
+"""Topic rules of a route: its configuration, compiled for decisions. Pure."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from ureplicator_common.model import GapPolicy, Route, RouteSettings
 
 @dataclass(frozen=True, slots=True)
 class AutoWhitelist:
-    """Which source topics are copied without being asked for: full match, exclusion wins."""
+    """Patterns of source topics to whitelist automatically: full match, exclusion wins."""
 
     include: tuple[re.Pattern[str], ...]
     exclude: tuple[re.Pattern[str], ...] = ()
     require_target: bool = False
 
     def matches(self, topic: str) -> bool:
-        wanted = any(pattern.fullmatch(topic) for pattern in self.include)
-        return wanted and not any(pattern.fullmatch(topic) for pattern in self.exclude)
+        is_included = any(pattern.fullmatch(topic) for pattern in self.include)
+        return is_included and not any(pattern.fullmatch(topic) for pattern in self.exclude)
 
 
 @dataclass(frozen=True, slots=True)
 class TopicRules:
-    """Of one route. `auto` None: topics are whitelisted by hand only."""
+    """Rules of one route. `auto` None: topics are whitelisted by hand only."""
 
     route: Route
     settings: RouteSettings
@@ -33,11 +33,12 @@ class TopicRules:
 
     @property
     def adopts_recreated_topics(self) -> bool:
-        """Whether a recreated source topic is copied on, without asking anybody."""
+        """Test whether a recreated source topic is copied without a request of operators."""
         return self.settings.on_gap is not GapPolicy.STOP
 
     @classmethod
     def of(cls, config: RouteConfig) -> TopicRules:
+        """Compile the configuration of a route."""
         auto = config.auto_whitelist
         return cls(
             route=config.route,

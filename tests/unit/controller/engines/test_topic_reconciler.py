@@ -23,7 +23,9 @@ from ureplicator_common.model import (
 )
 from ureplicator_common.znodes import Paths, decode_intent, decode_memory, encode_intent
 from ureplicator_controller.core.state.snapshot import parse
-from ureplicator_controller.core.topics.reconcile import CONFIRM_S
+from ureplicator_controller.core.topics.reconcile import (
+    CONFIRM_S,
+)
 from ureplicator_controller.core.topics.rules import AutoWhitelist, TopicRules
 from ureplicator_controller.engines.metrics import ControlMetrics
 from ureplicator_controller.engines.topic_observer import TopicObserver

@@ -33,7 +33,7 @@ from ureplicator_controller.core.state.external_view import (
 from ureplicator_controller.core.state.mismatches import mismatches
 from ureplicator_controller.core.state.snapshot import DecodeCache, Delays, Snapshot, Stored, parse
 from ureplicator_controller.core.state.validation_counts import validation_counts
-from ureplicator_controller.core.topics.validation import compare_with_clusters
+from ureplicator_controller.core.topics.cluster_comparison import compare_with_clusters
 from ureplicator_testkit.control.fleet import ROUTE, ControlFleet
 
 PATHS = Paths("test")

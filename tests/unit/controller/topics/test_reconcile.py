@@ -76,7 +76,7 @@ class World:
     def look(self, clusters: Clusters, *, after_s: float = 0.0) -> list[IntentChange]:
         self.now_s += after_s
         self.last = reconcile_topics(
-            self.rules, self.seen, clusters, self.last.suspicions, self.now_s
+            self.rules, self.seen, clusters, self.last.unconfirmed, self.now_s
         )
         return list(self.last.changes)
 
@@ -238,9 +238,7 @@ def test_what_no_node_could_hold_is_refused() -> None:
     huge = TopicInfo(MAX_PARTITIONS + 1, "A2")
     world = World(rules=(auto(),)).remember()
     assert not world.look({"a": {"t": huge}, "b": {}})
-    assert world.last.refused == {
-        KEY: "it has 10001 partitions, above the 10000 that a topic may have"
-    }
+    assert world.last.refused == {KEY: "it has 10001 partitions, more than the maximum of 10000"}
     assert world.one({"a": {"t": TopicInfo(MAX_PARTITIONS, "A2")}, "b": {}})
     follows = TopicRules(ROUTE, RouteSettings(on_gap=GapPolicy.EARLIEST))
     for known, seen in (
@@ -356,7 +354,7 @@ def test_copies_do_not_come_back() -> None:
     assert "it is a copy of t on a" in world.last.refused[TopicKey(BACK, "a.t")]
     world.seen = replace(world.seen, topics={})
     assert not world.look({"a": {}, "b": sizes(**{"a.t": 1})})
-    assert "its name is that of a copy" in world.last.refused[TopicKey(BACK, "a.t")]
+    assert "its prefix is that of copies" in world.last.refused[TopicKey(BACK, "a.t")]
 
 
 def test_a_chain_is_copied_on_until_it_would_close() -> None:

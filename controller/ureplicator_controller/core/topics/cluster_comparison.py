@@ -1,9 +1,8 @@
-"""What operators asked for beside what the two Kafka clusters of a route really have.
+"""Intents compared with the topics that exist on the two Kafka clusters of a route.
 
-uReplicator's words: a topic is *missing* if the source has no topic of that name, and *mismatched*
-if it has another number of partitions; `mismatchedTopicPartitions` then tells how many the source
-has. The target is compared as well, as findings for people: a partition without its counterpart
-there cannot be copied.
+uReplicator's terms: a topic is *missing* if the source has no topic of that name, and *mismatched* if it
+has another number of partitions; `mismatchedTopicPartitions` then has the difference. The target is
+compared as well, as findings for operators: a partition without its counterpart there cannot be copied.
 """
 
 from __future__ import annotations
@@ -17,10 +16,9 @@ from ureplicator_common.model import TopicIntent, TopicState
 
 @dataclass(frozen=True, slots=True)
 class ClusterComparison:
-    """Of one route. `mismatched`: topic -> partitions by which source and intent differ.
+    """Differences of one route. `mismatched`: topic -> partitions by which source and intent differ.
 
-    `target_findings`: source topic -> what is wrong with its target topic. `stopped`: topic -> why
-    the leader stopped it.
+    `target_findings`: source topic -> defect of its target topic. `stopped`: topic -> reason.
     """
 
     missing: tuple[str, ...] = ()
@@ -29,7 +27,7 @@ class ClusterComparison:
     stopped: Mapping[str, str] = field(default_factory=dict)
 
     def as_json(self) -> dict[str, object]:
-        """uReplicator's names."""
+        """uReplicator's field names."""
         return {
             "numMissingTopics": len(self.missing),
             "numMismatchedTopics": len(self.mismatched),
@@ -43,32 +41,33 @@ def compare_with_clusters(
     source_topics: Mapping[str, TopicInfo],
     target_topics: Mapping[str, TopicInfo],
 ) -> ClusterComparison:
-    """Intents of one route by source topic. What is being deleted is not compared."""
-    wanted = {
+    """Compare the intents of one route, by source topic. Topics being deleted are left out."""
+    compared = {
         topic: intent
         for topic, intent in sorted(intents.items())
         if intent.state is not TopicState.DELETING
     }
     mismatched = {
         topic: abs(source_topics[topic].partitions - intent.partitions)
-        for topic, intent in wanted.items()
+        for topic, intent in compared.items()
         if (there := source_topics.get(topic)) is not None
         and not there.trouble
         and there.partitions != intent.partitions
     }
     return ClusterComparison(
-        missing=tuple(topic for topic in wanted if topic not in source_topics),
+        missing=tuple(topic for topic in compared if topic not in source_topics),
         mismatched=mismatched,
         target_findings={
             topic: finding
-            for topic, intent in wanted.items()
+            for topic, intent in compared.items()
             if (finding := _target_finding(topic, intent, target_topics))
         },
-        stopped={topic: intent.stopped for topic, intent in wanted.items() if intent.stopped},
+        stopped={topic: intent.stopped for topic, intent in compared.items() if intent.stopped},
     )
 
 
 def _target_finding(topic: str, intent: TopicIntent, target_topics: Mapping[str, TopicInfo]) -> str:
+    """Defect of a target topic; "" if it has none."""
     name = intent.target_topic or topic
     found = target_topics.get(name)
     if found is None:
