@@ -27,9 +27,7 @@ from ureplicator_controller.core.topics.cluster_comparison import (
     ClusterComparison,
     compare_with_clusters,
 )
-from ureplicator_controller.core.topics.reconcile import (
-    expected_topics,
-)
+from ureplicator_controller.core.topics.reconcile import expected_topics
 from ureplicator_controller.core.topics.rules import TopicRules
 from ureplicator_controller.engines.metrics import ControlMetrics
 from ureplicator_controller.engines.topic_reconciler import TopicReconciler, with_absent_confirmed

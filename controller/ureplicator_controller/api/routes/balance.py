@@ -37,9 +37,7 @@ from ureplicator_controller.api.http.response_models import (
 )
 from ureplicator_controller.api.services.fleet_cache import FleetCache, FleetState
 from ureplicator_controller.api.services.workers import Wishes
-from ureplicator_controller.core.planning.plan import (
-    plan,
-)
+from ureplicator_controller.core.planning.plan import plan
 from ureplicator_controller.core.reporting.owner_changes import owner_changes
 from ureplicator_controller.core.state.snapshot import BalanceLimits
 

@@ -30,10 +30,7 @@ from ureplicator_controller.api.http.response_models import (
 )
 from ureplicator_controller.api.services.fleet_cache import FleetCache, FleetState
 from ureplicator_controller.api.services.workers import Wishes, unknown_worker
-from ureplicator_controller.core.state.external_view import (
-    ideal_entry,
-    whitelisted_partitions,
-)
+from ureplicator_controller.core.state.external_view import ideal_entry, whitelisted_partitions
 
 
 def blueprint(*, fleet: FleetCache, wishes: Wishes) -> APIBlueprint:

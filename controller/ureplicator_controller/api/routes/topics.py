@@ -53,9 +53,7 @@ from ureplicator_controller.api.services.fleet_cache import FleetCache, FleetSta
 from ureplicator_controller.api.services.topic_lookup import find_topic
 from ureplicator_controller.api.services.topics import TopicService
 from ureplicator_controller.core.state.exclusions import effective_state, partition_exclusion
-from ureplicator_controller.core.state.external_view import (
-    ideal_entry,
-)
+from ureplicator_controller.core.state.external_view import ideal_entry
 from ureplicator_controller.core.state.mismatches import Mismatch, topic_mismatches
 
 

@@ -56,9 +56,7 @@ from ureplicator_controller.core.reporting.backup import (
     was_never_held,
 )
 from ureplicator_controller.core.topics.loops import copies_by_target, origins
-from ureplicator_controller.core.topics.reconcile import (
-    held_topics,
-)
+from ureplicator_controller.core.topics.reconcile import held_topics
 from ureplicator_controller.core.topics.topic_ids import adopt_topics
 from ureplicator_controller.engines.target_claims import TargetTaken, claim
 from ureplicator_controller.engines.target_topics import ensure_target

@@ -34,16 +34,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from ureplicator_common.model import (
-    Route,
-    SessionId,
-    WorkerId,
-    transactional_ids,
-)
+from ureplicator_common.model import Route, SessionId, WorkerId, transactional_ids
 from ureplicator_controller.core.planning.partitions import PartitionView
-from ureplicator_controller.core.state.external_view import (
-    reported_state,
-)
+from ureplicator_controller.core.state.external_view import reported_state
 from ureplicator_controller.core.state.snapshot import Snapshot
 
 NO_SESSION = SessionId(0)

@@ -42,11 +42,7 @@ from ureplicator_common.model import (
     WorkerId,
 )
 from ureplicator_controller.core.planning.switches import is_rebalance_due
-from ureplicator_controller.core.state.external_view import (
-    ExternalView,
-    ideal_entry,
-    is_active,
-)
+from ureplicator_controller.core.state.external_view import ExternalView, ideal_entry, is_active
 from ureplicator_controller.core.state.snapshot import Snapshot
 
 REPORT_AFTER_S = 600.0

@@ -1,1 +1,1 @@
-"""What operators are shown: events, lag, workload, backup. Pure."""
+"""Views for operators: events, owner changes, lag, workload, backup. Pure."""

@@ -1,48 +1,45 @@
-"""What an on-call person asks after an incident: who led, who came and went, what was switched, what
-moved, and at whose word.
+"""Events of the fleet: leaders, workers, switches and moves, each with the request that caused it.
 
-    chronicle(before, now, steps) -> events      `before` is what was told of last, None: a new leader
+    fleet_events(before, now, steps) -> events      `before`: last snapshot logged, None: a new leader
 
-A move names the request that it goes back to, which is found by what the move did rather than by
-its reason's wording: a partition taken from a worker that operators empty goes back to who emptied
-it; one that got its first owner, or lost its owner for good, to the last request about its topic;
-any other, while a rebalance is due, to who asked for that. What the fleet did by itself goes back
-to nobody.
+A move has the id of the request that caused it. The request is found by what moved, not by the wording
+of the reason: a move from a drained worker was caused by the request that drained it; a partition that
+got its first owner, or lost its owner for good, by the last request about its topic; any other move,
+while a rebalance is due, by the request for that. Automatic moves have no request.
 
-Nothing happens here but comparing two snapshots, so what a leader did not see, it does not tell: a
-worker that came and went between two looks, or a switch while nobody led. The first event of each
-leadership says how it found the fleet.
+Events are differences between two snapshots. What no leader observed is not logged: a worker that came
+and went between two snapshots, or a switch while there was no leader. The first event of each leadership
+describes the fleet as the leader found it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from ureplicator_common.model import EventKind, KnownWorker, PastEvent, Switches, WorkerId
+from ureplicator_common.model import EventKind, PastEvent, Switches, WorkerId
 from ureplicator_controller.core.planning.eviction import NOT_EVICTED
+from ureplicator_controller.core.planning.membership import is_leaving, known_worker
 from ureplicator_controller.core.planning.steps import Evict, Step
 from ureplicator_controller.core.planning.switches import is_rebalance_due
 from ureplicator_controller.core.reporting.owner_changes import OwnerChange, owner_changes
-from ureplicator_controller.core.state.external_view import (
-    is_active,
-)
+from ureplicator_controller.core.state.external_view import is_active
 from ureplicator_controller.core.state.snapshot import Snapshot
 
 
 def fleet_events(
     before: Snapshot | None, now: Snapshot, steps: Sequence[Step], *, leader: str
 ) -> list[PastEvent]:
-    """In the order in which people want to read it; not numbered yet."""
+    """Events since `before`, in reading order: changes of the fleet, evictions, moves; unnumbered."""
     changes = (
-        [_leads(now, leader)]
+        [_leader_event(now, leader)]
         if before is None
-        else [*_workers(before, now), *_switched(before, now)]
+        else [*_worker_events(before, now), *_switch_events(before, now)]
     )
-    return [*changes, *_evicted(now, steps), *_moved(now, steps)]
+    return [*changes, *_eviction_events(now, steps), *_move_events(now, steps)]
 
 
 def log_line(event: PastEvent) -> str:
-    """For the log: the id first, so that one word finds it in every log."""
+    """Log line of an event, with its id, so that one search finds it in the logs of all processes."""
     by = f" (request {event.request})" if event.request else ""
     if event.kind is EventKind.MOVE:
         return f"move {event.id}: {event.source} -> {event.target}: {event.reason}{by}"
@@ -60,7 +57,7 @@ def _event(
     return PastEvent(0, kind, reason, now.wall_ms, request=request, worker=worker)
 
 
-def _leads(now: Snapshot, leader: str) -> PastEvent:
+def _leader_event(now: Snapshot, leader: str) -> PastEvent:
     switches = now.switches
     state = (
         "frozen"
@@ -73,63 +70,59 @@ def _leads(now: Snapshot, leader: str) -> PastEvent:
     return _event(now, EventKind.LEADER, f"{leader} leads with epoch {now.epoch}: {found}")
 
 
-def _workers(before: Snapshot, now: Snapshot) -> Iterator[PastEvent]:
+def _worker_events(before: Snapshot, now: Snapshot) -> Iterator[PastEvent]:
     for worker in sorted({*before.sessions, *now.sessions, *before.known, *now.known}):
-        was, known = (_known(seen, worker) for seen in (before, now))
-        why = _came_or_went(before, now, worker, evicted=known.evicted_session != NOT_EVICTED)
-        if why:
-            yield _event(now, EventKind.WORKER, why, worker=worker)
-        leaving = known.draining or known.blacklisted
-        if leaving != (was.draining or was.blacklisted):
-            why = "emptied, and given nothing more" if leaving else "takes part again"
-            yield _event(now, EventKind.WORKER, why, worker=worker, request=known.request_id)
+        known = known_worker(now, worker)
+        is_evicted = known.evicted_session != NOT_EVICTED
+        change = _session_change(before, now, worker, is_evicted=is_evicted)
+        if change:
+            yield _event(now, EventKind.WORKER, change, worker=worker)
+        if is_leaving(known) != is_leaving(known_worker(before, worker)):
+            change = "drained: gets no partitions" if is_leaving(known) else "eligible again"
+            yield _event(now, EventKind.WORKER, change, worker=worker, request=known.request_id)
 
 
-def _known(seen: Snapshot, worker: WorkerId) -> KnownWorker:
-    stored = seen.known.get(worker)
-    return stored.value if stored else KnownWorker(max_slots=0)
-
-
-def _came_or_went(before: Snapshot, now: Snapshot, worker: WorkerId, *, evicted: bool) -> str:
-    was, session = before.sessions.get(worker), now.sessions.get(worker)
-    if was == session:
+def _session_change(before: Snapshot, now: Snapshot, worker: WorkerId, *, is_evicted: bool) -> str:
+    """Change of a worker's session; "" if there is none. An eviction is an event of its own."""
+    former, session = before.sessions.get(worker), now.sessions.get(worker)
+    if former == session:
         return ""
     if session is None:
-        return "" if evicted else "gone"
-    if was is not None:
-        return "restarted: its session is another one"
+        return "" if is_evicted else "gone"
+    if former is not None:
+        return "restarted: it has another session"
     return "back" if worker in before.absent_since else "joined"
 
 
-def _switched(before: Snapshot, now: Snapshot) -> Iterator[PastEvent]:
-    for what in _differences(before.switches, now.switches):
+def _switch_events(before: Snapshot, now: Snapshot) -> Iterator[PastEvent]:
+    for what in _switch_changes(before.switches, now.switches):
         yield _event(now, EventKind.SWITCH, what, request=now.switches.request_id)
 
 
-def _differences(before: Switches, now: Switches) -> Iterator[str]:
+def _switch_changes(before: Switches, now: Switches) -> Iterator[str]:
     if before.auto_balancing != now.auto_balancing:
         yield f"auto-balancing switched {'on' if now.auto_balancing else 'off'}"
     if before.frozen != now.frozen:
         yield "frozen" if now.frozen else "no longer frozen"
     if before.rebalance_asked != now.rebalance_asked:
-        yield "rebalance asked for"
+        yield "rebalance requested"
 
 
-def _evicted(now: Snapshot, steps: Sequence[Step]) -> Iterator[PastEvent]:
+def _eviction_events(now: Snapshot, steps: Sequence[Step]) -> Iterator[PastEvent]:
     for step in steps:
         if isinstance(step, Evict):
-            why = f"evicted: it did not let go within {now.delays.handover_s:g} s"
+            why = f"evicted: did not release a partition within {now.delays.handover_s:g} s"
             yield _event(now, EventKind.WORKER, why, worker=step.worker)
 
 
-def _moved(now: Snapshot, steps: Sequence[Step]) -> Iterator[PastEvent]:
+def _move_events(now: Snapshot, steps: Sequence[Step]) -> Iterator[PastEvent]:
     for moved in owner_changes(now, steps):
         yield PastEvent(
             0,
             EventKind.MOVE,
             moved.reason,
             now.wall_ms,
-            request=_asked_by(now, moved),
+            request=_request_of(now, moved),
             partition=moved.partition,
             source=moved.source,
             target=moved.target,
@@ -137,12 +130,12 @@ def _moved(now: Snapshot, steps: Sequence[Step]) -> Iterator[PastEvent]:
         )
 
 
-def _asked_by(now: Snapshot, moved: OwnerChange) -> str:
-    """Id of the request that a move goes back to."""
+def _request_of(now: Snapshot, moved: OwnerChange) -> str:
+    """Id of the request that caused a move; "" for an automatic move."""
     if moved.source is None or not is_active(now, moved.partition):
         intent = now.topics.get(moved.partition.key)
         return intent.value.request_id if intent else ""
-    source = _known(now, moved.source)
-    if source.draining or source.blacklisted:
+    source = known_worker(now, moved.source)
+    if is_leaving(source):
         return source.request_id
     return now.switches.rebalance_asked if is_rebalance_due(now) else ""

@@ -1,25 +1,26 @@
-"""How far behind a partition is, from looks at both ends of it.
+"""Lag, rates and retention of a partition, computed from samples of its position and its log.
 
-A *look* is what was seen at one moment: the position on the target, read first, then the extent of the
-source's log. Read in this order a position is never above the end unless something is wrong.
+A *sample* is taken at one moment: the position on the target, read first, then the extent of the source's
+log. In this order a position is never above the end unless something is wrong.
 
-* **Lag in records** is end - position: offsets, so what compaction removed counts as well. Both are as a
-  reader of committed records sees them. A copier's position also passes markers of transactions and
-  aborted records, so a partition that is fully copied has lag 0.
-* **Lag in seconds** is how long the record at the position, the next to be copied, has waited: now less
-  its timestamp. Its time is not read for every partition at every look, so this may be an upper bound:
-  the age of an earlier record, or the time since a look whose end the position has reached, since what
-  comes next is younger than that look.
-* **Rates** are taken over a window of looks, not between two: positions move in steps of a commit. The
-  log start moves by whole segments and gets a longer window. Time in which nothing was copied, though
-  records waited (a pause, an outage), does not count once the position moves again.
-* **Time to catch up** is lag by what the position gains on the end; none while it does not gain.
-* **Time to retention** is how long the next record is still kept: the retention time less its age, or by
-  size, how long the log start needs to get there at its rate. Brokers delete whole segments, so it may
-  last longer, never shorter. None where nothing waits or nothing is deleted; 0: it may go, or is gone.
+* **Lag in records** is end - position, in offsets, so records that compaction removed count as well. Both
+  are what a read_committed consumer sees. A copier's position also passes transaction markers and aborted
+  records, so a partition that is fully copied has lag 0.
+* **Lag in seconds** is how long the record at the position, the next to be copied, has waited: now minus
+  its timestamp. Its timestamp is not read for every partition in every sample, so this may be an upper
+  bound: the age of an earlier record, or the time since a sample whose end the position has reached, since
+  the next record is younger than that sample.
+* **Rates** are taken over a window of samples, not between two: positions advance in steps of a commit. The
+  log start advances by whole segments and has a longer window. Time without copying although records
+  waited (a pause, an outage) does not count once the position advances again.
+* **Time to catch up** is the lag divided by what the position gains on the end; None while it does not gain.
+* **Time to retention** is how long the next record is still kept: the retention time minus its age, or by
+  size, how long the log start takes to get there at its rate. Brokers delete whole segments, so it may
+  last longer, never shorter. None if no record waits or nothing is deleted; 0: it may be deleted any time,
+  or is gone.
 
-What is not known is None and has a reason, never 0: a partition that was never committed may have
-everything before it.
+A value that is unknown is None and has a reason, never 0: a partition that was never committed may have
+its whole log still to copy.
 """
 
 from __future__ import annotations
@@ -33,17 +34,17 @@ from ureplicator_common.model import Partition
 
 RATE_WINDOW_S = 30.0
 STILL_S = 4.0
-"""Longer than a commit takes, shorter than from one look to the next."""
+"""Longer than a commit takes, shorter than the interval of samples."""
 START_WINDOW_S = 600.0
-"""Half a segment's life at a busy topic; a log start that stood still in it is not approaching."""
+"""Half a segment's life at a busy topic; a log start that has not moved in it is not approaching."""
 
-NEVER_COMMITTED = "never committed: copying has not begun"
-ABOVE_END = "above the end of the source: its log was cut, or the topic was recreated"
+NEVER_COMMITTED = "never committed: copying has not started"
+ABOVE_END = "above the end of the source: its log was truncated, or the topic was recreated"
 
 
 @dataclass(frozen=True, slots=True)
 class LagSample:
-    """One partition at one moment (monotonic). `position`: None where none was ever committed."""
+    """One partition at one moment (monotonic). `position` None: never committed."""
 
     at_s: float
     position: int | None
@@ -52,7 +53,7 @@ class LagSample:
 
 @dataclass(frozen=True, slots=True)
 class RateWindow:
-    """Looks that rates are taken over: `base` is half a window to a window old, once it can be."""
+    """Samples for a rate. `base` is between half a window and a window old, once there are enough."""
 
     base: LagSample
     middle: LagSample
@@ -62,7 +63,7 @@ class RateWindow:
 
 @dataclass(frozen=True, slots=True)
 class LagHistory:
-    """One partition's way: for its rates, and for that of its log start."""
+    """Samples of one partition: `short` for its rates, `long` for the rate of its log start."""
 
     short: RateWindow
     long: RateWindow
@@ -70,7 +71,7 @@ class LagHistory:
 
 @dataclass(frozen=True, slots=True)
 class RecordTime:
-    """When the time of a partition's next record was asked for last, and what was found then or before."""
+    """Timestamp of a partition's next record or of an earlier one, and when it was last requested."""
 
     time: BatchTime | None
     at_s: float
@@ -78,7 +79,7 @@ class RecordTime:
 
 @dataclass(frozen=True, slots=True)
 class PartitionLag:
-    """One partition, for people. `reason`: why something is not known, or what is wrong."""
+    """Lag of one partition. `reason`: why a value is unknown, or what is wrong."""
 
     position: int | None = None
     start: int | None = None
@@ -94,7 +95,7 @@ class PartitionLag:
 
 @dataclass(frozen=True, slots=True)
 class LagSummary:
-    """Many partitions: what those amount to that are known, and how many are not."""
+    """Lag of many partitions: totals of the known ones, and the number of unknown ones."""
 
     partitions: int
     lag_records: int | None
@@ -102,40 +103,40 @@ class LagSummary:
     retention_s: float | None
     never_committed: int
     unknown: int
-    """Without a lag in records, those never committed included."""
+    """Partitions without a lag in records, including those never committed."""
 
 
-def add_sample(tracks: LagHistory | None, sample: LagSample) -> LagHistory:
-    """The way so far with one more look; begun anew where the partition is another one now."""
-    if tracks is None or _begun_anew(tracks.short.latest, sample):
+def add_sample(history: LagHistory | None, sample: LagSample) -> LagHistory:
+    """Add a sample to the history; restart the history if the log or position is another one."""
+    if history is None or _is_restarted(history.short.latest, sample):
         first = RateWindow(base=sample, middle=sample, before=None, latest=sample)
         return LagHistory(first, first)
-    long = _extended(tracks.long, sample, START_WINDOW_S)
-    if _moves_again(tracks.short, sample):
+    long = _extended(history.long, sample, START_WINDOW_S)
+    if _advances_again(history.short, sample):
         return LagHistory(
-            RateWindow(base=sample, middle=sample, before=tracks.short.latest, latest=sample), long
+            RateWindow(base=sample, middle=sample, before=history.short.latest, latest=sample), long
         )
-    return LagHistory(_extended(tracks.short, sample, RATE_WINDOW_S), long)
+    return LagHistory(_extended(history.short, sample, RATE_WINDOW_S), long)
 
 
-def _moves_again(track: RateWindow, sample: LagSample) -> bool:
-    """After a look that found it where it was STILL_S before, with records to copy."""
-    before, latest = track.before, track.latest
+def _advances_again(window: RateWindow, sample: LagSample) -> bool:
+    """Test whether the position advances after it had not for STILL_S, with records to copy."""
+    before, latest = window.before, window.latest
     if before is None or latest.position is None or latest.at_s - before.at_s < STILL_S:
         return False
     waited = before.position == latest.position and before.extent.end > latest.position
     return waited and sample.position != latest.position
 
 
-def _extended(track: RateWindow, sample: LagSample, window_s: float) -> RateWindow:
-    base, middle = track.base, track.middle
+def _extended(window: RateWindow, sample: LagSample, window_s: float) -> RateWindow:
+    base, middle = window.base, window.middle
     if sample.at_s - middle.at_s >= window_s / 2:
         base, middle = middle, sample
-    return RateWindow(base=base, middle=middle, before=track.latest, latest=sample)
+    return RateWindow(base=base, middle=middle, before=window.latest, latest=sample)
 
 
-def _begun_anew(before: LagSample, sample: LagSample) -> bool:
-    """A position that goes back, or a log that gets shorter, has no rate with what was before."""
+def _is_restarted(before: LagSample, sample: LagSample) -> bool:
+    """Test for a position that went back or a log that got shorter: earlier samples give no rate."""
     if before.position is None or sample.position is None:
         return before.position is not sample.position
     return (
@@ -146,10 +147,10 @@ def _begun_anew(before: LagSample, sample: LagSample) -> bool:
 
 
 def partition_lag(
-    tracks: LagHistory, *, record: BatchTime | None, lifetime: Lifetime | None, wall_ms: int
+    history: LagHistory, *, record: BatchTime | None, lifetime: Lifetime | None, wall_ms: int
 ) -> PartitionLag:
-    """`record` is the time of the next record, or of one before it; None where it is not known."""
-    sample = tracks.short.latest
+    """Compute one partition's lag. `record`: time of the next record or an earlier one, if known."""
+    sample = history.short.latest
     position, extent = sample.position, sample.extent
     if position is None:
         return PartitionLag(
@@ -164,16 +165,16 @@ def partition_lag(
         start=extent.start,
         end=extent.end,
         lag_records=lag,
-        lag_s=_lag_s(tracks.short, record, age_s) if lag else 0.0,
-        records_per_s=_rate(tracks.short, position=True),
-        catch_up_s=_catch_up_s(tracks.short, lag),
-        retention_s=_retention_s(tracks.long, lifetime, age_s) if lag else None,
-        reason=_gone(position, extent),
+        lag_s=_lag_s(history.short, record, age_s) if lag else 0.0,
+        records_per_s=_rate(history.short, position=True),
+        catch_up_s=_catch_up_s(history.short, lag),
+        retention_s=_retention_s(history.long, lifetime, age_s) if lag else None,
+        reason=_gap_reason(position, extent),
     )
 
 
 def is_next(record: BatchTime | None, position: int) -> bool:
-    """Whether this tells the time of the record at the position, and not of one before it."""
+    """Test whether this is the timestamp of the record at the position, not of an earlier one."""
     return record is not None and record.first <= position <= record.last
 
 
@@ -184,9 +185,9 @@ def record_times_to_read(
     readings: Mapping[Partition, RecordTime],
     most: int,
 ) -> list[Partition]:
-    """Whose next record's time to read now: those that are behind first, the longest unread first.
+    """Partitions whose next record's timestamp to read now: lagging ones first, then longest unread.
 
-    Behind is who has not even reached the end of the look before; the others are moments late.
+    A partition lags if it has not reached the end of the previous sample.
     """
     urgency: list[tuple[bool, float, Partition]] = []
     for partition, sample in samples.items():
@@ -197,52 +198,54 @@ def record_times_to_read(
         if reading is not None and is_next(reading.time, position):
             continue
         known = before.get(partition)
-        moments_late = known is not None and known.extent.end <= position
-        urgency.append((moments_late, reading.at_s if reading else -1.0, partition))
+        is_recent = known is not None and known.extent.end <= position
+        urgency.append((is_recent, reading.at_s if reading else -1.0, partition))
     return [partition for _, _, partition in heapq.nsmallest(most, urgency)]
 
 
 def _age_s(record: BatchTime, wall_ms: int) -> float | None:
-    """A clock that is behind the producer's makes nobody younger than now."""
+    """Age of a record; 0 if the producer's clock is ahead of ours."""
     if record.timestamp_ms < 0:
         return None
     return max(0.0, (wall_ms - record.timestamp_ms) / 1_000)
 
 
-def _lag_s(track: RateWindow, record: BatchTime | None, age_s: float | None) -> float | None:
-    position = track.latest.position
+def _lag_s(window: RateWindow, record: BatchTime | None, age_s: float | None) -> float | None:
+    position = window.latest.position
     assert position is not None
     if age_s is not None and is_next(record, position):
         return age_s
     bounds = [] if age_s is None else [age_s]
-    if track.before is not None and track.before.extent.end <= position:
-        bounds.append(track.latest.at_s - track.before.at_s)
+    if window.before is not None and window.before.extent.end <= position:
+        bounds.append(window.latest.at_s - window.before.at_s)
     return min(bounds, default=None)
 
 
-def _rate(track: RateWindow, *, position: bool) -> float | None:
-    """Offsets a second of the position, or of the end; None with one look only."""
-    took_s = track.latest.at_s - track.base.at_s
+def _rate(window: RateWindow, *, position: bool) -> float | None:
+    """Offsets per second of the position, or of the end; None with a single sample."""
+    took_s = window.latest.at_s - window.base.at_s
     if took_s <= 0:
         return None
     if not position:
-        return (track.latest.extent.end - track.base.extent.end) / took_s
-    assert track.latest.position is not None
-    assert track.base.position is not None
-    return (track.latest.position - track.base.position) / took_s
+        return (window.latest.extent.end - window.base.extent.end) / took_s
+    assert window.latest.position is not None
+    assert window.base.position is not None
+    return (window.latest.position - window.base.position) / took_s
 
 
-def _catch_up_s(track: RateWindow, lag: int) -> float | None:
+def _catch_up_s(window: RateWindow, lag: int) -> float | None:
     if lag == 0:
         return 0.0
-    own, end = _rate(track, position=True), _rate(track, position=False)
+    own, end = _rate(window, position=True), _rate(window, position=False)
     if own is None or end is None or own <= end:
         return None
     return lag / (own - end)
 
 
-def _retention_s(track: RateWindow, lifetime: Lifetime | None, age_s: float | None) -> float | None:
-    sample = track.latest
+def _retention_s(
+    window: RateWindow, lifetime: Lifetime | None, age_s: float | None
+) -> float | None:
+    sample = window.latest
     assert sample.position is not None
     if sample.extent.start > sample.position:
         return 0.0
@@ -251,20 +254,20 @@ def _retention_s(track: RateWindow, lifetime: Lifetime | None, age_s: float | No
     left: list[float] = []
     if lifetime.retention_ms is not None and age_s is not None:
         left.append(lifetime.retention_ms / 1_000 - age_s)
-    took_s = sample.at_s - track.base.at_s
-    moved = sample.extent.start - track.base.extent.start
+    took_s = sample.at_s - window.base.at_s
+    moved = sample.extent.start - window.base.extent.start
     if lifetime.retention_bytes is not None and moved > 0 and took_s > 0:
         left.append((sample.position - sample.extent.start) * took_s / moved)
     return max(0.0, min(left)) if left else None
 
 
-def _gone(position: int, extent: Extent) -> str:
+def _gap_reason(position: int, extent: Extent) -> str:
     lost = extent.start - position
-    return f"the source let go of {lost} offsets that were not copied" if lost > 0 else ""
+    return f"the source deleted {lost} offsets that were not copied" if lost > 0 else ""
 
 
 def summarise(partitions: Iterable[PartitionLag]) -> LagSummary:
-    """Sum of the lags, the longest wait, the nearest end."""
+    """Summarise partitions: sum of lags, longest wait, earliest retention."""
     every = list(partitions)
     lags = [each.lag_records for each in every if each.lag_records is not None]
     return LagSummary(

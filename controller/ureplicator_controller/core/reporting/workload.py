@@ -1,8 +1,8 @@
-"""What workers carry, and what lags: uReplicator's `/admin/workloadinfo`, from the workers' own word.
+"""Workload and lag of workers and topics: uReplicator's `/admin/workloadinfo`, as workers measured it.
 
-All of it is measured by who copies (`PartitionLoad`). uReplicator took rates from an audit service
-and counted all partitions of a topic alike. Its number of *expected workers* is not told: it came
-from a fixed capacity of 8 MiB/s per worker, and what a worker can carry depends on the machine, the
+All values are measured by the copying worker (`PartitionLoad`). uReplicator took rates from an audit
+service and counted all partitions of a topic alike. Its number of *expected workers* is left out: it
+assumed a fixed capacity of 8 MiB/s per worker, while a worker's capacity depends on the machine, the
 batches and the codecs.
 """
 
@@ -13,18 +13,13 @@ from dataclasses import dataclass
 
 from ureplicator_common.model import Partition, PartitionLoad, Route, TopicKey, WorkerId
 from ureplicator_controller.core.planning.no_progress import REPORT_AFTER_S, suspect_workers
-from ureplicator_controller.core.state.external_view import (
-    ideal_entry,
-    is_active,
-)
-from ureplicator_controller.core.state.loads import SETTLED_S
+from ureplicator_controller.core.state.external_view import ideal_entry, is_active
+from ureplicator_controller.core.state.loads import SETTLED_S, WorkerLoads
 from ureplicator_controller.core.state.snapshot import Snapshot
 
 LAGGING_RECORDS = 100_000
 LAGGING_S = 900.0
-"""uReplicator's bounds: so many records behind, and so long at the rate they are copied."""
-
-Loads = Mapping[Partition, PartitionLoad]
+"""uReplicator's bounds of a lagging partition: records, and time at the rate at which they are copied."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +31,7 @@ class Total:
     records_per_s: float
 
     @classmethod
-    def of(cls, loads: Loads) -> Total:
+    def of(cls, loads: WorkerLoads) -> Total:
         return cls(
             len(loads),
             sum(load.steady_bytes_per_s for load in loads.values()),
@@ -52,7 +47,7 @@ class Total:
 
 
 def workload(snapshot: Snapshot, route: Route | None = None) -> dict[str, object]:
-    """Of one route or of all, in uReplicator's words."""
+    """Workload of one route or of all, with uReplicator's field names."""
     owned = {
         worker: {
             partition: load
@@ -73,7 +68,7 @@ def workload(snapshot: Snapshot, route: Route | None = None) -> dict[str, object
 
 
 def is_lagging(load: PartitionLoad) -> bool:
-    """Behind by much, and for long; or behind and standing still."""
+    """Test for a lag above both bounds, or a lag without progress."""
     if load.lag > 0 and load.no_progress_s >= REPORT_AFTER_S:
         return True
     return load.lag > LAGGING_RECORDS and load.lag > LAGGING_S * load.records_per_s
@@ -84,7 +79,7 @@ def _is_owner(snapshot: Snapshot, worker: WorkerId, partition: Partition) -> boo
     return entry is not None and entry.worker == worker and is_active(snapshot, partition)
 
 
-def _topics(every: Loads) -> Iterator[dict[str, object]]:
+def _topics(every: WorkerLoads) -> Iterator[dict[str, object]]:
     topics: dict[TopicKey, dict[Partition, PartitionLoad]] = {}
     for partition, load in every.items():
         topics.setdefault(partition.key, {})[partition] = load
@@ -92,8 +87,10 @@ def _topics(every: Loads) -> Iterator[dict[str, object]]:
         yield {"topic": key.topic, "route": str(key.route), **Total.of(topics[key]).as_json()}
 
 
-def _workers(snapshot: Snapshot, owned: Mapping[WorkerId, Loads]) -> Iterator[dict[str, object]]:
-    unfit = suspect_workers(snapshot)
+def _workers(
+    snapshot: Snapshot, owned: Mapping[WorkerId, WorkerLoads]
+) -> Iterator[dict[str, object]]:
+    suspects = suspect_workers(snapshot)
     for worker, loads in owned.items():
         total = Total.of(loads)
         settled = sum(load.measured_s >= SETTLED_S for load in loads.values())
@@ -103,7 +100,7 @@ def _workers(snapshot: Snapshot, owned: Mapping[WorkerId, Loads]) -> Iterator[di
             "totalWorkload": round(total.bytes_per_s),
             "msgsPerSecond": round(total.records_per_s, 1),
             "settledPartitions": settled,
-            "blamed": worker in unfit,
+            "blamed": worker in suspects,
             "laggingTopicPartition": [
                 _lagging(partition, load)
                 for partition, load in sorted(loads.items())

@@ -49,10 +49,7 @@ from ureplicator_common.znodes import (
 )
 from ureplicator_controller.core.planning.invariants import InvariantChecker, check_invariants
 from ureplicator_controller.core.planning.membership import track_membership
-from ureplicator_controller.core.planning.plan import (
-    Plan,
-    plan,
-)
+from ureplicator_controller.core.planning.plan import Plan, plan
 from ureplicator_controller.core.planning.steps import Evict, Step, WriteAssignment, operations
 from ureplicator_controller.core.state.snapshot import BalanceLimits, Delays, Snapshot, parse
 from ureplicator_testkit.kafka.ledger import Ledger

@@ -12,20 +12,13 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from typing import Any
 
-from ureplicator_common.coordination import (
-    Check,
-    OutcomeUnknown,
-    Unavailable,
-)
+from ureplicator_common.coordination import Check, OutcomeUnknown, Unavailable
 from ureplicator_common.kafka import ClusterUnavailable
 from ureplicator_common.model import Route, WorkerId
 from ureplicator_controller.core.planning import handover as handover_module
 from ureplicator_controller.core.planning import holders as holders_module
 from ureplicator_controller.core.planning.invariants import InvariantChecker
-from ureplicator_controller.core.planning.plan import (
-    Plan,
-    plan,
-)
+from ureplicator_controller.core.planning.plan import Plan, plan
 from ureplicator_controller.core.positions import orphaned as orphaned_module
 from ureplicator_controller.core.state.snapshot import Snapshot
 from ureplicator_controller.engines import control_loop as control_loop_module

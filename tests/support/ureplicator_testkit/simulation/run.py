@@ -15,9 +15,7 @@ from dataclasses import dataclass
 
 from ureplicator_common.model import TopicState, WorkerId
 from ureplicator_controller.core.planning.switches import is_rebalance_due
-from ureplicator_controller.core.state.external_view import (
-    external_view,
-)
+from ureplicator_controller.core.state.external_view import external_view
 from ureplicator_controller.core.state.mismatches import mismatches
 from ureplicator_controller.core.state.snapshot import Snapshot
 from ureplicator_testkit.simulation.faults import FaultInjector

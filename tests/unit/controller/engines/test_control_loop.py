@@ -8,17 +8,9 @@ import pytest
 
 from ureplicator_common.coordination import EXPIRY_ROUNDING_S, Create, Delete, Set
 from ureplicator_common.coordination.memory import MemoryCoordination
-from ureplicator_common.model import (
-    Assignment,
-    WorkerId,
-)
-from ureplicator_common.znodes import (
-    decode_route,
-)
-from ureplicator_controller.core.planning.plan import (
-    Plan,
-    plan,
-)
+from ureplicator_common.model import Assignment, WorkerId
+from ureplicator_common.znodes import decode_route
+from ureplicator_controller.core.planning.plan import Plan, plan
 from ureplicator_controller.core.planning.steps import WriteAssignment
 from ureplicator_controller.core.state.snapshot import Snapshot
 from ureplicator_controller.engines import control_loop as control_loop_module

@@ -30,9 +30,7 @@ from ureplicator_common.znodes import (
 )
 from ureplicator_controller.core.planning import handover as handover_module
 from ureplicator_controller.core.state import mismatches as mismatches_module
-from ureplicator_controller.core.state.external_view import (
-    external_view,
-)
+from ureplicator_controller.core.state.external_view import external_view
 from ureplicator_controller.core.state.mismatches import mismatches
 from ureplicator_testkit.control.fleet import ROUTE, ControlFleet
 

@@ -15,9 +15,7 @@ from ureplicator_controller.core.planning.no_progress import (
     partitions_without_progress,
     suspect_workers,
 )
-from ureplicator_controller.core.state.external_view import (
-    external_view,
-)
+from ureplicator_controller.core.state.external_view import external_view
 from ureplicator_testkit.control.fleet import ControlFleet, partition
 from ureplicator_testkit.control.load_meter import LoadMeter
 

@@ -2,27 +2,13 @@
 
 from __future__ import annotations
 
-from ureplicator_common.model import (
-    Assignment,
-    TopicKey,
-    TopicState,
-)
+from ureplicator_common.model import Assignment, TopicKey, TopicState
 from ureplicator_controller.core.planning.handover import EPOCH_SHIFT
-from ureplicator_controller.core.planning.plan import (
-    Plan,
-)
-from ureplicator_controller.core.state.external_view import (
-    external_view,
-)
+from ureplicator_controller.core.planning.plan import Plan
+from ureplicator_controller.core.state.external_view import external_view
 from ureplicator_controller.core.state.mismatches import mismatches
 from ureplicator_controller.core.state.validation_counts import validation_counts
-from ureplicator_testkit.control.fleet import (
-    ROUTE,
-    ControlFleet,
-    ids_of,
-    partition,
-    two_workers,
-)
+from ureplicator_testkit.control.fleet import ROUTE, ControlFleet, ids_of, partition, two_workers
 
 
 def test_new_topic_is_given_at_once_and_evenly() -> None:

@@ -24,13 +24,8 @@ from ureplicator_common.model import (
     Switches,
     TopicState,
 )
-from ureplicator_controller.core.planning.plan import (
-    Plan,
-    plan,
-)
-from ureplicator_controller.core.state.external_view import (
-    external_view,
-)
+from ureplicator_controller.core.planning.plan import Plan, plan
+from ureplicator_controller.core.state.external_view import external_view
 from ureplicator_controller.core.state.mismatches import mismatches
 from ureplicator_controller.core.state.snapshot import Delays, Snapshot, Stored
 from ureplicator_testkit.control.fleet import (

@@ -5,9 +5,7 @@ from __future__ import annotations
 from ureplicator_common.coordination import Create, Delete
 from ureplicator_common.model import TopicKey
 from ureplicator_common.znodes import encode_blacklisted
-from ureplicator_controller.core.state.external_view import (
-    external_view,
-)
+from ureplicator_controller.core.state.external_view import external_view
 from ureplicator_controller.core.state.mismatches import topic_mismatches
 from ureplicator_testkit.control.fleet import ROUTE, ControlFleet, two_workers
 

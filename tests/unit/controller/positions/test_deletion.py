@@ -34,9 +34,7 @@ from ureplicator_common.model import (
     WorkerId,
 )
 from ureplicator_common.znodes import Paths, decode_intent, encode_intent
-from ureplicator_controller.core.planning.plan import (
-    plan,
-)
+from ureplicator_controller.core.planning.plan import plan
 from ureplicator_controller.core.planning.steps import Retire
 from ureplicator_controller.core.positions.deletion import DeletablePositions, deletable_positions
 from ureplicator_controller.core.positions.orphaned import orphaned_positions

@@ -10,9 +10,7 @@ import pytest
 from ureplicator_common.coordination import Set
 from ureplicator_common.model import EventKind, PastEvent, Switches, TopicState, WorkerId
 from ureplicator_common.znodes import encode_known_worker
-from ureplicator_controller.core.planning.plan import (
-    plan,
-)
+from ureplicator_controller.core.planning.plan import plan
 from ureplicator_controller.core.planning.steps import Evict
 from ureplicator_controller.core.reporting.events import fleet_events, log_line
 from ureplicator_controller.core.state.snapshot import Snapshot
@@ -85,7 +83,7 @@ def test_one_that_was_faster_than_the_leaders_look() -> None:
     before = fleet.observe()
     fleet.kill(fleet.process("b"))
     fleet.worker("b")
-    assert lines(fleet, before) == ["worker b: restarted: its session is another one"]
+    assert lines(fleet, before) == ["worker b: restarted: it has another session"]
 
 
 def test_an_eviction_is_told_once() -> None:
@@ -98,7 +96,7 @@ def test_an_eviction_is_told_once() -> None:
     steps = plan(before, fleet.now_s).steps
     assert any(isinstance(step, Evict) for step in steps)
     told_now = [log_line(event) for event in fleet_events(before, before, steps, leader="c1")]
-    assert "worker b: evicted: it did not let go within 30 s" in told_now
+    assert "worker b: evicted: did not release a partition within 30 s" in told_now
     fleet.cycle()
     assert "worker b: gone" not in lines(fleet, before)
 

@@ -24,12 +24,8 @@ from ureplicator_common.model import (
 )
 from ureplicator_common.znodes import Paths, encode_intent
 from ureplicator_controller.core.planning.membership import track_membership
-from ureplicator_controller.core.planning.plan import (
-    plan,
-)
-from ureplicator_controller.core.state.external_view import (
-    external_view,
-)
+from ureplicator_controller.core.planning.plan import plan
+from ureplicator_controller.core.state.external_view import external_view
 from ureplicator_controller.core.state.mismatches import mismatches
 from ureplicator_controller.core.state.snapshot import DecodeCache, Delays, Snapshot, Stored, parse
 from ureplicator_controller.core.state.validation_counts import validation_counts
