@@ -194,10 +194,10 @@ class IdealEntry(Content):
     reason: str
     holders: _Holders = field(default_factory=dict)
     """Workers given the partition since their last confirmed OFFLINE -> session that was given it."""
-    stuck_moves: int = 0
-    """How often it was moved because it was stuck, since it last made progress."""
-    stuck_on: SessionText = SessionId(0)
-    """Session of the worker it was last moved from for that: see `core.stuck` of the controller."""
+    no_progress_moves: int = 0
+    """Number of moves for lack of progress since it last made progress."""
+    suspect_session: SessionText = SessionId(0)
+    """Session of the worker it was last moved from for that (controller: `planning.no_progress`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -302,12 +302,12 @@ class Switches(Content):
 
     `auto_balancing` off: what has an owner stays with it, whoever joins or is lost. `frozen`: beyond
     that, nothing changes its owner unless an operator asks for that very thing. A rebalance is due
-    while `rebalance_asked` (the request's id) is not `rebalance_done`, which the leader writes.
+    while `rebalance_requested` (the request's id) is not `rebalance_done`, which the leader writes.
     """
 
     auto_balancing: bool = True
     frozen: bool = False
-    rebalance_asked: str = ""
+    rebalance_requested: str = ""
     rebalance_done: str = ""
     request_id: str = ""
     """Id of the request that wrote this last, as in `TopicIntent`."""

@@ -99,7 +99,7 @@ def test_what_operators_asked_for_is_exported_and_nothing_else(rest: RestFixture
     for worker, tagged in (("w1", False), ("w2", True)):
         data = encode_known_worker(KnownWorker(4, blacklisted=tagged, draining=tagged))
         rest.put(rest.paths.worker_known(WorkerId(worker)), data)
-    rest.put(rest.paths.settings, encode_switches(Switches(frozen=True, rebalance_asked="r")))
+    rest.put(rest.paths.settings, encode_switches(Switches(frozen=True, rebalance_requested="r")))
     assert rest.call("GET", "/export").get_json() == {
         "version": 1,
         "fleet": "test",

@@ -46,7 +46,7 @@ def test_each_rebalance_is_another_request(rest: RestFixture, path: str) -> None
     assert ids[0] != ids[1]
     there = switches(rest)
     assert there is not None
-    assert (there.rebalance_asked, there.rebalance_done, there.frozen) == (ids[1], "", True)
+    assert (there.rebalance_requested, there.rebalance_done, there.frozen) == (ids[1], "", True)
 
 
 @pytest.mark.parametrize("applied", [True, False])
@@ -57,7 +57,7 @@ def test_a_lost_answer_is_read_back(rest: RestFixture, path: str, applied: bool)
     assert answer.status_code == 200
     there = switches(rest)
     assert there is not None
-    assert there.frozen or there.rebalance_asked == answer.get_json()["request"]
+    assert there.frozen or there.rebalance_requested == answer.get_json()["request"]
 
 
 def test_switches_that_cannot_be_read(rest: RestFixture) -> None:

@@ -105,7 +105,7 @@ def _preview(fleet_state: FleetState, limits: BalanceLimits) -> dict[str, object
     seen = fleet_state.snapshot
     if fleet_state.leader is None:
         raise unavailable("nobody leads: nothing would be done", hint="start a controller")
-    switches = replace(seen.switches, rebalance_asked="dry run", rebalance_done="")
+    switches = replace(seen.switches, rebalance_requested="dry run", rebalance_done="")
     asked = replace(seen, switches=switches, switches_version=None, limits=limits)
     decided = plan(asked, time.monotonic())
     return {

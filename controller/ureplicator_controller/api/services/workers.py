@@ -126,7 +126,7 @@ class Wishes:
     def rebalance(self, condition: Precondition = ALWAYS) -> str:
         """Ask for a rebalance now; the request's id."""
         request_id = self._new_id()
-        asked = partial(replace, rebalance_asked=request_id)
+        asked = partial(replace, rebalance_requested=request_id)
         self._switch(asked, request_id, condition)
         return request_id
 

@@ -216,7 +216,8 @@ def _must_be_written(before: IdealEntry, entry: IdealEntry) -> bool:
         before.worker != entry.worker
         or before.owner_epoch != entry.owner_epoch
         or before.reason != entry.reason
-        or (before.stuck_moves, before.stuck_on) != (entry.stuck_moves, entry.stuck_on)
+        or before.no_progress_moves != entry.no_progress_moves
+        or before.suspect_session != entry.suspect_session
         or before.holders.keys() != entry.holders.keys()
         or (entry.worker is None and before.holders != entry.holders)
     )

@@ -110,7 +110,7 @@ class _OwnerSelection:
 
     def _count(self, view: PartitionView, owner: WorkerId) -> None:
         """Count for its owner. A partition moved for lack of progress is not moved for even counts."""
-        if view.before is not None and view.before.stuck_moves:
+        if view.before is not None and view.before.no_progress_moves:
             self._placement.add_fixed(owner)
         else:
             self._placement.add_movable(owner, view.key, view.partition)

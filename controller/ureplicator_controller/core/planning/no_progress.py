@@ -98,7 +98,7 @@ def partitions_to_move(snapshot: Snapshot) -> dict[Partition, str]:
     found = {
         partition: f"no progress on {entry.worker}"
         for partition, entry, _ in _without_progress_for(snapshot, MOVE_AFTER_S)
-        if entry.stuck_moves < MAX_MOVES
+        if entry.no_progress_moves < MAX_MOVES
     }
     if not found:
         return {}
@@ -131,7 +131,7 @@ def _stalled_partitions(snapshot: Snapshot) -> Iterator[tuple[WorkerId, Partitio
     for partition, entry, load in _without_progress_for(snapshot, STARTUP_S):
         if load.no_progress_s < REPORT_AFTER_S and has_progressed(load):
             continue
-        if entry.worker is not None and entry.stuck_moves < MAX_MOVES:
+        if entry.worker is not None and entry.no_progress_moves < MAX_MOVES:
             yield entry.worker, partition
 
 
@@ -140,11 +140,16 @@ def with_move_count(
 ) -> IdealEntry:
     """Carry move count and suspect over to a new owner's entry; one more move from a suspect."""
     if before.worker is not None and before.worker in suspects:
-        moves, session = before.stuck_moves + 1, suspects[before.worker]
-        return replace(entry, stuck_moves=moves, stuck_on=session)
-    if (before.stuck_moves, before.stuck_on) == (entry.stuck_moves, entry.stuck_on):
+        moves, session = before.no_progress_moves + 1, suspects[before.worker]
+        return replace(entry, no_progress_moves=moves, suspect_session=session)
+    if (before.no_progress_moves, before.suspect_session) == (
+        entry.no_progress_moves,
+        entry.suspect_session,
+    ):
         return entry
-    return replace(entry, stuck_moves=before.stuck_moves, stuck_on=before.stuck_on)
+    return replace(
+        entry, no_progress_moves=before.no_progress_moves, suspect_session=before.suspect_session
+    )
 
 
 def recovered_entries(snapshot: Snapshot) -> dict[Partition, IdealEntry]:
@@ -155,8 +160,8 @@ def recovered_entries(snapshot: Snapshot) -> dict[Partition, IdealEntry]:
     return {
         partition: replace(
             entry,
-            stuck_moves=0,
-            stuck_on=entry.stuck_on if entry.stuck_moves == 1 else SessionId(0),
+            no_progress_moves=0,
+            suspect_session=entry.suspect_session if entry.no_progress_moves == 1 else SessionId(0),
         )
         for partition, entry, load in _moved(snapshot)
         if has_progressed(load)
@@ -166,20 +171,20 @@ def recovered_entries(snapshot: Snapshot) -> dict[Partition, IdealEntry]:
 def entries_without_suspects(snapshot: Snapshot) -> dict[Partition, IdealEntry]:
     """All entries with a suspect, after its removal."""
     return {
-        Partition(key.route, key.topic, number): replace(entry, stuck_on=SessionId(0))
+        Partition(key.route, key.topic, number): replace(entry, suspect_session=SessionId(0))
         for key, stored in snapshot.ideal.items()
         for number, entry in stored.value.entries.items()
-        if entry.stuck_on
+        if entry.suspect_session
     }
 
 
 def suspect_workers(snapshot: Snapshot) -> Set[WorkerId]:
     """Live workers that get no partitions as long as there are others."""
     sessions = {
-        entry.stuck_on
+        entry.suspect_session
         for stored in snapshot.ideal.values()
         for entry in stored.value.entries.values()
-        if entry.stuck_on and entry.stuck_moves < MAX_MOVES
+        if entry.suspect_session and entry.no_progress_moves < MAX_MOVES
     }
     if not sessions or is_rebalance_due(snapshot):
         return frozenset()
@@ -209,7 +214,7 @@ def _moved(snapshot: Snapshot) -> Iterator[Owned]:
     """Active partitions that were moved for lack of progress."""
     for key, stored in snapshot.ideal.items():
         for number, entry in stored.value.entries.items():
-            if entry.stuck_moves and entry.worker is not None:
+            if entry.no_progress_moves and entry.worker is not None:
                 partition = Partition(key.route, key.topic, number)
                 load = snapshot.loads.get(entry.worker, {}).get(partition)
                 if load is not None and is_active(snapshot, partition):
@@ -231,7 +236,7 @@ def _listed(
         ideal=entry.worker,
         actual=tuple(sorted(reported)),
         since_ms=snapshot.wall_ms - round(load.no_progress_s * 1_000),
-        moves=entry.stuck_moves,
+        moves=entry.no_progress_moves,
         reason=reason or "records are available, but the position does not advance",
         load=load,
     )

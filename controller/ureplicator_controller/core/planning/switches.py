@@ -36,7 +36,7 @@ def may_move(switches: Switches, is_leaving: bool) -> bool:
 
 def is_rebalance_due(snapshot: Snapshot) -> bool:
     """Test whether a rebalance was requested and is not done yet."""
-    return snapshot.switches.rebalance_asked != snapshot.switches.rebalance_done
+    return snapshot.switches.rebalance_requested != snapshot.switches.rebalance_done
 
 
 def without_delays(snapshot: Snapshot) -> Snapshot:
@@ -53,5 +53,5 @@ def without_delays(snapshot: Snapshot) -> Snapshot:
 def mark_rebalance_done(snapshot: Snapshot) -> Iterator[MarkRebalanced]:
     """Step that ends a rebalance; none for a dry run, which has no stored request."""
     if snapshot.switches_version is not None:
-        done = replace(snapshot.switches, rebalance_done=snapshot.switches.rebalance_asked)
+        done = replace(snapshot.switches, rebalance_done=snapshot.switches.rebalance_requested)
         yield MarkRebalanced(done, snapshot.switches_version)

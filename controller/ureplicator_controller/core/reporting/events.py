@@ -104,7 +104,7 @@ def _switch_changes(before: Switches, now: Switches) -> Iterator[str]:
         yield f"auto-balancing switched {'on' if now.auto_balancing else 'off'}"
     if before.frozen != now.frozen:
         yield "frozen" if now.frozen else "no longer frozen"
-    if before.rebalance_asked != now.rebalance_asked:
+    if before.rebalance_requested != now.rebalance_requested:
         yield "rebalance requested"
 
 
@@ -138,4 +138,4 @@ def _request_of(now: Snapshot, moved: OwnerChange) -> str:
     source = known_worker(now, moved.source)
     if is_leaving(source):
         return source.request_id
-    return now.switches.rebalance_asked if is_rebalance_due(now) else ""
+    return now.switches.rebalance_requested if is_rebalance_due(now) else ""

@@ -327,8 +327,8 @@ class ControlFleet:
         self._make(self.paths.settings)
         self.store.apply(self._session, [Set(self.paths.settings, data, -1)])
 
-    def ask_rebalance(self, request_id: str) -> None:
-        self.switch(replace(self.switches(), rebalance_asked=request_id))
+    def request_rebalance(self, request_id: str) -> None:
+        self.switch(replace(self.switches(), rebalance_requested=request_id))
 
     def kill(self, process: Process) -> None:
         """The process and its session are gone."""

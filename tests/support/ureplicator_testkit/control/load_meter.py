@@ -14,7 +14,9 @@ WINDOW_S = 300.0
 
 
 class LoadMeter:
-    """`rates`: bytes per second of each partition, wherever it is copied. `stuck`: partitions without
+    """`rates`: bytes per second of each partition, wherever it is copied.
+
+    `without_progress`: partitions without
     progress on any worker; `broken`: workers where no partition progresses. `idle`: partitions with
     nothing to copy. `silent`: workers that report no loads.
     """
@@ -22,7 +24,7 @@ class LoadMeter:
     def __init__(self, fleet: ControlFleet, rates: Mapping[Partition, float]) -> None:
         self.fleet = fleet
         self.rates = dict(rates)
-        self.stuck: set[Partition] = set()
+        self.without_progress: set[Partition] = set()
         self.idle: set[Partition] = set()
         self.broken: set[WorkerId] = set()
         self.silent: set[WorkerId] = set()
@@ -43,7 +45,7 @@ class LoadMeter:
     def _load(self, process: Process, partition: Partition) -> PartitionLoad:
         now_s, key = self.fleet.now_s, (process.session, partition)
         held_s = now_s - self._held_since.setdefault(key, now_s)
-        stands_still = partition in self.stuck or process.id in self.broken
+        stands_still = partition in self.without_progress or process.id in self.broken
         if not stands_still or key not in self._moved_at:
             self._moved_at[key] = now_s
         return PartitionLoad(

@@ -149,7 +149,7 @@ class JudgedStore(MemoryStore):
             return
         observed_s, snapshot, blind = self.seen[self.writer]
         switches = snapshot.switches
-        if blind or switches.rebalance_asked != switches.rebalance_done:
+        if blind or switches.rebalance_requested != switches.rebalance_done:
             return
         away_s = self._away_s(owner, observed_s)
         if away_s < self._delays.rebalance_s - LATE_S:

@@ -188,7 +188,7 @@ class RestProcess(SessionProcess):
         requested: list[str] = []
 
         def fulfilled(data: bytes | None) -> bool:
-            return data is not None and decode_switches(data).rebalance_asked in requested
+            return data is not None and decode_switches(data).rebalance_requested in requested
 
         def call() -> None:
             requested.append(self.wishes.rebalance())

@@ -1,4 +1,4 @@
-"""What is written stays below ZooKeeper's limit, however big a fleet is: nodes are bounded beforehand."""
+"""Bounded nodes: every node stays below ZooKeeper's limit, however big the fleet is."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ WORKERS = [WorkerId(f"worker-{number:03d}.replication.example.org") for number i
 
 
 def scattered(number: int, among: int) -> int:
-    """As good as random, and the same every time."""
+    """Pseudo-random and deterministic."""
     return (number * 2_654_435_761 >> 7) % among
 
 
 def told(number: int) -> Partition:
-    """Of topics whose names have little in common."""
+    """Partition of topics whose names have little in common."""
     return Partition(ROUTE, f"team-{scattered(number, 10**6):06d}.events", number % 8)
 
 
@@ -61,7 +61,7 @@ def holders(number: int) -> dict[WorkerId, SessionId]:
     return found
 
 
-def test_the_biggest_topic_fits() -> None:
+def test_biggest_topic_fits_into_its_nodes() -> None:
     entries = {
         number: IdealEntry(
             WORKERS[scattered(number, 100)],
@@ -78,7 +78,7 @@ def test_the_biggest_topic_fits() -> None:
     assert len(encode_intent(intent)) < LIMIT_BYTES
 
 
-def test_the_biggest_assignment_and_its_answer_fit() -> None:
+def test_biggest_assignment_and_current_state_fit() -> None:
     fences = [
         transactional_ids(fleet="production", route=ROUTE, worker=worker, slots=8)
         for worker in WORKERS
@@ -101,7 +101,7 @@ def test_the_biggest_assignment_and_its_answer_fit() -> None:
     assert len(encode_current(CurrentState(1, said))) < LIMIT_BYTES
 
 
-def test_a_worker_is_told_of_no_more_than_fits_and_people_are_told_why(
+def test_worker_gets_no_more_partitions_than_the_maximum_with_a_reason(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     for module in (handover_module, mismatches_module):

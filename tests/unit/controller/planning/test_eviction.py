@@ -1,4 +1,4 @@
-"""Histories of a worker whose main loop hangs while its ZooKeeper session lives."""
+"""Eviction of a worker whose main loop hangs while its ZooKeeper session lives."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from ureplicator_testkit.control.fleet import ControlFleet, Process, ids_of, par
 A = WorkerId("a")
 
 
-def asked_while_it_hangs(partitions: int = 2) -> tuple[ControlFleet, Process]:
-    """a hangs, is drained, and is asked for what it holds: one of two partitions."""
+def drained_while_it_hangs(partitions: int = 2) -> tuple[ControlFleet, Process]:
+    """a hangs and is drained: it should release one of two partitions."""
     fleet = two_workers(partitions)
     hanging = fleet.process("a")
     fleet.hang(hanging)
@@ -34,8 +34,8 @@ def mark(fleet: ControlFleet) -> SessionId:
     return fleet.snapshot().known[A].value.evicted_session
 
 
-def test_who_does_not_let_go_in_time_is_evicted_and_fenced() -> None:
-    fleet, hanging = asked_while_it_hangs()
+def test_worker_that_does_not_release_in_time_is_evicted_and_fenced() -> None:
+    fleet, hanging = drained_while_it_hangs()
     fleet.wait(29)
     assert fleet.cycle().steps == ()
     fleet.wait(1)
@@ -50,13 +50,13 @@ def test_who_does_not_let_go_in_time_is_evicted_and_fenced() -> None:
     assert fleet.commits[partition("t")] == before, "its copiers went on, and are fenced"
 
 
-def test_the_leader_knows_when_to_look_again() -> None:
-    fleet, _ = asked_while_it_hangs()
+def test_plan_wakes_at_the_end_of_the_handover_timeout() -> None:
+    fleet, _ = drained_while_it_hangs()
     assert fleet.cycle().wake_at_s == fleet.now_s + 30
 
 
-def test_who_lets_go_in_time_is_not_evicted() -> None:
-    fleet, slow = asked_while_it_hangs()
+def test_worker_that_releases_in_time_is_not_evicted() -> None:
+    fleet, slow = drained_while_it_hangs()
     fleet.wait(29)
     fleet.recover(slow)
     slow.obey()
@@ -65,8 +65,8 @@ def test_who_lets_go_in_time_is_not_evicted() -> None:
     assert fleet.entry("t").holders.keys() == {"b"}, "it confirmed: nobody need be fenced"
 
 
-def test_who_is_busy_with_one_after_the_other_is_not_evicted() -> None:
-    """Time runs for each partition: 20 s for each of two, asked 20 s apart."""
+def test_worker_that_releases_one_by_one_is_not_evicted() -> None:
+    """The timeout runs per partition: 20 s for each of two, requested 20 s apart."""
     fleet = two_workers(2)
     fleet.worker("c")
     slow = fleet.process("a")
@@ -83,8 +83,8 @@ def test_who_is_busy_with_one_after_the_other_is_not_evicted() -> None:
         assert not [step for step in fleet.cycle().steps if isinstance(step, Evict)]
 
 
-def test_evicted_worker_that_registers_again_is_given_nothing_before_it_answers() -> None:
-    fleet, hanging = asked_while_it_hangs()
+def test_evicted_worker_gets_no_partitions_before_it_confirms() -> None:
+    fleet, hanging = drained_while_it_hangs()
     fleet.wait(30)
     fleet.cycle()
     fleet.register_again(hanging)
@@ -103,8 +103,8 @@ def test_evicted_worker_that_registers_again_is_given_nothing_before_it_answers(
     assert fleet.counts() == {"a": 4, "b": 4}
 
 
-def test_evicted_worker_confirms_nothing_for_what_it_said_before() -> None:
-    fleet, hanging = asked_while_it_hangs()
+def test_evicted_worker_confirms_nothing_by_its_former_report() -> None:
+    fleet, hanging = drained_while_it_hangs()
     fleet.wait(30)
     fleet.cycle()
     fleet.register_again(hanging)
@@ -113,8 +113,8 @@ def test_evicted_worker_confirms_nothing_for_what_it_said_before() -> None:
     assert fleet.fences("b") == ids_of("a")
 
 
-def test_what_nobody_asked_of_it_stays_until_the_rebalance_delay_ends() -> None:
-    """Its other partition is still being copied: it moves like that of a worker that vanished."""
+def test_other_partitions_of_an_evicted_worker_stay_during_the_rebalance_delay() -> None:
+    """Its other partition is still being copied, so it moves as after the loss of a worker."""
     fleet = two_workers(4)
     hanging = fleet.process("a")
     mine = [number for number, owner in fleet.owners("t").items() if owner == "a"]
@@ -137,7 +137,7 @@ def test_what_nobody_asked_of_it_stays_until_the_rebalance_delay_ends() -> None:
     assert "a" not in fleet.counts()
 
 
-def test_deletion_does_not_wait_for_who_hangs() -> None:
+def test_topic_deletion_does_not_wait_for_a_hanging_worker() -> None:
     fleet = two_workers(2)
     fleet.hang(fleet.process("a"))
     fleet.delete("t")
@@ -149,8 +149,8 @@ def test_deletion_does_not_wait_for_who_hangs() -> None:
     assert fleet.entry("t").holders.keys() == {"a"}, "whoever adds it again fences a"
 
 
-def test_a_restarted_worker_is_not_held_to_the_mark() -> None:
-    fleet, hanging = asked_while_it_hangs()
+def test_eviction_does_not_apply_to_a_restarted_worker() -> None:
+    fleet, hanging = drained_while_it_hangs()
     fleet.wait(30)
     fleet.cycle()
     fleet.kill(hanging)
@@ -162,9 +162,9 @@ def test_a_restarted_worker_is_not_held_to_the_mark() -> None:
 
 
 @pytest.mark.parametrize("restarted", [False, True])
-def test_only_the_session_that_was_seen_is_evicted(restarted: bool) -> None:
-    """A version knows no owner: the live node of a restarted worker has the same."""
-    fleet, hanging = asked_while_it_hangs()
+def test_only_the_observed_session_is_evicted(restarted: bool) -> None:
+    """A version does not identify the owner: a restarted worker's live node has the same one."""
+    fleet, hanging = drained_while_it_hangs()
     seen = fleet.snapshot()
     fleet.wait(30)
     evict = fleet.planner(fleet.observe(), fleet.now_s).steps[0]

@@ -1,4 +1,4 @@
-"""What a rebalance costs ZooKeeper: writes grow with the moves, not with the fleet."""
+"""ZooKeeper writes of a rebalance: they grow with the moves, not with the fleet."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from ureplicator_testkit.control.large_fleet import LargeFleet, SettlingCost
 from ureplicator_testkit.control.manual_controllers import REBALANCE_S
 
 WRITES_PER_MOVE = 6.0
-"""Ideal state and assignment of both workers, when it is given and when its end is seen; the history."""
+"""Ideal state and assignments of both workers, at assignment and at completion; the history."""
 
 
 def lost(*, workers: int, topics: int, dead: int) -> SettlingCost:
-    """What it took after so many died."""
+    """Cost of the rebalance after this many workers were lost."""
     crowd = LargeFleet(topics=topics, partitions=4)
     crowd.join(workers)
     crowd.settle()
@@ -18,7 +18,7 @@ def lost(*, workers: int, topics: int, dead: int) -> SettlingCost:
     return crowd.settle()
 
 
-def test_what_a_lost_worker_held_moves_once_and_nothing_else_does() -> None:
+def test_only_partitions_of_the_lost_worker_move_and_only_once() -> None:
     settling = lost(workers=10, topics=25, dead=1)
     assert settling.moves == 10
     assert settling.virtual_s < REBALANCE_S + 1
@@ -31,7 +31,7 @@ def test_writes_grow_with_the_moves() -> None:
         assert settling.writes <= WRITES_PER_MOVE * settling.moves
 
 
-def test_one_lost_worker_costs_the_same_in_a_fleet_four_times_as_big() -> None:
+def test_cost_of_a_lost_worker_does_not_grow_with_the_fleet() -> None:
     small = lost(workers=10, topics=25, dead=1)
     big = lost(workers=40, topics=100, dead=1)
     assert big.moves == small.moves

@@ -1,4 +1,4 @@
-"""Levelling alone: it always comes to rest, keeps counts and budget, and never makes anybody worse."""
+"""Load balancing: it terminates, keeps counts and limits, and never makes a worker worse."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def level(
 
 
 def fleet_of(rates: Sequence[Sequence[float]]) -> tuple[Fleet, dict[Partition, float]]:
-    """Workers with partitions of so many MB/s."""
+    """Workers with partitions of these rates in MB/s."""
     fleet: Fleet = {}
     rate_of: dict[Partition, float] = {}
     for at, each in enumerate(rates):
@@ -61,7 +61,7 @@ def uneven(draw: st.DrawFn) -> list[list[float]]:
 
 
 @given(uneven(), st.integers(0, 6), st.sampled_from([1.05, 1.2, 2.0]))
-def test_under_the_same_loads_it_comes_to_rest_and_each_look_clearly_helps(
+def test_constant_loads_lead_to_rest_and_each_review_reduces_the_imbalance(
     rates: list[list[float]], budget: int, ratio: float
 ) -> None:
     fleet, rate_of = fleet_of(rates)
@@ -83,7 +83,7 @@ def test_under_the_same_loads_it_comes_to_rest_and_each_look_clearly_helps(
 
 
 @given(uneven())
-def test_who_is_not_above_the_ratio_gives_nothing(rates: list[list[float]]) -> None:
+def test_worker_below_the_ratio_loses_nothing(rates: list[list[float]]) -> None:
     fleet, rate_of = fleet_of(rates)
     average = sum(rate_of.values()) / len(fleet)
     to = level(fleet, rate_of, BalanceLimits(1.2, 1))
@@ -92,7 +92,7 @@ def test_who_is_not_above_the_ratio_gives_nothing(rates: list[list[float]]) -> N
             assert load > 1.2 * average
 
 
-def test_many_partitions_are_levelled_far_below_the_ratio_by_few_moves() -> None:
+def test_many_partitions_are_balanced_by_few_moves() -> None:
     rates = [[1.0 + (at * number) % 7 for number in range(40)] for at in range(1, 20)]
     rates.append([9.0] * 40)
     fleet, rate_of = fleet_of(rates)
@@ -102,7 +102,7 @@ def test_many_partitions_are_levelled_far_below_the_ratio_by_few_moves() -> None
     assert len(to) <= 100
 
 
-def test_unsettled_workers_neither_give_nor_take() -> None:
+def test_workers_with_unsettled_rates_are_left_out() -> None:
     fleet, rate_of = fleet_of([[30, 30], [1, 1], [5, 5], [5, 5]])
     rates = {worker: {each: rate_of[each] for each in owned} for worker, owned in fleet.items()}
     counts = dict.fromkeys(fleet, 2)

@@ -1,4 +1,4 @@
-"""Histories of measured load: who is relieved, by how much, how often, and when nobody is."""
+"""Load balancing by measured rates: which workers are relieved, by how much and how often."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ureplicator_testkit.control.load_meter import MB, LoadMeter
 
 
 def fleet_of(rates: Sequence[float], *, workers: str = "ab") -> LoadMeter:
-    """One topic, its partitions with these rates (MB/s) given to the workers in turn."""
+    """One topic; its partitions have these rates (MB/s) and are spread over the workers in turn."""
     fleet = ControlFleet()
     for id in workers:
         fleet.worker(id)
@@ -28,7 +28,7 @@ def fleet_of(rates: Sequence[float], *, workers: str = "ab") -> LoadMeter:
     return meter
 
 
-def test_skewed_load_is_levelled_by_one_exchange_and_then_nothing_moves_for_ever() -> None:
+def test_skewed_load_is_balanced_by_one_exchange_and_stays() -> None:
     meter = fleet_of([30, 5, 20, 5, 10, 5])
     assert meter.carried() == {"a": 60 * MB, "b": 15 * MB}
     assert meter.run(10) == 2
@@ -37,7 +37,7 @@ def test_skewed_load_is_levelled_by_one_exchange_and_then_nothing_moves_for_ever
     assert meter.run(240) == 0
 
 
-def test_the_reason_names_the_heavy_worker_and_how_heavy_it_was() -> None:
+def test_reason_has_the_overloaded_worker_and_its_load() -> None:
     meter = fleet_of([30, 5, 20, 5, 10, 5])
     meter.run(10)
     reasons = {meter.fleet.entry("t", at).reason for at in range(6)}
@@ -46,7 +46,7 @@ def test_the_reason_names_the_heavy_worker_and_how_heavy_it_was() -> None:
 
 
 @pytest.mark.parametrize(("heavy", "moves"), [(11.9, 0), (12.1, 2), (13, 2)])
-def test_up_to_the_ratio_nothing_moves(heavy: float, moves: int) -> None:
+def test_nothing_moves_up_to_the_ratio(heavy: float, moves: int) -> None:
     """The average is 10 for each of four partitions, 20 for each worker."""
     meter = fleet_of([heavy + 4, 20 - heavy - 4, heavy - 4, 20 - heavy + 4])
     assert meter.carried()["a"] == pytest.approx(2 * heavy * MB)
@@ -54,19 +54,19 @@ def test_up_to_the_ratio_nothing_moves(heavy: float, moves: int) -> None:
     assert meter.run(60) == 0
 
 
-def test_differences_that_are_nobodys_trouble_move_nothing() -> None:
+def test_negligible_differences_move_nothing() -> None:
     assert fleet_of([0.9, 0, 0.1, 0]).run(30) == 0
 
 
-def test_one_giant_partition_is_not_passed_on_and_its_company_is_taken_from_it() -> None:
-    assert fleet_of([100, 1, 0, 1]).run(30) == 0, "whoever has it carries it"
+def test_dominant_partition_stays_and_others_move_away_from_its_worker() -> None:
+    assert fleet_of([100, 1, 0, 1]).run(30) == 0, "it dominates any worker's load"
     meter = fleet_of([100, 1, 40, 1])
     assert meter.run(10) == 2
     assert meter.carried() == {"a": 101 * MB, "b": 41 * MB}
     assert meter.run(120) == 0
 
 
-def test_worker_with_more_partitions_gives_one_without_exchange() -> None:
+def test_partition_moves_without_exchange_from_a_worker_that_has_more() -> None:
     meter = fleet_of([10, 2, 8, 2, 6])
     assert meter.carried() == {"a": 24 * MB, "b": 4 * MB}
     assert meter.run(10) == 1
@@ -74,13 +74,13 @@ def test_worker_with_more_partitions_gives_one_without_exchange() -> None:
     assert meter.run(60) == 0
 
 
-def test_nothing_is_judged_before_rates_have_settled() -> None:
+def test_unsettled_rates_move_nothing() -> None:
     meter = fleet_of([30, 5, 20, 5])
     assert meter.run((SETTLED_S - 30) / 60) == 0
     assert meter.run(5) == 2
 
 
-def test_a_leader_looks_once_a_minute_and_says_when() -> None:
+def test_load_review_is_planned_once_a_minute() -> None:
     meter = fleet_of([10, 10])
     meter.run(10)
     began_s, looks = meter.fleet.now_s, set()
@@ -92,7 +92,7 @@ def test_a_leader_looks_once_a_minute_and_says_when() -> None:
     assert len(looks) == 300 / LOAD_REVIEW_INTERVAL_S + 1
 
 
-def test_the_budget_of_moves_is_kept_and_the_rest_follows_later() -> None:
+def test_number_of_moves_at_once_is_limited() -> None:
     meter = fleet_of([1] * 24, workers="abcd")
     fleet = meter.fleet
     for at in range(24):
@@ -108,14 +108,14 @@ def test_the_budget_of_moves_is_kept_and_the_rest_follows_later() -> None:
     assert sum(moved[20:]) == 0
 
 
-def test_without_a_budget_nothing_is_levelled() -> None:
+def test_limit_of_zero_moves_disables_load_balancing() -> None:
     meter = fleet_of([30, 5, 20, 5])
     meter.fleet.limits = BalanceLimits(moves=0)
     assert meter.run(30) == 0
 
 
-def test_what_a_worker_does_not_tell_is_not_zero() -> None:
-    """Were it zero, `b` would be given what `a` has too much."""
+def test_unreported_load_does_not_count_as_zero() -> None:
+    """Otherwise `b` would get partitions of `a`."""
     meter = fleet_of([30, 40, 20, 40, 10, 40])
     meter.silent.add(meter.fleet.process("b").id)
     fleet = meter.fleet
@@ -129,7 +129,7 @@ def test_what_a_worker_does_not_tell_is_not_zero() -> None:
     assert fleet.cycle().steps == ()
 
 
-def test_loads_of_an_older_version_are_not_zero_either() -> None:
+def test_loads_of_an_older_version_do_not_count_as_zero() -> None:
     meter = fleet_of([30, 5, 20, 5])
     meter.run(2)
     load = {"bytesPerS": 0.1, "recordsPerS": 0.1}
@@ -143,26 +143,26 @@ def test_loads_of_an_older_version_are_not_zero_either() -> None:
 
 
 @pytest.mark.parametrize("switches", [Switches(frozen=True), Switches(auto_balancing=False)])
-def test_nothing_is_levelled_while_that_is_switched_off_unless_asked(switches: Switches) -> None:
+def test_switched_off_load_balancing_happens_on_request_only(switches: Switches) -> None:
     meter = fleet_of([30, 5, 20, 5])
     meter.fleet.switch(switches)
     assert meter.run(30) == 0
-    meter.fleet.ask_rebalance("now")
+    meter.fleet.request_rebalance("now")
     meter.fleet.settle()
     assert meter.carried() == {"a": 35 * MB, "b": 25 * MB}
     assert meter.run(30) == 0
 
 
-def test_a_rebalance_asked_for_knows_no_budget_and_does_not_wait_for_the_minute() -> None:
+def test_requested_rebalance_ignores_limit_and_review_interval() -> None:
     meter = fleet_of([30, 5, 20, 5, 10, 5])
     meter.fleet.limits = BalanceLimits(moves=1)
     meter.run(30)
-    meter.fleet.ask_rebalance("now")
+    meter.fleet.request_rebalance("now")
     meter.fleet.settle()
     assert meter.carried() == {"a": 35 * MB, "b": 40 * MB}
 
 
-def test_back_within_the_delay_moves_nothing_though_loads_are_skewed_meanwhile() -> None:
+def test_skewed_loads_move_nothing_during_a_rebalance_delay() -> None:
     meter = fleet_of([10, 10, 10, 10, 10, 10], workers="abc")
     meter.run(10)
     fleet = meter.fleet
@@ -178,7 +178,7 @@ def test_back_within_the_delay_moves_nothing_though_loads_are_skewed_meanwhile()
     assert meter.run(60) == 0
 
 
-def test_flapping_worker_moves_nothing_with_loads() -> None:
+def test_flapping_worker_with_loads_moves_nothing() -> None:
     meter = fleet_of([10, 10, 10, 10])
     meter.run(10)
     fleet = meter.fleet
@@ -192,7 +192,7 @@ def test_flapping_worker_moves_nothing_with_loads() -> None:
     assert fleet.writes == writes
 
 
-def test_joined_worker_is_given_what_makes_loads_even_at_once() -> None:
+def test_joined_worker_gets_partitions_that_balance_the_load() -> None:
     meter = fleet_of([20, 2, 20, 2, 20, 2, 20, 2])
     meter.fleet.limits = BalanceLimits(moves=0)
     meter.run(5)
@@ -207,7 +207,7 @@ def test_joined_worker_is_given_what_makes_loads_even_at_once() -> None:
     assert carried["c"] == 22 * MB
 
 
-def test_new_partitions_go_to_who_copies_least_of_those_with_fewest() -> None:
+def test_new_partitions_go_to_the_least_loaded_of_the_workers_with_fewest() -> None:
     meter = fleet_of([20, 5, 9], workers="abc")
     meter.fleet.limits = BalanceLimits(moves=0)
     meter.run(5)
@@ -228,7 +228,7 @@ def test_partitions_of_a_drained_worker_are_placed_by_their_rates() -> None:
     assert sorted(meter.carried().values()) == [18 * MB, 46 * MB]
 
 
-def test_a_new_leader_first_looks_after_a_minute() -> None:
+def test_new_leader_reviews_loads_after_a_minute() -> None:
     meter = fleet_of([10, 10, 10, 10])
     meter.run(10)
     meter.rates |= {partition("t", 0): 30 * MB, partition("t", 2): 30 * MB}
@@ -241,5 +241,5 @@ def test_a_new_leader_first_looks_after_a_minute() -> None:
     assert meter.fleet.cycle().steps != ()
 
 
-def test_two_workers_alike_is_where_two_workers_begins() -> None:
-    assert two_workers().cycle().wake_at_s is None, "without loads nobody looks"
+def test_fleet_without_loads_plans_no_review() -> None:
+    assert two_workers().cycle().wake_at_s is None, "no review without loads"

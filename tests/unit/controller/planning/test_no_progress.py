@@ -1,4 +1,4 @@
-"""Histories of partitions that make no progress: listed, moved at most three times, left, forgiven."""
+"""Partitions without progress: listed, moved at most three times, suspect workers."""
 
 from __future__ import annotations
 
@@ -39,103 +39,103 @@ def listed(meter: LoadMeter) -> list[PartitionWithoutProgress]:
 
 
 def owners_of_poison(meter: LoadMeter, *, minutes: int) -> list[str]:
-    """Its owners one after the other."""
-    found = [meter.fleet.entry("t").worker or "nobody"]
+    """Successive owners of the partition that makes no progress."""
+    found = [meter.fleet.entry("t").worker or "none"]
     for _ in range(minutes):
         meter.run(1)
-        owner = meter.fleet.entry("t").worker or "nobody"
+        owner = meter.fleet.entry("t").worker or "none"
         if owner != found[-1]:
             found.append(owner)
     return found
 
 
-def test_stuck_partition_is_listed_after_ten_minutes_and_moved_after_twenty() -> None:
+def test_partition_without_progress_is_listed_after_ten_minutes_and_moved_after_twenty() -> None:
     meter = fleet_of("a", "b", "c")
-    meter.stuck.add(POISON)
+    meter.without_progress.add(POISON)
     assert meter.run(REPORT_AFTER_S / 60 - 1) == 0
     assert listed(meter) == []
     meter.run(1)
-    (stuck,) = listed(meter)
-    assert (stuck.partition, stuck.ideal, stuck.actual, stuck.moves) == (POISON, "a", ("a",), 0)
-    assert stuck.since_ms == round((meter.fleet.now_s - REPORT_AFTER_S) * 1_000)
-    assert stuck.reason == "records are available, but the position does not advance"
+    (found,) = listed(meter)
+    assert (found.partition, found.ideal, found.actual, found.moves) == (POISON, "a", ("a",), 0)
+    assert found.since_ms == round((meter.fleet.now_s - REPORT_AFTER_S) * 1_000)
+    assert found.reason == "records are available, but the position does not advance"
     assert meter.run((MOVE_AFTER_S - REPORT_AFTER_S) / 60 - 1) == 0
     assert meter.run(2) >= 1
     entry = meter.fleet.entry("t")
-    assert (entry.reason, entry.stuck_moves) == ("no progress on a", 1)
+    assert (entry.reason, entry.no_progress_moves) == ("no progress on a", 1)
     assert entry.worker != "a"
 
 
-def test_moved_three_times_twenty_minutes_apart_then_left_and_listed_all_the_time() -> None:
+def test_partition_moves_three_times_twenty_minutes_apart_and_stays_listed() -> None:
     meter = fleet_of("a", "b", "c", "d")
-    meter.stuck.add(POISON)
+    meter.without_progress.add(POISON)
     meter.run(REPORT_AFTER_S / 60)
     moved_at = []
     for minute in range(150):
         if meter.run(1):
             moved_at.append(minute)
-        assert [stuck.partition for stuck in listed(meter)] == [POISON]
+        assert [found.partition for found in listed(meter)] == [POISON]
     assert len(moved_at) == 3
     assert min(b - a for a, b in pairwise(moved_at)) >= 20
-    (stuck,) = listed(meter)
-    assert stuck.moves == meter.fleet.entry("t").stuck_moves == 3
+    (found,) = listed(meter)
+    assert found.moves == meter.fleet.entry("t").no_progress_moves == 3
     assert partitions_to_move(meter.fleet.snapshot()) == {}
 
 
-def test_progress_forgets_the_moves_and_the_next_time_counts_from_zero() -> None:
+def test_progress_resets_the_move_count() -> None:
     meter = fleet_of("a", "b", "c")
-    meter.stuck.add(POISON)
+    meter.without_progress.add(POISON)
     assert len(owners_of_poison(meter, minutes=45)) == 3
-    assert meter.fleet.entry("t").stuck_moves == 2
-    meter.stuck.clear()
+    assert meter.fleet.entry("t").no_progress_moves == 2
+    meter.without_progress.clear()
     epoch = meter.fleet.entry("t").owner_epoch
     meter.run(2)
-    assert meter.fleet.entry("t").stuck_moves == 0
+    assert meter.fleet.entry("t").no_progress_moves == 0
     assert meter.fleet.entry("t").owner_epoch == epoch, "it stays where it is"
     assert listed(meter) == []
-    meter.stuck.add(POISON)
+    meter.without_progress.add(POISON)
     assert len(owners_of_poison(meter, minutes=120)) == 4
 
 
-def test_a_new_leader_goes_on_counting() -> None:
+def test_new_leader_continues_the_move_count() -> None:
     meter = fleet_of("a", "b", "c")
-    meter.stuck.add(POISON)
+    meter.without_progress.add(POISON)
     moves = 0
     for _ in range(60):
         moves += meter.run(1) > 0
         meter.fleet.elect()
-    assert moves == 0, "each new leader waits for its first look"
+    assert moves == 0, "each new leader waits for its first load review"
     for _ in range(100):
         before = meter.fleet.entry("t").worker
         meter.run(2)
         moves += meter.fleet.entry("t").worker != before
         meter.fleet.elect()
-    assert moves == meter.fleet.entry("t").stuck_moves == 3
+    assert moves == meter.fleet.entry("t").no_progress_moves == 3
 
 
-def test_a_move_that_the_leader_dies_in_is_counted_once() -> None:
+def test_move_interrupted_by_the_leaders_death_is_counted_once() -> None:
     for step in range(6):
         meter = fleet_of("a", "b", "c")
-        meter.stuck.add(POISON)
+        meter.without_progress.add(POISON)
         meter.run(MOVE_AFTER_S / 60 - 0.5)
         meter.fleet.wait(60)
         meter.write()
         meter.fleet.cycle(die_after=step)
         meter.run(3)
-        assert meter.fleet.entry("t").stuck_moves == 1
+        assert meter.fleet.entry("t").no_progress_moves == 1
 
 
-def test_what_is_stuck_everywhere_is_nobodys_fault_and_stays() -> None:
+def test_partitions_without_progress_on_all_workers_are_not_moved() -> None:
     meter = fleet_of("a", "b")
-    meter.stuck = {partition("t", number) for number in range(6)}
+    meter.without_progress = {partition("t", number) for number in range(6)}
     assert meter.run(120) == 0
     assert len(listed(meter)) == 6
 
 
-def test_in_an_outage_whoever_is_started_again_is_not_given_everything() -> None:
-    """It counts anew for how long nothing moves, and is no better for that."""
+def test_worker_restarted_during_an_outage_does_not_get_all_partitions() -> None:
+    """Its no-progress time restarts at zero, although it copies no better than the others."""
     meter = fleet_of("a", "b", "c")
-    meter.stuck = {partition("t", number) for number in range(6)}
+    meter.without_progress = {partition("t", number) for number in range(6)}
     meter.run(MOVE_AFTER_S / 60 - 5)
     meter.fleet.kill(meter.fleet.process("a"))
     meter.fleet.worker("a")
@@ -143,22 +143,22 @@ def test_in_an_outage_whoever_is_started_again_is_not_given_everything() -> None
     assert meter.fleet.counts() == {"a": 2, "b": 2, "c": 2}
 
 
-def test_a_part_of_the_source_that_is_away_moves_nothing_to_who_was_started_again() -> None:
+def test_partial_source_outage_moves_nothing_to_a_restarted_worker() -> None:
     meter = fleet_of("a", "b", "c")
-    meter.stuck = {first_of(meter, worker) for worker in ("a", "b", "c")}
+    meter.without_progress = {first_of(meter, worker) for worker in ("a", "b", "c")}
     meter.run(MOVE_AFTER_S / 60 - 5)
     meter.fleet.kill(meter.fleet.process("a"))
     meter.fleet.worker("a")
     assert meter.run(30) == 0
 
 
-def test_in_an_outage_a_worker_without_anything_to_copy_is_not_given_everything() -> None:
+def test_idle_worker_does_not_get_all_partitions_during_an_outage() -> None:
     meter = fleet_of("a", "b", "c")
     idle = {number for number, owner in meter.fleet.owners("t").items() if owner == "c"}
     meter.idle = {partition("t", number) for number in idle}
-    meter.stuck = {partition("t", number) for number in set(range(6)) - idle}
+    meter.without_progress = {partition("t", number) for number in set(range(6)) - idle}
     assert meter.run(60) == 0
-    meter.idle.clear()  # something is copied: now it is rather the workers
+    meter.idle.clear()  # other partitions are copied, so the workers are the cause
     assert meter.run(2) == 4
 
 
@@ -167,69 +167,69 @@ def first_of(meter: LoadMeter, worker: str) -> Partition:
     return partition("t", min(number for number, owner in owners.items() if owner == worker))
 
 
-def test_a_broken_worker_loses_all_to_the_others() -> None:
+def test_worker_without_any_progress_loses_all_partitions() -> None:
     meter = fleet_of("a", "b", "c")
     meter.broken.add(meter.fleet.process("a").id)
     meter.run(REPORT_AFTER_S / 60)
-    assert {stuck.ideal for stuck in listed(meter)} == {"a"}
+    assert {found.ideal for found in listed(meter)} == {"a"}
     meter.run((MOVE_AFTER_S - REPORT_AFTER_S) / 60 + 1)
     reasons = [meter.fleet.entry("t", number).reason for number in range(6)]
     assert reasons.count("no progress on a") == 2
 
 
-def test_a_poisoned_partition_makes_its_last_worker_no_bad_one() -> None:
+def test_partition_that_fails_everywhere_does_not_make_its_worker_suspect() -> None:
     meter = fleet_of("a", "b")
-    meter.stuck.add(POISON)
+    meter.without_progress.add(POISON)
     meter.run(120)
     keeps = meter.fleet.entry("t").worker
     other = next(number for number, owner in meter.fleet.owners("t").items() if owner != keeps)
-    meter.stuck.add(partition("t", other))
+    meter.without_progress.add(partition("t", other))
     meter.run(25)
     assert meter.fleet.entry("t", other).worker == keeps
-    assert meter.fleet.entry("t", other).stuck_moves == 1
+    assert meter.fleet.entry("t", other).no_progress_moves == 1
 
 
 @pytest.mark.parametrize("switches", [Switches(frozen=True), Switches(auto_balancing=False)])
-def test_switched_off_it_is_listed_and_stays(switches: Switches) -> None:
+def test_partition_is_listed_but_not_moved_while_moves_are_switched_off(switches: Switches) -> None:
     meter = fleet_of("a", "b")
-    meter.stuck.add(POISON)
+    meter.without_progress.add(POISON)
     meter.fleet.switch(switches)
     assert meter.run(120) == 0
-    assert [stuck.partition for stuck in listed(meter)] == [POISON]
-    meter.fleet.ask_rebalance("now")
+    assert [found.partition for found in listed(meter)] == [POISON]
+    meter.fleet.request_rebalance("now")
     meter.fleet.settle()
-    assert meter.fleet.entry("t").stuck_moves == 1
+    assert meter.fleet.entry("t").no_progress_moves == 1
 
 
-def test_a_move_for_another_reason_keeps_the_count() -> None:
+def test_move_for_another_reason_keeps_the_move_count() -> None:
     meter = fleet_of("a", "b", "c")
-    meter.stuck.add(POISON)
+    meter.without_progress.add(POISON)
     meter.run(MOVE_AFTER_S / 60 + 2)
     owner = meter.fleet.entry("t").worker
     assert owner is not None
     meter.fleet.kill(meter.fleet.process(owner))
     meter.run(3)
     entry = meter.fleet.entry("t")
-    assert (entry.reason, entry.stuck_moves) == (f"worker {owner} lost", 1)
+    assert (entry.reason, entry.no_progress_moves) == (f"worker {owner} lost", 1)
 
 
-def test_alone_it_stays() -> None:
+def test_partition_is_not_moved_from_the_only_worker() -> None:
     meter = fleet_of("a")
-    meter.stuck.add(POISON)
+    meter.without_progress.add(POISON)
     assert meter.run(60) == 0
-    assert [stuck.partition for stuck in listed(meter)] == [POISON]
+    assert [found.partition for found in listed(meter)] == [POISON]
 
 
-def test_what_nobody_wants_is_not_listed() -> None:
+def test_excluded_partition_is_not_listed() -> None:
     meter = fleet_of("a", "b")
-    meter.stuck.add(POISON)
+    meter.without_progress.add(POISON)
     meter.run(15)
     meter.fleet.topic("t", 6, blacklisted=frozenset({0}))
     assert listed(meter) == []
 
 
-def test_a_blamed_worker_is_given_nothing_until_it_is_started_again() -> None:
-    """Even counts would else fill it with what gets stuck there next."""
+def test_suspect_worker_gets_no_partitions_until_it_restarts() -> None:
+    """Otherwise even counts would refill it with partitions that make no progress there."""
     meter = fleet_of("a", "b", "c")
     meter.broken.add(meter.fleet.process("a").id)
     meter.run(MOVE_AFTER_S / 60 + 5)
@@ -245,7 +245,7 @@ def test_a_blamed_worker_is_given_nothing_until_it_is_started_again() -> None:
     assert meter.fleet.counts() == {"a": 3, "c": 3}
 
 
-def test_a_blamed_worker_is_better_than_none_and_a_rebalance_forgives_it() -> None:
+def test_suspect_worker_is_used_without_alternative_and_cleared_by_a_rebalance() -> None:
     meter = fleet_of("a", "b")
     meter.broken.add(meter.fleet.process("a").id)
     meter.run(MOVE_AFTER_S / 60 + 5)
@@ -256,10 +256,10 @@ def test_a_blamed_worker_is_better_than_none_and_a_rebalance_forgives_it() -> No
     assert meter.fleet.counts() == {"a": 6}
     meter.fleet.worker("b")
     meter.run(5)
-    assert meter.fleet.counts() == {"a": 6}, "while there is another one"
-    meter.fleet.ask_rebalance("now")
+    assert meter.fleet.counts() == {"a": 6}, "as long as there is another worker"
+    meter.fleet.request_rebalance("now")
     meter.run(5)
     assert meter.fleet.counts() == {"a": 3, "b": 3}
     assert suspect_workers(meter.fleet.snapshot()) == set(), (
-        "also for what that very rebalance moved"
+        "also for partitions moved by that rebalance"
     )

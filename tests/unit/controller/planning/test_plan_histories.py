@@ -1,4 +1,4 @@
-"""Histories of placing, delays and operators, each told from its beginning."""
+"""Plans from start to end: placement, delays, and requests of operators."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ureplicator_controller.core.state.validation_counts import validation_count
 from ureplicator_testkit.control.fleet import ROUTE, ControlFleet, ids_of, partition, two_workers
 
 
-def test_new_topic_is_given_at_once_and_evenly() -> None:
+def test_new_topic_is_assigned_at_once_and_evenly() -> None:
     fleet = ControlFleet()
     fleet.worker("a")
     fleet.worker("b")
@@ -26,13 +26,13 @@ def test_new_topic_is_given_at_once_and_evenly() -> None:
     assert validation_counts(fleet.snapshot(), view).online == 5
 
 
-def test_quiet_fleet_is_left_alone() -> None:
+def test_idle_fleet_has_no_steps() -> None:
     fleet = two_workers()
     decided = fleet.cycle()
     assert decided == Plan((), None, ())
 
 
-def test_first_commit_is_marked_in_the_intent() -> None:
+def test_first_commit_is_recorded_in_the_intent() -> None:
     fleet = two_workers(3)
     intent = fleet.snapshot().topics[TopicKey(ROUTE, "t")].value
     assert intent.had_position == {0, 1, 2}
@@ -50,7 +50,7 @@ def test_topic_waits_for_the_first_worker() -> None:
     assert fleet.entry("t").reason == "new topic"
 
 
-def test_worker_back_within_the_delay_finds_everything_and_costs_no_write() -> None:
+def test_worker_back_within_the_delay_keeps_its_partitions_without_a_write() -> None:
     fleet = two_workers()
     fleet.kill(fleet.process("a"))
     decided = fleet.cycle()
@@ -93,7 +93,7 @@ def test_lost_worker_is_replaced_when_the_delay_ends() -> None:
     assert fleet.fences("b") == set()
 
 
-def test_lost_with_nobody_left_keeps_its_place() -> None:
+def test_lost_worker_keeps_its_partitions_without_another_worker() -> None:
     fleet = ControlFleet()
     fleet.worker("a")
     fleet.topic("t", 2)
@@ -107,7 +107,7 @@ def test_lost_with_nobody_left_keeps_its_place() -> None:
     assert fleet.owners("t") == {0: "a", 1: "a"}
 
 
-def test_double_failure_leaves_all_to_the_third() -> None:
+def test_partitions_of_two_lost_workers_go_to_the_third() -> None:
     fleet = two_workers(6)
     fleet.worker("c")
     fleet.settle()
@@ -147,7 +147,7 @@ def test_joined_worker_gets_its_share_after_the_last_join() -> None:
     assert sorted(fleet.counts().values()) == [1, 1, 2, 2]
 
 
-def test_join_during_a_delay_does_not_strip_the_absent() -> None:
+def test_join_during_a_rebalance_delay_leaves_the_absent_workers_share() -> None:
     fleet = two_workers(6)
     fleet.kill(fleet.process("a"))
     fleet.settle()
@@ -164,7 +164,7 @@ def test_join_during_a_delay_does_not_strip_the_absent() -> None:
     assert fleet.counts() == {"a": 2, "b": 2, "c": 2}
 
 
-def test_drained_and_blacklisted_workers_are_emptied_at_once() -> None:
+def test_drained_and_blacklisted_workers_release_their_partitions_at_once() -> None:
     for tag in ("draining", "blacklisted"):
         fleet = two_workers()
         fleet.tag("a", **{tag: True})
@@ -180,7 +180,7 @@ def test_drained_and_blacklisted_workers_are_emptied_at_once() -> None:
         assert fleet.counts() == {"a": 4}
 
 
-def test_paused_and_blacklisted_partitions_belong_to_nobody() -> None:
+def test_paused_and_blacklisted_partitions_have_no_owner() -> None:
     fleet = two_workers()
     fleet.topic("t", 4, blacklisted=frozenset({1}))
     fleet.settle()
@@ -198,7 +198,7 @@ def test_paused_and_blacklisted_partitions_belong_to_nobody() -> None:
     assert fleet.counts() == {"a": 2, "b": 2}
 
 
-def test_expanded_topic_places_only_what_is_new() -> None:
+def test_expansion_places_only_the_new_partitions() -> None:
     fleet = two_workers(2)
     before = fleet.owners("t")
     fleet.topic("t", 4)
@@ -209,7 +209,7 @@ def test_expanded_topic_places_only_what_is_new() -> None:
     assert fleet.counts() == {"a": 2, "b": 2}
 
 
-def test_expand_while_moving() -> None:
+def test_expansion_during_a_handover() -> None:
     fleet = two_workers(2)
     fleet.tag("a", draining=True)
     fleet.cycle()
@@ -218,18 +218,18 @@ def test_expand_while_moving() -> None:
     assert fleet.counts() == {"b": 5}
 
 
-def test_deleted_topic_is_let_go_and_then_gone() -> None:
+def test_deleted_topic_is_released_and_then_removed() -> None:
     fleet = two_workers()
     fleet.delete("t")
     fleet.cycle()
-    assert fleet.snapshot().topics, "the workers have not let go yet"
+    assert fleet.snapshot().topics, "the workers have not released it yet"
     fleet.settle()
     seen = fleet.snapshot()
     assert (seen.topics, seen.ideal) == ({}, {})
     assert all(stored.value == Assignment() for stored in seen.assignments.values())
 
 
-def test_deleted_topic_with_positions_to_forget_waits_for_that() -> None:
+def test_deleted_topic_waits_for_the_deletion_of_its_positions() -> None:
     fleet = two_workers()
     fleet.topic("t", 4, state=TopicState.DELETING, forget_positions=True)
     fleet.settle()
@@ -239,8 +239,8 @@ def test_deleted_topic_with_positions_to_forget_waits_for_that() -> None:
     assert fleet.snapshot().topics == {}
 
 
-def test_two_topics_swap_workers() -> None:
-    """a is drained while b is taken back: both directions at once, nothing given early."""
+def test_handovers_in_both_directions() -> None:
+    """a is drained while b becomes eligible again: nothing is assigned early."""
     fleet = two_workers(3)
     fleet.topic("u", 3)
     fleet.tag("b", draining=True)
@@ -252,8 +252,8 @@ def test_two_topics_swap_workers() -> None:
     assert fleet.counts() == {"b": 6}
 
 
-def test_the_share_of_a_worker_that_is_away_goes_to_a_newcomer_when_its_delay_ends() -> None:
-    """Seed 274 of the simulation showed it: nothing that was to be moved had woken the leader."""
+def test_share_of_a_lost_worker_goes_to_a_joined_one_when_the_delay_ends() -> None:
+    """The end of the delay must wake the leader. Found by simulation seed 274."""
     fleet = ControlFleet()
     fleet.worker("a")
     fleet.topic("t", 2)

@@ -26,7 +26,7 @@ from ureplicator_testkit.control.fleet import (
 )
 
 
-def test_partition_is_taken_seen_gone_and_only_then_given() -> None:
+def test_partition_is_assigned_only_after_its_confirmed_release() -> None:
     fleet = two_workers(2)
     fleet.tag("a", draining=True)
     first = fleet.cycle()
@@ -34,7 +34,7 @@ def test_partition_is_taken_seen_gone_and_only_then_given() -> None:
     assert first.waiting == {partition("t", 0): (WorkerId("a"),)}
     assert fleet.entry("t", 0).worker == "b"
     assert partition("t", 0) not in fleet.snapshot().assignments[WorkerId("b")].value.entries
-    assert fleet.cycle().steps == (), "a has not answered: nothing may happen"
+    assert fleet.cycle().steps == (), "a has not confirmed: nothing may happen"
     fleet.process("a").read()
     fleet.process("a").publish()
     assert fleet.cycle().steps == (), "a still copies it"
@@ -42,11 +42,11 @@ def test_partition_is_taken_seen_gone_and_only_then_given() -> None:
     given = fleet.cycle()
     assert [type(step) for step in given.steps] == [WriteIdeal, WriteAssignment]
     assert fleet.entry("t", 0).holders.keys() == {"b"}, "a confirmed"
-    assert fleet.fences("b") == set(), "so nobody need be fenced"
+    assert fleet.fences("b") == set(), "so no worker need be fenced"
 
 
-def test_silence_is_not_a_confirmation() -> None:
-    """a began to copy, and did not say so yet, when the partition is taken from it."""
+def test_missing_report_does_not_confirm_a_release() -> None:
+    """The partition is revoked from a, which copies it but has not reported so yet."""
     fleet = ControlFleet()
     a = fleet.worker("a")
     fleet.topic("u", 1)
@@ -68,13 +68,13 @@ def test_silence_is_not_a_confirmation() -> None:
     assert fleet.entry("t").holders.keys() == {"b"}
 
 
-def test_readded_topic_fences_who_froze_before_it_was_deleted() -> None:
+def test_readded_topic_fences_a_worker_frozen_since_before_the_deletion() -> None:
     fleet = two_workers(1)
     frozen = fleet.process("a")
     fleet.freeze(frozen)
     fleet.delete("t")
     fleet.settle()
-    assert fleet.snapshot().topics == {}, "the deletion does not wait for the frozen"
+    assert fleet.snapshot().topics == {}, "the deletion does not wait for a frozen worker"
     assert fleet.entry("t").holders.keys() == {"a"}
     fleet.topic("t", 1)
     fleet.cycle()
@@ -88,8 +88,8 @@ def test_readded_topic_fences_who_froze_before_it_was_deleted() -> None:
     assert frozen.copies == {}
 
 
-def test_frozen_owner_thaws_and_never_commits_again() -> None:
-    """A owns p and freezes before a commit; after the delay b takes over; A thaws."""
+def test_owner_that_resumes_after_a_freeze_never_commits() -> None:
+    """a owns p and freezes before a commit; after the delay b takes over; a resumes."""
     fleet = two_workers(2)
     frozen = fleet.process("a")
     fleet.freeze(frozen)
@@ -107,7 +107,7 @@ def test_frozen_owner_thaws_and_never_commits_again() -> None:
     assert fleet.counts() == {"a": 1, "b": 1}
 
 
-def test_a_then_b_never_committed_then_c_fences_both() -> None:
+def test_third_owner_fences_both_former_holders() -> None:
     fleet = ControlFleet(delays=Delays(rebalance_s=0, join_s=10))
     a = fleet.worker("a")
     fleet.topic("t", 1)
@@ -140,7 +140,7 @@ def test_a_then_b_never_committed_then_c_fences_both() -> None:
 
 
 def test_restart_while_the_former_process_is_frozen() -> None:
-    """The new process has other partitions in hand than the ids tell: all own ids are fenced."""
+    """The new process fences all ids of its worker, whichever partitions they belong to."""
     fleet = two_workers(4)
     frozen = fleet.process("a")
     fleet.freeze(frozen)
@@ -157,7 +157,7 @@ def test_restart_while_the_former_process_is_frozen() -> None:
 
 
 def test_new_session_never_confirms_for_an_old_one() -> None:
-    """a freezes; its successor is told to let go before it was ever ONLINE; b must fence a."""
+    """a freezes; its partition is revoked before the restarted a was ever ONLINE; b must fence a."""
     fleet = two_workers(2)
     frozen = fleet.process("a")
     fleet.freeze(frozen)
@@ -195,7 +195,7 @@ def test_fence_covers_the_most_slots_a_worker_ever_had() -> None:
     assert fleet.fences("b") == ids_of("a", slots=5)
 
 
-def test_owner_that_dies_before_it_was_given_anything_is_replaced_at_once() -> None:
+def test_owner_lost_before_an_assignment_is_replaced_at_once() -> None:
     fleet = two_workers(2)
     fleet.worker("c")
     fleet.settle()
@@ -209,7 +209,7 @@ def test_owner_that_dies_before_it_was_given_anything_is_replaced_at_once() -> N
     assert fleet.entry("t", 0).reason == "worker c lost before it was assigned the partition"
 
 
-def test_ideal_state_that_returns_to_its_holder_is_taken_and_given_again() -> None:
+def test_partition_that_returns_to_its_holder_is_revoked_and_assigned_again() -> None:
     fleet = two_workers(2)
     fleet.tag("a", draining=True)
     fleet.cycle(die_after=1)
@@ -262,7 +262,7 @@ def test_leader_may_die_after_every_step(history: str) -> None:
         assert sorted(fleet.counts().values()) == expected
 
 
-def test_unreadable_nodes_are_left_alone_and_stop_nothing_else() -> None:
+def test_unreadable_nodes_stop_only_their_own_topics_and_workers() -> None:
     fleet = two_workers(2)
     fleet.topic("u", 2)
     fleet.settle()
@@ -281,7 +281,7 @@ def test_unreadable_nodes_are_left_alone_and_stop_nothing_else() -> None:
     assert partition("u", 1) in told
 
 
-def test_unreadable_assignment_freezes_its_worker() -> None:
+def test_worker_with_an_unreadable_assignment_is_left_unchanged() -> None:
     fleet = two_workers(4)
     path = fleet.paths.assignment(WorkerId("a"))
     fleet.store.apply(fleet._session, [Set(path, b"{garbled", -1)])
@@ -297,8 +297,8 @@ def test_unreadable_assignment_freezes_its_worker() -> None:
     assert "is unreadable" in mismatches(fleet.snapshot(), view)[0].reason
 
 
-def test_simulation_notices_a_planner_that_gives_before_it_took() -> None:
-    """Proof that the watch works: this planner believes that nobody holds anything."""
+def test_simulation_detects_assignment_before_revocation() -> None:
+    """Checks the check: this planner assumes that no worker holds anything."""
 
     def careless(seen: Snapshot, now_s: float) -> Plan:
         honest = plan(seen, now_s)
@@ -319,7 +319,7 @@ def test_simulation_notices_a_planner_that_gives_before_it_took() -> None:
         fleet.settle()
 
 
-def test_simulation_notices_a_planner_that_does_not_fence() -> None:
+def test_simulation_detects_missing_fencing() -> None:
     def toothless(seen: Snapshot, now_s: float) -> Plan:
         decided = plan(seen, now_s)
         return replace(
@@ -349,7 +349,7 @@ def test_simulation_notices_a_planner_that_does_not_fence() -> None:
         fleet.settle()
 
 
-def test_retire_keeps_what_is_not_confirmed() -> None:
+def test_retired_topic_keeps_unconfirmed_holders() -> None:
     fleet = two_workers(2)
     fleet.freeze(fleet.process("a"))
     fleet.delete("t")

@@ -46,7 +46,7 @@ SWITCHES = (
     Switches(),
     Switches(auto_balancing=False),
     Switches(frozen=True),
-    Switches(frozen=True, rebalance_asked="now"),
+    Switches(frozen=True, rebalance_requested="now"),
 )
 
 number = st.integers(0, PARTITIONS - 1)
@@ -77,7 +77,7 @@ HISTORIES = st.lists(EVENTS, min_size=20, max_size=80)
 
 
 class World:
-    """A fleet that events are played upon; what makes no sense at the moment is passed over."""
+    """A fleet to which events are applied; events that do not apply at the moment are skipped."""
 
     def __init__(self, planner: Planner = plan) -> None:
         self.fleet = ControlFleet(delays=DELAYS, planner=planner)
@@ -101,7 +101,7 @@ class World:
                 self._one(event)
 
     def _another_leader(self) -> None:
-        """Elected while the former one is in the middle of its plan, and thinks it still leads."""
+        """Elect a leader while the former one is in the middle of its plan and believes it still leads."""
         between, self.fleet.between = self.fleet.between, lambda: None
         self.fleet.elect()
         self.fleet.cycle()
@@ -169,7 +169,7 @@ class World:
         return processes[who % len(processes)] if processes else None
 
     def heal(self) -> None:
-        """No more faults, and time enough for every delay."""
+        """End all faults and let every delay pass."""
         for process in self.fleet.processes:
             process.frozen = process.hung = False
         self.fleet.switch(Switches())
@@ -207,7 +207,7 @@ def run(events: list[Event], planner: Planner = plan) -> None:
 
 
 def history(seed: int, length: int = 100) -> list[Event]:
-    """Denser than what hypothesis draws: most of it makes sense at its moment."""
+    """Denser than what hypothesis draws: most events apply."""
     chance = random.Random(seed)  # noqa: S311  # to be replayed, not to be secret
     return [_event(chance) for _ in range(length)]
 
@@ -232,13 +232,13 @@ def _event(chance: random.Random) -> Event:
     return event
 
 
-def test_a_worker_back_with_more_slots_than_the_leader_knew() -> None:
-    """The seed that showed it: it copied under an id that no successor had been told to fence."""
+def test_worker_that_returns_with_more_slots_is_fenced_on_all() -> None:
+    """It copied under an id that no later owner was told to fence. Found by this seed."""
     run(history(1339))
 
 
 def test_seeded_histories_keep_the_invariants_and_come_to_rest() -> None:
-    """`tests/simulation` plays thousands, of whole fleets."""
+    """The simulation runs thousands, of whole fleets."""
     for seed in range(60):
         try:
             run(history(seed))
@@ -257,7 +257,7 @@ def test_random_histories_keep_the_invariants_and_come_to_rest(
 
 
 def hasty(seen: Snapshot, now_s: float) -> Plan:
-    """Take-before-give broken on purpose: as if every worker had answered, and held nothing."""
+    """Deliberate defect: assigns before the revocation, as if every worker had confirmed."""
     deaf = {
         worker: Stored(CurrentState(seen_zxid=2**62), 0, 0, session)
         for worker, session in seen.sessions.items()
@@ -266,7 +266,7 @@ def hasty(seen: Snapshot, now_s: float) -> Plan:
 
 
 def forgetful(seen: Snapshot, now_s: float) -> Plan:
-    """Fencing broken on purpose: whoever is gone is forgotten."""
+    """Deliberate defect: drops absent holders, so they are not fenced."""
     ideal = {
         key: replace(stored, value=IdealTopic(_without_the_gone(seen, stored.value)))
         for key, stored in seen.ideal.items()
@@ -289,8 +289,8 @@ def _without_the_gone(seen: Snapshot, ideal: IdealTopic) -> dict[int, IdealEntry
 
 
 @pytest.mark.parametrize("planner", [hasty, forgetful])
-def test_seeded_histories_find_a_wrong_planner(planner: Planner) -> None:
-    """Proof that the histories above would tell."""
+def test_seeded_histories_detect_a_wrong_planner(planner: Planner) -> None:
+    """Checks that the histories above detect defects."""
 
     def search() -> None:
         for seed in range(20):

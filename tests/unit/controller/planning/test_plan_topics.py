@@ -1,4 +1,4 @@
-"""What stops a whole topic: the leader's word, and the topic blacklist."""
+"""Topics stopped by the leader or by the topic blacklist."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def copying() -> ControlFleet:
     return fleet
 
 
-def assert_let_go(fleet: ControlFleet, reason: str) -> None:
+def assert_released(fleet: ControlFleet, reason: str) -> None:
     assert set(fleet.owners("t").values()) == {None}
     assert fleet.entry("t").reason == reason
     assert fleet.entry("t").holders == {}
@@ -34,11 +34,11 @@ def mismatches(fleet: ControlFleet) -> int:
     return len(topic_mismatches(seen, external_view(seen), KEY))
 
 
-def test_a_stopped_topic_is_let_go_and_shown_until_it_is_resumed() -> None:
+def test_stopped_topic_is_released_and_listed_until_it_resumes() -> None:
     fleet = copying()
     fleet.topic("t", 4, stopped="source topic was deleted")
     fleet.settle()
-    assert_let_go(fleet, "stopped: source topic was deleted")
+    assert_released(fleet, "stopped: source topic was deleted")
     assert mismatches(fleet) == 4
     fleet.topic("t", 4, stopped="")
     assert "resumed (4)" in fleet.cycle().reasons
@@ -47,13 +47,13 @@ def test_a_stopped_topic_is_let_go_and_shown_until_it_is_resumed() -> None:
     assert mismatches(fleet) == 0
 
 
-def test_a_blacklisted_topic_is_let_go_as_asked() -> None:
+def test_blacklisted_topic_is_released_without_mismatch() -> None:
     fleet = copying()
     path = fleet.paths.blacklisted(KEY)
     fleet._make(path.rpartition("/")[0])
     fleet.store.apply(fleet._session, [Create(path, encode_blacklisted("r"))])
     fleet.settle()
-    assert_let_go(fleet, "blacklisted")
+    assert_released(fleet, "blacklisted")
     assert mismatches(fleet) == 0
     fleet.store.apply(fleet._session, [Delete(path, -1)])
     fleet.settle()
@@ -61,8 +61,8 @@ def test_a_blacklisted_topic_is_let_go_as_asked() -> None:
     assert fleet.entry("t").reason == "removed from the blacklist"
 
 
-def test_a_word_taken_back_before_anybody_let_go_is_given_under_a_new_epoch() -> None:
-    """Whoever still copies by the former word must not go on as if nothing had been."""
+def test_stop_lifted_before_the_release_leads_to_a_new_owner_epoch() -> None:
+    """A worker that still copies under the former owner epoch must not continue."""
     fleet = copying()
     before = fleet.entry("t").owner_epoch
     fleet.topic("t", 4, stopped="source topic was deleted")

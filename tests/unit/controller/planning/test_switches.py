@@ -1,4 +1,4 @@
-"""Histories of fleets that operators hold still, and of rebalances that they ask for."""
+"""Switches that stop moves, and requested rebalances."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def held(request: pytest.FixtureRequest) -> ControlFleet:
     return fleet
 
 
-def test_a_lost_worker_moves_nothing(held: ControlFleet) -> None:
+def test_lost_worker_moves_nothing(held: ControlFleet) -> None:
     held.kill(held.process("a"))
     held.settle()
     held.wait(500)
@@ -31,7 +31,7 @@ def test_a_lost_worker_moves_nothing(held: ControlFleet) -> None:
     assert held.counts() == {"a": 2, "b": 2}, "it comes back to what was its own"
 
 
-def test_a_joined_worker_is_given_nothing_that_others_have(held: ControlFleet) -> None:
+def test_joined_worker_gets_no_partitions_of_others(held: ControlFleet) -> None:
     held.worker("c")
     held.settle()
     held.wait(500)
@@ -52,7 +52,7 @@ def test_new_and_resumed_topics_are_placed(held: ControlFleet) -> None:
     assert None not in held.owners("t").values()
 
 
-def test_what_operators_ask_of_workers_is_done(held: ControlFleet) -> None:
+def test_drained_worker_releases_its_partitions(held: ControlFleet) -> None:
     held.tag("a", draining=True, blacklisted=True)
     held.settle()
     assert held.counts() == {"b": 4}
@@ -63,11 +63,11 @@ def test_what_operators_ask_of_workers_is_done(held: ControlFleet) -> None:
     assert held.counts() == {"b": 4}, "taken back, it gets nothing before somebody asks"
 
 
-def test_a_rebalance_is_done_once_and_at_once(held: ControlFleet) -> None:
+def test_rebalance_is_done_at_once_and_only_once(held: ControlFleet) -> None:
     held.kill(held.process("a"))
     held.worker("c")
     held.settle()
-    held.ask_rebalance("r1")
+    held.request_rebalance("r1")
     held.settle()
     assert held.counts() == {"b": 2, "c": 2}
     assert held.switches().rebalance_done == "r1"
@@ -78,7 +78,7 @@ def test_a_rebalance_is_done_once_and_at_once(held: ControlFleet) -> None:
     assert held.counts() == {"b": 2, "c": 2}, "only once"
 
 
-def test_when_it_is_switched_back_what_waited_happens(held: ControlFleet) -> None:
+def test_pending_moves_happen_after_switching_back(held: ControlFleet) -> None:
     held.kill(held.process("a"))
     held.settle()
     held.wait(500)
@@ -89,8 +89,8 @@ def test_when_it_is_switched_back_what_waited_happens(held: ControlFleet) -> Non
 
 
 @pytest.mark.parametrize(("switches", "owner"), [(HELD[0], "b"), (HELD[1], "a")])
-def test_lost_before_it_began(switches: Switches, owner: str) -> None:
-    """The one difference: a was never given what it was made owner of."""
+def test_owner_lost_before_it_was_assigned_the_partition(switches: Switches, owner: str) -> None:
+    """The difference between the switches: the owner was never assigned the partition."""
     fleet = two_workers(2)
     fleet.kill(fleet.process("a"))
     fleet.kill(fleet.process("b"))
@@ -108,13 +108,13 @@ def test_lost_before_it_began(switches: Switches, owner: str) -> None:
     assert fleet.owners("new") == {0: owner}
 
 
-def test_a_rebalance_skips_the_delays() -> None:
+def test_rebalance_skips_the_delays() -> None:
     fleet = two_workers(4)
     fleet.kill(fleet.process("a"))
     fleet.worker("c")
     fleet.settle()
     assert fleet.counts() == {"a": 2, "b": 2}
-    fleet.ask_rebalance("r1")
+    fleet.request_rebalance("r1")
     decided = fleet.cycle()
     assert decided.reasons[0] == "rebalance requested"
     assert isinstance(decided.steps[-1], MarkRebalanced)
@@ -123,26 +123,26 @@ def test_a_rebalance_skips_the_delays() -> None:
 
 
 @pytest.mark.parametrize("step", range(4))
-def test_a_rebalance_survives_its_leader(step: int) -> None:
+def test_requested_rebalance_survives_its_leader(step: int) -> None:
     fleet = two_workers(4)
     fleet.kill(fleet.process("a"))
     fleet.settle()
-    fleet.ask_rebalance("r1")
+    fleet.request_rebalance("r1")
     fleet.cycle(die_after=step)
     fleet.settle()
     assert fleet.counts() == {"b": 4}
     assert fleet.switches().rebalance_done == "r1"
 
 
-def test_asking_again_is_another_rebalance() -> None:
+def test_second_request_is_another_rebalance() -> None:
     fleet = two_workers(2)
     for id in ("r1", "r2"):
-        fleet.ask_rebalance(id)
+        fleet.request_rebalance(id)
         assert [type(step) for step in fleet.cycle().steps] == [MarkRebalanced]
         assert fleet.cycle().steps == ()
 
 
-def test_switches_that_cannot_be_read_move_nothing() -> None:
+def test_unreadable_switches_stop_automatic_moves() -> None:
     fleet = two_workers(4)
     fleet.switch_to(b"{")
     fleet.kill(fleet.process("a"))

@@ -1,4 +1,4 @@
-"""Positions that operators want forgotten: whose, when, and by whom."""
+"""Deletion of positions with their topics: conditions, order of steps, failures."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def stored(value: T, *, owner: int = 0) -> Stored[T]:
 def fleet(
     intent: TopicIntent = MARKED, *, told: bool = False, says: bool = False, alive: bool = True
 ) -> Snapshot:
-    """w1 was given the only partition and never confirmed that it let go."""
+    """w1 was assigned the only partition and never confirmed its release."""
     entry = IdealEntry(None, OwnerEpoch(1), 0, "deleted", {W1: SessionId(4)})
     partition = Partition(ROUTE, "t", 0)
     assigned = {partition: AssignmentEntry(OwnerEpoch(1))} if told else {}
@@ -78,8 +78,8 @@ def fleet(
 
 
 @pytest.mark.parametrize("alive", [True, False])
-def test_whoever_may_still_commit_is_fenced(alive: bool) -> None:
-    """The session that was given it is frozen, whether the worker is back or not."""
+def test_holder_that_may_still_commit_is_fenced(alive: bool) -> None:
+    """The session that was assigned it is frozen, whether the worker is back or not."""
     found = deletable_positions(fleet(alive=alive))
     assert found == {KEY: DeletablePositions("x", 2, ("f.a.b.w1.0", "f.a.b.w1.1"))}
 
@@ -97,17 +97,17 @@ def test_whoever_may_still_commit_is_fenced(alive: bool) -> None:
     ],
     ids=["told", "told and away", "says so", "not asked", "not deleted", "fence whom?", "unclear"],
 )
-def test_not_yet(snapshot: Snapshot) -> None:
+def test_positions_that_cannot_be_deleted_yet(snapshot: Snapshot) -> None:
     assert deletable_positions(snapshot) == {}
 
 
-def test_a_topic_is_retired_only_after_that() -> None:
+def test_topic_is_retired_only_after_its_positions_are_deleted() -> None:
     assert not any(isinstance(step, Retire) for step in plan(fleet(), 0.0).steps)
     forgotten = fleet(replace(MARKED, forget_positions=False))
     assert any(isinstance(step, Retire) for step in plan(forgotten, 0.0).steps)
 
 
-def test_what_is_to_be_forgotten_is_not_renewed() -> None:
+def test_positions_to_be_deleted_are_not_renewed() -> None:
     assert orphaned_positions(fleet(), ROUTE) == {}
     assert orphaned_positions(fleet(replace(MARKED, forget_positions=False)), ROUTE) != {}
 
@@ -116,7 +116,7 @@ def test_what_is_to_be_forgotten_is_not_renewed() -> None:
 
 
 class TwinStore(PositionStore):
-    """Positions in a dict, and what was done in which order."""
+    """Position store in a dict that records the order of calls."""
 
     def __init__(self, refused: Mapping[TargetPartition, str] | None = None) -> None:
         self.positions = {("x", 0): Position(5), ("x", 1): Position(-1), ("y", 0): Position(7)}
@@ -146,7 +146,7 @@ class TwinStore(PositionStore):
 
 
 class AwayStore(TwinStore):
-    """Its cluster does not answer."""
+    """The store's cluster does not respond."""
 
     def initialise(self) -> None:
         super().initialise()
@@ -162,7 +162,7 @@ def renewal(store: TwinStore) -> Renewal:
     return Renewal(ROUTE, store, cast(ClusterClient, Client()))
 
 
-def test_the_order_of_an_owner() -> None:
+def test_deletion_follows_the_start_order_of_an_owner() -> None:
     store = TwinStore()
 
     def proven() -> DeletablePositions:
@@ -175,18 +175,18 @@ def test_the_order_of_an_owner() -> None:
     assert store.positions[("y", 0)].offset == 7
 
 
-def test_a_deposed_leader_deletes_nothing() -> None:
+def test_deposed_leader_deletes_nothing() -> None:
     store = TwinStore()
     assert delete_positions(renewal(store), lambda: None) is None
     assert store.positions[("x", 0)].offset == 5
 
 
-def test_a_target_topic_that_is_gone_took_its_positions_along() -> None:
+def test_missing_target_topic_counts_as_deleted_positions() -> None:
     store = TwinStore({("x", 0): "UNKNOWN_TOPIC_OR_PARTITION"})
     assert delete_positions(renewal(store), lambda: DeletablePositions("x", 2, ())) == 0
 
 
-def test_any_other_refusal_is_one() -> None:
+def test_any_other_refusal_is_an_error() -> None:
     store = TwinStore({("x", 0): "TOPIC_AUTHORIZATION_FAILED"})
     with pytest.raises(CommitRefused):
         delete_positions(renewal(store), lambda: DeletablePositions("x", 2, ()))
@@ -226,7 +226,7 @@ class Leader:
         return decode_intent(node.data).forget_positions
 
 
-def test_the_mark_is_taken_off_when_it_is_done() -> None:
+def test_mark_is_removed_after_the_deletion() -> None:
     leader = Leader()
     leader.look(fleet())
     assert leader.store.positions[("x", 0)].offset == -1
@@ -241,8 +241,8 @@ def test_the_mark_is_taken_off_when_it_is_done() -> None:
     ],
     ids=["away", "refuses"],
 )
-def test_a_topic_that_fails_keeps_no_other_waiting(other: TwinStore, asked: list[str]) -> None:
-    """Nor does a cluster that is away: it is asked once."""
+def test_failing_topic_does_not_delay_others(other: TwinStore, asked: list[str]) -> None:
+    """An unavailable cluster does not either: it is queried once."""
     leader = Leader()
     away = Route("a", "a")
     both = {TopicKey(away, name): stored(MARKED) for name in ("t", "u")}
@@ -257,7 +257,7 @@ def test_a_topic_that_fails_keeps_no_other_waiting(other: TwinStore, asked: list
 
 
 class Walked(dict[TopicKey, Stored[TopicIntent]]):
-    """How often somebody walked over the topics."""
+    """Number of iterations over the topics."""
 
     walks = 0
 
@@ -266,8 +266,8 @@ class Walked(dict[TopicKey, Stored[TopicIntent]]):
         return super().items()
 
 
-def test_a_fleet_that_does_not_change_is_judged_once() -> None:
-    """A topic may stay marked for long: its worker is away, or its route is not configured any more."""
+def test_unchanged_fleet_is_evaluated_once() -> None:
+    """A topic may stay marked for long: its worker is absent, or its route was removed."""
     topics = Walked({KEY: stored(MARKED)})
     engine = Leader().engine(replace(fleet(told=True), topics=topics), {})
     assert engine.run_once()
@@ -277,14 +277,14 @@ def test_a_fleet_that_does_not_change_is_judged_once() -> None:
 
 
 @pytest.mark.parametrize("applied", [True, False])
-def test_a_lost_answer_is_read_back(applied: bool) -> None:
+def test_write_with_unknown_outcome_is_read_back(applied: bool) -> None:
     leader = Leader()
     leader.coordination.lose_next_answer(applied=applied)
     leader.look(fleet())
     assert not leader.marked()
 
 
-def test_nothing_is_done_without_leading() -> None:
+def test_nothing_is_done_without_leadership() -> None:
     leader = Leader()
     leader.look(None)
     leader.proof = lambda: None
@@ -293,7 +293,7 @@ def test_nothing_is_done_without_leading() -> None:
     assert leader.marked()
 
 
-def test_a_leader_that_was_deposed_meanwhile_notes_nothing() -> None:
+def test_leader_deposed_meanwhile_writes_nothing() -> None:
     leader = Leader()
     leader.coordination.transact([Set(leader.paths.epoch, b"", -1)])
     with pytest.raises(Conflict):

@@ -1,4 +1,4 @@
-"""Whose positions the leader keeps from fading."""
+"""Positions without an owner, which the leader renews."""
 
 from dataclasses import replace
 from typing import TypeVar
@@ -47,36 +47,36 @@ def fleet(*, owner: WorkerId | None, told: bool, alive: bool) -> Snapshot:
     )
 
 
-def test_a_partition_that_nobody_should_own_is_renewed_under_its_target_s_name() -> None:
+def test_excluded_partition_is_renewed_under_its_target_topic() -> None:
     found = orphaned_positions(fleet(owner=None, told=False, alive=True), ROUTE)
     assert found == {Partition(ROUTE, "t", 0): OrphanedPosition("p-t")}
 
 
-def test_a_partition_whose_owner_lives_is_the_owner_s() -> None:
+def test_partition_with_a_live_owner_is_not_renewed() -> None:
     assert orphaned_positions(fleet(owner=W1, told=True, alive=True), ROUTE) == {}
 
 
-def test_a_partition_that_a_live_worker_still_has_is_not_touched() -> None:
+def test_partition_assigned_to_a_live_worker_is_not_renewed() -> None:
     assert orphaned_positions(fleet(owner=None, told=True, alive=True), ROUTE) == {}
 
 
-def test_a_partition_whose_owner_is_away_does_not_fade_with_it() -> None:
+def test_partition_of_an_absent_owner_is_renewed() -> None:
     assert set(orphaned_positions(fleet(owner=W1, told=False, alive=False), ROUTE)) == {
         Partition(ROUTE, "t", 0)
     }
 
 
-def test_whoever_may_still_be_able_to_commit_is_to_be_fenced() -> None:
-    """It lost its session, not its right: it copies on, and would be overtaken by an old position."""
+def test_holder_that_may_still_commit_is_fenced_before_a_renewal() -> None:
+    """It lost its session but still copies; the renewal would move its position back."""
     seen = fleet(owner=W1, told=True, alive=False)
     known = {W1: stored(KnownWorker(max_slots=2))}
     found = orphaned_positions(replace(seen, known=known), ROUTE)
     assert found[Partition(ROUTE, "t", 0)].fence == ("f.a.b.w1.0", "f.a.b.w1.1")
 
 
-def test_nothing_is_renewed_beside_somebody_whom_nobody_can_fence() -> None:
+def test_nothing_is_renewed_while_ids_to_fence_are_unknown() -> None:
     assert orphaned_positions(fleet(owner=W1, told=True, alive=False), ROUTE) == {}
 
 
-def test_other_routes_are_left_alone() -> None:
+def test_other_routes_are_not_affected() -> None:
     assert orphaned_positions(fleet(owner=None, told=False, alive=True), Route("a", "c")) == {}

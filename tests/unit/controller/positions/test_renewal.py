@@ -1,4 +1,4 @@
-"""The leader's hand on positions that nobody owns, over a twin of the store."""
+"""Renewal of positions without an owner, against an in-memory store."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ FIRST, SECOND = Route("a", "b"), Route("a", "c")
 
 
 class TwinStore(PositionStore):
-    """One position; what was committed."""
+    """Store with one position that records commits."""
 
     def __init__(self, error: Exception | None = None) -> None:
         self.error = error
@@ -53,13 +53,13 @@ def renewer(first: TwinStore, second: TwinStore, *, leads: bool = True) -> Posit
 
 
 @pytest.mark.parametrize("error", [ClusterUnavailable("no broker answers"), ValueError("what?")])
-def test_a_route_that_fails_lets_no_other_fade_and_is_tried_again_sooner(error: Exception) -> None:
+def test_failing_route_does_not_stop_others_and_is_retried_sooner(error: Exception) -> None:
     second = TwinStore()
     assert renewer(TwinStore(error), second).run_once() == RETRY_INTERVAL_S
     assert second.committed == {("t", 0): Position(5)}
 
 
-def test_who_does_not_lead_renews_nothing() -> None:
+def test_nothing_is_renewed_without_leadership() -> None:
     store = TwinStore()
     assert renewer(store, store, leads=False).run_once() == INTERVAL_S
     assert not store.committed

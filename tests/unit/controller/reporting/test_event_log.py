@@ -1,4 +1,4 @@
-"""The ring of past events: what it keeps, and how durations get into it."""
+"""Event log: the events that the ring keeps, and the durations of moves."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def lost(worker: str) -> PastEvent:
 
 
 def after(seen: Snapshot, told: list[PastEvent]) -> Snapshot:
-    """What is stored once those were written."""
+    """Snapshot after these events were written."""
     history = dict(seen.history)
     for node, block, version in blocks_to_write(seen, told):
         stored = history.get(node)
@@ -66,7 +66,7 @@ def numbers(seen: Snapshot) -> list[int]:
     return sorted(past.number for past in past_events(seen.history))
 
 
-def test_an_event_is_one_small_write() -> None:
+def test_event_is_one_small_write() -> None:
     seen = EMPTY
     for _ in range(3):
         assert len(list(blocks_to_write(seen, moves(1)))) == 1
@@ -75,7 +75,7 @@ def test_an_event_is_one_small_write() -> None:
     assert list(blocks_to_write(seen, [])) == []
 
 
-def test_the_oldest_go() -> None:
+def test_oldest_events_are_dropped() -> None:
     seen = EMPTY
     for _ in range(100):
         seen = after(seen, moves(13))
@@ -87,7 +87,7 @@ def test_the_oldest_go() -> None:
 
 
 @pytest.mark.parametrize("there", [0, 3, 60, 64, 65])
-def test_of_a_big_rebalance_its_cause_and_its_last_moves_stay(there: int) -> None:
+def test_big_rebalance_keeps_its_cause_and_latest_moves(there: int) -> None:
     seen = after(EMPTY, moves(there))
     seen = after(seen, [lost("a"), *moves(2_000)])
     found = sorted(past_events(seen.history), key=lambda past: past.number)[-AT_ONCE:]
@@ -96,7 +96,7 @@ def test_of_a_big_rebalance_its_cause_and_its_last_moves_stay(there: int) -> Non
     assert found[-1].partition == partition("t", 1_999)
 
 
-def test_not_even_a_thousand_lost_workers_are_more_than_the_ring_holds() -> None:
+def test_thousand_lost_workers_fit_into_the_ring() -> None:
     workers = [lost(f"w{number}") for number in range(1_000)]
     assert len(select_events([*workers, *moves(3)])) == AT_ONCE
     assert len(list(blocks_to_write(EMPTY, workers))) <= BLOCKS
@@ -106,7 +106,7 @@ def test_not_even_a_thousand_lost_workers_are_more_than_the_ring_holds() -> None
 
 
 def online(seen: Snapshot, *counts: int, state: PartitionState = PartitionState.ONLINE) -> Snapshot:
-    """B says so of these partitions, half a second later."""
+    """B reports these partitions, half a second later."""
     entries = {partition("t", number): CurrentEntry(state, OwnerEpoch(5)) for number in counts}
     said = Stored(CurrentState(1, entries), 0, 0, SessionId(9))
     return replace(seen, wall_ms=507, current={**seen.current, B: said}, sessions={B: SessionId(9)})
@@ -117,19 +117,19 @@ def durations(seen: Snapshot) -> list[int | None]:
     return [past.took_ms for past in found]
 
 
-def test_a_move_ends_when_its_owner_is_online() -> None:
+def test_move_gets_its_duration_when_its_owner_is_online() -> None:
     seen = online(after(EMPTY, moves(3)), 1)
     assert durations(after(seen, [])) == [None, 500, None]
     assert list(blocks_to_write(after(seen, []), [])) == [], "once"
 
 
-def test_what_is_told_and_what_has_ended_is_one_write() -> None:
+def test_new_event_and_completed_move_are_one_write() -> None:
     seen = online(after(EMPTY, moves(3)), 0, 1, 2)
     assert len(list(blocks_to_write(seen, [lost("a")]))) == 1
     assert durations(after(seen, [lost("a")])) == [500, 500, 500, None]
 
 
-def test_whoever_is_online_by_an_older_epoch_or_session_ends_no_move() -> None:
+def test_report_of_an_older_epoch_or_session_completes_no_move() -> None:
     seen = after(EMPTY, moves(1))
     starting = online(seen, 0, state=PartitionState.OFFLINE)
     gone = replace(online(seen, 0), sessions={B: SessionId(10)})

@@ -1,4 +1,4 @@
-"""What is told of a fleet's life, and at whose request each move was made."""
+"""Events of the fleet, and the request that caused each move."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ureplicator_testkit.control.fleet import ControlFleet, partition, two_worke
 
 
 def events(fleet: ControlFleet, before: Snapshot | None) -> list[PastEvent]:
-    """What the next cycle would tell."""
+    """Events that the next cycle would log."""
     seen = fleet.observe()
     return fleet_events(before, seen, plan(seen, fleet.now_s).steps, leader="c1")
 
@@ -35,14 +35,14 @@ def leave(fleet: ControlFleet, id: str, request: str) -> None:
     fleet.store.apply(fleet.store.open_session(), [Set(path, data, -1)])
 
 
-def test_a_new_leader_says_how_it_found_the_fleet() -> None:
+def test_new_leader_logs_the_state_of_the_fleet() -> None:
     fleet = two_workers(2)
     (first,) = events(fleet, None)
     assert first.kind is EventKind.LEADER
     assert first.reason == "c1 leads with epoch 1: 2 workers, 1 topics, balancing"
 
 
-def test_a_quiet_fleet_has_nothing_to_tell() -> None:
+def test_unchanged_fleet_has_no_events() -> None:
     fleet = two_workers(2)
     assert events(fleet, fleet.observe()) == []
 
@@ -63,14 +63,14 @@ def test_a_quiet_fleet_has_nothing_to_tell() -> None:
     ],
     ids=["join", "loss", "freeze", "autobalancing"],
 )
-def test_what_is_no_move(happens: Callable[[ControlFleet], object], line: str) -> None:
+def test_events_other_than_moves(happens: Callable[[ControlFleet], object], line: str) -> None:
     fleet = two_workers(2)
     before = fleet.observe()
     happens(fleet)
     assert line in lines(fleet, before)
 
 
-def test_a_worker_that_comes_back_has_not_joined() -> None:
+def test_worker_that_comes_back_has_not_joined() -> None:
     fleet = two_workers(2)
     fleet.kill(fleet.process("b"))
     before = fleet.observe()
@@ -78,7 +78,7 @@ def test_a_worker_that_comes_back_has_not_joined() -> None:
     assert lines(fleet, before) == ["worker b: back"]
 
 
-def test_one_that_was_faster_than_the_leaders_look() -> None:
+def test_restart_between_two_snapshots() -> None:
     fleet = two_workers(2)
     before = fleet.observe()
     fleet.kill(fleet.process("b"))
@@ -86,7 +86,7 @@ def test_one_that_was_faster_than_the_leaders_look() -> None:
     assert lines(fleet, before) == ["worker b: restarted: it has another session"]
 
 
-def test_an_eviction_is_told_once() -> None:
+def test_eviction_is_logged_once() -> None:
     fleet = two_workers(2)
     fleet.hang(fleet.process("b"))
     leave(fleet, "b", "r1")
@@ -95,28 +95,28 @@ def test_an_eviction_is_told_once() -> None:
     before = fleet.observe()
     steps = plan(before, fleet.now_s).steps
     assert any(isinstance(step, Evict) for step in steps)
-    told_now = [log_line(event) for event in fleet_events(before, before, steps, leader="c1")]
-    assert "worker b: evicted: did not release a partition within 30 s" in told_now
+    logged = [log_line(event) for event in fleet_events(before, before, steps, leader="c1")]
+    assert "worker b: evicted: did not release a partition within 30 s" in logged
     fleet.cycle()
     assert "worker b: gone" not in lines(fleet, before)
 
 
-# --- The request that a move goes back to
+# --- The request that caused a move
 
 
 def moved(fleet: ControlFleet) -> list[tuple[str, str]]:
-    """Partition and request of each move that would be told now."""
+    """Partition and request of each move that would be logged now."""
     found = [event for event in events(fleet, fleet.observe()) if event.kind is EventKind.MOVE]
     return [(str(event.partition), event.request) for event in found]
 
 
-def test_a_whitelisted_topic() -> None:
+def test_request_of_a_whitelisted_topic() -> None:
     fleet = two_workers(2)
     fleet.topic("u", 1, request_id="add-u")
     assert moved(fleet) == [(str(partition("u")), "add-u")]
 
 
-def test_a_paused_topic_and_a_resumed_one() -> None:
+def test_requests_of_a_paused_and_resumed_topic() -> None:
     fleet = two_workers(1)
     fleet.topic("t", 1, state=TopicState.PAUSED, request_id="pause-t")
     assert moved(fleet) == [(str(partition("t")), "pause-t")]
@@ -125,17 +125,17 @@ def test_a_paused_topic_and_a_resumed_one() -> None:
     assert moved(fleet) == [(str(partition("t")), "resume-t")]
 
 
-def test_a_drained_worker() -> None:
+def test_request_of_a_drained_worker() -> None:
     fleet = two_workers(2)
     fleet.topic("t", 2, request_id="older")
     leave(fleet, "a", "drain-a")
     assert moved(fleet) == [(str(partition("t", 0)), "drain-a")]
 
 
-def test_a_rebalance_and_what_the_fleet_does_by_itself() -> None:
+def test_requests_of_a_rebalance_and_of_an_automatic_move() -> None:
     fleet = two_workers(4)
     fleet.worker("c")
-    fleet.ask_rebalance("now")
+    fleet.request_rebalance("now")
     assert [request for _, request in moved(fleet)] == ["now"]
     fleet.settle()
     fleet.kill(fleet.process("c"))
@@ -144,7 +144,7 @@ def test_a_rebalance_and_what_the_fleet_does_by_itself() -> None:
     assert [request for _, request in moved(fleet)] == [""]
 
 
-def test_the_line_of_a_move_names_all_that_one_greps_for() -> None:
+def test_log_line_of_a_move_has_all_search_terms() -> None:
     fleet = two_workers(2)
     leave(fleet, "a", "drain-a")
     (event,) = [each for each in events(fleet, fleet.observe()) if each.kind is EventKind.MOVE]

@@ -1,4 +1,4 @@
-"""Figures of a partition from looks at both of its ends: tables, and what holds for any history."""
+"""Lag of a partition from samples of its position and log: tables, and properties."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ HOUR = Lifetime(retention_ms=3_600_000)
 
 
 def tracks_of(*looks: tuple[float, int | None, int, int]) -> LagHistory:
-    """(when, position, log start, log end) of each look."""
+    """(time, position, log start, log end) of each sample."""
     tracks: LagHistory | None = None
     for at_s, position, start, end in looks:
         tracks = add_sample(tracks, LagSample(at_s, position, Extent(start, end)))
@@ -59,7 +59,7 @@ def test_never_committed_is_not_lag_0() -> None:
         assert found.reason
 
 
-def test_done_is_0_whatever_is_known_of_records() -> None:
+def test_fully_copied_partition_has_lag_0() -> None:
     found = judged((0, 100, 0, 100), record=None)
     assert (found.lag_records, found.lag_s, found.catch_up_s) == (0, 0.0, 0.0)
     assert found.retention_s is None
@@ -89,7 +89,7 @@ def test_lag_in_seconds(record: BatchTime | None, lag_s: float | None) -> None:
     assert judged((0, 40, 0, 100), record=record).lag_s == lag_s
 
 
-def test_who_reached_the_last_look_has_waited_no_longer_than_since_then() -> None:
+def test_time_since_a_sample_whose_end_was_reached_bounds_the_lag() -> None:
     looks = ((0.0, 50, 0, 100), (4.0, 100, 0, 120))
     assert judged(*looks).lag_s == 4
     assert judged(*looks, record=seconds_ago(90, last=99)).lag_s == 4
@@ -115,11 +115,11 @@ def test_rate_and_time_to_catch_up() -> None:
     ],
     ids=["one look", "standing still", "falling behind"],
 )
-def test_who_does_not_gain_never_catches_up(looks: list[tuple[float, int, int, int]]) -> None:
+def test_no_catch_up_time_without_gain(looks: list[tuple[float, int, int, int]]) -> None:
     assert judged(*looks).catch_up_s is None
 
 
-def test_rates_forget_what_is_long_ago() -> None:
+def test_rates_ignore_samples_before_the_window() -> None:
     fast = [(float(second), second * 100, 0, 100_000) for second in range(0, 60, 5)]
     still = [(60.0 + second, 5_500, 0, 100_000) for second in range(0, 60, 5)]
     assert judged(*fast).records_per_s == 100
@@ -129,7 +129,7 @@ def test_rates_forget_what_is_long_ago() -> None:
 PAUSED = [(float(second), 0, 0, 10_000) for second in range(0, 30, 5)]
 
 
-def test_a_pause_does_not_count_once_the_position_moves_again() -> None:
+def test_pause_does_not_count_once_the_position_advances_again() -> None:
     assert judged(*PAUSED).records_per_s == 0
     assert judged(*PAUSED, (30, 500, 0, 10_000)).records_per_s is None
     assert judged(*PAUSED, (30, 500, 0, 10_000)).catch_up_s is None
@@ -138,12 +138,12 @@ def test_a_pause_does_not_count_once_the_position_moves_again() -> None:
     assert found.catch_up_s == 8_500 / 200
 
 
-def test_time_in_which_there_was_nothing_to_copy_counts() -> None:
+def test_time_without_records_to_copy_counts() -> None:
     idle = [(float(second), 0, 0, 0) for second in range(0, 30, 5)]
     assert judged(*idle, (30, 300, 0, 300)).records_per_s == 300 / 15
 
 
-def test_looks_closer_than_a_commit_say_nothing_of_a_pause() -> None:
+def test_samples_closer_than_a_commit_show_no_pause() -> None:
     assert judged((0, 0, 0, 100), (1, 0, 0, 100), (2, 50, 0, 100)).records_per_s == 25
 
 
@@ -152,7 +152,9 @@ def test_looks_closer_than_a_commit_say_nothing_of_a_pause() -> None:
     [(10.0, 50, 0, 300), (10.0, 200, 0, 250), (10.0, None, 0, 300)],
     ids=["position back", "log cut", "position gone"],
 )
-def test_another_log_or_position_begins_anew(after: tuple[float, int | None, int, int]) -> None:
+def test_another_log_or_position_restarts_the_history(
+    after: tuple[float, int | None, int, int],
+) -> None:
     found = judged((0, 100, 0, 300), after, record=seconds_ago(1))
     assert found.records_per_s is None
     assert found.catch_up_s is None
@@ -181,7 +183,7 @@ def test_retention_without_a_time_of_the_record() -> None:
 
 
 def test_retention_by_size() -> None:
-    """The log start comes nearer by 10 offsets a second, and has 500 to go."""
+    """The log start advances by 10 offsets per second and is 500 away."""
     looks = ((0.0, 1_500, 0, 2_000), (100.0, 1_500, 1_000, 3_000))
     by_size = Lifetime(retention_bytes=10**9)
     assert judged(*looks, lifetime=by_size).retention_s == 50
@@ -191,13 +193,13 @@ def test_retention_by_size() -> None:
     assert judged(*looks, lifetime=both, record=record).retention_s == 10
 
 
-def test_a_log_start_that_stood_still_for_long_is_not_approaching() -> None:
+def test_log_start_that_has_not_moved_is_not_approaching() -> None:
     looks = [(0.0, 500, 0, 900), (1.0, 500, 100, 900)]
     looks += [(at_s, 500, 100, 900) for at_s in (400.0, 800.0, 1_200.0)]
     assert judged(*looks, lifetime=Lifetime(retention_bytes=1)).retention_s is None
 
 
-def test_what_retention_took_is_told() -> None:
+def test_offsets_deleted_by_retention_are_reported() -> None:
     found = judged((0, 40, 60, 100), record=None, lifetime=None)
     assert found.retention_s == 0
     assert "20 offsets" in found.reason
@@ -219,7 +221,7 @@ lifetimes = st.none() | st.builds(
 
 
 @given(looks, records, lifetimes)
-def test_figures_are_never_negative_and_never_0_by_ignorance(
+def test_values_are_never_negative_and_never_0_while_unknown(
     steps: list[tuple[float, int | None, int, int]],
     record: BatchTime | None,
     lifetime: Lifetime | None,
@@ -240,7 +242,7 @@ def test_figures_are_never_negative_and_never_0_by_ignorance(
 
 
 @given(st.lists(st.floats(0.1, 20), min_size=2, max_size=60), st.integers(1, 50))
-def test_a_steady_rate_is_found_and_the_window_is_kept(waits_s: list[float], rate: int) -> None:
+def test_steady_rate_is_measured_within_the_window(waits_s: list[float], rate: int) -> None:
     tracks: LagHistory | None = None
     now_s = 0.0
     for wait_s in waits_s:
@@ -262,7 +264,7 @@ ROUTE = Route("a", "b")
 ONE, TWO, THREE, FOUR = (Partition(ROUTE, "t", number) for number in range(4))
 
 
-def test_the_longest_unread_of_those_behind_are_read_first() -> None:
+def test_lagging_partitions_unread_for_longest_are_read_first() -> None:
     extent = Extent(0, 100)
     now = {each: LagSample(9, 50, extent) for each in (ONE, TWO, THREE, FOUR)}
     before = {
@@ -291,12 +293,12 @@ def test_the_longest_unread_of_those_behind_are_read_first() -> None:
     ],
     ids=["done", "never committed", "gone", "above the end", "known"],
 )
-def test_nothing_is_read_without_need(look: LagSample, reading: RecordTime | None) -> None:
+def test_known_timestamps_are_not_read_again(look: LagSample, reading: RecordTime | None) -> None:
     readings = {ONE: reading} if reading else {}
     assert record_times_to_read({ONE: look}, before={}, readings=readings, most=10) == []
 
 
-def test_a_sum_says_what_is_not_in_it() -> None:
+def test_summary_counts_unknown_partitions() -> None:
     found = summarise(
         [
             judged((0, 40, 0, 100), record=seconds_ago(7)),

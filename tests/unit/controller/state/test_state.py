@@ -1,4 +1,4 @@
-"""What is read, noted and shown: snapshot, presence, view, difference."""
+"""Snapshot, membership times, mismatches, and comparison with the clusters."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def node(data: bytes, mzxid: int = 1) -> Node:
 # Snapshot
 
 
-def test_unreadable_nodes_are_findings_and_everything_else_is_read() -> None:
+def test_unreadable_nodes_are_reported_and_all_others_read() -> None:
     nodes = {
         PATHS.epoch: node(b""),
         PATHS.topic(KEY): node(encode_intent(TopicIntent(1, 1))),
@@ -61,10 +61,10 @@ def test_unreadable_nodes_are_findings_and_everything_else_is_read() -> None:
     }
     assert seen.unreadable_topics == {TopicKey(ROUTE, "bad")}
     assert seen.unreadable_workers == {A, B}
-    assert A in seen.sessions, "it lives, whatever its node says"
+    assert A in seen.sessions, "it is alive, whatever its node contains"
 
 
-def test_memo_decodes_again_only_what_changed() -> None:
+def test_cache_decodes_only_changed_nodes() -> None:
     memo = DecodeCache()
     first = {PATHS.topic(KEY): node(encode_intent(TopicIntent(1, 1)))}
     one = parse(first, PATHS, fleet="test", cache=memo)
@@ -88,14 +88,14 @@ def seen_workers(*live: str, rebalance_s: float = 10) -> Snapshot:
     )
 
 
-def test_absence_counts_from_when_it_was_first_seen() -> None:
+def test_absence_counts_from_its_first_observation() -> None:
     first = track_membership(Snapshot(fleet="test", epoch=1), seen_workers("a"), 100)
     assert (first.absent_since, first.present_since) == ({B: 100}, {A: 100})
     later = track_membership(first, seen_workers("a"), 105)
     assert later.absent_since == {B: 100}
 
 
-def test_back_within_the_delay_is_no_join_and_later_is() -> None:
+def test_worker_back_within_the_delay_has_not_joined() -> None:
     snapshot = track_membership(Snapshot(fleet="test", epoch=1), seen_workers("a", "b"), 100)
     snapshot = track_membership(snapshot, seen_workers("a"), 200)
     back = track_membership(snapshot, seen_workers("a", "b"), 209)
@@ -143,7 +143,7 @@ def test_online_at_its_owner_is_no_mismatch() -> None:
     }
 
 
-def test_error_tells_the_worker_s_reason() -> None:
+def test_error_has_the_workers_reason() -> None:
     snapshot = viewed(PartitionState.ERROR, reason="position lost")
     view = external_view(snapshot)
     (found,) = mismatches(snapshot, view)
@@ -154,7 +154,7 @@ def test_error_tells_the_worker_s_reason() -> None:
     ) == (1, 1)
 
 
-def test_online_in_the_wrong_place_is_not_online() -> None:
+def test_partition_online_on_another_worker_counts_as_offline() -> None:
     snapshot = viewed(PartitionState.ONLINE, by=B)
     view = external_view(snapshot)
     (found,) = mismatches(snapshot, view)
@@ -163,7 +163,7 @@ def test_online_in_the_wrong_place_is_not_online() -> None:
     assert validation_counts(snapshot, view).offline == 1
 
 
-def test_words_of_a_former_session_are_not_shown() -> None:
+def test_current_state_of_a_former_session_is_ignored() -> None:
     snapshot = viewed(PartitionState.ONLINE, session=9)
     assert external_view(snapshot) == {}
     (found,) = mismatches(snapshot, {})
@@ -173,7 +173,7 @@ def test_words_of_a_former_session_are_not_shown() -> None:
 # Difference
 
 
-def test_difference_counts_what_is_missing_and_of_another_size() -> None:
+def test_comparison_counts_missing_and_mismatched_topics() -> None:
     intents = {
         "same": TopicIntent(2, 2),
         "grown": TopicIntent(2, 2),
@@ -200,7 +200,7 @@ def test_difference_counts_what_is_missing_and_of_another_size() -> None:
 
 
 def test_ten_thousand_partitions_on_a_hundred_workers_are_planned_in_time() -> None:
-    """200 ms is asked for on a quiet machine; here it only must not become another order."""
+    """The requirement is 200 ms on an idle machine; this only detects another order of magnitude."""
     fleet = ControlFleet()
     stored = {
         TopicKey(Route("a", "b"), f"t{number}"): Stored(TopicIntent(100, 100), 0, 0, SessionId(0))

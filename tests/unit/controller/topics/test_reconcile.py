@@ -1,4 +1,4 @@
-"""What becomes of topics: tables of what is seen, and what is done."""
+"""Topic reconciliation: tables of observations and changes."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ Clusters = Mapping[str, Mapping[str, TopicInfo] | None]
 
 @dataclass
 class World:
-    """A snapshot to be filled, and looks at it."""
+    """A snapshot under construction, and its reconciliations."""
 
     rules: tuple[TopicRules, ...] = (TopicRules(ROUTE, RouteSettings()),)
     seen: Snapshot = field(default_factory=lambda: Snapshot(fleet="f", epoch=1))
@@ -108,7 +108,7 @@ def sizes(**topics: int) -> dict[str, TopicInfo]:
     ],
 )
 @pytest.mark.parametrize("state", [TopicState.ACTIVE, TopicState.PAUSED])
-def test_what_is_gone_or_another_is_stopped_when_two_looks_say_so(
+def test_deleted_or_recreated_topic_is_stopped_after_two_observations(
     clusters: Clusters, why: str, state: TopicState
 ) -> None:
     world = World().intend(replace(KNOWN, state=state))
@@ -129,13 +129,13 @@ def test_what_is_gone_or_another_is_stopped_when_two_looks_say_so(
     ],
 )
 @pytest.mark.parametrize("stopped", ["", DELETED])
-def test_a_cluster_that_cannot_tell_changes_nothing(clusters: Clusters, stopped: str) -> None:
+def test_unavailable_cluster_changes_nothing(clusters: Clusters, stopped: str) -> None:
     world = World().intend(replace(KNOWN, stopped=stopped))
     for _ in range(3):
         assert not world.look(clusters, after_s=CONFIRM_S)
 
 
-def test_a_doubt_survives_a_cluster_that_cannot_tell_and_dies_with_another_finding() -> None:
+def test_unconfirmed_observation_survives_an_outage_but_no_other_observation() -> None:
     world = World().intend(KNOWN)
     world.look(NO_SOURCE)
     assert not world.look({"a": None, "b": None}, after_s=CONFIRM_S)
@@ -147,7 +147,7 @@ def test_a_doubt_survives_a_cluster_that_cannot_tell_and_dies_with_another_findi
     assert not world.look(OTHER_SOURCE, after_s=CONFIRM_S)
 
 
-def test_a_stop_tells_the_latest_and_is_lifted_for_the_very_same_topic() -> None:
+def test_stop_has_the_latest_reason_and_is_lifted_for_the_same_topic() -> None:
     world = World().intend(replace(KNOWN, stopped=DELETED))
     world.look(OTHER_SOURCE)
     assert world.one(OTHER_SOURCE, after_s=CONFIRM_S).intent.stopped == RECREATED
@@ -156,20 +156,22 @@ def test_a_stop_tells_the_latest_and_is_lifted_for_the_very_same_topic() -> None
     assert (change.kind, change.intent) == ("resumed", KNOWN)
 
 
-def test_a_stopped_topic_stays_stopped_without_a_word() -> None:
+def test_stopped_topic_stays_stopped() -> None:
     world = World().intend(replace(KNOWN, stopped=RECREATED))
     for _ in range(3):
         assert not world.look(OTHER_SOURCE, after_s=CONFIRM_S)
 
 
-def test_what_is_being_deleted_is_left_alone() -> None:
+def test_topic_being_deleted_is_not_changed() -> None:
     world = World().intend(replace(KNOWN, state=TopicState.DELETING))
     for _ in range(3):
         assert not world.look(NO_SOURCE, after_s=CONFIRM_S)
 
 
 @pytest.mark.parametrize("policy", [GapPolicy.EARLIEST, GapPolicy.LATEST])
-def test_a_new_topic_is_followed_by_policy_when_nobody_holds_the_old_one(policy: GapPolicy) -> None:
+def test_recreated_topic_is_adopted_by_policy_once_the_former_is_released(
+    policy: GapPolicy,
+) -> None:
     world = World(rules=(TopicRules(ROUTE, RouteSettings(on_gap=policy)),))
     had = replace(KNOWN, stopped=RECREATED, had_position=frozenset({0, 1}), restarted=True)
     world.intend(had)
@@ -187,8 +189,8 @@ def test_a_new_topic_is_followed_by_policy_when_nobody_holds_the_old_one(policy:
 
 
 @pytest.mark.parametrize("info", [TopicInfo(0, trouble="no leader"), TopicInfo(2)])
-def test_a_source_that_cannot_tell_is_no_new_topic(info: TopicInfo) -> None:
-    """It would be adopted with no partitions, or without an id."""
+def test_source_topic_with_trouble_or_without_id_is_not_adopted(info: TopicInfo) -> None:
+    """It would be adopted without partitions, or without an id."""
     world = World(rules=(TopicRules(ROUTE, RouteSettings(on_gap=GapPolicy.EARLIEST)),))
     world.intend(replace(KNOWN, stopped=TARGET_DELETED, had_position=frozenset({0, 1})))
     for _ in range(3):
@@ -198,14 +200,14 @@ def test_a_source_that_cannot_tell_is_no_new_topic(info: TopicInfo) -> None:
 # --- Ids and sizes
 
 
-def test_ids_are_noted_at_first_sight_and_the_size_of_what_is_wanted() -> None:
+def test_ids_are_recorded_first_and_whether_all_partitions_are_wanted() -> None:
     old = TopicIntent(2, 2, target_topic="t")
     for size, whole in ((2, True), (3, False)):
         clusters = {"a": {"t": TopicInfo(size, "A1")}, "b": SAME["b"]}
         assert World().intend(old).one(clusters).intent == replace(KNOWN, whole=whole)
 
 
-def test_ids_of_brokers_that_have_none_are_not_looked_for_again() -> None:
+def test_brokers_without_topic_ids_cause_no_changes() -> None:
     world = World().intend(TopicIntent(2, 2, target_topic="t"))
     assert not world.look({"a": sizes(), "b": None} | {"a": {"t": TopicInfo(2)}})
 
@@ -219,7 +221,7 @@ def test_ids_of_brokers_that_have_none_are_not_looked_for_again() -> None:
         (replace(KNOWN, whole=False), True, False),
     ],
 )
-def test_a_topic_of_which_all_is_wanted_grows_with_its_source(
+def test_topic_expands_with_its_source_if_all_partitions_are_wanted(
     intent: TopicIntent, auto_expand: bool, grows: bool
 ) -> None:
     rules = (TopicRules(ROUTE, RouteSettings(), auto_expand=auto_expand),)
@@ -230,11 +232,11 @@ def test_a_topic_of_which_all_is_wanted_grows_with_its_source(
         assert (change.intent.initial_partitions, change.target_partitions) == (2, 5)
 
 
-# --- Whitelisted by themselves
+# --- Auto-whitelisting
 
 
-def test_what_no_node_could_hold_is_refused() -> None:
-    """A plan whose node is too big would be made again for ever, and nothing else done."""
+def test_topic_too_big_for_its_nodes_is_refused() -> None:
+    """A plan with a node that is too big would fail in every cycle and block all others."""
     huge = TopicInfo(MAX_PARTITIONS + 1, "A2")
     world = World(rules=(auto(),)).remember()
     assert not world.look({"a": {"t": huge}, "b": {}})
@@ -256,7 +258,7 @@ def test_nothing_is_whitelisted_before_the_baseline_is_written() -> None:
     assert world.last.baselines == {ROUTE: {"old": "id-old"}}
 
 
-def test_old_topics_start_where_the_route_says_and_new_ones_at_their_first_record() -> None:
+def test_baseline_topics_start_at_the_routes_start_and_new_ones_at_their_first_record() -> None:
     world = World(rules=(auto(prefix="x-"),)).remember("old")
     young, old = world.look({"a": sizes(old=4, young=3), "b": {}})
     assert (young.key.topic, young.intent.initial_partitions) == ("young", 0)
@@ -267,7 +269,7 @@ def test_old_topics_start_where_the_route_says_and_new_ones_at_their_first_recor
     assert (young.version, young.target_partitions) == (None, 3)
 
 
-def test_a_baseline_forgets_what_is_gone_whitelisted_or_recreated() -> None:
+def test_baseline_drops_deleted_whitelisted_and_recreated_topics() -> None:
     world = World(rules=(auto(AutoWhitelist(())),)).intend(KNOWN)
     memory = RouteMemory({"t": "A1", "gone": "x", "new": "old-id", "kept": "id-k", "dim": "q"})
     stored = Stored(memory, 3, 0, SessionId(0))
@@ -307,7 +309,7 @@ def test_patterns_are_for_whole_names_and_exclusion_wins(
         {"unreadable_nodes": (UnreadableNode("/ureplicator/f/memory/a.b", "garbled"),)},
     ],
 )
-def test_what_operators_set_aside_or_nobody_can_read_is_left_alone(
+def test_blacklisted_and_unreadable_topics_are_not_whitelisted(
     change: Mapping[str, object],
 ) -> None:
     world = World(rules=(auto(),)).remember()
@@ -315,14 +317,14 @@ def test_what_operators_set_aside_or_nobody_can_read_is_left_alone(
     assert not world.look({"a": sizes(t=1), "b": {}})
 
 
-def test_a_topic_whose_cluster_or_target_cannot_tell_waits() -> None:
+def test_topic_waits_while_a_cluster_is_unavailable() -> None:
     world = World(rules=(auto(),)).remember()
     assert not world.look({"a": sizes(t=1), "b": None})
     assert not world.look({"a": {"t": TopicInfo(0, trouble="?")}, "b": {}})
     assert not world.last.refused
 
 
-def test_what_the_target_must_have_is_refused_until_it_has_it() -> None:
+def test_topic_without_its_required_target_topic_is_refused() -> None:
     rules = auto(AutoWhitelist((re.compile(".*"),), require_target=True))
     world = World(rules=(rules,)).remember()
     assert not world.look({"a": sizes(t=1), "b": {}})
@@ -331,7 +333,7 @@ def test_what_the_target_must_have_is_refused_until_it_has_it() -> None:
     assert not world.last.refused
 
 
-def test_a_name_that_is_taken_or_too_long_is_refused_and_stops_no_other() -> None:
+def test_taken_or_too_long_target_name_is_refused() -> None:
     world = World(rules=(auto(prefix="x-"), auto(prefix="x-", route=Route("c", "b"))))
     world.remember().remember(route=Route("c", "b"))
     long = "l" * 248
@@ -341,7 +343,7 @@ def test_a_name_that_is_taken_or_too_long_is_refused_and_stops_no_other() -> Non
     assert "250 of 249" in world.last.refused[TopicKey(ROUTE, long)]
 
 
-def test_copies_do_not_come_back() -> None:
+def test_copies_are_not_copied_back() -> None:
     there, back = auto(prefix="a."), auto(prefix="b.", route=BACK)
     world = World(rules=(there, back)).remember().remember(route=BACK)
     clusters = {"a": sizes(t=1), "b": sizes(u=1)}
@@ -357,7 +359,7 @@ def test_copies_do_not_come_back() -> None:
     assert "its prefix is that of copies" in world.last.refused[TopicKey(BACK, "a.t")]
 
 
-def test_a_chain_is_copied_on_until_it_would_close() -> None:
+def test_chain_of_copies_ends_before_it_closes_a_loop() -> None:
     routes = (ROUTE, Route("b", "c"), Route("c", "a"))
     world = World(rules=tuple(auto(prefix=f"{route.source}.", route=route) for route in routes))
     for route in routes:
