@@ -32,7 +32,6 @@ class StubWorker:
     """The process of `ureplicator_testkit.fleet.stub_worker`, and both sides of it."""
 
     def __init__(self, log: Path, *, slots: int = 2, watchdog_s: float = 30) -> None:
-        support = Path(__file__).parents[2] / "support"
         self.port = _free_port()
         self.process = Process(
             "stub-worker",
@@ -45,7 +44,7 @@ class StubWorker:
                 str(watchdog_s),
             ],
             log=log,
-            env={"PYTHONPATH": str(support), "PYTHONUNBUFFERED": "1"},
+            env={"PYTHONPATH": _python_path(), "PYTHONUNBUFFERED": "1"},
         )
         self.slots = slots
         found = self.process.wait_for_line(r"^control (\d+)", START_S)
@@ -85,7 +84,7 @@ class StubWorker:
 
     def current(self) -> dict[str, Any]:
         """Partition -> what the fleet sees of it."""
-        current = self.tell("look")["current"]
+        current = self.tell("seen")["current"]
         partitions: dict[str, Any] = current["partitions"] if current else {}
         return partitions
 
@@ -111,6 +110,12 @@ class StubWorker:
         self._answers.close()
         self._control.close()
         self.process.kill_tree()
+
+
+def _python_path() -> str:
+    """The testkit, and what this process imports from."""
+    support = Path(__file__).parents[2] / "support"
+    return os.pathsep.join([str(support), os.environ.get("PYTHONPATH", "")])
 
 
 def _free_port() -> int:
@@ -160,11 +165,11 @@ def test_an_assignment_is_online_at_once_spread_over_slots_and_let_go_when_taken
     assert took_s < 1
     status = worker.status()
     assert [slot["partitions"] for slot in status["slots"]] == [2, 2]
-    assert set(worker.tell("look")["fenced"]) == {"test.a.b.w.0", "test.a.b.w.1"}
+    assert set(worker.tell("seen")["fenced"]) == {"test.a.b.w.0", "test.a.b.w.1"}
 
     worker.assign(spread=1)
     worker.await_current({"a.b/spread/0": "ONLINE"})
-    assert worker.tell("look")["current"]["seenZxid"] > 0
+    assert worker.tell("seen")["current"]["seenZxid"] > 0
 
 
 def test_a_partition_is_published_until_the_copier_let_go(worker: StubWorker) -> None:
@@ -250,7 +255,7 @@ def test_without_zookeeper_copying_goes_on_and_a_new_session_publishes_everythin
     online = {"a.b/calm/0": "ONLINE", "a.b/calm/1": "ONLINE"}
     worker.await_current(online)
     pids = [slot["pid"] for slot in worker.status()["slots"]]
-    owner = worker.tell("look")["liveOwner"]
+    owner = worker.tell("seen")["liveOwner"]
     worker.tell("suspend")
     assert worker.tell("expire")["live"] is None
     status = worker.status()
@@ -258,7 +263,7 @@ def test_without_zookeeper_copying_goes_on_and_a_new_session_publishes_everythin
     assert {entry["state"] for entry in status["partitions"].values()} == {"ONLINE"}
     worker.tell("restore")
     worker.await_current(online)
-    eventually(lambda: worker.tell("look")["liveOwner"] not in (0, owner), 5, "the node is ours")
+    eventually(lambda: worker.tell("seen")["liveOwner"] not in (0, owner), 5, "the node is ours")
     assert [slot["pid"] for slot in worker.status()["slots"]] == pids
 
 
@@ -287,7 +292,7 @@ def test_pages(worker: StubWorker) -> None:
     assert "ureplicator_worker_latency_seconds_bucket" in metrics
     assert worker.page("/health").status_code == 200
     assert worker.page("/nothing").status_code == 404
-    live = worker.tell("look")["live"]
+    live = worker.tell("seen")["live"]
     assert live["port"] == worker.port
     assert live["slots"] == 2
     assert requests.get(worker.status()["sparkUi"], timeout=10).status_code == 200
@@ -331,7 +336,7 @@ def test_sigterm_lets_go_then_ends(own: Callable[..., StubWorker]) -> None:
     assert worker.process.terminate(10) == 0
     worker.process.assert_tree_gone(2)
     log = worker.process.log_text()
-    assert "a.b/slow/0@1: let go" in log
+    assert "a.b/slow/0@1: released" in log
     assert "exit 0: drained" in log
 
 
@@ -367,8 +372,7 @@ def test_a_silent_copier_and_a_loop_that_stands_still_are_ended(
 
 
 def test_a_taken_port_and_a_missing_java_are_one_line_each(tmp_path: Path) -> None:
-    support = str(Path(__file__).parents[2] / "support")
-    env = {"PYTHONPATH": support, "JAVA_HOME": str(tmp_path)}
+    env = {"PYTHONPATH": _python_path(), "JAVA_HOME": str(tmp_path)}
     command = [sys.executable, "-m", "ureplicator_testkit.fleet.stub_worker"]
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]

@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
+from http import HTTPStatus
 from typing import Any
 
 import pytest
@@ -33,9 +34,8 @@ from ureplicator_common.model import (
 from ureplicator_worker.core.events import FenceFailed, RouteFenced
 from ureplicator_worker.core.partition import HeldPartition, PartitionPhase
 from ureplicator_worker.core.state import initial
-from ureplicator_worker.daemon import log_changes
-from ureplicator_worker.engines import jvm, telemetry
-from ureplicator_worker.engines import spark_entry as entry
+from ureplicator_worker.engines import jvm, spark_entry, telemetry
+from ureplicator_worker.engines.event_loop import log_changes
 from ureplicator_worker.engines.fencing import Fencer, kafka_fence
 from ureplicator_worker.engines.processes import ProcessId
 from ureplicator_worker.engines.spark import brief, describe
@@ -79,7 +79,7 @@ class Fencing:
             worker=WORKER,
             slots=2,
             fence=self.fence,
-            happened=self.events.put,
+            put=self.events.put,
         )
 
     def fence(self, route: Route, ids: Sequence[str]) -> None:
@@ -153,43 +153,43 @@ def report(records: int, *, latency: Sequence[int] = (), sum_ms: int = 0) -> Cop
 
 
 def test_totals_grow_over_restarts_and_rates_are_per_second() -> None:
-    figures = telemetry.Telemetry()
+    counters = telemetry.Telemetry()
     held = {PARTITION: HeldPartition(0, OwnerEpoch(4), phase=PartitionPhase.ONLINE)}
-    figures.loads(held, 0.0)
+    counters.loads(held, 0.0)
     for copier, records in [
         (CopierId(0, 1), 100),
         (CopierId(0, 1), 150),
-        (CopierId(0, 1), 20),  # begun anew by the same copier
+        (CopierId(0, 1), 20),  # restarted by the same copier
         (CopierId(0, 2), 30),  # and by the next one, which got further at once
     ]:
-        figures.heard(copier, report(records), {PARTITION})
-    load = figures.loads(held, 10.0)[PARTITION]
+        counters.count(copier, report(records), {PARTITION})
+    load = counters.loads(held, 10.0)[PARTITION]
     assert (load.bytes_per_s, load.records_per_s) == (200.0, 20.0)
     assert (load.position, load.committed, load.lag) == (30, 30, 3)
-    shown = figures.figures(PARTITION)
+    shown = counters.shown(PARTITION)
     assert (shown["records"], shown["position"], shown["lag"]) == (200, 30, 3)
-    assert figures.loads(held, 20.0)[PARTITION].bytes_per_s == 0.0
-    figures.keep_only(set())
-    assert figures.loads({}, 30.0) == {}
-    assert figures.loads(held, 40.0)[PARTITION].held_s == 0.0, "held again, measured anew"
+    assert counters.loads(held, 20.0)[PARTITION].bytes_per_s == 0.0
+    counters.keep_only(set())
+    assert counters.loads({}, 30.0) == {}
+    assert counters.loads(held, 40.0)[PARTITION].held_s == 0.0, "held again, measured from zero"
 
 
 def test_what_is_not_held_is_not_counted() -> None:
-    figures = telemetry.Telemetry()
-    figures.heard(CopierId(0, 1), report(1), set())
-    assert figures.figures(PARTITION) == {}
+    counters = telemetry.Telemetry()
+    counters.count(CopierId(0, 1), report(1), set())
+    assert counters.shown(PARTITION) == {}
 
 
 def test_metrics_are_what_prometheus_reads() -> None:
-    figures = telemetry.Telemetry()
+    counters = telemetry.Telemetry()
     buckets = [2, 1, *[0] * (len(LATENCY_BOUNDS_MS) - 2), 4]
-    figures.heard(CopierId(0, 1), report(7, latency=buckets, sum_ms=1500), {PARTITION})
+    counters.count(CopierId(0, 1), report(7, latency=buckets, sum_ms=1500), {PARTITION})
     state = initial(slots=1, silence_s=1, now_s=0)
     registry = CollectorRegistry()
 
     class Collector:
         def collect(self) -> list[Metric]:
-            return [*telemetry.state_metrics(state), *figures.metrics([PARTITION])]
+            return [*telemetry.state_metrics(state), *counters.metrics([PARTITION])]
 
     registry.register(Collector())
     text = generate_latest(registry).decode()
@@ -203,14 +203,14 @@ def test_metrics_are_what_prometheus_reads() -> None:
 
 
 def test_status_shows_partitions_with_reason_and_figures() -> None:
-    figures = telemetry.Telemetry()
-    figures.heard(CopierId(0, 1), report(7), {PARTITION})
+    counters = telemetry.Telemetry()
+    counters.count(CopierId(0, 1), report(7), {PARTITION})
     state = initial(slots=1, silence_s=1, now_s=0)
     held = HeldPartition(
         0, OwnerEpoch(4), phase=PartitionPhase.STOPPING, reason="stopping: x", sent=True
     )
     state = replace(state, held={PARTITION: held})
-    shown: dict[str, Any] = telemetry.status(state, figures)["partitions"][str(PARTITION)]
+    shown: dict[str, Any] = telemetry.status(state, counters)["partitions"][str(PARTITION)]
     assert shown["state"] == "OFFLINE"
     assert shown["reason"] == "stopping: x"
     assert shown["records"] == 7
@@ -221,7 +221,7 @@ def test_pages_answer_503_until_there_are_any() -> None:
     url = f"http://127.0.0.1:{server.port}"
     try:
         assert requests.get(f"{url}/health", timeout=5).status_code == 503
-        server.show({"/status": lambda: json_page(200, {"fine": True})})
+        server.show({"/status": json_page(lambda: (HTTPStatus.OK, {"fine": True}))})
         assert requests.get(f"{url}/?pretty", timeout=5).json() == {"fine": True}
         assert requests.get(f"{url}/other", timeout=5).status_code == 404
         with pytest.raises(PermanentError, match=r"cannot listen on 127\.0\.0\.1:\d+: Address"):
@@ -247,7 +247,7 @@ def test_a_process_is_its_id_and_its_start() -> None:
 
 def test_the_task_reads_its_input_to_the_end_then_copies() -> None:
     rows = iter([1, 2, 3])
-    done = entry.run(f"{__name__}:_note", order := object(), rows)  # type: ignore[arg-type]
+    done = spark_entry.run(f"{__name__}:_note", order := object(), rows)  # type: ignore[arg-type]
     assert list(done) == [os.getpid()]
     assert next(rows, None) is None
     assert _noted == [order]

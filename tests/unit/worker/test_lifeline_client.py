@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from ureplicator_worker.lifeline.client import LINE_LIMIT_BYTES, LifelineClient, LifelineClosed
+from ureplicator_worker.lifeline.client import MAX_LINE_BYTES, LifelineClient, LifelineClosed
 from ureplicator_worker.lifeline.messages import Hello, Remove, Stop, decode, encode
 
 
@@ -68,8 +68,8 @@ def test_the_end_of_the_driver_is_told(ends: tuple[LifelineClient, socket.socket
 def test_a_line_without_end_is_no_driver(
     ends: tuple[LifelineClient, socket.socket], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ureplicator_worker.lifeline.client.LINE_LIMIT_BYTES", 10)
-    assert LINE_LIMIT_BYTES > 1 << 20
+    monkeypatch.setattr("ureplicator_worker.lifeline.client.MAX_LINE_BYTES", 10)
+    assert MAX_LINE_BYTES > 1 << 20
     line, driver = ends
     driver.sendall(b"x" * 11)
     with pytest.raises(LifelineClosed, match="too long"):

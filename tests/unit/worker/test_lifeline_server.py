@@ -32,8 +32,8 @@ def heard() -> Heard:
 
 @pytest.fixture
 def driver(heard: Heard) -> Iterator[LifelineServer]:
-    driver = LifelineServer(host="127.0.0.1", heard=lambda copier, said: heard.put((copier, said)))
-    driver.start()
+    driver = LifelineServer(host="127.0.0.1")
+    driver.start(lambda copier, said: heard.put((copier, said)))
     yield driver
     driver.close()
 
@@ -75,7 +75,7 @@ def test_a_right_hello_is_admitted_once(driver: LifelineServer, heard: Heard) ->
         b"[1]\n",
         b"\xff\xfe\n",
         messages.encode(messages.Stop()),
-        b"x" * (lifeline.HELLO_BYTES + 2),
+        b"x" * (lifeline.MAX_HELLO_BYTES + 2),
     ],
 )
 def test_anything_else_is_closed_unanswered(
@@ -90,7 +90,7 @@ def test_anything_else_is_closed_unanswered(
 def test_who_says_nothing_is_sent_away(
     driver: LifelineServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lifeline, "HELLO_S", 0.1)
+    monkeypatch.setattr(lifeline, "HELLO_TIMEOUT_S", 0.1)
     with connect(driver) as peer:
         assert is_closed(peer)
 
@@ -138,7 +138,7 @@ def test_garbage_after_the_hello_closes_the_connection(
 def test_a_line_without_end_is_cut(
     driver: LifelineServer, heard: Heard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lifeline, "LINE_BYTES", 1000)
+    monkeypatch.setattr(lifeline, "MAX_LINE_BYTES", 1000)
     with connect(driver, hello(driver.admit(COPIER)), b"x" * 2000):
         assert isinstance(heard.get(timeout=30)[1], messages.Hello)
         assert heard.get(timeout=30) == (COPIER, Disconnected())
@@ -161,7 +161,7 @@ def test_a_large_message_reaches_a_slow_copier_and_the_caller_never_waits(
 def test_a_copier_that_does_not_listen_is_cut_off(
     driver: LifelineServer, heard: Heard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lifeline, "BUFFER_BYTES", 1_000_000)
+    monkeypatch.setattr(lifeline, "MAX_BUFFER_BYTES", 1_000_000)
     many = messages.Remove(tuple(Partition(Route("a", "b"), "t" * 200, n) for n in range(2_000)))
     with connect(driver, hello(driver.admit(COPIER))):
         heard.get(timeout=30)
@@ -172,13 +172,13 @@ def test_a_copier_that_does_not_listen_is_cut_off(
 
 def test_sending_to_nobody_does_nothing(driver: LifelineServer, heard: Heard) -> None:
     driver.send(COPIER, messages.Stop())
-    driver.cut(COPIER)
+    driver.disconnect(COPIER)
     assert heard.empty()
 
 
 def test_close_ends_every_copier(heard: Heard) -> None:
-    driver = LifelineServer(host="127.0.0.1", heard=lambda copier, said: heard.put((copier, said)))
-    driver.start()
+    driver = LifelineServer(host="127.0.0.1")
+    driver.start(lambda copier, said: heard.put((copier, said)))
     with connect(driver, hello(driver.admit(COPIER))) as peer, connect(driver) as stranger:
         heard.get(timeout=30)
         driver.close()

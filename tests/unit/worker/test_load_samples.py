@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ureplicator_common.model import PartitionLoad, PartitionState
-from ureplicator_worker.core.load_samples import WINDOW_S, Course, Sample, begin, follow
+from ureplicator_worker.core.load_samples import WINDOW_S, LoadTrend, Sample, first, following
 
 ONLINE, OFFLINE, ERROR = PartitionState.ONLINE, PartitionState.OFFLINE, PartitionState.ERROR
 
@@ -17,12 +17,12 @@ def sample(
 
 
 def play(*samples: Sample, every_s: float = 10.0) -> PartitionLoad:
-    course: Course | None = None
+    trend: LoadTrend | None = None
     for number, each in enumerate(samples):
         now_s = number * every_s
-        course = follow(course, each, now_s) if course else begin(each, now_s)
-    assert course is not None
-    return course.load
+        trend = following(trend, each, now_s) if trend else first(each, now_s)
+    assert trend is not None
+    return trend.load
 
 
 def test_the_average_is_over_the_whole_time_at_first() -> None:

@@ -43,7 +43,7 @@ class Stage:
         self.client = MemoryCoordination(self.store)
         self.leader = MemoryCoordination(self.store)
         self.answers: queue.SimpleQueue[tuple[CopierId, ProofResponse]] = queue.SimpleQueue()
-        self.formers: set[SessionId] = set()
+        self.own_sessions: set[SessionId] = set()
         for path in PATHS.skeleton:
             self.leader.ensure(path)
         self.register()
@@ -58,8 +58,8 @@ class Stage:
             paths=PATHS,
             worker=WORKER,
             slots=2,
-            formers=lambda: self.formers,
-            answer=lambda copier, go: self.answers.put((copier, go)),
+            own_sessions=lambda: self.own_sessions,
+            respond=lambda copier, go: self.answers.put((copier, go)),
         )
 
     def register(self) -> None:
@@ -100,9 +100,9 @@ def test_what_is_ours_is_granted_with_all_that_starting_needs(stage: Stage) -> N
     assert stage.prove(part(0)) == ProofResponse(7, {part(0): expected}, {})
 
 
-def test_more_slots_than_the_leader_has_noted_wait_for_it(stage: Stage) -> None:
+def test_more_slots_than_the_leader_has_recorded_wait_for_it(stage: Stage) -> None:
     stage.note(1)
-    with pytest.raises(Unavailable, match="noted 1 of our 2 slots"):
+    with pytest.raises(Unavailable, match="recorded 1 of 2 slots"):
         stage.prove(part(0))
     stage.note(3)
     assert stage.prove(part(0)).granted.keys() == {part(0)}
@@ -123,10 +123,10 @@ def test_each_refusal_has_its_reason_and_the_rest_is_granted(stage: Stage) -> No
     go = stage.prove(part(0), part(1), part(0, "u"))
     assert go.granted.keys() == {part(0)}
     assert go.refused == {
-        part(1): "it is not assigned to this worker any more",
+        part(1): "not assigned to this worker any more",
         part(0, "u"): "topic a.b/u is not whitelisted any more, or unreadable",
     }
-    assert stage.prove(part(0), epoch=2).refused == {part(0): "its owner epoch is 3, not 2"}
+    assert stage.prove(part(0), epoch=2).refused == {part(0): "the owner epoch is 3, not 2"}
 
 
 def test_a_route_that_is_not_published_is_refused(stage: Stage) -> None:
@@ -153,7 +153,7 @@ def test_a_live_node_not_written_yet_is_no_proof_and_no_refusal(stage: Stage) ->
     stage.leader.transact([Create(path, b"{}", ephemeral=True)])
     former = stage.leader.session()
     assert former is not None
-    stage.formers = {former}
+    stage.own_sessions = {former}
     with pytest.raises(Unavailable):
         stage.prove(part(0))
 
@@ -162,7 +162,7 @@ def test_asks_wait_for_zookeeper_and_are_answered_in_order(stage: Stage) -> None
     stage.client.suspend()
     stage.prover.start()
     for number in range(5):
-        stage.prover.ask(COPIER, ProofRequest(number, {part(0): OwnerEpoch(3)}))
+        stage.prover.request(COPIER, ProofRequest(number, {part(0): OwnerEpoch(3)}))
     with pytest.raises(queue.Empty):
         stage.answers.get(timeout=0.3)
     stage.client.restore()
@@ -173,9 +173,9 @@ def test_the_asks_of_a_copier_that_ended_are_dropped(stage: Stage) -> None:
     stage.client.suspend()
     stage.prover.start()
     other = CopierId(1, 1)
-    stage.prover.ask(COPIER, ProofRequest(1, {part(0): OwnerEpoch(3)}))
-    stage.prover.ask(other, ProofRequest(2, {part(0): OwnerEpoch(3)}))
-    stage.prover.forget(COPIER)
+    stage.prover.request(COPIER, ProofRequest(1, {part(0): OwnerEpoch(3)}))
+    stage.prover.request(other, ProofRequest(2, {part(0): OwnerEpoch(3)}))
+    stage.prover.cancel(COPIER)
     stage.client.restore()
     copier, go = stage.answers.get(timeout=30)
     assert (copier, go.request_id) == (other, 2)
@@ -185,7 +185,7 @@ def test_the_asks_of_a_copier_that_ended_are_dropped(stage: Stage) -> None:
 def test_a_proof_that_was_under_way_when_its_copier_ended_is_not_sent(stage: Stage) -> None:
     stage.prover.start()
     stage.client.fail_next(3)
-    stage.prover.ask(COPIER, ProofRequest(1, {part(0): OwnerEpoch(3)}))
+    stage.prover.request(COPIER, ProofRequest(1, {part(0): OwnerEpoch(3)}))
     assert stage.answers.get(timeout=30)[1].request_id == 1
 
 

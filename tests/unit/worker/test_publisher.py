@@ -24,7 +24,7 @@ from ureplicator_common.model import (
     WorkerId,
 )
 from ureplicator_testkit.servers.processes import eventually
-from ureplicator_worker.engines.publisher import CHECK_S, Publisher
+from ureplicator_worker.engines.publisher import CHECK_EVERY_S, Publisher
 
 WORKER = WorkerId("w")
 PATHS = znodes.Paths("f")
@@ -55,8 +55,8 @@ class Stage:
             worker=WORKER,
             session_timeout_s=SESSION_TIMEOUT_S,
             clock=self.clock,
-            registered=lambda: self.heard.put("registered"),
-            taken=self.heard.put,
+            on_registered=lambda: self.heard.put("registered"),
+            on_taken=self.heard.put,
         )
 
     def node(self, path: str) -> Node | None:
@@ -198,7 +198,7 @@ def test_formers_are_the_sessions_we_wrote_under(stage: Stage) -> None:
     stage.client.restore()
     stage.publisher.refresh()
     assert stage.publisher.flush(30)
-    assert stage.publisher.formers() == {first, stage.client.session()}
+    assert stage.publisher.own_sessions() == {first, stage.client.session()}
 
 
 def another_process(stage: Stage) -> tuple[Publisher, MemoryCoordination]:
@@ -210,8 +210,8 @@ def another_process(stage: Stage) -> tuple[Publisher, MemoryCoordination]:
         worker=WORKER,
         session_timeout_s=SESSION_TIMEOUT_S,
         clock=stage.clock,
-        registered=lambda: stage.heard.put("the other registered"),
-        taken=stage.heard.put,
+        on_registered=lambda: stage.heard.put("the other registered"),
+        on_taken=stage.heard.put,
     )
     publisher.announce(LIVE)
     return publisher, client
@@ -220,35 +220,35 @@ def another_process(stage: Stage) -> tuple[Publisher, MemoryCoordination]:
 def test_a_process_does_not_come_back_to_an_id_that_another_one_has_had_meanwhile() -> None:
     stage = Stage()
     stage.publisher.announce(LIVE)
-    assert stage.publisher.turn()
+    assert stage.publisher.write_pending()
     stage.client.suspend()
     stage.client.expire()
     other, client = another_process(stage)
-    assert other.turn()
+    assert other.write_pending()
     client.expire()
     stage.client.restore()
     stage.publisher.refresh()
-    assert not stage.publisher.turn()
+    assert not stage.publisher.write_pending()
     assert stage.node(PATHS.worker_live(WORKER)) is None
     said = [stage.heard.get_nowait() for _ in range(3)]
     assert said == [
         "registered",
         "the other registered",
-        "another process has registered the id w since we did",
+        "another process has registered the id w since",
     ]
 
 
 def test_the_latest_process_registers_again_after_its_session_ended() -> None:
     stage = Stage()
     stage.publisher.announce(LIVE)
-    assert stage.publisher.turn()
+    assert stage.publisher.write_pending()
     stage.client.expire()
     other, client = another_process(stage)
-    assert other.turn()
+    assert other.write_pending()
     client.expire()
     client.restore()
     other.refresh()
-    assert other.turn()
+    assert other.write_pending()
     node = stage.node(PATHS.worker_live(WORKER))
     assert node is not None
     assert node.stat.owner == client.session()
@@ -258,13 +258,13 @@ def test_who_has_news_all_the_time_still_notices_that_its_id_is_another_s() -> N
     """Evicted, it has lost its live node with its session alive, and another process was faster."""
     stage = Stage()
     stage.publisher.announce(LIVE)
-    assert stage.publisher.turn()
+    assert stage.publisher.write_pending()
     stage.other.transact([Delete(PATHS.worker_live(WORKER))])
     other, _ = another_process(stage)
-    assert other.turn()
-    for zxid in range(int(SESSION_TIMEOUT_S + EXPIRY_ROUNDING_S + CHECK_S) + 2):
+    assert other.write_pending()
+    for zxid in range(int(SESSION_TIMEOUT_S + EXPIRY_ROUNDING_S + CHECK_EVERY_S) + 2):
         stage.clock.advance(1)
         stage.publisher.publish(current(PartitionState.ERROR, zxid))
-        stage.publisher.turn()
+        stage.publisher.write_pending()
     said = [stage.heard.get_nowait() for _ in range(3)]
     assert said[2] == TAKEN

@@ -1,1 +1,1 @@
-"""Pure decisions of a worker: a state and an event in, instructions out."""
+"""Decisions of a worker: a state and an event in, the next state and instructions out."""

@@ -76,7 +76,7 @@ class Exit:
     reason: str
 
 
-Instruction = (
+EngineInstruction = (
     StartCopier
     | AddPartitions
     | RemovePartitions
@@ -86,5 +86,5 @@ Instruction = (
     | Publish
     | Register
     | ReadAssignment
-    | Exit
 )
+Instruction = EngineInstruction | Exit

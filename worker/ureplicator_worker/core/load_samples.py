@@ -1,12 +1,12 @@
-"""How a partition fares here: its rate now and on average, and how long it makes no progress.
+"""Load of one partition: its rate now and on average, and how long it has made no progress.
 
-The leader evens out the *average*: a burst of seconds must move nothing. It is the mean over the
-time that the partition was copied, and after `WINDOW_S` of that an exponential one. Time in ERROR
-does not count: when the source is away all rates are zero, which says nothing about load.
+The leader balances the *average*: a burst of seconds must move nothing. It is the mean over the time
+that the partition was copied, and after `WINDOW_S` of that an exponential one. Time in ERROR does not
+count: while the source is unreachable all rates are zero, which is not a measure of load.
 
 A partition makes progress when its committed position moves, or when there is nothing to copy:
-ONLINE and without lag. The worker measures this itself, by its own clock, so that any controller
-can tell what is stuck from one look at the tree, whoever leads and since when.
+ONLINE and without lag. The worker measures this itself, by its own clock, so that any controller can
+tell from one snapshot which partitions make no progress, whichever controller leads and since when.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from dataclasses import dataclass, replace
 from ureplicator_common.model import PartitionLoad, PartitionState
 
 WINDOW_S = 300.0
-"""Above the few minutes that a producer's batch job or the catching up after a restart takes."""
+"""Above the few minutes of a producer's batch job, or of the lag after a restart."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """What is seen of a partition at one moment; counters only grow, -1: not known."""
+    """Counters and positions of a partition at one moment; counters only grow, -1: not known."""
 
     state: PartitionState
     records: int = 0
@@ -32,48 +32,48 @@ class Sample:
 
 
 @dataclass(frozen=True, slots=True)
-class Course:
-    """What was seen so far: the last sample, the last known position, and when what began."""
+class LoadTrend:
+    """The samples so far: the last one, the last known committed position, and when each began."""
 
-    began_s: float
-    seen_s: float
+    first_s: float
+    last_s: float
     progressed_s: float
     sample: Sample
     committed: int
     load: PartitionLoad
 
 
-def begin(sample: Sample, now_s: float) -> Course:
-    """The partition is held from now on."""
-    return Course(now_s, now_s, now_s, sample, sample.committed, _known(PartitionLoad(), sample))
+def first(sample: Sample, now_s: float) -> LoadTrend:
+    """The first sample of a partition that is held from now on."""
+    return LoadTrend(now_s, now_s, now_s, sample, sample.committed, _known(PartitionLoad(), sample))
 
 
-def follow(course: Course, sample: Sample, now_s: float) -> Course:
-    """One sample later."""
-    span_s = max(now_s - course.seen_s, 0.001)
-    progressed_s = now_s if _progressed(course, sample) else course.progressed_s
+def following(trend: LoadTrend, sample: Sample, now_s: float) -> LoadTrend:
+    """The trend with one sample more."""
+    span_s = max(now_s - trend.last_s, 0.001)
+    progressed_s = now_s if _progressed(trend, sample) else trend.progressed_s
     load = replace(
-        _known(course.load, sample),
-        bytes_per_s=(sample.bytes - course.sample.bytes) / span_s,
-        records_per_s=(sample.records - course.sample.records) / span_s,
-        held_s=now_s - course.began_s,
+        _known(trend.load, sample),
+        bytes_per_s=(sample.bytes - trend.sample.bytes) / span_s,
+        records_per_s=(sample.records - trend.sample.records) / span_s,
+        held_s=now_s - trend.first_s,
         no_progress_s=now_s - progressed_s,
     )
-    if PartitionState.ONLINE is sample.state is course.sample.state:
+    if PartitionState.ONLINE is sample.state is trend.sample.state:
         load = _averaged(load, span_s)
-    committed = sample.committed if sample.committed >= 0 else course.committed
-    return Course(course.began_s, now_s, progressed_s, sample, committed, load)
+    committed = sample.committed if sample.committed >= 0 else trend.committed
+    return LoadTrend(trend.first_s, now_s, progressed_s, sample, committed, load)
 
 
 def _known(load: PartitionLoad, sample: Sample) -> PartitionLoad:
     return replace(load, position=sample.position, committed=sample.committed, lag=sample.lag)
 
 
-def _progressed(course: Course, sample: Sample) -> bool:
-    """A position that is known for the first time was only read."""
+def _progressed(trend: LoadTrend, sample: Sample) -> bool:
+    """A committed position that is known for the first time was only read, not moved."""
     if sample.state is PartitionState.ONLINE and sample.lag == 0:
         return True
-    return 0 <= course.committed != sample.committed >= 0
+    return 0 <= trend.committed != sample.committed >= 0
 
 
 def _averaged(load: PartitionLoad, span_s: float) -> PartitionLoad:

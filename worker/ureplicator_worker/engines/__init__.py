@@ -1,1 +1,1 @@
-"""What performs a worker's instructions: Spark, lifelines, reports."""
+"""Engines of a worker: they perform the instructions of `core` and put the results as events."""

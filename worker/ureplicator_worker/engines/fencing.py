@@ -1,7 +1,7 @@
-"""The end of this worker's former process: all transactional ids of its name are initialised.
+"""Fencing of this worker's former processes: all transactional ids of its name are initialised.
 
-Needed once per route and process, before the first copier begins there (see `core.state`). Slots may
-have been more in a former life, so it is the most slots that the worker ever had.
+Done once per route and process, before the first copier starts there (see `core.fencing`). A former
+process may have had more slots, so the number of ids is that of the most slots the worker ever had.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from ureplicator_worker.core.events import FenceFailed, RouteFenced
 
 logger = logging.getLogger(__name__)
 
-Fence = Callable[[Route, Sequence[str]], None]
-"""Initialises ids on the route's target. Raises OperatingError."""
+FenceIds = Callable[[Route, Sequence[str]], None]
+"""Initialises transactional ids on the route's target. Raises OperatingError."""
 
 
 class Fencer:
-    """Each request has a thread of its own: one target that is down holds up no other."""
+    """One thread per request: a target that is down delays no other."""
 
     def __init__(
         self,
@@ -36,37 +36,37 @@ class Fencer:
         fleet: str,
         worker: WorkerId,
         slots: int,
-        fence: Fence,
-        happened: Callable[[RouteFenced | FenceFailed], None],
+        fence: FenceIds,
+        put: Callable[[RouteFenced | FenceFailed], None],
     ) -> None:
         self._coordination = coordination
         self._path = paths.worker_known(worker)
         self._fleet, self._worker, self._slots = fleet, worker, slots
-        self._fence, self._happened = fence, happened
+        self._fence, self._put = fence, put
 
     def request(self, route: Route) -> None:
-        """The answer is an event."""
+        """Start fencing; the result is an event."""
         name = f"worker fence {route}"
         threading.Thread(target=self.attempt, args=(route,), name=name, daemon=True).start()
 
     def attempt(self, route: Route) -> None:
-        """What the thread does."""
+        """Fence the route and put the result."""
         try:
             ids = transactional_ids(
-                fleet=self._fleet, route=route, worker=self._worker, slots=self._most_slots()
+                fleet=self._fleet, route=route, worker=self._worker, slots=self._max_slots()
             )
             self._fence(route, ids)
         except Unavailable as error:
-            self._happened(FenceFailed(route, f"ZooKeeper unreachable: {error}"))
+            self._put(FenceFailed(route, f"ZooKeeper unreachable: {error}"))
         except PermanentError as error:
-            self._happened(FenceFailed(route, str(error)))
+            self._put(FenceFailed(route, str(error)))
         except OperatingError as error:
-            self._happened(FenceFailed(route, f"target unreachable: {error}"))
+            self._put(FenceFailed(route, f"target unreachable: {error}"))
         else:
-            logger.info("%s: %d ids of former processes of ours are fenced", route, len(ids))
-            self._happened(RouteFenced(route))
+            logger.info("%s: %d transactional ids of former processes fenced", route, len(ids))
+            self._put(RouteFenced(route))
 
-    def _most_slots(self) -> int:
+    def _max_slots(self) -> int:
         """Raises Unavailable, PermanentError."""
         node = self._coordination.get(self._path)
         try:
@@ -76,11 +76,11 @@ class Fencer:
         return max(self._slots, known)
 
 
-def kafka_fence(settings: Settings) -> Fence:
-    """Fences on real clusters.
+def kafka_fence(settings: Settings) -> FenceIds:
+    """Fence on real clusters.
 
-    A route of the leader's may not be in this worker's configuration yet: then its partitions wait
-    here, with the reason, before a copier hears of them.
+    The leader may know a route that is not in this worker's configuration yet: its partitions then
+    wait, with the reason, before any copier is sent them.
     """
 
     def fence(route: Route, ids: Sequence[str]) -> None:

@@ -1,8 +1,7 @@
-"""Around the JVM: is there a fit Java, where does it put its files, what of its noise is shown.
+"""Java, scratch folder and output of the JVM that Spark runs in.
 
-Nothing of Spark is imported here. Files go to one scratch folder that carries the process it
-belongs to in its name: it is removed at exit, and what a killed process left is removed by the
-next one.
+Nothing of Spark is imported here. Files go to one scratch folder whose name carries the process id: it
+is removed at exit, and what a killed process left is removed by the next one.
 """
 
 from __future__ import annotations
@@ -20,8 +19,8 @@ from pathlib import Path
 from ureplicator_common.errors import PermanentError
 from ureplicator_worker.engines.processes import ProcessId
 
-JAVA_MIN = 17
-TAIL_LINES = 50
+MIN_JAVA = 17
+MAX_TAIL_LINES = 50
 _NOISE = ("Using incubator modules", "Picked up ", "SLF4J", "org.apache.hadoop.util.NativeCode")
 _SCRATCH = re.compile(r"ureplicator-spark-(\d+)-(\d+)-")
 
@@ -44,28 +43,28 @@ appender.file.strategy.max = 1
 
 
 def find_java() -> str:
-    """The `java` that Spark will run. Raises PermanentError if there is none, or too old a one."""
+    """The `java` that Spark will run. Raises PermanentError if it is missing or too old."""
     home = os.environ.get("JAVA_HOME")
     java = f"{home}/bin/java" if home else shutil.which("java")
     if not java or not os.access(java, os.X_OK):
         where = f"JAVA_HOME={home} has no bin/java" if home else "no java on the PATH"
-        raise PermanentError(f"Java is missing ({where}): install Java {JAVA_MIN} or newer")
+        raise PermanentError(f"Java is missing ({where}): install Java {MIN_JAVA} or newer")
     command = [java, "-version"]
-    answer = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
-    version = re.search(r'version "(\d+)', answer.stderr)
-    if answer.returncode != 0 or version is None:
-        raise PermanentError(f"{java} does not run: {answer.stderr.strip()[:200]}")
-    if int(version[1]) < JAVA_MIN:
-        raise PermanentError(f"{java} is Java {version[1]}: install Java {JAVA_MIN} or newer")
+    result = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
+    version = re.search(r'version "(\d+)', result.stderr)
+    if result.returncode != 0 or version is None:
+        raise PermanentError(f"{java} does not run: {result.stderr.strip()[:200]}")
+    if int(version[1]) < MIN_JAVA:
+        raise PermanentError(f"{java} is Java {version[1]}: install Java {MIN_JAVA} or newer")
     return java
 
 
 def make_scratch() -> Path:
-    """A folder of this process, with the configuration of the JVM's log in it."""
+    """A scratch folder of this process, with the log configuration of the JVM in it."""
     base = Path(tempfile.gettempdir())
     _sweep(base)
-    me = ProcessId.of(os.getpid())
-    ticks = me.started_ticks if me else 0
+    process = ProcessId.of(os.getpid())
+    ticks = process.started_ticks if process else 0
     folder = Path(tempfile.mkdtemp(prefix=f"ureplicator-spark-{os.getpid()}-{ticks}-", dir=base))
     (folder / "log4j2.properties").write_text(_LOG4J.format(folder=folder))
     return folder
@@ -79,10 +78,9 @@ def _sweep(base: Path) -> None:
 
 
 class Output:
-    """The JVM's standard output and error, which copiers write to as well: all but noise is passed
-    on.
+    """Standard output and error of the JVM and the copiers, passed on without the JVM's noise.
 
-    `end` is for the child. The last lines are kept, to tell why a start failed.
+    `end` is for the child. The last lines are kept, as the reason of a start that failed.
     """
 
     def __init__(self) -> None:
@@ -94,7 +92,7 @@ class Output:
         self._thread.start()
 
     def handed_over(self) -> None:
-        """The child has its copy of `end`: ours would keep the pipe open after its death."""
+        """Close our `end`, which would keep the pipe open after the child's death."""
         if self.end >= 0:
             os.close(self.end)
             self.end = -1
@@ -107,7 +105,7 @@ class Output:
             for line in lines:
                 if any(noise in line for noise in _NOISE):
                     continue
-                self.tail = [*self.tail[1 - TAIL_LINES :], line.rstrip()]
+                self.tail = [*self.tail[1 - MAX_TAIL_LINES :], line.rstrip()]
                 with contextlib.suppress(OSError, ValueError):
                     sys.stderr.write(line)
                     sys.stderr.flush()

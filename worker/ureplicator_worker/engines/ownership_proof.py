@@ -1,25 +1,26 @@
-"""The driver's proof that a partition is still ours: step (2) of the start of a copier.
+"""Proof that a partition is still assigned to this worker: step (2) of the start of a copier.
 
-`ureplicator_common.kafka.positions` tells why: between the initialisation of a copier's own
-transactional id and its first look at the positions, somebody must have seen in ZooKeeper, *after*
-the initialisation, that the partition is still given to this worker. Hence `sync` first, then reads:
+`ureplicator_common.kafka.positions` has the reason: between the initialisation of a copier's own
+transactional id and its first read of the positions, ZooKeeper must confirm, *after* the
+initialisation, that the partition is still assigned to this worker. Hence `sync` first, then reads:
 
-    workers/live/<id>         belongs to our session (else another process has our name)
-    workers/known/<id>        the leader has noted at least our slots (see below)
-    assignments/<id>          lists the partition with the owner epoch that the copier was told
+    workers/live/<id>         belongs to our session (else another process has our id)
+    workers/known/<id>        the leader has recorded at least our slots (see below)
+    assignments/<id>          lists the partition with the owner epoch that the copier was sent
     routes/<route>            the settings that the leader published
-    topics/<route>/<topic>    where to copy to, where to begin, whether there was a position once
+    topics/<route>/<topic>    where to copy to, where to start, whether a position was committed once
 
-Without ZooKeeper there is no proof, hence no answer: the ask waits, in its turn, until there is one,
-or until its copier is gone. A live node that is missing, or still our former session's, is the same
-case: it is about to be written. What fails the proof is refused, each partition with its reason.
+Without ZooKeeper there is no proof, hence no response: the request waits, in its order, until there is
+one, or until its copier is gone. The same holds while the live node is missing or still that of our
+former session: it is about to be written. A partition that fails the proof is refused, with its reason.
 
-A worker that restarts with more slots has transactional ids that nobody would fence before the leader
-has noted them. It notes them before it gives any partition, and after everything it decided on an older
-picture: so whoever waits for the note finds its assignment as those decisions left it.
+A worker that restarts with more slots has transactional ids that no successor would fence before the
+leader has recorded them. The leader records them before it assigns any partition to the new process, and
+after all it decided on an older snapshot: so once the record is there, the assignment is final with
+respect to those decisions.
 
-Besides the former owners a copier fences the leader's own id: the leader commits positions that nobody
-owns once more (`ureplicator_controller.engines.position_renewal`), and may have frozen while it did.
+Besides the former owners a copier fences the leader's own id: the leader renews positions of partitions
+without an owner (`ureplicator_controller.engines.position_renewal`), and may have been frozen meanwhile.
 """
 
 from __future__ import annotations
@@ -58,13 +59,13 @@ T = TypeVar("T")
 @dataclass(frozen=True, slots=True)
 class _Waiting:
     copier: CopierId
-    ask: ProofRequest
+    request: ProofRequest
 
 
 class OwnershipProver:
-    """One thread that answers asks in their order through `answer(copier, go)`.
+    """One thread that serves requests in order and sends the responses by `respond`.
 
-    `formers` are sessions that this process had before: a live node of theirs is not a stranger's.
+    `own_sessions` are all sessions of this process: a live node of one is not another process's.
     """
 
     def __init__(
@@ -74,15 +75,15 @@ class OwnershipProver:
         paths: znodes.Paths,
         worker: WorkerId,
         slots: int,
-        formers: Callable[[], Iterable[SessionId]],
-        answer: Callable[[CopierId, ProofResponse], None],
+        own_sessions: Callable[[], Iterable[SessionId]],
+        respond: Callable[[CopierId, ProofResponse], None],
     ) -> None:
         self._coordination = coordination
         self._paths = paths
         self._worker = worker
         self._slots = slots
-        self._formers = formers
-        self._answer = answer
+        self._own_sessions = own_sessions
+        self._respond = respond
         self._queue: deque[_Waiting] = deque()
         self._changed = threading.Condition()
         self._stopping = False
@@ -98,15 +99,15 @@ class OwnershipProver:
         if self._thread.is_alive():
             self._thread.join(RETRY_S * 5)
 
-    def ask(self, copier: CopierId, ask: ProofRequest) -> None:
+    def request(self, copier: CopierId, request: ProofRequest) -> None:
         with self._changed:
-            self._queue.append(_Waiting(copier, ask))
+            self._queue.append(_Waiting(copier, request))
             self._changed.notify_all()
 
-    def forget(self, copier: CopierId) -> None:
-        """The copier's connection has ended: nobody waits for its answers."""
+    def cancel(self, copier: CopierId) -> None:
+        """Drop the requests of a copier whose connection is closed."""
         with self._changed:
-            self._queue = deque(one for one in self._queue if one.copier != copier)
+            self._queue = deque(each for each in self._queue if each.copier != copier)
 
     def _work(self) -> None:
         while True:
@@ -114,49 +115,49 @@ class OwnershipProver:
                 self._changed.wait_for(lambda: self._queue or self._stopping)
                 if self._stopping:
                     return
-            if not self.turn():
+            if not self.process_next():
                 with self._changed:
                     self._changed.wait_for(lambda: self._stopping, RETRY_S)
 
-    def turn(self) -> bool:
-        """Answer the oldest ask; False: it has to wait. Nothing to do is True."""
+    def process_next(self) -> bool:
+        """Respond to the oldest request; False: it has to wait. True if there is none."""
         with self._changed:
             if not self._queue:
                 return True
             waiting = self._queue[0]
         try:
-            go = self.prove(waiting.ask)
+            response = self.prove(waiting.request)
         except Unavailable as error:
             logger.info("copier %s waits for its proof: %s", waiting.copier, error)
             return False
-        self._finish(waiting, go)
+        self._finish(waiting, response)
         return True
 
-    def _finish(self, waiting: _Waiting, go: ProofResponse) -> None:
+    def _finish(self, waiting: _Waiting, response: ProofResponse) -> None:
         with self._changed:
             if not self._queue or self._queue[0] is not waiting:
-                return  # forgotten meanwhile
+                return  # cancelled meanwhile
             self._queue.popleft()
-        for partition, reason in go.refused.items():
-            logger.warning("copier %s is refused %s: %s", waiting.copier, partition, reason)
-        self._answer(waiting.copier, go)
+        for partition, reason in response.refused.items():
+            logger.warning("copier %s: %s refused: %s", waiting.copier, partition, reason)
+        self._respond(waiting.copier, response)
 
-    def prove(self, ask: ProofRequest) -> ProofResponse:
+    def prove(self, request: ProofRequest) -> ProofResponse:
         """Raises Unavailable if nothing can be proven now."""
-        stranger = self._look_at_live_node()
-        if stranger:
-            return ProofResponse(ask.request_id, {}, dict.fromkeys(ask.partitions, stranger))
-        self._look_at_slots()
+        taken = self._check_live_node()
+        if taken:
+            return ProofResponse(request.request_id, {}, dict.fromkeys(request.partitions, taken))
+        self._check_known_slots()
         assignment = self._assignment()
-        settings = {r: self._settings(r) for r in {p.route for p in ask.partitions}}
-        intents = {k: self._intent(k) for k in {p.key for p in ask.partitions}}
+        settings = {r: self._settings(r) for r in {p.route for p in request.partitions}}
+        intents = {k: self._intent(k) for k in {p.key for p in request.partitions}}
         renewers = {
             r: transactional_id(fleet=self._paths.fleet, route=r, worker=RENEWER, slot=0)
             for r in settings
         }
         granted: dict[Partition, Grant] = {}
         refused: dict[Partition, str] = {}
-        for partition, epoch in ask.partitions.items():
+        for partition, epoch in request.partitions.items():
             result = judge(
                 partition,
                 epoch,
@@ -169,28 +170,28 @@ class OwnershipProver:
                 granted[partition] = result
             else:
                 refused[partition] = result
-        return ProofResponse(ask.request_id, granted, refused)
+        return ProofResponse(request.request_id, granted, refused)
 
-    def _look_at_live_node(self) -> str:
-        """Why nobody may believe us; empty if the live node is our own."""
+    def _check_live_node(self) -> str:
+        """Reason to refuse everything; empty if the live node is our own. Raises Unavailable."""
         path = self._paths.worker_live(self._worker)
         self._coordination.sync(path)
         session = self._coordination.session()
         node = self._coordination.get(path)
         if session is None:
             raise Unavailable("no session with ZooKeeper")
-        if node is None or (node.stat.owner != session and node.stat.owner in self._formers()):
+        if node is None or (node.stat.owner != session and node.stat.owner in self._own_sessions()):
             raise Unavailable("the live node is not written yet")
         if node.stat.owner != session:
             return f"worker {self._worker} is another process (session {node.stat.owner:#x})"
         return ""
 
-    def _look_at_slots(self) -> None:
+    def _check_known_slots(self) -> None:
         """Raises Unavailable until every transactional id of ours would be fenced by a successor."""
         node = self._coordination.get(self._paths.worker_known(self._worker))
-        noted = 0 if node is None else znodes.decode_known_worker(node.data).max_slots
-        if noted < self._slots:
-            raise Unavailable(f"the leader has noted {noted} of our {self._slots} slots")
+        recorded = 0 if node is None else znodes.decode_known_worker(node.data).max_slots
+        if recorded < self._slots:
+            raise Unavailable(f"the leader has recorded {recorded} of {self._slots} slots")
 
     def _assignment(self) -> Mapping[Partition, tuple[OwnerEpoch, tuple[str, ...]]]:
         path = self._paths.assignment(self._worker)
@@ -208,7 +209,7 @@ class OwnershipProver:
         return self._read(self._paths.topic(key), znodes.decode_intent)
 
     def _read(self, path: str, decode: Callable[[bytes], T]) -> T | None:
-        """A node that cannot be read is taken for a missing one: it grants nothing."""
+        """The decoded node; one that cannot be read counts as missing, and grants nothing."""
         node = self._coordination.get(path)
         try:
             return None if node is None else decode(node.data)
@@ -226,12 +227,12 @@ def judge(
     intent: TopicIntent | None,
     renewer: str,
 ) -> Grant | str:
-    """The right to copy, or why there is none."""
+    """The grant, or the reason to refuse it."""
     if partition not in assignment:
-        return "it is not assigned to this worker any more"
+        return "not assigned to this worker any more"
     owner_epoch, fence = assignment[partition]
     if owner_epoch != epoch:
-        return f"its owner epoch is {owner_epoch}, not {epoch}"
+        return f"the owner epoch is {owner_epoch}, not {epoch}"
     if settings is None:
         return f"route {partition.route} is not published, or unreadable"
     if intent is None:

@@ -1,7 +1,7 @@
-"""Is that process still there? A process id alone cannot tell, since the system gives it out again.
+"""Identity of processes: id and start time, since the system uses a process id again.
 
-So a process is known by its id *and* the time it started, which Linux tells in clock ticks since
-boot (field 22 of `/proc/<pid>/stat`). A zombie counts as gone: it runs no code and holds no socket.
+Linux gives the start time in clock ticks since boot (field 22 of `/proc/<pid>/stat`). A zombie counts
+as gone: it runs no code and holds no socket.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class ProcessId:
 
     @classmethod
     def of(cls, pid: int) -> ProcessId | None:
-        """The process that has the id now, None if there is none."""
+        """The process that has the id now, or None."""
         fields = _fields(pid)
         return None if fields is None else cls(pid, int(fields[19]))
 
@@ -32,13 +32,13 @@ class ProcessId:
         return int(fields[19]) == self.started_ticks
 
     def kill(self) -> None:
-        """SIGKILL, unless the id is somebody else's by now."""
+        """SIGKILL, unless the id is another process's by now."""
         if self.alive():
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.pid, signal.SIGKILL)
 
     def wait_gone(self, timeout_s: float) -> bool:
-        """True once it is gone; for processes that are not our children."""
+        """Wait for the end of a process that need not be a child; False if it takes longer."""
         until_s = time.monotonic() + timeout_s
         while self.alive():
             if time.monotonic() >= until_s:

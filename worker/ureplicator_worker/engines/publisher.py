@@ -1,23 +1,29 @@
-"""What a worker says of itself in ZooKeeper: live node, current state, loads. All ephemeral.
+"""Nodes of a worker in ZooKeeper: live node, current state, loads. All ephemeral.
 
-Level-triggered: `publish` and friends only note what should be there, and one thread makes it so,
-again and again until it succeeded. A burst of changes becomes one write, and a write of unknown
-outcome is followed by a look at the node.
+Level-triggered: `publish` and friends only note the expected content, and one thread writes it, with
+retries until it succeeded. A burst of changes becomes one write, and a write of unknown outcome is
+followed by a read of the node.
+
+    workers/live/<id>    at registration, and again under each new session
+    current/<id>         when a partition's state, owner epoch or reason changes (`core.publishing`)
+    loads/<id>           every 10 s: rates, positions, lag, time without progress
+
 
 Identity is id + session. A node under our id is
 
     our session's           ours; set it if its content differs
     a former session's      of this process: replaced, in one transaction
-    anybody else's          for `workers/live/<id>`: the id is taken. A process that was killed leaves
+    any other session's     for `workers/live/<id>`: the id is taken. A process that was killed leaves
                             its node until its session expires, so we wait for one session timeout
-                            (and what servers round it up by), then give up through `taken`.
+                            (and what servers round it up by), then give up through `on_taken`.
                             For the others, once the live node is ours: left over, replaced.
 
-An id belongs to the process that registered it last, for ever. A process that lost its session must
-not come back to an id that another one has had meanwhile, be that one gone again: its copiers may
-live and commit under the same names, which only the start of a process fences. Live nodes vanish,
-so `workers/registered/<id>` says which process it is, by the session of its first registration; whoever
-registers again checks it in the same transaction, and gives up where it names somebody else.
+An id belongs to the process that registered it last. A process that lost its session must not return
+to an id that another process has had in between, even if that one is gone again: the copiers of that
+process may live and commit under the same transactional ids, which only the start of a process fences.
+Live nodes vanish with their session, so `workers/registered/<id>` names the process by the session of
+its first registration. A process that registers again checks it in the same transaction, and gives up
+if it names another process.
 """
 
 from __future__ import annotations
@@ -38,6 +44,7 @@ from ureplicator_common.coordination import (
     Node,
     Operation,
     OutcomeUnknown,
+    SessionState,
     Set,
     Unavailable,
 )
@@ -54,16 +61,17 @@ from ureplicator_common.model import (
 logger = logging.getLogger(__name__)
 
 RETRY_S = 0.2
-CHECK_S = 10.0
-"""Everything is looked at again so often, changed or not."""
+CHECK_EVERY_S = 10.0
+"""All nodes are read again this often, changed or not."""
 
 
-class _Succeeded(OperatingError):
-    """Another process has registered our id after us."""
+class _Superseded(OperatingError):
+    """Another process has registered this id since."""
 
 
 class Publisher:
-    """`registered` is called once, when the live node is ours for the first time."""
+    """`on_registered` is called once, when the live node is ours for the first time; `on_taken` when another
+    process has the id."""
 
     def __init__(
         self,
@@ -73,8 +81,8 @@ class Publisher:
         worker: WorkerId,
         session_timeout_s: float,
         clock: Clock,
-        registered: Callable[[], None],
-        taken: Callable[[str], None],
+        on_registered: Callable[[], None],
+        on_taken: Callable[[str], None],
     ) -> None:
         self._coordination = coordination
         self._worker = worker
@@ -84,7 +92,7 @@ class Publisher:
         self._loads_path = paths.load(worker)
         self._wait_s = session_timeout_s + EXPIRY_ROUNDING_S
         self._clock = clock
-        self._registered, self._taken = registered, taken
+        self._on_registered, self._on_taken = on_registered, on_taken
         self._wanted: dict[str, bytes] = {}
         self._done: dict[str, tuple[SessionId, bytes]] = {}
         self._sessions: set[SessionId] = set()
@@ -92,7 +100,7 @@ class Publisher:
         self._checked_at_s = clock.monotonic_s()
         self._changed = threading.Condition()
         self._dirty = False
-        self._is_registered = False
+        self.registered = False
         self._stopping = False
         self._thread = threading.Thread(target=self._work, name="worker publisher", daemon=True)
 
@@ -101,30 +109,34 @@ class Publisher:
         self._thread.start()
 
     def announce(self, live: LiveWorker) -> None:
-        """What the live node shall say; nothing is written before that."""
+        """Set the content of the live node; nothing is written before that."""
         self._want(self._live_path, znodes.encode_live_worker(live))
 
     def publish(self, current: CurrentState) -> None:
         self._want(self._current_path, znodes.encode_current(current))
 
     def publish_loads(self, loads: Mapping[Partition, PartitionLoad]) -> None:
-        """Loads that do not fit into a node are not told: then they count as unknown."""
+        """Loads that do not fit into a node are left out: they count as unknown."""
         try:
             data = znodes.encode_loads(loads)
         except ValueError as error:
-            logger.warning("loads are not told: %s", error)
+            logger.warning("loads are not published: %s", error)
             data = znodes.encode_loads({})
         self._want(self._loads_path, data)
 
     def refresh(self) -> None:
-        """The session is new, or came back: look at everything."""
+        """Read and write all nodes again: the session is new or was suspended."""
         with self._changed:
             self._done.clear()
             self._dirty = True
             self._changed.notify_all()
 
-    def formers(self) -> frozenset[SessionId]:
-        """Sessions under which this process wrote, the present one included."""
+    def session_changed(self, state: SessionState) -> None:
+        if state is SessionState.CONNECTED:
+            self.refresh()
+
+    def own_sessions(self) -> frozenset[SessionId]:
+        """All sessions of this process under which it wrote, the present one included."""
         with self._changed:
             return frozenset(self._sessions)
 
@@ -149,19 +161,21 @@ class Publisher:
     def _work(self) -> None:
         while True:
             with self._changed:
-                if not self._changed.wait_for(lambda: self._dirty or self._stopping, CHECK_S):
+                if not self._changed.wait_for(lambda: self._dirty or self._stopping, CHECK_EVERY_S):
                     self._done.clear()
                 if self._stopping:
                     return
-            if not self.turn():
+            if not self.write_pending():
                 with self._changed:
                     self._changed.wait_for(lambda: self._stopping, RETRY_S)
 
-    def turn(self) -> bool:
-        """Write what is not as it should be; False: to be tried again soon."""
+    def write_pending(self) -> bool:
+        """Write what differs from the expected content; False: to be retried soon."""
         now_s = self._clock.monotonic_s()
         with self._changed:
-            if now_s - self._checked_at_s >= CHECK_S:  # also while news come faster than that
+            if (
+                now_s - self._checked_at_s >= CHECK_EVERY_S
+            ):  # also while changes come faster than that
                 self._checked_at_s = now_s
                 self._done.clear()
             wanted = dict(self._wanted)
@@ -172,7 +186,7 @@ class Publisher:
         return written
 
     def _write_all(self, wanted: Mapping[str, bytes]) -> bool:
-        """Live node first: the others mean nothing without it. True if all is as wanted."""
+        """Live node first: the others do not count without it. True if all is written."""
         try:
             if not self._register(wanted[self._live_path]):
                 return False
@@ -188,33 +202,33 @@ class Publisher:
     def _register(self, data: bytes) -> bool:
         try:
             owner = self._write(self._live_path, data, replace=False)
-        except _Succeeded as error:
-            self._taken(str(error))
+        except _Superseded as error:
+            self._on_taken(str(error))
             return False
         if owner is not None:
             self._wait_for(owner)
             return False
         self._taken_since_s = None
-        if not self._is_registered:
-            self._is_registered = True
-            self._registered()
+        if not self.registered:
+            self.registered = True
+            self._on_registered()
         return True
 
     def _registration(self, session: SessionId) -> Operation:
-        """What goes with a new live node. Raises _Succeeded."""
+        """The operation on the registration that goes with a new live node. Raises _Superseded."""
         node = self._coordination.get(self._registration_path)
         if node is None:
             return Create(self._registration_path, znodes.encode_registration(session))
         if self._is_own(node):
             return Check(self._registration_path, node.stat.version)
-        if self._is_registered:
-            raise _Succeeded(f"another process has registered the id {self._worker} since we did")
+        if self.registered:
+            raise _Superseded(f"another process has registered the id {self._worker} since")
         return Set(self._registration_path, znodes.encode_registration(session), node.stat.version)
 
     def _is_own(self, registration: Node) -> bool:
-        """One that cannot be read is nobody's: it is recreated."""
+        """Whether it names this process; one that cannot be read names none and is replaced."""
         try:
-            return znodes.decode_registration(registration.data) in self.formers()
+            return znodes.decode_registration(registration.data) in self.own_sessions()
         except znodes.UnreadableContent:
             return False
 
@@ -223,18 +237,18 @@ class Publisher:
         if self._taken_since_s is None:
             self._taken_since_s = now_s
             logger.warning(
-                "worker %s is taken by session %#x: waiting up to %.0f s for its end",
+                "worker id %s is taken by session %#x: waiting up to %.0f s for its end",
                 self._worker,
                 owner,
                 self._wait_s,
             )
         elif now_s - self._taken_since_s > self._wait_s:
-            self._taken(
+            self._on_taken(
                 f"another live worker has the id {self._worker}: stop it, or give this one another --id"
             )
 
     def _write(self, path: str, data: bytes, *, replace: bool) -> SessionId | None:
-        """Make the node ours with that content. Returns its owner if that is a stranger."""
+        """Make the node ours with that content. Returns the owner if that is another process."""
         session = self._coordination.session()
         if session is None:
             raise Unavailable("no session with ZooKeeper")
@@ -246,17 +260,17 @@ class Publisher:
         if node is None or node.stat.owner != session:
             if not (node is None or replace or node.stat.owner in self._sessions):
                 return node.stat.owner
-            self._coordination.transact(self._making(path, data, node, session))
+            self._coordination.transact(self._replacement(path, data, node, session))
         elif node.data != data:
             self._coordination.transact([Set(path, data, node.stat.version)])
         with self._changed:
             self._done[path] = (session, data)
         return None
 
-    def _making(
+    def _replacement(
         self, path: str, data: bytes, node: Node | None, session: SessionId
     ) -> Sequence[Operation]:
-        """A node of this session in the place of whatever is there."""
+        """Operations that put a node of this session in the place of the present one."""
         registration = [self._registration(session)] if path == self._live_path else []
         former = [Delete(path, node.stat.version)] if node is not None else []
         return [*registration, *former, Create(path, data, ephemeral=True)]

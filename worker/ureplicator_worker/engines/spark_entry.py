@@ -1,4 +1,4 @@
-"""What runs inside the Spark task: the one function that a slot's job maps over its partition.
+"""Function of the Spark task: a slot's job maps it over its partition.
 
 It imports nothing of Spark, and names the copier by text, so that the pickled closure is small and
 holds no code: the executor must have this package installed, as the driver has.
@@ -18,11 +18,11 @@ from ureplicator_worker.lifeline.messages import CopierConfig
 COPIER = "ureplicator_worker.copier.task:copy"
 
 
-def run(entry: str, order: CopierConfig, rows: Iterable[object]) -> Iterator[int]:
-    """Copy until told to stop; the result is the process that did."""
+def run(entry: str, config: CopierConfig, rows: Iterable[object]) -> Iterator[int]:
+    """Copy until stopped; the result is the process id."""
     for _ in rows:
         pass
-    load(entry)(order)
+    load(entry)(config)
     yield os.getpid()
 
 

@@ -1,8 +1,8 @@
-"""Figures of a worker: what copiers report, added up over their restarts, as status and metrics.
+"""Metrics of a worker: counters of copiers, added up over their restarts, and the status page.
 
-A copier counts from when it began with a partition, so a number that falls, or another run's, begins
-anew at zero; totals here only grow, as Prometheus wants them. Labels name route, topic and partition;
-what is not held any more is dropped, so the number of series is that of the partitions held.
+A copier counts from its start of a partition, so a counter that falls, or that of another run, has
+restarted at zero; totals here only grow, as Prometheus expects. Labels name route, topic and partition;
+a partition that is not held any more is dropped, so the number of series is that of the held ones.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from prometheus_client.core import (
 )
 
 from ureplicator_common.model import Partition, PartitionLoad, PartitionState
-from ureplicator_worker.core.load_samples import Course, Sample, begin, follow
+from ureplicator_worker.core import load_samples
+from ureplicator_worker.core.load_samples import LoadTrend, Sample
 from ureplicator_worker.core.partition import HeldPartition
 from ureplicator_worker.core.state import WorkerState
 from ureplicator_worker.lifeline.messages import (
@@ -35,8 +36,8 @@ _LABELS = ("route", "topic", "partition")
 
 
 @dataclass(slots=True)
-class _Account:
-    """One partition: the last report, of which run, and the totals."""
+class _Totals:
+    """One partition: the last report, its run, and the totals over all runs."""
 
     copier: CopierId
     last: PartitionReport
@@ -45,7 +46,7 @@ class _Account:
 
 @dataclass(slots=True)
 class _Latency:
-    """One slot's histogram: the last report's counts, and the totals."""
+    """Latency histogram of one slot: counts of the last report, and the totals."""
 
     run: int = 0
     last: tuple[int, ...] = ()
@@ -55,79 +56,84 @@ class _Latency:
 
 
 class Telemetry:
-    """Heard from the loop, read by the web server: one lock around all of it."""
+    """Written by the event loop, read by the web server, under one lock."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._accounts: dict[Partition, _Account] = {}
-        self._courses: dict[Partition, Course] = {}
+        self._counters: dict[Partition, _Totals] = {}
+        self._trends: dict[Partition, LoadTrend] = {}
         self._latencies: dict[int, _Latency] = {}
 
-    def heard(self, copier: CopierId, report: CopierReport, held: Collection[Partition]) -> None:
+    def count(self, copier: CopierId, report: CopierReport, held: Collection[Partition]) -> None:
+        """Add a report of a copier."""
         with self._lock:
-            for partition, figures in report.partitions.items():
+            for partition, each in report.partitions.items():
                 if partition in held:
-                    self._count(copier, partition, figures)
+                    self._count(copier, partition, each)
             if report.latency_ms:
                 self._count_latency(copier, report)
 
     def keep_only(self, held: Collection[Partition]) -> None:
+        """Drop what is not held any more."""
         with self._lock:
-            for kept in (self._accounts, self._courses):
+            for kept in (self._counters, self._trends):
                 for partition in kept.keys() - set(held):
                     del kept[partition]
 
     def loads(
         self, held: Mapping[Partition, HeldPartition], now_s: float
     ) -> dict[Partition, PartitionLoad]:
-        """What is measured of all that is held; rates are those since the last call."""
+        """Loads of all held partitions; rates are those since the last call."""
         with self._lock:
             for partition, each in held.items():
-                sample, course = self._sample(partition, each), self._courses.get(partition)
-                self._courses[partition] = (
-                    follow(course, sample, now_s) if course else begin(sample, now_s)
+                sample, trend = self._sample(partition, each), self._trends.get(partition)
+                self._trends[partition] = (
+                    load_samples.following(trend, sample, now_s)
+                    if trend
+                    else load_samples.first(sample, now_s)
                 )
-            return {partition: self._courses[partition].load for partition in held}
+            return {partition: self._trends[partition].load for partition in held}
 
     def _sample(self, partition: Partition, held: HeldPartition) -> Sample:
-        account = self._accounts.get(partition)
-        if account is None:
+        counters = self._counters.get(partition)
+        if counters is None:
             return Sample(held.state)
-        last = account.last
+        last = counters.last
         return Sample(
             state=held.state,
-            records=account.totals["records"],
-            bytes=account.totals["bytes"],
+            records=counters.totals["records"],
+            bytes=counters.totals["bytes"],
             position=last.position,
             committed=last.committed,
             lag=last.lag,
         )
 
-    def figures(self, partition: Partition) -> dict[str, Any]:
+    def shown(self, partition: Partition) -> dict[str, Any]:
+        """Counters and rates of one partition, for the status page."""
         with self._lock:
-            account, course = self._accounts.get(partition), self._courses.get(partition)
-            if account is None:
+            counters, trend = self._counters.get(partition), self._trends.get(partition)
+            if counters is None:
                 return {}
-            load = course.load if course else PartitionLoad()
+            load = trend.load if trend else PartitionLoad()
             return {
-                "position": account.last.position,
-                "committed": account.last.committed,
-                "lag": account.last.lag,
-                **account.totals,
+                "position": counters.last.position,
+                "committed": counters.last.committed,
+                "lag": counters.last.lag,
+                **counters.totals,
                 "recordsPerSecond": round(load.records_per_s, 1),
                 "bytesPerSecond": round(load.bytes_per_s, 1),
                 "noProgressSeconds": round(load.no_progress_s),
             }
 
-    def _count(self, copier: CopierId, partition: Partition, figures: PartitionReport) -> None:
-        account = self._accounts.get(partition)
-        if account is None:
-            account = self._accounts[partition] = _Account(copier, PartitionReport(figures.state))
+    def _count(self, copier: CopierId, partition: Partition, report: PartitionReport) -> None:
+        counters = self._counters.get(partition)
+        if counters is None:
+            counters = self._counters[partition] = _Totals(copier, PartitionReport(report.state))
         for name in _COUNTED:
-            now, before = getattr(figures, name), getattr(account.last, name)
-            same = account.copier == copier and now >= before
-            account.totals[name] += now - before if same else now
-        account.copier, account.last = copier, figures
+            now, before = getattr(report, name), getattr(counters.last, name)
+            same = counters.copier == copier and now >= before
+            counters.totals[name] += now - before if same else now
+        counters.copier, counters.last = copier, report
 
     def _count_latency(self, copier: CopierId, report: CopierReport) -> None:
         latency = self._latencies.setdefault(copier.slot, _Latency())
@@ -140,16 +146,15 @@ class Telemetry:
         latency.sum_ms += max(report.latency_sum_ms - latency.last_sum_ms, 0)
         latency.last, latency.last_sum_ms = report.latency_ms, report.latency_sum_ms
 
-    # As Prometheus wants it.
-
     def metrics(self, held: Iterable[Partition]) -> Iterator[Metric]:
+        """Metric families of the held partitions and of the latency."""
         kinds: Mapping[str, CounterMetricFamily] = {
             name: CounterMetricFamily(f"ureplicator_worker_{name}", text, labels=_LABELS)
             for name, text in (
                 ("records", "Records copied"),
                 ("bytes", "Bytes copied, as they travel"),
-                ("skipped", "Records left out because the target never takes them"),
-                ("gaps", "Holes in the source that were passed over by policy"),
+                ("skipped", "Records skipped because the target rejects them for good"),
+                ("gaps", "Gaps in the source that were skipped by policy"),
             )
         }
         gauges: Mapping[str, GaugeMetricFamily] = {
@@ -162,15 +167,15 @@ class Telemetry:
         }
         with self._lock:
             for partition in held:
-                account = self._accounts.get(partition)
-                if account is None:
+                counters = self._counters.get(partition)
+                if counters is None:
                     continue
                 labels = (str(partition.route), partition.topic, str(partition.number))
                 for name, counter in kinds.items():
-                    counter.add_metric(labels, account.totals[name])
+                    counter.add_metric(labels, counters.totals[name])
                 for name, gauge in gauges.items():
-                    if getattr(account.last, name) >= 0:
-                        gauge.add_metric(labels, getattr(account.last, name))
+                    if getattr(counters.last, name) >= 0:
+                        gauge.add_metric(labels, getattr(counters.last, name))
             latency = self._latency_metric()
         yield from (*kinds.values(), *gauges.values(), latency)
 
@@ -191,7 +196,7 @@ class Telemetry:
 
 
 def state_metrics(state: WorkerState) -> Iterator[Metric]:
-    """What the core knows: partitions by state, copiers, session."""
+    """Metric families of the state machine: partitions by state, copiers, session."""
     partitions = GaugeMetricFamily(
         "ureplicator_worker_partitions", "Partitions held, by state", labels=("state",)
     )
@@ -210,13 +215,13 @@ def state_metrics(state: WorkerState) -> Iterator[Metric]:
     yield from (partitions, starts, running)
     yield GaugeMetricFamily(
         "ureplicator_worker_session_connected",
-        "1 while the ZooKeeper session is there",
+        "1 while the ZooKeeper session is connected",
         value=float(state.session.connected),
     )
 
 
 def status(state: WorkerState, telemetry: Telemetry) -> dict[str, Any]:
-    """The part of `/status` that changes."""
+    """The part of `/status` that changes: session, slots and partitions."""
     return {
         "session": state.session.state.value,
         "seenZxid": state.assignment.zxid,
@@ -238,7 +243,7 @@ def status(state: WorkerState, telemetry: Telemetry) -> dict[str, Any]:
                 "slot": held.slot,
                 "ownerEpoch": held.owner_epoch,
                 "sent": held.sent,
-                **telemetry.figures(partition),
+                **telemetry.shown(partition),
             }
             for partition, held in sorted(state.held.items())
         },

@@ -1,72 +1,91 @@
-"""The worker's pages: `/status` and `/metrics` for people and Prometheus, `/health`, `/ready`.
+"""HTTP server of the worker's pages: WSGI applications by path, on the standard library's server.
 
-The standard library's server does for a handful of readers. The port is bound first of all, so that
-a taken one is told before anything else is started; until there are pages to `show`, every answer is
-503, which is quicker for a probe than none.
+That serves a handful of readers well enough. The port is bound before anything else is started, so that
+a port in use is reported at once. Until there are pages to `show`, every response is 503, which a probe
+gets sooner than a refused connection's timeout.
 """
 
 from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any, ClassVar
+from collections.abc import Callable, Iterable, Mapping
+from http import HTTPStatus
+from socketserver import ThreadingMixIn
+from typing import Any
+from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
+from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
 from ureplicator_common.errors import PermanentError
 
-Page = Callable[[], tuple[int, str, bytes]]
-"""Status, content type, body."""
+READ_TIMEOUT_S = 10.0
+POLL_S = 0.2
+DEFAULT_PAGE = "/status"
 
-READ_S = 10.0
+View = Callable[[], tuple[HTTPStatus, Mapping[str, Any]]]
 
 
-def json_page(status: int, value: Any) -> tuple[int, str, bytes]:
-    return status, "application/json", json.dumps(value, indent=1).encode() + b"\n"
+def json_page(view: View) -> WSGIApplication:
+    """A page that shows the view's value as JSON."""
+
+    def page(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+        status, value = view()
+        return _respond(start_response, status, value)
+
+    return page
+
+
+def _respond(
+    start_response: StartResponse, status: HTTPStatus, value: Mapping[str, Any]
+) -> Iterable[bytes]:
+    headers = [("Content-Type", "application/json")]
+    start_response(f"{status.value} {status.phrase}", headers)
+    return [json.dumps(value, indent=1).encode() + b"\n"]
 
 
 class WebServer:
     def __init__(self, *, host: str, port: int) -> None:
-        """Raises PermanentError if the address cannot be had."""
+        """Raises PermanentError if the address cannot be bound."""
         try:
-            self._server = ThreadingHTTPServer((host, port), _Handler)
+            self._server = _ThreadingServer((host, port), _Handler)
         except OSError as error:
             raise PermanentError(
                 f"cannot listen on {host}:{port}: {error.strerror}; set worker.port (0: any)"
             ) from error
-        self._server.daemon_threads = True
-        self.port: int = self._server.server_address[1]
+        self._server.set_app(json_page(_starting))
+        self.port: int = self._server.server_port
         self._thread = threading.Thread(
-            target=self._server.serve_forever, args=(0.2,), name="worker web", daemon=True
+            target=self._server.serve_forever, args=(POLL_S,), name="worker web", daemon=True
         )
         self._thread.start()
 
-    def show(self, pages: dict[str, Page]) -> None:
-        self._server.RequestHandlerClass = type("Handler", (_Handler,), {"pages": pages})
+    def show(self, pages: Mapping[str, WSGIApplication]) -> None:
+        """Serve these pages by path from now on."""
+
+        def route(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+            path = environ["PATH_INFO"].rstrip("/") or DEFAULT_PAGE
+            if path not in pages:
+                problem = {"title": "no such page", "pages": sorted(pages)}
+                return _respond(start_response, HTTPStatus.NOT_FOUND, problem)
+            return pages[path](environ, start_response)
+
+        self._server.set_app(route)
 
     def close(self) -> None:
         self._server.shutdown()
         self._server.server_close()
 
 
-class _Handler(BaseHTTPRequestHandler):
-    pages: ClassVar[dict[str, Page]] = {}
-    timeout = READ_S
+def _starting() -> tuple[HTTPStatus, Mapping[str, Any]]:
+    return HTTPStatus.SERVICE_UNAVAILABLE, {"title": "the worker is starting"}
 
-    def do_GET(self) -> None:  # the name is the base class's
-        page = self.pages.get(self.path.split("?")[0].rstrip("/") or "/status")
-        if not self.pages:
-            status, kind, body = json_page(503, {"title": "the worker starts"})
-        elif page is None:
-            known = sorted(self.pages)
-            status, kind, body = json_page(404, {"title": "no such page", "pages": known})
-        else:
-            status, kind, body = page()
-        self.send_response(status)
-        self.send_header("Content-Type", kind)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
+
+class _ThreadingServer(ThreadingMixIn, WSGIServer):
+    daemon_threads = True
+
+
+class _Handler(WSGIRequestHandler):
+    timeout = READ_TIMEOUT_S
 
     def log_message(self, format: str, *args: object) -> None:
-        """Silent: a scrape is no event."""
+        """Nothing: a scrape is not worth a log line."""

@@ -1,4 +1,4 @@
-"""The copier's end of the lifeline: one connection to the driver, never blocking after the connect."""
+"""The copier's end of the lifeline: one connection to the driver, non-blocking once connected."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from ureplicator_worker.lifeline.messages import Message, decode, encode
 
 CONNECT_TIMEOUT_S = 10.0
 READ_BYTES = 1 << 16
-LINE_LIMIT_BYTES = 64 << 20
-"""An Add of all partitions of a large fleet fits; anything longer is not our driver."""
+MAX_LINE_BYTES = 64 << 20
+"""An Add of all partitions of a large fleet fits; a longer line is no message."""
 
 
 class LifelineClosed(Exception):
-    """The driver is gone, or does not want us."""
+    """The driver is gone, or closed the connection."""
 
 
 class LifelineClient:
@@ -52,7 +52,7 @@ class LifelineClient:
             raise LifelineClosed(str(error)) from error
 
     def on_readable(self) -> Iterator[Message]:
-        """Messages that arrived whole. Raises LifelineClosed."""
+        """Complete messages received so far. Raises LifelineClosed."""
         try:
             data = self._connection.recv(READ_BYTES)
         except BlockingIOError:
@@ -62,7 +62,7 @@ class LifelineClient:
         if not data:
             raise LifelineClosed("closed by the driver")
         self._incoming += data
-        if len(self._incoming) > LINE_LIMIT_BYTES:
+        if len(self._incoming) > MAX_LINE_BYTES:
             raise LifelineClosed("line too long")
         while (end := self._incoming.find(b"\n")) >= 0:
             line = bytes(self._incoming[:end])

@@ -1,15 +1,16 @@
 """The driver's end of the lifelines: one TCP server, one connection per copier run.
 
-Admission is by token. Each run of a copier is born with a random token that opens one connection,
-once: Spark may run a task again after an executor is lost, and two copiers of one run must never
-be. Anything but a first, right Hello within `HELLO_S` is closed without an answer.
+Admission is by token. Each run of a copier has a random token that admits one connection, once: Spark
+may run a task again after an executor is lost, and there must never be two copiers of one run. A
+connection whose first line is not a Hello with a valid token, within `HELLO_TIMEOUT_S`, is closed
+without a response.
 
-One thread serves all connections through a selector. Sending never blocks the caller: bytes wait
-in a buffer per connection, and a copier that lets `BUFFER_BYTES` pile up is cut off, since it
-would not hear a Remove either. Lines are bounded, before the Hello tightly, because anybody on the
+One thread serves all connections through a selector. Sending never blocks the caller: bytes wait in a
+buffer per connection. A copier with more than `MAX_BUFFER_BYTES` unread is disconnected, since it would
+not receive a Remove either. Lines are bounded, tightly before the Hello, because any process on the
 host can connect.
 
-What copiers say goes to the listener as it comes, from this thread; it must return at once.
+Messages of copiers go to the receiver as they come, from this thread; it must return at once.
 """
 
 from __future__ import annotations
@@ -30,21 +31,21 @@ from ureplicator_worker.lifeline.messages import CopierId, Hello, Message, decod
 
 logger = logging.getLogger(__name__)
 
-HELLO_S = 10.0
-HELLO_BYTES = 4 * 1024
-LINE_BYTES = 32 * 1024 * 1024
+HELLO_TIMEOUT_S = 10.0
+MAX_HELLO_BYTES = 4 * 1024
+MAX_LINE_BYTES = 32 * 1024 * 1024
 """A CopierReport has some 250 bytes per partition: room for 100,000."""
-BUFFER_BYTES = 64 * 1024 * 1024
-REVOKE_S = 5.0
+MAX_BUFFER_BYTES = 64 * 1024 * 1024
+REVOKE_TIMEOUT_S = 5.0
 _CHUNK_BYTES = 256 * 1024
 
 
 @dataclass(frozen=True, slots=True)
 class Disconnected:
-    """The connection is gone, from whichever end."""
+    """The connection is closed, by either end."""
 
 
-Heard = Callable[[CopierId, Message | Disconnected], None]
+Receiver = Callable[[CopierId, Message | Disconnected], None]
 
 
 @dataclass(slots=True, eq=False)
@@ -57,11 +58,15 @@ class _Connection:
     closing: bool = False
 
 
+def _ignore(copier: CopierId, message: Message | Disconnected) -> None:
+    """Receiver before `start`: there is no connection yet."""
+
+
 class LifelineServer:
     """`address` is where copiers connect to; nothing is served before `start`."""
 
-    def __init__(self, *, host: str, heard: Heard) -> None:
-        self._heard = heard
+    def __init__(self, *, host: str) -> None:
+        self._receive: Receiver = _ignore
         self._server = socket.create_server((host, 0))
         self._server.setblocking(False)
         name = self._server.getsockname()
@@ -69,7 +74,7 @@ class LifelineServer:
         self._tokens: dict[CopierId, str] = {}
         self._lock = threading.Lock()
         self._connections: dict[CopierId, _Connection] = {}
-        self._strangers: set[_Connection] = set()
+        self._unadmitted: set[_Connection] = set()
         self._commands: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self._wake_in, self._wake_out = socket.socketpair()
         self._wake_in.setblocking(False)
@@ -80,7 +85,9 @@ class LifelineServer:
         self._stopping = False
         self._thread = threading.Thread(target=self._serve, name="worker lifeline", daemon=True)
 
-    def start(self) -> None:
+    def start(self, receive: Receiver) -> None:
+        """Serve, and pass the messages of copiers to `receive`."""
+        self._receive = receive
         self._thread.start()
 
     def close(self) -> None:
@@ -93,31 +100,31 @@ class LifelineServer:
             self._close_all()
 
     def admit(self, copier: CopierId) -> str:
-        """A token that lets one connection of this run in."""
+        """A token that admits one connection of this run."""
         token = secrets.token_urlsafe(32)
         with self._lock:
             self._tokens[copier] = token
         return token
 
     def revoke(self, copier: CopierId) -> None:
-        """The run is over: its token opens nothing, its connection is closed.
+        """The run is over: withdraw its token and close its connection.
 
-        Afterwards a Hello of it, if there was one, has been heard.
+        Afterwards a Hello of it, if there was one, has been received.
         """
         done = threading.Event()
         with self._lock:
             self._tokens.pop(copier, None)
-        self.cut(copier)
+        self.disconnect(copier)
         self._do(done.set)
         if self._thread.is_alive():
-            done.wait(REVOKE_S)
+            done.wait(REVOKE_TIMEOUT_S)
 
     def send(self, copier: CopierId, message: Message) -> None:
-        """Never blocks; to a copier that is gone it does nothing."""
+        """Send without blocking; without effect if the copier is not connected."""
         line = encode(message)
         self._do(lambda: self._enqueue(copier, line))
 
-    def cut(self, copier: CopierId) -> None:
+    def disconnect(self, copier: CopierId) -> None:
         """Close the copier's connection."""
         self._do(lambda: self._drop(self._connections.get(copier)))
 
@@ -137,7 +144,7 @@ class LifelineServer:
                 for key, _ in self._selector.select(timeout=1.0):
                     self._ready(key)
                 self._run_commands()
-                self._send_strangers_away()
+                self._close_late_hellos()
         finally:
             self._close_all()
 
@@ -150,7 +157,7 @@ class LifelineServer:
         else:
             connection: _Connection = key.data
             self._flush(connection)
-            self._receive(connection)
+            self._read(connection)
 
     def _run_commands(self) -> None:
         while True:
@@ -168,15 +175,15 @@ class LifelineServer:
         peer.setblocking(False)
         peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         connection = _Connection(peer, time.monotonic())
-        self._strangers.add(connection)
+        self._unadmitted.add(connection)
         self._selector.register(peer, selectors.EVENT_READ, connection)
 
-    def _send_strangers_away(self) -> None:
-        oldest_s = time.monotonic() - HELLO_S
-        for connection in [c for c in self._strangers if c.opened_s < oldest_s]:
+    def _close_late_hellos(self) -> None:
+        oldest_s = time.monotonic() - HELLO_TIMEOUT_S
+        for connection in [c for c in self._unadmitted if c.opened_s < oldest_s]:
             self._drop(connection)
 
-    def _receive(self, connection: _Connection) -> None:
+    def _read(self, connection: _Connection) -> None:
         if connection.closing:
             return
         try:
@@ -197,32 +204,32 @@ class LifelineServer:
             self._drop(connection)
 
     def _take_lines(self, connection: _Connection, searched: int) -> None:
-        """Raises ValueError for what no copier of ours says."""
+        """Raises ValueError for what is not a message of an admitted copier."""
         begin = 0
         while (end := connection.inbox.find(b"\n", max(begin, searched))) >= 0:
-            self._say(connection, decode(bytes(connection.inbox[begin:end])))
+            self._dispatch(connection, decode(bytes(connection.inbox[begin:end])))
             begin = end + 1
             if connection.closing:
                 return
         del connection.inbox[:begin]
-        limit = HELLO_BYTES if connection.copier is None else LINE_BYTES
+        limit = MAX_HELLO_BYTES if connection.copier is None else MAX_LINE_BYTES
         if len(connection.inbox) > limit:
             raise ValueError(f"a line of more than {limit} bytes")
 
-    def _say(self, connection: _Connection, message: Message) -> None:
+    def _dispatch(self, connection: _Connection, message: Message) -> None:
         if connection.copier is not None:
-            self._heard(connection.copier, message)
+            self._receive(connection.copier, message)
             return
         copier = self._copier_of(message.token) if isinstance(message, Hello) else None
         if copier is None:
             raise ValueError("not admitted")
         connection.copier = copier
-        self._strangers.discard(connection)
+        self._unadmitted.discard(connection)
         self._connections[copier] = connection
-        self._heard(copier, message)
+        self._receive(copier, message)
 
     def _copier_of(self, token: str) -> CopierId | None:
-        """The run that the token was made for; it is used up by that."""
+        """The run that the token was made for; it admits only once."""
         with self._lock:
             for copier, known in self._tokens.items():
                 if hmac.compare_digest(known.encode(), token.encode()):
@@ -234,8 +241,8 @@ class LifelineServer:
         connection = self._connections.get(copier)
         if connection is None:
             return
-        if len(connection.outbox) + len(line) > BUFFER_BYTES:
-            logger.warning("lifeline of copier %s closed: it does not listen", copier)
+        if len(connection.outbox) + len(line) > MAX_BUFFER_BYTES:
+            logger.warning("lifeline of copier %s closed: it does not read", copier)
             self._drop(connection)
             return
         connection.outbox += line
@@ -252,10 +259,10 @@ class LifelineServer:
         except OSError:
             self._drop(connection)
             return
-        wanted = selectors.EVENT_READ
+        mask = selectors.EVENT_READ
         if connection.outbox:
-            wanted |= selectors.EVENT_WRITE
-        self._selector.modify(connection.peer, wanted, connection)
+            mask |= selectors.EVENT_WRITE
+        self._selector.modify(connection.peer, mask, connection)
 
     def _drop(self, connection: _Connection | None) -> None:
         if connection is None or connection.closing:
@@ -263,14 +270,14 @@ class LifelineServer:
         connection.closing = True
         self._selector.unregister(connection.peer)
         connection.peer.close()
-        self._strangers.discard(connection)
+        self._unadmitted.discard(connection)
         copier = connection.copier
         if copier is not None:
             self._connections.pop(copier, None)
-            self._heard(copier, Disconnected())
+            self._receive(copier, Disconnected())
 
     def _close_all(self) -> None:
-        for connection in [*self._strangers, *self._connections.values()]:
+        for connection in [*self._unadmitted, *self._connections.values()]:
             self._drop(connection)
         for each in (self._server, self._wake_in, self._wake_out):
             each.close()

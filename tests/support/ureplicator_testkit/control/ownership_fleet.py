@@ -74,8 +74,8 @@ class OwnershipWorker(Process):
             paths=self._fleet.paths,
             worker=self.id,
             slots=1,
-            formers=lambda: (),
-            answer=lambda _copier, _go: None,
+            own_sessions=lambda: (),
+            respond=lambda _copier, _go: None,
         )
         self._fleet.register_again(self)
 

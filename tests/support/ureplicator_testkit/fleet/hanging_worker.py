@@ -1,4 +1,4 @@
-"""A worker whose main loop can be made to hang, while everything else of it continues.
+"""A worker whose event loop can be made to hang, while everything else of it continues.
 
     python -m ureplicator_testkit.fleet.hanging_worker FILE worker CONFIG --id NAME
 
@@ -13,25 +13,26 @@ from pathlib import Path
 
 from ureplicator_cli import main as cli
 from ureplicator_worker import daemon
-from ureplicator_worker.core import events
+from ureplicator_worker.core.events import Event
+from ureplicator_worker.engines.event_loop import EventLoop
 
-LOOK_S = 0.05
+POLL_S = 0.05
 
 
-class HangingWorker(daemon.Worker):
-    """Blocks between two steps, where a step that never returns would block."""
+class HangingLoop(EventLoop):
+    """Hangs between two steps, where a step that does not return would hang."""
 
     hang = Path()
 
-    def _step(self, event: events.Event) -> None:
+    def step(self, event: Event) -> None:
         while self.hang.exists():
-            time.sleep(LOOK_S)
-        super()._step(event)
+            time.sleep(POLL_S)
+        super().step(event)
 
 
 def main() -> None:
-    HangingWorker.hang = Path(sys.argv.pop(1))
-    daemon.Worker = HangingWorker  # type: ignore[misc]
+    HangingLoop.hang = Path(sys.argv.pop(1))
+    daemon.EventLoop = HangingLoop  # type: ignore[attr-defined]
     cli.main()
 
 

@@ -7,6 +7,7 @@ the log, `control PORT`):
     ["assign", {"a.b/t/0": 1}]     write the assignment       ["whitelist", "a.b/t", 4]
     ["suspend"]  ["restore"]       disconnect the worker      ["expire"]
     ["frozen"]                     block the loop             ["fence", false]
+    ["seen"]                       nothing
 
 The response to each is one line: what the fleet sees of the worker.
 """
@@ -14,7 +15,6 @@ The response to each is one line: what the fleet sees of the worker.
 from __future__ import annotations
 
 import json
-import os
 import signal
 import socketserver
 import sys
@@ -42,6 +42,7 @@ from ureplicator_common.model import (
     WorkerId,
 )
 from ureplicator_worker.daemon import Worker
+from ureplicator_worker.engines.event_loop import EventLoop
 
 STUB = "ureplicator_testkit.copier.stub_copier:copy"
 
@@ -62,10 +63,10 @@ def settings(*, port: int, slots: int, **worker: Any) -> Settings:
 
 
 class Stage:
-    """The leader's and the servers' part."""
+    """The part of the leader and of the servers."""
 
-    def __init__(self, worker: Worker, client: MemoryCoordination, store: MemoryStore) -> None:
-        self._worker, self._client = worker, client
+    def __init__(self, client: MemoryCoordination, store: MemoryStore) -> None:
+        self._client = client
         self._leader = MemoryCoordination(store)
         self._paths = znodes.Paths("test")
         self._id = WorkerId("w")
@@ -107,7 +108,7 @@ class Stage:
             case "fence":
                 self.fence_works = args[0]
             case "frozen":
-                self._worker._step = lambda event: time.sleep(3600)  # type: ignore[method-assign]
+                EventLoop.step = lambda self, event: time.sleep(3600)  # type: ignore[method-assign]
             case "suspend" | "restore" | "expire":
                 getattr(self._client, name)()
             case _:
@@ -131,7 +132,7 @@ class Stage:
             def handle(self) -> None:
                 for line in self.rfile:
                     name, *args = json.loads(line)
-                    if name != "look":
+                    if name != "seen":
                         stage.command(name, *args)
                     self.wfile.write(json.dumps(stage.seen()).encode() + b"\n")
 
@@ -145,16 +146,15 @@ def main(port: int, slots: int, watchdog_s: float) -> int:
     logs.set_up()
     store = MemoryStore()
     client = MemoryCoordination(store)
+    stage = Stage(client, store)
     worker = Worker(
         settings(port=port, slots=slots, watchdog_s=watchdog_s),
         id="w",
         coordination=client,
         connect=lambda timeout_s: None,
-        fence=lambda route, ids: stage.fence(route, ids),
-        copier=STUB,
-        die=os._exit,
+        fence=stage.fence,
+        copier_entry=STUB,
     )
-    stage = Stage(worker, client, store)
     signal.signal(signal.SIGTERM, lambda *_: worker.stop())
     threading.Thread(target=stage.serve, daemon=True).start()
     return worker.run()

@@ -35,7 +35,7 @@ from ureplicator_worker.core.state_machine import step
 from ureplicator_worker.engines.fencing import Fencer
 from ureplicator_worker.engines.ownership_proof import RETRY_S as PROOF_RETRY_S
 from ureplicator_worker.engines.ownership_proof import OwnershipProver
-from ureplicator_worker.engines.publisher import CHECK_S, Publisher
+from ureplicator_worker.engines.publisher import CHECK_EVERY_S, Publisher
 from ureplicator_worker.engines.publisher import RETRY_S as REPORT_RETRY_S
 from ureplicator_worker.lifeline import messages
 from ureplicator_worker.lifeline.messages import CopierId
@@ -53,8 +53,8 @@ class _Prover(OwnershipProver):
     store: JudgedStore
     proven_at = 0
 
-    def _look_at_live_node(self) -> str:
-        stranger = super()._look_at_live_node()
+    def _check_live_node(self) -> str:
+        stranger = super()._check_live_node()
         self.proven_at = self.store.zxid
         return stranger
 
@@ -100,16 +100,16 @@ class Worker(SessionProcess):
             worker=self.id,
             session_timeout_s=SESSION_TIMEOUT_S,
             clock=self.world,
-            registered=self._begin,
-            taken=self.kill,
+            on_registered=self._begin,
+            on_taken=self.kill,
         )
         self._prover = _Prover(
             coordination=self.client,
             paths=PATHS,
             worker=self.id,
             slots=slots,
-            formers=self._publisher.formers,
-            answer=self._send_go,
+            own_sessions=self._publisher.own_sessions,
+            respond=self._send_go,
         )
         self._prover.store = self._judged
         self._fencer = Fencer(
@@ -119,7 +119,7 @@ class Worker(SessionProcess):
             worker=self.id,
             slots=slots,
             fence=self._fence,
-            happened=self._put,
+            put=self._put,
         )
 
     def drain(self) -> None:
@@ -136,10 +136,10 @@ class Worker(SessionProcess):
     def _report(self) -> float:
         if not self._publisher._dirty:
             self._publisher._done.clear()
-        return CHECK_S if self._publisher.turn() else REPORT_RETRY_S
+        return CHECK_EVERY_S if self._publisher.write_pending() else REPORT_RETRY_S
 
     def _prove(self) -> float | None:
-        if not self._prover.turn():
+        if not self._prover.process_next():
             return PROOF_RETRY_S
         return 0.01 if self._prover._queue else None
 
@@ -202,8 +202,8 @@ class Worker(SessionProcess):
                 self._leave(code, reason)
 
     def _leave(self, code: int, reason: str) -> None:
-        """The last message is heard, then the session ends at once."""
-        self._publisher.turn()
+        """The last message is received, then the session ends at once."""
+        self._publisher.write_pending()
         self.kill(f"exit {code}: {reason}")
         self.store.expire(self.client._session)
 
@@ -249,7 +249,7 @@ class Worker(SessionProcess):
 
     def _closed(self, id: CopierId) -> None:
         self.copiers.pop(id, None)
-        self._prover.forget(id)
+        self._prover.cancel(id)
         self._put(events.CopierClosed(id))
 
     def _received(self, id: CopierId, message: messages.Message) -> None:
@@ -261,7 +261,7 @@ class Worker(SessionProcess):
             case messages.Failed(partition, reason, temporary):
                 self._put(events.CopierFailed(id, partition, reason, temporary))
             case messages.ProofRequest():
-                self._prover.ask(id, message)
+                self._prover.request(id, message)
                 self.world.soon(self._proving)
 
     # ZooKeeper.

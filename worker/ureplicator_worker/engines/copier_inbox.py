@@ -1,0 +1,64 @@
+"""Messages of copiers, received by the lifeline's thread: as events, or to the engine concerned."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ureplicator_worker.core.events import (
+    CopierClosed,
+    CopierConnected,
+    CopierFailed,
+    CopierReleased,
+    CopierReported,
+    Event,
+)
+from ureplicator_worker.engines.ownership_proof import OwnershipProver
+from ureplicator_worker.engines.spark import SparkEngine
+from ureplicator_worker.lifeline.messages import (
+    Add,
+    CopierId,
+    CopierReport,
+    Failed,
+    Hello,
+    Message,
+    ProofRequest,
+    ProofResponse,
+    Released,
+    Remove,
+    Stop,
+)
+from ureplicator_worker.lifeline.server import Disconnected
+
+
+class CopierInbox:
+    """`pids` are the process ids of connected copiers."""
+
+    def __init__(
+        self, *, spark: SparkEngine, prover: OwnershipProver, put: Callable[[Event], None]
+    ) -> None:
+        self.pids: dict[CopierId, int] = {}
+        self._spark = spark
+        self._prover = prover
+        self._put = put
+
+    def receive(self, copier: CopierId, message: Message | Disconnected) -> None:
+        """Raises ValueError for a message that only the driver may send."""
+        match message:
+            case Hello(_, pid):
+                self.pids[copier] = pid
+                self._spark.connected(copier, pid)
+                self._put(CopierConnected(copier))
+            case CopierReport():
+                self._put(CopierReported(copier, message))
+            case Released(partitions):
+                self._put(CopierReleased(copier, partitions))
+            case Failed(partition, reason, temporary):
+                self._put(CopierFailed(copier, partition, reason, temporary))
+            case ProofRequest():
+                self._prover.request(copier, message)
+            case Disconnected():
+                self.pids.pop(copier, None)
+                self._prover.cancel(copier)
+                self._put(CopierClosed(copier))
+            case Add() | Remove() | Stop() | ProofResponse():
+                raise ValueError(f"a copier may not send {type(message).__name__}")

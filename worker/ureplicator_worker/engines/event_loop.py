@@ -1,0 +1,98 @@
+"""Event loop of a worker: one thread takes events from a queue, steps, and performs instructions.
+
+Anything that takes time happens in the engines, whose results come back as events.
+"""
+
+from __future__ import annotations
+
+import logging
+import queue
+
+from ureplicator_common.clock import Clock
+from ureplicator_common.model import owned
+from ureplicator_worker.core.events import CopierReported, Event, Tick
+from ureplicator_worker.core.instructions import Exit
+from ureplicator_worker.core.partition import PartitionPhase
+from ureplicator_worker.core.state import WorkerState
+from ureplicator_worker.core.state_machine import step
+from ureplicator_worker.engines.performer import Performer
+from ureplicator_worker.engines.publisher import Publisher
+from ureplicator_worker.engines.telemetry import Telemetry
+
+logger = logging.getLogger(__name__)
+
+TICK_S = 0.1
+PUBLISH_LOADS_EVERY_S = 10.0
+
+
+class EventLoop:
+    """Any thread may read `state` and `stepped_s`; only the loop's thread writes them."""
+
+    def __init__(
+        self,
+        *,
+        state: WorkerState,
+        events: queue.SimpleQueue[Event],
+        performer: Performer,
+        publisher: Publisher,
+        telemetry: Telemetry,
+        clock: Clock,
+    ) -> None:
+        self.state = state
+        self.stepped_s = clock.monotonic_s()
+        self.exit: Exit | None = None
+        self._events = events
+        self._performer = performer
+        self._publisher = publisher
+        self._telemetry = telemetry
+        self._clock = clock
+        self._loads_s = self.stepped_s
+
+    def run(self) -> Exit:
+        """Step until Exit. Raises InvalidTransition."""
+        ticked_s = 0.0
+        while self.exit is None:
+            now_s = self._clock.monotonic_s()
+            if now_s - ticked_s >= TICK_S:
+                ticked_s = now_s
+                self.step(Tick(now_s))
+                self._publish_loads(now_s)
+            try:
+                event = self._events.get(timeout=max(0.0, ticked_s + TICK_S - now_s))
+            except queue.Empty:
+                continue
+            self.step(event)
+        return self.exit
+
+    def step(self, event: Event) -> None:
+        """Handle one event and perform what follows."""
+        before = self.state
+        self.state, instructions = step(before, event)
+        self.stepped_s = self._clock.monotonic_s()
+        if isinstance(event, CopierReported):
+            self._telemetry.count(event.copier, event.report, self.state.held)
+        if self.state.held.keys() != before.held.keys():
+            self._telemetry.keep_only(self.state.held.keys())
+        log_changes(before, self.state)
+        for instruction in instructions:
+            if isinstance(instruction, Exit):
+                self.exit = instruction
+            else:
+                self._performer.perform(instruction)
+
+    def _publish_loads(self, now_s: float) -> None:
+        if self._publisher.registered and now_s - self._loads_s >= PUBLISH_LOADS_EVERY_S:
+            self._loads_s = now_s
+            self._publisher.publish_loads(self._telemetry.loads(self.state.held, now_s))
+
+
+def log_changes(before: WorkerState, after: WorkerState) -> None:
+    """One line for each partition whose phase changed."""
+    for partition, held in after.held.items():
+        old = before.held.get(partition)
+        if old is None or old.phase is not held.phase:
+            level = logging.WARNING if held.phase is PartitionPhase.ERROR else logging.INFO
+            name = owned(partition, held.owner_epoch)
+            logger.log(level, "%s: %s %s", name, held.phase, held.reason)
+    for partition in before.held.keys() - after.held.keys():
+        logger.info("%s: released", owned(partition, before.held[partition].owner_epoch))

@@ -1,0 +1,98 @@
+"""Pages of a worker: `/status` as JSON, `/metrics` for Prometheus, `/health` and `/ready` for probes."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from http import HTTPStatus
+from typing import Any
+from wsgiref.types import WSGIApplication
+
+from prometheus_client import CollectorRegistry, make_wsgi_app
+from prometheus_client.core import Metric
+
+from ureplicator_common._version import __version__
+from ureplicator_common.model import WorkerId
+from ureplicator_worker.engines import telemetry
+from ureplicator_worker.engines.copier_inbox import CopierInbox
+from ureplicator_worker.engines.event_loop import EventLoop
+from ureplicator_worker.engines.publisher import Publisher
+from ureplicator_worker.engines.spark import SparkEngine
+from ureplicator_worker.engines.telemetry import Telemetry
+from ureplicator_worker.engines.watchdog import Watchdog
+from ureplicator_worker.engines.web import json_page
+from ureplicator_worker.lifeline.messages import CopierId
+
+
+class Pages:
+    """Reads what the engines show of themselves; `collect` makes it a Prometheus collector."""
+
+    def __init__(
+        self,
+        *,
+        fleet: str,
+        worker: WorkerId,
+        loop: EventLoop,
+        watchdog: Watchdog,
+        publisher: Publisher,
+        inbox: CopierInbox,
+        spark: SparkEngine,
+        telemetry: Telemetry,
+    ) -> None:
+        self._fleet = fleet
+        self._worker = worker
+        self._loop = loop
+        self._watchdog = watchdog
+        self._publisher = publisher
+        self._inbox = inbox
+        self._spark = spark
+        self._telemetry = telemetry
+
+    def by_path(self) -> Mapping[str, WSGIApplication]:
+        registry = CollectorRegistry(auto_describe=False)
+        registry.register(self)
+        metrics: WSGIApplication = make_wsgi_app(registry)
+        return {
+            "/status": json_page(self.status),
+            "/metrics": metrics,
+            "/health": json_page(self.health),
+            "/ready": json_page(self.ready),
+        }
+
+    def collect(self) -> Iterable[Metric]:
+        state = self._loop.state
+        yield from telemetry.state_metrics(state)
+        yield from self._telemetry.metrics(state.held)
+
+    def status(self) -> tuple[HTTPStatus, Mapping[str, Any]]:
+        shown = telemetry.status(self._loop.state, self._telemetry)
+        pids = dict(self._inbox.pids)
+        for slot in shown["slots"]:
+            slot["pid"] = pids.get(CopierId(slot["slot"], slot["run"]), 0)
+        return HTTPStatus.OK, {
+            "id": self._worker,
+            "fleet": self._fleet,
+            "version": __version__,
+            "pid": os.getpid(),
+            "sparkUi": self._spark.ui_url,
+            "registered": self._publisher.registered,
+            **shown,
+        }
+
+    def health(self) -> tuple[HTTPStatus, Mapping[str, Any]]:
+        """503 if the loop does not step."""
+        healthy = self._watchdog.healthy
+        body = {"healthy": healthy, "lastStepSeconds": round(self._watchdog.idle_s, 3)}
+        return _ok_if(healthy), body
+
+    def ready(self) -> tuple[HTTPStatus, Mapping[str, Any]]:
+        """503 until the worker is registered and all of its copiers are connected."""
+        slots = self._loop.state.slots
+        copiers = sum(slot.connected_s is not None for slot in slots)
+        ready = self._publisher.registered and copiers == len(slots)
+        body = {"ready": ready, "registered": self._publisher.registered, "copiers": copiers}
+        return _ok_if(ready), body
+
+
+def _ok_if(good: bool) -> HTTPStatus:
+    return HTTPStatus.OK if good else HTTPStatus.SERVICE_UNAVAILABLE
