@@ -49,19 +49,19 @@ class StubWorker:
         self.slots = slots
         found = self.process.wait_for_line(r"^control (\d+)", START_S)
         self._control = socket.create_connection(("127.0.0.1", int(found[1])))
-        self._answers = self._control.makefile()
+        self._responses = self._control.makefile()
 
-    def tell(self, *command: Any) -> dict[str, Any]:
+    def command(self, *command: Any) -> dict[str, Any]:
         self._control.sendall(json.dumps(command).encode() + b"\n")
-        answer: dict[str, Any] = json.loads(self._answers.readline())
-        return answer
+        response: dict[str, Any] = json.loads(self._responses.readline())
+        return response
 
     def page(self, path: str) -> requests.Response:
         return requests.get(f"http://127.0.0.1:{self.port}{path}", timeout=5)
 
     def status(self) -> dict[str, Any]:
-        answer: dict[str, Any] = self.page("/status").json()
-        return answer
+        response: dict[str, Any] = self.page("/status").json()
+        return response
 
     def await_ready(self) -> None:
         def ready() -> bool:
@@ -76,15 +76,15 @@ class StubWorker:
     def assign(self, **topics: int) -> None:
         """Whitelist topics and assign all their partitions, with owner epoch 1."""
         for topic, partitions in topics.items():
-            self.tell("whitelist", f"a.b/{topic}", partitions)
-        self.tell(
+            self.command("whitelist", f"a.b/{topic}", partitions)
+        self.command(
             "assign",
             {f"a.b/{t}/{n}": 1 for t, partitions in topics.items() for n in range(partitions)},
         )
 
     def current(self) -> dict[str, Any]:
         """Partition -> what the fleet sees of it."""
-        current = self.tell("seen")["current"]
+        current = self.command("seen")["current"]
         partitions: dict[str, Any] = current["partitions"] if current else {}
         return partitions
 
@@ -92,10 +92,10 @@ class StubWorker:
         """Wait until exactly these states are published; how long it took."""
         start_s = time.monotonic()
 
-        def look() -> bool:
+        def seen() -> bool:
             return {p: entry["state"] for p, entry in self.current().items()} == expected
 
-        eventually(look, deadline_s, f"the fleet sees {expected}", poll_s=0.01)
+        eventually(seen, deadline_s, f"the fleet sees {expected}", poll_s=0.01)
         return time.monotonic() - start_s
 
     def pid_of_slot(self, number: int) -> int:
@@ -107,7 +107,7 @@ class StubWorker:
         return next(process for process in processes if process.name() == "java")
 
     def close(self) -> None:
-        self._answers.close()
+        self._responses.close()
         self._control.close()
         self.process.kill_tree()
 
@@ -157,7 +157,7 @@ def own(tmp_path: Path) -> Iterator[Callable[..., StubWorker]]:
         each.close()
 
 
-def test_an_assignment_is_online_at_once_spread_over_slots_and_let_go_when_taken_away(
+def test_an_assignment_is_online_at_once_spread_over_slots_and_released_when_removed(
     worker: StubWorker,
 ) -> None:
     worker.assign(spread=4)
@@ -165,14 +165,14 @@ def test_an_assignment_is_online_at_once_spread_over_slots_and_let_go_when_taken
     assert took_s < 1
     status = worker.status()
     assert [slot["partitions"] for slot in status["slots"]] == [2, 2]
-    assert set(worker.tell("seen")["fenced"]) == {"test.a.b.w.0", "test.a.b.w.1"}
+    assert set(worker.command("seen")["fenced"]) == {"test.a.b.w.0", "test.a.b.w.1"}
 
     worker.assign(spread=1)
     worker.await_current({"a.b/spread/0": "ONLINE"})
-    assert worker.tell("seen")["current"]["seenZxid"] > 0
+    assert worker.command("seen")["current"]["seenZxid"] > 0
 
 
-def test_a_partition_is_published_until_the_copier_let_go(worker: StubWorker) -> None:
+def test_a_partition_is_published_until_the_copier_released_it(worker: StubWorker) -> None:
     worker.assign(slow=1)
     worker.await_current({"a.b/slow/0": "ONLINE"})
     worker.assign()
@@ -181,10 +181,10 @@ def test_a_partition_is_published_until_the_copier_let_go(worker: StubWorker) ->
     worker.await_current({})
 
 
-def test_a_new_owner_epoch_is_proven_anew(worker: StubWorker) -> None:
+def test_a_new_owner_epoch_is_proven_again(worker: StubWorker) -> None:
     worker.assign(epoch=1)
     worker.await_current({"a.b/epoch/0": "ONLINE"})
-    worker.tell("assign", {"a.b/epoch/0": 5})
+    worker.command("assign", {"a.b/epoch/0": 5})
     eventually(
         lambda: worker.current()["a.b/epoch/0"]["ownerEpoch"] == 5,
         ONLINE_S,
@@ -194,7 +194,7 @@ def test_a_new_owner_epoch_is_proven_anew(worker: StubWorker) -> None:
 
 
 def test_what_is_not_whitelisted_is_refused_with_the_reason(worker: StubWorker) -> None:
-    worker.tell("assign", {"a.b/unknown/0": 1})
+    worker.command("assign", {"a.b/unknown/0": 1})
     eventually(
         lambda: "not whitelisted" in worker.current().get("a.b/unknown/0", {}).get("reason", ""),
         ONLINE_S,
@@ -210,7 +210,7 @@ def test_a_failing_partition_stops_no_other(worker: StubWorker) -> None:
     eventually(
         lambda: worker.current().get("a.b/fine/0", {}).get("state") == "ONLINE", ONLINE_S, "ONLINE"
     )
-    assert worker.current()["a.b/fails/0"]["reason"] == "told to"
+    assert worker.current()["a.b/fails/0"]["reason"] == "failed on purpose"
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
@@ -226,7 +226,7 @@ def test_a_killed_copier_is_back_on_the_same_slot_within_5_s(
     eventually(
         lambda: any("copier ended" in entry["reason"] for entry in worker.current().values()),
         ONLINE_S,
-        "the end is told",
+        "the end is published",
         poll_s=0.01,
     )
     worker.await_current(everything)
@@ -235,7 +235,7 @@ def test_a_killed_copier_is_back_on_the_same_slot_within_5_s(
     assert status["slots"][0]["pid"] not in (0, victim)
 
 
-def test_a_copier_that_raises_says_what(worker: StubWorker) -> None:
+def test_the_error_of_a_copier_is_the_reason(worker: StubWorker) -> None:
     worker.assign(raises=1)
     eventually(
         lambda: (
@@ -255,22 +255,22 @@ def test_without_zookeeper_copying_goes_on_and_a_new_session_publishes_everythin
     online = {"a.b/calm/0": "ONLINE", "a.b/calm/1": "ONLINE"}
     worker.await_current(online)
     pids = [slot["pid"] for slot in worker.status()["slots"]]
-    owner = worker.tell("seen")["liveOwner"]
-    worker.tell("suspend")
-    assert worker.tell("expire")["live"] is None
+    owner = worker.command("seen")["liveOwner"]
+    worker.command("suspend")
+    assert worker.command("expire")["live"] is None
     status = worker.status()
     assert status["session"] != "connected"
     assert {entry["state"] for entry in status["partitions"].values()} == {"ONLINE"}
-    worker.tell("restore")
+    worker.command("restore")
     worker.await_current(online)
-    eventually(lambda: worker.tell("seen")["liveOwner"] not in (0, owner), 5, "the node is ours")
+    eventually(lambda: worker.command("seen")["liveOwner"] not in (0, owner), 5, "the node is ours")
     assert [slot["pid"] for slot in worker.status()["slots"]] == pids
 
 
-def test_an_ask_waits_while_zookeeper_is_away(worker: StubWorker) -> None:
+def test_a_proof_request_waits_while_zookeeper_is_away(worker: StubWorker) -> None:
     worker.assign(waits=2)
     worker.await_current({f"a.b/waits/{n}": "ONLINE" for n in range(2)})
-    worker.tell("suspend")
+    worker.command("suspend")
     os.kill(worker.pid_of_slot(0), signal.SIGKILL)
     eventually(
         lambda: (
@@ -280,7 +280,7 @@ def test_an_ask_waits_while_zookeeper_is_away(worker: StubWorker) -> None:
         ONLINE_S,
         "the new copier waits",
     )
-    worker.tell("restore")
+    worker.command("restore")
     worker.await_current({f"a.b/waits/{n}": "ONLINE" for n in range(2)})
 
 
@@ -292,7 +292,7 @@ def test_pages(worker: StubWorker) -> None:
     assert "ureplicator_worker_latency_seconds_bucket" in metrics
     assert worker.page("/health").status_code == 200
     assert worker.page("/nothing").status_code == 404
-    live = worker.tell("seen")["live"]
+    live = worker.command("seen")["live"]
     assert live["port"] == worker.port
     assert live["slots"] == 2
     assert requests.get(worker.status()["sparkUi"], timeout=10).status_code == 200
@@ -329,7 +329,7 @@ def test_a_killed_driver_leaves_nothing_behind(own: Callable[..., StubWorker]) -
     worker.process.assert_tree_gone(10)
 
 
-def test_sigterm_lets_go_then_ends(own: Callable[..., StubWorker]) -> None:
+def test_sigterm_releases_then_ends(own: Callable[..., StubWorker]) -> None:
     worker = own()
     worker.assign(slow=2)
     worker.await_current({"a.b/slow/0": "ONLINE", "a.b/slow/1": "ONLINE"})
@@ -361,11 +361,11 @@ def test_a_silent_copier_and_a_loop_that_stands_still_are_ended(
     eventually(
         lambda: "silent" in worker.current()["a.b/t/0"]["reason"],
         8,
-        "the silence is told",
+        "the silence is published",
         poll_s=0.01,
     )
     worker.await_current(online)
-    worker.tell("frozen")
+    worker.command("frozen")
     assert worker.process.wait(10) == 1
     worker.process.assert_tree_gone(2)
     assert "worker w: no step for 2 s" in worker.process.log_text()
@@ -389,7 +389,7 @@ def test_a_taken_port_and_a_missing_java_are_one_line_each(tmp_path: Path) -> No
         process.kill_tree()
 
 
-def test_a_worker_that_is_told_to_stop_while_it_starts_ends_at_once(tmp_path: Path) -> None:
+def test_a_worker_that_is_stopped_while_it_starts_ends_at_once(tmp_path: Path) -> None:
     worker = StubWorker(tmp_path / "worker.log")
     try:
         assert worker.process.terminate(20) == 0

@@ -1,4 +1,4 @@
-"""The small engines: fencing, figures, pages, processes, the task's entry, Spark's words."""
+"""The small engines: fencing, telemetry, pages, processes, the entry of the Spark task, Spark's errors."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def test_all_ids_of_the_present_slots_are_fenced() -> None:
     assert stage.fenced == ["f.a.b.w.0", "f.a.b.w.1"]
 
 
-def test_slots_of_a_former_life_are_fenced_too() -> None:
+def test_slots_of_a_former_process_are_fenced_too() -> None:
     stage = Fencing()
     stage.client.ensure(PATHS.workers_known)
     known = znodes.encode_known_worker(KnownWorker(max_slots=4))
@@ -107,7 +107,7 @@ def test_slots_of_a_former_life_are_fenced_too() -> None:
     assert stage.fenced[-1] == "f.a.b.w.3"
 
 
-def test_slots_that_cannot_be_read_are_no_reason_to_die() -> None:
+def test_unreadable_slots_fail_the_fence_only() -> None:
     stage = Fencing()
     stage.client.ensure(PATHS.workers_known)
     stage.client.transact([Create(PATHS.worker_known(WORKER), b"garbage")])
@@ -131,9 +131,9 @@ def test_a_route_that_this_worker_has_no_clusters_for_is_a_reason(route: Route) 
         kafka_fence(settings)(route, ["f.a.b.w.0"])
 
 
-def test_a_fence_that_fails_says_why() -> None:
-    stage = Fencing(TemporaryError("nobody answers"))
-    assert stage.result() == FenceFailed(ROUTE, "target unreachable: nobody answers")
+def test_a_fence_that_fails_has_the_reason() -> None:
+    stage = Fencing(TemporaryError("no response"))
+    assert stage.result() == FenceFailed(ROUTE, "target unreachable: no response")
     stage.client.suspend()
     failed = stage.result()
     assert isinstance(failed, FenceFailed)
@@ -216,7 +216,7 @@ def test_status_shows_partitions_with_reason_and_figures() -> None:
     assert shown["records"] == 7
 
 
-def test_pages_answer_503_until_there_are_any() -> None:
+def test_the_server_responds_503_until_there_are_pages() -> None:
     server = WebServer(host="127.0.0.1", port=0)
     url = f"http://127.0.0.1:{server.port}"
     try:
@@ -240,7 +240,7 @@ def test_a_process_is_its_id_and_its_start() -> None:
     assert not process.wait_gone(0.1)
     sleeper.send_signal(signal.SIGSTOP)
     process.kill()
-    assert process.wait_gone(5), "a zombie is gone, even before its parent looks"
+    assert process.wait_gone(5), "a zombie is gone, even before its parent waits for it"
     assert sleeper.wait() == -signal.SIGKILL
     assert ProcessId.of(sleeper.pid) is None
 
@@ -278,7 +278,7 @@ def _note(order: object) -> None:
         ("", "Exception: "),
     ],
 )
-def test_what_spark_says_in_hundreds_of_lines_becomes_one(text: str, line: str) -> None:
+def test_a_spark_error_of_hundreds_of_lines_becomes_one(text: str, line: str) -> None:
     assert brief(Exception(text)) == line
 
 

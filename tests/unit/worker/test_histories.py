@@ -1,7 +1,7 @@
-"""Random histories: whatever happens, in whatever order words arrive, letting go is never a lie.
+"""Random histories: in any order of events, a partition is released only when no copier touches it.
 
-The model has, per slot, a copier process with an inbox and an outbox: words cross, are late, and stay
-behind a dead process. What it touches is the truth that the worker's belief is compared with.
+The model has, per slot, a copier process with an inbox and an outbox: messages cross, are late, and
+outlive their process. What it touches is compared with what the worker holds.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ PARTITIONS = [Partition(Route("a", target), "t", n) for target in "bc" for n in 
 
 @dataclass
 class Copier:
-    """A process: what it was told and did not do yet, what it said and nobody heard yet."""
+    """A process, with messages to it and from it that are under way."""
 
     id: CopierId
     inbox: deque[instructions.Instruction] = field(default_factory=deque)
@@ -53,22 +53,22 @@ class Copier:
             case instructions.AddPartitions(_, epochs):
                 self.touched |= epochs
             case instructions.RemovePartitions(_, partitions):
-                self.let_go(partitions)
+                self.release(partitions)
             case instructions.StopCopier():
-                self.let_go(tuple(self.touched))
+                self.release(tuple(self.touched))
                 self.disconnect()
 
-    def let_go(self, partitions: tuple[Partition, ...]) -> None:
+    def release(self, partitions: tuple[Partition, ...]) -> None:
         for partition in partitions:
             self.touched.pop(partition, None)
-        self.say(events.CopierReleased(self.id, partitions))
+        self.send(events.CopierReleased(self.id, partitions))
 
-    def say(self, event: events.Event) -> None:
+    def send(self, event: events.Event) -> None:
         if self.connected:
             self.outbox.append(event)
 
     def disconnect(self) -> None:
-        self.say(events.CopierClosed(self.id))
+        self.send(events.CopierClosed(self.id))
         self.connected = False
         self.inbox.clear()
 
@@ -127,7 +127,7 @@ class Histories(RuleBasedStateMachine):
         return any(partition.route == route for partition in copier.touched)
 
     def end(self, copier: CopierId) -> None:
-        """The process goes; what it had said may still be heard, or not, before its end is."""
+        """The process ends; messages it had sent may still arrive before its end is noticed."""
         process = self.copiers.pop(copier.slot, None)
         for event in process.outbox if process else ():
             self.later.append(event)
@@ -171,9 +171,9 @@ class Histories(RuleBasedStateMachine):
     @running
     @precondition(lambda self: any(copier.outbox for copier in self.copiers.values()))
     @rule(data=st.data())
-    def word_arrives(self, data: st.DataObject) -> None:
-        heard = [slot for slot, copier in self.copiers.items() if copier.outbox]
-        self.happens(self.copiers[data.draw(st.sampled_from(heard))].outbox.popleft())
+    def message_arrives(self, data: st.DataObject) -> None:
+        talking = [slot for slot, copier in self.copiers.items() if copier.outbox]
+        self.happens(self.copiers[data.draw(st.sampled_from(talking))].outbox.popleft())
 
     @running
     @precondition(lambda self: self.later)
@@ -188,7 +188,7 @@ class Histories(RuleBasedStateMachine):
         copier = self.copiers.get(slot)
         if copier is not None:
             figures = PartitionReport(PartitionState.ONLINE, committed=1)
-            copier.say(
+            copier.send(
                 events.CopierReported(
                     copier.id, CopierReport(dict.fromkeys(copier.touched, figures))
                 )
@@ -202,7 +202,7 @@ class Histories(RuleBasedStateMachine):
         if copier is not None and copier.touched:
             partition = min(copier.touched)
             del copier.touched[partition]
-            copier.say(events.CopierFailed(copier.id, partition, "failed", temporary))
+            copier.send(events.CopierFailed(copier.id, partition, "failed", temporary))
 
     @running
     @precondition(lambda self: self.copiers)
@@ -221,7 +221,7 @@ class Histories(RuleBasedStateMachine):
     @running
     @precondition(lambda self: self.fencing)
     @rule(works=st.booleans())
-    def fence_answers(self, works: bool) -> None:
+    def fence_ends(self, works: bool) -> None:
         route = self.fencing.pop()
         self.happens(
             events.RouteFenced(route) if works else events.FenceFailed(route, "unreachable")
@@ -240,7 +240,7 @@ class Histories(RuleBasedStateMachine):
             ]
         )
     )
-    def something_rare(self, event: events.Event) -> None:
+    def session_or_drain(self, event: events.Event) -> None:
         self.happens(event)
 
     @precondition(lambda self: self.exit is not None)
@@ -257,12 +257,12 @@ class Histories(RuleBasedStateMachine):
         for slot, copier in self.copiers.items():
             for partition in copier.touched:
                 held = self.state.held.get(partition)
-                assert held is not None, f"{partition} let go but touched by {copier.id}"
+                assert held is not None, f"{partition} released but touched by {copier.id}"
                 assert held.sent
                 assert held.slot == slot
 
     @invariant()
-    def nobody_else_touches_it(self) -> None:
+    def one_copier_touches_it(self) -> None:
         touched = [p for copier in self.copiers.values() for p in copier.touched]
         assert len(touched) == len(set(touched))
 
@@ -315,9 +315,9 @@ Histories.TestCase.settings = settings(max_examples=100, stateful_step_count=50,
 TestHistories = Histories.TestCase
 
 
-def test_a_word_left_over_does_not_end_the_next_life() -> None:
-    """Failed and Remove cross. A second Remove would have a second answer, which comes when the
-    partition was given back and taken away once more: then the copier still has its Add to read."""
+def test_a_late_released_does_not_end_the_next_add() -> None:
+    """Failed and Remove cross. A second Remove would have a second response, which comes when the
+    partition was assigned again and removed once more: then the copier still has its Add to read."""
     histories = Histories()
     histories.begin(warm=True)
     copier = histories.copiers[0]

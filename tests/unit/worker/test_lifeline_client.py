@@ -37,28 +37,28 @@ def test_messages_both_ways(ends: tuple[LifelineClient, socket.socket]) -> None:
 def test_a_message_in_pieces(ends: tuple[LifelineClient, socket.socket]) -> None:
     line, driver = ends
     raw = encode(Remove(())) + encode(Stop())
-    heard: list[object] = []
+    received_messages: list[object] = []
     for at in range(0, len(raw), 7):
         driver.sendall(raw[at : at + 7])
-        heard += read(line)
-    assert heard == [Remove(()), Stop()]
+        received_messages += read(line)
+    assert received_messages == [Remove(()), Stop()]
     assert list(line.on_readable()) == []
 
 
 def test_what_a_driver_does_not_read_waits(ends: tuple[LifelineClient, socket.socket]) -> None:
     line, driver = ends
-    word = Hello("x" * 1_000_000, 7)
+    hello = Hello("x" * 1_000_000, 7)
     while not line.wants_write:
-        line.send(word)
+        line.send(hello)
     driver.settimeout(5.0)
     received = bytearray()
     while line.wants_write or not received.endswith(b"\n"):
         received += driver.recv(1 << 20)
         line.on_writable()
-    assert {decode(each) for each in received.splitlines()} == {word}
+    assert {decode(each) for each in received.splitlines()} == {hello}
 
 
-def test_the_end_of_the_driver_is_told(ends: tuple[LifelineClient, socket.socket]) -> None:
+def test_the_end_of_the_driver_raises(ends: tuple[LifelineClient, socket.socket]) -> None:
     line, driver = ends
     driver.close()
     with pytest.raises(LifelineClosed):
@@ -76,7 +76,7 @@ def test_a_line_without_end_is_no_driver(
         read(line)
 
 
-def test_nobody_there() -> None:
+def test_no_driver_at_the_address() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         address = server.getsockname()
     with pytest.raises(LifelineClosed):

@@ -1,4 +1,4 @@
-"""Whatever one end of the lifeline says, the other hears."""
+"""Messages of the lifeline: encoding, decoding, and refusal of anything else."""
 
 import contextlib
 import json

@@ -22,25 +22,25 @@ COPIER = CopierId(0, 1)
 PARTITION = Partition(Route("a", "b"), "t", 0)
 
 T = TypeVar("T")
-Heard = queue.SimpleQueue[tuple[CopierId, messages.Message | Disconnected]]
+Received = queue.SimpleQueue[tuple[CopierId, messages.Message | Disconnected]]
 
 
 @pytest.fixture
-def heard() -> Heard:
+def received() -> Received:
     return queue.SimpleQueue()
 
 
 @pytest.fixture
-def driver(heard: Heard) -> Iterator[LifelineServer]:
+def driver(received: Received) -> Iterator[LifelineServer]:
     driver = LifelineServer(host="127.0.0.1")
-    driver.start(lambda copier, said: heard.put((copier, said)))
+    driver.start(lambda copier, message: received.put((copier, message)))
     yield driver
     driver.close()
 
 
-def connect(driver: LifelineServer, *said: bytes) -> socket.socket:
+def connect(driver: LifelineServer, *lines: bytes) -> socket.socket:
     peer = socket.create_connection(driver.address, timeout=5)
-    for line in said:
+    for line in lines:
         peer.sendall(line)
     return peer
 
@@ -56,13 +56,13 @@ def is_closed(peer: socket.socket) -> bool:
         return True
 
 
-def test_a_right_hello_is_admitted_once(driver: LifelineServer, heard: Heard) -> None:
+def test_a_valid_hello_is_admitted_once(driver: LifelineServer, received: Received) -> None:
     token = driver.admit(COPIER)
     with connect(driver, hello(token)), connect(driver) as second:
-        assert heard.get(timeout=30) == (COPIER, messages.Hello(token, 42))
+        assert received.get(timeout=30) == (COPIER, messages.Hello(token, 42))
         second.sendall(hello(token))
         assert is_closed(second)
-    assert heard.get(timeout=30) == (COPIER, Disconnected())
+    assert received.get(timeout=30) == (COPIER, Disconnected())
 
 
 @pytest.mark.parametrize(
@@ -78,16 +78,16 @@ def test_a_right_hello_is_admitted_once(driver: LifelineServer, heard: Heard) ->
         b"x" * (lifeline.MAX_HELLO_BYTES + 2),
     ],
 )
-def test_anything_else_is_closed_unanswered(
-    driver: LifelineServer, heard: Heard, line: bytes
+def test_anything_else_is_closed_without_a_response(
+    driver: LifelineServer, received: Received, line: bytes
 ) -> None:
     driver.admit(COPIER)
     with connect(driver, line) as peer:
         assert is_closed(peer)
-    assert heard.empty()
+    assert received.empty()
 
 
-def test_who_says_nothing_is_sent_away(
+def test_a_connection_without_a_hello_is_closed(
     driver: LifelineServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(lifeline, "HELLO_TIMEOUT_S", 0.1)
@@ -95,61 +95,61 @@ def test_who_says_nothing_is_sent_away(
         assert is_closed(peer)
 
 
-def test_a_revoked_token_opens_nothing_and_its_connection_ends(
-    driver: LifelineServer, heard: Heard
+def test_a_revoked_token_admits_nothing_and_its_connection_is_closed(
+    driver: LifelineServer, received: Received
 ) -> None:
     late, early = driver.admit(COPIER), driver.admit(CopierId(1, 1))
     driver.revoke(COPIER)
     with connect(driver, hello(late)) as peer:
         assert is_closed(peer)
     with connect(driver, hello(early)) as peer:
-        assert heard.get(timeout=30)[0] == CopierId(1, 1)
+        assert received.get(timeout=30)[0] == CopierId(1, 1)
         driver.revoke(CopierId(1, 1))
         assert is_closed(peer)
 
 
 def test_lines_arrive_whole_in_order_however_they_are_cut(
-    driver: LifelineServer, heard: Heard
+    driver: LifelineServer, received: Received
 ) -> None:
-    said = [messages.Failed(PARTITION, f"reason {number}", True) for number in range(200)]
-    text = hello(driver.admit(COPIER)) + b"".join(map(messages.encode, said))
+    sent = [messages.Failed(PARTITION, f"reason {number}", True) for number in range(200)]
+    text = hello(driver.admit(COPIER)) + b"".join(map(messages.encode, sent))
     with connect(driver) as peer:
         for begin in range(0, len(text), 7):
             peer.sendall(text[begin : begin + 7])
-        assert heard.get(timeout=30)[1] == messages.Hello(heard_token(text), 42)
-        assert [heard.get(timeout=30)[1] for _ in said] == said
+        assert received.get(timeout=30)[1] == messages.Hello(token_of(text), 42)
+        assert [received.get(timeout=30)[1] for _ in sent] == sent
 
 
-def heard_token(text: bytes) -> str:
+def token_of(text: bytes) -> str:
     first = messages.decode(text.split(b"\n")[0])
     assert isinstance(first, messages.Hello)
     return first.token
 
 
 def test_garbage_after_the_hello_closes_the_connection(
-    driver: LifelineServer, heard: Heard
+    driver: LifelineServer, received: Received
 ) -> None:
     with connect(driver, hello(driver.admit(COPIER)), b"garbage\n") as peer:
-        assert isinstance(heard.get(timeout=30)[1], messages.Hello)
-        assert heard.get(timeout=30) == (COPIER, Disconnected())
+        assert isinstance(received.get(timeout=30)[1], messages.Hello)
+        assert received.get(timeout=30) == (COPIER, Disconnected())
         assert is_closed(peer)
 
 
 def test_a_line_without_end_is_cut(
-    driver: LifelineServer, heard: Heard, monkeypatch: pytest.MonkeyPatch
+    driver: LifelineServer, received: Received, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(lifeline, "MAX_LINE_BYTES", 1000)
     with connect(driver, hello(driver.admit(COPIER)), b"x" * 2000):
-        assert isinstance(heard.get(timeout=30)[1], messages.Hello)
-        assert heard.get(timeout=30) == (COPIER, Disconnected())
+        assert isinstance(received.get(timeout=30)[1], messages.Hello)
+        assert received.get(timeout=30) == (COPIER, Disconnected())
 
 
 def test_a_large_message_reaches_a_slow_copier_and_the_caller_never_waits(
-    driver: LifelineServer, heard: Heard
+    driver: LifelineServer, received: Received
 ) -> None:
     many = {Partition(Route("a", "b"), "t" * 200, n): OwnerEpoch(n) for n in range(20_000)}
     with connect(driver, hello(driver.admit(COPIER))) as peer:
-        heard.get(timeout=30)
+        received.get(timeout=30)
         sent = threading.Thread(target=driver.send, args=(COPIER, messages.Add(many)))
         sent.start()
         sent.join(30)
@@ -159,35 +159,37 @@ def test_a_large_message_reaches_a_slow_copier_and_the_caller_never_waits(
 
 
 def test_a_copier_that_does_not_listen_is_cut_off(
-    driver: LifelineServer, heard: Heard, monkeypatch: pytest.MonkeyPatch
+    driver: LifelineServer, received: Received, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(lifeline, "MAX_BUFFER_BYTES", 1_000_000)
     many = messages.Remove(tuple(Partition(Route("a", "b"), "t" * 200, n) for n in range(2_000)))
     with connect(driver, hello(driver.admit(COPIER))):
-        heard.get(timeout=30)
+        received.get(timeout=30)
         for _ in range(50):
             driver.send(COPIER, many)
-        assert heard.get(timeout=30) == (COPIER, Disconnected())
+        assert received.get(timeout=30) == (COPIER, Disconnected())
 
 
-def test_sending_to_nobody_does_nothing(driver: LifelineServer, heard: Heard) -> None:
+def test_a_message_to_an_unknown_copier_is_dropped(
+    driver: LifelineServer, received: Received
+) -> None:
     driver.send(COPIER, messages.Stop())
     driver.disconnect(COPIER)
-    assert heard.empty()
+    assert received.empty()
 
 
-def test_close_ends_every_copier(heard: Heard) -> None:
+def test_close_ends_every_copier(received: Received) -> None:
     driver = LifelineServer(host="127.0.0.1")
-    driver.start(lambda copier, said: heard.put((copier, said)))
+    driver.start(lambda copier, message: received.put((copier, message)))
     with connect(driver, hello(driver.admit(COPIER))) as peer, connect(driver) as stranger:
-        heard.get(timeout=30)
+        received.get(timeout=30)
         driver.close()
         assert is_closed(peer)
         assert is_closed(stranger)
 
 
-def test_a_whole_conversation_with_a_copier(driver: LifelineServer, heard: Heard) -> None:
-    order = messages.CopierConfig(
+def test_a_whole_exchange_with_a_copier(driver: LifelineServer, received: Received) -> None:
+    config = messages.CopierConfig(
         fleet="f",
         worker="w",
         slot=0,
@@ -198,26 +200,26 @@ def test_a_whole_conversation_with_a_copier(driver: LifelineServer, heard: Heard
         commit_interval_s=1.0,
         buffer_bytes=1,
     )
-    copier = threading.Thread(target=stub_copier.copy, args=(order,), daemon=True)
+    copier = threading.Thread(target=stub_copier.copy, args=(config,), daemon=True)
     copier.start()
-    assert next_of(heard, messages.Hello).token == order.token
+    assert next_of(received, messages.Hello).token == config.token
     driver.send(COPIER, messages.Add({PARTITION: OwnerEpoch(1)}))
-    asked = next_of(heard, messages.ProofRequest)
-    assert asked.partitions == {PARTITION: OwnerEpoch(1)}
+    request = next_of(received, messages.ProofRequest)
+    assert request.partitions == {PARTITION: OwnerEpoch(1)}
     grant = messages.Grant(OwnerEpoch(1), "t")
-    driver.send(COPIER, messages.ProofResponse(asked.request_id, {PARTITION: grant}, {}))
+    driver.send(COPIER, messages.ProofResponse(request.request_id, {PARTITION: grant}, {}))
     eventually(
-        lambda: PARTITION in next_of(heard, messages.CopierReport).partitions, 5, "it copies"
+        lambda: PARTITION in next_of(received, messages.CopierReport).partitions, 5, "it copies"
     )
     driver.send(COPIER, messages.Stop())
-    assert next_of(heard, messages.Released).partitions == (PARTITION,)
+    assert next_of(received, messages.Released).partitions == (PARTITION,)
     copier.join(30)
     assert not copier.is_alive()
 
 
-def next_of(heard: Heard, kind: type[T]) -> T:
+def next_of(received: Received, kind: type[T]) -> T:
     for _ in range(100):
-        said = heard.get(timeout=30)[1]
-        if isinstance(said, kind):
-            return said
+        sent = received.get(timeout=30)[1]
+        if isinstance(sent, kind):
+            return sent
     raise AssertionError(f"no {kind.__name__}")

@@ -1,4 +1,4 @@
-"""How a partition fares: rates, the average that the leader evens out, and progress."""
+"""Load of one partition: rates, the average that the leader balances, and progress."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_time_in_error_is_not_measured() -> None:
     [
         (sample(5), 30),
         (sample(6), 0),
-        (sample(4), 0),  # begun anew at an earlier offset: it moves
+        (sample(4), 0),  # restarted at an earlier offset: it moves
         (sample(5, lag=0), 0),  # nothing to copy
         (sample(5, lag=0, state=ERROR), 30),  # who knows what there is to copy
         (sample(5, lag=0, state=OFFLINE), 30),

@@ -42,7 +42,7 @@ class Stage:
         self.store = MemoryStore()
         self.client = MemoryCoordination(self.store)
         self.leader = MemoryCoordination(self.store)
-        self.answers: queue.SimpleQueue[tuple[CopierId, ProofResponse]] = queue.SimpleQueue()
+        self.responses: queue.SimpleQueue[tuple[CopierId, ProofResponse]] = queue.SimpleQueue()
         self.own_sessions: set[SessionId] = set()
         for path in PATHS.skeleton:
             self.leader.ensure(path)
@@ -59,7 +59,7 @@ class Stage:
             worker=WORKER,
             slots=2,
             own_sessions=lambda: self.own_sessions,
-            respond=lambda copier, go: self.answers.put((copier, go)),
+            respond=lambda copier, response: self.responses.put((copier, response)),
         )
 
     def register(self) -> None:
@@ -120,9 +120,9 @@ def test_each_refusal_has_its_reason_and_the_rest_is_granted(stage: Stage) -> No
     stage.assign(
         {part(0): AssignmentEntry(OwnerEpoch(3)), part(0, "u"): AssignmentEntry(OwnerEpoch(3))}
     )
-    go = stage.prove(part(0), part(1), part(0, "u"))
-    assert go.granted.keys() == {part(0)}
-    assert go.refused == {
+    response = stage.prove(part(0), part(1), part(0, "u"))
+    assert response.granted.keys() == {part(0)}
+    assert response.refused == {
         part(1): "not assigned to this worker any more",
         part(0, "u"): "topic a.b/u is not whitelisted any more, or unreadable",
     }
@@ -158,15 +158,15 @@ def test_a_live_node_not_written_yet_is_no_proof_and_no_refusal(stage: Stage) ->
         stage.prove(part(0))
 
 
-def test_asks_wait_for_zookeeper_and_are_answered_in_order(stage: Stage) -> None:
+def test_requests_wait_for_zookeeper_and_are_served_in_order(stage: Stage) -> None:
     stage.client.suspend()
     stage.prover.start()
     for number in range(5):
         stage.prover.request(COPIER, ProofRequest(number, {part(0): OwnerEpoch(3)}))
     with pytest.raises(queue.Empty):
-        stage.answers.get(timeout=0.3)
+        stage.responses.get(timeout=0.3)
     stage.client.restore()
-    assert [stage.answers.get(timeout=30)[1].request_id for _ in range(5)] == [0, 1, 2, 3, 4]
+    assert [stage.responses.get(timeout=30)[1].request_id for _ in range(5)] == [0, 1, 2, 3, 4]
 
 
 def test_the_asks_of_a_copier_that_ended_are_dropped(stage: Stage) -> None:
@@ -177,16 +177,16 @@ def test_the_asks_of_a_copier_that_ended_are_dropped(stage: Stage) -> None:
     stage.prover.request(other, ProofRequest(2, {part(0): OwnerEpoch(3)}))
     stage.prover.cancel(COPIER)
     stage.client.restore()
-    copier, go = stage.answers.get(timeout=30)
-    assert (copier, go.request_id) == (other, 2)
-    assert stage.answers.empty()
+    copier, response = stage.responses.get(timeout=30)
+    assert (copier, response.request_id) == (other, 2)
+    assert stage.responses.empty()
 
 
 def test_a_proof_that_was_under_way_when_its_copier_ended_is_not_sent(stage: Stage) -> None:
     stage.prover.start()
     stage.client.fail_next(3)
     stage.prover.request(COPIER, ProofRequest(1, {part(0): OwnerEpoch(3)}))
-    assert stage.answers.get(timeout=30)[1].request_id == 1
+    assert stage.responses.get(timeout=30)[1].request_id == 1
 
 
 @pytest.mark.parametrize("path", [PATHS.route(ROUTE), PATHS.topic(part(0).key)])

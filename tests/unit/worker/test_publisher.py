@@ -46,7 +46,7 @@ class Stage:
         self.client = MemoryCoordination(self.store)
         self.other = MemoryCoordination(self.store)
         self.clock = ManualClock()
-        self.heard: queue.SimpleQueue[str] = queue.SimpleQueue()
+        self.calls: queue.SimpleQueue[str] = queue.SimpleQueue()
         for path in PATHS.skeleton:
             self.other.ensure(path)
         self.publisher = Publisher(
@@ -55,8 +55,8 @@ class Stage:
             worker=WORKER,
             session_timeout_s=SESSION_TIMEOUT_S,
             clock=self.clock,
-            on_registered=lambda: self.heard.put("registered"),
-            on_taken=self.heard.put,
+            on_registered=lambda: self.calls.put("registered"),
+            on_taken=self.calls.put,
         )
 
     def node(self, path: str) -> Node | None:
@@ -78,9 +78,9 @@ def stage() -> Iterator[Stage]:
     stage.publisher.close()
 
 
-def test_the_live_node_comes_first_and_is_told(stage: Stage) -> None:
+def test_the_live_node_comes_first_and_is_announced(stage: Stage) -> None:
     stage.publisher.start(LIVE)
-    assert stage.heard.get(timeout=30) == "registered"
+    assert stage.calls.get(timeout=30) == "registered"
     node = stage.node(PATHS.worker_live(WORKER))
     assert node is not None
     assert znodes.decode_live_worker(node.data) == LIVE
@@ -106,7 +106,7 @@ def test_loads_are_published(stage: Stage) -> None:
     assert znodes.decode_loads(node.data) == loads
 
 
-def test_loads_too_many_for_a_node_are_not_told_and_harm_nothing(stage: Stage) -> None:
+def test_loads_too_many_for_a_node_are_left_out_without_harm(stage: Stage) -> None:
     stage.publisher.start(LIVE)
     chance = random.Random(1)  # noqa: S311  # incompressible, not secret
     figures = [PartitionLoad(position=chance.getrandbits(120)) for _ in range(60_000)]
@@ -119,9 +119,9 @@ def test_loads_too_many_for_a_node_are_not_told_and_harm_nothing(stage: Stage) -
 
 
 @pytest.mark.parametrize("applied", [True, False])
-def test_a_write_of_unknown_outcome_is_looked_at_and_made_good(stage: Stage, applied: bool) -> None:
+def test_a_write_of_unknown_outcome_is_checked_and_repeated(stage: Stage, applied: bool) -> None:
     stage.publisher.start(LIVE)
-    stage.heard.get(timeout=30)
+    stage.calls.get(timeout=30)
     stage.client.lose_next_answer(applied=applied)
     stage.publisher.publish(current(PartitionState.ONLINE))
     assert stage.publisher.flush(30)
@@ -130,7 +130,7 @@ def test_a_write_of_unknown_outcome_is_looked_at_and_made_good(stage: Stage, app
 
 def test_an_outage_delays_and_loses_nothing(stage: Stage) -> None:
     stage.publisher.start(LIVE)
-    stage.heard.get(timeout=30)
+    stage.calls.get(timeout=30)
     stage.client.suspend()
     stage.publisher.publish(current(PartitionState.ONLINE))
     assert not stage.publisher.flush(0.3)
@@ -151,8 +151,8 @@ def test_a_new_session_publishes_everything_again(stage: Stage) -> None:
     assert stage.publisher.flush(30)
     assert stage.is_ours(PATHS.worker_live(WORKER))
     assert stage.is_ours(PATHS.current_state(WORKER))
-    assert stage.heard.get(timeout=30) == "registered"
-    assert stage.heard.empty()
+    assert stage.calls.get(timeout=30) == "registered"
+    assert stage.calls.empty()
 
 
 def test_nodes_left_by_a_former_process_are_replaced_once_the_live_node_is_ours(
@@ -172,11 +172,11 @@ def test_a_taken_id_is_waited_for(stage: Stage) -> None:
     stage.publisher.start(LIVE)
     stage.publisher.publish(current(PartitionState.ONLINE))
     assert not stage.publisher.flush(0.5)
-    assert stage.heard.empty()
+    assert stage.calls.empty()
     assert stage.node(PATHS.current_state(WORKER)) is None
     stage.other.close()
     stage.other = MemoryCoordination(stage.store)
-    assert stage.heard.get(timeout=30) == "registered"
+    assert stage.calls.get(timeout=30) == "registered"
     eventually(lambda: stage.is_ours(path), 5, "the live node is ours")
 
 
@@ -186,10 +186,10 @@ def test_a_taken_id_is_given_up_after_the_session_timeout(stage: Stage) -> None:
     stage.publisher.start(LIVE)
     assert not stage.publisher.flush(0.3)
     stage.clock.advance(SESSION_TIMEOUT_S + EXPIRY_ROUNDING_S + 1)
-    assert stage.heard.get(timeout=30) == TAKEN
+    assert stage.calls.get(timeout=30) == TAKEN
 
 
-def test_formers_are_the_sessions_we_wrote_under(stage: Stage) -> None:
+def test_own_sessions_are_those_written_under(stage: Stage) -> None:
     stage.publisher.start(LIVE)
     assert stage.publisher.flush(30)
     first = stage.client.session()
@@ -210,14 +210,14 @@ def another_process(stage: Stage) -> tuple[Publisher, MemoryCoordination]:
         worker=WORKER,
         session_timeout_s=SESSION_TIMEOUT_S,
         clock=stage.clock,
-        on_registered=lambda: stage.heard.put("the other registered"),
-        on_taken=stage.heard.put,
+        on_registered=lambda: stage.calls.put("the other registered"),
+        on_taken=stage.calls.put,
     )
     publisher.announce(LIVE)
     return publisher, client
 
 
-def test_a_process_does_not_come_back_to_an_id_that_another_one_has_had_meanwhile() -> None:
+def test_a_process_does_not_return_to_an_id_that_another_had_meanwhile() -> None:
     stage = Stage()
     stage.publisher.announce(LIVE)
     assert stage.publisher.write_pending()
@@ -230,8 +230,8 @@ def test_a_process_does_not_come_back_to_an_id_that_another_one_has_had_meanwhil
     stage.publisher.refresh()
     assert not stage.publisher.write_pending()
     assert stage.node(PATHS.worker_live(WORKER)) is None
-    said = [stage.heard.get_nowait() for _ in range(3)]
-    assert said == [
+    received = [stage.calls.get_nowait() for _ in range(3)]
+    assert received == [
         "registered",
         "the other registered",
         "another process has registered the id w since",
@@ -254,7 +254,7 @@ def test_the_latest_process_registers_again_after_its_session_ended() -> None:
     assert node.stat.owner == client.session()
 
 
-def test_who_has_news_all_the_time_still_notices_that_its_id_is_another_s() -> None:
+def test_a_taken_id_is_noticed_also_while_changes_never_pause() -> None:
     """Evicted, it has lost its live node with its session alive, and another process was faster."""
     stage = Stage()
     stage.publisher.announce(LIVE)
@@ -266,5 +266,5 @@ def test_who_has_news_all_the_time_still_notices_that_its_id_is_another_s() -> N
         stage.clock.advance(1)
         stage.publisher.publish(current(PartitionState.ERROR, zxid))
         stage.publisher.write_pending()
-    said = [stage.heard.get_nowait() for _ in range(3)]
-    assert said[2] == TAKEN
+    received = [stage.calls.get_nowait() for _ in range(3)]
+    assert received[2] == TAKEN

@@ -1,4 +1,4 @@
-"""Tables for `step`: each row a short history and what the worker says and publishes at its end."""
+"""Tables for `step`: each a short history, the instructions and what is published at its end."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Run:
         self.state: WorkerState = initial(
             slots=slots, silence_s=SILENCE_S, now_s=0.0, routes=routes
         )
-        self.said: list[instructions.Instruction] = []
+        self.pending: list[instructions.Instruction] = []
         self.zxid = 10
         if running:
             self.do(events.Tick(0.0), events.SessionRestored(SessionId(1)))
@@ -56,7 +56,7 @@ class Run:
     def do(self, *events: events.Event) -> Run:
         for event in events:
             self.state, decided = step(self.state, event)
-            self.said += decided
+            self.pending += decided
         return self
 
     def wait(self, seconds: float) -> Run:
@@ -83,10 +83,10 @@ class Run:
         return self.state.slots[self.state.held[part(number)].slot].copier
 
     def take(self) -> list[instructions.Instruction]:
-        said, self.said = self.said, []
-        return said
+        taken, self.pending = self.pending, []
+        return taken
 
-    def told(self) -> list[instructions.Instruction]:
+    def decisions(self) -> list[instructions.Instruction]:
         """Taken, without what is published and read."""
         return [
             one
@@ -105,7 +105,7 @@ class Run:
 
 def test_all_copiers_start_at_once_and_wait_for_work() -> None:
     run = Run(slots=2, running=False).do(events.Tick(0.0))
-    assert run.told() == [
+    assert run.decisions() == [
         instructions.StartCopier(CopierId(0, 1), ()),
         instructions.StartCopier(CopierId(1, 1), ()),
     ]
@@ -113,44 +113,44 @@ def test_all_copiers_start_at_once_and_wait_for_work() -> None:
 
 def test_nothing_is_added_before_the_route_is_fenced_once() -> None:
     run = Run().assign(0, 1)
-    assert run.told() == [instructions.FenceRoute(ROUTE)]
+    assert run.decisions() == [instructions.FenceRoute(ROUTE)]
     run.wait(5)
-    assert run.told() == []
+    assert run.decisions() == []
     run.do(events.RouteFenced(ROUTE))
-    assert run.told() == [
+    assert run.decisions() == [
         instructions.AddPartitions(CopierId(0, 1), {part(0): OwnerEpoch(1)}),
         instructions.AddPartitions(CopierId(1, 1), {part(1): OwnerEpoch(1)}),
     ]
     run.assign(0, 1, 2)
-    assert run.told() == [instructions.AddPartitions(CopierId(0, 1), {part(2): OwnerEpoch(1)})]
+    assert run.decisions() == [instructions.AddPartitions(CopierId(0, 1), {part(2): OwnerEpoch(1)})]
 
 
 def test_configured_routes_are_fenced_as_soon_as_there_is_a_session() -> None:
     run = Run(running=False, routes=(ROUTE,)).do(events.Tick(0.0))
-    assert instructions.FenceRoute(ROUTE) not in run.told()
+    assert instructions.FenceRoute(ROUTE) not in run.decisions()
     run.do(events.SessionRestored(SessionId(1)))
-    assert instructions.FenceRoute(ROUTE) in run.told()
+    assert instructions.FenceRoute(ROUTE) in run.decisions()
     run.do(events.RouteFenced(ROUTE), events.CopierConnected(CopierId(0, 1)))
     run.take()
     run.assign(0)
-    assert instructions.FenceRoute(ROUTE) not in run.told()
+    assert instructions.FenceRoute(ROUTE) not in run.decisions()
 
 
 def test_a_fence_that_fails_is_an_error_and_tried_again_every_second() -> None:
     run = Run().assign(0).do(events.FenceFailed(ROUTE, "target unreachable: x"))
     assert run.seen() == {0: (PartitionState.ERROR, "target unreachable: x")}
     run.take()
-    assert run.wait(0.9).told() == []
-    assert run.wait(0.2).told() == [instructions.FenceRoute(ROUTE)]
+    assert run.wait(0.9).decisions() == []
+    assert run.wait(0.2).decisions() == [instructions.FenceRoute(ROUTE)]
     run.do(events.RouteFenced(ROUTE))
-    assert run.told() == [instructions.AddPartitions(CopierId(0, 1), {part(0): OwnerEpoch(1)})]
+    assert run.decisions() == [instructions.AddPartitions(CopierId(0, 1), {part(0): OwnerEpoch(1)})]
     assert run.seen()[0] == (
         PartitionState.OFFLINE,
         "starting again after: target unreachable: x",
     )
 
 
-def test_online_is_the_copiers_word_and_published_at_once() -> None:
+def test_online_is_reported_by_the_copier_and_published_at_once() -> None:
     run = Run().assign(0).do(events.RouteFenced(ROUTE))
     assert run.seen() == {0: (PartitionState.OFFLINE, "starting")}
     run.report(0, PartitionState.ONLINE)
@@ -177,9 +177,9 @@ def test_what_changes_nothing_is_not_published() -> None:
     assert run.take() == []
 
 
-def test_taken_away_stays_published_until_released() -> None:
+def test_a_removed_partition_stays_published_until_released() -> None:
     run = Run().online(0, 1).assign(1)
-    assert run.told() == [instructions.RemovePartitions(CopierId(0, 1), (part(0),))]
+    assert run.decisions() == [instructions.RemovePartitions(CopierId(0, 1), (part(0),))]
     assert run.seen()[0] == (PartitionState.OFFLINE, "stopping: not assigned any more")
     run.wait(20).report(0, PartitionState.ONLINE)
     assert run.phases()[0] is PartitionPhase.STOPPING
@@ -187,16 +187,16 @@ def test_taken_away_stays_published_until_released() -> None:
     assert set(run.seen()) == {1}
 
 
-def test_what_no_copier_heard_of_is_let_go_at_once() -> None:
+def test_a_partition_that_was_never_sent_is_released_at_once() -> None:
     run = Run().assign(0).assign()
     assert run.seen() == {}
     assert run.state.publication.last is not None
     assert run.state.publication.last.seen_zxid == run.zxid
 
 
-def test_failed_then_taken_away_is_let_go_at_once() -> None:
+def test_a_failed_partition_that_is_removed_is_released_at_once() -> None:
     run = Run().online(0).do(events.CopierFailed(CopierId(0, 1), part(0), "x", True)).assign()
-    assert run.told() == []
+    assert run.decisions() == []
     assert run.seen() == {}
 
 
@@ -204,7 +204,7 @@ def test_failed_while_stopping_waits_for_the_one_released() -> None:
     run = Run().online(0).assign()
     run.take()
     run.do(events.CopierFailed(CopierId(0, 1), part(0), "x", True))
-    assert run.told() == [], "Remove is under way, and is answered once"
+    assert run.decisions() == [], "Remove is under way, and has one response"
     assert run.phases() == {0: PartitionPhase.STOPPING}
     run.do(events.CopierReleased(CopierId(0, 1), (part(0),)))
     assert run.phases() == {}
@@ -212,12 +212,12 @@ def test_failed_while_stopping_waits_for_the_one_released() -> None:
 
 def test_a_new_owner_epoch_is_remove_released_add() -> None:
     run = Run().online(0).assign(0, epoch=2)
-    assert run.told() == [instructions.RemovePartitions(CopierId(0, 1), (part(0),))]
+    assert run.decisions() == [instructions.RemovePartitions(CopierId(0, 1), (part(0),))]
     run.do(events.CopierReleased(CopierId(0, 1), (part(0),)))
-    assert run.told() == [instructions.AddPartitions(CopierId(0, 1), {part(0): OwnerEpoch(2)})]
+    assert run.decisions() == [instructions.AddPartitions(CopierId(0, 1), {part(0): OwnerEpoch(2)})]
 
 
-def test_released_without_being_asked_is_a_programmers_error() -> None:
+def test_released_without_a_remove_is_a_programming_error() -> None:
     run = Run().online(0)
     with pytest.raises(InvalidTransition, match="released without a Remove"):
         run.do(events.CopierReleased(CopierId(0, 1), (part(0),)))
@@ -233,13 +233,13 @@ def test_failures_back_off(temporary: bool, delays_s: Sequence[float]) -> None:
         run.do(events.CopierFailed(CopierId(0, 1), part(0), "broken", temporary))
         assert run.phases() == {0: PartitionPhase.ERROR}
         run.take()
-        assert run.wait(delay_s - 0.1).told() == []
-        assert run.wait(0.1).told() == [
+        assert run.wait(delay_s - 0.1).decisions() == []
+        assert run.wait(0.1).decisions() == [
             instructions.AddPartitions(CopierId(0, 1), {part(0): OwnerEpoch(1)})
         ]
 
 
-def test_half_a_minute_online_forgets_failures() -> None:
+def test_half_a_minute_online_clears_failures() -> None:
     run = Run().online(0)
     for _ in range(3):
         run.do(events.CopierFailed(CopierId(0, 1), part(0), "broken", False)).wait(60)
@@ -252,7 +252,7 @@ def test_an_error_the_copier_keeps_is_not_ours_to_retry() -> None:
     run = Run().online(0).report(0, PartitionState.ERROR, "source: unreachable")
     assert run.seen() == {0: (PartitionState.ERROR, "source: unreachable")}
     run.take()
-    assert run.wait(10).told() == []
+    assert run.wait(10).decisions() == []
     run.report(0, PartitionState.ONLINE)
     assert run.seen() == {0: (PartitionState.ONLINE, "")}
     run.report(0, PartitionState.ERROR, "again").assign()
@@ -263,14 +263,14 @@ def test_a_copiers_end_is_an_error_until_its_next_run_on_the_same_slot() -> None
     run = Run().online(0, 1, 2).do(events.CopierEnded(CopierId(0, 1), "killed"))
     assert run.seen()[0] == (PartitionState.ERROR, "copier ended: killed")
     assert run.seen()[1] == (PartitionState.ONLINE, "")
-    assert run.told() == [instructions.StartCopier(CopierId(0, 2), (part(0), part(2)))]
+    assert run.decisions() == [instructions.StartCopier(CopierId(0, 2), (part(0), part(2)))]
     run.do(events.CopierConnected(CopierId(0, 2)))
-    assert run.told() == [
+    assert run.decisions() == [
         instructions.AddPartitions(CopierId(0, 2), {part(0): OwnerEpoch(1), part(2): OwnerEpoch(1)})
     ]
 
 
-def test_repeated_ends_back_off_and_a_steady_run_forgets_them() -> None:
+def test_repeated_ends_back_off_until_a_steady_run() -> None:
     run = Run().online(0)
     starts: list[float] = []
     for number in range(1, 6):
@@ -286,7 +286,7 @@ def test_repeated_ends_back_off_and_a_steady_run_forgets_them() -> None:
     assert instructions.StartCopier(CopierId(0, 7), (part(0),)) in run.take()
 
 
-def test_stopping_is_let_go_by_the_end_of_the_process_and_must_come_back_to_its_slot() -> None:
+def test_the_end_of_the_process_releases_stopping_and_requires_the_same_slot_later() -> None:
     run = Run().online(0, 1, 2).assign(1)
     run.do(events.CopierEnded(CopierId(0, 1), "killed"))
     assert set(run.seen()) == {1}
@@ -328,7 +328,7 @@ def test_a_copier_that_does_not_end_is_killed_until_it_has() -> None:
         events.CopierConnected(CopierId(0, 1)),
     ],
 )
-def test_the_word_of_a_former_run_counts_for_nothing(event: events.Event) -> None:
+def test_a_message_of_a_former_run_has_no_effect(event: events.Event) -> None:
     run = (
         Run()
         .online(0)
@@ -342,18 +342,18 @@ def test_the_word_of_a_former_run_counts_for_nothing(event: events.Event) -> Non
     assert run.state.held == before.held
 
 
-def test_a_copier_that_finds_no_room_is_told_and_taken_when_it_comes() -> None:
+def test_missing_spark_capacity_is_an_error_until_the_copier_connects() -> None:
     run = Run(slots=1, running=False).do(events.Tick(0), events.SessionRestored(SessionId(1)))
     run.assign(0).do(events.RouteFenced(ROUTE)).wait(START_TIMEOUT_S)
     assert run.seen()[0][1].startswith("no Spark capacity")
     run.take()
     run.do(events.CopierConnected(CopierId(0, 1)))
-    assert run.told() == [instructions.AddPartitions(CopierId(0, 1), {part(0): OwnerEpoch(1)})]
+    assert run.decisions() == [instructions.AddPartitions(CopierId(0, 1), {part(0): OwnerEpoch(1)})]
 
 
 def test_a_silent_copier_is_killed_but_not_one_without_partitions() -> None:
     run = Run().online(0).wait(SILENCE_S + 1)
-    assert run.told() == [instructions.KillCopier(CopierId(0, 1), "copier silent for 61 s")]
+    assert run.decisions() == [instructions.KillCopier(CopierId(0, 1), "copier silent for 61 s")]
     assert run.seen()[0] == (PartitionState.ERROR, "copier silent for 61 s")
 
 
@@ -384,7 +384,7 @@ def test_the_assignment_is_read_again_now_and_then_while_there_is_a_session() ->
     )
 
 
-def test_an_older_assignment_is_not_news_and_a_missing_one_is() -> None:
+def test_an_older_assignment_is_ignored_and_a_missing_one_is_not() -> None:
     run = Run().online(0)
     run.do(events.AssignmentChanged({}, run.zxid - 1))
     assert run.phases() == {0: PartitionPhase.ONLINE}
@@ -395,7 +395,7 @@ def test_an_older_assignment_is_not_news_and_a_missing_one_is() -> None:
 
 def test_drain_stops_copiers_waits_for_their_ends_and_publishes_before_it_exits() -> None:
     run = Run().online(0, 1).do(events.DrainRequested(30.0))
-    assert run.told() == [
+    assert run.decisions() == [
         instructions.StopCopier(CopierId(0, 1)),
         instructions.StopCopier(CopierId(1, 1)),
     ]
@@ -415,16 +415,18 @@ def test_drain_stops_copiers_waits_for_their_ends_and_publishes_before_it_exits(
 def test_drain_is_bounded() -> None:
     run = Run(slots=1).online(0).do(events.DrainRequested(30.0))
     run.take()
-    assert run.wait(30).told() == [instructions.KillCopier(CopierId(0, 1), "not drained in time")]
-    assert run.wait(1).told() == []
-    assert run.wait(5).told() == [instructions.Exit(1, "copiers did not end")]
+    assert run.wait(30).decisions() == [
+        instructions.KillCopier(CopierId(0, 1), "not drained in time")
+    ]
+    assert run.wait(1).decisions() == []
+    assert run.wait(5).decisions() == [instructions.Exit(1, "copiers did not end")]
 
 
 def test_a_second_drain_shortens_the_first() -> None:
     run = Run(slots=1).online(0).do(events.DrainRequested(30.0))
     run.take()
     run.do(events.DrainRequested(0.0))
-    assert run.told() == [instructions.KillCopier(CopierId(0, 1), "not drained in time")]
+    assert run.decisions() == [instructions.KillCopier(CopierId(0, 1), "not drained in time")]
 
 
 def test_nothing_starts_while_draining() -> None:
@@ -470,5 +472,5 @@ def test_counts_stay_even_over_many_assignments() -> None:
     assert sorted(slots.count(number) for number in range(3)) == [3, 3, 4]
 
 
-def test_a_slot_says_who_its_copier_is() -> None:
+def test_a_copier_id_names_slot_and_run() -> None:
     assert str(Slot(3).started(0.0).copier) == "3#1"

@@ -36,9 +36,9 @@ REPORT_EVERY_S = 0.1
 SLOW_S = 1.0
 
 
-def copy(order: CopierConfig) -> None:
-    with socket.create_connection((order.host, order.port)) as peer:
-        StubCopier(peer, order.token).run()
+def copy(config: CopierConfig) -> None:
+    with socket.create_connection((config.host, config.port)) as peer:
+        StubCopier(peer, config.token).run()
 
 
 @dataclass
@@ -46,13 +46,13 @@ class StubCopier:
     peer: socket.socket
     token: str
     pid: int = field(default_factory=os.getpid)
-    asked: dict[Partition, OwnerEpoch] = field(default_factory=dict)
+    requested: dict[Partition, OwnerEpoch] = field(default_factory=dict)
     online: dict[Partition, OwnerEpoch] = field(default_factory=dict)
     requests: int = 0
     stopped: bool = False
 
     def run(self) -> None:
-        self.say(Hello(self.token, self.pid))
+        self.send(Hello(self.token, self.pid))
         inbox = b""
         with selectors.DefaultSelector() as selector:
             selector.register(self.peer, selectors.EVENT_READ)
@@ -66,32 +66,32 @@ class StubCopier:
                         return
                     *lines, inbox = (inbox + data).split(b"\n")
                     for line in lines:
-                        self.hear(decode(line))
+                        self.receive(decode(line))
                 self.report()
 
-    def say(self, message: Message) -> None:
+    def send(self, message: Message) -> None:
         try:
             self.peer.sendall(encode(message))
         except OSError:
             self.stopped = True
 
-    def hear(self, message: Message) -> None:
+    def receive(self, message: Message) -> None:
         match message:
             case Add(partitions):
                 self.requests += 1
-                self.asked |= partitions
-                self.say(ProofRequest(self.requests, partitions))
+                self.requested |= partitions
+                self.send(ProofRequest(self.requests, partitions))
             case ProofResponse(_, granted, refused):
                 for partition, grant in granted.items():
-                    if self.asked.get(partition) == grant.owner_epoch:
-                        self.begin(partition, self.asked.pop(partition))
+                    if self.requested.get(partition) == grant.owner_epoch:
+                        self.begin(partition, self.requested.pop(partition))
                 for partition, reason in refused.items():
-                    if self.asked.pop(partition, None) is not None:
-                        self.say(Failed(partition, f"refused: {reason}", temporary=True))
+                    if self.requested.pop(partition, None) is not None:
+                        self.send(Failed(partition, f"refused: {reason}", temporary=True))
             case Remove(partitions):
                 self.release(partitions)
             case Stop():
-                self.release((*self.online, *self.asked))
+                self.release((*self.online, *self.requested))
                 self.stopped = True
 
     def begin(self, partition: Partition, epoch: OwnerEpoch) -> None:
@@ -100,7 +100,7 @@ class StubCopier:
         if "raises" in partition.topic:
             raise RuntimeError(f"cannot copy {partition}")
         if "fails" in partition.topic or "broken" in partition.topic:
-            self.say(Failed(partition, "told to", temporary="fails" in partition.topic))
+            self.send(Failed(partition, "failed on purpose", temporary="fails" in partition.topic))
             return
         self.online[partition] = epoch
 
@@ -109,17 +109,17 @@ class StubCopier:
             time.sleep(SLOW_S)
         for partition in partitions:
             self.online.pop(partition, None)
-            self.asked.pop(partition, None)
-        self.say(Released(partitions))
+            self.requested.pop(partition, None)
+        self.send(Released(partitions))
 
     def report(self) -> None:
         copying = PartitionReport(
             PartitionState.ONLINE, position=10, committed=10, records=10, lag=0
         )
         waiting = PartitionReport(PartitionState.OFFLINE, reason="waits for the driver")
-        self.say(
+        self.send(
             CopierReport(
-                {**dict.fromkeys(self.asked, waiting), **dict.fromkeys(self.online, copying)},
+                {**dict.fromkeys(self.requested, waiting), **dict.fromkeys(self.online, copying)},
                 latency_ms=(5, 3, 2),
                 latency_sum_ms=20,
             )

@@ -88,7 +88,7 @@ class Stage:
 
     def fence(self, route: Route, ids: Sequence[str]) -> None:
         if not self.fence_works:
-            raise TemporaryError("127.0.0.1:2 does not answer")
+            raise TemporaryError("127.0.0.1:2 does not respond")
         self.fenced += ids
 
     def command(self, name: str, *args: Any) -> None:
