@@ -13,7 +13,7 @@ import pytest
 from ureplicator_common.model import OwnerEpoch, Partition, Route
 from ureplicator_testkit.copier import stub_copier
 from ureplicator_testkit.servers.processes import eventually
-from ureplicator_worker.lifeline import messages
+from ureplicator_worker.lifeline import connection, messages
 from ureplicator_worker.lifeline import server as lifeline
 from ureplicator_worker.lifeline.messages import CopierId
 from ureplicator_worker.lifeline.server import Disconnected, LifelineServer
@@ -75,7 +75,7 @@ def test_a_valid_hello_is_admitted_once(driver: LifelineServer, received: Receiv
         b"[1]\n",
         b"\xff\xfe\n",
         messages.encode(messages.Stop()),
-        b"x" * (lifeline.MAX_HELLO_BYTES + 2),
+        b"x" * (connection.MAX_HELLO_BYTES + 2),
     ],
 )
 def test_anything_else_is_closed_without_a_response(
@@ -138,7 +138,7 @@ def test_garbage_after_the_hello_closes_the_connection(
 def test_a_line_without_end_is_cut(
     driver: LifelineServer, received: Received, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lifeline, "MAX_LINE_BYTES", 1000)
+    monkeypatch.setattr(connection, "MAX_LINE_BYTES", 1000)
     with connect(driver, hello(driver.admit(COPIER)), b"x" * 2000):
         assert isinstance(received.get(timeout=30)[1], messages.Hello)
         assert received.get(timeout=30) == (COPIER, Disconnected())

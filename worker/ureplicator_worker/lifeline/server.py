@@ -7,8 +7,7 @@ without a response.
 
 One thread serves all connections through a selector. Sending never blocks the caller: bytes wait in a
 buffer per connection. A copier with more than `MAX_BUFFER_BYTES` unread is disconnected, since it would
-not receive a Remove either. Lines are bounded, tightly before the Hello, because any process on the
-host can connect.
+not receive a Remove either.
 
 Messages of copiers go to the receiver as they come, from this thread; it must return at once.
 """
@@ -16,28 +15,23 @@ Messages of copiers go to the receiver as they come, from this thread; it must r
 from __future__ import annotations
 
 import contextlib
-import hmac
 import logging
 import queue
-import secrets
 import selectors
 import socket
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
+from ureplicator_worker.lifeline.connection import Connection, Tokens
 from ureplicator_worker.lifeline.messages import CopierId, Hello, Message, decode, encode
 
 logger = logging.getLogger(__name__)
 
 HELLO_TIMEOUT_S = 10.0
-MAX_HELLO_BYTES = 4 * 1024
-MAX_LINE_BYTES = 32 * 1024 * 1024
-"""A CopierReport has some 250 bytes per partition: room for 100,000."""
 MAX_BUFFER_BYTES = 64 * 1024 * 1024
 REVOKE_TIMEOUT_S = 5.0
-_CHUNK_BYTES = 256 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,16 +40,6 @@ class Disconnected:
 
 
 Receiver = Callable[[CopierId, Message | Disconnected], None]
-
-
-@dataclass(slots=True, eq=False)
-class _Connection:
-    peer: socket.socket
-    opened_s: float
-    copier: CopierId | None = None
-    inbox: bytearray = field(default_factory=bytearray)
-    outbox: bytearray = field(default_factory=bytearray)
-    closing: bool = False
 
 
 def _ignore(copier: CopierId, message: Message | Disconnected) -> None:
@@ -71,10 +55,9 @@ class LifelineServer:
         self._server.setblocking(False)
         name = self._server.getsockname()
         self.address: tuple[str, int] = (name[0], name[1])
-        self._tokens: dict[CopierId, str] = {}
-        self._lock = threading.Lock()
-        self._connections: dict[CopierId, _Connection] = {}
-        self._unadmitted: set[_Connection] = set()
+        self._tokens = Tokens()
+        self._connections: dict[CopierId, Connection] = {}
+        self._unadmitted: set[Connection] = set()
         self._commands: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self._wake_in, self._wake_out = socket.socketpair()
         self._wake_in.setblocking(False)
@@ -101,10 +84,7 @@ class LifelineServer:
 
     def admit(self, copier: CopierId) -> str:
         """A token that admits one connection of this run."""
-        token = secrets.token_urlsafe(32)
-        with self._lock:
-            self._tokens[copier] = token
-        return token
+        return self._tokens.issue(copier)
 
     def revoke(self, copier: CopierId) -> None:
         """The run is over: withdraw its token and close its connection.
@@ -112,8 +92,7 @@ class LifelineServer:
         Afterwards a Hello of it, if there was one, has been received.
         """
         done = threading.Event()
-        with self._lock:
-            self._tokens.pop(copier, None)
+        self._tokens.withdraw(copier)
         self.disconnect(copier)
         self._do(done.set)
         if self._thread.is_alive():
@@ -155,7 +134,7 @@ class LifelineServer:
             with contextlib.suppress(BlockingIOError):
                 self._wake_in.recv(4096)
         else:
-            connection: _Connection = key.data
+            connection: Connection = key.data
             self._flush(connection)
             self._read(connection)
 
@@ -174,7 +153,7 @@ class LifelineServer:
             return
         peer.setblocking(False)
         peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        connection = _Connection(peer, time.monotonic())
+        connection = Connection(peer, time.monotonic())
         self._unadmitted.add(connection)
         self._selector.register(peer, selectors.EVENT_READ, connection)
 
@@ -183,59 +162,34 @@ class LifelineServer:
         for connection in [c for c in self._unadmitted if c.opened_s < oldest_s]:
             self._drop(connection)
 
-    def _read(self, connection: _Connection) -> None:
+    def _read(self, connection: Connection) -> None:
         if connection.closing:
             return
-        try:
-            data = connection.peer.recv(_CHUNK_BYTES)
-        except BlockingIOError:
+        data = connection.read()
+        if data is None:
             return
-        except OSError:
-            data = b""
         if not data:
             self._drop(connection)
             return
-        searched = len(connection.inbox)
-        connection.inbox += data
         try:
-            self._take_lines(connection, searched)
+            for line in connection.lines(data):
+                self._dispatch(connection, decode(line))
         except ValueError as error:
             logger.warning("lifeline of copier %s closed: %s", connection.copier, error)
             self._drop(connection)
 
-    def _take_lines(self, connection: _Connection, searched: int) -> None:
-        """Raises ValueError for what is not a message of an admitted copier."""
-        begin = 0
-        while (end := connection.inbox.find(b"\n", max(begin, searched))) >= 0:
-            self._dispatch(connection, decode(bytes(connection.inbox[begin:end])))
-            begin = end + 1
-            if connection.closing:
-                return
-        del connection.inbox[:begin]
-        limit = MAX_HELLO_BYTES if connection.copier is None else MAX_LINE_BYTES
-        if len(connection.inbox) > limit:
-            raise ValueError(f"a line of more than {limit} bytes")
-
-    def _dispatch(self, connection: _Connection, message: Message) -> None:
+    def _dispatch(self, connection: Connection, message: Message) -> None:
+        """Raises ValueError for a connection without a valid Hello."""
         if connection.copier is not None:
             self._receive(connection.copier, message)
             return
-        copier = self._copier_of(message.token) if isinstance(message, Hello) else None
+        copier = self._tokens.redeem(message.token) if isinstance(message, Hello) else None
         if copier is None:
             raise ValueError("not admitted")
         connection.copier = copier
         self._unadmitted.discard(connection)
         self._connections[copier] = connection
         self._receive(copier, message)
-
-    def _copier_of(self, token: str) -> CopierId | None:
-        """The run that the token was made for; it admits only once."""
-        with self._lock:
-            for copier, known in self._tokens.items():
-                if hmac.compare_digest(known.encode(), token.encode()):
-                    del self._tokens[copier]
-                    return copier
-        return None
 
     def _enqueue(self, copier: CopierId, line: bytes) -> None:
         connection = self._connections.get(copier)
@@ -248,14 +202,11 @@ class LifelineServer:
         connection.outbox += line
         self._flush(connection)
 
-    def _flush(self, connection: _Connection) -> None:
+    def _flush(self, connection: Connection) -> None:
         if connection.closing:
             return
         try:
-            while connection.outbox:
-                del connection.outbox[: connection.peer.send(connection.outbox)]
-        except BlockingIOError:
-            pass
+            connection.flush()
         except OSError:
             self._drop(connection)
             return
@@ -264,7 +215,7 @@ class LifelineServer:
             mask |= selectors.EVENT_WRITE
         self._selector.modify(connection.peer, mask, connection)
 
-    def _drop(self, connection: _Connection | None) -> None:
+    def _drop(self, connection: Connection | None) -> None:
         if connection is None or connection.closing:
             return
         connection.closing = True
