@@ -9,20 +9,22 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 HINTS: Mapping[str, str] = {
-    "use PUT to give it more partitions": "ureplicator topics expand gives it more partitions",
-    "GET /topics lists those that are; POST /topics adds one": (
-        "ureplicator topics lists the topics; ureplicator topics add adds one"
+    "use PUT to expand it": "use ureplicator topics expand",
+    "GET /topics lists whitelisted topics; POST /topics adds one": (
+        "ureplicator topics lists whitelisted topics; ureplicator topics add adds one"
     ),
-    "GET /blacklist lists those that are": "ureplicator blacklist lists the entries",
+    "GET /blacklist lists what is blacklisted": "ureplicator blacklist lists what is blacklisted",
     "GET /instances lists them": "ureplicator instances lists the workers",
     "choose one with ?src=SOURCE&dst=TARGET": "choose one with --src SOURCE --dst TARGET",
-    'to copy what is there now, from its first record: {"restart": true}': (
+    'to copy the present topic from its first record, send {"restart": true}': (
         "ureplicator topics resume --restart copies the present topic from its first record"
     ),
-    "wait until GET says 404, then add it again": (
+    "wait until GET returns 404, then add it again": (
         "wait until ureplicator topics no longer lists it, then add it again"
     ),
-    "look with GET, then try again": "check the present state, then try again",
+    "check with GET whether it was applied, then repeat the request": (
+        "check whether it was applied, then repeat the command"
+    ),
 }
 _FIELDS: Mapping[str, str] = {
     "opt": "",

@@ -1,18 +1,19 @@
-"""REST, put together from what it needs and nothing else: tests give it the in-memory twins.
+"""The REST application, assembled from its dependencies: tests pass the in-memory ones.
 
-Any controller's REST answers anything: it reads ZooKeeper and writes intents there, and the leader,
-wherever it is, acts on them.
+Every controller's REST serves every call: it reads ZooKeeper and writes intents there, and the leader,
+wherever it runs, acts on them.
 """
 
 from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 
 from flask import Flask, Response, request
+from flask_openapi3 import APIBlueprint
 from prometheus_client import CollectorRegistry
 
 from ureplicator_common.clock import Clock, SystemClock
@@ -22,30 +23,31 @@ from ureplicator_common.kafka import LogReader, PositionReader, TopicAdmin
 from ureplicator_controller.api import dashboard
 from ureplicator_controller.api.http import openapi, problems
 from ureplicator_controller.api.http.request_ids import RequestIds, is_write
-from ureplicator_controller.api.lag import metrics as lag_metrics
 from ureplicator_controller.api.lag.cache import LagCache
 from ureplicator_controller.api.lag.collector import LagCollector
+from ureplicator_controller.api.lag.metrics import LagMetrics
 from ureplicator_controller.api.routes import (
-    backup,
-    balance,
+    admin,
     blacklist,
+    export,
     health,
     history,
+    import_,
     instances,
+    noprogress,
+    offset,
+    rebalance,
     topics,
-    workload,
+    validation,
 )
-from ureplicator_controller.api.routes import offset as offsets
-from ureplicator_controller.api.routes import validation as admin
+from ureplicator_controller.api.services.assembly import Services, build_services
 from ureplicator_controller.api.services.clusters import ClusterTopics
 from ureplicator_controller.api.services.fleet_cache import FleetCache
-from ureplicator_controller.api.services.topics import TopicService
-from ureplicator_controller.api.services.workers import Wishes
 from ureplicator_controller.core.state.snapshot import BalanceLimits
 
 log = logging.getLogger(__name__)
 
-LONGEST_BODY_BYTES = 64 * 1024
+MAX_BODY_BYTES = 64 * 1024
 
 
 def _new_id() -> str:
@@ -54,9 +56,9 @@ def _new_id() -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dependencies:
-    """The world of one REST process. `admins`, `positions` and `logs` take a cluster's name.
+    """What one REST process depends on. `admins`, `positions` and `logs` take a cluster's name.
 
-    `validate_responses`: an answer that is not as its call declares becomes a fault; for tests.
+    `validate_responses`: a response that does not match its model becomes an error; for tests.
     """
 
     settings: Settings
@@ -71,45 +73,63 @@ class Dependencies:
 
 
 def create_app(needs: Dependencies) -> Flask:
-    """One application; it opens nothing by itself before it is asked something."""
+    """One application; it opens no connection before the first request."""
     settings = needs.settings
     app = openapi.new_app(__name__, validate_responses=needs.validate_responses)
-    app.config["MAX_CONTENT_LENGTH"] = LONGEST_BODY_BYTES
+    app.config["MAX_CONTENT_LENGTH"] = MAX_BODY_BYTES
     app.json.sort_keys = False  # type: ignore[attr-defined]  # of the default provider
     fleet = FleetCache(needs.coordination, fleet=settings.fleet, clock=needs.clock)
     clusters = _clusters(needs)
     ids = RequestIds(needs.new_id)
-    topic_service = TopicService(
+    services = build_services(
         coordination=needs.coordination, fleet=fleet, clusters=clusters, new_id=ids.current
     )
-    wishes = Wishes(coordination=needs.coordination, fleet=fleet, new_id=ids.current)
     lag_cache = _lag_cache(needs, fleet)
     registry = CollectorRegistry()
     registry.register(health.FleetMetrics(settings=settings, fleet=fleet, clusters=clusters))
-    registry.register(lag_metrics.LagMetrics(lag_cache))
-    for blueprint in (
-        topics.blueprint(
-            settings=settings, fleet=fleet, topic_service=topic_service, lag_cache=lag_cache
-        ),
-        offsets.blueprint(settings=settings, fleet=fleet, lag_cache=lag_cache),
-        blacklist.blueprint(settings=settings, fleet=fleet, topic_service=topic_service),
-        balance.blueprint(fleet=fleet, wishes=wishes, limits=_limits(settings)),
-        workload.blueprint(settings=settings, fleet=fleet),
-        history.blueprint(settings=settings, fleet=fleet),
-        backup.blueprint(
-            settings=settings, fleet=fleet, topic_service=topic_service, wishes=wishes
-        ),
-        instances.blueprint(fleet=fleet, wishes=wishes),
-        admin.blueprint(settings=settings, fleet=fleet, clusters=clusters),
-        health.blueprint(id=needs.id, fleet=fleet, registry=registry),
-    ):
+    registry.register(LagMetrics(lag_cache))
+    for blueprint in _blueprints(needs, fleet, clusters, services, lag_cache, registry):
         app.register_api(blueprint)
     app.register_blueprint(dashboard.blueprint(settings=settings, id=needs.id))
     problems.register(app)
     health.count_requests(app, registry)
     app.after_request(partial(_log_write, ids))
-    app.after_request(ids.tell)
+    app.after_request(ids.add_header)
     return app
+
+
+def _blueprints(
+    needs: Dependencies,
+    fleet: FleetCache,
+    clusters: Mapping[str, ClusterTopics],
+    services: Services,
+    lag_cache: LagCache,
+    registry: CollectorRegistry,
+) -> Iterable[APIBlueprint]:
+    settings = needs.settings
+    return (
+        topics.blueprint(
+            settings=settings, fleet=fleet, topics=services.topics, lag_cache=lag_cache
+        ),
+        offset.blueprint(settings=settings, fleet=fleet, lag_cache=lag_cache),
+        blacklist.blueprint(settings=settings, fleet=fleet, blacklist=services.blacklist),
+        admin.blueprint(settings=settings, fleet=fleet, switches=services.switches),
+        rebalance.blueprint(fleet=fleet, switches=services.switches, limits=_limits(settings)),
+        noprogress.blueprint(settings=settings, fleet=fleet),
+        history.blueprint(settings=settings, fleet=fleet),
+        export.blueprint(fleet=fleet),
+        import_.blueprint(
+            settings=settings,
+            fleet=fleet,
+            importer=services.importer,
+            blacklist=services.blacklist,
+            workers=services.workers,
+            switches=services.switches,
+        ),
+        instances.blueprint(fleet=fleet, workers=services.workers, switches=services.switches),
+        validation.blueprint(settings=settings, fleet=fleet, clusters=clusters),
+        health.blueprint(id=needs.id, fleet=fleet, registry=registry),
+    )
 
 
 def _lag_cache(needs: Dependencies, fleet: FleetCache) -> LagCache:
@@ -133,7 +153,7 @@ def _clusters(needs: Dependencies) -> Mapping[str, ClusterTopics]:
 
 
 def _log_write(ids: RequestIds, response: Response) -> Response:
-    """Who changed what is asked after every incident."""
+    """Log every write with its client: the audit trail of an incident."""
     if is_write():
         log.info(
             "%s %s from %s: %s (request %s)",

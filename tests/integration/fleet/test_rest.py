@@ -95,7 +95,7 @@ def assert_away(rest: Rest) -> None:
     for method, path in (("GET", "/topics"), ("POST", "/topics/x"), ("DELETE", "/topics/orders")):
         answer, took_s = timed(rest, method, path)
         assert answer.status_code == 503
-        assert "ZooKeeper is away" in answer.json()["detail"]
+        assert "ZooKeeper is unavailable" in answer.json()["detail"]
         assert took_s < ANSWER_S
     assert rest.status("/ready") == 503
     assert rest.status("/health") == 200

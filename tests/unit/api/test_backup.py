@@ -319,7 +319,7 @@ def test_a_topic_that_the_file_does_not_blacklist_is_taken_off(
     if there is not None:
         rest.intend("orders", there)
     dry = put(rest, "topics/orders", ORDERS, query="listed=false&dryRun=true")
-    assert dry["changes"][-1] == "taken off the route's blacklist"
+    assert dry["changes"][-1] == "removed from the route's blacklist"
     assert rest.theirs.get(path) is not None
     assert put(rest, "topics/orders", ORDERS, query="listed=false") == dry
     assert rest.theirs.get(path) is None

@@ -34,7 +34,7 @@ def test_reads_without_zookeeper(serving: RestFixture, path: str) -> None:
     with serving.zookeeper_away():
         answer = serving.call("GET", path)
     problem = problem_of(answer, 503)
-    assert "ZooKeeper is away" in problem["detail"]
+    assert "ZooKeeper is unavailable" in problem["detail"]
     assert answer.headers["Retry-After"] == "1"
 
 
@@ -43,7 +43,7 @@ def test_writes_without_zookeeper(serving: RestFixture, method: str, path: str) 
     body = {"topic": "orders", "numPartitions": 4} if method == "PUT" else None
     with serving.zookeeper_away():
         answer = serving.call(method, path, json=body)
-    assert "ZooKeeper is away" in problem_of(answer, 503)["detail"]
+    assert "ZooKeeper is unavailable" in problem_of(answer, 503)["detail"]
 
 
 def test_back_again(serving: RestFixture) -> None:
@@ -141,7 +141,7 @@ def test_an_answer_lost_and_nobody_to_ask() -> None:
     began_s = time.monotonic()
     problem = problem_of(rest.call("POST", "/topics/orders"), 503)
     assert time.monotonic() - began_s < 10
-    assert "not known" in problem["detail"]
+    assert "unknown" in problem["detail"]
     assert "GET" in problem["hint"]
 
 

@@ -72,7 +72,7 @@ def test_a_copy_is_not_copied_onto_its_origin() -> None:
     rest = RestFixture(BOTH_WAYS)
     assert rest.call("POST", "/topics/orders?src=source").status_code == 201
     problem = problem_of(rest.call("POST", "/topics/orders?src=target"), 409)
-    assert "round in circles" in problem["detail"]
+    assert "replication loop" in problem["detail"]
 
 
 # --- Stopped topics
@@ -112,7 +112,7 @@ def test_it_is_not_resumed_while_somebody_holds_it_or_without_a_source(rest: Res
     rest.put(path, encode_assignment(Assignment(held)))
     restart = {"restart": True}
     problem = problem_of(rest.call("POST", "/topics/orders/resume", json=restart), 409)
-    assert "let go" in problem["detail"]
+    assert "releasing" in problem["detail"]
     rest.put(path, encode_assignment(Assignment()))
     rest.source.remove("orders")
     problem_of(rest.call("POST", "/topics/orders/resume", json=restart), 404)

@@ -292,7 +292,7 @@ def test_expanding_keeps_what_the_leader_noted(rest: RestFixture) -> None:
 def test_refused_expansions(rest: RestFixture) -> None:
     rest.call("POST", "/topics/orders")
     fewer = {"topic": "orders", "numPartitions": 3}
-    assert "fewer" in problem_of(rest.call("PUT", "/topics", json=fewer), 400)["detail"]
+    assert "shrink" in problem_of(rest.call("PUT", "/topics", json=fewer), 400)["detail"]
     more = {"topic": "orders", "numPartitions": 5}
     assert "only 4" in problem_of(rest.call("PUT", "/topics", json=more), 400)["detail"]
     unknown = {"topic": "quiet", "numPartitions": 1}
@@ -418,6 +418,6 @@ def test_an_unknown_route() -> None:
 
 def test_a_garbled_node_is_told_and_left(rest: RestFixture) -> None:
     rest.put(f"{rest.paths.topics}/source.target/orders", b"{garbage")
-    assert "cannot be read" in problem_of(rest.call("POST", "/topics/orders"), 500)["detail"]
+    assert "cannot be decoded" in problem_of(rest.call("POST", "/topics/orders"), 500)["detail"]
     unreadable = rest.call("GET", "/validation").get_json()["unreadable"]
     assert unreadable[0]["path"].endswith("/topics/source.target/orders")

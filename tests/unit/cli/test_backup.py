@@ -95,7 +95,9 @@ def test_a_refused_item_is_reported_and_the_others_are_imported(
     rest.source.remove("orders")
     result = run("import", file, url=url)
     assert result.exit_code == 1
-    assert result.stderr.startswith("refused   topics.source.target.orders.topic: there is no")
+    assert result.stderr.startswith(
+        "refused   topics.source.target.orders.topic: topic orders does not exist"
+    )
     assert result.stdout.splitlines()[-1] == "1 changed, 3 created, 1 refused"
     assert rest.intent("quiet") is not None
 
@@ -108,7 +110,7 @@ def test_what_was_changed_meanwhile_becomes_as_in_the_file(
     rest.put(rest.paths.blacklisted(TopicKey(ROUTE, "quiet")), encode_blacklisted("r"))
     done = run("import", file, url=url)
     assert done.exit_code == 0, done.output
-    assert "taken off the route's blacklist" in done.stdout
+    assert "removed from the route's blacklist" in done.stdout
     run("export", file, url=url)
     assert file.read_text() == text
 

@@ -25,7 +25,7 @@ def test_rebalancing(rest: RestFixture, url: str) -> None:
     refused = run("rebalance", "--dry-run", url=url)
     assert (refused.exit_code, refused.stderr) == (
         1,
-        "nobody leads: nothing would be done (start a controller)\n",
+        "no controller leads: nothing would be moved (start a controller)\n",
     )
     rest.lead()
     rest.live("w1")

@@ -22,7 +22,7 @@ def test_status_without_zookeeper(rest: RestFixture, url: str) -> None:
     with rest.zookeeper_away():
         result = run("status", url=url)
     assert result.exit_code == 1
-    assert "ZooKeeper is away" in result.stderr
+    assert "ZooKeeper is unavailable" in result.stderr
 
 
 def test_switches_are_shown(url: str) -> None:

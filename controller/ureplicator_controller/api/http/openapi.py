@@ -1,7 +1,7 @@
-"""The application as flask-openapi3 makes it: /openapi.json comes from the very models that check.
+"""The application with its OpenAPI document: /openapi.json is generated from the models that validate.
 
-Requests are validated against `requests`, answers (where `validate_responses` says so: in tests) against
-`answers`; so nothing is written twice and nothing can drift.
+Requests are validated against `request_models`, responses (with `validate_responses`: in tests) against
+`response_models`; so nothing is written twice and the document cannot drift from the behaviour.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from ureplicator_common._version import __version__
 from ureplicator_controller.api.http.request_models import LenientJsonRequest
 from ureplicator_controller.api.http.response_models import ProblemResponse, validated
 
-_ABOUT = """Copies topics between Kafka clusters. Any controller answers any call. A 2xx to a write \
-means that the wish is durable; the controller that leads acts on it."""
+_ABOUT = """Replicates topics between Kafka clusters. Every controller serves every call. A 2xx to a \
+write means that the intent is stored durably; the leader acts on it."""
 
 
 def new_app(import_name: str, *, validate_responses: bool) -> OpenAPI:
@@ -35,7 +35,7 @@ def new_app(import_name: str, *, validate_responses: bool) -> OpenAPI:
 
 
 def group(name: str, import_name: str) -> APIBlueprint:
-    """The calls of one subject. All verbs of a path belong to one group."""
+    """Blueprint of the calls of one path prefix. All verbs of a path belong to one group."""
     return APIBlueprint(
         name, import_name, abp_tags=[Tag(name=name)], operation_id_callback=_operation_id
     )

@@ -1,8 +1,8 @@
-"""Every answer that is not a success, as `application/problem+json` (RFC 9457).
+"""Every response that is not a success, as `application/problem+json` (RFC 9457).
 
-A problem names what is wrong (`detail`), the field of the request it is about (`field`) and what to
-do (`hint`), so that a person with curl needs no manual. A fault of ours shows no traceback: it is
-logged, and the answer says only that.
+A problem names what is wrong (`detail`), the field of the request it is about (`field`) and what to do
+about it (`hint`), so that a person with curl needs no manual. An internal error shows no traceback: it
+is logged, and the response refers to the log.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ MEDIA_TYPE = "application/problem+json"
 
 
 class Problem(Exception):
-    """Raised anywhere below a view; becomes the answer."""
+    """Refusal; raised anywhere below a view, it becomes the response."""
 
     def __init__(
         self,
@@ -53,10 +53,10 @@ class Problem(Exception):
         }
         body |= {"field": self.field} if self.field else {}
         body |= {"hint": self.hint} if self.hint else {}
-        answer = Response(json.dumps(body) + "\n", status=self.status.value, mimetype=MEDIA_TYPE)
+        response = Response(json.dumps(body) + "\n", status=self.status.value, mimetype=MEDIA_TYPE)
         if self.retry_after_s:
-            answer.headers["Retry-After"] = str(self.retry_after_s)
-        return answer
+            response.headers["Retry-After"] = str(self.retry_after_s)
+        return response
 
 
 def bad_request(detail: str, *, field: str = "", hint: str = "") -> Problem:
@@ -72,11 +72,13 @@ def conflict(detail: str, *, field: str = "", hint: str = "") -> Problem:
 
 
 def precondition_failed(detail: str) -> Problem:
-    hint = "look again with GET, and send its ETag if you still want to"
+    hint = "read the present state with GET, and repeat the request with its ETag"
     return Problem(HTTPStatus.PRECONDITION_FAILED, detail, field="If-Match", hint=hint)
 
 
-def unavailable(detail: str, *, hint: str = "try again", retry_after_s: int = 1) -> Problem:
+def unavailable(
+    detail: str, *, hint: str = "repeat the request", retry_after_s: int = 1
+) -> Problem:
     return Problem(HTTPStatus.SERVICE_UNAVAILABLE, detail, hint=hint, retry_after_s=retry_after_s)
 
 
@@ -88,17 +90,17 @@ def register(app: Flask) -> None:
 
 
 def _from_http(error: HTTPException) -> Response:
-    """Flask's own: unknown paths, wrong verbs, bodies too long."""
+    """Errors of Flask: unknown paths, wrong methods, bodies too large."""
     status = HTTPStatus(error.code or 500)
     allowed = ", ".join(sorted(getattr(error, "valid_methods", None) or ()))
     detail = {
-        HTTPStatus.NOT_FOUND: f"there is nothing at {request.path}",
-        HTTPStatus.METHOD_NOT_ALLOWED: f"{request.method} is not offered at {request.path}",
+        HTTPStatus.NOT_FOUND: f"no resource at {request.path}",
+        HTTPStatus.METHOD_NOT_ALLOWED: f"method {request.method} is not allowed at {request.path}",
     }.get(status, error.description or status.phrase)
-    answer = Problem(status, detail, hint=f"use {allowed}" if allowed else "").response()
+    response = Problem(status, detail, hint=f"use {allowed}" if allowed else "").response()
     if allowed:
-        answer.headers["Allow"] = allowed
-    return answer
+        response.headers["Allow"] = allowed
+    return response
 
 
 def _from_operating(error: OperatingError) -> Response:
@@ -107,18 +109,18 @@ def _from_operating(error: OperatingError) -> Response:
 
 def _translated(error: OperatingError) -> Problem:
     if isinstance(error, Unavailable):
-        return unavailable(f"ZooKeeper is away: {error}")
+        return unavailable(f"ZooKeeper is unavailable: {error}")
     if isinstance(error, OutcomeUnknown):
         return unavailable(
-            f"ZooKeeper was lost while it wrote, the outcome is not known: {error}",
-            hint="look with GET, then try again",
+            f"the connection to ZooKeeper was lost during the write, its outcome is unknown: {error}",
+            hint="check with GET whether it was applied, then repeat the request",
         )
     if isinstance(error, UnexpectedNode):
-        return precondition_failed("it is not what If-Match names any more")
+        return precondition_failed("the present version is not one that If-Match names")
     if isinstance(error, ClusterUnavailable):
-        return unavailable(f"a Kafka cluster is away: {error}")
+        return unavailable(f"a Kafka cluster is unavailable: {error}")
     if isinstance(error, TopicRefused):
-        return conflict(f"the target refuses the topic: {error}")
+        return conflict(f"the target cluster refused the topic: {error}")
     retry_after_s = round(error.delay_s) if isinstance(error, TemporaryError) else 0
     return unavailable(str(error), retry_after_s=max(1, retry_after_s))
 
@@ -126,5 +128,6 @@ def _translated(error: OperatingError) -> Problem:
 def _from_bug(error: Exception) -> Response:
     log.error("%s %s failed", request.method, request.path, exc_info=error)
     return Problem(
-        HTTPStatus.INTERNAL_SERVER_ERROR, "a fault of the controller's own; its log has the details"
+        HTTPStatus.INTERNAL_SERVER_ERROR,
+        "internal error of the controller; its log has the details",
     ).response()

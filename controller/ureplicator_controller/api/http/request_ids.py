@@ -1,9 +1,10 @@
-"""The id of a request: what the answer's header, the log, the intent that is written and the history
-of what the leader made of it all say.
+"""Request ids: one id in the response header, the log, the written intent and the history of what the
+leader made of it.
 
-A caller may choose it (`X-Request-Id`), and then finds it again everywhere. Ours follows theirs, since
-an intent's request id also tells whether that write was made (`coordination.intents`) and whether a
-rebalance was done: two requests of one name must not be taken for one.
+A client may choose the id (`X-Request-Id`) and then finds it in all of these. A suffix of ours is
+appended, since the request id of an intent also shows whether that write was applied
+(`coordination.edit`) and whether a rebalance was done: two requests with the same id must not be taken
+for one.
 """
 
 from __future__ import annotations
@@ -14,26 +15,26 @@ from collections.abc import Callable
 from flask import Response, g, request
 
 HEADER = "X-Request-Id"
-_SANE = re.compile(r"[a-zA-Z0-9._-]{1,64}")
-_OWN_LENGTH = 8
-"""Tells apart what one caller sends under one name."""
+_VALID = re.compile(r"[a-zA-Z0-9._-]{1,64}")
+_SUFFIX_LENGTH = 8
+"""Distinguishes requests that a client sends with the same id."""
 
 
 class RequestIds:
-    """`new_id` makes one that nobody had before."""
+    """`new_id` returns a unique id."""
 
     def __init__(self, new_id: Callable[[], str]) -> None:
         self._new_id = new_id
 
     def current(self) -> str:
-        """Of the request that is being answered; what a caller says in a form of no use is ignored."""
+        """Id of the present request; a client's id in an invalid form is ignored."""
         if "request_id" not in g:
             theirs, own = request.headers.get(HEADER, ""), self._new_id()
-            g.request_id = f"{theirs}-{own[:_OWN_LENGTH]}" if _SANE.fullmatch(theirs) else own
+            g.request_id = f"{theirs}-{own[:_SUFFIX_LENGTH]}" if _VALID.fullmatch(theirs) else own
         return str(g.request_id)
 
-    def tell(self, response: Response) -> Response:
-        """In the header of every answer to a write."""
+    def add_header(self, response: Response) -> Response:
+        """Add the id to the header of every response to a write."""
         if is_write():
             response.headers[HEADER] = self.current()
         return response
@@ -44,5 +45,5 @@ def is_write() -> bool:
 
 
 def is_of(request_id: str, wanted: str) -> bool:
-    """Whether a request is the one that is meant, by its whole id or by what its caller called it."""
-    return request_id == wanted or request_id[: -1 - _OWN_LENGTH] == wanted
+    """Whether `wanted` is the request's whole id, or the part of it that its client chose."""
+    return request_id == wanted or request_id[: -1 - _SUFFIX_LENGTH] == wanted

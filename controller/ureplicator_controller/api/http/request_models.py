@@ -1,13 +1,13 @@
-"""What callers may send, as models: they check it, and the schema at /openapi.json is made of them.
+"""Request models: they validate what clients send, and the schema at /openapi.json is generated from them.
 
-A model says of each field what it is (`title`) and what is taken (`description`); a refusal is made
-of the same two, so the message, the check and the schema cannot drift apart. A field or parameter
-that no model has is refused: a misspelt one would silently mean something else.
+A model gives each field a name in plain words (`title`) and its accepted values (`description`); a
+refusal is built from the same two, so message, validation and schema cannot drift apart. Unknown fields
+and parameters are refused: a misspelt one would be ignored silently.
 
-Bodies are JSON objects. Tools may leave the content type out, as uReplicator's own examples with
-`curl -d` do. A page in somebody's browser may not: it can send a form to this port without asking,
-but then says where it comes from (`Origin`), and is refused unless it sends JSON. Numbers may be
-text ("4"), as uReplicator's tools send them.
+Bodies are JSON objects. Tools may omit the content type, as uReplicator's own examples with `curl -d`
+do. A page in a browser may not: it can send a form to this port (cross-site request forgery), but then
+sends its `Origin`, and is refused unless it sends JSON. Numbers may be text ("4"), as uReplicator's tools
+send them.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from pydantic_core import ErrorDetails, PydanticCustomError
 
 from ureplicator_common.config.route import RouteConfig
 from ureplicator_common.config.settings import Settings
-from ureplicator_common.model import EventKind
+from ureplicator_common.model import EventKind, Route
 from ureplicator_common.znodes import MAX_PARTITIONS
 from ureplicator_controller.api.http.preconditions import PATTERN, Precondition
 from ureplicator_controller.api.http.problems import Problem, bad_request, not_found
@@ -48,7 +48,7 @@ _ROUTE_HINT = "choose one with ?src=SOURCE&dst=TARGET"
 
 
 class LenientJsonRequest(Request):
-    """Takes JSON from tools that do not say so, and from nobody else."""
+    """Accepts JSON without a content type, but not from a browser's page."""
 
     def get_json(self, force: bool = False, silent: bool = False, cache: bool = True) -> Any:
         """The body's JSON object; None for an empty body."""
@@ -71,15 +71,15 @@ class LenientJsonRequest(Request):
 
 
 class RequestModel(CachedSchemaModel):
-    """Base of all that is asked; turns what pydantic finds into one problem."""
+    """Base of all request models; turns the errors of pydantic into one problem."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
-    one_is: ClassVar[str] = "field"
+    item_name: ClassVar[str] = "field"
 
     @model_validator(mode="wrap")
     @classmethod
     def _checked(cls, data: Any, handler: ModelWrapValidatorHandler[RequestModel]) -> RequestModel:
-        cls.look(data)
+        cls.check_input(data)
         try:
             return handler({} if data is None else data)
         except ValidationError as error:
@@ -87,8 +87,8 @@ class RequestModel(CachedSchemaModel):
             raise _refusal(cls, max(found, key=_is_unknown)) from error
 
     @classmethod
-    def look(cls, data: Any) -> None:
-        """What a kind of input is refused for as a whole."""
+    def check_input(cls, data: Any) -> None:
+        """Check the input as a whole. Raises Problem."""
 
 
 class Path(RequestModel):
@@ -96,28 +96,28 @@ class Path(RequestModel):
 
 
 class Query(RequestModel):
-    """Parameters behind the `?`. Nothing but this: there are none."""
+    """Query parameters. Used as it is: there are none."""
 
-    one_is: ClassVar[str] = "parameter"
+    item_name: ClassVar[str] = "parameter"
 
     @classmethod
-    def look(cls, data: Any) -> None:
+    def check_input(cls, data: Any) -> None:
         for name, values in request.args.lists():
             if len(values) > 1:
-                raise bad_request(f"{name!r} is there twice", field=name, hint="say it once")
+                raise bad_request(f"{name!r} is given twice", field=name, hint="give it once")
 
 
 class Body(RequestModel):
-    """A JSON object that must be there."""
+    """A JSON object that is required."""
 
     @classmethod
-    def look(cls, data: Any) -> None:
+    def check_input(cls, data: Any) -> None:
         if data is None:
             raise bad_request("the body is empty", hint=_example(cls))
 
 
 class OptionalBody(RequestModel):
-    """A JSON object, or nothing. Nothing but this: there is nothing to say."""
+    """A JSON object, or an empty body. Used as it is: it has no fields."""
 
     model_config = ConfigDict(openapi_extra={"required": False})  # type: ignore[typeddict-unknown-key]
 
@@ -131,8 +131,8 @@ class IfMatchHeader(RequestModel):
         default=None,
         alias="If-Match",
         pattern=PATTERN,
-        title="an ETag as GET gives it",
-        description='"123" or several of them, or *; a weak one (W/...) is of no use',
+        title="an ETag as returned by GET",
+        description='"123" or several of them, or *; weak ETags (W/...) are not supported',
     )
 
     @property
@@ -152,12 +152,12 @@ def _whole(value: object) -> object:
     return value
 
 
-def _copied(name: str) -> str:
+def _not_internal(name: str) -> str:
     if name in (".", ".."):
         raise ValueError
     if name in _INTERNAL:
-        said, hint = "belongs to the brokers and is not copied", "choose one that is not internal"
-        raise PydanticCustomError(_REFUSED, f"{name} {said}", {"hint": hint})
+        detail = f"{name} is internal to the brokers and is not copied"
+        raise PydanticCustomError(_REFUSED, detail, {"hint": "choose a topic that is not internal"})
     return name
 
 
@@ -166,9 +166,9 @@ _Whole = BeforeValidator(_whole)
 _WHOLE_TITLE = "a whole number"
 
 TopicName = Annotated[
-    str, Field(pattern=r"^[a-zA-Z0-9._-]{1,249}$", max_length=249), AfterValidator(_copied)
+    str, Field(pattern=r"^[a-zA-Z0-9._-]{1,249}$", max_length=249), AfterValidator(_not_internal)
 ]
-"""A name that a source topic can have."""
+"""A name that a source topic may have."""
 Count = Annotated[
     int,
     Strict(),
@@ -186,27 +186,27 @@ Number = Annotated[
         _whole, json_schema_input_type=Annotated[int, Field(ge=0, le=MAX_NUMBER)] | _DigitsSchema
     ),
 ]
-"""Of a partition; whether there is such a one is for others to say."""
+"""Number of a partition, which may not exist."""
 Limit = Annotated[int, Strict(), Field(ge=1, le=MAX_NUMBER), _Whole]
 NumberText = Annotated[int, Strict(), Field(ge=0, le=MAX_NUMBER), _Whole]
-"""A partition where all is text anyway: in paths and queries."""
+"""Number of a partition in a path or query, where all values are text."""
 Option = Literal["blacklist", "whitelist"]
 
-_TOPIC_TITLE = "a legal topic name"
+_TOPIC_TITLE = "a valid topic name"
 _TOPIC_HINT = "1 to 249 characters of a-z, A-Z, 0-9, '.', '_' and '-'; not '.' or '..'"
-_COUNT_TITLE = "a possible number of partitions"
+_COUNT_TITLE = "a valid number of partitions"
 _COUNT_HINT = f"a whole number from 1 to {MAX_PARTITIONS}"
-_NUMBER_TITLE = "a partition"
-_NUMBER_HINT = "a whole number from 0 on"
+_NUMBER_TITLE = "a partition number"
+_NUMBER_HINT = "a whole number from 0"
 _OPTION_TITLE = "an option"
 _OPTION_HINT = "blacklist or whitelist"
 
 
-# --- What the calls take
+# --- Paths, queries and bodies
 
 
 class AnyTopicPath(Path):
-    """Any name: what is not whitelisted is not found."""
+    """Any name: one that is not whitelisted is a 404."""
 
     topic: str
 
@@ -224,7 +224,7 @@ class WorkerPath(Path):
 
 
 class RouteQuery(Query):
-    """Which routes are meant; where there is only one, nobody need say so."""
+    """Selection of routes; not needed in a fleet with a single route."""
 
     src: str | None = Field(
         default=None, title="a cluster", description="name of the source cluster"
@@ -239,20 +239,25 @@ class HistoryQuery(RouteQuery):
     partition: NumberText | None = Field(
         default=None, title=_NUMBER_TITLE, description=_NUMBER_HINT
     )
-    worker: str | None = Field(default=None, description="who lost it, got it, came or went")
+    worker: str | None = Field(
+        default=None, description="worker that lost or got a partition, joined or left"
+    )
     kind: EventKind | None = Field(
         default=None, title="a kind of event", description=f"one of {', '.join(EventKind)}"
     )
-    event: str | None = Field(default=None, description="its id, as logs have it")
-    request: str | None = Field(default=None, description="X-Request-Id of who asked for it")
+    event: str | None = Field(default=None, description="id of the event, as in the logs")
+    request: str | None = Field(
+        default=None, description="X-Request-Id of the request that caused it"
+    )
     limit: Limit = Field(default=100, title=_WHOLE_TITLE, description="a whole number above 0")
 
 
 class DeleteQuery(RouteQuery):
     positions: Literal["keep", "forget"] = Field(
         default="keep",
-        title="what can be done with positions",
-        description="keep or forget; forget: a topic that is added again begins at the start",
+        title="a treatment of positions",
+        description="keep or forget; forget: the positions are deleted, so a topic that is added"
+        " again is copied from its start",
     )
 
 
@@ -261,7 +266,7 @@ class RebalanceQuery(Query):
         default="false",
         alias="dryRun",
         title="true or false",
-        description="true: only show what would be done",
+        description="true: show the moves without making them",
     )
 
 
@@ -277,7 +282,7 @@ class ResumeTopicBody(OptionalBody):
     restart: Annotated[bool, Strict()] = Field(
         default=False,
         title="true or false",
-        description="true: of a stopped topic, copy what is there now from its first record",
+        description="true: of a stopped topic, copy the present topic from its first record",
     )
 
 
@@ -295,7 +300,7 @@ class AddTopicBody(Body):
         default=None,
         alias="numPartitions",
         title=_COUNT_TITLE,
-        description=f"{_COUNT_HINT}; the source's when it is missing",
+        description=f"{_COUNT_HINT}; default: all of the source",
         examples=[4],
     )
 
@@ -306,7 +311,7 @@ class AddNamedTopicBody(OptionalBody):
         default=None,
         alias="numPartitions",
         title=_COUNT_TITLE,
-        description=f"{_COUNT_HINT}; the source's when it is missing",
+        description=f"{_COUNT_HINT}; default: all of the source",
         examples=[4],
     )
 
@@ -325,11 +330,11 @@ class ExpandNamedTopicBody(Body):
     )
 
 
-# --- Which routes are meant
+# --- Selection of routes
 
 
 def chosen_routes(settings: Settings, query: RouteQuery) -> tuple[RouteConfig, ...]:
-    """The routes that `?src=&dst=` leave."""
+    """The routes selected by `?src=&dst=`. Raises Problem if there is none."""
     chosen = tuple(
         config
         for config in settings.routes
@@ -337,7 +342,7 @@ def chosen_routes(settings: Settings, query: RouteQuery) -> tuple[RouteConfig, .
     )
     if not chosen:
         raise not_found(
-            f"there is no route from {query.src or 'anywhere'} to {query.dst or 'anywhere'}",
+            f"no route from {query.src or 'any source'} to {query.dst or 'any target'} is configured",
             field="src" if query.src else "dst",
             hint=f"the routes are {_listed(str(config.route) for config in settings.routes)}",
         )
@@ -345,23 +350,29 @@ def chosen_routes(settings: Settings, query: RouteQuery) -> tuple[RouteConfig, .
 
 
 def chosen_route(settings: Settings, query: RouteQuery) -> RouteConfig:
-    """The one route that is meant."""
+    """The single route selected. Raises Problem if there are several."""
     chosen = chosen_routes(settings, query)
     if len(chosen) > 1:
         raise bad_request(
-            f"there are several routes: {_listed(str(config.route) for config in chosen)}",
+            f"the request matches several routes: {_listed(str(config.route) for config in chosen)}",
             field="src",
             hint=_ROUTE_HINT,
         )
     return chosen[0]
 
 
+def only_route(settings: Settings, query: RouteQuery) -> Route | None:
+    """The route selected out of several; None: all routes are selected, or there is only one."""
+    chosen = chosen_routes(settings, query)
+    return chosen[0].route if len(chosen) == 1 and len(settings.routes) > 1 else None
+
+
 # --- Refusals
 
 
 def missing(model: type[RequestModel], name: str) -> Problem:
-    """For what two places may say, and neither did."""
-    _, hint = _said_of(model, name)
+    """Refusal for a field that is missing."""
+    _, hint = _texts(model, name)
     return bad_request(f"{name} is missing", field=name, hint=hint)
 
 
@@ -370,11 +381,13 @@ def _refusal(model: type[RequestModel], error: ErrorDetails) -> Problem:
     if _is_unknown(error):
         known = _names(model)
         return bad_request(
-            f"{name!r} is not a known {model.one_is}",
+            f"{name!r} is not a known {model.item_name}",
             field=name,
-            hint=f"known are {_listed(known)}" if known else "there are none here",
+            hint=f"known are {_listed(known)}"
+            if known
+            else f"this call takes no {model.item_name}s",
         )
-    title, hint = _said_of(model, name)
+    title, hint = _texts(model, name)
     if error["type"] == "missing" or error["input"] is None:
         return missing(model, name)
     if error["type"] == _REFUSED:
@@ -383,7 +396,7 @@ def _refusal(model: type[RequestModel], error: ErrorDetails) -> Problem:
 
 
 def _is_unknown(error: ErrorDetails) -> bool:
-    """Told first: a misspelt field is missing too."""
+    """Unknown fields are reported first: a misspelt field is missing as well."""
     return error["type"] == "extra_forbidden"
 
 
@@ -391,12 +404,12 @@ def _names(model: type[BaseModel]) -> list[str]:
     return [info.alias or name for name, info in model.model_fields.items()]
 
 
-def _said_of(model: type[BaseModel], wanted: str) -> tuple[str, str]:
-    """Title and description of a field by the name that callers use."""
+def _texts(model: type[BaseModel], wanted: str) -> tuple[str, str]:
+    """Title and description of a field by its public name."""
     for name, info in model.model_fields.items():
         if wanted in (name, info.alias):
-            return info.title or "taken here", info.description or ""
-    return "taken here", ""
+            return info.title or "valid", info.description or ""
+    return "valid", ""
 
 
 def _listed(names: Iterable[str]) -> str:

@@ -1,8 +1,8 @@
-"""What is answered, as models: the schema at /openapi.json is made of them.
+"""Response models: the schema at /openapi.json is generated from them.
 
-Views answer with plain dictionaries; in tests each answer is validated against the model that its call
-declares (`validated`), so neither can change without the other. Keys that are not always there have
-a default here.
+Views return plain dictionaries; in tests each response is validated against the model that its call
+declares (`validated`), so neither can change without the other. Keys that are not always present have a
+default here.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class ResponseModel(CachedSchemaModel):
 
 
 class ProblemResponse(CachedSchemaModel):
-    """RFC 9457: what is wrong, which part of the request it is about, and what would help."""
+    """RFC 9457: what is wrong, the field of the request it is about, and what to do about it."""
 
     type: str
     title: str
@@ -44,18 +44,18 @@ _PROBLEM_CONTENT = {
     PROBLEM: {"schema": {"$ref": f"#/components/schemas/{ProblemResponse.__name__}"}}
 }
 _PHRASES = {
-    HTTPStatus.BAD_REQUEST: "The request is wrong",
-    HTTPStatus.NOT_FOUND: "There is no such thing",
-    HTTPStatus.CONFLICT: "The state of the fleet or of a cluster does not allow it",
-    HTTPStatus.PRECONDITION_FAILED: "What is there is not what If-Match names",
-    HTTPStatus.REQUEST_ENTITY_TOO_LARGE: "The body is too long",
-    HTTPStatus.INTERNAL_SERVER_ERROR: "A fault of the controller, or a node nobody can read",
-    HTTPStatus.SERVICE_UNAVAILABLE: "ZooKeeper or a cluster is away: try again",
+    HTTPStatus.BAD_REQUEST: "Invalid request",
+    HTTPStatus.NOT_FOUND: "No such resource",
+    HTTPStatus.CONFLICT: "The state of the fleet or of a cluster does not allow the change",
+    HTTPStatus.PRECONDITION_FAILED: "The present version is not one that If-Match names",
+    HTTPStatus.REQUEST_ENTITY_TOO_LARGE: "The body is too large",
+    HTTPStatus.INTERNAL_SERVER_ERROR: "Internal error, or a node in ZooKeeper that cannot be decoded",
+    HTTPStatus.SERVICE_UNAVAILABLE: "ZooKeeper or a Kafka cluster is unavailable: repeat the request",
 }
 
 
 def problems(*statuses: int) -> Responses:
-    """The refusals that a call may answer with."""
+    """The problems that a call may respond with."""
     return {
         HTTPStatus(status): {
             "description": _PHRASES[HTTPStatus(status)],
@@ -66,22 +66,22 @@ def problems(*statuses: int) -> Responses:
 
 
 def responses(model: type[BaseModel], *refusals: int, status: int = 200) -> Responses:
-    """A success, and what all calls that look at the fleet may be refused with, and more."""
+    """The success response, the problems of every call that reads the fleet, and further ones."""
     return {HTTPStatus(status): model} | problems(400, *refusals, 500, 503)
 
 
 def write_responses(model: type[BaseModel], *refusals: int, status: int = 200) -> Responses:
-    """As `responses`, of a call that takes If-Match."""
+    """As `responses`, for a call that takes If-Match."""
     return responses(model, *refusals, 412, 413, status=status)
 
 
-def validated(answer: Any, declared: Mapping[Any, Any]) -> Any:
-    """The answer, if it is as its call declares. Raises ValidationError, KeyError."""
-    body, status = answer[:2] if isinstance(answer, tuple) else (answer, 200)
+def validated(response: Any, declared: Mapping[Any, Any]) -> Any:
+    """The response, if it matches its declared model. Raises ValidationError, KeyError."""
+    body, status = response[:2] if isinstance(response, tuple) else (response, 200)
     model = declared[HTTPStatus(status)]
     if isinstance(model, type) and issubclass(model, BaseModel):
         model.model_validate_json(json.dumps(body), strict=True)
-    return answer
+    return response
 
 
 # --- /topics, /offset
@@ -103,7 +103,9 @@ class PartitionMismatch(ResponseModel):
     ideal: dict[str, PartitionState]
     actual: dict[str, PartitionState]
     reason: str
-    since: int | None = Field(description="milliseconds since 1970; null: nothing was decided yet")
+    since: int | None = Field(
+        description="milliseconds since 1970; null: before the leader's first decision"
+    )
 
 
 class TopicDetails(ResponseModel):
@@ -112,9 +114,9 @@ class TopicDetails(ResponseModel):
     targetTopic: str
     state: TopicState
     effectiveState: Literal["active", "paused", "deleting", "stopped", "blacklisted"] = Field(
-        description="what it is; `state` is what operators wish"
+        description="state with stops and blacklist; `state` is what operators have set"
     )
-    stopped: str = Field(description="why the leader stopped it; empty: it did not")
+    stopped: str = Field(description="why the leader stopped it; empty: it is not stopped")
     topicBlacklisted: bool
     sourceTopicId: str
     targetTopicId: str
@@ -125,7 +127,7 @@ class TopicDetails(ResponseModel):
     serverToPartitionMapping: dict[str, dict[str, PartitionState]]
     serverToNumPartitionsMapping: dict[str, int]
     mismatches: list[PartitionMismatch]
-    excluded: dict[str, str] = Field(description="partition -> why nobody should copy it")
+    excluded: dict[str, str] = Field(description="partition -> why it is not copied")
     positions: dict[str, int | None] | None
     positionsReason: str | None = None
     progress: dict[str, PartitionLag]
@@ -136,7 +138,7 @@ class TopicDetails(ResponseModel):
 
 
 class PartitionLag(ResponseModel):
-    """Null is what is not known; `reason` says why, or what is wrong."""
+    """Null: not known; `reason` has the cause, or what is wrong."""
 
     position: int | None
     logStart: int | None
@@ -157,7 +159,8 @@ class PartitionOffset(PartitionLag):
 
 
 class TopicOffsets(ResponseModel):
-    """Sum of the lags, longest wait, nearest end; `unknown` partitions are in none of them."""
+    """Lag summed over the partitions, longest lag in seconds, shortest time to retention; without the
+    `unknown` partitions."""
 
     topic: str
     route: str
@@ -243,7 +246,7 @@ class WorkerTags(ResponseModel):
 
 
 class PartitionWithoutProgress(ResponseModel):
-    """`since` is when its worker last saw it make progress, in milliseconds."""
+    """`since`: when its worker last measured progress, in milliseconds since 1970."""
 
     topic: str
     partition: int
@@ -273,7 +276,7 @@ class TopicLoad(TotalLoad):
 
 
 class LaggingPartition(ResponseModel):
-    """`lagTime`: seconds to copy the lag at the present rate; null while nothing is copied."""
+    """`lagTime`: seconds to copy the lag at the present rate; null without progress."""
 
     topicName: str
     partitionId: int
@@ -285,8 +288,8 @@ class LaggingPartition(ResponseModel):
 
 
 class WorkerLoad(ResponseModel):
-    """Rates count for balancing once they have settled. `blamed`: given nothing, because something
-    was stuck on it that is not on another worker."""
+    """Rates count for load balancing once they have settled. `blamed`: the worker is assigned nothing,
+    because a partition made no progress on it that does on another worker."""
 
     workerId: str
     numberOfTopicPartitions: int
@@ -353,7 +356,7 @@ class DryRun(ResponseModel):
 
 
 class RebalanceResult(RootModel[RebalanceRequested | DryRun]):
-    """By whether it was a dry run."""
+    """Either a request that was written, or a dry run."""
 
 
 class OtherEvent(ResponseModel):
@@ -373,7 +376,7 @@ class MoveEvent(PlannedMove):
     event: str
     ownerEpoch: int
     request: str
-    tookMs: int | None = Field(description="until the new owner was ONLINE; null: it is not yet")
+    tookMs: int | None = Field(description="until the new owner was ONLINE; null: not yet")
 
 
 class EventList(ResponseModel):
@@ -389,7 +392,7 @@ class RouteMismatch(PartitionMismatch):
 
 
 class ExcludedPartitions(ResponseModel):
-    """What nobody should copy now."""
+    """Partitions of a topic that are whitelisted and not copied now."""
 
     route: str
     topic: str
@@ -427,9 +430,11 @@ class SourceValidationResult(ResponseModel):
     numMismatchedTopicPartitions: int
     mismatchedTopicPartitions: dict[str, int]
     targetFindings: dict[str, str]
-    stoppedTopics: dict[str, str] = Field(description="deleted or recreated on either side: why")
+    stoppedTopics: dict[str, str] = Field(
+        description="topics deleted or recreated on either side, with the reason"
+    )
     refusedTopics: dict[str, str] = Field(
-        description="should be whitelisted or grown by the leader, and cannot be: why"
+        description="topics that the leader could not whitelist or expand, with the reason"
     )
     targetReason: str | None = None
 

@@ -1,4 +1,4 @@
-"""Models whose schema is worked out once: it is asked for with each call, and takes milliseconds."""
+"""Models whose JSON schema is generated once: it is needed for each call, and takes milliseconds."""
 
 from __future__ import annotations
 

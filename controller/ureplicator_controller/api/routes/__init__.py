@@ -1,1 +1,1 @@
-"""The calls of REST, a module for each path prefix."""
+"""The calls of REST: one module for each path prefix."""

@@ -1,14 +1,13 @@
-"""`/blacklist`: partitions that are not copied, though their topic is, and whole topics; uReplicator's
-call.
+"""`/blacklist`: partitions that are not copied although their topic is, and whole topics.
 
-A partition is named in the query, as uReplicator's tools do, or in a JSON body; where both say
-something they must say the same. What is asked for and is so already is answered with 400, as
-uReplicator did: its tools take anything but a 200 as "look before you repeat that".
+A partition is named in the query, as uReplicator's tools do, or in a JSON body; if both give a value,
+the values must be equal. A change to what is so already is refused with 400, as in uReplicator: its
+tools take anything but a 200 as "check before you repeat".
 
-A partition's entry belongs to the topic's intent. It survives a pause and an expansion, and ends
-with the topic. So the ETag that If-Match takes here is the topic's. A topic's entry (no partition
-is named) belongs to the route, whether the topic is whitelisted or not: it is neither copied nor
-whitelisted by itself.
+A partition's entry belongs to the topic's intent. It survives a pause and an expansion, and ends with
+the topic. So the ETag that If-Match takes here is the topic's. A topic's entry (no partition is named)
+belongs to the route, whether the topic is whitelisted or not: the topic is neither copied nor
+auto-whitelisted.
 """
 
 from __future__ import annotations
@@ -36,20 +35,20 @@ from ureplicator_controller.api.http.response_models import (
     responses,
     write_responses,
 )
+from ureplicator_controller.api.services.blacklist import BlacklistService
 from ureplicator_controller.api.services.fleet_cache import FleetCache
-from ureplicator_controller.api.services.topics import TopicService
 
-_Said = TypeVar("_Said")
+T = TypeVar("T")
 
 
 def blueprint(
-    *, settings: Settings, fleet: FleetCache, topic_service: TopicService
+    *, settings: Settings, fleet: FleetCache, blacklist: BlacklistService
 ) -> APIBlueprint:
     api = group("blacklist", __name__)
 
     @api.get("/blacklist", responses=responses(BlacklistEntries, 404))
     def list_blacklist(query: RouteQuery) -> JsonResult:
-        """The partitions and the topics that are set aside."""
+        """Blacklisted partitions and topics."""
         routes = {config.route for config in chosen_routes(settings, query)}
         snapshot = fleet.current().snapshot
         topics = snapshot.topics
@@ -71,18 +70,18 @@ def blueprint(
     def change_blacklist(
         query: BlacklistQuery, body: BlacklistBody, header: IfMatchHeader
     ) -> JsonResult:
-        """Set a partition aside, or without one the topic, or take it back.
+        """Add a partition, or without one a whole topic, to the blacklist, or remove it.
 
-        Said in the query or in the body.
+        Given in the query or in the body.
         """
         config = chosen_route(settings, query)
-        topic = _said("topic", query.topic, body.topic)
-        number = _agreed("partition", query.partition, body.partition)
-        listed = _said("opt", query.opt, body.opt) == "blacklist"
+        topic = _required("topic", query.topic, body.topic)
+        number = _merged("partition", query.partition, body.partition)
+        listed = _required("opt", query.opt, body.opt) == "blacklist"
         if number is None:
-            topic_service.blacklist_topic(config, topic, listed=listed, condition=header.condition)
+            blacklist.set_topic(config, topic, listed=listed, condition=header.condition)
         else:
-            topic_service.blacklist(
+            blacklist.set_partition(
                 config, topic, number, listed=listed, condition=header.condition
             )
         return {
@@ -95,19 +94,19 @@ def blueprint(
     return api
 
 
-def _said(name: str, query: _Said | None, body: _Said | None) -> _Said:
-    """What query or body must say."""
-    said = _agreed(name, query, body)
-    if said is None:
+def _required(name: str, query: T | None, body: T | None) -> T:
+    """A value that the query or the body must give."""
+    value = _merged(name, query, body)
+    if value is None:
         raise missing(BlacklistBody, name)
-    return said
+    return value
 
 
-def _agreed(name: str, query: _Said | None, body: _Said | None) -> _Said | None:
-    """What query and body say, as one."""
-    said = body if query is None else query
-    if body not in (None, said):
+def _merged(name: str, query: T | None, body: T | None) -> T | None:
+    """The value from the query or the body. Raises Problem if they differ."""
+    value = body if query is None else query
+    if body not in (None, value):
         raise bad_request(
-            f"{name} in the query is not {name} in the body", field=name, hint="say it once"
+            f"{name} in the query differs from {name} in the body", field=name, hint="give it once"
         )
-    return said
+    return value

@@ -1,9 +1,8 @@
-"""`/health`, `/ready`, `/metrics`: three different questions.
+"""`/health`, `/ready`, `/metrics`: liveness, readiness and Prometheus metrics.
 
-`/health` asks whether this process answers at all: a restart would mend it if not, so ZooKeeper
-or a broker that is away is none of its business. `/ready` asks whether it can serve now.
-`/metrics` is for Prometheus; it answers also while ZooKeeper is away, and says so, since that is
-when one looks.
+`/health` is whether this process responds at all: a restart would repair it if not, so an unavailable
+ZooKeeper or broker does not count. `/ready` is whether it can serve requests now. `/metrics` is served
+also while ZooKeeper is unavailable, and shows that, since that is when metrics are needed.
 """
 
 from __future__ import annotations
@@ -40,12 +39,12 @@ def blueprint(*, id: str, fleet: FleetCache, registry: CollectorRegistry) -> API
 
     @api.get("/health", responses={HTTPStatus.OK: Health})
     def health() -> JsonResult:
-        """Is this process alive."""
+        """Liveness: whether this process responds."""
         return {"status": "ok", "id": id}
 
     @api.get("/ready", responses=responses(Ready))
     def ready() -> JsonResult:
-        """Can it serve, and who leads."""
+        """Readiness: whether requests can be served, and which controller leads."""
         fleet_state = fleet.current()
         leader = fleet_state.leader.id if fleet_state.leader else None
         controllers = sorted(fleet_state.controllers)
@@ -53,14 +52,15 @@ def blueprint(*, id: str, fleet: FleetCache, registry: CollectorRegistry) -> API
 
     @api.get("/metrics", responses={HTTPStatus.OK: {"content": _METRICS}}, validate_response=False)
     def metrics() -> Response:
-        """For Prometheus."""
+        """Metrics in the Prometheus text format."""
         return Response(generate_latest(registry), content_type=CONTENT_TYPE)
 
     return api
 
 
 def count_requests(app: Flask, registry: CollectorRegistry) -> None:
-    """By rule, not by path: a counter per topic, or per scanner's guess, would grow for ever."""
+    """Count requests by rule, not by path: a counter for each topic, or for each path that a scanner
+    tries, would grow without bound."""
     requests = Counter(
         "ureplicator_http_requests",
         "JsonResult requests by method, rule and status.",
@@ -76,7 +76,7 @@ def count_requests(app: Flask, registry: CollectorRegistry) -> None:
 
 
 class FleetMetrics(Collector):
-    """Gauges drawn from the picture of the moment."""
+    """Gauges drawn from the present state of the fleet."""
 
     def __init__(
         self, *, settings: Settings, fleet: FleetCache, clusters: Mapping[str, ClusterTopics]
@@ -89,21 +89,27 @@ class FleetMetrics(Collector):
         try:
             fleet_state = self._fleet.current()
         except Unavailable:
-            yield _gauge("zookeeper_connected", "Whether ZooKeeper answers.", 0)
+            yield _gauge("zookeeper_connected", "Whether ZooKeeper responds.", 0)
             return
-        yield _gauge("zookeeper_connected", "Whether ZooKeeper answers.", 1)
+        yield _gauge("zookeeper_connected", "Whether ZooKeeper responds.", 1)
         yield from _fleet_metrics(fleet_state)
         yield from self._source_metrics(fleet_state)
 
     def describe(self) -> Iterable[Metric]:
-        """Nothing is asked while the registry is being built."""
+        """Nothing is read while the registry is being built."""
         return ()
 
     def _source_metrics(self, fleet_state: FleetState) -> Iterable[Metric]:
-        """A cluster that is away has no counts, rather than false ones."""
-        up = _family("source_up", "Whether the source cluster answers.", "route")
-        missing = _family("missing_topics", "Whitelisted, but not in the source.", "route")
-        mismatched = _family("mismatched_topics", "Other partition count at the source.", "route")
+        """Source metrics; an unavailable cluster has no counts rather than wrong ones."""
+        up = _family("source_up", "Whether the source cluster responds.", "route")
+        missing = _family(
+            "missing_topics", "Whitelisted topics that do not exist at the source.", "route"
+        )
+        mismatched = _family(
+            "mismatched_topics",
+            "Whitelisted topics whose partition count differs at the source.",
+            "route",
+        )
         for config in self._settings.routes:
             name = str(config.route)
             try:
@@ -127,20 +133,30 @@ def _fleet_metrics(fleet_state: FleetState) -> Iterable[Metric]:
     yield _gauge("topics", "Whitelisted topics.", counts.topics)
     yield _gauge("error_topics", "TopicList with a partition in error.", counts.error_topics)
     yield _gauge(
-        "unreadable_nodes", "Nodes that cannot be read.", len(fleet_state.snapshot.unreadable_nodes)
+        "unreadable_nodes",
+        "Nodes in ZooKeeper that cannot be decoded.",
+        len(fleet_state.snapshot.unreadable_nodes),
     )
     states = {"online": counts.online, "offline": counts.offline, "error": counts.error}
-    yield _family("partitions", "Wanted partitions by their owner's state.", "state", states)
+    yield _family("partitions", "Whitelisted partitions by their owner's state.", "state", states)
     found = Tally(
         str(each.partition.route) for each in mismatches(fleet_state.snapshot, fleet_state.view)
     )
     total = sum(found.values())
-    yield _gauge("mismatches", "Partitions that are not what they should be.", total)
-    yield _family(
-        "worker_ideal_partitions", "That it should own.", "worker", dict(counts.ideal_state)
+    yield _gauge(
+        "mismatches", "Partitions whose external view differs from the ideal state.", total
     )
     yield _family(
-        "worker_external_partitions", "That it says it holds.", "worker", dict(counts.external_view)
+        "worker_ideal_partitions",
+        "Partitions in the ideal state of the worker.",
+        "worker",
+        dict(counts.ideal_state),
+    )
+    yield _family(
+        "worker_external_partitions",
+        "Partitions that the worker reports to hold.",
+        "worker",
+        dict(counts.external_view),
     )
 
 

@@ -1,8 +1,8 @@
-"""`/history`: the last events, newest first: what moved, from whom, to whom, why, when and for how long,
-and what else happened to the fleet.
+"""`/history`: the last events, newest first: moves of partitions with origin, destination, reason, time
+and duration, and everything else that happened to the fleet.
 
 An event is found in the logs by its id, which for a move is the partition and its owner epoch, and by
-the request that asked for it.
+the id of the request that caused it.
 """
 
 from __future__ import annotations

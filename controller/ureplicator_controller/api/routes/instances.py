@@ -1,7 +1,7 @@
-"""`/instances`: the workers, live and remembered, and what each of them holds.
+"""`/instances`: the workers, live and known, and the partitions that each of them holds.
 
-DELETE empties a worker: each of its partitions is taken, let go and only then given to another one,
-and it gets nothing more until POST takes it back. Both are idempotent.
+DELETE drains a worker: each of its partitions is taken away, released and only then assigned to another
+worker, and the worker gets no others until POST ends the draining. Both are idempotent.
 """
 
 from __future__ import annotations
@@ -28,28 +28,32 @@ from ureplicator_controller.api.http.response_models import (
     responses,
     write_responses,
 )
+from ureplicator_controller.api.routes.rebalance import requested
 from ureplicator_controller.api.services.fleet_cache import FleetCache, FleetState
-from ureplicator_controller.api.services.workers import Wishes, unknown_worker
+from ureplicator_controller.api.services.switches import SwitchService
+from ureplicator_controller.api.services.workers import WorkerService, unknown_worker
 from ureplicator_controller.core.state.external_view import ideal_entry, whitelisted_partitions
 
 
-def blueprint(*, fleet: FleetCache, wishes: Wishes) -> APIBlueprint:
+def blueprint(
+    *, fleet: FleetCache, workers: WorkerService, switches: SwitchService
+) -> APIBlueprint:
     api = group("instances", __name__)
 
     @api.get("/instances", responses=responses(InstanceList))
     def list_instances(query: Query) -> JsonResult:
-        """Workers, where their pages are, and what they hold."""
+        """Workers, with their addresses and partitions."""
         fleet_state = fleet.current()
         return describe(fleet_state, known_workers(fleet_state))
 
     @api.post("/instances", responses=write_responses(RebalanceRequested))
     def rebalance_instances(query: Query, body: OptionalBody, header: IfMatchHeader) -> JsonResult:
-        """Rebalance now, without waiting for delays."""
-        return {"rebalance": "asked", "request": wishes.rebalance(header.condition)}
+        """Request a rebalance now, without waiting for the rebalance delays."""
+        return requested(switches, header)
 
     @api.get("/instances/<path:worker>", responses=responses(InstanceList, 404))
     def show_instance(path: WorkerPath, query: Query) -> JsonResult:
-        """One worker, and what it holds."""
+        """One worker, with its partitions."""
         fleet_state = fleet.current()
         if path.worker not in known_workers(fleet_state):
             raise unknown_worker(path.worker)
@@ -59,23 +63,23 @@ def blueprint(*, fleet: FleetCache, wishes: Wishes) -> APIBlueprint:
 
     @api.delete("/instances/<path:worker>", responses=write_responses(WorkerTags, 404))
     def drain_instance(path: WorkerPath, query: Query, header: IfMatchHeader) -> JsonResult:
-        """Empty a worker, and give it nothing more."""
+        """Drain a worker: move its partitions away, and assign it no others."""
         id = worker_name(path.worker)
-        return _tags(id, wishes.leave(id, header.condition))
+        return _tags(id, workers.drain(id, header.condition))
 
     @api.post("/instances/<path:worker>", responses=write_responses(WorkerTags, 404))
     def restore_instance(
         path: WorkerPath, query: Query, body: OptionalBody, header: IfMatchHeader
     ) -> JsonResult:
-        """Take a worker back."""
+        """End the draining of a worker."""
         id = worker_name(path.worker)
-        return _tags(id, wishes.take_back(id, header.condition))
+        return _tags(id, workers.undrain(id, header.condition))
 
     return api
 
 
 def worker_name(name: str) -> WorkerId:
-    """One that can be a node's name."""
+    """The id of a worker, if it can be the name of a node."""
     if "/" in name or "\0" in name or name in (".", ".."):
         raise unknown_worker(name)
     return WorkerId(name)
@@ -91,7 +95,7 @@ def known_workers(fleet_state: FleetState) -> list[WorkerId]:
 
 
 def describe(fleet_state: FleetState, workers: Iterable[WorkerId]) -> dict[str, Any]:
-    """uReplicator's three keys, and `workers` with what they cannot say."""
+    """uReplicator's three keys, and `workers` with the details."""
     snapshot = fleet_state.snapshot
     held = _held(fleet_state)
     ideal = _ideal_counts(fleet_state)
@@ -140,8 +144,8 @@ def _worker(
 
 def _held(fleet_state: FleetState) -> dict[WorkerId, list[dict[str, Any]]]:
     found: dict[WorkerId, list[dict[str, Any]]] = {}
-    for partition, said in sorted(fleet_state.view.items()):
-        for worker, entry in said.items():
+    for partition, entries in sorted(fleet_state.view.items()):
+        for worker, entry in entries.items():
             found.setdefault(worker, []).append(
                 {
                     "route": str(partition.route),

@@ -1,7 +1,7 @@
-"""`/offset`: how far each partition is, and how far behind.
+"""`/offset`: position and lag of each partition.
 
-Everything here is from one look at all partitions (`ureplicator_controller.api.lag.cache`), whose age
-is shown. What is not known is null and has a reason: nothing here is a failure of the call.
+All figures come from one collection of all partitions (`ureplicator_controller.api.lag.cache`), whose
+age is shown. An unknown figure is null and has a reason: the call itself does not fail.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _NOT_YET = PartitionLag(reason="not collected yet: repeat the request")
 
 @dataclass(frozen=True, slots=True)
 class TopicLag:
-    """One topic of a look; `age_s` is None while there was none."""
+    """Lag of one topic; `age_s` is None before the first collection."""
 
     age_s: float | None = None
     partitions: Mapping[int, PartitionLag] = field(default_factory=dict)
@@ -48,7 +48,7 @@ def blueprint(*, settings: Settings, fleet: FleetCache, lag_cache: LagCache) -> 
 
     @api.get("/offset", responses=responses(OffsetList, 404))
     def show_offsets(query: RouteQuery) -> JsonResult:
-        """How far behind each topic is, in sum."""
+        """Lag of each topic, summed over its partitions."""
         routes = {config.route for config in chosen_routes(settings, query)}
         fleet.check()
         report = lag_cache.report()
@@ -65,7 +65,7 @@ def blueprint(*, settings: Settings, fleet: FleetCache, lag_cache: LagCache) -> 
 
     @api.get("/offset/<topic>/<partition>", responses=responses(PartitionOffset, 404))
     def show_offset(path: TopicPartitionPath, query: RouteQuery) -> JsonResult:
-        """How far behind one partition is."""
+        """Lag of one partition."""
         fleet_state = fleet.current()
         key = find_topic(settings, fleet_state, path.topic, query)
         intent = fleet_state.snapshot.topics[key].value
@@ -89,7 +89,7 @@ def of_topic(lag_cache: LagCache, key: TopicKey, intent: TopicIntent) -> TopicLa
 
 
 def topic_json(found: TopicLag) -> dict[str, Any]:
-    """What a topic's page shows. `positions` is null if none could be read, with the reason."""
+    """Lag as in a topic's details. `positions` is null if none could be read, with the reason."""
     partitions = found.partitions
     unread = [
         each.reason
@@ -97,10 +97,10 @@ def topic_json(found: TopicLag) -> dict[str, Any]:
         if each.position is None and not each.never_committed
     ]
     positions = {str(number): each.position for number, each in partitions.items()}
-    nothing = bool(unread) and len(unread) == len(partitions)
+    none_read = bool(unread) and len(unread) == len(partitions)
     return {
-        "positions": None if nothing else positions,
-        **({"positionsReason": unread[0]} if nothing else {}),
+        "positions": None if none_read else positions,
+        **({"positionsReason": unread[0]} if none_read else {}),
         "progress": {str(number): figures_json(each) for number, each in partitions.items()},
         "progressAgeSeconds": found.age_s,
     }

@@ -1,6 +1,6 @@
-"""`/topics`: what is copied, and how well. uReplicator's paths and verbs.
+"""`/topics`: whitelisted topics, their ideal state, external view and lag. uReplicator's paths and verbs.
 
-A topic that is being deleted is shown, with that state, until the last worker has let go of it.
+A topic that is being deleted is listed with that state until the last worker has released it.
 """
 
 from __future__ import annotations
@@ -58,20 +58,20 @@ from ureplicator_controller.core.state.mismatches import Mismatch, topic_mismatc
 
 
 def blueprint(
-    *, settings: Settings, fleet: FleetCache, topic_service: TopicService, lag_cache: LagCache
+    *, settings: Settings, fleet: FleetCache, topics: TopicService, lag_cache: LagCache
 ) -> APIBlueprint:
     api = group("topics", __name__)
 
     @api.get("/topics", responses=responses(TopicList, 404))
     def list_topics(query: RouteQuery) -> JsonResult:
-        """Names of what is copied."""
+        """Names of all whitelisted topics."""
         routes = {config.route for config in chosen_routes(settings, query)}
-        topics = fleet.current().snapshot.topics
-        return {"topics": sorted({key.topic for key in topics if key.route in routes})}
+        keys = fleet.current().snapshot.topics
+        return {"topics": sorted({key.topic for key in keys if key.route in routes})}
 
     @api.get("/topics/<path:topic>", responses=responses(TopicDetails, 404))
     def show_topic(path: AnyTopicPath, query: RouteQuery) -> JsonResult:
-        """What a topic should be, what it is, and why it is not what it should be."""
+        """Ideal state, external view and lag of a topic, with the reasons for each mismatch."""
         fleet_state = fleet.current()
         key = find_topic(settings, fleet_state, path.topic, query)
         found = of_topic(lag_cache, key, fleet_state.snapshot.topics[key].value)
@@ -80,55 +80,56 @@ def blueprint(
 
     @api.delete("/topics/<path:topic>", responses=write_responses(TopicChanged, 404))
     def delete_topic(path: TopicPath, query: DeleteQuery, header: IfMatchHeader) -> JsonResult:
-        """Stop copying; the target stays, and the positions unless they are to be forgotten."""
+        """Stop copying a topic. The target topic is kept, and the positions unless `positions=forget`."""
         config = chosen_route(settings, query)
-        intent = topic_service.delete(
+        intent = topics.delete(
             config,
             path.topic,
             forget_positions=query.positions == "forget",
             condition=header.condition,
         )
-        return _answer(config.route, path.topic, intent)
+        return _changed(config.route, path.topic, intent)
 
-    _offer_adding(api, settings=settings, topic_service=topic_service)
-    _offer_expanding(api, settings=settings, topic_service=topic_service)
-    _offer_pausing(api, settings=settings, topic_service=topic_service)
+    _add_whitelisting(api, settings=settings, topics=topics)
+    _add_expanding(api, settings=settings, topics=topics)
+    _add_pausing(api, settings=settings, topics=topics)
     return api
 
 
-def _offer_adding(api: APIBlueprint, *, settings: Settings, topic_service: TopicService) -> None:
-    said = write_responses(TopicChanged, 404, 409, status=201)
+def _add_whitelisting(api: APIBlueprint, *, settings: Settings, topics: TopicService) -> None:
+    declared = write_responses(TopicChanged, 404, 409, status=201)
 
-    @api.post("/topics", responses=said)
+    @api.post("/topics", responses=declared)
     def add_topic(query: RouteQuery, body: AddTopicBody, header: IfMatchHeader) -> JsonResult:
-        """Copy a topic; all partitions by default. It is made on the target if it is missing."""
+        """Whitelist a topic: copy all of its partitions, or the given number. The target topic is created
+        if it is missing."""
         return added(query, body.topic, body.num_partitions, header)
 
-    @api.post("/topics/<path:topic>", responses=said)
+    @api.post("/topics/<path:topic>", responses=declared)
     def add_named_topic(
         path: TopicPath, query: RouteQuery, body: AddNamedTopicBody, header: IfMatchHeader
     ) -> JsonResult:
-        """Copy the topic in the path."""
+        """Whitelist the topic in the path."""
         return added(query, _named(path.topic, body.topic), body.num_partitions, header)
 
     def added(
         query: RouteQuery, topic: str, partitions: int | None, header: IfMatchHeader
     ) -> JsonResult:
         config = chosen_route(settings, query)
-        intent = topic_service.add(config, topic, partitions, header.condition)
+        intent = topics.add(config, topic, partitions, header.condition)
         location = url_for(".show_topic", topic=topic, src=config.source, dst=config.target)
-        return _answer(config.route, topic, intent), 201, {"Location": location}
+        return _changed(config.route, topic, intent), 201, {"Location": location}
 
 
-def _offer_expanding(api: APIBlueprint, *, settings: Settings, topic_service: TopicService) -> None:
-    said = write_responses(TopicChanged, 404, 409)
+def _add_expanding(api: APIBlueprint, *, settings: Settings, topics: TopicService) -> None:
+    declared = write_responses(TopicChanged, 404, 409)
 
-    @api.put("/topics", responses=said)
+    @api.put("/topics", responses=declared)
     def expand_topic(query: RouteQuery, body: ExpandTopicBody, header: IfMatchHeader) -> JsonResult:
-        """Copy more partitions, after the source was expanded."""
+        """Copy more partitions after the source topic was expanded."""
         return expanded(query, body.topic, body.num_partitions, header)
 
-    @api.put("/topics/<path:topic>", responses=said)
+    @api.put("/topics/<path:topic>", responses=declared)
     def expand_named_topic(
         path: TopicPath, query: RouteQuery, body: ExpandNamedTopicBody, header: IfMatchHeader
     ) -> JsonResult:
@@ -139,45 +140,43 @@ def _offer_expanding(api: APIBlueprint, *, settings: Settings, topic_service: To
         query: RouteQuery, topic: str, partitions: int, header: IfMatchHeader
     ) -> JsonResult:
         config = chosen_route(settings, query)
-        intent = topic_service.expand(config, topic, partitions, header.condition)
-        return _answer(config.route, topic, intent)
+        intent = topics.expand(config, topic, partitions, header.condition)
+        return _changed(config.route, topic, intent)
 
 
-def _offer_pausing(api: APIBlueprint, *, settings: Settings, topic_service: TopicService) -> None:
-    said = write_responses(TopicChanged, 404, 409)
+def _add_pausing(api: APIBlueprint, *, settings: Settings, topics: TopicService) -> None:
+    declared = write_responses(TopicChanged, 404, 409)
 
-    @api.post("/topics/<topic>/pause", responses=said)
+    @api.post("/topics/<topic>/pause", responses=declared)
     def pause_topic(
         path: TopicPath, query: RouteQuery, body: OptionalBody, header: IfMatchHeader
     ) -> JsonResult:
-        """Stop copying for a while; positions stay."""
+        """Pause copying; positions are kept."""
         config = chosen_route(settings, query)
-        return shown(
-            config.route, path.topic, topic_service.pause(config, path.topic, header.condition)
-        )
+        return shown(config.route, path.topic, topics.pause(config, path.topic, header.condition))
 
-    @api.post("/topics/<topic>/resume", responses=said)
+    @api.post("/topics/<topic>/resume", responses=declared)
     def resume_topic(
         path: TopicPath, query: RouteQuery, body: ResumeTopicBody, header: IfMatchHeader
     ) -> JsonResult:
         """Go on copying where it was paused; with `restart`, also a topic that the leader stopped."""
         config = chosen_route(settings, query)
         condition = header.condition
-        intent = topic_service.resume(config, path.topic, restart=body.restart, condition=condition)
+        intent = topics.resume(config, path.topic, restart=body.restart, condition=condition)
         return shown(config.route, path.topic, intent)
 
     def shown(route: Route, topic: str, intent: TopicIntent) -> JsonResult:
-        return _answer(route, topic, intent) | {"state": intent.state}
+        return _changed(route, topic, intent) | {"state": intent.state}
 
 
 def describe(fleet_state: FleetState, key: TopicKey) -> dict[str, Any]:
-    """uReplicator's view of a topic, and what it lacked: mismatches with reasons."""
+    """Details of a topic: those of uReplicator, and mismatches with reasons."""
     snapshot = fleet_state.snapshot
     intent = snapshot.topics[key].value
     partitions = [Partition(key.route, key.topic, number) for number in range(intent.partitions)]
     view = {
-        partition.number: {worker: entry.state for worker, entry in said.items()}
-        for partition, said in sorted(fleet_state.view.items())
+        partition.number: {worker: entry.state for worker, entry in entries.items()}
+        for partition, entries in sorted(fleet_state.view.items())
         if partition.key == key
     }
     return {
@@ -193,7 +192,7 @@ def describe(fleet_state: FleetState, key: TopicKey) -> dict[str, Any]:
         "partitions": intent.partitions,
         "blacklisted": sorted(intent.blacklisted),
         "idealState": {str(each.number): _ideal(fleet_state, each) for each in partitions},
-        "externalView": {str(number): said for number, said in view.items()},
+        "externalView": {str(number): states for number, states in view.items()},
         "serverToPartitionMapping": _by_worker(view),
         "serverToNumPartitionsMapping": _online_by_worker(view),
         "mismatches": [
@@ -208,7 +207,7 @@ def describe(fleet_state: FleetState, key: TopicKey) -> dict[str, Any]:
 
 
 def mismatch_json(mismatch: Mismatch) -> dict[str, Any]:
-    """`since` is in milliseconds since 1970; null while the leader has decided nothing."""
+    """`since` is in milliseconds since 1970; null before the leader's first decision."""
     return {
         "partition": mismatch.partition.number,
         "ideal": dict(mismatch.ideal),
@@ -227,8 +226,8 @@ def _by_worker(
     view: Mapping[int, Mapping[WorkerId, PartitionState]],
 ) -> dict[WorkerId, dict[str, PartitionState]]:
     found: dict[WorkerId, dict[str, PartitionState]] = {}
-    for number, said in view.items():
-        for worker, state in said.items():
+    for number, states in view.items():
+        for worker, state in states.items():
             found.setdefault(worker, {})[str(number)] = state
     return found
 
@@ -243,18 +242,18 @@ def _online_by_worker(
 
 
 def _named(path: str, body: str | None) -> str:
-    """The topic's name, from the path; the body may not say another."""
+    """The topic's name, from the path; the body may only repeat it."""
     if body not in (None, path):
         raise bad_request(
-            "the topic in the body is not the one in the path",
+            "the topic in the body differs from the topic in the path",
             field="topic",
             hint="leave it out of the body",
         )
     return path
 
 
-def _answer(route: Route, topic: str, intent: TopicIntent) -> dict[str, Any]:
-    answer = {"topic": topic, "route": str(route), "partitions": intent.partitions}
+def _changed(route: Route, topic: str, intent: TopicIntent) -> dict[str, Any]:
+    changed = {"topic": topic, "route": str(route), "partitions": intent.partitions}
     if intent.state is not TopicState.ACTIVE:
-        answer["state"] = intent.state
-    return answer
+        changed["state"] = intent.state
+    return changed

@@ -1,7 +1,7 @@
-"""`/validation`: counts of what is and what should be. Looking changes nothing.
+"""`/validation`: external view compared with the ideal state, and the whitelist with the clusters.
 
-uReplicator's `/validation/srcKafka` *expanded topics* when it was read. Here it compares what is
-whitelisted with what the source has, and only tells.
+uReplicator's `/validation/srcKafka` *expanded topics* when it was read. Here it compares the whitelist
+with the topics of the source, and changes nothing.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from flask_openapi3 import APIBlueprint
 from ureplicator_common.config.settings import Settings
 from ureplicator_common.model import Route
 from ureplicator_controller.api.http.openapi import group
-from ureplicator_controller.api.http.request_models import RouteQuery, chosen_routes
+from ureplicator_controller.api.http.request_models import RouteQuery, chosen_routes, only_route
 from ureplicator_controller.api.http.response_models import (
     JsonResult,
     SourceValidationResult,
@@ -37,15 +37,14 @@ def blueprint(
 
     @api.get("/validation", responses=responses(ValidationResult, 404))
     def validation(query: RouteQuery) -> JsonResult:
-        """Counts, and all that is not as it should be."""
-        chosen = [config.route for config in chosen_routes(settings, query)]
+        """External view compared with the ideal state: counts, and every difference."""
+        route = only_route(settings, query)
         fleet_state = fleet.current()
-        one = chosen[0] if len(chosen) == 1 and len(settings.routes) > 1 else None
         found = [
             {"route": str(each.partition.route), "topic": each.partition.topic}
             | mismatch_json(each)
             for each in mismatches(fleet_state.snapshot, fleet_state.view)
-            if one in (None, each.partition.route)
+            if route in (None, each.partition.route)
         ]
         excluded = [
             {
@@ -55,9 +54,9 @@ def blueprint(
                 "state": each.state,
                 "reason": each.reason,
             }
-            for each in excluded_partitions(fleet_state.snapshot, one)
+            for each in excluded_partitions(fleet_state.snapshot, route)
         ]
-        counts = validation_counts(fleet_state.snapshot, fleet_state.view, one).as_json()
+        counts = validation_counts(fleet_state.snapshot, fleet_state.view, route).as_json()
         unreadable = [
             {"path": each.path, "why": each.reason}
             for each in fleet_state.snapshot.unreadable_nodes
@@ -66,7 +65,7 @@ def blueprint(
 
     @api.get("/validation/srcKafka", responses=responses(SourceValidationResult, 404))
     def source_validation(query: RouteQuery) -> JsonResult:
-        """What is whitelisted against what the clusters have. Looking changes nothing."""
+        """Whitelist compared with the topics of the clusters. Changes nothing."""
         chosen = [config.route for config in chosen_routes(settings, query)]
         fleet_state = fleet.current()
         found = {route: compare(fleet_state, route, clusters) for route in chosen}
@@ -83,7 +82,7 @@ def blueprint(
 
 
 def _merged(found: Mapping[Route, ClusterComparison]) -> ClusterComparison:
-    """All routes in one; topics carry their route where there are several."""
+    """All routes in one comparison; topics carry their route if there are several."""
     missing: list[str] = []
     mismatched: dict[str, int] = {}
     findings: dict[str, str] = {}

@@ -1,1 +1,1 @@
-"""What the calls do: write intents, read the fleet, ask the clusters."""
+"""Services behind the routes: they write intents, read the fleet and query the Kafka clusters."""

@@ -1,67 +1,98 @@
-"""Topics on a route's blacklist: a node for each, whether the topic is whitelisted or not."""
+"""The blacklist: whole topics of a route, and single partitions of whitelisted topics."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable
+from dataclasses import replace
 
-from ureplicator_common.coordination import Coordination, Create, Delete, Node, Operation
-from ureplicator_common.coordination.edit import Edit, edit
-from ureplicator_common.model import TopicKey
-from ureplicator_common.znodes import (
-    Paths,
-    UnreadableContent,
-    decode_blacklisted,
-    encode_blacklisted,
-)
-from ureplicator_controller.api.http.problems import Problem, bad_request
+from ureplicator_common.config.route import RouteConfig
+from ureplicator_common.coordination import Coordination, Node
+from ureplicator_common.coordination.edit import Edit
+from ureplicator_common.model import TopicIntent, TopicKey
+from ureplicator_controller.api.http.preconditions import ALWAYS, Precondition
+from ureplicator_controller.api.http.problems import Problem, bad_request, precondition_failed
+from ureplicator_controller.api.services.blacklist_nodes import BlacklistNodes, request_id_of
+from ureplicator_controller.api.services.fleet_cache import FleetCache
+from ureplicator_controller.api.services.intents import IntentStore
+from ureplicator_controller.api.services.node_editor import NodeEditor
+from ureplicator_controller.api.services.topic_checks import require_partition
 
 
-class TopicBlacklist:
-    """Reads and writes these nodes. Every call may raise Unavailable."""
+class BlacklistService:
+    """Changes the blacklist. Every call may raise Problem and Unavailable."""
 
-    def __init__(self, coordination: Coordination, paths: Paths) -> None:
+    def __init__(
+        self,
+        *,
+        coordination: Coordination,
+        fleet: FleetCache,
+        editor: NodeEditor,
+        intents: IntentStore,
+        nodes: BlacklistNodes,
+        new_id: Callable[[], str],
+    ) -> None:
         self._coordination = coordination
-        self._paths = paths
+        self._paths = fleet.paths
+        self._editor = editor
+        self._intents = intents
+        self._nodes = nodes
+        self._new_id = new_id
 
-    def change(self, key: TopicKey, *, listed: bool, request_id: str, timeout_s: float) -> None:
-        """On or off the list. Raises Problem if it is so already."""
-        path = self._paths.blacklisted(key)
+    def set_topic(
+        self, config: RouteConfig, topic: str, *, listed: bool, condition: Precondition = ALWAYS
+    ) -> None:
+        """Add a whole topic to the route's blacklist or remove it, whitelisted or not."""
+        key = TopicKey(config.route, topic)
+        if self._intents.find(key, condition) is None and condition.must_exist:
+            raise precondition_failed(f"{key} is not whitelisted")
+        self._edit(key, listed=listed)
+
+    def set_partition(
+        self,
+        config: RouteConfig,
+        topic: str,
+        number: int,
+        *,
+        listed: bool,
+        condition: Precondition = ALWAYS,
+    ) -> TopicIntent:
+        """Add one partition to the blacklist or remove it; returns the intent afterwards."""
+        key = TopicKey(config.route, topic)
+
+        def change(now: TopicIntent) -> TopicIntent:
+            require_partition(key, now, number)
+            if (number in now.blacklisted) == listed:
+                raise _already_set(f"partition {number} of {topic}", listed=listed)
+            return replace(now, blacklisted=now.blacklisted ^ {number})
+
+        return self._intents.change(key, change, condition)
+
+    def restore_topic(self, key: TopicKey, *, dry_run: bool) -> bool:
+        """Add a topic to the blacklist unless it is there; returns whether it was."""
+        listed = self._nodes.contains(key)
+        if not listed and not dry_run:
+            self._edit(key, listed=True)
+        return listed
+
+    def _edit(self, key: TopicKey, *, listed: bool) -> None:
+        path, request_id = self._paths.blacklisted(key), self._new_id()
 
         def decide(node: Node | None) -> Edit[None]:
             if (node is not None) == listed:
-                raise already_set(f"topic {key.topic}", listed=listed)
-            return Edit(None, self.on(key, request_id) if listed else self.off(key))
+                raise _already_set(f"topic {key.topic}", listed=listed)
+            operations = self._nodes.add(key, request_id) if listed else self._nodes.remove(key)
+            return Edit(None, operations)
 
         def applied(node: Node | None) -> bool:
-            return (_wrote(node) == request_id) if listed else node is None
+            return request_id_of(node) == request_id if listed else node is None
 
         self._coordination.sync(path)
-        edit(self._coordination, path, decide, applied, timeout_s=timeout_s)
-
-    def on(self, key: TopicKey, request_id: str) -> Sequence[Operation]:
-        """What puts a topic on the list, if it is not there."""
-        path = self._paths.blacklisted(key)
-        self._coordination.ensure(path.rpartition("/")[0])
-        there = self._coordination.get(path)
-        return () if there else (Create(path, encode_blacklisted(request_id)),)
-
-    def off(self, key: TopicKey) -> Sequence[Operation]:
-        path = self._paths.blacklisted(key)
-        there = self._coordination.get(path)
-        return (Delete(path, there.stat.version),) if there else ()
+        self._editor.edit(path, decide, applied)
 
 
-def already_set(what: str, *, listed: bool) -> Problem:
+def _already_set(what: str, *, listed: bool) -> Problem:
     return bad_request(
         f"{what} is {'already' if listed else 'not'} blacklisted",
         field="opt",
-        hint="GET /blacklist lists those that are",
+        hint="GET /blacklist lists what is blacklisted",
     )
-
-
-def _wrote(node: Node | None) -> str:
-    """Whose request put a topic on the list."""
-    try:
-        return decode_blacklisted(node.data) if node else ""
-    except UnreadableContent:
-        return ""

@@ -1,8 +1,8 @@
-"""The topics of source and target as REST needs them: asked for seldom.
+"""Topics of a source or target cluster, listed at most every few seconds.
 
-Reads for display take an answer that may be some seconds old, so that a dashboard or a scrape costs
-the brokers nothing; decisions ask anew. A cluster that is away is remembered as long, else every
-request would wait for the same time-out.
+Reads for display accept a listing that is some seconds old, so that a dashboard or a scrape costs the
+brokers nothing; decisions read again. An error is cached as long, else every request would wait for the
+same timeout.
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ MAX_AGE_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
-class _Answer:
+class _Listing:
     at_s: float
     topics: Mapping[str, TopicInfo]
     error: OperatingError | None = None
 
 
 class ClusterTopics:
-    """One cluster; made at first use, in the process that uses it."""
+    """One cluster; connected at first use, in the process that uses it."""
 
     def __init__(self, connect: Callable[[], TopicAdmin], *, clock: Clock) -> None:
         self._connect = connect
         self._clock = clock
         self._lock = threading.Lock()
-        self._asking = threading.Lock()
+        self._reading = threading.Lock()
         self._admin: TopicAdmin | None = None
-        self._answer: _Answer | None = None
+        self._listing: _Listing | None = None
 
     def admin(self) -> TopicAdmin:
         with self._lock:
@@ -43,26 +43,26 @@ class ClusterTopics:
             return self._admin
 
     def topics(self) -> Mapping[str, TopicInfo]:
-        """As they are now. Raises what the cluster raises."""
-        return self._ask()
+        """The topics now. Raises OperatingError."""
+        return self._read()
 
     def recent_topics(self) -> Mapping[str, TopicInfo]:
-        """As they were at most MAX_AGE_S ago. Raises what the cluster raised then."""
-        with self._asking:  # who waited here takes the answer that came meanwhile
-            answer = self._answer
-            if answer is None or self._clock.monotonic_s() - answer.at_s > MAX_AGE_S:
-                return self._ask()
-        if answer.error is not None:
-            raise answer.error
-        return answer.topics
+        """The topics as of at most MAX_AGE_S ago. Raises the OperatingError of that time."""
+        with self._reading:  # concurrent requests share one listing
+            listing = self._listing
+            if listing is None or self._clock.monotonic_s() - listing.at_s > MAX_AGE_S:
+                return self._read()
+        if listing.error is not None:
+            raise listing.error
+        return listing.topics
 
-    def _ask(self) -> Mapping[str, TopicInfo]:
+    def _read(self) -> Mapping[str, TopicInfo]:
         try:
             topics = self.admin().topics()
         except OperatingError as error:
-            self._answer = _Answer(self._clock.monotonic_s(), {}, error)
+            self._listing = _Listing(self._clock.monotonic_s(), {}, error)
             raise
-        self._answer = _Answer(self._clock.monotonic_s(), topics)
+        self._listing = _Listing(self._clock.monotonic_s(), topics)
         return topics
 
     def close(self) -> None:

@@ -1,16 +1,15 @@
-"""The fleet as REST shows it: a cache of its ZooKeeper tree, read as one snapshot.
+"""State of the fleet as REST shows it: a cached ZooKeeper tree, parsed into one snapshot.
 
-A picture is made once per change and shared by all requests until the next one: a dashboard that
-asks every second costs nothing in a fleet at rest.
+A state is parsed once per change and shared by all requests until the next change: a dashboard that
+polls every second costs nothing while the fleet is idle.
 
-**Honest when blind.** Before each picture ZooKeeper is asked to answer something (`sync`): a
-cache goes on showing what it last heard, and a server that is frozen and not dead is noticed by
-the session only seconds later. Without an answer there is no picture but `Unavailable`, which
-becomes a 503. What changed while the connection was lost is heard of some time after it is back, so
-the first picture after that is read anew.
+**No stale reads.** Each request first checks with `sync` that ZooKeeper responds: the tree cache keeps
+showing the last state it received, and the session notices a frozen server only seconds later. Without
+a response `Unavailable` is raised, which becomes a 503. Changes made while the connection was lost are
+received some time after the reconnect, so the first request after a reconnect reads everything again.
 
-**One reads what one wrote.** A write is acknowledged by ZooKeeper before the tree cache has heard of
-it, so the writer waits here (`settle`) until the tree cache shows it, some milliseconds.
+**Read your writes.** ZooKeeper acknowledges a write before the tree cache receives the change, so the
+writer waits in `settle` until the cache shows it, usually some milliseconds.
 """
 
 from __future__ import annotations
@@ -28,25 +27,25 @@ from ureplicator_common.znodes import Paths, UnreadableContent, decode_controlle
 from ureplicator_controller.core.state.external_view import ExternalView, external_view
 from ureplicator_controller.core.state.snapshot import DecodeCache, Snapshot, parse
 
-SETTLE_S = 1.0
-"""How long a writer waits for its own tree cache; after that it reads everything anew."""
-_POLL_S = 0.005
+SETTLE_TIMEOUT_S = 1.0
+"""How long a writer waits for the tree cache; after that everything is read again."""
+_POLL_INTERVAL_S = 0.005
 
 
 @dataclass(frozen=True, slots=True)
 class FleetState:
-    """What one answer is made of. `leader` is None while nobody leads."""
+    """What one response is drawn from. `leader` is None while no controller leads."""
 
     snapshot: Snapshot
     view: ExternalView
     leader: LiveController | None = None
     controllers: Mapping[str, LiveController] = field(default_factory=dict)
     nodes: Mapping[str, Node] = field(default_factory=dict)
-    """What it was drawn from."""
+    """The nodes that all of it was parsed from, by path."""
 
 
 class FleetCache:
-    """Reads the fleet's tree; one per process, shared by its threads."""
+    """Cache of the fleet's tree; one per process, shared by its threads."""
 
     def __init__(self, coordination: Coordination, *, fleet: str, clock: Clock) -> None:
         self.paths = Paths(fleet)
@@ -55,8 +54,7 @@ class FleetCache:
         self._clock = clock
         self._lock = threading.Lock()
         self._memo = DecodeCache()
-        self._picture: FleetState | None = None
-        self._drawn_from: Mapping[str, Node] | None = None
+        self._state: FleetState | None = None
         self._losses = self._losses_read = 0
         self._tree_cache = coordination.tree_cache(self.paths.root, lambda: None)
         coordination.on_session(self._session_changed)
@@ -66,52 +64,53 @@ class FleetCache:
             self._losses += 1
 
     def current(self) -> FleetState:
-        """The fleet now. Raises Unavailable."""
+        """The state of the fleet now. Raises Unavailable."""
         self.check()
         if self._losses_read != self._losses:
-            self._open_eyes()
+            self._refresh()
         nodes = self._tree_cache.nodes()
         with self._lock:
-            if self._picture is None or self._drawn_from is not nodes:
-                self._picture = self._draw(nodes)
-                self._drawn_from = nodes
-            return self._picture
+            if self._state is None or self._state.nodes is not nodes:
+                self._state = self._parsed(nodes)
+            return self._state
 
-    def _open_eyes(self) -> None:
-        """Those who ask meanwhile read as well: whoever is answered was not blind."""
+    def _refresh(self) -> None:
+        """Read everything again after a lost connection. Concurrent requests do so as well: none of
+        them gets a state from before the loss."""
         losses = self._losses
         self._tree_cache.refresh()
         self._losses_read = losses
 
     def intents(self) -> Mapping[TopicKey, TopicIntent]:
-        """What is whitelisted now. Raises Unavailable."""
+        """The intents of all whitelisted topics. Raises Unavailable."""
         return {key: stored.value for key, stored in self.current().snapshot.topics.items()}
 
     def check(self) -> None:
-        """Raise Unavailable unless ZooKeeper answers."""
+        """Raise Unavailable unless ZooKeeper responds."""
         state = self._coordination.state()
         if state is not SessionState.CONNECTED:
             raise Unavailable(f"no connection ({state.value})")
         self._coordination.sync(self.paths.root)
 
     def settle(self, path: str, *, wait: Callable[[float], None] = time.sleep) -> None:
-        """Return when the tree cache shows at least what `path` holds now. Never raises: it is done."""
+        """Return when the tree cache shows at least the present version of `path`. Never raises: the write
+        itself has succeeded."""
         try:
             written = PendingWrites()
             written.expect(path, self._coordination.get(path))
-            deadline_s = self._clock.monotonic_s() + SETTLE_S
+            deadline_s = self._clock.monotonic_s() + SETTLE_TIMEOUT_S
             while not written.are_shown_by(self._tree_cache.nodes()):
                 if self._clock.monotonic_s() >= deadline_s:
                     self._tree_cache.refresh()
                     return
-                wait(_POLL_S)
+                wait(_POLL_INTERVAL_S)
         except Unavailable:
             return
 
     def close(self) -> None:
         self._tree_cache.close()
 
-    def _draw(self, nodes: Mapping[str, Node]) -> FleetState:
+    def _parsed(self, nodes: Mapping[str, Node]) -> FleetState:
         snapshot = parse(
             nodes, self.paths, fleet=self._fleet, wall_ms=self._clock.wall_ms(), cache=self._memo
         )

@@ -1,7 +1,7 @@
-"""What is whitelisted beside what the clusters have, for pages and metrics alike.
+"""Whitelist compared with the clusters, for `/validation/srcKafka` and metrics alike.
 
-The answer is about the source; what is wrong at the target is an addition. So a source that is away
-means that there is no answer, and a target that is away only that a part is missing, with the reason.
+The comparison is about the source; findings at the target are an addition. So without the source there
+is no result; without the target only a part is missing, with the reason.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from ureplicator_controller.core.topics.cluster_comparison import (
 def compare(
     fleet_state: FleetState, route: Route, clusters: Mapping[str, ClusterTopics]
 ) -> tuple[ClusterComparison, str]:
-    """The difference of one route, and why the target is left out ("": it is not).
+    """The comparison for one route, and why the target is left out ("": it is not).
 
-    Raises what the source raises.
+    Raises the error of the source.
     """
     intents = {
         key.topic: stored.value

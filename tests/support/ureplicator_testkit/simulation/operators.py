@@ -19,12 +19,10 @@ from ureplicator_common.errors import OperatingError
 from ureplicator_common.model import Switches, TopicIntent, TopicKey, TopicState, WorkerId
 from ureplicator_common.znodes import decode_intent, decode_known_worker, decode_switches
 from ureplicator_controller.api.http.problems import Problem
-from ureplicator_controller.api.services import topics as topic_service_module
-from ureplicator_controller.api.services import workers as wishes_module
+from ureplicator_controller.api.services import node_editor
+from ureplicator_controller.api.services.assembly import build_services
 from ureplicator_controller.api.services.clusters import ClusterTopics
 from ureplicator_controller.api.services.fleet_cache import FleetCache
-from ureplicator_controller.api.services.topics import TopicService
-from ureplicator_controller.api.services.workers import Wishes
 from ureplicator_testkit.simulation.judge import FLEET, PATHS, ROUTE, JudgedStore
 from ureplicator_testkit.simulation.kafka import Kafka, SimulatedAdmin
 from ureplicator_testkit.simulation.kernel import Process, Violation, World
@@ -56,7 +54,7 @@ class RestProcess(SessionProcess):
         fleet = _SimulatedFleetCache(self.client, fleet=FLEET, clock=world)
         fleet.process = self
         source, target = SimulatedAdmin(model=kafka.source), SimulatedAdmin(model=kafka.target)
-        self.topics = TopicService(
+        self.services = build_services(
             coordination=self.client,
             fleet=fleet,
             clusters={
@@ -65,7 +63,6 @@ class RestProcess(SessionProcess):
             },
             new_id=self._new_id,
         )
-        self.wishes = Wishes(coordination=self.client, fleet=fleet, new_id=self._new_id)
 
     def _new_id(self) -> str:
         self._requests += 1
@@ -85,7 +82,7 @@ class RestProcess(SessionProcess):
     def _make(self, what: str, path: str, call: Callable[[], object], fulfilled: Check) -> None:
         started_s = self.world.now_s
         try:
-            with virtual_waiting(self, topic_service_module, wishes_module):
+            with virtual_waiting(self, node_editor):
                 call()
         except (Problem, Conflict, Unavailable, OutcomeUnknown, OperatingError) as error:
             self.world.note(self.name, "%s: refused: %s", what, error)
@@ -110,7 +107,7 @@ class RestProcess(SessionProcess):
             return data is not None and decode_intent(data).partitions == partitions
 
         self._submit_topic(
-            "add", topic, lambda: self.topics.add(CONFIG, topic, partitions), fulfilled
+            "add", topic, lambda: self.services.topics.add(CONFIG, topic, partitions), fulfilled
         )
 
     def expand(self, topic: str, partitions: int) -> None:
@@ -118,7 +115,10 @@ class RestProcess(SessionProcess):
             return data is not None and decode_intent(data).partitions >= partitions
 
         self._submit_topic(
-            "expand", topic, lambda: self.topics.expand(CONFIG, topic, partitions), fulfilled
+            "expand",
+            topic,
+            lambda: self.services.topics.expand(CONFIG, topic, partitions),
+            fulfilled,
         )
 
     def delete(self, topic: str, *, forget: bool) -> None:
@@ -128,7 +128,7 @@ class RestProcess(SessionProcess):
         self._submit_topic(
             "delete for good" if forget else "delete",
             topic,
-            lambda: self.topics.delete(CONFIG, topic, forget_positions=forget),
+            lambda: self.services.topics.delete(CONFIG, topic, forget_positions=forget),
             fulfilled,
         )
 
@@ -140,8 +140,8 @@ class RestProcess(SessionProcess):
 
         def change() -> TopicIntent:
             if paused:
-                return self.topics.pause(CONFIG, topic)
-            return self.topics.resume(CONFIG, topic, restart=False)
+                return self.services.topics.pause(CONFIG, topic)
+            return self.services.topics.resume(CONFIG, topic, restart=False)
 
         self._submit_topic("pause" if paused else "resume", topic, change, fulfilled)
 
@@ -152,7 +152,7 @@ class RestProcess(SessionProcess):
         self._submit_topic(
             f"blacklist {number}: {listed}",
             topic,
-            lambda: self.topics.blacklist(CONFIG, topic, number, listed=listed),
+            lambda: self.services.blacklist.set_partition(CONFIG, topic, number, listed=listed),
             fulfilled,
         )
 
@@ -162,13 +162,13 @@ class RestProcess(SessionProcess):
         self.submit(f"{what} {topic}", PATHS.topic(TopicKey(ROUTE, topic)), call, fulfilled)
 
     def leave(self, id: str, *, leaving: bool) -> None:
-        worker = WorkerId(id)
+        worker, workers = WorkerId(id), self.services.workers
 
         def fulfilled(data: bytes | None) -> bool:
             return (data is not None and decode_known_worker(data).draining) == leaving
 
         def call() -> object:
-            return (self.wishes.leave if leaving else self.wishes.take_back)(worker)
+            return (workers.drain if leaving else workers.undrain)(worker)
 
         what = f"{'drain' if leaving else 'take back'} {id}"
         self.submit(what, PATHS.worker_known(worker), call, fulfilled)
@@ -182,7 +182,7 @@ class RestProcess(SessionProcess):
             return (now.auto_balancing, now.frozen) == (auto_balancing, frozen)
 
         what = f"auto-balancing {auto_balancing}, frozen {frozen}"
-        self.submit(what, PATHS.settings, lambda: self.wishes.switch(change), fulfilled)
+        self.submit(what, PATHS.settings, lambda: self.services.switches.set(change), fulfilled)
 
     def rebalance(self) -> None:
         requested: list[str] = []
@@ -191,6 +191,6 @@ class RestProcess(SessionProcess):
             return data is not None and decode_switches(data).rebalance_requested in requested
 
         def call() -> None:
-            requested.append(self.wishes.rebalance())
+            requested.append(self.services.switches.rebalance())
 
         self.submit("rebalance", PATHS.settings, call, fulfilled)

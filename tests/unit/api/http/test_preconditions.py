@@ -181,7 +181,7 @@ def test_a_write_that_may_be_hidden_by_anothers_is_not_called_refused() -> None:
     other = TopicIntent(3, 2, target_topic="orders")
     rest.coordination.hide = lambda: rest.intend("orders", other)  # type: ignore[attr-defined]
     problem = problem_of(write(rest, "POST", "/topics/orders/pause", None, tag), 503)
-    assert "not known" in problem["detail"]
+    assert "unknown" in problem["detail"]
 
 
 # --- Two sources, one target

@@ -1,0 +1,172 @@
+"""Bodies of `/export` and `/import`: what an export holds, and what an import takes and reports."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import BeforeValidator, Field
+
+from ureplicator_common.model import TopicState
+from ureplicator_common.znodes import MAX_PARTITIONS
+from ureplicator_controller.api.http.request_models import (
+    Body,
+    OptionalBody,
+    Query,
+    RouteQuery,
+    TopicName,
+)
+from ureplicator_controller.api.http.response_models import ResponseModel
+
+_DryRun = Annotated[
+    Literal["true", "false"],
+    Field(title="true or false", description="true: show the changes without writing them"),
+]
+RANGES_HINT = "numbers and ranges of partitions, as in 0-7,9"
+_COUNT = f"a whole number from 1 to {MAX_PARTITIONS}"
+_MAX_SLOTS = 10_000
+
+Whole = Annotated[int, Field(strict=True, ge=1, le=MAX_PARTITIONS)]
+Ranges = Annotated[
+    str,
+    Field(pattern=r"^([0-9]{1,9}(-[0-9]{1,9})?(,[0-9]{1,9}(-[0-9]{1,9})?)*)?$"),
+    BeforeValidator(
+        lambda value: str(value) if type(value) is int else value,
+        json_schema_input_type=str,
+    ),
+]
+"""A single number is an integer in YAML, and accepted too."""
+_TOPIC_ID = "topic id as the cluster has it; empty: not known"
+TopicId = Annotated[str, Field(pattern="^[a-zA-Z0-9_-]{0,64}$")]
+
+
+class ImportBlacklistQuery(RouteQuery):
+    dry_run: _DryRun = Field(default="false", alias="dryRun")
+
+
+class ImportTopicQuery(ImportBlacklistQuery):
+    listed: Annotated[
+        Literal["true", "false"],
+        Field(
+            title="true or false",
+            description="false: the topic is also removed from the route's blacklist",
+        ),
+    ] = "true"
+
+
+class ImportQuery(Query):
+    dry_run: _DryRun = Field(default="false", alias="dryRun")
+
+
+class ImportTopicBody(Body):
+    partitions: Whole = Field(title="a number of partitions", description=_COUNT, examples=[4])
+    initial_partitions: Annotated[int, Field(strict=True, ge=0, le=MAX_PARTITIONS)] = Field(
+        alias="initialPartitions",
+        title="a number of partitions",
+        description=f"a whole number from 0 to {MAX_PARTITIONS}",
+        examples=[4],
+    )
+    state: Literal["active", "paused"] = Field(
+        title="a state", description="active or paused", examples=["active"]
+    )
+    blacklisted: Ranges = Field(default="", title="a list of partitions", description=RANGES_HINT)
+    had_position: Ranges = Field(
+        default="", alias="hadPosition", title="a list of partitions", description=RANGES_HINT
+    )
+    target_topic: TopicName | None = Field(
+        default=None,
+        alias="targetTopic",
+        title="a legal topic name",
+        description="name on the target; by the route's naming when it is missing",
+    )
+    lane: Literal["raw"] = Field(default="raw", title="a lane", description="raw")
+    whole: bool = Field(
+        default=False,
+        title="true or false",
+        description="true: new partitions of the source are copied, too",
+        strict=True,
+    )
+    source_topic_id: TopicId = Field(
+        default="", alias="sourceTopicId", title="an id of a topic", description=_TOPIC_ID
+    )
+    target_topic_id: TopicId = Field(
+        default="", alias="targetTopicId", title="an id of a topic", description=_TOPIC_ID
+    )
+    restarted: bool = Field(
+        default=False,
+        title="true or false",
+        description="true: positions of former topics with this name are ignored",
+        strict=True,
+    )
+    stopped: Annotated[str, Field(max_length=1_000)] = Field(
+        default="",
+        title="a reason",
+        description="why the leader stopped it; empty: it is not stopped",
+    )
+
+
+class ImportBlacklistBody(OptionalBody):
+    """Empty: the topic is in the path."""
+
+
+class ImportWorkerBody(Body):
+    slots: Annotated[int, Field(strict=True, ge=0, le=_MAX_SLOTS)] = Field(
+        title="a number of slots", description=f"a whole number up to {_MAX_SLOTS}", examples=[2]
+    )
+    blacklisted: bool = Field(title="true or false", description="true or false", strict=True)
+    draining: bool = Field(title="true or false", description="true or false", strict=True)
+
+
+class ImportSwitchesBody(Body):
+    auto_balancing: bool = Field(
+        alias="autoBalancing", title="true or false", description="true or false", strict=True
+    )
+    frozen: bool = Field(title="true or false", description="true or false", strict=True)
+
+
+class ExportedTopic(ResponseModel):
+    partitions: int
+    initialPartitions: int
+    state: TopicState
+    blacklisted: str
+    hadPosition: str
+    targetTopic: str
+    lane: str
+    whole: bool
+    sourceTopicId: str
+    targetTopicId: str
+    restarted: bool
+    stopped: str
+
+
+class ExportedWorker(ResponseModel):
+    slots: int
+    blacklisted: bool
+    draining: bool
+
+
+class ExportedSwitches(ResponseModel):
+    autoBalancing: bool
+    frozen: bool
+
+
+class FleetExport(ResponseModel):
+    version: int
+    fleet: str
+    switches: ExportedSwitches
+    workers: dict[str, ExportedWorker]
+    blacklist: dict[str, list[str]]
+    topics: dict[str, dict[str, ExportedTopic]]
+
+
+class RejectedField(ResponseModel):
+    field: str
+    detail: str
+    hint: str
+
+
+class ImportResult(ResponseModel):
+    """`refused`: fields that were not restored; all others were."""
+
+    result: Literal["created", "changed", "unchanged"]
+    changes: list[str]
+    refused: list[RejectedField]

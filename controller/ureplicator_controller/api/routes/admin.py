@@ -1,0 +1,97 @@
+"""`/admin/*`: the live switches (auto-balancing, freeze) and the measured workload.
+
+Switches are written to `settings`, for the leader to act on (`core.planning.switches`). All calls are
+idempotent.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+
+from flask_openapi3 import APIBlueprint
+
+from ureplicator_common.config.settings import Settings
+from ureplicator_controller.api.http.openapi import group
+from ureplicator_controller.api.http.preconditions import etag
+from ureplicator_controller.api.http.request_models import (
+    IfMatchHeader,
+    OptionalBody,
+    Query,
+    RouteQuery,
+    only_route,
+)
+from ureplicator_controller.api.http.response_models import (
+    AutoBalancingChanged,
+    AutoBalancingStatus,
+    FreezeChanged,
+    FreezeStatus,
+    JsonResult,
+    Workload,
+    responses,
+    write_responses,
+)
+from ureplicator_controller.api.services.fleet_cache import FleetCache
+from ureplicator_controller.api.services.switches import SwitchService
+from ureplicator_controller.core.reporting.workload import workload
+
+
+def blueprint(*, settings: Settings, fleet: FleetCache, switches: SwitchService) -> APIBlueprint:
+    api = group("admin", __name__)
+    _add_auto_balancing(api, fleet=fleet, switches=switches)
+    _add_freeze(api, fleet=fleet, switches=switches)
+
+    @api.get("/admin/workloadinfo", responses=responses(Workload, 404))
+    def workload_info(query: RouteQuery) -> JsonResult:
+        """Measured load of each worker and each topic, and partitions that lag far behind."""
+        return workload(fleet.current().snapshot, only_route(settings, query))
+
+    return api
+
+
+def _add_auto_balancing(api: APIBlueprint, *, fleet: FleetCache, switches: SwitchService) -> None:
+    def switch(opt: str, enabled: bool, header: IfMatchHeader) -> JsonResult:
+        now = switches.set(partial(replace, auto_balancing=enabled), header.condition)
+        return {"opt": opt, "auto_balancing": now.auto_balancing}
+
+    @api.post("/admin/enable_autobalancing", responses=write_responses(AutoBalancingChanged))
+    def enable_autobalancing(query: Query, body: OptionalBody, header: IfMatchHeader) -> JsonResult:
+        """Enable auto-balancing: lost and new workers move partitions."""
+        return switch("enable_autobalancing", True, header)
+
+    @api.post("/admin/disable_autobalancing", responses=write_responses(AutoBalancingChanged))
+    def disable_autobalancing(
+        query: Query, body: OptionalBody, header: IfMatchHeader
+    ) -> JsonResult:
+        """Disable auto-balancing: partitions stay with their owner when workers join or are lost."""
+        return switch("disable_autobalancing", False, header)
+
+    @api.get("/admin/autobalancing_status", responses=responses(AutoBalancingStatus))
+    def autobalancing_status(query: Query) -> JsonResult:
+        """Whether auto-balancing is enabled."""
+        fleet_state = fleet.current()
+        shown = {"auto_balancing": fleet_state.snapshot.switches.auto_balancing}
+        return shown, 200, etag(fleet_state.nodes.get(fleet.paths.settings))
+
+
+def _add_freeze(api: APIBlueprint, *, fleet: FleetCache, switches: SwitchService) -> None:
+    def switch(opt: str, frozen: bool, header: IfMatchHeader) -> JsonResult:
+        now = switches.set(partial(replace, frozen=frozen), header.condition)
+        return {"opt": opt, "frozen": now.frozen}
+
+    @api.post("/admin/freeze", responses=write_responses(FreezeChanged))
+    def freeze(query: Query, body: OptionalBody, header: IfMatchHeader) -> JsonResult:
+        """Freeze the fleet: partitions move only on an operator's request."""
+        return switch("freeze", True, header)
+
+    @api.post("/admin/unfreeze", responses=write_responses(FreezeChanged))
+    def unfreeze(query: Query, body: OptionalBody, header: IfMatchHeader) -> JsonResult:
+        """Unfreeze the fleet."""
+        return switch("unfreeze", False, header)
+
+    @api.get("/admin/freeze", responses=responses(FreezeStatus))
+    def freeze_status(query: Query) -> JsonResult:
+        """Whether the fleet is frozen."""
+        fleet_state = fleet.current()
+        shown = {"frozen": fleet_state.snapshot.switches.frozen}
+        return shown, 200, etag(fleet_state.nodes.get(fleet.paths.settings))

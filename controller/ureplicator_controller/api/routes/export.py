@@ -1,0 +1,26 @@
+"""`/export`: intents, blacklist, switches and worker tags of the fleet as one document.
+
+Its content and its meaning are described in `core.reporting.backup`.
+"""
+
+from __future__ import annotations
+
+from flask_openapi3 import APIBlueprint
+
+from ureplicator_controller.api.http.backup_models import FleetExport
+from ureplicator_controller.api.http.openapi import group
+from ureplicator_controller.api.http.request_models import Query
+from ureplicator_controller.api.http.response_models import JsonResult, responses
+from ureplicator_controller.api.services.fleet_cache import FleetCache
+from ureplicator_controller.core.reporting.backup import backup_document
+
+
+def blueprint(*, fleet: FleetCache) -> APIBlueprint:
+    api = group("export", __name__)
+
+    @api.get("/export", responses=responses(FleetExport))
+    def export_fleet(query: Query) -> JsonResult:
+        """Everything that operators have set, as a document that can be imported."""
+        return backup_document(fleet.current().snapshot)
+
+    return api

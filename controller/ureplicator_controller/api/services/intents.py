@@ -1,0 +1,148 @@
+"""Topic intents in ZooKeeper: read, created and changed under a precondition.
+
+Decisions read ZooKeeper itself, never the cached tree.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TypeVar
+
+from ureplicator_common.coordination import (
+    Coordination,
+    Create,
+    Node,
+    Operation,
+    create_or_set,
+    version_of,
+)
+from ureplicator_common.coordination.edit import Edit
+from ureplicator_common.model import TopicIntent, TopicKey
+from ureplicator_common.znodes import decode_intent, encode_intent
+from ureplicator_controller.api.http.preconditions import ALWAYS, Precondition
+from ureplicator_controller.api.http.problems import precondition_failed
+from ureplicator_controller.api.services.blacklist_nodes import BlacklistNodes
+from ureplicator_controller.api.services.fleet_cache import FleetCache
+from ureplicator_controller.api.services.node_editor import NodeEditor, decoded
+from ureplicator_controller.api.services.topic_checks import (
+    require_absent,
+    require_not_deleting,
+    target_conflict,
+)
+from ureplicator_controller.engines.target_claims import TargetTaken, claim
+
+Change = Callable[[TopicIntent | None], TopicIntent | None]
+"""Intent before -> after. The same intent, or None: nothing is written. May raise a Problem."""
+
+T = TypeVar("T")
+
+
+class IntentStore:
+    """Reads and writes `topics/<route>/<topic>`. Every call may raise Problem and Unavailable."""
+
+    def __init__(
+        self,
+        *,
+        coordination: Coordination,
+        fleet: FleetCache,
+        editor: NodeEditor,
+        blacklist: BlacklistNodes,
+        new_id: Callable[[], str],
+    ) -> None:
+        self._coordination = coordination
+        self._paths = fleet.paths
+        self._editor = editor
+        self._blacklist = blacklist
+        self._new_id = new_id
+
+    def find(self, key: TopicKey, condition: Precondition = ALWAYS) -> TopicIntent | None:
+        """The intent as ZooKeeper has it now."""
+        path = self._paths.topic(key)
+        self._coordination.sync(path)
+        node = self._coordination.get(path)
+        if not condition.allows_if_present(node):
+            raise precondition_failed(f"the intent of {key} has changed")
+        return self.decoded(key, node)
+
+    def create(self, key: TopicKey, intent: TopicIntent, *, keep_blacklisted: bool = False) -> None:
+        """Create the intent with its claim on the target topic, and take the topic off the blacklist
+        unless `keep_blacklisted`."""
+        paths = self._paths
+
+        def decide(node: Node | None) -> Edit[None]:
+            require_absent(key, self.decoded(key, node))
+            try:
+                claiming = claim(self._coordination, paths, key, intent.target_topic)
+            except TargetTaken as taken:
+                raise target_conflict(taken.owner, intent.target_topic) from taken
+            unlisting = () if keep_blacklisted else self._blacklist.remove(key)
+            created = Create(paths.topic(key), encode_intent(intent))
+            return Edit(None, (created, claiming, *unlisting))
+
+        self._coordination.ensure(f"{paths.topics}/{key.route}")
+        self._coordination.ensure(f"{paths.targets}/{key.route.target}")
+        also = (paths.target(key.route.target, intent.target_topic), paths.blacklisted(key))
+        self.edit(key, decide, request_id=intent.request_id, also=also)
+
+    def change(
+        self,
+        key: TopicKey,
+        change: Callable[[TopicIntent], TopicIntent],
+        condition: Precondition,
+    ) -> TopicIntent:
+        """Change the intent of a topic that is not being deleted; returns the intent afterwards."""
+        self._coordination.sync(self._paths.topic(key))
+
+        def checked(now: TopicIntent | None) -> TopicIntent:
+            return change(require_not_deleting(key, now))
+
+        changed = self.write(key, checked, request_id=self._new_id(), condition=condition)
+        assert changed is not None
+        return changed
+
+    def write(
+        self,
+        key: TopicKey,
+        change: Change,
+        *,
+        request_id: str,
+        condition: Precondition,
+        more: Callable[[], Sequence[Operation]] = tuple,
+    ) -> TopicIntent | None:
+        """The intent that `change` returned. `more`: further operations of the same transaction."""
+        path = self._paths.topic(key)
+
+        def decide(node: Node | None) -> Edit[TopicIntent | None]:
+            before = self.decoded(key, node)
+            after = change(before)
+            if after is None or after == before:
+                return Edit(after)
+            data = encode_intent(replace(after, request_id=request_id))
+            return Edit(after, (create_or_set(path, data, version_of(node)), *more()))
+
+        also = (self._paths.blacklisted(key),)
+        return self.edit(key, decide, request_id=request_id, condition=condition, also=also)
+
+    def edit(
+        self,
+        key: TopicKey,
+        decide: Callable[[Node | None], Edit[T]],
+        *,
+        request_id: str,
+        condition: Precondition = ALWAYS,
+        also: Sequence[str] = (),
+    ) -> T:
+        """`also`: other nodes that `decide` reads and writes."""
+
+        def applied(node: Node | None) -> bool:
+            intent = self.decoded(key, node)
+            return intent is not None and intent.request_id == request_id
+
+        path = self._paths.topic(key)
+        return self._editor.edit(
+            path, decide, applied, expected=condition.allows_if_present, also=also
+        )
+
+    def decoded(self, key: TopicKey, node: Node | None) -> TopicIntent | None:
+        return decoded(self._paths.topic(key), node, decode_intent) if node else None

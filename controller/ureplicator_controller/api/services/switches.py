@@ -1,0 +1,64 @@
+"""Live switches of the fleet (auto-balancing, freeze) and requests for a rebalance."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+
+from ureplicator_common.coordination import Coordination, Node, create_or_set, version_of
+from ureplicator_common.coordination.edit import Edit
+from ureplicator_common.model import Switches
+from ureplicator_common.znodes import decode_switches, encode_switches
+from ureplicator_controller.api.http.preconditions import ALWAYS, Precondition
+from ureplicator_controller.api.services.fleet_cache import FleetCache
+from ureplicator_controller.api.services.node_editor import NodeEditor, decoded
+
+
+class SwitchService:
+    """Writes the `settings` node. Every call may raise Problem and Unavailable."""
+
+    def __init__(
+        self,
+        *,
+        coordination: Coordination,
+        fleet: FleetCache,
+        editor: NodeEditor,
+        new_id: Callable[[], str],
+    ) -> None:
+        self._coordination = coordination
+        self._path = fleet.paths.settings
+        self._editor = editor
+        self._new_id = new_id
+
+    def set(
+        self, change: Callable[[Switches], Switches], condition: Precondition = ALWAYS
+    ) -> Switches:
+        """Change switches; returns all of them afterwards."""
+        return self._edit(change, self._new_id(), condition)
+
+    def rebalance(self, condition: Precondition = ALWAYS) -> str:
+        """Request a rebalance now; returns the id of the request."""
+        request_id = self._new_id()
+        self._edit(partial(replace, rebalance_requested=request_id), request_id, condition)
+        return request_id
+
+    def _edit(
+        self, change: Callable[[Switches], Switches], request_id: str, condition: Precondition
+    ) -> Switches:
+        def decide(node: Node | None) -> Edit[Switches]:
+            before = self._decoded(node)
+            after = change(before)
+            if after == before:
+                return Edit(after)
+            data = encode_switches(replace(after, request_id=request_id))
+            return Edit(after, [create_or_set(self._path, data, version_of(node))])
+
+        def applied(node: Node | None) -> bool:
+            return self._decoded(node).request_id == request_id
+
+        self._coordination.sync(self._path)
+        return self._editor.edit(self._path, decide, applied, expected=condition.allows)
+
+    def _decoded(self, node: Node | None) -> Switches:
+        return decoded(self._path, node, decode_switches) if node else Switches()
