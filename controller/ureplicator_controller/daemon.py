@@ -1,20 +1,20 @@
-"""A controller process: election, control loop and engines here, REST in a child.
+"""Controller process: election, control loop and engines here, REST in a child process.
 
-    main thread ---- REST child (gunicorn, own ZooKeeper session)
-        |   watches the child, the control loop's pulse, and the signals
+    main thread ---- REST process (gunicorn, own ZooKeeper session)
+        |   watches REST, the progress of the control loop, and signals
         +-- control loop (election, snapshot, plan, writes)
         +-- topic observer (Kafka metadata)
-        +-- position renewer (positions without owner)
-        +-- position deleter (positions of topics that are deleted for good)
+        +-- position renewal (of orphaned partitions)
+        +-- position deletion (of topics deleted with their positions)
         +-- metrics server
 
-gunicorn forks, and a ZooKeeper client that was opened before a fork hangs: so REST is a child by
-exec, and nothing of ours is shared with it but the listening socket and a pipe.
+gunicorn forks, and a ZooKeeper client that was opened before a fork hangs: so REST is started by exec,
+and shares nothing with this process but the listening socket and a pipe.
 
-Beginning: the ports first, since a taken one is for good; then REST, which answers 503 with the
-reason while ZooKeeper is away; then ZooKeeper, waited for as long as it takes. End: SIGTERM makes
-room for another leader at once and exits 0. A loop that does not turn any more cannot be mended
-from inside: the process exits 1 with one line, and a supervisor starts it again.
+Start: the ports first, since a port that is taken is a permanent error; then REST, which responds with
+503 and the reason while ZooKeeper is unavailable; then ZooKeeper, retried for as long as it takes. Stop:
+SIGTERM resigns, so that another leader is elected at once, and exits 0. A control loop that hangs cannot
+be recovered from inside: the process exits 1 with one line, and a supervisor restarts it.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 from prometheus_client import CollectorRegistry, start_http_server
 
@@ -39,14 +40,14 @@ from ureplicator_common.coordination import Coordination, Unavailable
 from ureplicator_common.coordination.zookeeper import ZooKeeperCoordination
 from ureplicator_common.errors import OperatingError, PermanentError
 from ureplicator_common.kafka.admin import ConfluentTopicAdmin
-from ureplicator_common.model import LiveController, Partition, Route
+from ureplicator_common.model import LiveController, Route
 from ureplicator_common.znodes import Paths
 from ureplicator_controller.api.rest_process import RestProcess, WsgiConfig, bind
-from ureplicator_controller.core.positions.orphaned import OrphanedPosition, orphaned_positions
-from ureplicator_controller.core.state.snapshot import BalanceLimits, Delays, Snapshot
+from ureplicator_controller.core.state.snapshot import BalanceLimits, Delays
 from ureplicator_controller.core.topics.rules import TopicRules
 from ureplicator_controller.engines.control_loop import ControlLoop
 from ureplicator_controller.engines.executor import Executor
+from ureplicator_controller.engines.leader_proof import LeaderProof
 from ureplicator_controller.engines.leadership import Identity, Leadership
 from ureplicator_controller.engines.metrics import ControlMetrics
 from ureplicator_controller.engines.observer import Observer
@@ -59,8 +60,8 @@ log = logging.getLogger(__name__)
 POLL_S = 0.2
 CONNECT_S = 5.0
 STALL_TIMEOUT_S = 60.0
-"""A turn of the control loop takes seconds in the biggest fleet; a request to ZooKeeper ends with
-the session timeout."""
+"""A cycle of the control loop takes seconds in the largest fleet; a request to ZooKeeper ends with the
+session timeout."""
 
 
 def run(
@@ -71,7 +72,7 @@ def run(
     overrides: Sequence[str] = (),
     log_json: bool = False,
 ) -> int:
-    """Be controller `id` until told to stop; the exit code. Called from the main thread."""
+    """Run controller `id` until a signal stops it; returns the exit code. For the main thread."""
     stopping = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stopping.set())
@@ -85,18 +86,24 @@ def run(
     return 0
 
 
-@dataclass(frozen=True, slots=True)
-class _Control:
-    """What only exists once ZooKeeper was reached."""
+class Engine(Protocol):
+    """A thread of its own."""
 
-    coordination: Coordination
-    observer: Observer
-    leadership: Leadership
-    control_loop: ControlLoop
+    def start(self) -> None: ...
+
+    def close(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Control:
+    """The control loop, and what other engines need of it."""
+
+    loop: ControlLoop
+    proof: LeaderProof
 
 
 class Controller:
-    """Wires everything; what it opens is closed by `closing`, last first."""
+    """Starts everything; what it opens is closed by `closing`, last first."""
 
     def __init__(
         self,
@@ -117,7 +124,7 @@ class Controller:
         self._metrics = ControlMetrics(CollectorRegistry())
 
     def run(self) -> None:
-        """Until told to stop. Raises OperatingError if it cannot go on."""
+        """Run until `stopping` is set. Raises OperatingError if the process cannot continue."""
         listener = self._closing.enter_context(
             bind(self._settings.controller.host, self._settings.controller.port)
         )
@@ -127,13 +134,15 @@ class Controller:
         if coordination is None:
             return
         control = self._control(coordination, live)
-        self._start_engines(control)
-        self._closing.callback(control.control_loop.close)  # first: room for another leader
-        control.control_loop.start()
+        for engine in self._engines(coordination, control.proof):
+            engine.start()
+            self._closing.callback(engine.close)
+        self._closing.callback(control.loop.close)  # closed first: another leader can be elected
+        control.loop.start()
         while not self._stopping.wait(POLL_S):
             rest.watch()
-            self._check_stalled(control.control_loop)
-        log.info("told to stop")
+            self._check_stalled(control.loop)
+        log.info("stopping on a signal")
 
     def _serve_metrics(self) -> int:
         host, port = self._settings.controller.host, self._settings.controller.metrics_port
@@ -169,7 +178,7 @@ class Controller:
         return rest
 
     def _connect(self, rest: RestProcess) -> Coordination | None:
-        """However long it takes; None: told to stop meanwhile."""
+        """Connect, however long it takes; None: stopped meanwhile."""
         coordination = ZooKeeperCoordination(
             hosts=self._settings.zookeeper.hosts,
             session_timeout_s=self._settings.zookeeper.session_timeout_s,
@@ -188,20 +197,9 @@ class Controller:
         return None
 
     def _control(self, coordination: Coordination, live: LiveController) -> _Control:
-        limits = self._settings.controller
-        observer = Observer(
-            coordination,
-            fleet=self._settings.fleet,
-            clock=self._clock,
-            delays=Delays(
-                rebalance_s=limits.rebalance_delay_s,
-                join_s=limits.join_delay_s,
-                handover_s=limits.handover_timeout_s,
-            ),
-            limits=BalanceLimits(ratio=limits.balance_ratio, moves=limits.balance_moves),
-        )
+        observer = self._observer(coordination)
         leadership = Leadership(coordination, paths=self._paths, controller=live)
-        control_loop = ControlLoop(
+        loop = ControlLoop(
             identity=Identity(
                 coordination,
                 paths=self._paths,
@@ -219,42 +217,48 @@ class Controller:
             clock=self._clock,
             metrics=self._metrics,
         )
-        coordination.on_session(control_loop.session_changed)
-        return _Control(coordination, observer, leadership, control_loop)
+        coordination.on_session(loop.session_changed)
+        return _Control(loop=loop, proof=LeaderProof(leadership=leadership, observer=observer))
 
-    def _start_engines(self, control: _Control) -> None:
-        """Only the leader's count: each asks whether we lead, each time."""
+    def _observer(self, coordination: Coordination) -> Observer:
+        limits = self._settings.controller
+        return Observer(
+            coordination,
+            fleet=self._settings.fleet,
+            clock=self._clock,
+            delays=Delays(
+                rebalance_s=limits.rebalance_delay_s,
+                join_s=limits.join_delay_s,
+                handover_s=limits.handover_timeout_s,
+            ),
+            limits=BalanceLimits(ratio=limits.balance_ratio, moves=limits.balance_moves),
+        )
 
-        def leads() -> bool:
-            return control.leadership.epoch() is not None
-
+    def _engines(self, coordination: Coordination, proof: LeaderProof) -> Sequence[Engine]:
+        """They run in every controller and act only while this one leads."""
         topics = TopicObserver(
             rules=[TopicRules.of(config) for config in self._settings.routes],
             admins=lambda name: ConfluentTopicAdmin(self._settings.cluster(name)),
-            seen=lambda: seen_as_leader(control),
+            seen=proof.latest_of_epoch,
             metrics=self._metrics,
-            coordination=control.coordination,
+            coordination=coordination,
             paths=self._paths,
             clock=self._clock,
         )
         renewer = PositionRenewer(
-            renewals=self._renewals(),
-            unowned=lambda route: unowned_now(control, route),
-            leads=leads,
+            renewals=self._renewals(), orphaned=proof.orphaned, leads=proof.leads
         )
         deleter = PositionDeleter(
-            coordination=control.coordination,
+            coordination=coordination,
             paths=self._paths,
             renewals=self._renewals(),
-            seen=lambda: control.observer.latest if leads() else None,
-            proof=lambda: proven(control),
+            seen=proof.latest,
+            proof=proof.proven,
         )
-        for engine in (topics, renewer, deleter):
-            engine.start()
-            self._closing.callback(engine.close)
+        return topics, renewer, deleter
 
     def _renewals(self) -> Mapping[Route, Renewal]:
-        """For one thread: a client is not shared."""
+        """Clients for one thread: they are not shared."""
         return {
             config.route: open_renewal(
                 fleet=self._settings.fleet,
@@ -269,27 +273,4 @@ class Controller:
             raise control_loop.failure
         silent_s = self._clock.monotonic_s() - control_loop.last_cycle_at_s
         if not control_loop.is_alive() or silent_s > STALL_TIMEOUT_S:
-            raise PermanentError(f"the control loop has not turned for {silent_s:.0f} s")
-
-
-def seen_as_leader(control: _Control) -> tuple[int, Snapshot] | None:
-    """Our epoch, and what was decided on last under it; None if we do not lead."""
-    epoch, seen = control.leadership.epoch(), control.observer.latest
-    if epoch is None or seen is None or seen.epoch != epoch:
-        return None
-    return epoch, seen
-
-
-def unowned_now(control: _Control, route: Route) -> Mapping[Partition, OrphanedPosition]:
-    """The renewer's proof. Raises Unavailable."""
-    seen = proven(control)
-    return orphaned_positions(seen, route) if seen is not None else {}
-
-
-def proven(control: _Control) -> Snapshot | None:
-    """The fleet, read after a sync, and led before and after. Raises Unavailable."""
-    epoch = control.leadership.epoch()
-    if epoch is None:
-        return None
-    seen = control.observer.fresh()
-    return seen if control.leadership.epoch() == epoch == seen.epoch else None
+            raise PermanentError(f"the control loop has made no progress for {silent_s:.0f} s")

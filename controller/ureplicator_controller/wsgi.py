@@ -1,12 +1,12 @@
-"""What gunicorn serves: the REST application of one controller, wired to the real world.
+"""WSGI entry point: the REST application of one controller, with its real dependencies.
 
-The daemon starts gunicorn by exec (see `api.serving`). Importing this module opens nothing:
-gunicorn calls `application` in its worker process, after its fork, and only there the connection
-to ZooKeeper is made, since a client that was opened before a fork hangs. It is made in the
-background: REST answers from the first moment on, with 503 and the reason until ZooKeeper does.
+The daemon starts gunicorn by exec (see `api.rest_process`). Importing this module opens nothing:
+gunicorn calls `application` in its worker process, after its fork, and only there the connection to
+ZooKeeper is opened, since a client that was opened before a fork hangs. It connects in the background:
+REST responds from the start, with 503 and the reason until ZooKeeper is available.
 
-A thread waits for the daemon's pipe to close, and then ends gunicorn's two processes. It must not
-be this one alone: its parent would start another.
+A thread waits for the daemon's pipe to close, and then ends both processes of gunicorn. Ending only this
+one is not enough: its parent would start another.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ from ureplicator_controller.api.rest_process import ENVIRONMENT, WsgiConfig
 log = logging.getLogger(__name__)
 
 REQUEST_TIMEOUT_S = 1.5
-"""Of one ZooKeeper request: whoever asks gets an answer, if only a 503, in 2 s."""
+"""Of one ZooKeeper request: every call gets a response in 2 s, if only a 503."""
 CLUSTER_TIMEOUT_S = 5.0
-LOOK_TIMEOUT_S = 4.0
-"""Of one request of a look at the partitions: nobody waits for these, and they ask for thousands."""
-FIRST_CONNECT_S = 2.0
-GRACE_S = 5.0
+LAG_TIMEOUT_S = 4.0
+"""Of one request of a lag collection: no call waits for it, and it covers thousands of partitions."""
+FIRST_CONNECT_TIMEOUT_S = 2.0
+STOP_TIMEOUT_S = 5.0
 
 
 def application() -> Flask:
@@ -46,7 +46,7 @@ def application() -> Flask:
     config = WsgiConfig.from_json(os.environ[ENVIRONMENT])
     set_up(as_json=config.log_json)
     if config.pipe_fd >= 0:
-        watch(config.pipe_fd, end=_end_gunicorn)
+        watch_daemon(config.pipe_fd, ended=_end_gunicorn)
     settings = load_settings(config.config, environ=os.environ, overrides=config.overrides)
     return create_app(dependencies(settings, id=config.id))
 
@@ -64,13 +64,13 @@ def dependencies(settings: Settings, *, id: str) -> Dependencies:
     )
 
 
-def watch(pipe_fd: int, *, end: Callable[[], None]) -> threading.Thread:
-    """Call `end` when the other end of the pipe is closed."""
+def watch_daemon(pipe_fd: int, *, ended: Callable[[], None]) -> threading.Thread:
+    """Call `ended` when the daemon's end of the pipe is closed."""
 
     def wait() -> None:
         while os.read(pipe_fd, 1):
             pass
-        end()
+        ended()
 
     thread = threading.Thread(target=wait, name="daemon watch", daemon=True)
     thread.start()
@@ -78,10 +78,10 @@ def watch(pipe_fd: int, *, end: Callable[[], None]) -> threading.Thread:
 
 
 def _end_gunicorn() -> None:
-    """Ask the parent to stop, which stops us; leave in any case."""
-    log.info("the controller is gone: REST ends")
+    """Stop gunicorn's parent process, which stops this one; exit in any case."""
+    log.info("the controller process has ended: stopping REST")
     os.kill(os.getppid(), signal.SIGTERM)
-    threading.Event().wait(GRACE_S)
+    threading.Event().wait(STOP_TIMEOUT_S)
     os._exit(0)
 
 
@@ -92,11 +92,11 @@ def _connect(settings: Settings) -> ZooKeeperCoordination:
         request_timeout_s=REQUEST_TIMEOUT_S,
     )
     try:
-        coordination.connect(FIRST_CONNECT_S)
+        coordination.connect(FIRST_CONNECT_TIMEOUT_S)
     except Unavailable as error:
         log.warning("REST starts without ZooKeeper: %s", error)
     return coordination
 
 
 def _client(settings: Settings, name: str) -> ClusterClient:
-    return ClusterClient(settings.cluster(name)["bootstrap.servers"], timeout_s=LOOK_TIMEOUT_S)
+    return ClusterClient(settings.cluster(name)["bootstrap.servers"], timeout_s=LAG_TIMEOUT_S)

@@ -58,15 +58,15 @@ def open_renewal(*, fleet: str, route: Route, bootstrap: str) -> Renewal:
     return Renewal(route, store, client)
 
 
-def renew(renewal: Renewal, unowned: Proof) -> int:
+def renew(renewal: Renewal, orphaned: Proof) -> int:
     """Commit the positions of a route again; returns their number.
 
     Raises ClusterUnavailable, Fenced, and Unavailable from the proof.
     """
     refused: set[TargetPartition] = set()
-    while unowned(renewal.route):
+    while orphaned(renewal.route):
         renewal.store.initialise()
-        found = unowned(renewal.route)
+        found = orphaned(renewal.route)
         wanted = _by_target(found, without=refused)
         if not wanted:
             return 0
@@ -103,11 +103,11 @@ class PositionRenewer:
         self,
         *,
         renewals: Mapping[Route, Renewal],
-        unowned: Proof,
+        orphaned: Proof,
         leads: Callable[[], bool],
     ) -> None:
         self._renewals = renewals
-        self._unowned = unowned
+        self._orphaned = orphaned
         self._leads = leads
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="position-renewer", daemon=True)
@@ -134,7 +134,7 @@ class PositionRenewer:
 
     def _renew(self, renewal: Renewal) -> bool:
         try:
-            count = renew(renewal, self._unowned)
+            count = renew(renewal, self._orphaned)
         except (ClusterUnavailable, Fenced, Unavailable) as error:
             log.warning("%s: positions not renewed: %s", renewal.route, error)
             return False

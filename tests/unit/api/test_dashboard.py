@@ -1,4 +1,4 @@
-"""The page's script and its words against the answers that it is drawn from."""
+"""The dashboard's script and labels against the responses that it is drawn from."""
 
 from __future__ import annotations
 
@@ -46,12 +46,12 @@ def answers(rest: RestFixture) -> Mapping[str, Any]:
 
 def test_the_script_reads_only_what_is_answered(excluded_topics: RestFixture) -> None:
     script = asset(excluded_topics, "/dashboard/dashboard.js")
-    told = answers(excluded_topics)
+    shown = answers(excluded_topics)
     known = {
-        **told,
-        "excluded": told["validation"]["excluded"][0],
-        "worker": told["instances"]["workers"]["w1"],
-        "held": told["instances"]["workers"]["w1"]["partitions"][0],
+        **shown,
+        "excluded": shown["validation"]["excluded"][0],
+        "worker": shown["instances"]["workers"]["w1"],
+        "held": shown["instances"]["workers"]["w1"]["partitions"][0],
     }
     for name, answer in known.items():
         read = set(re.findall(rf"\b{name}\.(\w+)", script)) - OF_SCRIPTS
@@ -63,21 +63,21 @@ def test_the_script_reads_only_what_is_answered(excluded_topics: RestFixture) ->
 
 
 def test_every_partition_has_a_cell(excluded_topics: RestFixture) -> None:
-    """The page draws what is held, what is excluded, and what is not as it should be: nothing is left."""
-    told = answers(excluded_topics)
+    """The page draws held, excluded and mismatched partitions, which together are all of them."""
+    shown = answers(excluded_topics)
     drawn = {
         (each["topic"], each["partition"])
-        for worker in told["instances"]["workers"].values()
+        for worker in shown["instances"]["workers"].values()
         for each in worker["partitions"]
     }
-    drawn |= {(each["topic"], each["partition"]) for each in told["validation"]["mismatches"]}
+    drawn |= {(each["topic"], each["partition"]) for each in shown["validation"]["mismatches"]}
     drawn |= {
         (each["topic"], number)
-        for each in told["validation"]["excluded"]
+        for each in shown["validation"]["excluded"]
         for number in each["partitions"]
     }
-    assert len(drawn) == told["validation"]["numTopicPartitions"] == 6
-    assert {each["topic"] for each in told["progress"]["topics"]} == {"orders", "quiet", "gone"}
+    assert len(drawn) == shown["validation"]["numTopicPartitions"] == 6
+    assert {each["topic"] for each in shown["progress"]["topics"]} == {"orders", "quiet", "gone"}
 
 
 def test_excluded_cells_and_cells_that_stopped_are_explained(rest: RestFixture) -> None:

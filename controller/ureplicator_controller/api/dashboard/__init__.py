@@ -1,6 +1,6 @@
-"""`/`: one page that shows ideal state against external view, drawn from the JSON API.
+"""`/`: the dashboard, one page that shows ideal state and external view, drawn from the JSON API.
 
-It holds no state and asks nothing that curl could not ask; no asset comes from outside.
+It keeps no state and uses nothing but the public calls; no asset is loaded from outside.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ def blueprint(*, settings: Settings, id: str) -> Blueprint:
     @page.get("/")
     def show() -> Response:
         routes = [{"src": config.source, "dst": config.target} for config in settings.routes]
-        answer = make_response(
+        response = make_response(
             render_template(
                 "dashboard.html", fleet=settings.fleet, id=id, version=__version__, routes=routes
             )
         )
-        answer.headers["Content-Security-Policy"] = _POLICY
-        return answer
+        response.headers["Content-Security-Policy"] = _POLICY
+        return response
 
     return page

@@ -47,7 +47,7 @@ def renewer(first: TwinStore, second: TwinStore, *, leads: bool = True) -> Posit
     client = cast(ClusterClient, None)
     return PositionRenewer(
         renewals={FIRST: Renewal(FIRST, first, client), SECOND: Renewal(SECOND, second, client)},
-        unowned=lambda route: {Partition(route, "t", 0): OrphanedPosition("t")},
+        orphaned=lambda route: {Partition(route, "t", 0): OrphanedPosition("t")},
         leads=lambda: leads,
     )
 

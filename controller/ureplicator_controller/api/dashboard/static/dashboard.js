@@ -1,8 +1,8 @@
-// Draws the fleet from the JSON API, again and again. Everything shown is set as text, never as HTML.
+// Draws the fleet from the JSON API periodically. Everything is set as text, never as HTML.
 "use strict";
 
-const EVERY_MS = 2000;
-const MOST_ROWS = 200; // a page of thousands of rows helps nobody: the filter finds the rest
+const POLL_INTERVAL_MS = 2000;
+const MAX_ROWS = 200; // a longer table is unreadable: the filter finds the others
 const byId = (id) => document.getElementById(id);
 const manyRoutes = JSON.parse(document.body.dataset.routes).length > 1;
 
@@ -15,10 +15,10 @@ function element(tag, { text = "", kind = "", title = "" } = {}, ...children) {
   return made;
 }
 
-async function ask(path) {
-  const answer = await fetch(path, { headers: { Accept: "application/json" } });
-  const body = await answer.json();
-  if (!answer.ok) throw new Error(body.detail || answer.statusText);
+async function read(path) {
+  const response = await fetch(path, { headers: { Accept: "application/json" } });
+  const body = await response.json();
+  if (!response.ok) throw new Error(body.detail || response.statusText);
   return body;
 }
 
@@ -33,9 +33,9 @@ function table(heads, rows) {
   return element("table", {}, head, ...rows.map((row) => element("tr", {}, ...cells("td", row))));
 }
 
-function states(said) {
-  const parts = Object.entries(said).map(([worker, state]) => `${worker} ${state}`);
-  return parts.join(", ") || "nobody";
+function states(reported) {
+  const parts = Object.entries(reported).map(([worker, state]) => `${worker} ${state}`);
+  return parts.join(", ") || "no worker";
 }
 
 function duration(seconds) {
@@ -76,7 +76,7 @@ function partitions(validation, instances) {
     const failed = Object.values(found.actual).includes("ERROR") || stopped.has(nameOf(found.route, found.topic));
     put(found.route, found.topic, found.partition, {
       kind: failed ? "error" : "moving",
-      title: `should be ${states(found.ideal)}, is ${states(found.actual)}: ${found.reason}`,
+      title: `ideal: ${states(found.ideal)}, actual: ${states(found.actual)}; ${found.reason}`,
     });
   }
   return topics;
@@ -98,7 +98,7 @@ function exclusionLabels(validation, topics) {
   return words;
 }
 
-// How many of the offline partitions are so by intent, or were stopped.
+// Offline partitions that are excluded: paused, blacklisted or stopped.
 function excludedCounts(validation) {
   const counts = [
     [validation.numPausedTopicPartitions, "paused"],
@@ -136,24 +136,24 @@ function drawMismatches(validation) {
   const found = validation.mismatches;
   if (!found.length) {
     const sums = excludedCounts(validation);
-    const text = `Nothing: every partition is where it should be${sums.text ? `; excluded are ${sums.text}` : ""}.`;
+    const text = `None: the external view matches the ideal state${sums.text ? ` (excluded: ${sums.text})` : ""}.`;
     byId("mismatches").replaceChildren(element("p", { text, kind: "quiet" }));
     return;
   }
-  const heads = ["partition", "should be", "is", "why", "for at most"].map((text) => ({ text }));
+  const heads = ["partition", "ideal state", "external view", "reason", "age (at most)"].map((text) => ({ text }));
   heads[0].kind = "name";
-  const rows = found.slice(0, MOST_ROWS).map((each) => [
+  const rows = found.slice(0, MAX_ROWS).map((each) => [
     `${manyRoutes ? `${each.route} ` : ""}${each.topic}/${each.partition}`,
     states(each.ideal),
     states(each.actual),
     each.reason,
     age(each.since),
   ]);
-  const more = found.length > MOST_ROWS ? [element("p", { text: `and ${found.length - MOST_ROWS} more`, kind: "quiet" })] : [];
+  const more = found.length > MAX_ROWS ? [element("p", { text: `and ${found.length - MAX_ROWS} more`, kind: "quiet" })] : [];
   byId("mismatches").replaceChildren(table(heads, rows), ...more);
 }
 
-// How far behind a topic is: what is known, and what is not.
+// Lag of a topic, and the number of partitions without known lag.
 function lagCells(found) {
   if (!found) return ["", ""];
   const missing = [
@@ -164,8 +164,8 @@ function lagCells(found) {
   if (missing.length) lag.append(element("small", { text: ` ${missing.join(", ")}`, kind: "warn" }));
   const behind = element("span", { text: duration(found.lagSeconds) });
   if (found.retentionSeconds !== null && found.retentionSeconds < 3600) {
-    const text = ` gone in ${duration(found.retentionSeconds)}`;
-    behind.append(element("small", { text, kind: "lost", title: "the source may then delete what is not copied yet" }));
+    const text = ` retention in ${duration(found.retentionSeconds)}`;
+    behind.append(element("small", { text, kind: "lost", title: "the source may then delete records that are not copied yet" }));
   }
   return [lag, behind];
 }
@@ -178,7 +178,7 @@ function drawTopics(topics, offsets, words) {
     byId("topics").replaceChildren(element("p", { text, kind: "quiet" }));
     return;
   }
-  const rows = names.slice(0, MOST_ROWS).map((name) => {
+  const rows = names.slice(0, MAX_ROWS).map((name) => {
     const cells = [...topics.get(name)].sort(([one], [other]) => one - other);
     const drawn = cells.map(([number, cell]) =>
       element("span", { text: number, kind: `cell ${cell.kind}`, title: `${name}/${number}: ${cell.title}` }),
@@ -188,15 +188,15 @@ function drawTopics(topics, offsets, words) {
   });
   const heads = [
     { text: "topic", kind: "name" },
-    { text: "lag", kind: "number" },
-    { text: "behind", kind: "number" },
+    { text: "lag (records)", kind: "number" },
+    { text: "lag (time)", kind: "number" },
     { text: "partitions" },
   ];
-  const more = names.length > MOST_ROWS ? [element("p", { text: `and ${names.length - MOST_ROWS} more`, kind: "quiet" })] : [];
+  const more = names.length > MAX_ROWS ? [element("p", { text: `and ${names.length - MAX_ROWS} more`, kind: "quiet" })] : [];
   byId("topics").replaceChildren(table(heads, rows), ...more);
 }
 
-// The words of `ureplicator instances`.
+// The same labels as in `ureplicator instances`.
 function specialOf(worker) {
   const words = [
     worker.live ? "" : worker.evicted ? "evicted" : "gone",
@@ -206,7 +206,7 @@ function specialOf(worker) {
 }
 
 function drawSwitches(balancing, freeze) {
-  const words = [freeze.frozen ? "frozen" : "", balancing.auto_balancing ? "" : "balancing off"];
+  const words = [freeze.frozen ? "frozen" : "", balancing.auto_balancing ? "" : "auto-balancing off"];
   byId("switches").textContent = words.filter(Boolean).join(", ");
 }
 
@@ -215,8 +215,8 @@ function drawWorkers(instances) {
     { text: "worker", kind: "name" },
     { text: "address" },
     { text: "slots", kind: "number" },
-    { text: "should hold", kind: "number" },
-    { text: "holds", kind: "number" },
+    { text: "ideal", kind: "number" },
+    { text: "held", kind: "number" },
     { text: "online", kind: "number" },
     { text: "in error", kind: "number" },
   ];
@@ -241,11 +241,11 @@ async function draw() {
   const pulse = byId("pulse");
   try {
     const paths = ["/ready", "/validation", "/instances", "/offset", "/admin/autobalancing_status", "/admin/freeze"];
-    const [ready, validation, instances, progress, balancing, freeze] = await Promise.all(paths.map(ask));
+    const [ready, validation, instances, progress, balancing, freeze] = await Promise.all(paths.map(read));
     drawn = partitions(validation, instances);
     exclusions = exclusionLabels(validation, drawn);
     offsets = new Map(progress.topics.map((each) => [nameOf(each.route, each.topic), each]));
-    byId("leader").textContent = ready.leader ? `, ${ready.leader} leads` : ", nobody leads";
+    byId("leader").textContent = ready.leader ? `, leader ${ready.leader}` : ", no leader";
     drawSwitches(balancing, freeze);
     drawCounts(validation, instances);
     drawMismatches(validation);
@@ -259,7 +259,7 @@ async function draw() {
     pulse.className = "lost";
     pulse.textContent = error.message;
   }
-  setTimeout(draw, EVERY_MS);
+  setTimeout(draw, POLL_INTERVAL_MS);
 }
 
 byId("filter").addEventListener("input", () => drawTopics(drawn, offsets, exclusions));
