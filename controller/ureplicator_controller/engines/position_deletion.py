@@ -14,7 +14,6 @@ cleared in the intent, at the version and the epoch of the proof, and the plan r
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
@@ -35,7 +34,8 @@ from ureplicator_common.znodes import Paths, decode_intent, encode_intent
 from ureplicator_controller.core.positions.deletion import DeletablePositions, deletable_positions
 from ureplicator_controller.core.state.snapshot import Snapshot
 from ureplicator_controller.engines.fenced_writer import fenced
-from ureplicator_controller.engines.position_renewal import Renewal
+from ureplicator_controller.engines.periodic_thread import PeriodicThread
+from ureplicator_controller.engines.position_renewal import STOP_TIMEOUT_S, Renewal
 
 POLL_INTERVAL_S = 1.0
 RETRY_INTERVAL_S = 5.0
@@ -99,32 +99,29 @@ class PositionDeleter:
         self._proof = proof
         self._settled: Snapshot | None = None
         """The last snapshot without positions to delete: finding that out takes a scan of all partitions."""
-        self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="position deletion", daemon=True)
+        self._thread = PeriodicThread(
+            self._round, name="position deletion", first_after_s=POLL_INTERVAL_S
+        )
 
     def start(self) -> None:
         self._thread.start()
 
     def close(self) -> None:
-        self._stopping.set()
-        self._thread.join(timeout=20)
+        self._thread.stop(STOP_TIMEOUT_S)
         for renewal in self._renewals.values():
             renewal.client.close()
 
-    def _run(self) -> None:
-        wait_s = POLL_INTERVAL_S
-        while not self._stopping.wait(wait_s):
-            wait_s = POLL_INTERVAL_S
-            try:
-                wait_s = POLL_INTERVAL_S if self.run_once() else RETRY_INTERVAL_S
-            except Unavailable as error:
-                wait_s = RETRY_INTERVAL_S
-                log.warning("positions not deleted, retrying in %g s: %s", wait_s, error)
-            except (Conflict, OutcomeUnknown) as error:
-                log.info("positions deleted, but the intent still requests it: %s", error)
-            except Exception:
-                wait_s = RETRY_INTERVAL_S
-                log.exception("deleting positions failed")
+    def _round(self) -> float:
+        try:
+            return POLL_INTERVAL_S if self.run_once() else RETRY_INTERVAL_S
+        except Unavailable as error:
+            log.warning("positions not deleted, retrying in %g s: %s", RETRY_INTERVAL_S, error)
+        except (Conflict, OutcomeUnknown) as error:
+            log.info("positions deleted, but the intent still requests it: %s", error)
+            return POLL_INTERVAL_S
+        except Exception:
+            log.exception("deleting positions failed")
+        return RETRY_INTERVAL_S
 
     def run_once(self) -> bool:
         """One round; False if a topic failed. A failure delays no other topic; a cluster that is

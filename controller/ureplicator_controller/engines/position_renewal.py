@@ -12,7 +12,6 @@ resumes when the partition has an owner cannot commit.
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
@@ -28,9 +27,11 @@ from ureplicator_common.model import (
     transactional_id,
 )
 from ureplicator_controller.core.positions.orphaned import OrphanedPosition
+from ureplicator_controller.engines.periodic_thread import PeriodicThread
 
 RETRY_INTERVAL_S = 3_600.0
 INTERVAL_S = 12 * 3_600.0
+STOP_TIMEOUT_S = 20.0
 
 log = logging.getLogger(__name__)
 
@@ -109,22 +110,17 @@ class PositionRenewer:
         self._renewals = renewals
         self._orphaned = orphaned
         self._leads = leads
-        self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="position-renewer", daemon=True)
+        self._thread = PeriodicThread(
+            self.run_once, name="position renewal", first_after_s=RETRY_INTERVAL_S
+        )
 
     def start(self) -> None:
         self._thread.start()
 
     def close(self) -> None:
-        self._stopping.set()
-        self._thread.join(timeout=20)
+        self._thread.stop(STOP_TIMEOUT_S)
         for renewal in self._renewals.values():
             renewal.client.close()
-
-    def _run(self) -> None:
-        wait_s = RETRY_INTERVAL_S
-        while not self._stopping.wait(wait_s):
-            wait_s = self.run_once()
 
     def run_once(self) -> float:
         """Renew every route if this process leads; returns the wait until the next run. A failure is

@@ -30,6 +30,7 @@ from ureplicator_controller.core.topics.cluster_comparison import (
 from ureplicator_controller.core.topics.reconcile import expected_topics
 from ureplicator_controller.core.topics.rules import TopicRules
 from ureplicator_controller.engines.metrics import ControlMetrics
+from ureplicator_controller.engines.periodic_thread import PeriodicThread
 from ureplicator_controller.engines.topic_reconciler import TopicReconciler, with_absent_confirmed
 
 log = logging.getLogger(__name__)
@@ -71,31 +72,27 @@ class TopicObserver:
         )
         self._down: dict[str, str] = {}
         self._found: dict[Route, ClusterComparison] = {}
-        self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="topic observer", daemon=True)
+        self._thread = PeriodicThread(
+            self._round, name="topic observer", first_after_s=POLL_INTERVAL_S
+        )
 
     def start(self) -> None:
         self._thread.start()
 
     def close(self, timeout_s: float = 1.0) -> None:
         """Stop; a thread that still waits for a cluster ends with the process."""
-        self._stopping.set()
-        if self._thread.ident is not None:
-            self._thread.join(timeout_s)
-        if not self._thread.is_alive():
+        if self._thread.stop(timeout_s):
             for admin in self._admins.values():
                 admin.close()
 
-    def _run(self) -> None:
-        wait_s = POLL_INTERVAL_S
-        while not self._stopping.wait(wait_s):
-            wait_s = POLL_INTERVAL_S
-            try:
-                wait_s = self.poll() or POLL_INTERVAL_S
-            except Unavailable as error:
-                log.debug("ZooKeeper: %s", error)  # the control loop logs it as a warning
-            except Exception:
-                log.exception("polling the Kafka clusters failed")
+    def _round(self) -> float:
+        try:
+            return self.poll() or POLL_INTERVAL_S
+        except Unavailable as error:
+            log.debug("ZooKeeper: %s", error)  # the control loop logs it as a warning
+        except Exception:
+            log.exception("polling the Kafka clusters failed")
+        return POLL_INTERVAL_S
 
     def poll(self) -> float:
         """Poll every cluster once; returns the wait until the next poll (0: the usual interval).
