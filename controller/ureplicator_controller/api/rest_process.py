@@ -1,13 +1,12 @@
-"""The REST process: gunicorn by exec on a socket that the daemon bound, and how the two find each other.
+"""REST process: gunicorn, started by exec on a socket that the daemon has bound.
 
-The daemon binds the port itself, so that a port that is taken is one clear line and not a child that
-dies again and again. It hands the listening socket to gunicorn by exec; nothing is forked with
-ZooKeeper's connection open. It keeps the socket: a child that died is started again on the same
-address, and whoever connects in between waits in the socket's queue instead of being refused.
+The daemon binds the port itself, so that a port that is taken is one clear error and not a child that
+exits again and again. It passes the listening socket to gunicorn by exec; nothing is forked while the
+connection to ZooKeeper is open. The daemon keeps the socket: a child that exited is restarted on the
+same address, and connections made in between wait in the socket's backlog instead of being refused.
 
-The child holds the read end of a pipe whose write end only the daemon has: when the daemon is gone,
-however it died, the pipe closes and the child ends. Otherwise a killed daemon would leave its port
-taken.
+The child holds the read end of a pipe whose write end only the daemon has: when the daemon ends, in
+whatever way, the pipe closes and the child ends. Otherwise a killed daemon would leave its port taken.
 
     environment | {ENVIRONMENT: WsgiConfig(...).to_json()}
     command(listen_fd=socket.fileno()), pass_fds=(listen_fd, pipe_fd)
@@ -32,8 +31,8 @@ from ureplicator_common.errors import PermanentError
 log = logging.getLogger(__name__)
 
 BACKLOG = 128
-STOP_S = 8.0
-"""gunicorn grants its requests 5 s (see `command`)."""
+STOP_TIMEOUT_S = 8.0
+"""gunicorn lets its requests finish within 5 s (see `command`)."""
 RESTART_DELAYS_S = (0.0, 1.0, 2.0, 5.0, 10.0)
 STEADY_S = 60.0
 """A child that ran so long did not fail at its start: the next restart is immediate again."""
@@ -41,12 +40,12 @@ STEADY_S = 60.0
 
 ENVIRONMENT = "UREPLICATOR_WSGI_CONFIG"
 THREADS = 8
-"""Requests at one time: each waits for ZooKeeper or a broker, hardly any for the processor."""
+"""Concurrent requests: each waits for ZooKeeper or a broker, hardly any for the processor."""
 
 
 @dataclass(frozen=True, slots=True)
 class WsgiConfig:
-    """What the child must know. `pipe_fd`: its end of the daemon's pipe, -1 for none (tests)."""
+    """Configuration of the child. `pipe_fd`: its end of the daemon's pipe, -1 for none (tests)."""
 
     config: str
     overrides: tuple[str, ...] = ()
@@ -64,7 +63,7 @@ class WsgiConfig:
 
 
 def command(*, listen_fd: int) -> list[str]:
-    """Argument vector of gunicorn: one process (one ZooKeeper session, one set of counters)."""
+    """Command line of gunicorn: one process (one ZooKeeper session, one set of counters)."""
     return [
         sys.executable,
         "-m",
@@ -96,8 +95,8 @@ def bind(host: str, port: int) -> socket.socket:
 
 
 @dataclass(slots=True)
-class _Life:
-    """The running child and its past."""
+class _RunningProcess:
+    """A running child process."""
 
     process: subprocess.Popen[bytes]
     pipe_fd: int
@@ -105,7 +104,7 @@ class _Life:
 
 
 class RestProcess:
-    """Starts the child, and again when it dies. `watch` is called from time to time."""
+    """Starts the child, and restarts it when it exits. `watch` is called periodically."""
 
     def __init__(
         self,
@@ -121,23 +120,23 @@ class RestProcess:
         self._environment = environment
         self._clock = clock
         self._arguments = arguments or command(listen_fd=listener.fileno())
-        self._life: _Life | None = None
+        self._running: _RunningProcess | None = None
         self._backoff = Backoff(RESTART_DELAYS_S)
         self._next_start_s = clock.monotonic_s()
 
     def watch(self) -> None:
-        """Start the child if there is none and its time has come."""
+        """Start the child if it does not run and its restart delay has passed."""
         now_s = self._clock.monotonic_s()
-        if self._life is not None:
-            code = self._life.process.poll()
+        if self._running is not None:
+            code = self._running.process.poll()
             if code is None:
                 return
-            self._bury(self._life, code, now_s)
+            self._exited(self._running, code, now_s)
         if now_s >= self._next_start_s:
-            self._life = self._start(now_s)
+            self._running = self._start(now_s)
 
-    def _start(self, now_s: float) -> _Life:
-        """The write end of the pipe is the daemon's alone; only the read end is inherited."""
+    def _start(self, now_s: float) -> _RunningProcess:
+        """Start the child with the read end of a pipe; only this process keeps the write end."""
         read_fd, write_fd = os.pipe()
         try:
             config = replace(self._config, pipe_fd=read_fd)
@@ -153,27 +152,27 @@ class RestProcess:
             raise
         finally:
             os.close(read_fd)
-        return _Life(process, write_fd, now_s)
+        return _RunningProcess(process, write_fd, now_s)
 
-    def _bury(self, life: _Life, code: int, now_s: float) -> None:
-        os.close(life.pipe_fd)
-        self._life = None
-        ran_s = now_s - life.started_at_s
+    def _exited(self, running: _RunningProcess, code: int, now_s: float) -> None:
+        os.close(running.pipe_fd)
+        self._running = None
+        ran_s = now_s - running.started_at_s
         self._backoff = self._backoff.recovered(ran_s=ran_s, steady_s=STEADY_S).failed()
         wait_s = self._backoff.delay_s
         self._next_start_s = now_s + wait_s
-        log.warning("REST ended with code %d; starting it again in %g s", code, wait_s)
+        log.warning("REST process exited with code %d; restarting it in %g s", code, wait_s)
 
     def close(self) -> None:
-        """End the child: first politely."""
-        if self._life is None:
+        """Stop the child: SIGTERM first, SIGKILL after a timeout."""
+        if self._running is None:
             return
-        life, self._life = self._life, None
-        os.close(life.pipe_fd)
+        running, self._running = self._running, None
+        os.close(running.pipe_fd)
         with suppress(ProcessLookupError):
-            life.process.terminate()
+            running.process.terminate()
         try:
-            life.process.wait(STOP_S)
+            running.process.wait(STOP_TIMEOUT_S)
         except subprocess.TimeoutExpired:
-            life.process.kill()
-            life.process.wait()
+            running.process.kill()
+            running.process.wait()

@@ -136,7 +136,7 @@ class ControlLoop:
         return wait_s
 
     def _back_off(self) -> float:
-        self._observer.forget()
+        self._observer.force_plan()
         self._backoff = self._backoff.failed()
         return self._backoff.delay_s
 
@@ -168,7 +168,7 @@ class ControlLoop:
     def _begin(self, epoch: int) -> None:
         """Begin a leadership: read everything again, publish the route settings."""
         self._metrics.epoch.set(epoch)
-        self._observer.begin()
+        self._observer.begin_leadership()
         nodes = self._observer.nodes()
         for route, settings in sorted(self._routes.items()):
             self._publish(route, settings, nodes, epoch)

@@ -82,7 +82,7 @@ class Executor:
                 break
             admitted.append(step)
         if not self._evictions_are_current(admitted):
-            self._observer.doubt()
+            self._observer.invalidate()
             return Outcome.CONFLICT
         for batch in batches(operations(step, self._paths) for step in admitted):
             written = self.write(batch, epoch)
@@ -108,7 +108,7 @@ class Executor:
         if written is WriteOutcome.DONE:
             self._observer.expect(batch)
         else:
-            self._observer.doubt()
+            self._observer.invalidate()
         return written
 
     def _ensure_parents(self, batch: Sequence[Operation]) -> None:

@@ -1,15 +1,16 @@
-"""Snapshots for the leader, from a tree cache of the fleet, fit to decide on.
+"""Observer of the fleet for the leader: snapshots from a cached tree, fit to decide on.
 
-**Read your writes.** The tree cache hears of a write by a watch, some time after the store confirmed
-it. A plan made in between would be made on a picture that its own leader has already changed; the
-versions would refuse most of it, but not what is decided *about* another node (that a worker was
-told to let go, say). So the executor notes each write here, and there is no snapshot until the
-cache shows them all. If that takes too long, or a write had no answer, everything is read again.
+**Read your writes.** The tree cache receives a change by a watch, some time after ZooKeeper confirmed
+the write. A plan made in between would be made on a state that its own leader has already changed; the
+versions would refuse most of its writes, but not what is decided *about* another node (for example that
+a worker was requested to release a partition). So the executor registers each write here, and there is
+no snapshot until the cache shows them all. If that takes too long, or the outcome of a write is unknown,
+everything is read again.
 
-**Presence.** When workers came and went is known to nobody but who watches: it is noted with each
-snapshot in monotonic seconds, and begins anew with each leadership.
+**Membership.** When workers joined and vanished is known only to a process that watches: it is recorded
+with each snapshot in monotonic seconds, and starts from zero with each leadership.
 
-**A lost watch** must not blind us for ever: everything is read again every 30 s.
+**Lost watches** are bounded in their effect: everything is read again every 30 s.
 """
 
 from __future__ import annotations
@@ -34,12 +35,12 @@ from ureplicator_controller.core.state.snapshot import (
 
 DEBOUNCE_S = 0.1
 MIN_PAUSE_S = 0.01
-"""Least time between two cycles: the first change is answered at once, those after it together. As long
-as the cycle before took, within these bounds: a partition that is handed over waits for two cycles, and
-a big fleet, whose cycles take long, shall not keep the leader busy all the time."""
+"""Bounds of the pause between two cycles: the first change is handled at once, the following ones
+together. The pause is as long as the previous cycle took, within these bounds: the handover of a
+partition takes two cycles, and the long cycles of a large fleet must not keep the leader always busy."""
 REFRESH_S = 30.0
-CATCH_UP_S = 1.0
-"""How long the tree cache may lag behind our own writes before everything is read again: a watch takes
+CATCH_UP_TIMEOUT_S = 1.0
+"""How long the tree cache may lag behind the own writes before everything is read again: a watch takes
 milliseconds."""
 
 
@@ -61,21 +62,21 @@ class Observer:
         self._clock = clock
         self._delays = delays
         self._limits = limits or BalanceLimits()
-        self._memo = DecodeCache()
+        self._decode_cache = DecodeCache()
         self._wake = threading.Event()
         self._tree_cache = coordination.tree_cache(self._paths.root, self._wake.set)
         self._pending = PendingWrites()
         self._behind_since_s: float | None = None
-        self._unsure = False
+        self._is_invalid = False
         self._refreshed_at_s = clock.monotonic_s()
         self._woke_at_s = 0.0
-        self._drawn_from: Mapping[str, int] | None = None
-        self._presence = Snapshot(fleet=fleet, epoch=0)
+        self._seen_versions: Mapping[str, int] | None = None
+        self._membership = Snapshot(fleet=fleet, epoch=0)
         self.latest: Snapshot | None = None
-        """What was decided on last, for other threads to look at; None before that."""
+        """The last snapshot that a plan was made on, for other threads; None before the first."""
 
     def wait(self, timeout_s: float) -> None:
-        """Until something changed, but no longer; and never more often than the debounce allows."""
+        """Wait until something changes, at most this long, and at least for the debounce pause."""
         ended_at_s = self._clock.monotonic_s()
         pause_s = min(DEBOUNCE_S, max(MIN_PAUSE_S, ended_at_s - self._woke_at_s))
         self._wake.wait(max(0.0, min(timeout_s, self._refresh_in_s())))
@@ -93,14 +94,14 @@ class Observer:
         return self._refreshed_at_s + REFRESH_S - self._clock.monotonic_s()
 
     def nodes(self) -> Mapping[str, Node]:
-        """As last heard. Raises Unavailable."""
+        """The cached nodes. Raises Unavailable."""
         return self._tree_cache.nodes()
 
     def is_ready(self) -> bool:
-        """Whether the tree cache shows our own writes; reads again what is due. Raises Unavailable."""
+        """Whether the tree cache shows the own writes; refreshes it if due. Raises Unavailable."""
         now_s = self._clock.monotonic_s()
-        if self._unsure or self._refresh_in_s() <= 0 or self._lags_behind(now_s):
-            self.resync()
+        if self._is_invalid or self._refresh_in_s() <= 0 or self._lags_behind(now_s):
+            self.refresh()
         if self._pending.are_shown_by(self._tree_cache.nodes()):
             self._behind_since_s = None
         elif self._behind_since_s is None:
@@ -108,11 +109,11 @@ class Observer:
         return self._behind_since_s is None
 
     def has_changed(self) -> bool:
-        """Whether anything changed that a plan looks at, since the last snapshot."""
-        return self._drawn_from != self._fingerprint(self._tree_cache.nodes())
+        """Whether anything that a plan depends on has changed since the last snapshot."""
+        return self._seen_versions != self._versions(self._tree_cache.nodes())
 
     def snapshot(self) -> Snapshot:
-        """The fleet now, with presence. Raises Unavailable."""
+        """The fleet now, with membership. Raises Unavailable."""
         nodes = self._tree_cache.nodes()
         seen = parse(
             nodes,
@@ -121,28 +122,29 @@ class Observer:
             delays=self._delays,
             limits=self._limits,
             wall_ms=self._clock.wall_ms(),
-            cache=self._memo,
+            cache=self._decode_cache,
         )
-        self._presence = self.latest = track_membership(
-            self._presence, seen, self._clock.monotonic_s()
+        self._membership = self.latest = track_membership(
+            self._membership, seen, self._clock.monotonic_s()
         )
-        self._drawn_from = self._fingerprint(nodes)
-        return self._presence
+        self._seen_versions = self._versions(nodes)
+        return self._membership
 
     def remember(
         self,
         release_requested_since: Mapping[ReleaseRequest, float],
         load_review_at_s: float | None,
     ) -> None:
-        """What the plan made of the snapshot asked of workers, and when it looks at loads next."""
-        self._presence = replace(
-            self._presence,
+        """Carry over from the last plan: open release requests and the time of the next load review."""
+        self._membership = replace(
+            self._membership,
             release_requested_since=release_requested_since,
             load_review_at_s=load_review_at_s,
         )
 
-    def _fingerprint(self, nodes: Mapping[str, Node]) -> Mapping[str, int]:
-        """Of loads only who tells any: what they tell changes all the time, see `core.look`."""
+    def _versions(self, nodes: Mapping[str, Node]) -> Mapping[str, int]:
+        """Versions of the nodes that a plan depends on. Of loads only which workers report any: the figures
+        change all the time, see `core.planning.load_review`."""
         loads, history = self._paths.loads + "/", self._paths.history
         return {
             path: 0 if path.startswith(loads) else node.stat.mzxid
@@ -151,41 +153,44 @@ class Observer:
         }
 
     def _lags_behind(self, now_s: float) -> bool:
-        return self._behind_since_s is not None and now_s - self._behind_since_s > CATCH_UP_S
+        return (
+            self._behind_since_s is not None and now_s - self._behind_since_s > CATCH_UP_TIMEOUT_S
+        )
 
     def fresh(self) -> Snapshot:
-        """The fleet as the store has it now, without presence. Blocks. Raises Unavailable."""
+        """The fleet, read after a `sync`, without membership. Blocks. Raises Unavailable."""
         self._coordination.sync(self._paths.root)
         self._tree_cache.refresh()
         return parse(self._tree_cache.nodes(), self._paths, fleet=self._fleet, delays=self._delays)
 
-    def begin(self) -> None:
-        """A leadership begins: nothing noted before counts. Raises Unavailable."""
-        self._presence = Snapshot(fleet=self._fleet, epoch=0)
+    def begin_leadership(self) -> None:
+        """Drop all state of a former leadership and read everything again. Raises Unavailable."""
+        self._membership = Snapshot(fleet=self._fleet, epoch=0)
         self.latest = None
-        self.forget()
-        self.resync()
+        self.force_plan()
+        self.refresh()
 
-    def forget(self) -> None:
-        """Everything is news: plan again even if nothing changes."""
-        self._drawn_from = None
+    def force_plan(self) -> None:
+        """Treat everything as changed: plan again."""
+        self._seen_versions = None
 
-    def resync(self) -> None:
-        """Read everything again, after all that the store has confirmed. Raises Unavailable."""
+    def refresh(self) -> None:
+        """Read everything again, after a `sync`. Raises Unavailable."""
         self._coordination.sync(self._paths.root)
         self._tree_cache.refresh()
         self._pending.clear()
         self._behind_since_s = None
-        self._unsure = False
+        self._is_invalid = False
         self._refreshed_at_s = self._clock.monotonic_s()
 
-    def doubt(self) -> None:
-        """A write had no answer, or met what we had not seen: read again before the next look."""
-        self._unsure = True
-        self.forget()
+    def invalidate(self) -> None:
+        """Read everything again before the next snapshot: the outcome of a write is unknown, or it met
+        a state that the cache did not show."""
+        self._is_invalid = True
+        self.force_plan()
 
     def expect(self, operations: Sequence[Operation]) -> None:
-        """These were written: no snapshot until the tree cache shows them."""
+        """Make no snapshot until the tree cache shows these writes."""
         self._pending.add(operations, self._tree_cache.nodes())
 
     def close(self) -> None:

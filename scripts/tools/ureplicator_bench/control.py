@@ -228,7 +228,7 @@ def written(hosts: str, *, partitions: int, workers: int) -> Iterator[Figure]:
         leader = ManualController(client, "leader", SystemClock())
         eventually(lambda: _leads(leader), 30, "the leader leads")
         _fill(client, partitions=partitions, workers=workers)
-        leader.observer.resync()
+        leader.observer.refresh()
         before, began_s = leader.figure("writes_total"), time.perf_counter()
         leader.loop.run_once()
         seconds = time.perf_counter() - began_s

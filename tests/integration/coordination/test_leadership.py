@@ -256,7 +256,7 @@ def test_rest_child_that_dies_is_started_again_on_the_same_address(stage: Stage)
     wait_for_http(url, START_S, process=one)
     for child in psutil.Process(one.pid).children(recursive=True):
         os.kill(child.pid, signal.SIGKILL)
-    one.wait_for_line("starting it again", 10)
+    one.wait_for_line("restarting it in", 10)
     wait_for_http(url, START_S, process=one)
 
 

@@ -14,7 +14,7 @@ def rest() -> RestFixture:
 
 
 @pytest.fixture(scope="package", autouse=True)
-def no_forgotten_world() -> Iterator[None]:
-    """A rest's reading thread ends when the rest is collected, whenever that would be."""
+def no_leaked_fixture() -> Iterator[None]:
+    """The lag threads of a RestFixture end when it is garbage-collected: collect now."""
     yield
     gc.collect()

@@ -1,4 +1,4 @@
-"""/export and /import over the twins: what comes out goes in again, and nothing worse than that."""
+"""/export and /import on in-memory clusters: an export can be imported again without damage."""
 
 from __future__ import annotations
 
@@ -68,9 +68,9 @@ INTENT = TopicIntent(
 
 
 def put(rest: RestFixture, path: str, body: Any, *, query: str = "") -> dict[str, Any]:
-    answer = rest.call("PUT", f"/import/{path}?{query}", json=body)
-    assert answer.status_code == 200, answer.text
-    return dict(answer.get_json())
+    response = rest.call("PUT", f"/import/{path}?{query}", json=body)
+    assert response.status_code == 200, response.text
+    return dict(response.get_json())
 
 
 def stored(rest: RestFixture, topic: str = "orders") -> TopicIntent:
@@ -90,7 +90,7 @@ def stored(rest: RestFixture, topic: str = "orders") -> TopicIntent:
 # --- Export
 
 
-def test_what_operators_asked_for_is_exported_and_nothing_else(rest: RestFixture) -> None:
+def test_the_export_holds_what_operators_set_and_nothing_else(rest: RestFixture) -> None:
     rest.intend("orders", INTENT)
     rest.intend("quiet", TopicIntent(1, 1, state=TopicState.DELETING))
     rest.put(rest.paths.blacklisted(TopicKey(ROUTE, "quiet")), encode_blacklisted("r"))
@@ -113,7 +113,9 @@ def test_what_operators_asked_for_is_exported_and_nothing_else(rest: RestFixture
 # --- Import of topics
 
 
-def test_a_topic_is_created_with_all_that_decides_where_it_begins(rest: RestFixture) -> None:
+def test_a_created_topic_keeps_everything_that_decides_its_start_position(
+    rest: RestFixture,
+) -> None:
     told = put(rest, "topics/orders", ORDERS)
     assert told["result"] == "created"
     assert "initialPartitions: 3" in told["changes"]
@@ -121,7 +123,7 @@ def test_a_topic_is_created_with_all_that_decides_where_it_begins(rest: RestFixt
     assert rest.target.topics()["orders"].partitions == 4
 
 
-def test_again_it_is_unchanged_and_nothing_is_written(rest: RestFixture) -> None:
+def test_a_repeated_import_is_unchanged_and_writes_nothing(rest: RestFixture) -> None:
     put(rest, "topics/orders", ORDERS)
     before = rest.intent("orders")
     assert put(rest, "topics/orders", ORDERS) == {
@@ -132,7 +134,7 @@ def test_again_it_is_unchanged_and_nothing_is_written(rest: RestFixture) -> None
     assert rest.intent("orders") == before
 
 
-def test_what_differs_is_changed_and_told(rest: RestFixture) -> None:
+def test_differences_are_written_and_reported(rest: RestFixture) -> None:
     rest.intend("orders", TopicIntent(3, 3, had_position=frozenset({2}), target_topic="orders"))
     told = put(rest, "topics/orders", ORDERS)
     assert told == {
@@ -151,7 +153,7 @@ def test_what_differs_is_changed_and_told(rest: RestFixture) -> None:
 
 
 @pytest.mark.parametrize("there", [None, TopicIntent(2, 3, target_topic="orders")])
-def test_a_dry_run_writes_nothing_anywhere(rest: RestFixture, there: TopicIntent | None) -> None:
+def test_a_dry_run_writes_nothing(rest: RestFixture, there: TopicIntent | None) -> None:
     if there is not None:
         rest.intend("orders", there)
     told = put(rest, "topics/orders", ORDERS, query="dryRun=true")
@@ -169,7 +171,7 @@ def test_a_dry_run_writes_nothing_anywhere(rest: RestFixture, there: TopicIntent
         (TopicIntent(4, 3, source_topic_id="other"), "sourceTopicId"),
     ],
 )
-def test_what_would_change_the_meaning_of_positions_is_refused_and_the_rest_done(
+def test_changes_to_the_meaning_of_positions_are_refused_and_the_others_made(
     rest: RestFixture, there: TopicIntent, field: str
 ) -> None:
     rest.intend("orders", there)
@@ -191,8 +193,8 @@ def test_what_would_change_the_meaning_of_positions_is_refused_and_the_rest_done
 def test_a_topic_that_is_being_deleted_is_refused(rest: RestFixture) -> None:
     there = TopicIntent(4, 3, state=TopicState.DELETING)
     rest.intend("orders", there)
-    answer = rest.call("PUT", "/import/topics/orders", json=ORDERS)
-    assert problem_of(answer, 409)["field"] == "topic"
+    response = rest.call("PUT", "/import/topics/orders", json=ORDERS)
+    assert problem_of(response, 409)["field"] == "topic"
     assert rest.intent("orders") == there
 
 
@@ -200,7 +202,7 @@ YOUNG = TopicIntent(5, 0, target_topic="orders", whole=True, source_topic_id="id
 """Whitelisted by the leader."""
 
 
-def test_a_topic_that_nobody_ever_held_becomes_what_the_file_says(rest: RestFixture) -> None:
+def test_a_topic_that_was_never_held_is_restored_completely(rest: RestFixture) -> None:
     rest.intend("orders", YOUNG)
     rest.place("orders", {0: None, 1: None})
     told = put(rest, "topics/orders", ORDERS)
@@ -210,7 +212,9 @@ def test_a_topic_that_nobody_ever_held_becomes_what_the_file_says(rest: RestFixt
 
 
 @pytest.mark.parametrize("by", ["owner", "holder", "mark", "assignment", "garbled"])
-def test_what_somebody_may_have_begun_keeps_its_beginning(rest: RestFixture, by: str) -> None:
+def test_a_topic_that_may_have_been_copied_keeps_its_start_position(
+    rest: RestFixture, by: str
+) -> None:
     marks = frozenset({1}) if by == "mark" else frozenset[int]()
     rest.intend("orders", replace(YOUNG, had_position=marks))
     key = TopicKey(ROUTE, "orders")
@@ -243,7 +247,7 @@ class _GivenMeanwhile(MemoryCoordination):
         super().transact(operations)
 
 
-def test_a_topic_that_is_given_meanwhile_keeps_its_beginning() -> None:
+def test_a_topic_assigned_meanwhile_keeps_its_start_position() -> None:
     rest = RestFixture(client=_GivenMeanwhile)
     rest.intend("orders", YOUNG)
     rest.place("orders", {0: None})
@@ -255,15 +259,17 @@ def test_a_topic_that_is_given_meanwhile_keeps_its_beginning() -> None:
     assert stored(rest).initial_partitions == 0
 
 
-def test_a_topic_that_the_source_does_not_have_or_not_so_wide(rest: RestFixture) -> None:
+def test_a_topic_missing_or_with_fewer_partitions_at_the_source_is_refused(
+    rest: RestFixture,
+) -> None:
     assert problem_of(rest.call("PUT", "/import/topics/gone", json=ORDERS), 404)
     wide = {**ORDERS, "partitions": 5}
-    answer = rest.call("PUT", "/import/topics/orders", json=wide)
-    assert problem_of(answer, 400)["field"] == "partitions"
+    response = rest.call("PUT", "/import/topics/orders", json=wide)
+    assert problem_of(response, 400)["field"] == "partitions"
     assert rest.intent("orders") is None
 
 
-def test_a_target_that_is_another_topics_is_refused(rest: RestFixture) -> None:
+def test_a_target_topic_of_another_topic_is_refused(rest: RestFixture) -> None:
     rest.intend("quiet", TopicIntent(1, 1, target_topic="orders"))
     assert problem_of(rest.call("PUT", "/import/topics/orders", json=ORDERS), 409)
 
@@ -289,16 +295,18 @@ def test_a_target_that_is_another_topics_is_refused(rest: RestFixture) -> None:
         ({"state": None}, "state"),
     ],
 )
-def test_garbage_is_refused_with_its_field(rest: RestFixture, change: Any, field: str) -> None:
-    answer = rest.call("PUT", "/import/topics/orders", json={**ORDERS, **change})
-    assert problem_of(answer, 400)["field"] == field
+def test_invalid_values_are_refused_with_their_field(
+    rest: RestFixture, change: Any, field: str
+) -> None:
+    response = rest.call("PUT", "/import/topics/orders", json={**ORDERS, **change})
+    assert problem_of(response, 400)["field"] == field
     assert rest.intent("orders") is None
 
 
 # --- Import of all else
 
 
-def test_a_topic_on_the_blacklist_stays_there_when_it_is_whitelisted_again(
+def test_an_import_keeps_a_topic_on_the_blacklist(
     rest: RestFixture,
 ) -> None:
     path = rest.paths.blacklisted(TopicKey(ROUTE, "orders"))
@@ -311,7 +319,7 @@ def test_a_topic_on_the_blacklist_stays_there_when_it_is_whitelisted_again(
 
 
 @pytest.mark.parametrize("there", [None, INTENT, YOUNG])
-def test_a_topic_that_the_file_does_not_blacklist_is_taken_off(
+def test_a_topic_not_blacklisted_in_the_file_is_removed_from_the_blacklist(
     rest: RestFixture, there: TopicIntent | None
 ) -> None:
     path = rest.paths.blacklisted(TopicKey(ROUTE, "orders"))
@@ -327,7 +335,7 @@ def test_a_topic_that_the_file_does_not_blacklist_is_taken_off(
     assert again["result"] == "unchanged"
 
 
-def test_a_worker_that_is_not_there_yet_is_set_aside_with_its_slots(rest: RestFixture) -> None:
+def test_tags_and_slots_of_a_worker_that_has_not_joined_yet(rest: RestFixture) -> None:
     entry = {"slots": 4, "blacklisted": True, "draining": False}
     assert put(rest, "workers/w9", entry, query="dryRun=true")["result"] == "created"
     path = rest.paths.worker_known(WorkerId("w9"))
@@ -354,7 +362,7 @@ def test_switches(rest: RestFixture) -> None:
 
 @pytest.mark.parametrize("path", ["workers/w1", "switches", "topics/orders"])
 @pytest.mark.parametrize("body", [None, {}, [], {"frozen": 1}])
-def test_bodies_of_no_use(rest: RestFixture, path: str, body: Any) -> None:
+def test_invalid_bodies(rest: RestFixture, path: str, body: Any) -> None:
     problem_of(rest.call("PUT", f"/import/{path}", json=body), 400)
 
 

@@ -1,4 +1,4 @@
-"""Pausing topics and blacklisting partitions, over the twins."""
+"""Pausing topics and blacklisting partitions, on in-memory clusters."""
 
 from __future__ import annotations
 
@@ -37,18 +37,18 @@ def blacklisted(rest: RestFixture) -> list[tuple[str, int]]:
 # --- Pause and resume
 
 
-def test_pausing_and_resuming_are_idempotent_and_keep_the_rest(copying: RestFixture) -> None:
+def test_pausing_and_resuming_are_idempotent_and_change_nothing_else(copying: RestFixture) -> None:
     for verb, state in (("pause", TopicState.PAUSED), ("resume", TopicState.ACTIVE)):
         for _ in range(2):
-            answer = copying.call("POST", f"/topics/orders/{verb}")
-            assert answer.status_code == 200
-            assert answer.get_json()["state"] == state
+            response = copying.call("POST", f"/topics/orders/{verb}")
+            assert response.status_code == 200
+            assert response.get_json()["state"] == state
         there = intent(copying)
         assert there.state is state
         assert (there.had_position, there.initial_partitions) == (HAD.had_position, 2)
 
 
-def test_what_is_so_already_is_not_written(copying: RestFixture) -> None:
+def test_no_change_is_not_written(copying: RestFixture) -> None:
     copying.call("POST", "/topics/orders/resume")
     assert intent(copying).request_id == ""
 
@@ -60,7 +60,7 @@ def test_a_topic_that_is_being_deleted_is_not_resumed(copying: RestFixture) -> N
 
 
 @pytest.mark.parametrize("applied", [True, False])
-def test_pausing_is_read_back(copying: RestFixture, applied: bool) -> None:
+def test_pausing_with_unknown_outcome_is_read_back(copying: RestFixture, applied: bool) -> None:
     copying.coordination.lose_next_answer(applied=applied)
     assert copying.call("POST", "/topics/orders/pause").status_code == 200
     assert intent(copying).state is TopicState.PAUSED
@@ -83,8 +83,8 @@ def test_pausing_takes_no_body(copying: RestFixture) -> None:
     ],
 )
 def test_a_partition_is_blacklisted(copying: RestFixture, request_: dict[str, Any]) -> None:
-    answer = copying.call("POST", "/blacklist", **request_)
-    assert answer.get_json() == {
+    response = copying.call("POST", "/blacklist", **request_)
+    assert response.get_json() == {
         "topic": "orders",
         "partition": 1,
         "route": "source.target",
@@ -94,7 +94,7 @@ def test_a_partition_is_blacklisted(copying: RestFixture, request_: dict[str, An
     assert intent(copying).had_position == HAD.had_position
 
 
-def test_and_taken_off_again(copying: RestFixture) -> None:
+def test_a_partition_is_removed_from_the_blacklist(copying: RestFixture) -> None:
     for opt in ("blacklist", "whitelist"):
         query = {"topic": "orders", "partition": 1, "opt": opt}
         assert copying.call("POST", "/blacklist", query_string=query).status_code == 200
@@ -103,7 +103,7 @@ def test_and_taken_off_again(copying: RestFixture) -> None:
     assert blacklisted(copying) == []
 
 
-def test_it_survives_expansion_and_pause(copying: RestFixture) -> None:
+def test_the_blacklist_survives_expansion_and_pause(copying: RestFixture) -> None:
     copying.call("POST", "/blacklist?topic=orders&partition=1&opt=blacklist")
     body = {"topic": "orders", "numPartitions": 4}
     assert copying.call("PUT", "/topics", json=body).status_code == 200
@@ -130,7 +130,7 @@ def test_it_survives_expansion_and_pause(copying: RestFixture) -> None:
         ("topic=orders&partition=1&opt=blacklist&force=1", "force"),
     ],
 )
-def test_what_is_refused_names_its_field(copying: RestFixture, query: str, field: str) -> None:
+def test_a_refusal_names_its_field(copying: RestFixture, query: str, field: str) -> None:
     problem = problem_of(copying.call("POST", f"/blacklist?{query}"), 400)
     assert problem["field"] == field
     assert problem["hint"]
@@ -144,16 +144,18 @@ def test_bodies_that_are_refused(copying: RestFixture, body: dict[str, Any]) -> 
 
 
 def test_query_and_body_must_agree(copying: RestFixture) -> None:
-    answer = copying.call(
+    response = copying.call(
         "POST",
         "/blacklist?partition=1",
         json={"topic": "orders", "partition": 2, "opt": "blacklist"},
     )
-    assert problem_of(answer, 400)["field"] == "partition"
+    assert problem_of(response, 400)["field"] == "partition"
 
 
 @pytest.mark.parametrize("applied", [True, False])
-def test_blacklisting_is_read_back(copying: RestFixture, applied: bool) -> None:
+def test_blacklisting_with_unknown_outcome_is_read_back(
+    copying: RestFixture, applied: bool
+) -> None:
     """Made twice it would be refused the second time."""
     copying.coordination.lose_next_answer(applied=applied)
     query = "topic=orders&partition=1&opt=blacklist"

@@ -1,4 +1,4 @@
-"""/instances, /validation, /health, /ready, /metrics and the page over the twins."""
+"""/instances, /validation, /health, /ready, /metrics and the page on in-memory clusters."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ONLINE, ERROR = PartitionState.ONLINE, PartitionState.ERROR
 
 @pytest.fixture
 def busy(rest: RestFixture) -> RestFixture:
-    """`orders` on w1 (two online, one in error), its fourth partition on nobody; w2 is idle."""
+    """`orders` on w1 (two online, one in error), its fourth partition without an owner; w2 is idle."""
     rest.call("POST", "/topics/orders")
     rest.call("POST", "/topics/quiet")
     rest.lead()
@@ -107,7 +107,7 @@ def test_validation_of_one_route() -> None:
     assert {each["route"] for each in shown["mismatches"]} == {"b.d"}
 
 
-def test_source_validation_looks_and_changes_nothing(rest: RestFixture) -> None:
+def test_source_validation_changes_nothing(rest: RestFixture) -> None:
     rest.target.put("orders", 1)
     rest.target.put("quiet", 1)
     rest.intend("orders", TopicIntent(2, 2))
@@ -151,7 +151,7 @@ def test_source_validation_of_several_routes() -> None:
     assert shown["missingTopics"] == ["b.d/lost"]
 
 
-def test_looking_often_asks_the_source_seldom(rest: RestFixture) -> None:
+def test_frequent_requests_read_the_source_seldom(rest: RestFixture) -> None:
     rest.intend("orders", TopicIntent(2, 2))
     path = "/validation/srcKafka"
     assert rest.call("GET", path).get_json()["numMismatchedTopics"] == 1
@@ -171,18 +171,18 @@ def test_ready(busy: RestFixture) -> None:
 
 def test_ready_without_a_leader(rest: RestFixture) -> None:
     """Intents are durable without one: this process can serve."""
-    answer = rest.call("GET", "/ready")
-    assert answer.status_code == 200
-    assert answer.get_json()["leader"] is None
+    response = rest.call("GET", "/ready")
+    assert response.status_code == 200
+    assert response.get_json()["leader"] is None
 
 
 def test_metrics(busy: RestFixture) -> None:
     busy.intend("lost", TopicIntent(1, 1))
     busy.call("GET", "/topics/some-guess")
     busy.call("GET", "/nothing/here")
-    answer = busy.call("GET", "/metrics")
-    assert answer.content_type.startswith("text/plain")
-    lines = set(answer.text.splitlines())
+    response = busy.call("GET", "/metrics")
+    assert response.content_type.startswith("text/plain")
+    lines = set(response.text.splitlines())
     assert {
         "ureplicator_zookeeper_connected 1.0",
         "ureplicator_leader_present 1.0",
@@ -203,25 +203,25 @@ def test_metrics(busy: RestFixture) -> None:
     } <= lines
 
 
-def test_metrics_of_a_source_that_is_away(rest: RestFixture) -> None:
+def test_metrics_of_an_unavailable_source(rest: RestFixture) -> None:
     with rest.source.failing():
         text = rest.call("GET", "/metrics").text
     assert 'ureplicator_source_up{route="source.target"} 0.0' in text
     assert 'ureplicator_missing_topics{route="source.target"}' not in text
 
 
-def test_the_page_needs_nothing_from_outside(rest: RestFixture) -> None:
-    answer = rest.call("GET", "/")
-    assert answer.status_code == 200
-    assert answer.mimetype == "text/html"
-    assert "default-src 'none'" in answer.headers["Content-Security-Policy"]
-    assert str(ROUTE.source) in answer.text
-    for path in re.findall(r'(?:href|src)="(/dashboard/[^"]+)"', answer.text):
+def test_the_page_loads_no_external_assets(rest: RestFixture) -> None:
+    response = rest.call("GET", "/")
+    assert response.status_code == 200
+    assert response.mimetype == "text/html"
+    assert "default-src 'none'" in response.headers["Content-Security-Policy"]
+    assert str(ROUTE.source) in response.text
+    for path in re.findall(r'(?:href|src)="(/dashboard/[^"]+)"', response.text):
         with rest.call("GET", path) as asset:
             assert asset.status_code == 200
-    assert not re.search(r"https?://", answer.text)
+    assert not re.search(r"https?://", response.text)
 
 
-def test_the_page_is_there_without_zookeeper(rest: RestFixture) -> None:
+def test_the_page_is_served_without_zookeeper(rest: RestFixture) -> None:
     with rest.zookeeper_away():
         assert rest.call("GET", "/").status_code == 200

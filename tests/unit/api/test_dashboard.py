@@ -44,7 +44,7 @@ def answers(rest: RestFixture) -> Mapping[str, Any]:
     return {name: rest.call("GET", path).get_json() for name, path in PATHS.items()}
 
 
-def test_the_script_reads_only_what_is_answered(excluded_topics: RestFixture) -> None:
+def test_the_script_reads_only_fields_of_the_responses(excluded_topics: RestFixture) -> None:
     script = asset(excluded_topics, "/dashboard/dashboard.js")
     shown = answers(excluded_topics)
     known = {
@@ -80,7 +80,7 @@ def test_every_partition_has_a_cell(excluded_topics: RestFixture) -> None:
     assert {each["topic"] for each in shown["progress"]["topics"]} == {"orders", "quiet", "gone"}
 
 
-def test_excluded_cells_and_cells_that_stopped_are_explained(rest: RestFixture) -> None:
+def test_the_legend_explains_excluded_and_stopped_cells(rest: RestFixture) -> None:
     page = asset(rest, "/")
     style = asset(rest, "/dashboard/dashboard.css")
     legend = dict(re.findall(r'class="cell (\w+)">0</span> ([^<\n]+)', page))

@@ -1,4 +1,4 @@
-"""/history over the twins, and the ids by which a request is followed."""
+"""/history on in-memory clusters, and the ids by which a request is followed."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_filters(moved: RestFixture, query: str, found: list[int]) -> None:
     assert numbers(moved, query) == found
 
 
-def test_all_of_it(moved: RestFixture) -> None:
+def test_the_whole_history(moved: RestFixture) -> None:
     assert len(numbers(moved, "limit=500")) == 130
 
 
@@ -107,11 +107,11 @@ def test_all_of_it(moved: RestFixture) -> None:
         ("kind=other", "kind"),
     ],
 )
-def test_what_is_refused_names_its_field(moved: RestFixture, query: str, field: str) -> None:
+def test_a_refusal_names_its_field(moved: RestFixture, query: str, field: str) -> None:
     assert problem_of(moved.call("GET", f"/history?{query}"), 400)["field"] == field
 
 
-def test_a_block_that_cannot_be_read_hides_no_other(moved: RestFixture) -> None:
+def test_an_unreadable_block_hides_no_other(moved: RestFixture) -> None:
     moved.put(moved.paths.history_block(1), b"{")
     assert len(numbers(moved, "limit=500")) == 66
     unreadable = moved.call("GET", "/validation").get_json()["unreadable"]
@@ -123,12 +123,12 @@ def test_a_block_that_cannot_be_read_hides_no_other(moved: RestFixture) -> None:
 
 def asked(rest: RestFixture, *, as_: str) -> str:
     """Whitelist a topic under a caller's id; the id that is answered."""
-    answer = rest.call("POST", "/topics/orders", headers={"X-Request-Id": as_})
-    assert answer.status_code == 201
-    return str(answer.headers["X-Request-Id"])
+    response = rest.call("POST", "/topics/orders", headers={"X-Request-Id": as_})
+    assert response.status_code == 201
+    return str(response.headers["X-Request-Id"])
 
 
-def test_header_log_and_intent_say_the_same_id(
+def test_header_log_and_intent_have_the_same_request_id(
     rest: RestFixture, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.INFO):
@@ -140,10 +140,10 @@ def test_header_log_and_intent_say_the_same_id(
     assert f"(request {id})" in caplog.text
 
 
-def test_a_callers_name_finds_all_requests_of_that_name(rest: RestFixture) -> None:
+def test_a_client_id_finds_all_its_requests(rest: RestFixture) -> None:
     one = asked(rest, as_="deploy-42")
-    answer = rest.call("DELETE", "/topics/orders", headers={"X-Request-Id": "deploy-42"})
-    two = answer.headers["X-Request-Id"]
+    response = rest.call("DELETE", "/topics/orders", headers={"X-Request-Id": "deploy-42"})
+    two = response.headers["X-Request-Id"]
     assert one != two
     events = [
         PastEvent(number, EventKind.SWITCH, "frozen", 1, request=request)
@@ -155,10 +155,10 @@ def test_a_callers_name_finds_all_requests_of_that_name(rest: RestFixture) -> No
 
 
 @pytest.mark.parametrize("theirs", ["", "a b", "x" * 65, "ü", "a\tb"])
-def test_an_id_of_no_use_is_replaced(rest: RestFixture, theirs: str) -> None:
+def test_an_invalid_id_is_replaced(rest: RestFixture, theirs: str) -> None:
     assert len(asked(rest, as_=theirs)) == 32
 
 
-def test_a_refused_write_has_one_too_and_a_read_has_none(rest: RestFixture) -> None:
+def test_a_refused_write_has_an_id_and_a_read_has_none(rest: RestFixture) -> None:
     assert rest.call("POST", "/topics/nowhere").headers["X-Request-Id"]
     assert "X-Request-Id" not in rest.call("GET", "/topics").headers

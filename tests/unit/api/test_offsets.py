@@ -1,4 +1,4 @@
-"""How far behind: what REST and Prometheus show of the looks, and how few looks that takes."""
+"""Lag as shown by REST and Prometheus, and how few collections that takes."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_never_committed_is_not_lag_0(behind: RestFixture) -> None:
     assert "never committed" in shown["reason"]
 
 
-def test_a_partition_without_a_leader_says_so_and_hurts_no_other(behind: RestFixture) -> None:
+def test_a_partition_without_a_leader_affects_no_other(behind: RestFixture) -> None:
     progress = behind.call("GET", "/topics/orders").get_json()["progress"]
     assert progress["3"]["position"] == 7
     assert progress["3"]["lagRecords"] is None
@@ -79,7 +79,7 @@ def test_all_topics(behind: RestFixture) -> None:
     }
 
 
-def test_many_calls_share_one_look(behind: RestFixture) -> None:
+def test_many_calls_share_one_collection(behind: RestFixture) -> None:
     logs = behind.logs["source"]
     for _ in range(50):
         behind.call("GET", "/offset")
@@ -94,7 +94,7 @@ def test_many_calls_share_one_look(behind: RestFixture) -> None:
     assert behind.positions.reads == 2
 
 
-def test_a_new_topic_is_looked_at_at_once(behind: RestFixture) -> None:
+def test_a_new_topic_is_collected_at_once(behind: RestFixture) -> None:
     assert behind.call("GET", "/offset").status_code == 200
     behind.intend("quiet", TopicIntent(1, 1))
     behind.logs["source"].hold("quiet", 0, 0, 3)
@@ -102,7 +102,7 @@ def test_a_new_topic_is_looked_at_at_once(behind: RestFixture) -> None:
     assert behind.call("GET", "/offset/quiet/0").get_json()["lagRecords"] == 2
 
 
-def test_a_target_that_is_away(behind: RestFixture) -> None:
+def test_an_unavailable_target(behind: RestFixture) -> None:
     with behind.positions.failing(ClusterUnavailable("t:1 refused")):
         shown = behind.call("GET", "/offset/orders/0").get_json()
     assert shown["position"] is None
@@ -111,7 +111,7 @@ def test_a_target_that_is_away(behind: RestFixture) -> None:
     assert shown["reason"] == "target: t:1 refused"
 
 
-def test_a_source_that_is_away(behind: RestFixture) -> None:
+def test_an_unavailable_source(behind: RestFixture) -> None:
     with behind.logs["source"].failing(ClusterUnavailable("s:1 refused")):
         shown = behind.call("GET", "/topics/orders").get_json()
     assert shown["positions"]["0"] == 40
@@ -133,7 +133,7 @@ def test_metrics(behind: RestFixture) -> None:
         assert line in text
 
 
-def test_metrics_show_no_lag_that_nobody_knows(behind: RestFixture) -> None:
+def test_metrics_have_no_series_for_unknown_lag(behind: RestFixture) -> None:
     with behind.positions.failing():
         text = behind.call("GET", "/metrics").text
     assert "ureplicator_lag_records{" not in text

@@ -1,4 +1,4 @@
-"""What callers are told when ZooKeeper or a cluster is away, or when an answer is lost."""
+"""Responses while ZooKeeper or a cluster is unavailable, and when a response is lost."""
 
 from __future__ import annotations
 
@@ -32,27 +32,27 @@ def serving(rest: RestFixture) -> RestFixture:
 @pytest.mark.parametrize("path", READS)
 def test_reads_without_zookeeper(serving: RestFixture, path: str) -> None:
     with serving.zookeeper_away():
-        answer = serving.call("GET", path)
-    problem = problem_of(answer, 503)
+        response = serving.call("GET", path)
+    problem = problem_of(response, 503)
     assert "ZooKeeper is unavailable" in problem["detail"]
-    assert answer.headers["Retry-After"] == "1"
+    assert response.headers["Retry-After"] == "1"
 
 
 @pytest.mark.parametrize(("method", "path"), WRITES)
 def test_writes_without_zookeeper(serving: RestFixture, method: str, path: str) -> None:
     body = {"topic": "orders", "numPartitions": 4} if method == "PUT" else None
     with serving.zookeeper_away():
-        answer = serving.call(method, path, json=body)
-    assert "ZooKeeper is unavailable" in problem_of(answer, 503)["detail"]
+        response = serving.call(method, path, json=body)
+    assert "ZooKeeper is unavailable" in problem_of(response, 503)["detail"]
 
 
-def test_back_again(serving: RestFixture) -> None:
+def test_requests_work_after_a_reconnect(serving: RestFixture) -> None:
     with serving.zookeeper_away():
         pass
     assert serving.call("GET", "/topics").get_json() == {"topics": ["orders"]}
 
 
-def test_what_happened_meanwhile_is_seen_as_soon_as_it_is_back(serving: RestFixture) -> None:
+def test_changes_made_while_disconnected_are_seen_after_the_reconnect(serving: RestFixture) -> None:
     """The connection is back before the tree cache has read again."""
     seen: list[object] = []
 
@@ -66,13 +66,13 @@ def test_what_happened_meanwhile_is_seen_as_soon_as_it_is_back(serving: RestFixt
     assert seen == [{"topics": ["later", "orders"]}]
 
 
-def test_a_server_that_does_not_answer(serving: RestFixture) -> None:
-    """Connected as far as anybody knows, but frozen."""
+def test_a_server_that_does_not_respond(serving: RestFixture) -> None:
+    """The connection is open, but the server is frozen."""
     serving.coordination.fail_next()
     problem_of(serving.call("GET", "/topics"), 503)
 
 
-def test_liveness_is_not_zookeepers_business(serving: RestFixture) -> None:
+def test_liveness_does_not_depend_on_zookeeper(serving: RestFixture) -> None:
     with serving.zookeeper_away():
         assert serving.call("GET", "/health").get_json() == {"status": "ok", "id": "c1"}
         metrics = serving.call("GET", "/metrics")
@@ -81,7 +81,7 @@ def test_liveness_is_not_zookeepers_business(serving: RestFixture) -> None:
     assert "ureplicator_topics" not in metrics.text
 
 
-def test_source_away(serving: RestFixture) -> None:
+def test_source_unavailable(serving: RestFixture) -> None:
     with serving.source.failing(ClusterUnavailable("cluster at s:1: no broker")):
         for method, path in (("POST", "/topics/quiet"), ("GET", "/validation/srcKafka")):
             problem = problem_of(serving.call(method, path), 503)
@@ -91,25 +91,25 @@ def test_source_away(serving: RestFixture) -> None:
     assert serving.intent("quiet") is None
 
 
-def test_target_away(serving: RestFixture) -> None:
+def test_target_unavailable(serving: RestFixture) -> None:
     with serving.target.failing():
         problem_of(serving.call("POST", "/topics/quiet"), 503)
         assert serving.call("GET", "/topics/orders").status_code == 200
     assert serving.intent("quiet") is None
 
 
-# --- An answer that is lost
+# --- An response that is lost
 
 
 @pytest.mark.parametrize("applied", [True, False])
-def test_adding_is_read_back(rest: RestFixture, applied: bool) -> None:
+def test_adding_with_unknown_outcome_is_read_back(rest: RestFixture, applied: bool) -> None:
     rest.coordination.lose_next_answer(applied=applied)
     assert rest.call("POST", "/topics/orders").status_code == 201
     assert rest.intent("orders") is not None
 
 
 @pytest.mark.parametrize("applied", [True, False])
-def test_expanding_is_read_back(serving: RestFixture, applied: bool) -> None:
+def test_expanding_with_unknown_outcome_is_read_back(serving: RestFixture, applied: bool) -> None:
     serving.coordination.lose_next_answer(applied=applied)
     body = {"topic": "orders", "numPartitions": 4}
     assert serving.call("PUT", "/topics", json=body).status_code == 200
@@ -119,7 +119,7 @@ def test_expanding_is_read_back(serving: RestFixture, applied: bool) -> None:
 
 
 @pytest.mark.parametrize("applied", [True, False])
-def test_deleting_is_read_back(serving: RestFixture, applied: bool) -> None:
+def test_deleting_with_unknown_outcome_is_read_back(serving: RestFixture, applied: bool) -> None:
     serving.coordination.lose_next_answer(applied=applied)
     assert serving.call("DELETE", "/topics/orders").status_code == 200
 
@@ -135,8 +135,8 @@ class CutWhileWriting(MemoryCoordination):
             self.suspend()
 
 
-def test_an_answer_lost_and_nobody_to_ask() -> None:
-    """It may have happened: the answer says so, and in time."""
+def test_an_unknown_outcome_that_cannot_be_read_back() -> None:
+    """The write may have been applied: the response tells so, and in time."""
     rest = RestFixture(client=CutWhileWriting)
     began_s = time.monotonic()
     problem = problem_of(rest.call("POST", "/topics/orders"), 503)
@@ -148,8 +148,8 @@ def test_an_answer_lost_and_nobody_to_ask() -> None:
 # --- Somebody else is faster
 
 
-def test_two_writers_one_topic(rest: RestFixture) -> None:
-    """Another controller's request for the same topic is written between our look and our write."""
+def test_two_concurrent_writers_of_one_topic(rest: RestFixture) -> None:
+    """Another controller's request for the same topic is written between the read and the write."""
 
     def faster(call: str, topic: str) -> None:
         rest.target.before = lambda call, topic: None

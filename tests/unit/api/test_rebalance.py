@@ -1,4 +1,4 @@
-"""Live switches, rebalances and their dry run, over the twins."""
+"""Live switches, rebalances and their dry run, on in-memory clusters."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def test_auto_balancing(rest: RestFixture) -> None:
         assert shown == {"auto_balancing": wanted}
 
 
-def test_freezing_leaves_the_other_switch(rest: RestFixture) -> None:
+def test_freezing_keeps_the_other_switch(rest: RestFixture) -> None:
     rest.call("POST", "/admin/disable_autobalancing")
     for opt, wanted in (("freeze", True), ("freeze", True), ("unfreeze", False)):
         shown = rest.call("POST", f"/admin/{opt}").get_json()
@@ -34,7 +34,7 @@ def test_freezing_leaves_the_other_switch(rest: RestFixture) -> None:
         assert not there.auto_balancing
 
 
-def test_what_is_so_already_is_not_written(rest: RestFixture) -> None:
+def test_no_change_is_not_written(rest: RestFixture) -> None:
     rest.call("POST", "/admin/enable_autobalancing")
     assert switches(rest) is None
 
@@ -51,13 +51,13 @@ def test_each_rebalance_is_another_request(rest: RestFixture, path: str) -> None
 
 @pytest.mark.parametrize("applied", [True, False])
 @pytest.mark.parametrize("path", ["/admin/freeze", "/rebalance"])
-def test_a_lost_answer_is_read_back(rest: RestFixture, path: str, applied: bool) -> None:
+def test_an_unknown_outcome_is_read_back(rest: RestFixture, path: str, applied: bool) -> None:
     rest.coordination.lose_next_answer(applied=applied)
-    answer = rest.call("POST", path)
-    assert answer.status_code == 200
+    response = rest.call("POST", path)
+    assert response.status_code == 200
     there = switches(rest)
     assert there is not None
-    assert there.frozen or there.rebalance_requested == answer.get_json()["request"]
+    assert there.frozen or there.rebalance_requested == response.get_json()["request"]
 
 
 def test_switches_that_cannot_be_read(rest: RestFixture) -> None:
@@ -66,7 +66,7 @@ def test_switches_that_cannot_be_read(rest: RestFixture) -> None:
     assert rest.call("GET", "/admin/freeze").get_json() == {"frozen": True}, "nothing moves"
 
 
-def test_a_dry_run_tells_and_changes_nothing(rest: RestFixture) -> None:
+def test_a_dry_run_changes_nothing(rest: RestFixture) -> None:
     rest.intend("orders", TopicIntent(4, 4))
     rest.intend("quiet", TopicIntent(1, 1))
     rest.place("orders", {0: "w1", 1: "w1", 2: "w1", 3: "gone"})
@@ -91,7 +91,7 @@ def test_a_dry_run_tells_and_changes_nothing(rest: RestFixture) -> None:
     assert "rebalance requested" in shown["reasons"]
 
 
-def test_a_dry_run_of_a_fleet_at_rest(rest: RestFixture) -> None:
+def test_a_dry_run_of_a_balanced_fleet(rest: RestFixture) -> None:
     rest.lead()
     shown = rest.call("POST", "/rebalance?dryRun=true").get_json()
     assert shown["moves"] == []

@@ -1,4 +1,4 @@
-"""What operators can do about topics that the leader whitelists, grows and stops."""
+"""Calls on topics that the leader whitelists, expands and stops."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def blacklisted(rest: RestFixture) -> list[str]:
 # --- Whitelisting by hand
 
 
-def test_what_is_whitelisted_by_hand_is_the_topic_that_is_there_now() -> None:
+def test_whitelisting_by_hand_is_for_the_present_topic() -> None:
     rest = RestFixture()
     for count, whole in ((None, True), (4, True), (3, False)):
         body = {"topic": "orders"} | ({} if count is None else {"numPartitions": count})
@@ -78,7 +78,7 @@ def test_a_copy_is_not_copied_onto_its_origin() -> None:
 # --- Stopped topics
 
 
-def test_a_stopped_topic_says_why(rest: RestFixture) -> None:
+def test_a_stopped_topic_has_a_reason(rest: RestFixture) -> None:
     rest.intend("orders", STOPPED)
     rest.place("orders", {0: None})
     shown = rest.call("GET", "/topics/orders").get_json()
@@ -94,8 +94,8 @@ def test_a_stopped_topic_is_resumed_only_with_restart(rest: RestFixture) -> None
     assert "was recreated" in problem["detail"]
     assert intent(rest) == STOPPED
     for _ in range(2):
-        answer = rest.call("POST", "/topics/orders/resume", json={"restart": True})
-        assert answer.status_code == 200, answer.text
+        response = rest.call("POST", "/topics/orders/resume", json={"restart": True})
+        assert response.status_code == 200, response.text
     there = intent(rest)
     assert (there.stopped, there.state) == ("", TopicState.ACTIVE)
     assert (there.partitions, there.initial_partitions) == (4, 0)
@@ -105,7 +105,7 @@ def test_a_stopped_topic_is_resumed_only_with_restart(rest: RestFixture) -> None
     assert rest.target.topics()["orders"].partitions == 4
 
 
-def test_it_is_not_resumed_while_somebody_holds_it_or_without_a_source(rest: RestFixture) -> None:
+def test_a_restart_is_refused_while_held_and_without_a_source(rest: RestFixture) -> None:
     rest.intend("orders", STOPPED)
     held = {Partition(ROUTE, "orders", 5): AssignmentEntry(OwnerEpoch(1))}
     path = rest.paths.assignment(WorkerId("w1"))
@@ -130,14 +130,14 @@ def test_a_resume_that_is_misspelt_changes_nothing(rest: RestFixture, body: obje
 
 
 @pytest.mark.parametrize("whitelisted", [True, False])
-def test_a_topic_goes_on_the_blacklist_and_off(rest: RestFixture, whitelisted: bool) -> None:
+def test_a_topic_is_blacklisted_and_removed(rest: RestFixture, whitelisted: bool) -> None:
     there = TopicIntent(4, 4, had_position=frozenset({1}))
     if whitelisted:
         rest.intend("orders", there)
     for opt, listed in (("blacklist", ["orders"]), ("whitelist", [])):
         body = {"topic": "orders", "opt": opt}
-        answer = rest.call("POST", "/blacklist", json=body)
-        assert answer.get_json() == {
+        response = rest.call("POST", "/blacklist", json=body)
+        assert response.get_json() == {
             "topic": "orders",
             "partition": None,
             "route": "source.target",
@@ -153,7 +153,7 @@ def test_a_topic_goes_on_the_blacklist_and_off(rest: RestFixture, whitelisted: b
 
 @pytest.mark.parametrize("applied", [True, False])
 @pytest.mark.parametrize("opt", ["blacklist", "whitelist"])
-def test_a_topic_is_listed_though_the_answer_was_lost(
+def test_blacklisting_a_topic_with_unknown_outcome_is_read_back(
     rest: RestFixture, applied: bool, opt: str
 ) -> None:
     if opt == "whitelist":
@@ -163,7 +163,7 @@ def test_a_topic_is_listed_though_the_answer_was_lost(
     assert bool(blacklisted(rest)) == (opt == "blacklist")
 
 
-def test_deleting_blacklists_where_it_would_be_whitelisted_again() -> None:
+def test_deleting_blacklists_a_topic_on_a_route_with_auto_whitelisting() -> None:
     for routes, listed in ((AUTO, ["orders"]), (None, [])):
         rest = RestFixture(routes) if routes else RestFixture()
         rest.intend("orders", TopicIntent(4, 4))
@@ -174,7 +174,7 @@ def test_deleting_blacklists_where_it_would_be_whitelisted_again() -> None:
 
 
 @pytest.mark.parametrize("applied", [True, False])
-def test_adding_by_hand_takes_off_the_blacklist(applied: bool) -> None:
+def test_adding_by_hand_removes_from_the_blacklist(applied: bool) -> None:
     rest = RestFixture(AUTO)
     rest.call("POST", "/blacklist?topic=orders&opt=blacklist")
     rest.call("GET", "/topics")
@@ -184,7 +184,7 @@ def test_adding_by_hand_takes_off_the_blacklist(applied: bool) -> None:
     assert intent(rest).partitions == 4
 
 
-def test_what_the_leader_could_not_do_is_shown() -> None:
+def test_refusals_of_the_leader_are_shown() -> None:
     rest = RestFixture((*AUTO, {"source": "other", "target": "target", "naming": {"prefix": "o."}}))
     memory = RouteMemory(baseline={}, refused={"orders": "no room"})
     rest.put(rest.paths.route_memory(ROUTE), encode_memory(memory))

@@ -1,4 +1,4 @@
-"""/topics over the twins: what each verb does, refuses, and leaves behind."""
+"""/topics on in-memory clusters: effects and refusals of each verb."""
 
 from __future__ import annotations
 
@@ -35,18 +35,18 @@ def active(partitions: int, target_topic: str = "") -> TopicIntent:
 
 
 @pytest.mark.parametrize("count", [None, 4, "4"])
-def test_adding_makes_the_target_and_the_intent(rest: RestFixture, count: Any) -> None:
+def test_adding_creates_the_target_and_the_intent(rest: RestFixture, count: Any) -> None:
     body = {"topic": "orders"} | ({} if count is None else {"numPartitions": count})
-    answer = rest.call("POST", "/topics", json=body)
-    assert answer.status_code == 201
-    assert answer.get_json() == {"topic": "orders", "route": "source.target", "partitions": 4}
+    response = rest.call("POST", "/topics", json=body)
+    assert response.status_code == 201
+    assert response.get_json() == {"topic": "orders", "route": "source.target", "partitions": 4}
     intent = rest.intent("orders")
     assert intent is not None
     assert (intent.partitions, intent.initial_partitions) == (4, 4)
     assert (intent.state, intent.target_topic) == (TopicState.ACTIVE, "orders")
     assert intent.request_id
     assert rest.target.topics()["orders"].partitions == 4
-    assert rest.client.get(answer.headers["Location"]).status_code == 200
+    assert rest.client.get(response.headers["Location"]).status_code == 200
 
 
 def test_adding_by_path_needs_no_body(rest: RestFixture) -> None:
@@ -58,8 +58,8 @@ def test_adding_by_path_needs_no_body(rest: RestFixture) -> None:
 
 def test_fewer_partitions_than_the_source_has(rest: RestFixture) -> None:
     """The target still gets all, so that records keep their partition when the topic is expanded."""
-    answer = rest.call("POST", "/topics", json={"topic": "orders", "numPartitions": 2})
-    assert answer.get_json()["partitions"] == 2
+    response = rest.call("POST", "/topics", json={"topic": "orders", "numPartitions": 2})
+    assert response.get_json()["partitions"] == 2
     intent = rest.intent("orders")
     assert intent is not None
     assert intent.initial_partitions == 2
@@ -76,7 +76,7 @@ def test_a_topic_with_more_partitions_than_a_node_holds(rest: RestFixture) -> No
     assert rest.call("POST", "/topics", json=body).status_code == 201
 
 
-def test_the_target_is_made_with_what_decides_which_records_live(rest: RestFixture) -> None:
+def test_the_target_gets_the_settings_that_decide_about_records(rest: RestFixture) -> None:
     configs = {
         "cleanup.policy": "compact",
         "max.message.bytes": "9",
@@ -93,7 +93,7 @@ def test_the_target_is_made_with_what_decides_which_records_live(rest: RestFixtu
     }
 
 
-def test_a_smaller_target_is_grown_and_a_wider_one_left(rest: RestFixture) -> None:
+def test_a_smaller_target_is_expanded_and_a_wider_one_kept(rest: RestFixture) -> None:
     rest.target.put("orders", 2)
     rest.target.put("quiet", 9)
     assert rest.call("POST", "/topics/orders").status_code == 201
@@ -102,7 +102,7 @@ def test_a_smaller_target_is_grown_and_a_wider_one_left(rest: RestFixture) -> No
     assert rest.target.topics()["quiet"].partitions == 9
 
 
-def test_somebody_else_makes_the_target_meanwhile(rest: RestFixture) -> None:
+def test_the_target_is_created_concurrently(rest: RestFixture) -> None:
     def faster(call: str, topic: str) -> None:
         rest.target.before = lambda call, topic: None
         rest.target.put(topic, 1)
@@ -139,7 +139,7 @@ def test_two_sources_for_one_target_topic() -> None:
     assert "already the target of source.target/a" in problem["detail"]
 
 
-def test_already_there(rest: RestFixture) -> None:
+def test_already_whitelisted(rest: RestFixture) -> None:
     rest.call("POST", "/topics/orders")
     problem = problem_of(rest.call("POST", "/topics/orders"), 409)
     assert problem["field"] == "topic"
@@ -218,58 +218,58 @@ def test_illegal_names_in_the_path(rest: RestFixture, method: str, path: str) ->
 )
 @pytest.mark.parametrize("method", ["POST", "PUT"])
 def test_wrong_bodies(rest: RestFixture, method: str, data: bytes, word: str) -> None:
-    answer = rest.call(method, "/topics", data=data, content_type="application/json")
-    problem = problem_of(answer, 400)
+    response = rest.call(method, "/topics", data=data, content_type="application/json")
+    problem = problem_of(response, 400)
     assert word in problem["detail"]
     assert problem["hint"]
     assert rest.intent("orders") is None
 
 
 @pytest.mark.parametrize("kind", [None, "text/plain", "application/x-www-form-urlencoded"])
-def test_a_form_of_a_foreign_page_is_refused_and_a_tool_is_not(
+def test_a_form_of_another_origin_is_refused_and_a_tool_is_not(
     rest: RestFixture, kind: str | None
 ) -> None:
     body = b'{"topic": "orders"}'
     page = {"Origin": "http://elsewhere.example"}
-    answer = rest.call("POST", "/topics", data=body, content_type=kind, headers=page)
-    assert problem_of(answer, 400)["field"] == "Content-Type"
+    response = rest.call("POST", "/topics", data=body, content_type=kind, headers=page)
+    assert problem_of(response, 400)["field"] == "Content-Type"
     assert rest.intent("orders") is None
     assert rest.call("POST", "/topics", data=body, content_type=kind).status_code == 201
 
 
-def test_a_body_too_long(rest: RestFixture) -> None:
+def test_a_body_that_is_too_large(rest: RestFixture) -> None:
     data = b'{"topic": "' + b"x" * 70_000 + b'"}'
     problem_of(rest.call("POST", "/topics", data=data, content_type="application/json"), 413)
 
 
 def test_names_in_path_and_body_differ(rest: RestFixture) -> None:
-    answer = rest.call("POST", "/topics/orders", json={"topic": "quiet"})
-    assert problem_of(answer, 400)["field"] == "topic"
+    response = rest.call("POST", "/topics/orders", json={"topic": "quiet"})
+    assert problem_of(response, 400)["field"] == "topic"
 
 
 def test_a_misspelt_parameter(rest: RestFixture) -> None:
     for method in ("GET", "POST", "DELETE"):
-        answer = rest.call(method, "/topics/orders?scr=source")
-        assert problem_of(answer, 400)["field"] == "scr"
+        response = rest.call(method, "/topics/orders?scr=source")
+        assert problem_of(response, 400)["field"] == "scr"
 
 
 # --- PUT
 
 
 @pytest.mark.parametrize("path", ["/topics", "/topics/orders"])
-def test_expanding_grows_the_target_first(rest: RestFixture, path: str) -> None:
+def test_expanding_expands_the_target_first(rest: RestFixture, path: str) -> None:
     rest.call("POST", "/topics", json={"topic": "orders", "numPartitions": 2})
     rest.target.put("orders", 2)
-    answer = rest.call("PUT", path, json={"topic": "orders", "numPartitions": "4"})
-    assert answer.status_code == 200
-    assert answer.get_json() == {"topic": "orders", "route": "source.target", "partitions": 4}
+    response = rest.call("PUT", path, json={"topic": "orders", "numPartitions": "4"})
+    assert response.status_code == 200
+    assert response.get_json() == {"topic": "orders", "route": "source.target", "partitions": 4}
     intent = rest.intent("orders")
     assert intent is not None
     assert (intent.partitions, intent.initial_partitions) == (4, 2)
     assert rest.target.topics()["orders"].partitions == 4
 
 
-def test_expanding_to_what_it_has_changes_nothing(rest: RestFixture) -> None:
+def test_expanding_to_the_present_number_changes_nothing(rest: RestFixture) -> None:
     rest.call("POST", "/topics/orders")
     before = rest.intent("orders")
     body = {"topic": "orders", "numPartitions": 4}
@@ -278,7 +278,7 @@ def test_expanding_to_what_it_has_changes_nothing(rest: RestFixture) -> None:
     assert rest.intent("orders") == before
 
 
-def test_expanding_keeps_what_the_leader_noted(rest: RestFixture) -> None:
+def test_expanding_keeps_what_the_leader_wrote(rest: RestFixture) -> None:
     rest.intend(
         "orders",
         TopicIntent(partitions=2, initial_partitions=2, had_position=frozenset({0, 1})),
@@ -306,9 +306,9 @@ def test_refused_expansions(rest: RestFixture) -> None:
 
 def test_deleting_leaves_the_rest_to_the_leader(rest: RestFixture) -> None:
     rest.call("POST", "/topics/orders")
-    answer = rest.call("DELETE", "/topics/orders")
-    assert answer.status_code == 200
-    assert answer.get_json()["state"] == "deleting"
+    response = rest.call("DELETE", "/topics/orders")
+    assert response.status_code == 200
+    assert response.get_json()["state"] == "deleting"
     intent = rest.intent("orders")
     assert intent is not None
     assert intent.state is TopicState.DELETING
@@ -317,7 +317,7 @@ def test_deleting_leaves_the_rest_to_the_leader(rest: RestFixture) -> None:
     assert "orders" in rest.target.topics()
 
 
-def test_deleting_the_unknown(rest: RestFixture) -> None:
+def test_deleting_an_unknown_topic(rest: RestFixture) -> None:
     problem_of(rest.call("DELETE", "/topics/orders"), 404)
 
 
@@ -330,7 +330,7 @@ def test_deleting_needs_no_cluster(rest: RestFixture) -> None:
 # --- GET
 
 
-def test_a_topic_with_nobody_to_copy_it(rest: RestFixture) -> None:
+def test_a_topic_without_a_worker(rest: RestFixture) -> None:
     rest.call("POST", "/topics/orders")
     shown = rest.call("GET", "/topics/orders").get_json()
     assert shown["idealState"] == {"0": {}, "1": {}, "2": {}, "3": {}}
@@ -376,13 +376,13 @@ def test_positions(rest: RestFixture) -> None:
     assert shown["positions"] == {"0": None, "1": None, "2": 41, "3": None}
 
 
-def test_positions_are_null_with_the_target_away(rest: RestFixture) -> None:
+def test_positions_are_null_without_the_target(rest: RestFixture) -> None:
     rest.call("POST", "/topics/orders")
     with rest.positions.failing(ClusterUnavailable("t:1 refused")):
-        answer = rest.call("GET", "/topics/orders")
-    assert answer.status_code == 200
-    assert answer.get_json()["positions"] is None
-    assert "t:1 refused" in answer.get_json()["positionsReason"]
+        response = rest.call("GET", "/topics/orders")
+    assert response.status_code == 200
+    assert response.get_json()["positions"] is None
+    assert "t:1 refused" in response.get_json()["positionsReason"]
 
 
 def test_an_unknown_topic(rest: RestFixture) -> None:
@@ -416,7 +416,7 @@ def test_an_unknown_route() -> None:
 # --- Nodes nobody can read
 
 
-def test_a_garbled_node_is_told_and_left(rest: RestFixture) -> None:
+def test_an_unreadable_node_is_reported_and_kept(rest: RestFixture) -> None:
     rest.put(f"{rest.paths.topics}/source.target/orders", b"{garbage")
     assert "cannot be decoded" in problem_of(rest.call("POST", "/topics/orders"), 500)["detail"]
     unreadable = rest.call("GET", "/validation").get_json()["unreadable"]

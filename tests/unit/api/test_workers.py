@@ -1,4 +1,4 @@
-"""What operators ask of workers, over the twins."""
+"""Tags of workers, on in-memory clusters."""
 
 from __future__ import annotations
 
@@ -18,41 +18,41 @@ def known(rest: RestFixture, worker: WorkerId = W1) -> KnownWorker | None:
 
 @pytest.fixture
 def working(rest: RestFixture) -> RestFixture:
-    """w1 lives and is written down, with all that the leader writes there."""
+    """w1 is live and known, with everything that the leader writes there."""
     rest.live("w1")
     data = encode_known_worker(KnownWorker(3, last_seen_ms=7, evicted_session=SessionId(99)))
     rest.put(rest.paths.worker_known(W1), data)
     return rest
 
 
-def test_a_worker_is_drained_and_taken_back(working: RestFixture) -> None:
+def test_a_worker_is_drained_and_undrained(working: RestFixture) -> None:
     for _ in range(2):
-        answer = working.call("DELETE", "/instances/w1")
-        assert answer.get_json() == {"worker": "w1", "blacklisted": True, "draining": True}
+        response = working.call("DELETE", "/instances/w1")
+        assert response.get_json() == {"worker": "w1", "blacklisted": True, "draining": True}
     shown = working.call("GET", "/instances").get_json()
     assert shown["blacklisted"] == ["w1"]
     assert shown["workers"]["w1"]["draining"] is True
     for _ in range(2):
-        answer = working.call("POST", "/instances/w1")
-        assert answer.get_json() == {"worker": "w1", "blacklisted": False, "draining": False}
+        response = working.call("POST", "/instances/w1")
+        assert response.get_json() == {"worker": "w1", "blacklisted": False, "draining": False}
     assert working.call("GET", "/instances").get_json()["blacklisted"] == []
 
 
-def test_what_the_leader_wrote_stays(working: RestFixture) -> None:
+def test_what_the_leader_wrote_is_kept(working: RestFixture) -> None:
     working.call("DELETE", "/instances/w1")
     there = known(working)
     assert there is not None
     assert (there.max_slots, there.last_seen_ms, there.evicted_session) == (3, 7, 99)
 
 
-def test_asking_again_writes_nothing(working: RestFixture) -> None:
+def test_a_repeated_request_writes_nothing(working: RestFixture) -> None:
     working.call("DELETE", "/instances/w1")
     before = working.theirs.get(working.paths.worker_known(W1))
     working.call("DELETE", "/instances/w1")
     assert working.theirs.get(working.paths.worker_known(W1)) == before
 
 
-def test_a_worker_that_nobody_wrote_down_yet(rest: RestFixture) -> None:
+def test_a_live_worker_that_is_not_registered_yet(rest: RestFixture) -> None:
     rest.live("w1", slots=4)
     assert rest.call("POST", "/instances/w1").status_code == 200
     assert known(rest) is None
@@ -74,7 +74,7 @@ def test_an_unknown_worker(working: RestFixture, method: str, name: str) -> None
 
 
 @pytest.mark.parametrize("applied", [True, False])
-def test_draining_is_read_back(working: RestFixture, applied: bool) -> None:
+def test_draining_with_unknown_outcome_is_read_back(working: RestFixture, applied: bool) -> None:
     working.coordination.lose_next_answer(applied=applied)
     assert working.call("DELETE", "/instances/w1").status_code == 200
     there = known(working)

@@ -1,4 +1,4 @@
-"""/noprogress and /admin/workloadinfo: what workers measured, shown by whoever is asked."""
+"""/noprogress and /admin/workloadinfo: what workers measured, shown by every controller."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def copied_by_two(rest: RestFixture) -> None:
     rest.say("w2", "orders", {2: ERROR}, reason="source: unreachable")
 
 
-def test_what_stands_still_is_listed_with_its_reason(rest: RestFixture) -> None:
+def test_partitions_without_progress_are_listed_with_their_reason(rest: RestFixture) -> None:
     copied_by_two(rest)
     rest.measure("w1", {orders(0): load(), orders(1): load(lag=5, still_s=599)})
     rest.measure("w2", {orders(2): load(lag=-1, still_s=STILL_S)})
@@ -57,7 +57,7 @@ def test_what_stands_still_is_listed_with_its_reason(rest: RestFixture) -> None:
     }
 
 
-def test_what_only_a_former_owner_measured_is_not_listed(rest: RestFixture) -> None:
+def test_measurements_of_a_former_owner_are_not_listed(rest: RestFixture) -> None:
     copied_by_two(rest)
     rest.measure("w1", {orders(2): load(lag=5, still_s=STILL_S)})
     assert rest.call("GET", "/noprogress").get_json() == {"topics": []}
@@ -95,14 +95,14 @@ def test_workload_of_workers_and_topics(rest: RestFixture) -> None:
     ]
 
 
-def test_a_lag_that_is_copied_soon_is_none(rest: RestFixture) -> None:
+def test_a_short_lag_is_not_listed(rest: RestFixture) -> None:
     copied_by_two(rest)
     rest.measure("w2", {orders(2): load(lag=200_000, records_per_s=1_000)})
     shown = rest.call("GET", "/admin/workloadinfo").get_json()
     assert shown["numOfLaggingWorkers"] == 0
 
 
-def test_workers_that_tell_nothing_readable_are_shown_without_figures(rest: RestFixture) -> None:
+def test_workers_with_unreadable_loads_are_shown_without_figures(rest: RestFixture) -> None:
     copied_by_two(rest)
     rest.put(rest.paths.load("w1"), b"\x78garbage", ephemeral=True)  # type: ignore[arg-type]
     first, second = rest.call("GET", "/admin/workloadinfo").get_json()["workerInstances"]

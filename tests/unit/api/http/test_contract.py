@@ -104,14 +104,14 @@ def test_contract(
 ) -> None:
     rest.intend("orders", TopicIntent(3, 3))
     rest.live("w1")
-    answer = rest.call(method, path, json=body) if body is not None else rest.call(method, path)
+    response = rest.call(method, path, json=body) if body is not None else rest.call(method, path)
     if kind:
-        assert answer.status_code == status, answer.text
-        assert answer.mimetype == kind
+        assert response.status_code == status, response.text
+        assert response.mimetype == kind
     else:
-        problem = problem_of(answer, status)
+        problem = problem_of(response, status)
         if status == 405:
-            assert answer.headers["Allow"]
+            assert response.headers["Allow"]
             assert "use " in problem["hint"]
 
 

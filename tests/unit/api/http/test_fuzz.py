@@ -1,5 +1,5 @@
 """Every call as its own schema describes it, and as it does not: no fault of ours, no undeclared
-answer, and nothing changed by a call that was refused.
+response, and nothing changed by a call that was refused.
 
 Each input is sent as it came, and again with names put in that the fleet knows, since a random name
 ends at 404. The inputs are the same in each run; `FUZZ_EXAMPLES=2000 pytest tests/unit/api/test_fuzz.py`
@@ -76,12 +76,12 @@ def whole(rest: RestFixture) -> Any:
 def send(rest: RestFixture, case: Any, *, negative: bool) -> None:
     furnish(rest)
     before = whole(rest)
-    answer = case.call(app=rest.app)
-    assert b"Traceback" not in answer.content
+    response = case.call(app=rest.app)
+    assert b"Traceback" not in response.content
     checks = [*CHECKS, negative_data_rejection] if negative else CHECKS
-    case.validate_response(answer, checks=checks)
-    if answer.status_code >= 400:
-        assert whole(rest) == before, f"{answer.status_code} changed something"
+    case.validate_response(response, checks=checks)
+    if response.status_code >= 400:
+        assert whole(rest) == before, f"{response.status_code} changed something"
 
 
 def put_in(case: Any, known: Mapping[str, str]) -> None:

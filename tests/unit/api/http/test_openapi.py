@@ -1,4 +1,4 @@
-"""/openapi.json: it knows every call, and the answers are validated against it."""
+"""/openapi.json: it describes every call, and responses are validated against it."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ def rest() -> RestFixture:
 
 @pytest.fixture
 def schema(rest: RestFixture) -> dict[str, Any]:
-    answer = rest.call("GET", "/openapi.json")
-    assert answer.status_code == 200
-    return dict(answer.get_json())
+    response = rest.call("GET", "/openapi.json")
+    assert response.status_code == 200
+    return dict(response.get_json())
 
 
 def operations(schema: dict[str, Any]) -> Iterator[tuple[str, str, dict[str, Any]]]:
@@ -43,7 +43,7 @@ def test_every_call_is_described(rest: RestFixture, schema: dict[str, Any]) -> N
     assert {(method, path) for method, path, _ in operations(schema)} == offered
 
 
-def test_each_call_says_what_it_does_and_how_it_refuses(schema: dict[str, Any]) -> None:
+def test_each_call_has_a_summary_and_its_problems(schema: dict[str, Any]) -> None:
     for method, path, operation in operations(schema):
         assert operation["summary"], (method, path)
         if path in ("/health", "/metrics"):
@@ -56,7 +56,7 @@ def test_each_call_says_what_it_does_and_how_it_refuses(schema: dict[str, Any]) 
     assert len(set(ids)) == len(ids) > 20
 
 
-def test_all_references_lead_somewhere(schema: dict[str, Any]) -> None:
+def test_all_references_resolve(schema: dict[str, Any]) -> None:
     def references(value: Any) -> Iterator[str]:
         if isinstance(value, dict):
             yield from ([value["$ref"]] if "$ref" in value else [])
@@ -70,13 +70,13 @@ def test_all_references_lead_somewhere(schema: dict[str, Any]) -> None:
     assert set(references(schema)) <= known
 
 
-def test_numbers_may_be_text_and_the_schema_says_so(schema: dict[str, Any]) -> None:
+def test_the_schema_allows_numbers_as_text(schema: dict[str, Any]) -> None:
     count = schema["components"]["schemas"]["ExpandTopicBody"]["properties"]["numPartitions"]
     assert [each["type"] for each in count["anyOf"]] == ["integer", "string"]
 
 
 @pytest.mark.parametrize(
-    ("answer", "error"),
+    ("response", "error"),
     [
         ({"topics": [1]}, ValidationError),
         ({"topics": [], "more": 1}, ValidationError),
@@ -84,14 +84,14 @@ def test_numbers_may_be_text_and_the_schema_says_so(schema: dict[str, Any]) -> N
         (({"topics": []}, 201, {}), KeyError),
     ],
 )
-def test_an_answer_that_is_not_as_declared(answer: Any, error: type[Exception]) -> None:
+def test_a_response_that_does_not_match_its_model(response: Any, error: type[Exception]) -> None:
     declared = responses(TopicList, 404)
     assert validated({"topics": ["a"]}, declared) == {"topics": ["a"]}
     with pytest.raises(error):
-        validated(answer, declared)
+        validated(response, declared)
 
 
-def test_a_parameter_said_twice(rest: RestFixture) -> None:
-    answer = rest.call("POST", "/topics/orders?src=source&src=other")
-    assert problem_of(answer, 400)["field"] == "src"
+def test_a_parameter_given_twice(rest: RestFixture) -> None:
+    response = rest.call("POST", "/topics/orders?src=source&src=other")
+    assert problem_of(response, 400)["field"] == "src"
     assert rest.intent("orders") is None

@@ -1,4 +1,4 @@
-"""If-Match: nobody writes onto what he has not seen, and nothing is changed by a 412."""
+"""If-Match: writes only onto the version that was read; a 412 changes nothing."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ WRITES: list[tuple[str, str, Any, str]] = [
     ("POST", "/instances", None, "/admin/freeze"),
     ("POST", "/rebalance", None, "/admin/freeze"),
 ]
-"""And where the ETag of each is to be had."""
+"""And the call that returns the ETag of each."""
 
 
 @pytest.fixture
@@ -44,9 +44,9 @@ def working(rest: RestFixture) -> RestFixture:
 
 
 def etag(rest: RestFixture, path: str) -> str:
-    answer = rest.call("GET", path)
-    assert answer.status_code == 200
-    return str(answer.headers["ETag"])
+    response = rest.call("GET", path)
+    assert response.status_code == 200
+    return str(response.headers["ETag"])
 
 
 def write(rest: RestFixture, method: str, path: str, body: Any, tag: str) -> Any:
@@ -54,7 +54,7 @@ def write(rest: RestFixture, method: str, path: str, body: Any, tag: str) -> Any
 
 
 @pytest.mark.parametrize(("method", "path", "body", "seen_at"), WRITES)
-def test_what_was_seen_is_written_onto(
+def test_a_write_onto_the_version_that_was_read(
     working: RestFixture, method: str, path: str, body: Any, seen_at: str
 ) -> None:
     tag = etag(working, seen_at)
@@ -62,7 +62,7 @@ def test_what_was_seen_is_written_onto(
 
 
 @pytest.mark.parametrize(("method", "path", "body", "seen_at"), WRITES)
-def test_what_moved_on_is_left_alone(
+def test_a_write_onto_another_version_is_refused(
     working: RestFixture, method: str, path: str, body: Any, seen_at: str
 ) -> None:
     tag = etag(working, seen_at)
@@ -76,33 +76,33 @@ def test_what_moved_on_is_left_alone(
 
 
 @pytest.mark.parametrize(("method", "path", "body", "seen_at"), WRITES)
-def test_whatever_is_there(
+def test_any_version_with_a_star(
     working: RestFixture, method: str, path: str, body: Any, seen_at: str
 ) -> None:
     assert write(working, method, path, body, "*").status_code == 200
 
 
 @pytest.mark.parametrize("tag", ['W/"5"', "5", '"a"', '""', "", '"5" "6"', '*, "5"', '"5"\u00e4'])
-def test_a_tag_that_proves_nothing(working: RestFixture, tag: str) -> None:
+def test_invalid_etags(working: RestFixture, tag: str) -> None:
     before = working.tree()
     problem = problem_of(write(working, "DELETE", "/topics/orders", None, tag), 400)
     assert problem["field"] == "If-Match"
     assert working.tree() == before
 
 
-def test_a_topic_that_is_not_there_is_not_found_first(working: RestFixture) -> None:
+def test_a_missing_topic_is_a_404_before_a_412(working: RestFixture) -> None:
     for tag in ('"5"', "*"):
         problem_of(write(working, "DELETE", "/topics/quiet", None, tag), 404)
         problem_of(write(working, "DELETE", "/instances/w9", None, tag), 404)
 
 
 @pytest.mark.parametrize("tag", ['"5"', "*"])
-def test_adding_what_one_has_seen(working: RestFixture, tag: str) -> None:
+def test_adding_with_if_match_is_refused(working: RestFixture, tag: str) -> None:
     problem_of(write(working, "POST", "/topics/quiet", None, tag), 412)
     assert "quiet" not in working.target.topics()
 
 
-def test_a_topic_added_anew_is_another(rest: RestFixture) -> None:
+def test_a_topic_added_again_has_another_etag(rest: RestFixture) -> None:
     """Its node has the same version."""
     rest.call("POST", "/topics/orders")
     tag = etag(rest, "/topics/orders")
@@ -116,7 +116,7 @@ def test_a_topic_added_anew_is_another(rest: RestFixture) -> None:
 
 
 class Overtaken(MemoryCoordination):
-    """Somebody else writes between our look and our first write."""
+    """Another client writes between the read and the first write."""
 
     overtake: Callable[[], None] | None = None
 
@@ -134,7 +134,7 @@ def contended() -> RestFixture:
     return rest
 
 
-def test_somebody_writes_in_between(contended: RestFixture) -> None:
+def test_a_concurrent_write_is_refused(contended: RestFixture) -> None:
     tag = etag(contended, "/topics/orders")
     other = TopicIntent(3, 2, target_topic="orders")
     contended.coordination.overtake = lambda: contended.intend("orders", other)  # type: ignore[attr-defined]
@@ -142,7 +142,7 @@ def test_somebody_writes_in_between(contended: RestFixture) -> None:
     assert contended.intent("orders") == other
 
 
-def test_without_a_condition_it_is_decided_anew(contended: RestFixture) -> None:
+def test_without_a_precondition_the_edit_is_decided_again(contended: RestFixture) -> None:
     other = TopicIntent(3, 2, target_topic="orders")
     contended.coordination.overtake = lambda: contended.intend("orders", other)  # type: ignore[attr-defined]
     assert contended.call("DELETE", "/topics/orders").get_json()["state"] == "deleting"
@@ -152,14 +152,14 @@ def test_without_a_condition_it_is_decided_anew(contended: RestFixture) -> None:
 
 
 @pytest.mark.parametrize("applied", [True, False])
-def test_a_lost_answer_is_read_back(working: RestFixture, applied: bool) -> None:
+def test_an_unknown_outcome_is_read_back(working: RestFixture, applied: bool) -> None:
     tag = etag(working, "/topics/orders")
     working.coordination.lose_next_answer(applied=applied)
     assert write(working, "DELETE", "/topics/orders", None, tag).status_code == 200
 
 
 class Hidden(MemoryCoordination):
-    """Our write is applied, its answer lost, and the node written by somebody else."""
+    """The write is applied, its response lost, and the node overwritten by another client."""
 
     hide: Callable[[], None] | None = None
 
@@ -174,7 +174,7 @@ class Hidden(MemoryCoordination):
             hide()
 
 
-def test_a_write_that_may_be_hidden_by_anothers_is_not_called_refused() -> None:
+def test_a_write_that_may_be_hidden_by_another_is_not_reported_as_refused() -> None:
     rest = RestFixture(client=Hidden)
     rest.intend("orders", TopicIntent(2, 2, target_topic="orders"))
     tag = etag(rest, "/topics/orders")
@@ -202,7 +202,9 @@ def whitelisted(rest: RestFixture) -> list[str]:
 
 
 @pytest.mark.parametrize("left_over", [False, True])
-def test_two_at_once(one_target: RestFixture, left_over: bool) -> None:
+def test_two_topics_added_concurrently_for_one_target(
+    one_target: RestFixture, left_over: bool
+) -> None:
     if left_over:
         one_target.call("POST", "/topics/a")
         one_target.remove("a")
@@ -216,7 +218,7 @@ def test_two_at_once(one_target: RestFixture, left_over: bool) -> None:
     assert whitelisted(one_target) == ["b"]
 
 
-def test_one_that_is_found_before_the_picture_shows_it(one_target: RestFixture) -> None:
+def test_a_claim_that_the_tree_cache_does_not_show_yet(one_target: RestFixture) -> None:
     """The second is written while the first makes its target."""
 
     def other(call: str, topic: str) -> None:
@@ -237,11 +239,11 @@ def test_a_target_is_free_again_when_its_topic_is_gone(one_target: RestFixture) 
     assert one_target.call("POST", "/topics/b").status_code == 201
 
 
-def test_a_topic_of_an_older_version_holds_its_target_too(one_target: RestFixture) -> None:
+def test_a_topic_without_a_claim_keeps_its_target(one_target: RestFixture) -> None:
     one_target.intend("a", TopicIntent(1, 1))
     problem_of(one_target.call("POST", "/topics/b"), 409)
 
 
-def test_a_claim_nobody_can_read_is_taken_over(one_target: RestFixture) -> None:
+def test_an_unreadable_claim_is_taken_over(one_target: RestFixture) -> None:
     one_target.put(one_target.paths.target("target", "a"), b"{")
     assert one_target.call("POST", "/topics/b").status_code == 201

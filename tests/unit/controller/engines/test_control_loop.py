@@ -323,7 +323,7 @@ def test_step_that_breaks_an_invariant_is_refused(
         return Plan((step,), None, ("a mistake",))
 
     monkeypatch.setattr(control_loop_module, "plan", both)
-    fleet.one.observer.forget()
+    fleet.one.observer.force_plan()
     with caplog.at_level(logging.ERROR):
         fleet.one.loop.run_once()
     assert "refused" in caplog.text
