@@ -182,19 +182,19 @@ def parse(
     cache: DecodeCache | None = None,
 ) -> Snapshot:
     """Decode the nodes of a tree cache, without the times that only an observer knows."""
-    reader = _Reader(nodes, cache or DecodeCache())
-    topics, bad_topics = reader.read(paths.topics, 2, _topic_key, decode_intent)
-    ideal, bad_ideal = reader.read(paths.ideal, 2, _topic_key, decode_ideal)
-    assignments, bad_assignments = reader.read(paths.assignments, 1, WorkerId, decode_assignment)
-    current, bad_current = reader.read(paths.current, 1, WorkerId, decode_current)
-    live, bad_live = reader.read(paths.workers_live, 1, WorkerId, decode_live_worker)
-    known, bad_known = reader.read(paths.workers_known, 1, WorkerId, decode_known_worker)
-    routes, _ = reader.read(paths.routes, 1, Route.parse, decode_route)
-    blacklist, bad_blacklist = reader.read(paths.blacklist, 2, _topic_key, decode_blacklisted)
-    memory, _ = reader.read(paths.memory, 1, Route.parse, decode_memory)
-    history, bad_history = reader.read(paths.history, 1, int, decode_history)
-    switches = reader.read_one(paths.settings, decode_switches)
-    reader.cache.end_cycle()
+    decoder = _NodeDecoder(nodes, cache or DecodeCache())
+    topics, bad_topics = decoder.read(paths.topics, 2, _topic_key, decode_intent)
+    ideal, bad_ideal = decoder.read(paths.ideal, 2, _topic_key, decode_ideal)
+    assignments, bad_assignments = decoder.read(paths.assignments, 1, WorkerId, decode_assignment)
+    current, bad_current = decoder.read(paths.current, 1, WorkerId, decode_current)
+    live, bad_live = decoder.read(paths.workers_live, 1, WorkerId, decode_live_worker)
+    known, bad_known = decoder.read(paths.workers_known, 1, WorkerId, decode_known_worker)
+    routes, _ = decoder.read(paths.routes, 1, Route.parse, decode_route)
+    blacklist, bad_blacklist = decoder.read(paths.blacklist, 2, _topic_key, decode_blacklisted)
+    memory, _ = decoder.read(paths.memory, 1, Route.parse, decode_memory)
+    history, bad_history = decoder.read(paths.history, 1, int, decode_history)
+    switches = decoder.read_one(paths.settings, decode_switches)
+    decoder.cache.end_cycle()
     history |= {number: _empty_block(nodes[paths.history_block(number)]) for number in bad_history}
     sessions = {worker: stored.owner for worker, stored in live.items()}
     sessions |= {worker: nodes[paths.worker_live(worker)].stat.owner for worker in bad_live}
@@ -218,7 +218,7 @@ def parse(
         sessions=sessions,
         unreadable_topics=frozenset(bad_topics) | frozenset(bad_ideal),
         unreadable_workers=frozenset((*bad_assignments, *bad_current, *bad_live, *bad_known)),
-        unreadable_nodes=tuple(reader.unreadable_nodes),
+        unreadable_nodes=tuple(decoder.unreadable_nodes),
         delays=delays or Delays(),
         limits=limits or BalanceLimits(),
         loads=_loads(nodes, paths, sessions),
@@ -252,7 +252,7 @@ def _default_switches(node: Node | None) -> Switches:
     return Switches() if node is None else Switches(auto_balancing=False, frozen=True)
 
 
-class _Reader:
+class _NodeDecoder:
     """Decoder of one kind of node after the other, which collects the unreadable ones."""
 
     def __init__(self, nodes: Mapping[str, Node], cache: DecodeCache) -> None:

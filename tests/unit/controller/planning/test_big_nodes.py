@@ -42,7 +42,7 @@ def scattered(number: int, among: int) -> int:
     return (number * 2_654_435_761 >> 7) % among
 
 
-def told(number: int) -> Partition:
+def partition_at(number: int) -> Partition:
     """Partition of topics whose names have little in common."""
     return Partition(ROUTE, f"team-{scattered(number, 10**6):06d}.events", number % 8)
 
@@ -84,13 +84,13 @@ def test_biggest_assignment_and_current_state_fit() -> None:
         for worker in WORKERS
     ]
     assigned = {
-        told(number): AssignmentEntry(
+        partition_at(number): AssignmentEntry(
             epoch(number), fences[scattered(number, 100)] + fences[scattered(number + 1, 100)]
         )
         for number in range(MAX_ASSIGNED)
     }
     assert len(encode_assignment(Assignment(assigned))) < LIMIT_BYTES
-    said = {
+    reported = {
         partition: CurrentEntry(
             PartitionState.ERROR,
             entry.owner_epoch,
@@ -98,7 +98,7 @@ def test_biggest_assignment_and_current_state_fit() -> None:
         )
         for number, (partition, entry) in enumerate(assigned.items())
     }
-    assert len(encode_current(CurrentState(1, said))) < LIMIT_BYTES
+    assert len(encode_current(CurrentState(1, reported))) < LIMIT_BYTES
 
 
 def test_worker_gets_no_more_partitions_than_the_maximum_with_a_reason(

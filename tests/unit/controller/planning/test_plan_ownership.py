@@ -276,9 +276,9 @@ def test_unreadable_nodes_stop_only_their_own_topics_and_workers() -> None:
     seen = fleet.snapshot()
     assert len(seen.unreadable_nodes) == 2
     assert set(fleet.owners("w").values()) == {"a", "b"}
-    told = [p for stored in seen.assignments.values() for p in stored.value.entries]
-    assert partition("u", 0) in told
-    assert partition("u", 1) in told
+    assigned = [p for stored in seen.assignments.values() for p in stored.value.entries]
+    assert partition("u", 0) in assigned
+    assert partition("u", 1) in assigned
 
 
 def test_worker_with_an_unreadable_assignment_is_left_unchanged() -> None:

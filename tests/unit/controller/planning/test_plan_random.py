@@ -192,9 +192,9 @@ class World:
                 if entry.worker is not None:
                     assert entry.holders.keys() == {entry.worker}
         assert all(
-            not told.fence
+            not assigned.fence
             for stored in seen.assignments.values()
-            for told in stored.value.entries.values()
+            for assigned in stored.value.entries.values()
         )
         assert self.fleet.cycle() == Plan((), None, ())
 
@@ -233,7 +233,7 @@ def _event(chance: random.Random) -> Event:
 
 
 def test_worker_that_returns_with_more_slots_is_fenced_on_all() -> None:
-    """It copied under an id that no later owner was told to fence. Found by this seed."""
+    """It copied under an id that no later owner had to fence. Found by this seed."""
     run(history(1339))
 
 

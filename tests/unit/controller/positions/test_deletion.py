@@ -56,20 +56,26 @@ def stored(value: T, *, owner: int = 0) -> Stored[T]:
 
 
 def fleet(
-    intent: TopicIntent = MARKED, *, told: bool = False, says: bool = False, alive: bool = True
+    intent: TopicIntent = MARKED,
+    *,
+    is_assigned: bool = False,
+    is_reported: bool = False,
+    alive: bool = True,
 ) -> Snapshot:
     """w1 was assigned the only partition and never confirmed its release."""
     entry = IdealEntry(None, OwnerEpoch(1), 0, "deleted", {W1: SessionId(4)})
     partition = Partition(ROUTE, "t", 0)
-    assigned = {partition: AssignmentEntry(OwnerEpoch(1))} if told else {}
-    said = {partition: CurrentEntry(PartitionState.ONLINE, OwnerEpoch(1))} if says else {}
+    assigned = {partition: AssignmentEntry(OwnerEpoch(1))} if is_assigned else {}
+    reported = (
+        {partition: CurrentEntry(PartitionState.ONLINE, OwnerEpoch(1))} if is_reported else {}
+    )
     return Snapshot(
         fleet="f",
         epoch=1,
         topics={KEY: stored(intent)},
         ideal={KEY: stored(IdealTopic({0: entry}))},
         assignments={W1: stored(Assignment(assigned))},
-        current={W1: stored(CurrentState(1, said), owner=5)} if alive else {},
+        current={W1: stored(CurrentState(1, reported), owner=5)} if alive else {},
         live={W1: stored(LiveWorker(2), owner=5)} if alive else {},
         known={W1: stored(KnownWorker(2))},
         routes={ROUTE: stored(RouteSettings())},
@@ -87,15 +93,23 @@ def test_holder_that_may_still_commit_is_fenced(alive: bool) -> None:
 @pytest.mark.parametrize(
     "snapshot",
     [
-        fleet(told=True),
-        fleet(told=True, alive=False),
-        fleet(says=True),
+        fleet(is_assigned=True),
+        fleet(is_assigned=True, alive=False),
+        fleet(is_reported=True),
         fleet(replace(MARKED, forget_positions=False)),
         fleet(replace(MARKED, state=TopicState.ACTIVE)),
         replace(fleet(), known={}, live={}),
         replace(fleet(), unreadable_topics=frozenset({KEY})),
     ],
-    ids=["told", "told and away", "says so", "not asked", "not deleted", "fence whom?", "unclear"],
+    ids=[
+        "assigned",
+        "assigned and absent",
+        "reported",
+        "not requested",
+        "not deleted",
+        "fence whom?",
+        "unclear",
+    ],
 )
 def test_positions_that_cannot_be_deleted_yet(snapshot: Snapshot) -> None:
     assert deletable_positions(snapshot) == {}
@@ -269,7 +283,7 @@ class Walked(dict[TopicKey, Stored[TopicIntent]]):
 def test_unchanged_fleet_is_evaluated_once() -> None:
     """A topic may stay marked for long: its worker is absent, or its route was removed."""
     topics = Walked({KEY: stored(MARKED)})
-    engine = Leader().engine(replace(fleet(told=True), topics=topics), {})
+    engine = Leader().engine(replace(fleet(is_assigned=True), topics=topics), {})
     assert engine.run_once()
     once = topics.walks
     assert engine.run_once()

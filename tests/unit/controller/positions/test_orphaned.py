@@ -33,9 +33,9 @@ def stored(value: T) -> Stored[T]:
     return Stored(value, 0, 1, SessionId(0))
 
 
-def fleet(*, owner: WorkerId | None, told: bool, alive: bool) -> Snapshot:
+def fleet(*, owner: WorkerId | None, is_assigned: bool, alive: bool) -> Snapshot:
     entry = IdealEntry(owner, OwnerEpoch(1), 0, "why")
-    entries = {Partition(ROUTE, "t", 0): AssignmentEntry(OwnerEpoch(1))} if told else {}
+    entries = {Partition(ROUTE, "t", 0): AssignmentEntry(OwnerEpoch(1))} if is_assigned else {}
     return Snapshot(
         fleet="f",
         epoch=1,
@@ -48,35 +48,37 @@ def fleet(*, owner: WorkerId | None, told: bool, alive: bool) -> Snapshot:
 
 
 def test_excluded_partition_is_renewed_under_its_target_topic() -> None:
-    found = orphaned_positions(fleet(owner=None, told=False, alive=True), ROUTE)
+    found = orphaned_positions(fleet(owner=None, is_assigned=False, alive=True), ROUTE)
     assert found == {Partition(ROUTE, "t", 0): OrphanedPosition("p-t")}
 
 
 def test_partition_with_a_live_owner_is_not_renewed() -> None:
-    assert orphaned_positions(fleet(owner=W1, told=True, alive=True), ROUTE) == {}
+    assert orphaned_positions(fleet(owner=W1, is_assigned=True, alive=True), ROUTE) == {}
 
 
 def test_partition_assigned_to_a_live_worker_is_not_renewed() -> None:
-    assert orphaned_positions(fleet(owner=None, told=True, alive=True), ROUTE) == {}
+    assert orphaned_positions(fleet(owner=None, is_assigned=True, alive=True), ROUTE) == {}
 
 
 def test_partition_of_an_absent_owner_is_renewed() -> None:
-    assert set(orphaned_positions(fleet(owner=W1, told=False, alive=False), ROUTE)) == {
+    assert set(orphaned_positions(fleet(owner=W1, is_assigned=False, alive=False), ROUTE)) == {
         Partition(ROUTE, "t", 0)
     }
 
 
 def test_holder_that_may_still_commit_is_fenced_before_a_renewal() -> None:
     """It lost its session but still copies; the renewal would move its position back."""
-    seen = fleet(owner=W1, told=True, alive=False)
+    seen = fleet(owner=W1, is_assigned=True, alive=False)
     known = {W1: stored(KnownWorker(max_slots=2))}
     found = orphaned_positions(replace(seen, known=known), ROUTE)
     assert found[Partition(ROUTE, "t", 0)].fence == ("f.a.b.w1.0", "f.a.b.w1.1")
 
 
 def test_nothing_is_renewed_while_ids_to_fence_are_unknown() -> None:
-    assert orphaned_positions(fleet(owner=W1, told=True, alive=False), ROUTE) == {}
+    assert orphaned_positions(fleet(owner=W1, is_assigned=True, alive=False), ROUTE) == {}
 
 
 def test_other_routes_are_not_affected() -> None:
-    assert orphaned_positions(fleet(owner=None, told=False, alive=True), Route("a", "c")) == {}
+    assert (
+        orphaned_positions(fleet(owner=None, is_assigned=False, alive=True), Route("a", "c")) == {}
+    )

@@ -52,10 +52,10 @@ def lost(worker: str) -> PastEvent:
     return PastEvent(0, EventKind.WORKER, "gone", 7, worker=WorkerId(worker))
 
 
-def after(seen: Snapshot, told: list[PastEvent]) -> Snapshot:
+def after(seen: Snapshot, events: list[PastEvent]) -> Snapshot:
     """Snapshot after these events were written."""
     history = dict(seen.history)
-    for node, block, version in blocks_to_write(seen, told):
+    for node, block, version in blocks_to_write(seen, events):
         stored = history.get(node)
         assert version == (stored.version if stored else None)
         history[node] = Stored(block, (version or 0) + 1, 0, SessionId(0))
@@ -108,8 +108,10 @@ def test_thousand_lost_workers_fit_into_the_ring() -> None:
 def online(seen: Snapshot, *counts: int, state: PartitionState = PartitionState.ONLINE) -> Snapshot:
     """B reports these partitions, half a second later."""
     entries = {partition("t", number): CurrentEntry(state, OwnerEpoch(5)) for number in counts}
-    said = Stored(CurrentState(1, entries), 0, 0, SessionId(9))
-    return replace(seen, wall_ms=507, current={**seen.current, B: said}, sessions={B: SessionId(9)})
+    reported = Stored(CurrentState(1, entries), 0, 0, SessionId(9))
+    return replace(
+        seen, wall_ms=507, current={**seen.current, B: reported}, sessions={B: SessionId(9)}
+    )
 
 
 def durations(seen: Snapshot) -> list[int | None]:

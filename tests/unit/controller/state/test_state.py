@@ -111,14 +111,14 @@ def viewed(
     state: PartitionState, *, by: WorkerId = A, session: int = 1, reason: str = ""
 ) -> Snapshot:
     partition = Partition(ROUTE, "t", 0)
-    said = CurrentState(5, {partition: CurrentEntry(state, OwnerEpoch(1), reason)})
+    reported = CurrentState(5, {partition: CurrentEntry(state, OwnerEpoch(1), reason)})
     ideal = IdealTopic({0: IdealEntry(A, OwnerEpoch(1), 77, "new topic", {A: SessionId(1)})})
     return Snapshot(
         fleet="test",
         epoch=1,
         topics={KEY: Stored(TopicIntent(1, 1), 0, 0, SessionId(0))},
         ideal={KEY: Stored(ideal, 0, 0, SessionId(0))},
-        current={by: Stored(said, 0, 0, SessionId(session))},
+        current={by: Stored(reported, 0, 0, SessionId(session))},
         sessions={A: SessionId(1), B: SessionId(1)},
     )
 

@@ -176,9 +176,9 @@ def test_recreated_topic_is_adopted_by_policy_once_the_former_is_released(
     had = replace(KNOWN, stopped=RECREATED, had_position=frozenset({0, 1}), restarted=True)
     world.intend(had)
     held = {Partition(ROUTE, "t", 0): AssignmentEntry(OwnerEpoch(1))}
-    told = {WorkerId("w"): Stored(Assignment(held), 0, 0, SessionId(0))}
+    assignments = {WorkerId("w"): Stored(Assignment(held), 0, 0, SessionId(0))}
     quiet = world.seen
-    world.seen = replace(quiet, assignments=told)
+    world.seen = replace(quiet, assignments=assignments)
     assert not world.look(OTHER_SOURCE)
     world.seen = quiet
     change = world.one(OTHER_SOURCE)
