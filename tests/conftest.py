@@ -1,8 +1,8 @@
-"""Shared servers, names of one's own, and the rule that a test run leaves nothing behind.
+"""Shared servers, unique names, and the check that a test run leaves nothing behind.
 
-Cheap tests run first: what they find explains what the expensive ones would only show. The servers
-start when the first test asks for one and serve all that follow, so every test uses topics and fleets
-that nobody else has. A test that freezes or kills a server takes one of its own.
+Cheap tests run first: their failures explain those of the expensive ones. The servers start with the
+first test that needs them and serve all that follow, so every test uses topics and fleets of its own.
+A test that freezes or kills a server starts one of its own.
 """
 
 import re
@@ -32,7 +32,7 @@ settings.load_profile("busy machine")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """A test's folder gives its place in the order, its marker, and time for its servers."""
+    """A test's folder determines its place in the order, its marker, and its timeout."""
     for item in items:
         folder = _folder(item)
         if folder in ("integration", "faults"):
@@ -48,7 +48,7 @@ def _folder(item: pytest.Item) -> str:
 
 @pytest.fixture(scope="session", autouse=True)
 def nothing_left_behind() -> Iterator[None]:
-    """Set up before every other fixture, so torn down after all: then all must be gone."""
+    """Set up before every other fixture, so torn down after all others: then nothing may be left."""
     threads = set(threading.enumerate())
     yield
     try:
@@ -72,39 +72,39 @@ def _left(threads: set[threading.Thread]) -> list[str]:
 
 @pytest.fixture(scope="session")
 def zookeeper() -> Iterator[ZooKeeperServer]:
-    """One ZooKeeper for all tests: look, write under your own fleet, do not disturb."""
+    """One ZooKeeper for all tests: use a fleet of your own, do not stop it."""
     with ZooKeeperServer() as server:
         yield server
 
 
 @pytest.fixture(scope="session")
 def source_cluster() -> Iterator[KafkaCluster]:
-    """One broker to copy from, for all tests."""
+    """One source broker for all tests."""
     with KafkaCluster(name="source") as cluster:
         yield cluster
 
 
 @pytest.fixture(scope="session")
 def target_cluster() -> Iterator[KafkaCluster]:
-    """One broker to copy to, for all tests."""
+    """One target broker for all tests."""
     with KafkaCluster(name="target") as cluster:
         yield cluster
 
 
 @pytest.fixture
 def unique_name(request: pytest.FixtureRequest) -> str:
-    """Tells the test in logs and listings, and is never used twice."""
+    """Contains the test's name, and is never used twice."""
     test = re.sub(r"[^a-z0-9]+", "-", request.node.name.lower()).strip("-")
     return f"{test[:40].strip('-')}-{uuid.uuid4().hex[:8]}"
 
 
 @pytest.fixture
 def topic(unique_name: str) -> str:
-    """The name of a topic that exists nowhere yet."""
+    """Name of a topic that does not exist yet."""
     return unique_name
 
 
 @pytest.fixture
 def fleet(unique_name: str) -> str:
-    """The name of a fleet that exists nowhere yet."""
+    """Name of a fleet that does not exist yet."""
     return unique_name

@@ -1,18 +1,18 @@
-"""Servers and one fleet that fault tests may break, the same for all of them.
+"""Servers and one fleet that fault tests may break, shared by all of them.
 
 Starting three Spark drivers takes longer than most faults, so the fleet (two controllers, three
-workers) lives for the whole run, and every test leaves it healed. One that fails may leave anything:
-then the next gets a new fleet. A module says with `DELAYS` how patient its controllers are.
+workers) lives for the whole run, and every test leaves it healed. After a test that failed, the next
+one gets a new fleet. A module sets the delays of its controllers with `DELAYS`.
 
-| what goes wrong                                                    | where                 |
+| fault                                                              | module                |
 |--------------------------------------------------------------------|-----------------------|
 | a worker stops cleanly and flaps; its copier or its JVM is killed  | test_short_faults     |
-| a worker, the leader frozen for a moment; a session that ends      | test_short_faults     |
+| a worker, the leader frozen for a moment; a session expires        | test_short_faults     |
 | a worker killed, frozen for long, hanging; a fleet of one          | test_long_faults      |
 | the leader frozen for long, or killed in the middle of its plans   | test_long_faults      |
 | Kafka killed; ZooKeeper without one server, without its quorum     | test_servers_go_away  |
-| a worker or the leader cut from ZooKeeper alone                    | test_bad_networks     |
-| a worker cut from a cluster, each way; connections cut; all slow   | test_bad_networks     |
+| a worker or the leader cut off from ZooKeeper alone                | test_bad_networks     |
+| a worker cut off from a cluster, each way; connections cut; slow   | test_bad_networks     |
 | a clock that jumps an hour                                         | test_clocks           |
 | a topic that is grown, or recreated                                | test_topics_change    |
 """
@@ -30,7 +30,7 @@ from ureplicator_testkit.servers.network import CONTROLLERS, WORKERS, Site
 
 
 class House:
-    """The site, and the fleet of the moment."""
+    """The servers, and the current fleet."""
 
     def __init__(self, folder: Path) -> None:
         self.site = Site()
@@ -39,7 +39,7 @@ class House:
         self._sound = False
 
     def fleet(self, delays: dict[str, float]) -> Fleet:
-        """In the best of health, with these delays."""
+        """A healthy fleet with these delays."""
         if self._fleet is not None and not self._sound:
             self._fleet.kill()
             self._fleet = None
@@ -66,11 +66,11 @@ class House:
         return fleet.start(controllers=len(CONTROLLERS), workers=len(WORKERS))
 
     def is_sound(self) -> None:
-        """The test that had the fleet passed, and left it healed."""
+        """The previous test passed and left the fleet healed."""
         self._sound = True
 
     def close(self) -> None:
-        """A clean end, if there is anything that can end cleanly."""
+        """Stop cleanly, if the fleet can."""
         try:
             if self._fleet is not None and self._sound:
                 self._fleet.stop()
@@ -103,7 +103,7 @@ def fleet(house: House, request: pytest.FixtureRequest) -> Fleet:
 
 @pytest.fixture
 def flow(house: House, fleet: Fleet, topic: str, request: pytest.FixtureRequest) -> Iterator[Flow]:
-    """A topic that flows. What is left of it after a test that passed does no more harm."""
+    """A topic that is being copied. Its rests do no harm after a test that passed."""
     flow = Flow(house.site, fleet, topic, **_marked(request))
     try:
         flow.start()
@@ -117,6 +117,6 @@ def flow(house: House, fleet: Fleet, topic: str, request: pytest.FixtureRequest)
 
 
 def _marked(request: pytest.FixtureRequest) -> dict[str, Any]:
-    """What a test wants of its flow: `@pytest.mark.flow(rate=..., partitions=...)`."""
+    """Options of the test's flow: `@pytest.mark.flow(rate=..., partitions=...)`."""
     marker = request.node.get_closest_marker("flow")
     return dict(marker.kwargs) if marker else {}

@@ -1,4 +1,4 @@
-"""One process, or all of them, on a bad network: proxies stand before ZooKeeper and the brokers.
+"""Faults of the network of one process, or of all: proxies stand before ZooKeeper and the brokers.
 
 Each test ends with both logs, and all commits, read from the beginning (`Flow.judge`).
 """
@@ -19,7 +19,7 @@ DELAYS = {"rebalance_delay_s": 0, "handover_timeout_s": 8}
 SEED = 4
 TAKEN_OVER_S = SESSION_TIMEOUT_S + 2
 SILENCE_NOTICED_S = 25
-"""A silent target is given up after 15 s; ten more on a busy machine."""
+"""A silent target times out after 15 s; ten more on a busy machine."""
 RECOVERY_S = 5
 MEGABIT_BYTES = 125_000
 
@@ -28,35 +28,33 @@ def others(fleet: Fleet, *ids: str) -> set[str]:
     return set(fleet.workers) - set(ids)
 
 
-def test_a_worker_cut_from_zookeeper_alone_is_replaced_and_cannot_commit_any_more(
+def test_a_worker_cut_off_from_zookeeper_is_replaced_and_cannot_commit(
     fleet: Fleet, flow: Flow
 ) -> None:
-    """It hears nothing and goes on, until its commits are refused."""
+    """It receives nothing and continues until its commits are refused."""
     victim = flow.a_worker()
     fleet.links[victim].stall_zookeeper()
     flow.wait_owned_by(others(fleet, victim), TAKEN_OVER_S)
-    flow.assert_flows()
+    flow.assert_copying()
     fleet.workers[victim].assert_running()
     fleet.links[victim].heal()
     fleet.wait_workers(victim)
     flow.judge(most_duplicates=flow.since_a_commit(times=4))
 
 
-def test_connections_to_zookeeper_that_are_reset_again_and_again_move_nothing(
-    fleet: Fleet, flow: Flow
-) -> None:
+def test_repeated_resets_of_zookeeper_connections_move_nothing(fleet: Fleet, flow: Flow) -> None:
     moves, leader = fleet.moves(flow.topic), fleet.leader()
     for _ in range(8):
         for links in fleet.links.values():
             links.reset_zookeeper()
         fleet.wait_seconds(0.4)
-    flow.assert_flows()
+    flow.assert_copying()
     assert eventually(fleet.leader, 10, "somebody leads") == leader
     assert fleet.moves(flow.topic) == moves
     flow.judge()
 
 
-def test_a_leader_cut_from_zookeeper_refuses_writes_while_another_one_leads(
+def test_a_leader_cut_off_from_zookeeper_refuses_writes_while_another_one_leads(
     site: Site, fleet: Fleet, flow: Flow
 ) -> None:
     leader, later = fleet.leader(), f"{flow.topic}-later"
@@ -91,7 +89,7 @@ Cut = tuple[str, tuple[Way, ...]]
         pytest.param(("source", (Way.DOWN,)), ("target", (Way.UP,)), id="half-open-otherwise"),
     ],
 )
-def test_two_workers_cut_from_a_cluster_each(
+def test_two_workers_cut_off_from_a_cluster_each(
     fleet: Fleet, flow: Flow, first: Cut, second: Cut
 ) -> None:
     owners, moves = flow.owners(), fleet.moves(flow.topic)
@@ -100,24 +98,24 @@ def test_two_workers_cut_from_a_cluster_each(
         proxy_of(fleet, id, end).stall(*ways)
     for id, (end, _) in cuts.items():
         eventually(lambda: in_error(fleet, id, end), SILENCE_NOTICED_S, f"{id} says so")  # noqa: B023
-    flow.assert_flows(*(number for number, owner in owners.items() if owner == "w3"))
+    flow.assert_copying(*(number for number, owner in owners.items() if owner == "w3"))
     for id, (end, _) in cuts.items():
         proxy_of(fleet, id, end).heal()
     fleet.wait_online(flow.topic, flow.partitions, deadline_s=RECOVERY_S)
-    flow.assert_flows()
+    flow.assert_copying()
     assert flow.owners() == owners
     assert fleet.moves(flow.topic) == moves
     flow.judge(most_duplicates=flow.since_a_commit(times=2))
 
 
-def test_workers_that_are_refused(fleet: Fleet, flow: Flow) -> None:
+def test_workers_whose_connections_are_refused(fleet: Fleet, flow: Flow) -> None:
     owners = flow.owners()
     cuts = {"w1": "source", "w2": "target"}
     for id, end in cuts.items():
         proxy_of(fleet, id, end).refuse()
     for id, end in cuts.items():
         eventually(lambda: in_error(fleet, id, end), 15, f"{id} says so")  # noqa: B023
-    flow.assert_flows(*(number for number, owner in owners.items() if owner == "w3"))
+    flow.assert_copying(*(number for number, owner in owners.items() if owner == "w3"))
     for id, end in cuts.items():
         proxy_of(fleet, id, end).heal()
     fleet.wait_online(flow.topic, flow.partitions, deadline_s=RECOVERY_S)
@@ -126,7 +124,7 @@ def test_workers_that_are_refused(fleet: Fleet, flow: Flow) -> None:
 
 
 def test_connections_that_are_cut_anywhere(fleet: Fleet, flow: Flow) -> None:
-    """In the middle of a request, of an answer, of a batch, of a commit."""
+    """In the middle of a request, of a response, of a batch, of a commit."""
     dice = random.Random(SEED)  # noqa: S311
     for _ in range(12):
         for id in fleet.workers:
@@ -134,18 +132,18 @@ def test_connections_that_are_cut_anywhere(fleet: Fleet, flow: Flow) -> None:
             proxy_of(fleet, id, end).cut_after(dice.randrange(1, 20_000), way)
         fleet.wait_seconds(0.7)
     fleet.wait_online(flow.topic, flow.partitions)
-    flow.assert_flows()
+    flow.assert_copying()
     flow.judge(most_duplicates=flow.since_a_commit(times=3))
 
 
-def test_a_slow_network_makes_nobody_flap(fleet: Fleet, flow: Flow) -> None:
-    """100 ms there and back, 3 Mbit/s each way, for all."""
+def test_a_slow_network_expires_no_session(fleet: Fleet, flow: Flow) -> None:
+    """100 ms round trip, 3 Mbit/s each way, for all."""
     owners, moves, leader = flow.owners(), fleet.moves(flow.topic), fleet.leader()
     for links in fleet.links.values():
         for proxy in (*links.zookeeper, links.source, links.target):
             proxy.slow(delay_s=0.05, rate_bytes_per_s=3 * MEGABIT_BYTES)
     fleet.wait_seconds(2 * SESSION_TIMEOUT_S)
-    flow.assert_flows()
+    flow.assert_copying()
     flow.wait_caught_up()
     assert flow.owners() == owners
     assert fleet.moves(flow.topic) == moves

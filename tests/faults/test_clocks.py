@@ -17,7 +17,7 @@ HOUR_S = 3600
 
 
 def clock(file: Path) -> Mapping[str, str]:
-    """The environment of a process whose clock goes wrong by what stands in the file."""
+    """The environment of a process whose clock is wrong by the offset in the file."""
     folder = Path(next(iter(skewed.__path__)))
     return {"PYTHONPATH": with_path(folder), "UREPLICATOR_TESTKIT_CLOCK": str(file)}
 
@@ -29,14 +29,14 @@ def set_wrong(file: Path, seconds: int) -> None:
 
 
 def off_s(fleet: Fleet, id: str) -> float:
-    """How wrong its clock is, by the last line of its log."""
+    """Error of its clock, by the last line of its log."""
     last = fleet.log_of(id).splitlines()[-1]
     said = datetime.fromisoformat(last.partition(" ")[0])
     return (said - datetime.now(UTC)) / timedelta(seconds=1)
 
 
 def test_a_clock_that_jumps_an_hour_moves_nothing(fleet: Fleet, flow: Flow, tmp_path: Path) -> None:
-    """The clocks of the leader and of a worker; while another worker's delay is running, too."""
+    """The clocks of the leader and of a worker; also while another worker's rebalance delay runs."""
     wrong = tmp_path / "wrong"
     set_wrong(wrong, 0)
     owners, moves = flow.owners(), fleet.moves(flow.topic)
@@ -54,7 +54,7 @@ def test_a_clock_that_jumps_an_hour_moves_nothing(fleet: Fleet, flow: Flow, tmp_
     for seconds in (-HOUR_S, HOUR_S):
         set_wrong(wrong, seconds)
         fleet.wait_seconds(SESSION_TIMEOUT_S + 1)
-        flow.assert_flows(*(number for number, owner in owners.items() if owner != "w2"))
+        flow.assert_copying(*(number for number, owner in owners.items() if owner != "w2"))
         assert fleet.leader() == leader
         assert fleet.moves(flow.topic) == moves
     for process in (fleet.workers["w1"], fleet.controllers[leader]):

@@ -1,4 +1,4 @@
-"""What is over within the rebalance delay moves nothing (M), and costs at most a few repeats.
+"""Faults shorter than the rebalance delay move nothing (M), and cost at most a few duplicates.
 
 Each test ends with both logs, and all commits, read from the beginning (`Flow.judge`).
 """
@@ -74,14 +74,14 @@ def test_a_short_freeze_of_a_worker_and_of_the_leader_moves_nothing(
     for process in frozen:
         process.resume()
     fleet.wait_online(flow.topic, flow.partitions)
-    flow.assert_flows()
+    flow.assert_copying()
     assert fleet.moves(flow.topic) == moves
     assert fleet.leader() == leader
     flow.judge()
 
 
 @pytest.mark.parametrize("role", ["worker", "leader"])
-def test_a_session_that_ends_under_a_healthy_process(
+def test_an_expired_session_of_a_healthy_process(
     site: Site, fleet: Fleet, flow: Flow, role: str
 ) -> None:
     moves, owners, leader = fleet.moves(flow.topic), flow.owners(), fleet.leader()
@@ -104,7 +104,7 @@ def controllers_of(fleet: Fleet) -> set[str]:
 
 
 def owner_of(site: Site, path: str) -> int:
-    """The session that a node lives by; 0 if it is not there."""
+    """The session that owns an ephemeral node; 0 if the node does not exist."""
     zookeeper = ZooKeeperCoordination(hosts=site.zookeeper.hosts, session_timeout_s=10)
     zookeeper.connect(10)
     try:

@@ -1,4 +1,4 @@
-"""A topic is grown, deleted and recreated while it is copied: old and new are never mixed (P, C, O)."""
+"""A topic is grown, deleted and recreated while it is copied: old and new records never mix (P, C, O)."""
 
 import pytest
 from confluent_kafka import KafkaException
@@ -18,7 +18,7 @@ from ureplicator_testkit.servers.processes import eventually
 
 DELAYS = {"rebalance_delay_s": 120}
 NOTICED_S = 15
-"""10 s are promised; a busy machine gets half as much again."""
+"""10 s are guaranteed; half as much again on a busy machine."""
 RECORDS = 500
 
 Values = dict[int, list[bytes | None]]
@@ -32,7 +32,7 @@ def records(word: bytes, partitions: int) -> list[NewRecord]:
 
 
 def values(bootstrap: str, topic: str) -> Values:
-    """What a topic holds, in order; nothing while there is no such topic."""
+    """Values of a topic, in order; empty while the topic does not exist."""
     try:
         log = read_all(bootstrap, topic)
     except KafkaException:
@@ -41,7 +41,7 @@ def values(bootstrap: str, topic: str) -> Values:
 
 
 def made(bootstrap: str, topic: str, word: bytes) -> Values:
-    """What the topic that was made is known to keep."""
+    """Acknowledged records of the recreated topic."""
     create_topic(bootstrap, topic, partitions=2)
     produce(bootstrap, topic, records(word, 2))
     return values(bootstrap, topic)
@@ -72,7 +72,7 @@ def test_a_recreated_source_topic_is_stopped_and_never_mixed_with_the_old(
     eventually(lambda: fleet.topic(topic)["stopped"], NOTICED_S, "the topic is stopped")
     eventually(lambda: not fleet.held(topic), NOTICED_S, "nobody holds it any more")
     assert values(target, topic) == old
-    flow.assert_flows()
+    flow.assert_copying()
     fleet.rest("POST", f"/topics/{topic}/resume", json={"restart": True})
     both = {number: old[number] + new[number] for number in old}
     eventually(lambda: values(target, topic) == both, 30, "the new topic is copied behind the old")

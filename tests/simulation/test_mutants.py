@@ -33,7 +33,7 @@ CAUGHT_BY = {
 
 
 @pytest.mark.parametrize("mutant", MUTANTS)
-def test_a_missing_safeguard_is_told(mutant: str) -> None:
+def test_a_missing_safeguard_is_detected(mutant: str) -> None:
     command = [sys.executable, "-m", "ureplicator_testkit.simulation"]
     run = subprocess.run(  # noqa: S603
         [*command, "--mutant", mutant, "--seeds", str(SEEDS)],

@@ -17,7 +17,7 @@ COMMAND = [sys.executable, "-m", "ureplicator_testkit.simulation"]
 DEADLINE_S = 280
 
 
-def test_two_thousand_seeds_keep_every_promise(tmp_path: Path) -> None:
+def test_two_thousand_seeds_keep_every_invariant(tmp_path: Path) -> None:
     share = SEEDS // SHARDS
     shards = [
         Process(

@@ -1,9 +1,9 @@
-"""`scripts/bench`: copies the same topics with this replicator and with MirrorMaker 2, and compares.
+"""`scripts/bench`: copy the same topics with this replicator and with MirrorMaker 2, and compare.
 
-Both get the same brokers, the same full topic and an empty target topic with as many partitions,
-one after the other. Before anything counts, each copies for a while: the brokers of a cluster that is
-in use have long compiled what either of the two asks of them. All processes of either count: here
-a controller with its REST server, a driver, its JVM and the copiers; there one JVM.
+Both use the same brokers, the same full topic and an empty target topic with as many partitions, one
+after the other. Each copies for a while before the measurement: the brokers of a cluster in use have
+long compiled the code paths of both. All processes of either count: here a controller with its REST
+server, a driver, its JVM and the copiers; there one JVM.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ console = Console(stderr=True, highlight=False)
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What to measure."""
+    """Measurements to run."""
 
     profiles: tuple[Profile, ...]
     seconds: float
@@ -160,7 +160,7 @@ def _handover() -> tuple[bool, dict[str, Any]]:
 
 @contextmanager
 def _folder() -> Iterator[None]:
-    """An empty one, while something is measured."""
+    """An empty folder during a measurement."""
     load = os.getloadavg()[0]
     if load > 0.5:
         console.print(f"[yellow]this machine is not quiet (load {load:.1f}): figures will be low")
@@ -214,7 +214,7 @@ def _filled(profile: Profile, servers: Servers) -> Iterator[str]:
 def _warm_up(
     contender: Contender, servers: Servers, topic: str, profile: Profile, deadline_s: float
 ) -> None:
-    """Have it copy for a while, in as many rounds as that takes."""
+    """Let it copy for a while, in as many rounds as that takes."""
     copied_s, rounds = 0.0, 0
     while copied_s < WARM_UP_S and rounds < WARM_UP_ROUNDS:
         copied_s += _copied(contender, servers, topic, profile, deadline_s, "to warm up").seconds

@@ -1,4 +1,4 @@
-"""The two that are compared: each is started for one topic, and stopped for good."""
+"""The two replicators: each is started for one topic, and stopped after it."""
 
 from __future__ import annotations
 
@@ -61,26 +61,26 @@ B.producer.buffer.memory = 134217728
 B.producer.compression.type = {codec}
 B.offset.flush.timeout.ms = 30000
 """
-"""Wins over the default where both name a key; more tasks or larger batches made nothing faster."""
+"""Overrides the defaults; more tasks or larger batches made nothing faster."""
 
 
 class Contender(Protocol):
-    """Something that copies a topic."""
+    """A replicator that copies a topic."""
 
     name: str
 
     def start(self, topic: str, profile: Profile) -> None:
-        """Start copying; the target topic is there and empty."""
+        """Start copying; the target topic exists and is empty."""
 
     def processes(self) -> Sequence[Process]:
-        """Everything of it that runs, as roots of process trees."""
+        """Root processes of all its process trees."""
 
     def stop(self) -> None:
-        """End it, and remove what the next run could stumble over."""
+        """Stop it, and remove what could disturb the next run."""
 
 
 class Ours:
-    """A controller and a worker, all defaults; each start is a fleet of its own."""
+    """A controller and a worker with default settings; each start is a fleet of its own."""
 
     def __init__(self, servers: Servers, folder: Path) -> None:
         self.name = "ureplicator"

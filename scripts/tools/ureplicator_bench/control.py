@@ -1,12 +1,12 @@
-"""What the control plane costs as fleets grow: plans, a tenth of the fleet lost, writes to ZooKeeper.
+"""Cost of the control plane as fleets grow: plans, loss of a tenth of the workers, writes to ZooKeeper.
 
-    plan        the pure function on fleets at rest: a quiet cycle, a worker lost, nothing placed yet
-    crowd       the real engines over the store in memory: cycles, virtual time, moves and writes
+    plan        the pure function on settled fleets: a quiet cycle, a worker lost, nothing placed yet
+    large fleet the real engines over the store in memory: cycles, virtual time, moves and writes
     ZooKeeper   the real engines on a real server: how long the leader takes to write a rebalance
 
     REST        real processes: from a POST to a partition that is ONLINE (`whitelisting`)
 
-Each figure has the limit that it must keep; the machine should be quiet.
+Each figure has a limit; the machine should be idle.
 """
 
 from __future__ import annotations
@@ -61,13 +61,14 @@ OTHERS = 1_000
 TIMES_WHITELISTED = 25
 _LIMITS_S = {"online": 1.0}
 WRITES_PER_MOVE = 6.0
-"""A partition that goes from one worker to another changes its topic's ideal state when it is given
-and when its former holder is forgotten, and two assignments as often; the rest is room."""
+"""A partition that moves changes its topic's ideal state when it is given and when its former holder
+is removed, and two assignments as often; the rest is margin.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """Something measured, and what it must stay below (None: for information)."""
+    """A measurement and its limit (None: for information)."""
 
     what: str
     value: float
@@ -80,7 +81,7 @@ class Figure:
 
 
 def figures(folder: Path, *, say: Callable[[str], None]) -> Iterator[Figure]:
-    """All of them, one by one as they are found."""
+    """All of them, as they are measured."""
     say("plans")
     yield from plans(partitions=10_000, workers=100, limit_s=0.2)
     yield from plans(partitions=100_000, workers=500, limit_s=3.0)
@@ -102,7 +103,7 @@ def figures(folder: Path, *, say: Callable[[str], None]) -> Iterator[Figure]:
 
 
 def plans(*, partitions: int, workers: int, limit_s: float) -> Iterator[Figure]:
-    """Of one size of fleet."""
+    """For one size of fleet."""
     size = f"{partitions:,} partitions on {workers} workers"
     fleet = at_rest(partitions=partitions, workers=workers)
     cases = {
@@ -122,7 +123,7 @@ def _plan_s(snapshot: Snapshot) -> float:
 
 
 def at_rest(*, partitions: int, workers: int) -> Snapshot:
-    """A fleet in which every partition is ONLINE where it should be, evenly."""
+    """A fleet in which every partition is ONLINE at its ideal owner, evenly."""
     names = [WorkerId(f"worker-{number:04d}") for number in range(workers)]
     sessions = {worker: SessionId(number + 1) for number, worker in enumerate(names)}
     owners = dict(_owners(partitions, names))
@@ -171,7 +172,7 @@ def _online(told: Mapping[Partition, AssignmentEntry]) -> CurrentState:
 
 
 def without_one(fleet: Snapshot) -> Snapshot:
-    """One worker is gone, and nobody waits for it."""
+    """One worker is lost, without a rebalance delay."""
     lost = min(fleet.sessions)
     return replace(
         fleet,
@@ -183,7 +184,7 @@ def without_one(fleet: Snapshot) -> Snapshot:
 
 
 def new(fleet: Snapshot) -> Snapshot:
-    """The same topics and workers, and nothing was decided yet."""
+    """The same topics and workers, before any placement."""
     return replace(fleet, ideal={}, assignments={}, current={})
 
 
@@ -201,7 +202,7 @@ def tenth_lost(*, workers: int, partitions: int) -> Iterator[Figure]:
 
 
 def writes(*sizes: tuple[int, int]) -> Iterator[Figure]:
-    """Of several fleets that lose a tenth: the ratio must not grow with them."""
+    """For several fleets that lose a tenth: the ratio must not grow with their size."""
     for workers, partitions in sizes:
         _, lost, _ = _lose_a_tenth(workers=workers, partitions=partitions)
         what = f"{workers:,} workers, {lost.moves:,} moves: nodes written for a move"
@@ -221,7 +222,7 @@ def _lose_a_tenth(*, workers: int, partitions: int) -> tuple[SettlingCost, Settl
 
 
 def written(hosts: str, *, partitions: int, workers: int) -> Iterator[Figure]:
-    """The cycle that places everything, as the leader's thread does it."""
+    """The cycle that places everything, as the leader's thread runs it."""
     client = ZooKeeperCoordination(hosts=hosts, session_timeout_s=30)
     client.connect(30)
     try:

@@ -1,10 +1,10 @@
-"""How long a partition stands still when it goes from one live worker to another.
+"""Gap in copying when a partition moves between two live workers.
 
-Two workers, a load on every partition, and one worker after the other drained and taken back, over
-REST: each time its partitions go to the other, several at once. The brokers of the target note when
-they took each record, so the gap of a move is the longest time between two records of the partition
-around it: from the last one of the old owner to the first of the new. Every record carries its number:
-none may be missing, none repeated.
+Two workers, a load on every partition, and one worker after the other drained and taken back over
+REST: each time its partitions move to the other, several at once. The target's brokers record the
+append time of each record, so the gap of a move is the longest time between two records of the
+partition around it: from the last one of the old owner to the first of the new. Every record carries
+its number: none may be missing, none repeated.
 """
 
 from __future__ import annotations
@@ -26,17 +26,16 @@ from ureplicator_testkit.records.topics import QUIET, create_topic, offsets, rea
 from ureplicator_testkit.servers.processes import eventually
 
 PER_S = 200
-"""Records per second and partition: one each 5 ms, so a gap is known as exactly."""
+"""Records per second and partition: one each 5 ms, which is the precision of a gap."""
 MOVES = 120
 LIMIT_MS = 500.0
 QUIET_S = 0.5
-"""After each round: what was moved is copied evenly again, and the load is a part of no other gap."""
+"""After each round: the moved partitions are copied evenly again, so the load affects no other gap."""
 
 
 @dataclass(frozen=True, slots=True)
 class Handover:
-    """Gaps in milliseconds over all moves; `faults`: partitions with a record missing, repeated
-    or out of order."""
+    """Gaps in milliseconds over all moves; `faults`: partitions with missing, repeated or late records."""
 
     moves: int
     p50_ms: float
@@ -54,7 +53,7 @@ class _Move:
 
 
 class Numbered:
-    """A load: each partition gets its numbers, one after the other, at an even pace."""
+    """A load: each partition gets consecutive numbers at an even pace."""
 
     def __init__(self, bootstrap: str, topic: str, partitions: int) -> None:
         settings: dict[str, Any] = {"bootstrap.servers": bootstrap, "linger.ms": 0}
@@ -106,7 +105,7 @@ def figures(folder: Path) -> list[Figure]:
 def measure(
     fleet: Fleet, source: str, target: str, topic: str, *, partitions: int, moves: int
 ) -> Handover:
-    """A running fleet of two workers, w1 and w2, makes so many moves, or a few more."""
+    """A running fleet of two workers, w1 and w2, makes this many moves, or a few more."""
     create_topic(source, topic, partitions=partitions)
     config = {"message.timestamp.type": "LogAppendTime"}
     create_topic(target, topic, partitions=partitions, config=config)
@@ -130,7 +129,7 @@ def _copied(target: str, topic: str) -> int:
 
 
 def _round(fleet: Fleet, topic: str, worker: str) -> list[_Move]:
-    """All that a worker has goes to the other; then it gets its share of everything."""
+    """All partitions of a worker move to the other; then it gets its share back."""
     other = "w2" if worker == "w1" else "w1"
     drained = _shift(
         fleet, topic, "DELETE", worker, lambda owners: owners == dict.fromkeys(owners, other)
@@ -144,7 +143,7 @@ def _round(fleet: Fleet, topic: str, worker: str) -> list[_Move]:
 def _shift(
     fleet: Fleet, topic: str, verb: str, worker: str, settled: Callable[[dict[int, str]], bool]
 ) -> list[_Move]:
-    """One call, until all partitions are where they should be then."""
+    """One call, until all partitions are at their new owners."""
     before = fleet.owners(topic)
     began_ms = time.time() * 1_000
     fleet.rest(verb, f"/instances/{worker}")
@@ -175,7 +174,7 @@ def _judge(moves: Sequence[_Move], ends: Mapping[int, int], target: str, topic: 
 
 
 def _gap_ms(times_ms: Sequence[int], move: _Move) -> float:
-    """The longest between two records, of which the later came while the partition was moved."""
+    """The longest gap between two records, of which the later arrived during the move."""
     return max(
         after - before
         for before, after in pairwise(times_ms)

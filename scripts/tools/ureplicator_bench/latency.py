@@ -1,7 +1,7 @@
-"""How late a record arrives: from just before it is produced to when a consumer of the target has it.
+"""Latency: from just before a record is produced until a consumer of the target has it.
 
-The time of producing is in the value. The consumer is a process of its own, so that nothing but the
-copy stands between the two; it long-polls with the least that a broker waits for, one byte.
+The value contains the time of producing. The consumer is a process of its own, so that only the copy
+lies between the two; it long-polls with a broker's minimum, one byte.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def _quantiles(late: Sequence[float], *, sent: int, others_share: float) -> Late
 
 
 class _Sender:
-    """Sends at an even pace; a late wake-up is made good, so that the mean stays."""
+    """Sends at an even pace; a late wake-up is compensated, so that the mean rate stays."""
 
     def __init__(self, bootstrap: str, topic: str, partitions: int) -> None:
         settings: dict[str, Any] = {"bootstrap.servers": bootstrap, "linger.ms": 0, "acks": "1"}
@@ -118,7 +118,7 @@ class _Sender:
 
 
 def consume(bootstrap: str, topic: str, partitions: int, total: int) -> None:
-    """Read `total` records and print [when sent, ms on the way] of each."""
+    """Read `total` records and print [time sent, latency in ms] of each."""
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap,

@@ -1,4 +1,4 @@
-"""Topics full of records, made as fast as one Python process can."""
+"""Topics full of records, produced as fast as one Python process can."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from ureplicator_testkit.records.topics import QUIET
 
 BATCH_BYTES = 131_072
 _HEAP = 512
-"""Different values that take turns: more would only cost time, fewer would compress too well."""
+"""Distinct values used in turn: more would only cost time, fewer would compress too well."""
 
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """What a topic holds. `size`: bytes of a value; keys and headers there are none."""
+    """Content of a topic. `size`: bytes of a value; no keys or headers."""
 
     name: str
     records: int
@@ -32,7 +32,7 @@ class Profile:
 
 
 class Filler:
-    """Produces to one topic, all partitions in turn, so many records at a time."""
+    """Produces to all partitions of one topic in turn."""
 
     def __init__(self, bootstrap: str, topic: str, profile: Profile) -> None:
         self._topic, self._profile = topic, profile
@@ -53,7 +53,7 @@ class Filler:
         self._turn = 0
 
     def add(self, records: int) -> None:
-        """Produce so many; returns when the broker has them."""
+        """Produce so many records; returns when all are acknowledged."""
         left = records
         while left > 0:
             count = min(left, len(self._messages))
@@ -73,7 +73,7 @@ class Filler:
 
 
 def _values(size: int) -> Iterator[bytes]:
-    """Text with names that come again and numbers that do not, as most topics hold."""
+    """Text with repeated names and varying numbers, as most topics contain."""
     dice = random.Random(1)  # noqa: S311
     for _ in range(_HEAP):
         text = b""

@@ -1,7 +1,7 @@
-"""How much memory a worker's Python processes take while a lot is copied.
+"""Memory of a worker's Python processes under a heavy load.
 
-The topic is filled and copied at the same time and forgets its oldest records, on both sides, so that
-the disk never holds more than a few gigabytes; the producer waits where the copy lags.
+The topic is filled and copied at the same time and deletes its oldest records, on both sides, so that
+the disk never holds more than a few gigabytes; the producer waits when the copy lags.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from ureplicator_testkit.records.topics import create_topic
 LIMIT_MB = 300
 CHUNK = 20_000
 MOST_LAG_BYTES = 600_000_000
-"""Also there before copying begins: buffers are full when a worker has to catch up."""
+"""Backlog before copying begins: buffers are full while a worker catches up."""
 KEPT_BYTES = 128 * 1024 * 1024
 TOPIC_CONFIG = {
     "retention.bytes": str(KEPT_BYTES),  # of each partition

@@ -1,4 +1,4 @@
-"""The figures, for people."""
+"""Report of the measurements."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ureplicator_bench.throughput import Throughput
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One figure of both; the ratio says how many times better the first is."""
+    """One figure of both replicators, and their ratio."""
 
     what: str
     unit: str

@@ -1,4 +1,4 @@
-"""The servers of a run: their own, so that nothing else is measured along."""
+"""Servers of a run, used by nothing else."""
 
 from __future__ import annotations
 

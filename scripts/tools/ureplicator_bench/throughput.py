@@ -1,7 +1,7 @@
-"""How fast, and at what cost, a full topic is copied.
+"""Throughput and processor time of copying a full topic.
 
-From the first record at the target to the last: what comes before is the start-up, shown by itself.
-The second half alone is shown too, because compilers of JVMs need some seconds to get going.
+From the first record at the target to the last; the start-up before that is reported separately. The
+second half is also reported separately, because a JVM takes some seconds to compile.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ LOOK_EVERY_S = 0.02
 
 @dataclass(frozen=True, slots=True)
 class Throughput:
-    """What was measured; bytes are those of the values, before compression."""
+    """One measurement; bytes are those of the values, before compression."""
 
     records: int
     size: int
@@ -43,7 +43,7 @@ class Throughput:
 
     @property
     def others_share(self) -> float:
-        """The part of the machine that programs took which have no part in this."""
+        """Share of the machine used by unrelated programs."""
         return share(self.others_cpu_s, self.seconds)
 
     @property
@@ -106,7 +106,7 @@ def _rate(one: _Look, other: _Look) -> float:
 
 
 def _wait(contender: Contender, target: Ends, wanted: int, end: float) -> int:
-    """What is there when it is enough, or when the time is up."""
+    """Records present when there are enough, or when the time is up."""
     while True:
         for process in contender.processes():
             process.assert_running()

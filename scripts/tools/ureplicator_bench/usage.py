@@ -1,7 +1,7 @@
-"""What process trees cost: processor time and memory, read from /proc.
+"""Processor time and memory of process trees, read from /proc.
 
-A tree's processor time is that of its live processes and of their ended children; so what a child
-used is counted whether or not it has ended meanwhile.
+The processor time of a tree is that of its live processes and of their ended children; so a child's
+time is counted whether or not it has ended.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ SAMPLE_EVERY_S = 0.5
 
 
 def cpu_s(processes: Iterable[Process]) -> float:
-    """Seconds of processor time that the trees of these processes have used."""
+    """Processor time in seconds that the trees of these processes have used."""
     return sum(_cpu_s(pid) for process in processes for pid in process.tree())
 
 
 def others_cpu_s(known_s: float) -> float:
-    """What the machine has spent on programs that are neither of ours nor `known_s`."""
+    """Processor time of programs that are neither ours nor in `known_s`."""
     return _machine_cpu_s() - known_s - sum(os.times()[:4])
 
 
 def share(used_s: float, seconds: float) -> float:
-    """Which part of the whole machine so much processor time is."""
+    """Share of the whole machine."""
     return max(used_s, 0.0) / (seconds * (os.cpu_count() or 1))
 
 
@@ -42,12 +42,12 @@ def _machine_cpu_s() -> float:
 
 
 def rss_bytes(processes: Iterable[Process]) -> int:
-    """Resident memory of the trees now; what processes share counts for each of them."""
+    """Resident memory of the trees now; shared pages count for each process."""
     return sum(_rss_bytes(pid) for process in processes for pid in process.tree())
 
 
 def peak_rss_bytes(pid: int) -> int:
-    """The most that one process ever had; 0 if it is gone."""
+    """Peak resident memory of one process; 0 if it is gone."""
     with contextlib.suppress(OSError):
         for line in Path(f"/proc/{pid}/status").read_text().splitlines():
             if line.startswith("VmHWM:"):
@@ -75,7 +75,7 @@ def _rss_bytes(pid: int) -> int:
 
 
 class PeakRss:
-    """The highest resident memory of some trees while the block runs."""
+    """Peak resident memory of some trees while the block runs."""
 
     def __init__(self, processes: Callable[[], Sequence[Process]]) -> None:
         self._processes = processes

@@ -1,12 +1,13 @@
-"""How long it takes from a POST to a partition that is ONLINE, in a fleet that has a thousand others.
+"""Time from a POST to a partition that is ONLINE, in a fleet with a thousand other topics.
 
-Real processes: one controller, one worker, two clusters. The thousand are topics like any other, of one
-empty partition each, made on both sides; their intents are written as REST would, and all of them are
-ONLINE before the first that counts. What counts goes through REST, and its target topic is missing.
+Real processes: one controller, one worker, two clusters. The thousand are ordinary topics, of one
+empty partition each, created on both sides; their intents are written as REST would, and all of them
+are ONLINE before the measurement. The measured ones go through REST, and their target topics are
+missing.
 
-The clock is that of this process: from just before the request is sent to when ZooKeeper shows the
-worker's word, so neither a poll of REST nor another clock is in it. One goes before those that count: the
-leader is still writing down the thousand's first positions.
+All times are taken by this process: from just before the request is sent until ZooKeeper shows the
+worker's state, so neither a poll of REST nor another clock is included. One topic is whitelisted
+first and not measured: the leader is still recording the first positions of the thousand.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ FILL_S = 300.0
 
 @dataclass(frozen=True, slots=True)
 class Steps:
-    """When each step of one whitelisting was seen, in seconds since the request was sent."""
+    """Time at which each step of one whitelisting was seen, in seconds since the request was sent."""
 
     written: float
     answered: float
@@ -125,7 +126,7 @@ def _whitelist(fleet: Fleet, watcher: _Watcher, topic: str) -> Steps:
 
 @dataclass(slots=True)
 class _Expected:
-    """What a watcher waits for, and when it saw which step of it."""
+    """A watched partition, and the times of its steps."""
 
     partition: Partition | None = None
     seen_s: dict[str, float] = field(default_factory=dict)
@@ -135,7 +136,7 @@ class _Expected:
 
 
 class _Watcher:
-    """Notes when ZooKeeper shows each step of what is expected."""
+    """Records when ZooKeeper shows each expected step."""
 
     def __init__(self, hosts: str) -> None:
         self._paths = Paths(FLEET)
@@ -164,7 +165,7 @@ class _Watcher:
         return self._expected
 
     def online(self) -> int:
-        """How many partitions are ONLINE now."""
+        """Number of partitions that are ONLINE now."""
         node = self._tree_cache.nodes().get(self._paths.current_state(WORKER))
         entries = decode_current(node.data).entries.values() if node else ()
         return sum(entry.state is PartitionState.ONLINE for entry in entries)

@@ -1,1 +1,1 @@
-"""`scripts/demo`: the whole product on this machine, from nothing to a proven copy."""
+"""`scripts/demo`: the whole product on this machine, from an empty checkout to a verified copy."""

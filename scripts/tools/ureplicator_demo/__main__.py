@@ -1,12 +1,12 @@
-"""`scripts/demo`: starts everything, copies a topic, proves the copy, and cleans up.
+"""`scripts/demo`: start everything, copy a topic, verify the copy, and clean up.
 
     scripts/demo          about a minute; the exit code is 0 only when both sides are equal
-    scripts/demo --keep   the same, and everything is left running to be looked at
-    scripts/demo --down   end what --keep left
+    scripts/demo --keep   the same, and everything keeps running for inspection
+    scripts/demo --down   stop what --keep left running
 
-Servers are those of `scripts/stack`, started here if they do not run yet, and ended only if they were
-started here. Every process of ours carries the name of the folder in its environment: that finds all
-of them again, however the one that started them ended.
+The servers are those of `scripts/stack`, started here if they do not run yet, and stopped only if they
+were started here. Every process carries the name of the folder in its environment, by which all of
+them are found, however the process that started them ended.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ STACK = stack.ROOT / "scripts" / "stack"
 PARTITIONS = 8
 WORKERS = 2
 KEPT_FOR_EVER = {"retention.ms": "-1"}
-"""The records are dated in the past; brokers would begin to remove them while one looks."""
+"""The records are dated in the past; brokers would begin to remove them during the demo."""
 BEFORE = 0.6
-"""The part of the records that is there before copying begins; the rest comes while it goes on."""
+"""Share of the records produced before copying begins; the rest is produced meanwhile."""
 PRODUCE_DEADLINE_S = 120.0
 COPY_DEADLINE_S = 180.0
 LOOK_EVERY_S = 0.1
@@ -52,7 +52,7 @@ console = Console(highlight=False)
 
 
 class Failed(Exception):
-    """The demo did not show what it should; the text says why."""
+    """The demo failed; the text is the reason."""
 
 
 @click.command(help=(__doc__ or "").partition("\n\n")[0])
@@ -151,7 +151,7 @@ def _watch(fleet: Fleet, source: str, target: str, topic: str, records: int) -> 
 
 
 def _produce(bootstrap: str, topic: str, first: int, count: int) -> Process:
-    """Fills the topic from a process of its own: producing and watching would hold each other up."""
+    """Fill the topic from a process of its own: producing and watching would slow each other down."""
     arguments = [bootstrap, topic, str(PARTITIONS), str(first), str(count)]
     return Process(
         "producer",
@@ -179,7 +179,7 @@ def _stack_runs() -> bool:
 
 
 def _servers() -> Mapping[str, str]:
-    """Start the stack, or find it running; its addresses."""
+    """Start the stack, or find it running; returns its addresses."""
     done = subprocess.run([STACK, "up"], stdout=subprocess.PIPE, text=True, check=False)  # noqa: S603
     if done.returncode != 0:
         raise Failed("the servers did not start")

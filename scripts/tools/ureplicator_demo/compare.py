@@ -1,4 +1,4 @@
-"""Both sides of the copy, record by record: partition by partition, so that memory stays small."""
+"""Comparison of both sides, record by record and partition by partition, so that memory stays small."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from ureplicator_testkit.records.topics import read_all
 
 
 def compare_clusters(source: str, target: str, topic: str, partitions: int) -> Comparison:
-    """Key, value, headers, timestamp and order of every record."""
+    """Compare key, value, headers, timestamp and order of every record."""
     reports: list[PartitionReport] = []
     for number in range(partitions):
         original = read_all(source, topic, only=[number])[number]
@@ -19,7 +19,7 @@ def compare_clusters(source: str, target: str, topic: str, partitions: int) -> C
 def _judged(
     number: int, original: tuple[Record, ...], copy: tuple[Record, ...]
 ) -> tuple[PartitionReport, ...]:
-    """The judge is thorough and slow; equal logs, the usual case, need no judge."""
+    """The full comparison is slow; equal logs, the usual case, do not need it."""
     if list(map(_content, original)) == list(map(_content, copy)):
         count = len(original)
         return (PartitionReport(number, count, count, (), (), (), (), ()),)

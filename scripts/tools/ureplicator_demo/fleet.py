@@ -1,7 +1,7 @@
-"""One controller and some workers as processes, on servers that already run.
+"""One controller and some workers as processes, on running servers.
 
-All start at the same time, as they would anywhere: a worker waits for ZooKeeper, and a controller for
-workers. `wait_ready` is the moment from which a whitelisted topic is copied at once.
+All start in parallel, as in production: a worker waits for ZooKeeper, and a controller for workers.
+After `wait_ready` a whitelisted topic is copied at once.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ DRAIN_DEADLINE_S = 40.0
 
 @dataclass(frozen=True, slots=True)
 class WorkerPages:
-    """Where one worker can be looked at."""
+    """Web pages of one worker."""
 
     name: str
     status: str
@@ -38,13 +38,13 @@ class WorkerPages:
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """A variable in the environment of every process of a fleet, and of all that those start."""
+    """A variable in the environment of every process of a fleet, and of their descendants."""
 
     name: str
     value: str
 
     def end(self, roots: Sequence[int]) -> int:
-        """Ask these for a clean end; what is left then is killed. Returns how many there were."""
+        """Send SIGTERM, then kill what is left. Returns the number of processes."""
         there = self.processes()
         for pid in set(roots) & set(there):
             with contextlib.suppress(ProcessLookupError):
@@ -61,7 +61,7 @@ class Mark:
 
 
 class Fleet:
-    """Roles named c1, w1, w2, ...; a detached fleet outlives whoever started it."""
+    """Roles named c1, w1, w2, ...; a detached fleet outlives its starter."""
 
     def __init__(
         self,
@@ -89,11 +89,11 @@ class Fleet:
             self._spawn("worker", f"w{number}")
 
     def wait_ready(self) -> None:
-        """Return when a leader leads and every copier of every worker waits for work."""
+        """Wait until a leader is elected and every copier of every worker waits for work."""
         eventually(self._ready, START_DEADLINE_S, "controller and workers are ready")
 
     def rest(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """What REST answers. Raises RestFailure."""
+        """Body of a REST response. Raises RestFailure."""
         return RestClient(self.url).call(method, path, body=body)
 
     def pages(self) -> Sequence[WorkerPages]:
@@ -105,7 +105,7 @@ class Fleet:
         return found
 
     def wrong(self) -> str:
-        """What the fleet itself says is not as it should be."""
+        """Deviations that the fleet itself reports."""
         try:
             found = self.rest("GET", "/validation")["mismatches"]
         except RestFailure as error:
@@ -113,7 +113,7 @@ class Fleet:
         return "\n".join(f"{m['topic']}/{m['partition']}: {m['reason']}" for m in found)
 
     def stop(self) -> None:
-        """A clean end of all: workers drain and commit first."""
+        """Stop all cleanly: workers drain and commit first."""
         self._mark.end([process.pid for process in self.processes])
         if self._claim is not None:
             self._claim.release()

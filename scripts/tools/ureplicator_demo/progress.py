@@ -1,4 +1,4 @@
-"""How far the copy is: a bar on a terminal, plain lines elsewhere."""
+"""Progress of the copy: a bar on a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ANSWER_S = 30
 
 
 class Ends:
-    """How many records a topic's partitions of one cluster have, asked many times."""
+    """Number of records in a topic's partitions of one cluster, polled many times."""
 
     def __init__(self, bootstrap: str, topic: str, partitions: int) -> None:
         self._admin = AdminClient({"bootstrap.servers": bootstrap, **QUIET})
@@ -31,7 +31,7 @@ class Ends:
         self._last = 0
 
     def total(self) -> int:
-        """As of now; as of the last answer while a partition has no leader that answers."""
+        """As of now; the last known number while a partition has no leader."""
         answers = self._admin.list_offsets(dict(self._wanted), request_timeout=ANSWER_S)
         with contextlib.suppress(KafkaException):
             self._last = sum(each.result(timeout=ANSWER_S).offset for each in answers.values())
@@ -40,7 +40,7 @@ class Ends:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One look at both sides."""
+    """One measurement of both sides."""
 
     copied: int
     lag: int
@@ -48,7 +48,7 @@ class Sample:
 
 
 class Rate:
-    """Records per second over the last second, so that the figure is calm and yet of now."""
+    """Records per second over the last second: smooth, and still current."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -65,7 +65,7 @@ class Rate:
 
 @contextmanager
 def shown(console: Console, total: int) -> Iterator[Callable[[Sample], None]]:
-    """A function that shows a sample."""
+    """A function that prints a sample."""
     if not console.is_terminal:
         yield _plain(console, total)
         return

@@ -1,4 +1,4 @@
-"""Records of a shop, as odd as real ones: every codec, key, header and absence that a topic can hold."""
+"""Records of a shop with the odd cases of real ones: every codec, key, header and null."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from ureplicator_testkit.records.topics import CODECS, NewRecord, produce
 
 CHUNK = 10_000
-"""Records of one codec in a row: all codecs take turns in every partition."""
+"""Consecutive records of one codec: all codecs take turns in every partition."""
 # Plain producers: an idempotent one waits half a second for its id, each time one is made.
 _SETTINGS = {"enable.idempotence": False, "batch.size": 131_072}
 _FIRST_MS = 1_750_000_000_000
@@ -17,7 +17,7 @@ _REPEATED = (("hop", b"shop"), ("hop", b"till"), ("hop", None), ("hop", b""), ("
 
 
 def fill(bootstrap: str, topic: str, *, partitions: int, first: int, count: int) -> None:
-    """Produce the records numbered from `first`; called several times, they follow each other."""
+    """Produce the records numbered from `first`; later calls continue the sequence."""
     for start in range(first, first + count, CHUNK):
         records = _records(start, min(start + CHUNK, first + count), partitions)
         codec = CODECS[start // CHUNK % len(CODECS)]

@@ -1,4 +1,4 @@
-"""Topics of a real broker: made, grown, listed and refused in our words, and always with an end."""
+"""Topic admin on a real broker: create, grow, list, refusals with our errors, and timeouts."""
 
 import time
 from collections.abc import Iterator
@@ -29,7 +29,7 @@ def admin(cluster: KafkaCluster) -> Iterator[ConfluentTopicAdmin]:
     admin.close()
 
 
-def test_a_made_topic_is_there_at_once(admin: ConfluentTopicAdmin) -> None:
+def test_a_created_topic_is_visible_at_once(admin: ConfluentTopicAdmin) -> None:
     configs = {"retention.ms": "1000", "cleanup.policy": "compact"}
     admin.create_topic("made", partitions=3, configs=configs)
     info = admin.topics()["made"]
@@ -51,7 +51,7 @@ def test_internal_topics_are_not_listed(cluster: KafkaCluster, admin: ConfluentT
     assert not [name for name in admin.topics() if name.startswith("__")]
 
 
-def test_looking_at_an_unknown_topic_does_not_make_it(admin: ConfluentTopicAdmin) -> None:
+def test_describing_an_unknown_topic_does_not_create_it(admin: ConfluentTopicAdmin) -> None:
     with pytest.raises(ClusterUnavailable, match="Unknown topic"):
         admin.configs("unknown")
     with pytest.raises(TopicRefused, match="Unknown topic"):
@@ -59,7 +59,7 @@ def test_looking_at_an_unknown_topic_does_not_make_it(admin: ConfluentTopicAdmin
     assert "unknown" not in admin.topics()
 
 
-def test_already_there(admin: ConfluentTopicAdmin) -> None:
+def test_creating_an_existing_topic(admin: ConfluentTopicAdmin) -> None:
     admin.create_topic("twice", partitions=1, configs={})
     with pytest.raises(TopicAlreadyExists, match="already exists"):
         admin.create_topic("twice", partitions=1, configs={})
@@ -75,7 +75,7 @@ def test_already_there(admin: ConfluentTopicAdmin) -> None:
         ("unknown-key", 1, {"no.such.key": "1"}),
     ],
 )
-def test_refused(
+def test_refused_topics(
     admin: ConfluentTopicAdmin, topic: str, partitions: int, configs: dict[str, str]
 ) -> None:
     with pytest.raises(TopicRefused):
@@ -90,7 +90,7 @@ def test_a_topic_does_not_shrink(admin: ConfluentTopicAdmin, partitions: int) ->
         admin.grow_topic(topic, partitions=partitions)
 
 
-def test_a_frozen_broker_has_an_end(cluster: KafkaCluster, admin: ConfluentTopicAdmin) -> None:
+def test_a_frozen_broker_times_out(cluster: KafkaCluster, admin: ConfluentTopicAdmin) -> None:
     admin.topics()
     cluster.pause_broker()
     began_s = time.monotonic()
@@ -103,7 +103,7 @@ def test_a_frozen_broker_has_an_end(cluster: KafkaCluster, admin: ConfluentTopic
     assert admin.topics() is not None
 
 
-def test_nobody_there(capfd: pytest.CaptureFixture[str]) -> None:
+def test_no_broker_reachable(capfd: pytest.CaptureFixture[str]) -> None:
     claim = claim_port()
     admin = ConfluentTopicAdmin({"bootstrap.servers": f"127.0.0.1:{claim.port}"}, timeout_s=0.5)
     for call in (
@@ -119,6 +119,6 @@ def test_nobody_there(capfd: pytest.CaptureFixture[str]) -> None:
     assert capfd.readouterr().err == ""
 
 
-def test_a_property_that_does_not_exist() -> None:
+def test_an_unknown_client_property_is_refused() -> None:
     with pytest.raises(ConfigurationError, match=r"no\.such\.property"):
         ConfluentTopicAdmin({"bootstrap.servers": "a:1", "no.such.property": "1"})

@@ -1,4 +1,4 @@
-"""How far behind, on real brokers: what a copier left is told to the record and to the second."""
+"""Lag in records and in seconds, on real brokers."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -53,7 +53,7 @@ def reader(source_cluster: KafkaCluster) -> Iterator[KafkaLogReader]:
 def look(
     source_cluster: KafkaCluster, target_cluster: KafkaCluster, fleet: str
 ) -> Iterator[Looking]:
-    """Figures of a topic's partitions, from a new look each time."""
+    """Figures of a topic's partitions, from a new collection each time."""
     collector = LagCollector(
         fleet=fleet,
         positions=lambda name: KafkaPositionReader(ClusterClient(target_cluster.bootstrap)),
@@ -75,7 +75,7 @@ def old(partition: int, count: int) -> list[NewRecord]:
     return [NewRecord(b"v", partition=partition, timestamp=written_ms + n) for n in range(count)]
 
 
-def test_what_a_copier_left_is_told_exactly(lane: Lane, look: Looking) -> None:
+def test_lag_is_exact_after_a_copier_stopped(lane: Lane, look: Looking) -> None:
     """0 ends in a commit marker, 1 in an aborted transaction, 2 is empty, 3 is nobody's."""
     lane.make(4, {"retention.ms": str(HOUR_MS)})
     source, topic = lane.source.bootstrap, lane.topic
@@ -128,7 +128,7 @@ def test_positions_are_shown_while_others_are_being_committed(
     reader.close()
 
 
-def test_what_is_in_an_open_transaction_is_no_lag_yet(
+def test_records_of_an_open_transaction_are_no_lag(
     source_cluster: KafkaCluster, reader: KafkaLogReader, topic: str
 ) -> None:
     create_topic(source_cluster.bootstrap, topic)
@@ -159,7 +159,7 @@ def test_times_of_small_and_large_batches(
     assert reader.batch_times(keys) == expected
 
 
-def test_what_is_not_there_hurts_nothing_else(
+def test_missing_topics_and_partitions_do_not_affect_others(
     source_cluster: KafkaCluster, reader: KafkaLogReader, topic: str
 ) -> None:
     create_topic(source_cluster.bootstrap, topic, config={"cleanup.policy": "compact"})
@@ -183,7 +183,7 @@ def test_the_log_start_and_the_broker_s_own_limits(
     assert reader.lifetimes([topic]) == {topic: Lifetime(week_ms, 1_000)}
 
 
-def test_a_broker_that_is_gone_takes_only_its_own_partitions_along(topic: str) -> None:
+def test_a_lost_broker_affects_only_its_partitions(topic: str) -> None:
     with KafkaCluster(brokers=2, name="two") as cluster:
         create_topic(cluster.bootstrap, topic, partitions=4)
         produce(cluster.bootstrap, topic, [NewRecord(b"v", partition=n) for n in range(4)])

@@ -1,4 +1,4 @@
-"""Positions forgotten on a real cluster: what is copied again begins at the start."""
+"""Positions deleted on a real cluster: a topic copied again starts at the beginning."""
 
 from collections.abc import Iterator
 
@@ -38,7 +38,7 @@ def copy_all(lane: Lane, *, epoch: int = 1) -> None:
     driver.stop()
 
 
-def test_what_is_copied_again_begins_at_the_start(copied: Lane, renewal: Renewal) -> None:
+def test_a_topic_copied_again_starts_at_the_beginning(copied: Lane, renewal: Renewal) -> None:
     assert all(position.offset > 0 for position in copied.stored(2).values())
     assert delete_positions(renewal, lambda: DeletablePositions(copied.topic, 2, ())) == 2
     assert [position.offset for position in copied.stored(2).values()] == [-1, -1]
@@ -47,11 +47,11 @@ def test_what_is_copied_again_begins_at_the_start(copied: Lane, renewal: Renewal
     assert sum(map(len, copied.copied().values())) == 80
 
 
-def test_a_target_topic_that_is_gone(renewal: Renewal, topic: str) -> None:
+def test_deletion_without_the_target_topic(renewal: Renewal, topic: str) -> None:
     assert delete_positions(renewal, lambda: DeletablePositions(f"{topic}-gone", 2, ())) == 0
 
 
-def test_a_leader_that_froze_forgets_nothing_of_the_next_life(
+def test_a_frozen_leader_deletes_no_position_of_the_next_owner(
     copied: Lane, renewal: Renewal
 ) -> None:
     """The topic's next owner fences the leader's id after that leader's proof."""

@@ -1,4 +1,4 @@
-"""The leader renews positions that nobody owns, on a real cluster: unchanged, and never as a zombie."""
+"""The leader renews positions without an owner, on a real cluster: unchanged, and never as a zombie."""
 
 from collections.abc import Iterator, Mapping
 
@@ -52,7 +52,7 @@ def test_positions_are_committed_again_unchanged(
     assert before[(topic, 0)] == Position(5, 1, "mine")
 
 
-def test_one_that_the_target_refuses_does_not_let_the_others_fade(
+def test_a_refused_position_does_not_prevent_renewal_of_others(
     renewal: Renewal, client: ClusterClient, fleet: str, topic: str
 ) -> None:
     found = {
@@ -63,7 +63,7 @@ def test_one_that_the_target_refuses_does_not_let_the_others_fade(
     assert stored(client, fleet, topic)[(topic, 0)].offset == 5
 
 
-def test_a_partition_that_got_an_owner_meanwhile_is_left_alone(
+def test_a_partition_with_a_new_owner_is_not_renewed(
     renewal: Renewal, client: ClusterClient, fleet: str, topic: str
 ) -> None:
     """The new owner fences the leader's id, as every copier does, after the leader's proof."""

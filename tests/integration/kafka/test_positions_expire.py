@@ -1,4 +1,4 @@
-"""A target that keeps offsets for a minute: a position that is not renewed is lost, and said to be."""
+"""A target that keeps offsets for a minute: a position that is not renewed is lost, and reported."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,7 +20,7 @@ def forgetful(tmp_path: Path) -> Iterator[KafkaCluster]:
 
 
 @pytest.mark.timeout(400)
-def test_an_idle_position_lives_as_long_as_its_owner_and_its_loss_is_no_new_beginning(
+def test_an_idle_position_is_kept_by_its_owner_and_a_lost_one_is_an_error(
     source_cluster: KafkaCluster, forgetful: KafkaCluster, topic: str, fleet: str, tmp_path: Path
 ) -> None:
     lane = Lane(source_cluster, forgetful, topic, fleet, tmp_path)

@@ -1,4 +1,4 @@
-"""The bad network itself: each of its faults is what it says, and ends when it is healed."""
+"""The proxy: each of its faults has the described effect, and ends when it is healed."""
 
 import contextlib
 import socket
@@ -17,7 +17,7 @@ ANSWER_S = 5.0
 
 
 class Echo:
-    """Answers every byte; remembers what came, and how each connection ended."""
+    """Echoes every byte; records what arrived, and how each connection ended."""
 
     def __init__(self) -> None:
         self._listener = socket.create_server(("127.0.0.1", 0))
@@ -188,7 +188,7 @@ def test_half_open_stalls_one_way_only(
     assert received(client, 4) == b"late"
 
 
-def test_reset_ends_what_is_open_and_welcomes_what_comes(
+def test_reset_ends_open_connections_and_accepts_new_ones(
     client: socket.socket, proxy: Proxy, echo: Echo
 ) -> None:
     proxy.reset()
@@ -199,7 +199,7 @@ def test_reset_ends_what_is_open_and_welcomes_what_comes(
         assert asked(another, b"again") == b"again"
 
 
-def test_reset_also_ends_what_is_stalled(client: socket.socket, proxy: Proxy) -> None:
+def test_reset_ends_stalled_connections(client: socket.socket, proxy: Proxy) -> None:
     proxy.stall()
     client.sendall(b"late")
     proxy.reset()
@@ -208,7 +208,7 @@ def test_reset_also_ends_what_is_stalled(client: socket.socket, proxy: Proxy) ->
     eventually(lambda: proxy.connections == 0, ANSWER_S, "nothing is held back")
 
 
-def test_refuse_turns_everybody_away_until_healed(client: socket.socket, proxy: Proxy) -> None:
+def test_refuse_rejects_connections_until_healed(client: socket.socket, proxy: Proxy) -> None:
     proxy.refuse()
     with pytest.raises(ConnectionResetError):
         client.recv(1)
@@ -238,7 +238,7 @@ def test_cut_after_so_many_bytes_and_once(
         assert asked(another, b"a longer text than that") == b"a longer text than that"
 
 
-def test_a_server_that_is_not_there_is_a_reset(house: ProxyHouse) -> None:
+def test_an_unreachable_server_is_a_reset(house: ProxyHouse) -> None:
     claim = claim_port()
     proxy = house.proxy(claim.port)
     try:

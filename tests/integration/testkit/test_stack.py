@@ -1,4 +1,4 @@
-"""The test kit's own servers: they answer, keep what they are given, and tell a good copy from a bad."""
+"""The testkit's servers: they serve, keep data, and end; comparison of a good and a bad copy."""
 
 import os
 import signal
@@ -67,7 +67,7 @@ def test_aborted_and_deleted_records_are_not_read(source_cluster: KafkaCluster, 
     assert [record.value for record in read_all(bootstrap, topic)[0]] == [b"kept-2"]
 
 
-def test_a_copy_is_judged(
+def test_a_copy_is_compared(
     source_cluster: KafkaCluster, target_cluster: KafkaCluster, source_topic: str
 ) -> None:
     records = sample_records(40, partitions=2)
@@ -87,12 +87,12 @@ def test_a_copy_is_judged(
     assert again.duplicates == 1
 
 
-def test_a_taken_port_is_said_at_once(zookeeper: ZooKeeperServer, tmp_path: Path) -> None:
+def test_a_taken_port_fails_at_once(zookeeper: ZooKeeperServer, tmp_path: Path) -> None:
     with pytest.raises(PortTakenError, match=str(zookeeper.port)):
         ZooKeeperServer(port=zookeeper.port, folder=tmp_path)
 
 
-def test_the_stack_comes_and_goes(tmp_path: Path) -> None:
+def test_stack_up_and_down(tmp_path: Path) -> None:
     def stack(*arguments: str) -> tuple[int, str]:
         done = subprocess.run(  # noqa: S603
             [ROOT / "scripts" / "stack", *arguments],

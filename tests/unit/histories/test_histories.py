@@ -50,18 +50,18 @@ def copying(fleet: OwnershipFleet, id: str) -> OwnershipWorker:
     return worker
 
 
-def leader_alone(fleet: OwnershipFleet) -> None:
+def run_leader_only(fleet: OwnershipFleet) -> None:
     """The leader does what it has to; no worker answers meanwhile."""
     for _ in range(3):
         fleet.cycle()
 
 
-def come_after(fleet: OwnershipFleet, id: str, seconds: float) -> OwnershipWorker:
+def placed_after(fleet: OwnershipFleet, id: str, seconds: float) -> OwnershipWorker:
     """A worker that is given t/0 when nobody has had it for so long; it did not look at it yet."""
-    leader_alone(fleet)
+    run_leader_only(fleet)
     fleet.wait(seconds)
     worker = fleet.worker(id)
-    leader_alone(fleet)
+    run_leader_only(fleet)
     assert fleet.owners("t") == {0: id}
     return worker
 
@@ -76,10 +76,10 @@ def taken_over(fleet: OwnershipFleet, id: str) -> OwnershipWorker:
     return worker
 
 
-def test_1_who_freezes_before_its_first_commit_never_makes_it(fleet: OwnershipFleet) -> None:
+def test_1_an_owner_frozen_before_its_first_commit_is_fenced(fleet: OwnershipFleet) -> None:
     a = fleet.worker("a")
     fleet.topic("t")
-    leader_alone(fleet)
+    run_leader_only(fleet)
     # a has its transactional id and its proof, and opens its first transaction. There it freezes.
     a.start_until_it_freezes_committing(P)
     fleet.freeze(a)
@@ -99,20 +99,20 @@ def test_1_who_freezes_before_its_first_commit_never_makes_it(fleet: OwnershipFl
     assert fleet.offset(P) > committed
 
 
-def test_2_who_never_committed_is_fenced_like_who_did(fleet: OwnershipFleet) -> None:
+def test_2_an_owner_without_a_commit_is_fenced_too(fleet: OwnershipFleet) -> None:
     a = copying(fleet, "a")
     fleet.freeze(a)
     b = fleet.worker("b")
-    leader_alone(fleet)
+    run_leader_only(fleet)
     fleet.wait(DELAY_S)
-    leader_alone(fleet)
+    run_leader_only(fleet)
     # b reads the position and begins. Before it commits, or says that it began, it freezes.
     b.read()
     b.start(P)
     assert P in b.begun
     fleet.freeze(b)
     position = fleet.offset(P)
-    c = come_after(fleet, "c", DELAY_S)
+    c = placed_after(fleet, "c", DELAY_S)
     assert fleet.fences("c") == ids_of("a", 1) | ids_of("b", 1)
     c.obey()
     assert fleet.offset(P) > position
@@ -164,7 +164,7 @@ def test_4_a_worker_whose_main_loop_hangs_loses_its_partitions_and_its_commits(
     assert fleet.written_by(P) == "a"
     # It does not let go in time: its live node is deleted, and its id fenced by the next owner.
     fleet.wait(HANDOVER_S)
-    leader_alone(fleet)
+    run_leader_only(fleet)
     b.obey()
     before = fleet.offset(P)
     assert fleet.written_by(P) == "b"
@@ -173,7 +173,7 @@ def test_4_a_worker_whose_main_loop_hangs_loses_its_partitions_and_its_commits(
     assert (fleet.offset(P), fleet.written_by(P)) == (before, "b")
 
 
-def test_5_an_idle_position_is_committed_long_before_it_fades() -> None:
+def test_5_an_idle_position_is_renewed_before_it_expires() -> None:
     with closing(Line(MemoryKafka("A", {"t": 1}), MemoryKafka("B", {"t": 1}))) as line:
         fill(line, ("t", 0), 1)
         (idle,) = line.add(0)
@@ -189,20 +189,20 @@ def test_5_an_idle_position_is_committed_long_before_it_fades() -> None:
         assert line.ownership.stored[idle] == line.source.logs[("t", 0)].end
 
 
-def test_5_a_position_that_has_faded_is_an_error_and_no_new_beginning(
+def test_5_an_expired_position_is_an_error(
     fleet: OwnershipFleet,
 ) -> None:
     a = copying(fleet, "a")
     fleet.kill(a)
     # The whole fleet was down for longer than the target keeps offsets.
     fleet.ledger.positions.clear()
-    b = come_after(fleet, "b", RETENTION_S)
+    b = placed_after(fleet, "b", RETENTION_S)
     b.obey()
     assert b.reasons[P] == "position lost: one was committed once"
     assert fleet.ledger.positions == {}
 
 
-def test_6_a_recreated_topic_while_nobody_looked_is_not_taken_for_the_former(
+def test_6_a_topic_recreated_while_the_fleet_is_down_is_detected(
     fleet: OwnershipFleet,
 ) -> None:
     a = copying(fleet, "a")
@@ -211,14 +211,14 @@ def test_6_a_recreated_topic_while_nobody_looked_is_not_taken_for_the_former(
     # Under the same name, with more records than the position says.
     fleet.source.model.topic_ids["t"] = "another id"
     fleet.source.model.hold(start=0, end=10 * before)
-    b = come_after(fleet, "b", DELAY_S)
+    b = placed_after(fleet, "b", DELAY_S)
     b.obey()
     reason = "source topic was recreated since the position was committed"
     assert b.reasons[P] == f"{reason}: its id was A-t, now it is another id (on_gap: stop)"
     assert (fleet.offset(P), fleet.written_by(P)) == (before, "a")
 
 
-def test_7_a_former_leader_writes_nothing_though_the_leader_s_node_looks_like_its_own() -> None:
+def test_7_a_former_leader_cannot_write() -> None:
     fleet = ControllerFleet()
     fleet.one.run()
     node = fleet.client.get(PATHS.leader)
@@ -246,7 +246,7 @@ def test_7_a_former_leader_writes_nothing_though_the_leader_s_node_looks_like_it
 
 
 @pytest.mark.parametrize("applied", [True, False])
-def test_8_a_write_whose_answer_was_lost_is_read_back_and_done_once(applied: bool) -> None:
+def test_8_a_write_with_a_lost_response_is_read_back_and_done_once(applied: bool) -> None:
     rest = RestFixture()
     # ZooKeeper took it, or did not; whoever asked it never hears which.
     rest.coordination.lose_next_answer(applied=applied)

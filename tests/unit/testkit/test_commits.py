@@ -1,11 +1,11 @@
-"""Commits as the coordinator keeps them: read right, and every breach told."""
+"""Commits in the coordinator's format: decoding, and every violation detected."""
 
 import struct
 
 import pytest
 
 from ureplicator_common.kafka.positions import Provenance
-from ureplicator_testkit.records.commits import Commit, breaches, decode
+from ureplicator_testkit.records.commits import Commit, decode, violations
 from ureplicator_testkit.servers.sessions import password_of
 
 WRITTEN = Provenance("c" * 40, "s", "t", "w1", 0, 7)
@@ -40,12 +40,12 @@ def test_other_groups_topics_members_and_tombstones_are_left_out() -> None:
     assert decode(key(), None, "g", "t") is None
 
 
-def test_breaches() -> None:
+def test_violations() -> None:
     first, more, taken = Commit(0, 5, 1, "a"), Commit(0, 9, 1, "a"), Commit(0, 9, 2, "b")
     elsewhere = Commit(1, 1, 1, "a")
-    assert not list(breaches([first, elsewhere, more, taken]))
-    assert "an older owner" in next(breaches([first, taken, elsewhere, more]))
-    assert "it goes back" in next(breaches([more, first]))
+    assert not list(violations([first, elsewhere, more, taken]))
+    assert "an older owner" in next(violations([first, taken, elsewhere, more]))
+    assert "it goes back" in next(violations([more, first]))
 
 
 def test_password_is_that_of_the_server() -> None:

@@ -1,4 +1,4 @@
-"""The judge itself: each fault of a copy is told as what it is, and an honest copy as clean."""
+"""The comparison: each difference of a copy is reported as what it is, and a good copy as clean."""
 
 from ureplicator_testkit.records.comparison import PartitionReport, Record, compare
 
@@ -21,7 +21,7 @@ def test_equal() -> None:
     assert judge("abcab", "abcab").clean
 
 
-def test_missing_also_when_equal_ones_are_there() -> None:
+def test_missing_even_if_equal_ones_exist() -> None:
     assert values(judge("abca", "abc").missing) == "a"
 
 
@@ -48,6 +48,6 @@ def test_a_changed_time_is_one_difference() -> None:
     assert compare({0: [record("a")]}, {0: [record("a", timestamp=2)]}, timestamps=False).clean
 
 
-def test_a_partition_that_only_one_side_has() -> None:
+def test_a_partition_missing_on_one_side() -> None:
     comparison = compare({0: [record("a")]}, {1: [record("a")]})
     assert [len(r.missing) + len(r.extra) for r in comparison.partitions] == [1, 1]

@@ -97,7 +97,7 @@ class CoordinationContract:
         assert node.stat.owner == 0
         assert node.stat.czxid == node.stat.mzxid > 0
 
-    def test_what_is_not_there_is_none_and_has_no_children(
+    def test_a_missing_node_is_none_and_has_no_children(
         self, client: Coordination, root: str
     ) -> None:
         assert client.get(f"{root}/none") is None
@@ -126,7 +126,7 @@ class CoordinationContract:
         client.transact([Create(f"{root}/a", b"")])
         assert self._node(client, root) == before
 
-    def test_a_recreated_node_begins_anew(self, client: Coordination, root: str) -> None:
+    def test_a_recreated_node_starts_at_version_zero(self, client: Coordination, root: str) -> None:
         client.transact([Create(f"{root}/a", b"")])
         client.transact([Set(f"{root}/a", b"x", version=0)])
         old = self._node(client, f"{root}/a")
@@ -135,7 +135,7 @@ class CoordinationContract:
         assert new.stat.version == 0
         assert new.stat.czxid > old.stat.mzxid
 
-    def test_ensure_makes_all_parents_and_may_be_repeated(
+    def test_ensure_creates_all_parents_and_may_be_repeated(
         self, client: Coordination, root: str
     ) -> None:
         client.ensure(f"{root}/deep/er/still")
@@ -165,7 +165,7 @@ class CoordinationContract:
             (Delete("parent"), Why.HAS_CHILDREN),
         ],
     )
-    def test_one_refused_operation_undoes_all_and_is_named(
+    def test_one_refused_operation_undoes_all_and_is_reported(
         self, client: Coordination, root: str, refused: Operation, why: Why
     ) -> None:
         client.transact(
@@ -188,9 +188,7 @@ class CoordinationContract:
         assert self._node(client, f"{root}/parent").stat.version == 0
         assert self._node(client, f"{root}/twice").stat.version == 1
 
-    def test_the_first_refused_operation_is_the_named_one(
-        self, client: Coordination, root: str
-    ) -> None:
+    def test_the_first_refused_operation_is_reported(self, client: Coordination, root: str) -> None:
         operations: list[Operation] = [
             Check(root, -1),
             Delete(f"{root}/first"),
@@ -213,7 +211,7 @@ class CoordinationContract:
         assert self._node(client, f"{root}/a").data == b"set"
         assert client.children(f"{root}/a") == []
 
-    def test_all_of_a_transaction_has_one_zxid(self, client: Coordination, root: str) -> None:
+    def test_a_transaction_has_one_zxid(self, client: Coordination, root: str) -> None:
         client.transact([Create(f"{root}/a", b""), Create(f"{root}/b", b"")])
         stats = [self._node(client, f"{root}/{name}").stat for name in "ab"]
         assert stats[0].czxid == stats[1].czxid
@@ -224,7 +222,7 @@ class CoordinationContract:
         client.transact([Delete(f"{root}/a")])
         assert client.get(f"{root}/a") is None
 
-    def test_no_operations_are_nothing_to_do(self, client: Coordination) -> None:
+    def test_an_empty_transaction_does_nothing(self, client: Coordination) -> None:
         client.transact([])
 
     def test_too_large_a_transaction_is_refused_before_it_is_sent(
@@ -240,7 +238,7 @@ class CoordinationContract:
 
     # --- Sessions
 
-    def test_an_ephemeral_node_belongs_to_the_session_that_made_it(
+    def test_an_ephemeral_node_belongs_to_the_session_that_created_it(
         self, client: Coordination, root: str
     ) -> None:
         client.transact([Create(f"{root}/mine", b"", ephemeral=True)])
@@ -251,7 +249,7 @@ class CoordinationContract:
         assert client.session() is not None
         assert other.session() not in (None, client.session())
 
-    def test_an_ephemeral_node_goes_when_its_client_closes(
+    def test_an_ephemeral_node_is_deleted_when_its_client_closes(
         self, ensemble: Ensemble, client: Coordination, root: str
     ) -> None:
         other = ensemble.client()
@@ -261,7 +259,7 @@ class CoordinationContract:
         client.sync(root)
         assert client.children(root) == ["kept"]
 
-    def test_a_closed_client_answers_nothing(self, ensemble: Ensemble, root: str) -> None:
+    def test_a_closed_client_refuses_requests(self, ensemble: Ensemble, root: str) -> None:
         other = ensemble.client()
         heard = Calls()
         other.on_session(heard.states.append)
@@ -295,7 +293,7 @@ class CoordinationContract:
         victim.transact([Create(f"{root}/mine", b"", ephemeral=True)])
         assert self._node(client, f"{root}/mine").stat.owner == victim.session()
 
-    def test_a_former_leader_cannot_write_any_more(
+    def test_a_former_leader_cannot_write(
         self, ensemble: Ensemble, client: Coordination, root: str
     ) -> None:
         """It lost its session without noticing; its successor was elected; then it writes."""
@@ -310,7 +308,7 @@ class CoordinationContract:
         assert conflict.value.why == Why.WRONG_VERSION
         assert self._node(client, f"{root}/ideal").data == b"right"
 
-    def test_of_two_that_want_to_lead_one_does(
+    def test_one_of_two_candidates_is_elected(
         self, ensemble: Ensemble, client: Coordination, root: str
     ) -> None:
         other = ensemble.client()
@@ -361,9 +359,7 @@ class CoordinationContract:
             until_shown(cache, {f"{root}{path}": data for path, data in expected.items()})
             calls.until_more_than(changes, f"step {number} is told")
 
-    def test_a_tree_cache_waits_for_a_root_that_is_not_there(
-        self, client: Coordination, root: str
-    ) -> None:
+    def test_a_tree_cache_waits_for_its_root(self, client: Coordination, root: str) -> None:
         cache = client.tree_cache(f"{root}/late", lambda: None)
         until_shown(cache, {})
         for _ in range(2):
@@ -372,9 +368,7 @@ class CoordinationContract:
             client.transact([Delete(f"{root}/late/child"), Delete(f"{root}/late")])
             until_shown(cache, {})
 
-    def test_what_a_tree_cache_gave_out_never_changes(
-        self, client: Coordination, root: str
-    ) -> None:
+    def test_a_tree_cache_snapshot_never_changes(self, client: Coordination, root: str) -> None:
         client.transact([Create(f"{root}/a", b"old")])
         cache = client.tree_cache(root, lambda: None)
         until_shown(cache, {root: b"", f"{root}/a": b"old"})
@@ -383,7 +377,7 @@ class CoordinationContract:
         until_shown(cache, {root: b"", f"{root}/a": b"new", f"{root}/b": b""})
         assert {path: node.data for path, node in kept.items()} == {root: b"", f"{root}/a": b"old"}
 
-    def test_a_tree_cache_sees_ephemeral_nodes_go(
+    def test_a_tree_cache_sees_ephemeral_nodes_deleted(
         self, ensemble: Ensemble, client: Coordination, root: str
     ) -> None:
         other = ensemble.client()
@@ -407,7 +401,7 @@ class CoordinationContract:
         client.transact([Set(f"{root}/b", b"3", 1)])
         until_shown(cache, {root: b"", f"{root}/b": b"3"})
 
-    def test_refresh_reads_now_and_tells_only_of_a_difference(
+    def test_refresh_reads_now_and_notifies_only_of_changes(
         self, client: Coordination, root: str
     ) -> None:
         calls = Calls()
@@ -420,7 +414,7 @@ class CoordinationContract:
         cache.refresh()
         assert set(cache.nodes()) == {root, f"{root}/a"}
 
-    def test_a_closed_tree_cache_keeps_what_it_heard_last(
+    def test_a_closed_tree_cache_keeps_its_last_state(
         self, client: Coordination, root: str
     ) -> None:
         calls = Calls()
@@ -436,7 +430,7 @@ class CoordinationContract:
 
     # --- Edits
 
-    def test_edits_of_many_threads_are_all_kept(self, ensemble: Ensemble, root: str) -> None:
+    def test_concurrent_edits_are_all_kept(self, ensemble: Ensemble, root: str) -> None:
         clients = [ensemble.client() for _ in range(3)]
         clients[0].transact([Create(f"{root}/count", b"0")])
 

@@ -1,1 +1,1 @@
-"""Topics and records: made, loaded while faults happen, read back and compared."""
+"""Topics and records: create, load during faults, read back and compare."""

@@ -1,4 +1,4 @@
-"""Record batches as a broker stores them, built by a library that is not ours to test."""
+"""Record batches as a broker stores them, built by kafka-python."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def field(batch: bytes | bytearray | memoryview, name: str) -> int:
 
 
 def patched(batch: bytes, **fields: int) -> bytes:
-    """The batch with other values in its header and a checksum that fits."""
+    """The batch with other header values and a correct checksum."""
     out = bytearray(batch)
     for name, value in fields.items():
         at, form = FIELDS[name]
@@ -94,13 +94,13 @@ def batch(
 
 
 def emptied(whole: bytes) -> bytes:
-    """What the cleaner leaves of a batch whose records are all gone: its header."""
+    """What compaction leaves of a batch whose records are all removed: its header."""
     length = HEADER_BYTES - 12
     return patched(whole[:HEADER_BYTES], length=length, records=0)
 
 
 def marker(*, base_offset: int, producer_id: int, commit: bool, leader_epoch: int = 0) -> bytes:
-    """The end of a transaction."""
+    """A control batch: the end of a transaction."""
     key = struct.pack(">hh", 0, int(commit))
     return batch(
         [(1_000, key, struct.pack(">hi", 0, 0), ())],

@@ -1,10 +1,10 @@
-"""What was committed as positions, in the order in which the target took it.
+"""Every commit of positions, in the order in which the target accepted them.
 
 The coordinator keeps each commit as a record of `__consumer_offsets`. Read from the beginning, with
-aborted transactions left out, they show what no position of the moment can: that no commit of an
-older owner was ever taken after one of a newer owner, and that no position ever went back.
+aborted transactions left out, they prove what the present positions cannot: that no commit of an
+older owner was accepted after one of a newer owner, and that no position ever went back.
 
-The format is the coordinator's own: `OffsetCommitKey` 0 and 1, `OffsetCommitValue` 3 and 4 (Kafka 2.1 and
+The format is the coordinator's: `OffsetCommitKey` 0 and 1, `OffsetCommitValue` 3 and 4 (Kafka 2.1 and
 4.1 and later).
 """
 
@@ -21,7 +21,7 @@ OFFSETS_TOPIC = "__consumer_offsets"
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """One position, as somebody committed it."""
+    """One committed position."""
 
     partition: int
     offset: int
@@ -30,7 +30,7 @@ class Commit:
 
 
 def commits(bootstrap: str, group: str, topic: str) -> list[Commit]:
-    """Those of one target topic; per partition in order."""
+    """Commits for one target topic, in order per partition."""
     log = read_all(bootstrap, OFFSETS_TOPIC)
     pairs = ((record.key, record.value) for part in log.values() for record in part if record.key)
     return [commit for key, value in pairs if (commit := decode(key, value, group, topic))]
@@ -62,7 +62,7 @@ def _text(data: bytes, at: int) -> tuple[str, int]:
 
 
 def _compact_text(data: bytes, at: int) -> str:
-    """Its length is a varint, and one more than it is."""
+    """A compact string: its length plus one as a varint."""
     length = shift = 0
     while True:
         byte = data[at]
@@ -72,8 +72,8 @@ def _compact_text(data: bytes, at: int) -> str:
             return data[at : at + length - 1].decode()
 
 
-def breaches(found: Iterable[Commit]) -> Iterator[str]:
-    """Each commit that came from an older owner than the one before it, or that went back."""
+def violations(found: Iterable[Commit]) -> Iterator[str]:
+    """Commits of an older owner than the commit before, and commits that went back."""
     last: dict[int, Commit] = {}
     for commit in found:
         before = last.get(commit.partition, commit)

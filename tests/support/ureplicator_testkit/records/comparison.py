@@ -1,11 +1,11 @@
-"""Judges a copy against its original: what is missing, extra, doubled, out of order or changed.
+"""Comparison of a copy with its original: records missing, extra, duplicated, out of order or changed.
 
 Records carry no identity that a replicator keeps: offsets differ, and two records may be equal. So the
 n-th occurrence of a content in the source is matched with the n-th occurrence of the same content
-in the target. What then has no partner is missing or extra; occurrences beyond those of the source
-are duplicates. Order is judged by first occurrences only, so that an honest replay (1 2 3 2 3 4)
-counts as duplicates and not as disorder. A missing and an extra record that agree in most of their
-parts are reported as one record that was changed.
+in the target. A record without a match is missing or extra; occurrences beyond those of the source
+are duplicates. Order is judged by first occurrences only, so that a replay (1 2 3 2 3 4) counts as
+duplicates and not as disorder. A missing and an extra record that agree in most of their parts are
+reported as one changed record.
 """
 
 from collections import Counter, defaultdict
@@ -32,7 +32,7 @@ Log = Mapping[int, Sequence[Record]]
 
 @dataclass(frozen=True, slots=True)
 class PartitionReport:
-    """What is wrong in one partition; nothing is, when every list is empty."""
+    """Differences of one partition; equal when every list is empty."""
 
     partition: int
     source_count: int
@@ -70,12 +70,12 @@ class Comparison:
 
     @property
     def clean(self) -> bool:
-        """Every record is there once, unchanged and in order."""
+        """Every record is present once, unchanged and in order."""
         return all(report.clean for report in self.partitions)
 
     @property
     def faultless(self) -> bool:
-        """As `clean`, but records may be there several times."""
+        """As `clean`, with duplicates allowed."""
         return all(report.faultless for report in self.partitions)
 
     @property
@@ -86,7 +86,7 @@ class Comparison:
         assert self.clean, str(self)
 
     def assert_faultless(self, *, most_duplicates: int | None = None) -> None:
-        """At-least-once: nothing lost, changed or out of order; a bounded number of repeats."""
+        """At-least-once: nothing lost, changed or out of order; a bounded number of duplicates."""
         assert self.faultless, str(self)
         if most_duplicates is not None:
             assert self.duplicates <= most_duplicates, str(self)

@@ -1,11 +1,11 @@
-"""One topic that is copied while something goes wrong, and the judgement at the end.
+"""One topic that is copied during a fault, and the checks at the end.
 
     start   a load begins, the topic is whitelisted, and copied up to the load
-    (fault) whatever a test does
-    judge   heal, quiesce, and then every guarantee that can be read off what is there:
+    (fault) injected by the test
+    judge   heal, stop the load, and check every guarantee:
 
-L, P, O, D  both logs from their beginning: nothing missing, foreign, out of order; few repeats
-S, K        every commit that the target ever took (`commits`): none by an older owner, none that
+L, P, O, D  both logs from their beginning: nothing missing, foreign, out of order; few duplicates
+S, K        every commit that the target accepted (`commits`): none by an older owner, none that
             goes back, and the last ones are the ends of the source
 C           the external view is the ideal state, even over the workers
 E           no epoch had two leaders
@@ -17,7 +17,7 @@ from typing import Self
 from ureplicator_common.kafka.client import ClusterClient
 from ureplicator_common.kafka.positions import read_positions
 from ureplicator_testkit.fleet.real_fleet import COMMIT_INTERVAL_S, Fleet
-from ureplicator_testkit.records.commits import breaches, commits, last_offsets
+from ureplicator_testkit.records.commits import commits, last_offsets, violations
 from ureplicator_testkit.records.load import Load
 from ureplicator_testkit.records.topics import (
     NewRecord,
@@ -32,11 +32,11 @@ from ureplicator_testkit.servers.processes import eventually
 RATE = 1_500
 PARTITIONS = 6
 SLACK_S = 2.0
-"""What may pass between two commits on a busy machine, over the interval."""
+"""Delay of a commit on a busy machine, beyond the interval."""
 
 
 class Flow:
-    """Belongs to one test; `stop` it, however that went."""
+    """Belongs to one test; `stop` it, however the test ended."""
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class Flow:
         self._stopped = False
 
     def start(self) -> Self:
-        """Copied up to the load: from then on commits follow closely."""
+        """Wait until all is copied up to the load: from then on commits follow closely."""
         create_topic(self._site.source.bootstrap, self.topic, partitions=self.partitions)
         eventually(self._is_established, 20, f"{self.topic} keeps what it is given")
         self._load.start()
@@ -64,13 +64,13 @@ class Flow:
         return self
 
     def _is_established(self) -> bool:
-        """A broker that has just made a partition may acknowledge a first batch and not keep it."""
+        """A broker that has just created a partition may acknowledge a first batch and not keep it."""
         new = [NewRecord(b"first", partition=number) for number in range(self.partitions)]
         produce(self._site.source.bootstrap, self.topic, new)
         return all(end > 0 for end in self._source_ends().values())
 
     def stop(self) -> None:
-        """No load any more."""
+        """Stop the load."""
         self._load.stop()
 
     # --- while it flows ----------------------------------------------------------------------
@@ -79,11 +79,11 @@ class Flow:
         return self._fleet.owners(self.topic)
 
     def a_worker(self) -> str:
-        """One that copies; the same each time, as long as nothing moves."""
+        """A worker that copies; the same each time, as long as nothing moves."""
         return min(self.owners().values())
 
     def wait_owned_by(self, workers: set[str], deadline_s: float) -> None:
-        """Every partition is ONLINE, and on one of these."""
+        """Wait until every partition is ONLINE on one of these workers."""
 
         def owned() -> bool:
             owners = self.owners()
@@ -91,8 +91,8 @@ class Flow:
 
         eventually(owned, deadline_s, f"all of {self.topic} is ONLINE on {sorted(workers)}")
 
-    def assert_flows(self, *partitions: int, deadline_s: float = 10) -> None:
-        """Records go on arriving at the target, in each of these partitions (all by default)."""
+    def assert_copying(self, *partitions: int, deadline_s: float = 10) -> None:
+        """Records keep arriving at the target, in each of these partitions (default: all)."""
         before = self._target_ends()
         chosen = partitions or tuple(before)
         eventually(
@@ -106,7 +106,7 @@ class Flow:
         return {number: end for number, (_, end) in found.items()}
 
     def wait_caught_up(self, deadline_s: float = 40) -> None:
-        """Everything in the source, as of now, has a committed position behind it."""
+        """Wait until a position is committed past everything that the source has now."""
         ends = self._source_ends()
 
         client = ClusterClient(self._site.target.bootstrap)
@@ -127,7 +127,7 @@ class Flow:
         return {number: end for number, (_, end) in found.items()}
 
     def since_a_commit(self, times: float = 1) -> int:
-        """Records that may lie between a commit and the next."""
+        """Maximum number of records between a commit and the next."""
         return int(times * self._rate * (COMMIT_INTERVAL_S + SLACK_S))
 
     # --- the end -----------------------------------------------------------------------------
@@ -150,6 +150,6 @@ class Flow:
 
     def _judge_commits(self, ends: Mapping[int, int]) -> None:
         found = commits(self._site.target.bootstrap, self._fleet.group, self.topic)
-        wrong = list(breaches(found))
+        wrong = list(violations(found))
         assert not wrong, wrong[:5]
         assert last_offsets(found) == ends

@@ -1,4 +1,4 @@
-"""A producer that goes on while something else goes wrong."""
+"""A producer that runs in the background during a fault."""
 
 import threading
 from typing import Self
@@ -10,7 +10,7 @@ FLUSH_S = 60
 
 
 class Load:
-    """Goes on until told to stop; knows what was acknowledged to it."""
+    """Produces until `stop`; counts what was acknowledged."""
 
     def __init__(
         self, bootstrap: str, topic: str, *, partitions: int, records_per_s: int = 1_000
@@ -36,7 +36,7 @@ class Load:
         return self
 
     def stop(self) -> None:
-        """Everything that was sent is acknowledged when this returns."""
+        """Everything sent is acknowledged when this returns."""
         self._stopping.set()
         if self._thread.is_alive():
             self._thread.join()

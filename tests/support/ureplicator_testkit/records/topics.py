@@ -1,7 +1,7 @@
-"""Topics and records for tests: make, fill, read back whole, and compare two clusters.
+"""Topics and records for tests: create, produce, read back whole, and compare two clusters.
 
-Clients are built anew for each call and closed after it, so that no test inherits another's
-metadata. What librdkafka cannot say is not offered: its timestamp 0 means now.
+Clients are created for each call and closed after it, so that no test inherits another's metadata.
+What librdkafka cannot express is not offered: its timestamp 0 means now.
 """
 
 import random
@@ -86,7 +86,7 @@ def add_partitions(bootstrap: str, topic: str, total: int) -> None:
 
 
 def delete_topic(bootstrap: str, topic: str) -> None:
-    """Delete a topic and wait until no broker names it."""
+    """Delete a topic and wait until no broker lists it."""
     admin = AdminClient({"bootstrap.servers": bootstrap, **QUIET})
     _answers(admin.delete_topics([topic]))
     gone = f"{topic} is gone"
@@ -192,7 +192,7 @@ def produce_in_transaction(
 def sample_records(
     count: int, *, partitions: int = 1, seed: int = 0, value_bytes: int = 100
 ) -> list[NewRecord]:
-    """Distinct records with what real ones have: null and empty parts, headers, old times."""
+    """Distinct records with the odd parts of real ones: null and empty parts, headers, old times."""
     dice = random.Random(seed)  # noqa: S311
     return [_sample(index, index % partitions, dice, value_bytes) for index in range(count)]
 

@@ -1,1 +1,1 @@
-"""Real servers and processes: ZooKeeper, Kafka, ports, proxies, and what ends them."""
+"""Real servers and processes: ZooKeeper, Kafka, ports, proxies, and their clean-up."""

@@ -1,13 +1,13 @@
-"""Real servers for tests and for `scripts/stack`: ZooKeeper, KRaft Kafka clusters, all local.
+"""Real servers for tests and for `scripts/stack`: ZooKeeper and KRaft Kafka clusters, all local.
 
-Every server listens on 127.0.0.1 only, logs into a file, and counts as started only when it answers
-its own protocol: a port opens long before a broker can serve. `stop` removes everything, data too,
+Every server listens on 127.0.0.1 only, logs into a file, and counts as started only when it responds
+in its own protocol: a port opens long before a broker can serve. `stop` removes everything, data too,
 and so does a start that fails.
 
 A cluster of one broker is one combined process. A larger one has a controller process of its own, so
-that any broker can be killed or frozen without taking the quorum along. Brokers talk to one another
-on a listener of their own: clients can then be sent through proxies by `advertised_ports`. A client
-that is to have a proxy to itself gets a listener to itself (`listeners`, `advertise`).
+that any broker can be killed or frozen without losing the quorum. Brokers talk to each other on a
+listener of their own: clients can then be sent through proxies by `advertised_ports`. A client that
+needs a proxy to itself gets a listener to itself (`listeners`, `advertise`).
 """
 
 import base64
@@ -64,7 +64,7 @@ QUIET_CLIENT: dict[str, str | int] = {
 
 
 class _Server:
-    """What ZooKeeper and Kafka have in common: a folder, claimed ports, and processes."""
+    """Common to ZooKeeper and Kafka: a folder, claimed ports, and processes."""
 
     def __init__(self, name: str, folder: Path | None, detached: bool) -> None:
         self.name = name
@@ -89,7 +89,7 @@ class _Server:
         raise NotImplementedError
 
     def pause(self) -> None:
-        """Freeze all of it (SIGSTOP)."""
+        """Freeze all processes (SIGSTOP)."""
         for process in self.processes():
             process.pause()
 
@@ -98,7 +98,7 @@ class _Server:
             process.resume()
 
     def stop(self) -> None:
-        """End it and remove all it had, at once: nobody will read its data again."""
+        """Kill it and remove all its data at once."""
         for process in self.processes():
             process.kill_tree()
         for claim in self._claims:
@@ -114,7 +114,7 @@ class _Server:
 
 
 def start_all(*servers: _Server) -> None:
-    """Start several at the same time; when one cannot, none is left."""
+    """Start several servers in parallel; if one fails, stop all."""
     pool = ThreadPoolExecutor(len(servers))
     try:
         for started in [pool.submit(server.start) for server in servers]:
@@ -130,7 +130,7 @@ def start_all(*servers: _Server) -> None:
 
 
 class ZooKeeperServer(_Server):
-    """One ZooKeeper: a standalone one, or (`ensemble`) a member of several."""
+    """One ZooKeeper server: standalone, or (`ensemble`) a member of several."""
 
     main_class = "org.apache.zookeeper.server.ZooKeeperServerMain"
 
@@ -161,7 +161,7 @@ class ZooKeeperServer(_Server):
         return [self._process] if self._process else []
 
     def start(self) -> Self:
-        """Start it, with the data that it has, and wait until it serves."""
+        """Start it with its data, and wait until it serves."""
         try:
             self.launch()
             eventually(self._serves, START_DEADLINE_S, f"{self.name} serves")
@@ -171,7 +171,7 @@ class ZooKeeperServer(_Server):
         return self
 
     def launch(self) -> None:
-        """Start it, and do not wait."""
+        """Start it without waiting."""
         java = zookeeper_java(self._heap_mb, self.folder)
         config = self.folder / "zookeeper.properties"
         config.write_text(self.config())
@@ -192,7 +192,7 @@ class ZooKeeperServer(_Server):
         self.start()
 
     def answers(self) -> bool:
-        """It says `Mode: ...` to the `srvr` command, as a server does that serves."""
+        """It responds with `Mode: ...` to the `srvr` command, as a serving server does."""
         return self.says("Mode: ")
 
     def says(self, part: str) -> bool:
@@ -281,7 +281,7 @@ class KafkaCluster(_Server):
 
     @property
     def bootstrap(self) -> str:
-        """The addresses that clients are to use (the advertised ones)."""
+        """The addresses for clients (the advertised ones)."""
         ports = [n.advertised_port for n in self._nodes.values() if n.advertised_port]
         return ",".join(f"127.0.0.1:{port}" for port in ports)
 
@@ -291,11 +291,11 @@ class KafkaCluster(_Server):
         return [node.port for node in self._nodes.values() if node.port]
 
     def listener_port(self, listener: str, broker: int = 1) -> int:
-        """Where a broker listens for those who are to use this listener."""
+        """Port of a broker for this listener."""
         return self._nodes[broker].more[listener][0]
 
     def advertise(self, listener: str, port: int, broker: int = 1) -> None:
-        """Send the clients of a listener to this port: a proxy of it. Before `start`."""
+        """Send the clients of a listener to this port, a proxy of it. Before `start`."""
         self._nodes[broker].more[listener] = self.listener_port(listener, broker), port
 
     def processes(self) -> list[Process]:
@@ -307,7 +307,7 @@ class KafkaCluster(_Server):
         return found
 
     def admin(self) -> AdminClient:
-        """An admin client; keep it in a variable until its futures are answered."""
+        """An admin client; keep it in a variable until its futures are done."""
         return self._admin_of(self.ports)
 
     def _admin_of(self, ports: Sequence[int]) -> AdminClient:
@@ -429,7 +429,7 @@ class KafkaCluster(_Server):
         return set(seen.brokers) == running and (-1 not in leaders or len(running) < self.brokers)
 
     def _running_brokers(self) -> set[int]:
-        """Those that should answer; all of them have to, unless a test ended some itself."""
+        """Brokers that should respond: all except those that the test stopped."""
         running = {n.node_id for n in self._nodes.values() if n.process and n.process.running}
         for process in self.processes():
             if process.returncode not in (None, -9, 143):
@@ -437,7 +437,7 @@ class KafkaCluster(_Server):
         return running - {CONTROLLER_ID}
 
     def _warm_up(self) -> None:
-        """Make the internal topics exist, else the first test pays for them, or fails on them."""
+        """Create the internal topics, or the first test pays for them, or fails on them."""
         settings = {"bootstrap.servers": self._plain_bootstrap(), **QUIET_CLIENT}
         producer = Producer({**settings, "transactional.id": "warm-up"})
         self._until_served(lambda: producer.init_transactions(10), "transactions")
@@ -469,7 +469,7 @@ class KafkaCluster(_Server):
 
 
 def _new_cluster_id() -> str:
-    """As Kafka writes its ids; one that began with `-` would be read as an option."""
+    """In the format of Kafka; an id that began with `-` would be read as an option."""
     id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
     return id if not id.startswith("-") else _new_cluster_id()
 

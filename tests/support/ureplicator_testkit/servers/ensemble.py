@@ -1,7 +1,7 @@
-"""Several ZooKeeper servers that are one: it serves as long as more than half of them do.
+"""A ZooKeeper ensemble: it serves as long as a majority of its servers do.
 
 Members are ordinary servers that can be killed, frozen and started again one by one. Their limits are
-short (a tick is 500 ms): a member that is silent for `syncLimit` ticks is given up, and an election
+short (a tick is 500 ms): a member that is silent for `syncLimit` ticks is dropped, and an election
 takes about a second.
 """
 
@@ -25,7 +25,7 @@ quorumListenOnAllIPs=false
 
 
 class Member(ZooKeeperServer):
-    """Started together with the others: alone it serves nobody."""
+    """Started together with the others: alone it does not serve."""
 
     main_class = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
 
@@ -41,7 +41,7 @@ class Member(ZooKeeperServer):
 
 
 class ZooKeeperEnsemble:
-    """`hosts` names all members; `members` are to be broken one by one."""
+    """`hosts` names all members; faults are injected into single `members`."""
 
     def __init__(self, size: int = 3, *, name: str = "zookeeper", heap_mb: int = 64) -> None:
         self._claims: list[PortClaim] = [claim_port() for _ in range(2 * size)]
@@ -74,7 +74,7 @@ class ZooKeeperEnsemble:
         return self
 
     def heal(self) -> None:
-        """Thaw what is frozen, start what is dead, and wait until each of them serves."""
+        """Thaw frozen members, start dead ones, and wait until each of them serves."""
         for member in self.members:
             member.resume()
             if not member.process.running:

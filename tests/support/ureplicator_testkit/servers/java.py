@@ -1,6 +1,6 @@
-"""Where Java and the jars are: the same answers as `scripts/setup` gives.
+"""Locations of Java and the jars, as `scripts/setup` determines them.
 
-ZooKeeper runs from the jars that pyspark brings; Kafka's are fetched once by `scripts/setup`.
+ZooKeeper runs from the jars that pyspark includes; Kafka's are fetched once by `scripts/setup`.
 """
 
 import os

@@ -1,11 +1,11 @@
-"""Servers that can be broken, and for each process of a fleet a way of its own to each of them.
+"""Servers that can be broken, and for each process of a fleet a network path of its own to each of them.
 
-    w1 --> proxy --> source (its listener W1)          the load and the judge go straight to
-    w1 --> proxy --> target (its listener W1)          the brokers: what is broken is the fleet's
-    w1 --> proxies -> each ZooKeeper server            network, not the test's
+    w1 --> proxy --> source (its listener W1)          the load and the checks connect directly
+    w1 --> proxy --> target (its listener W1)          to the brokers: only the fleet's network
+    w1 --> proxies -> each ZooKeeper server            is broken, not the test's
 
-So one process can be cut from one server while all the others go on. Kafka tells its clients where
-to find the brokers, so each process has a listener to itself, whose advertised port is its proxy's.
+So one process can be cut off from one server while all others continue. Kafka tells its clients the
+addresses of the brokers, so each process has a listener to itself, whose advertised port is its proxy's.
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,14 +23,14 @@ ONE_THREAD_EACH = {"num.network.threads": "1"}  # per listener; there are many, 
 
 @dataclass(frozen=True, slots=True)
 class Links:
-    """One process's ways out."""
+    """Network paths of one process."""
 
     zookeeper: tuple[Proxy, ...]
     source: Proxy
     target: Proxy
 
     def config(self) -> Mapping[str, Any]:
-        """What its configuration has to say, instead of the servers' own addresses."""
+        """Configuration overrides with the proxies' addresses."""
         return {
             "hosts": ",".join(proxy.address for proxy in self.zookeeper),
             "source": self.source.address,
@@ -88,7 +88,7 @@ class Site:
         return self
 
     def heal(self) -> None:
-        """As if nothing had happened: every server runs, every way is open."""
+        """Every server runs, every path is open."""
         self.house.heal()
         for cluster in (self.source, self.target):
             cluster.resume()

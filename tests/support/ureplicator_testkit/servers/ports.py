@@ -3,7 +3,7 @@
 Port 0 gives a port of the ephemeral range, which any outgoing connection of the machine may take
 between the moment it is closed here and the moment a JVM has started. So ports come from below that
 range, and a claim holds an abstract Unix socket named after the port: only one process of the
-machine can have it, no file is left, and it is gone when its holder is.
+machine can have it, no file is left, and it vanishes with its holder.
 """
 
 import random
@@ -14,11 +14,11 @@ LOWEST = 10_000
 
 
 class PortTakenError(Exception):
-    """A port that was asked for by number is in use."""
+    """A port requested by number is in use."""
 
 
 class PortClaim:
-    """A port that nobody else who asks here will be given until `release`."""
+    """A port reserved among all test runs of this machine until `release`."""
 
     def __init__(self, port: int, holder: socket.socket) -> None:
         self.port = port

@@ -1,4 +1,4 @@
-"""Processes under watch: each with its log in a file, a mark to find its whole tree by, and an end.
+"""Started programs: each with its log in a file, a mark that identifies its whole tree, and its end.
 
 A process tree is found by an environment variable that every descendant inherits, not by parent
 links or process groups: Spark's JVM outlives a killed driver under another parent, and Spark's Python
@@ -36,18 +36,18 @@ _guard: subprocess.Popen[bytes] | None = None
 
 
 class NotInTimeError(AssertionError):
-    """Something that was waited for did not happen before its deadline."""
+    """A condition was not met before its deadline."""
 
 
 def deadline_factor() -> float:
-    """Slow machines stretch every deadline of the testkit by UREPLICATOR_DEADLINE_FACTOR."""
+    """Factor for every deadline of the testkit on slow machines: UREPLICATOR_DEADLINE_FACTOR."""
     return float(os.environ.get("UREPLICATOR_DEADLINE_FACTOR", "1"))
 
 
 def eventually(
     predicate: Callable[[], T], deadline_s: float, what: str, *, poll_s: float = POLL_S
 ) -> T:
-    """Poll until the predicate answers something true, and give that back."""
+    """Poll until the predicate returns a true value, and return it."""
     end = time.monotonic() + deadline_s * deadline_factor()
     while True:
         answer = predicate()
@@ -61,7 +61,7 @@ def eventually(
 def wait_for_http(
     url: str, deadline_s: float, *, status: int = 200, process: "Process | None" = None
 ) -> requests.Response:
-    """Poll an address until it answers with this status; give up early when its process ended."""
+    """Poll an address until it responds with this status; fail early when its process ended."""
 
     def answer() -> requests.Response | None:
         if process is not None:
@@ -109,12 +109,12 @@ def stop_guard() -> None:
 
 
 def guard_pid() -> int | None:
-    """The reaper itself, which a search for leftovers is to pass over."""
+    """The reaper itself, excluded from the search for leftovers."""
     return _guard.pid if _guard is not None else None
 
 
 def leftovers() -> list[str]:
-    """Every live process that this test run, or anything that it started, has started."""
+    """Every live process that this test run started, and their descendants."""
     found = []
     for pid in reaper.marked_processes(reaper.SESSION_MARK, SESSION):
         with contextlib.suppress(psutil.Error):
@@ -142,7 +142,7 @@ class Process:
         cwd: Path | None = None,
         detached: bool = False,
     ) -> None:
-        """A detached process outlives whoever started it; all others end with the test run."""
+        """A detached process outlives its starter; all others end with the test run."""
         self.name = name
         self.log = log
         self.mark = f"{SESSION}.{next(_counter)}"
@@ -210,7 +210,7 @@ class Process:
                 os.kill(pid, number)
 
     def tree(self) -> list[int]:
-        """Process ids of this process and all its descendants that live."""
+        """Ids of this process and all its live descendants."""
         return reaper.marked_processes(PROCESS_MARK, self.mark)
 
     def pause(self) -> None:
@@ -220,7 +220,7 @@ class Process:
         self.send_tree(signal.SIGCONT)
 
     def wait(self, deadline_s: float) -> int:
-        """The exit code, once the process itself has ended by itself."""
+        """The exit code, once the process has ended."""
         try:
             return self._popen.wait(deadline_s * deadline_factor())
         except subprocess.TimeoutExpired:
@@ -229,7 +229,7 @@ class Process:
             ) from None
 
     def terminate(self, deadline_s: float = 30) -> int:
-        """Ask for a clean end (SIGTERM) and give its exit code."""
+        """Send SIGTERM and return the exit code."""
         self.send(signal.SIGTERM)
         return self.wait(deadline_s)
 

@@ -1,23 +1,22 @@
-"""A TCP proxy that is a bad network on demand: the way to cut one process from one server.
+"""A TCP proxy that simulates a bad network between one process and one server.
 
     client --- up ---> [ proxy ] --- up ---> server
            <-- down --           <-- down --
 
-What can be wrong with a network, each way by itself (`Way.UP`, `Way.DOWN`) or both:
+Faults, for each way by itself (`Way.UP`, `Way.DOWN`) or both:
 
-    slow       every byte comes `delay_s` later, and each connection gets so many in a second
-    stall      nothing passes, and nobody is told: the connection stays (a dropped route)
+    slow       every byte arrives `delay_s` later, and the rate of each connection is limited
+    stall      nothing passes, without a signal: the connection stays open (a dropped route)
     half-open  a stall of one way only
-    cut after  the connection that carries the nth byte from now on is reset right behind it
-    reset      every connection ends with RST; new ones are welcome
+    cut after  the connection that carries the nth byte from now on is reset right after it
+    reset      every connection ends with RST; new ones are accepted
     refuse     as reset, and new ones are refused
 
-`heal` ends all of it. What was held back by a stall arrives then, in order: so do packets that TCP
-sent again and again, and that is how a request arrives long after its sender gave it up. An end of a
-connection (FIN, RST) is held back like data.
+`heal` ends all of them. Stalled bytes then arrive in order, as retransmitted packets do: that is how a
+request arrives long after its sender gave up. The end of a connection (FIN, RST) is stalled like data.
 
 All proxies of a `ProxyHouse` share one thread, which runs an event loop; its methods may be called
-from any thread, and return when the fault is in force.
+from any thread, and return when the fault is active.
 """
 
 import asyncio
@@ -34,9 +33,9 @@ from ureplicator_testkit.servers.ports import PortClaim, claim_port
 
 CHUNK_BYTES = 16 * 1024
 HELD_CHUNKS = 256
-"""What one way of one connection may hold back (4 MiB), as a network and its windows do."""
+"""Maximum buffered per way of a connection (4 MiB), as by a network and its windows."""
 LINGER_NOT = struct.pack("ii", 1, 0)
-"""A socket that is closed with this sends RST instead of FIN."""
+"""SO_LINGER value with which close sends RST instead of FIN."""
 
 
 class Way(StrEnum):
@@ -51,7 +50,7 @@ BOTH = (Way.UP, Way.DOWN)
 
 @dataclass(slots=True)
 class _Weather:
-    """What is wrong with one way, for all connections of a proxy. Belongs to the loop's thread."""
+    """Faults of one way, for all connections of a proxy. Belongs to the thread of the loop."""
 
     delay_s: float = 0.0
     rate_bytes_per_s: float = 0.0  # 0: as fast as it goes
@@ -64,14 +63,14 @@ class _Weather:
 
 
 class _Reset(Exception):
-    """A connection is to end with RST on both sides."""
+    """A connection must end with RST on both sides."""
 
 
 _Item = tuple[float, bytes | Exception]  # b"" is the end of the stream
 
 
 class _Connection:
-    """One client and the connection to the server that was made for it."""
+    """A client connection and its connection to the server."""
 
     def __init__(self, weather: dict[Way, _Weather]) -> None:
         self._weather = weather
@@ -160,7 +159,7 @@ class _Connection:
 
 
 class Proxy:
-    """One port that leads to another one, through whatever weather is asked for."""
+    """One port that forwards to another one, under the faults set on it."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, server_port: int) -> None:
         self._loop = loop
@@ -178,11 +177,11 @@ class Proxy:
 
     @property
     def connections(self) -> int:
-        """Those that are open now."""
+        """Number of open connections."""
         return len(self._connections)
 
     def carried_bytes(self, way: Way) -> int:
-        """All that passed this way so far."""
+        """All bytes passed this way so far."""
         return self._weather[way].carried_bytes
 
     # --- faults ------------------------------------------------------------------------------
@@ -205,7 +204,7 @@ class Proxy:
         self._do(change)
 
     def cut_after(self, count_bytes: int, way: Way) -> None:
-        """Once: the next connections are whole."""
+        """Once: later connections are not cut."""
         assert count_bytes > 0
 
         def change() -> None:
@@ -281,7 +280,7 @@ class Proxy:
 
 
 class ProxyHouse:
-    """The thread that proxies live in."""
+    """The thread of all proxies."""
 
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
@@ -290,7 +289,7 @@ class ProxyHouse:
         self._proxies: list[Proxy] = []
 
     def proxy(self, server_port: int) -> Proxy:
-        """A proxy of this port; the server need not be there yet."""
+        """A proxy of this port; the server need not run yet."""
         proxy = Proxy(self._loop, server_port)
         self._proxies.append(proxy)
         return proxy

@@ -1,11 +1,11 @@
-"""Ends what a killed test run left behind; runs as a process of its own, on the standard library.
+"""Clean-up after a killed test run: a process of its own, on the standard library only.
 
 A test runner may itself be killed with SIGKILL, and then no clean-up of its own runs. The kernel's
 parent-death signal is no help: it fires when the *thread* that started the child ends, and a child's
 own children (a JVM, its Python workers) do not get it at all. So this process waits for the end of
-its standard input, which the kernel closes when the runner dies, however that happens. Every process
-that the runner starts, and everything those start, carries one mark in its environment; what still
-carries it then is killed, and the folders that were announced on standard input are removed.
+its standard input, which the kernel closes when the runner dies, in whatever way. Every process that
+the runner starts, and their descendants, carry one mark in their environment; those that still carry
+it then are killed, and the folders announced on standard input are removed.
 """
 
 import contextlib
@@ -20,7 +20,7 @@ SESSION_MARK = "UREPLICATOR_TESTKIT_SESSION"
 
 
 def marked_processes(mark: str, value: str) -> list[int]:
-    """Live processes with this mark, oldest first; one that vanishes meanwhile has none."""
+    """Live processes with this mark, oldest first."""
     wanted = f"{mark}={value}".encode()
     found = []
     for entry in Path("/proc").iterdir():
@@ -33,7 +33,7 @@ def marked_processes(mark: str, value: str) -> list[int]:
 
 
 def kill_marked(mark: str, value: str, *, rounds: int = 50) -> list[int]:
-    """Kill until none is left: one may start another between the look and the kill."""
+    """Kill until none is left: a process may start another one before it is killed."""
     for _ in range(rounds):
         pids = marked_processes(mark, value)
         if not pids:

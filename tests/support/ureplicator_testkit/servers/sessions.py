@@ -1,6 +1,6 @@
-"""Ends somebody else's ZooKeeper session, while its process is as well as ever.
+"""Expires the ZooKeeper session of another process, while that process stays healthy.
 
-Whoever shows a session's id and password may go on with the session, and close it. The password is
+A client that knows a session's id and password may resume the session, and close it. The password is
 no secret of the process: servers derive it from the id (`ZooKeeperServer.generatePasswd`), so that
 any of them can check it.
 """
@@ -13,7 +13,7 @@ CONNECT_S = 10.0
 
 
 def password_of(session: int) -> bytes:
-    """16 bytes of Java's random numbers, seeded by the session's id."""
+    """16 bytes of Java's random numbers, seeded by the session id."""
     state = ((session ^ SERVER_SECRET) ^ MULTIPLIER) & MASK
     words = []
     for _ in range(4):
@@ -23,7 +23,7 @@ def password_of(session: int) -> bytes:
 
 
 def expire(hosts: str, session: int) -> None:
-    """Take the session over and close it: its ephemeral nodes are gone when this returns."""
+    """Resume the session and close it: its ephemeral nodes are gone when this returns."""
     twin = KazooClient(hosts, timeout=CONNECT_S, client_id=(session, password_of(session)))
     twin.start(CONNECT_S)
     taken = twin.client_id

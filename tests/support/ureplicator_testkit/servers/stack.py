@@ -1,9 +1,9 @@
-"""`scripts/stack`: one ZooKeeper and two Kafka clusters that stay until they are told to go.
+"""`scripts/stack`: one ZooKeeper and two Kafka clusters that run until `down`.
 
 Everything lives in `.local/stack` (another folder than `.local` by UREPLICATOR_LOCAL). Each server
-carries the name of that folder in its environment, and only what carries it counts as ours and is
-ever ended: a process id in a file may by now be somebody else's. That also finds what an interrupted
-`up` left.
+carries the name of that folder in its environment, and only processes that carry it are ever ended:
+a process id in a file may by now belong to another program. That also finds the remains of an
+interrupted `up`.
 """
 
 import fcntl
@@ -65,7 +65,7 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What `up` was asked for; a second `up` may only ask for the same."""
+    """Options of `up`; a second `up` must have the same."""
 
     zookeeper_port: int | None
     source_port: int | None
@@ -87,7 +87,7 @@ def main() -> None:
 def up(
     zookeeper_port: int | None, source_port: int | None, target_port: int | None, brokers: int
 ) -> None:
-    """Start what does not run yet; returns when everything answers."""
+    """Start what does not run yet; returns when every server responds."""
     wanted = Wanted(zookeeper_port, source_port, target_port, brokers)
     with _alone():
         if _all_run():
@@ -101,7 +101,7 @@ def up(
 
 @main.command()
 def down() -> None:
-    """End what `up` started and remove its data."""
+    """Stop what `up` started and remove its data."""
     with _alone():
         count = len(_ours())
         _remove()
@@ -163,7 +163,7 @@ def _kafka(name: str, port: int | None, brokers: int) -> KafkaCluster:
 def _write_down(
     wanted: Wanted, zookeeper: ZooKeeperServer, source: KafkaCluster, target: KafkaCluster
 ) -> None:
-    """The environment file comes last: who finds it may rely on all the rest."""
+    """The environment file is written last: it exists only when everything else does."""
     members = [_member(zookeeper.process, zookeeper.hosts)]
     for cluster in (source, target):
         members += [
@@ -231,7 +231,7 @@ def _all_run() -> bool:
 
 @contextmanager
 def _alone() -> Iterator[None]:
-    """Two calls at the same time wait for each other."""
+    """Lock: concurrent calls run one after the other."""
     LOCAL.mkdir(parents=True, exist_ok=True)
     with (LOCAL / "stack.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

@@ -1,1 +1,1 @@
-"""On PYTHONPATH, not imported: see `sitecustomize`."""
+"""For PYTHONPATH, not for import: see `sitecustomize`."""

@@ -1,7 +1,7 @@
-"""Gives a Python process a wall clock that is wrong by as much as a file says.
+"""A wrong wall clock for Python processes, by an offset read from a file.
 
-Python imports a module of this name at its start from wherever it finds one first, so this folder on
-PYTHONPATH does it, for all Python processes of a tree. Time that only grows stays as it is.
+Python imports a module of this name at its start from the first folder that has one, so this folder on
+PYTHONPATH does it, for all Python processes of a tree. Monotonic time stays as it is.
 
 libfaketime would do it for every program, but its 0.9.10 cannot leave monotonic time alone for a
 Python from 3.11 on: `time.sleep` then fails with EINVAL. So Spark's JVM keeps the true time.
@@ -32,7 +32,7 @@ def skewed_time_ns() -> int:
 
 
 class SkewedDatetime(datetime.datetime):
-    """The classes' own clock is not `time.time`."""
+    """`datetime` reads a clock of its own, not `time.time`."""
 
     @classmethod
     def now(cls, tz: datetime.tzinfo | None = None) -> Self:
