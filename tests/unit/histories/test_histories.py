@@ -1,7 +1,7 @@
-"""Eight histories in which somebody could lose records, repeat them, or write what is no longer theirs.
+"""Eight histories in which records could be lost or duplicated, or written by a former owner.
 
-Each is told from its beginning to its end. Where ownership is at stake, the plan, the proof and the
-ownership of the copiers are the real code (`ureplicator_testkit.control.ownership_fleet`).
+Each runs from start to end. Where ownership is concerned, the plan, the worker's state machine, the
+proof and the ownership of the copiers are the real code (`ureplicator_testkit.control.ownership_fleet`).
 
     1  an owner freezes before its first commit, another takes over, the first thaws
     2  an owner, a second one that never committed, a third one
@@ -10,7 +10,7 @@ ownership of the copiers are the real code (`ureplicator_testkit.control.ownersh
     5  a partition is idle for longer than the target keeps offsets
     6  a topic is deleted and recreated while the fleet is down
     7  a successor's leader node has version 0 while the former leader still writes
-    8  a REST write is applied and its answer is lost
+    8  a REST write is applied and its response is lost
 """
 
 from collections.abc import Iterator
@@ -51,13 +51,13 @@ def copying(fleet: OwnershipFleet, id: str) -> OwnershipWorker:
 
 
 def run_leader_only(fleet: OwnershipFleet) -> None:
-    """The leader does what it has to; no worker answers meanwhile."""
+    """Some cycles of the leader, while no worker acts."""
     for _ in range(3):
         fleet.cycle()
 
 
 def placed_after(fleet: OwnershipFleet, id: str, seconds: float) -> OwnershipWorker:
-    """A worker that is given t/0 when nobody has had it for so long; it did not look at it yet."""
+    """A worker that is given t/0 after it had no owner for so long; it has not read its assignment."""
     run_leader_only(fleet)
     fleet.wait(seconds)
     worker = fleet.worker(id)
@@ -67,7 +67,7 @@ def placed_after(fleet: OwnershipFleet, id: str, seconds: float) -> OwnershipWor
 
 
 def taken_over(fleet: OwnershipFleet, id: str) -> OwnershipWorker:
-    """A worker that comes, and is given t/0 once the delay of its lost owner has ended."""
+    """A worker that joins, and gets t/0 after the rebalance delay of its lost owner."""
     worker = fleet.worker(id)
     fleet.settle()
     fleet.wait(DELAY_S)
@@ -80,13 +80,14 @@ def test_1_an_owner_frozen_before_its_first_commit_is_fenced(fleet: OwnershipFle
     a = fleet.worker("a")
     fleet.topic("t")
     run_leader_only(fleet)
-    # a has its transactional id and its proof, and opens its first transaction. There it freezes.
+    # a has its transactional id and its proof, and freezes in its first transaction.
     a.start_until_it_freezes_committing(P)
     fleet.freeze(a)
     assert fleet.offset(P) == -1
-    # Nobody ever heard that a began; c fences it all the same, and begins.
+    epoch = fleet.ledger.epochs["test.source.target.a.0"]
+    # a never reported that it started; c fences it nevertheless, and starts.
     c = taken_over(fleet, "c")
-    assert fleet.ledger.epochs["test.source.target.a.0"] > 0
+    assert fleet.ledger.epochs["test.source.target.a.0"] > epoch
     committed = fleet.offset(P)
     assert fleet.written_by(P) == "c"
     # a thaws in the middle of its commit.
@@ -94,7 +95,7 @@ def test_1_an_owner_frozen_before_its_first_commit_is_fenced(fleet: OwnershipFle
     a.process_until(lambda: P in a.reasons)
     assert "not assigned to this worker any more" in a.reasons[P]
     assert (fleet.offset(P), fleet.written_by(P)) == (committed, "c")
-    # And c, which nobody fenced, goes on.
+    # c, which was not fenced, continues.
     c.commit(P)
     assert fleet.offset(P) > committed
 
@@ -106,7 +107,7 @@ def test_2_an_owner_without_a_commit_is_fenced_too(fleet: OwnershipFleet) -> Non
     run_leader_only(fleet)
     fleet.wait(DELAY_S)
     run_leader_only(fleet)
-    # b reads the position and begins. Before it commits, or says that it began, it freezes.
+    # b reads the position and starts. It freezes before it commits or reports.
     b.read()
     b.start(P)
     assert P in b.begun
@@ -129,19 +130,19 @@ def test_3_a_restarted_worker_fences_its_own_frozen_process(fleet: OwnershipFlee
     fleet.freeze(former)
     fleet.settle()
     given = fleet.entry("t")
-    # Within the delay another process comes under the same id, and finds everything as it was.
+    # Within the delay another process starts under the same id and keeps the partition.
     fleet.wait(DELAY_S / 2)
     latter = fleet.worker("a")
     fleet.settle()
     assert (fleet.entry("t").worker, fleet.entry("t").owner_epoch) == ("a", given.owner_epoch)
     latter.commit(P)
     before = fleet.offset(P)
-    # The same owner epoch, the same id: but the session is another's.
+    # The former process has the same id and owner epoch, but another session.
     fleet.thaw(former)
     former.commit(P)
     assert "another process" in former.reasons[P]
     assert fleet.offset(P) == before
-    # To ask, it had to initialise the id: that fenced its successor, which proves itself and goes on.
+    # Its proof request initialised the id and fenced its successor, which proves itself and continues.
     latter.commit(P)
     assert fleet.offset(P) == before
     assert P in latter.begun
@@ -156,13 +157,13 @@ def test_4_a_worker_whose_main_loop_hangs_loses_its_partitions_and_its_commits(
     fleet.hang(a)
     b = fleet.worker("b")
     fleet.settle()
-    # Its session lives, its copier copies and commits: nobody notices before something is asked of it.
+    # Its session lives, its copier copies and commits: undetected until a release is requested.
     fleet.tag("a", draining=True)
     fleet.settle()
     a.commit(P)
     assert P not in b.begun
     assert fleet.written_by(P) == "a"
-    # It does not let go in time: its live node is deleted, and its id fenced by the next owner.
+    # It does not release in time: it is evicted, and its id fenced by the next owner.
     fleet.wait(HANDOVER_S)
     run_leader_only(fleet)
     b.obey()
@@ -179,7 +180,7 @@ def test_5_an_idle_position_is_renewed_before_it_expires() -> None:
         (idle,) = line.add(0)
         line.run(lambda: line.copied(idle))
         committed_at_s = line.now_s
-        # Ten days without a record, half an hour by half an hour. Offsets go after seven days.
+        # Ten days without a record, in steps of half an hour. Offsets expire after seven days.
         for _ in range(10 * 48):
             before = line.ownership.commits
             line.turn(skip_s=HOUR_S / 2)
@@ -194,7 +195,7 @@ def test_5_an_expired_position_is_an_error(
 ) -> None:
     a = copying(fleet, "a")
     fleet.kill(a)
-    # The whole fleet was down for longer than the target keeps offsets.
+    # The whole fleet was down for longer than the retention of offsets.
     fleet.ledger.positions.clear()
     b = placed_after(fleet, "b", RETENTION_S)
     b.obey()
@@ -225,13 +226,13 @@ def test_7_a_former_leader_cannot_write() -> None:
     assert node is not None
     mine, epoch = node.stat.version, fleet.one.leadership.epoch()
     assert epoch is not None
-    # one stands still until its session has ended; two is elected, and makes the node anew.
+    # one freezes until its session has expired; two is elected and creates the node again.
     fleet.one.client.suspend()
     fleet.store.expire(fleet.one.client._session)
     fleet.two.run()
     assert fleet.two.leads
     fleet.one.client.restore()
-    # A check of that node proves nothing: the successor's has the same version.
+    # A check of that node proves nothing: the successor's node has the same version.
     node = fleet.client.get(PATHS.leader)
     assert node is not None
     assert node.stat.version == mine
@@ -248,15 +249,15 @@ def test_7_a_former_leader_cannot_write() -> None:
 @pytest.mark.parametrize("applied", [True, False])
 def test_8_a_write_with_a_lost_response_is_read_back_and_done_once(applied: bool) -> None:
     rest = RestFixture()
-    # ZooKeeper took it, or did not; whoever asked it never hears which.
+    # The write was applied, or not; the client cannot know.
     rest.coordination.lose_next_answer(applied=applied)
     assert rest.call("POST", "/topics/orders").status_code == 201
     intent = rest.intent("orders")
     assert intent is not None
-    # The caller is told the truth: the intent is durable, and asking again is a conflict.
+    # The response is right: the intent is durable, and a second POST is a conflict.
     assert rest.call("POST", "/topics/orders").status_code == 409
     assert rest.intent("orders") == intent
-    # The same for what changes something that is there.
+    # The same for a change of an existing intent.
     rest.coordination.lose_next_answer(applied=applied)
     assert rest.call("DELETE", "/topics/orders").status_code == 200
     deleted = rest.intent("orders")

@@ -1,9 +1,10 @@
-"""A fleet without threads, clocks or Kafka: the real plan over the store in memory, small workers.
+"""A fleet without threads, clocks or Kafka: the real plan and the workers' real state machine
+over the store in memory.
 
 Everything happens when it is called, so a test is a history, and a random one can be repeated. The
-workers follow the protocol of ownership in steps that may be taken in any order and as late as a test
-likes: read the assignment, start (own ids, proof, fence, position), commit, release, publish. They
-die, freeze and thaw; their sessions expire when the test says so. Checked all the time, raising
+workers (`worker_process`) follow the protocol of ownership in steps that may be taken in any order and
+as late as a test likes: read the assignment, start (own ids, proof, fence, position), commit, release,
+publish. They die, freeze and thaw; their sessions expire when the test says so. Checked all the time, raising
 `InvariantViolated`:
 * the invariants of `planning.invariants`, after every step of the leader;
 * take before give: a partition is given only while no live session copies it that could still commit;
@@ -13,38 +14,27 @@ die, freeze and thaw; their sessions expire when the test says so. Checked all t
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
-from ureplicator_common.coordination import Check, Conflict, Create, Delete, Operation, Set
+from ureplicator_common.coordination import Check, Conflict, Create, Set
 from ureplicator_common.coordination.memory import MemoryStore
 from ureplicator_common.model import (
-    Assignment,
-    CurrentEntry,
-    CurrentState,
     IdealEntry,
-    LiveWorker,
     OwnerEpoch,
     Partition,
-    PartitionState,
     Route,
-    SessionId,
     Switches,
     TopicIntent,
     TopicKey,
     TopicState,
     WorkerId,
-    transactional_id,
     transactional_ids,
 )
 from ureplicator_common.znodes import (
     Paths,
-    decode_assignment,
-    decode_known_worker,
-    encode_current,
     encode_intent,
     encode_known_worker,
-    encode_live_worker,
     encode_switches,
 )
 from ureplicator_controller.core.planning.invariants import InvariantChecker, check_invariants
@@ -52,194 +42,11 @@ from ureplicator_controller.core.planning.membership import track_membership
 from ureplicator_controller.core.planning.plan import Plan, plan
 from ureplicator_controller.core.planning.steps import Evict, Step, WriteAssignment, operations
 from ureplicator_controller.core.state.snapshot import BalanceLimits, Delays, Snapshot, parse
+from ureplicator_testkit.control.worker_process import InvariantViolated, Process
 from ureplicator_testkit.kafka.ledger import Ledger
 
 ROUTE = Route("source", "target")
 Planner = Callable[[Snapshot, float], Plan]
-
-
-class InvariantViolated(AssertionError):
-    """An invariant is violated."""
-
-
-@dataclass
-class Copy:
-    """One partition of a worker. `stage`: granted, fenced, copying."""
-
-    owner_epoch: OwnerEpoch
-    stage: str
-    committed: bool = False
-
-
-class Process:
-    """One process of a worker. Another process may have the same id: a frozen one remains."""
-
-    def __init__(self, fleet: ControlFleet, id: str, slots: int) -> None:
-        self.id = WorkerId(id)
-        self.slots = slots
-        self.frozen = False
-        self.hung = False
-        self.dead = False
-        self.session = SessionId(0)
-        self.copies: dict[Partition, Copy] = {}
-        self._fleet = fleet
-        self._assignment = Assignment()
-        self._seen_zxid = -1
-        self._own: dict[str, int] = {}
-        self.connect()
-
-    def __repr__(self) -> str:
-        return f"{self.id}:{self.session:x}"
-
-    @property
-    def runs(self) -> bool:
-        return not self.dead and not self.frozen
-
-    @property
-    def connected(self) -> bool:
-        return self._fleet.store.alive(self.session)
-
-    def connect(self) -> None:
-        """A new session and the live node; copying continues."""
-        self.session = self._fleet.store.open_session()
-        self.register()
-
-    def register(self) -> None:
-        """The live node."""
-        live = encode_live_worker(LiveWorker(slots=self.slots))
-        path = self._fleet.paths.worker_live(self.id)
-        self._fleet.store.apply(self.session, [Create(path, live, ephemeral=True)])
-
-    def read(self) -> None:
-        """Read the assignment."""
-        node = self._fleet.store.node(self._fleet.paths.assignment(self.id))
-        if node is not None:
-            self._assignment, self._seen_zxid = decode_assignment(node.data), node.stat.mzxid
-
-    def publish(self) -> None:
-        """Write the current state: what is copied, and what the assignment that was read lists."""
-        entries: dict[Partition, CurrentEntry] = {
-            partition: CurrentEntry(PartitionState.OFFLINE, entry.owner_epoch, "starting")
-            for partition, entry in self._assignment.entries.items()
-        }
-        for partition, copy in self.copies.items():
-            online = copy.stage == "copying"
-            state = PartitionState.ONLINE if online else PartitionState.OFFLINE
-            entries[partition] = CurrentEntry(state, copy.owner_epoch, "", copy.committed)
-        path = self._fleet.paths.current_state(self.id)
-        data = encode_current(CurrentState(self._seen_zxid, entries))
-        before = self._fleet.store.node(path)
-        write: list[Operation] = [Create(path, data, ephemeral=True)]
-        if before is not None and before.stat.owner == self.session:
-            if before.data == data:
-                return
-            write = [Set(path, data, before.stat.version)]
-        elif before is not None:
-            write.insert(0, Delete(path, before.stat.version))
-        self._fleet.store.apply(self.session, write)
-
-    def start(self, partition: Partition) -> None:
-        """Initialise the own ids, then prove ownership in the store."""
-        entry = self._assignment.entries.get(partition)
-        if entry is None or partition in self.copies:
-            return
-        self._init_own(partition.route)
-        if self._proves(partition, entry.owner_epoch):
-            self.copies[partition] = Copy(entry.owner_epoch, "granted")
-
-    def _init_own(self, route: Route) -> None:
-        """Once per process, all ids the worker ever had; after that, those that were fenced.
-
-        Everything copied under a fenced id must be proven again: the new epoch could commit it.
-        """
-        slots = self.slots if self._own else max(self._noted_slots(), self.slots)
-        for slot in range(slots):
-            id = self._id_of(route, slot)
-            if not self._fleet.ledger.is_current(id, self._own.get(id)):
-                self._own[id] = self._fleet.ledger.initialise(id)
-                for each in list(self.copies):
-                    if each.number % self.slots == slot:
-                        del self.copies[each]
-
-    def _noted_slots(self) -> int:
-        node = self._fleet.store.node(self._fleet.paths.worker_known(self.id))
-        return decode_known_worker(node.data).max_slots if node else 0
-
-    def _id_of(self, route: Route, slot: int) -> str:
-        return transactional_id(fleet=self._fleet.name, route=route, worker=self.id, slot=slot)
-
-    def _proves(self, partition: Partition, owner_epoch: OwnerEpoch) -> bool:
-        live = self._fleet.store.node(self._fleet.paths.worker_live(self.id))
-        node = self._fleet.store.node(self._fleet.paths.assignment(self.id))
-        entry = decode_assignment(node.data).entries.get(partition) if node else None
-        if live is None or live.stat.owner != self.session or self._noted_slots() < self.slots:
-            return False
-        return entry is not None and entry.owner_epoch == owner_epoch
-
-    def fence(self, partition: Partition) -> None:
-        """Initialise the ids of former owners."""
-        copy, entry = self.copies.get(partition), self._assignment.entries.get(partition)
-        if copy is None or copy.stage != "granted":
-            return
-        if entry is None or entry.owner_epoch != copy.owner_epoch:
-            return
-        for id in entry.fence:
-            self._fleet.ledger.initialise(id)
-        copy.stage = "fenced"
-
-    def position(self, partition: Partition) -> None:
-        """Read the position and copy from there."""
-        copy = self.copies.get(partition)
-        if copy is None or copy.stage != "fenced":
-            return
-        copy.stage = "copying"
-        readers = self._fleet.readers
-        readers[partition] = max(readers.get(partition, OwnerEpoch(0)), copy.owner_epoch)
-
-    def commit(self, partition: Partition) -> None:
-        """Accepted unless fenced; a fenced process starts again with its proof."""
-        copy = self.copies.get(partition)
-        if copy is None or copy.stage != "copying":
-            return
-        if not self.can_commit(partition):
-            del self.copies[partition]
-            return
-        if copy.owner_epoch < self._fleet.readers[partition]:
-            raise InvariantViolated(
-                f"{self!r} committed {partition} after a later owner read the position"
-            )
-        copy.committed = True
-        self._fleet.commits.setdefault(partition, []).append(self.id)
-
-    def can_commit(self, partition: Partition) -> bool:
-        id = self._id_of(partition.route, partition.number % self.slots)
-        return self._fleet.ledger.is_current(id, self._own.get(id))
-
-    def release(self, partition: Partition) -> None:
-        """Drain, commit and drop a partition that the assignment no longer lists."""
-        copy, entry = self.copies.get(partition), self._assignment.entries.get(partition)
-        if copy is not None and (entry is None or entry.owner_epoch != copy.owner_epoch):
-            self.commit(partition)
-            self.copies.pop(partition, None)
-
-    def obey(self) -> None:
-        """Everything a healthy worker does, completely."""
-        if self.hung:
-            self.commit_all()
-            return
-        if not self.connected:
-            self.connect()
-        self._fleet.register_again(self)
-        self.read()
-        for partition in sorted({*self.copies, *self._assignment.entries}):
-            for step in (self.release, self.start, self.fence, self.position, self.commit):
-                step(partition)
-        self.publish()
-
-    def commit_all(self) -> None:
-        """What the copiers do by themselves."""
-        for partition in sorted(self.copies):
-            self.commit(partition)
 
 
 class ControlFleet:

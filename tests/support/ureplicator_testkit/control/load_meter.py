@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from ureplicator_common.coordination import Create, Set
 from ureplicator_common.model import Partition, PartitionLoad, WorkerId
 from ureplicator_common.znodes import encode_loads
-from ureplicator_testkit.control.fleet import ControlFleet, Process
+from ureplicator_testkit.control.fleet import ControlFleet
+from ureplicator_testkit.control.worker_process import Process
 
 MB = 1_000_000
 WINDOW_S = 300.0

@@ -14,9 +14,16 @@ from typing import Any
 from ureplicator_common.coordination import Create, Unavailable
 from ureplicator_common.coordination.memory import MemoryCoordination
 from ureplicator_common.kafka.positions import Provenance
-from ureplicator_common.model import OwnerEpoch, Partition, RouteSettings, transactional_id
+from ureplicator_common.model import (
+    Partition,
+    PartitionState,
+    RouteSettings,
+    SessionId,
+    transactional_id,
+)
 from ureplicator_common.znodes import encode_route
-from ureplicator_testkit.control.fleet import ROUTE, ControlFleet, Copy, Process
+from ureplicator_testkit.control.fleet import ROUTE, ControlFleet
+from ureplicator_testkit.control.worker_process import Copy, Process
 from ureplicator_testkit.kafka.clients import MemoryCluster
 from ureplicator_testkit.kafka.cluster import cluster_model
 from ureplicator_testkit.kafka.ledger import MemoryPositions, ScriptedLedger
@@ -64,11 +71,10 @@ class OwnershipWorker(Process):
         )
         self._ownership.start()
 
-    def connect(self) -> None:
+    def _open_session(self) -> SessionId:
         self._coordination = MemoryCoordination(self._fleet.store)
         session = self._coordination.session()
         assert session is not None
-        self.session = session
         self._prover = OwnershipProver(
             coordination=self._coordination,
             paths=self._fleet.paths,
@@ -77,18 +83,23 @@ class OwnershipWorker(Process):
             own_sessions=lambda: (),
             respond=lambda _copier, _go: None,
         )
+        return session
+
+    def _announce(self) -> None:
+        """Another process of the id may have its live node there."""
         self._fleet.register_again(self)
 
     def close(self) -> None:
         self._ownership.close()
 
-    # What a worker does, in the words of `Process`.
+    # Steps of `Process`.
 
     def start(self, partition: Partition) -> None:
-        entry = self._assignment.entries.get(partition)
-        if entry is not None and partition not in self.begun:
+        self.fence_former()
+        added = self.added.get(partition)
+        if added is not None and partition not in self.begun:
             self.reasons.pop(partition, None)
-            self._ownership.put(Start({partition: entry.owner_epoch}))
+            self._ownership.put(Start({partition: added.owner_epoch}))
             self.process_until(lambda: partition in self.begun or partition in self.reasons)
 
     def fence(self, partition: Partition) -> None:
@@ -99,8 +110,9 @@ class OwnershipWorker(Process):
     def start_until_it_freezes_committing(self, partition: Partition) -> None:
         """It chooses the start position, opens a transaction for it, and blocks there."""
         self.read()
+        self.fence_former()
         frozen = self._fleet.ledger.freeze_next("commit")
-        self._ownership.put(Start({partition: self._assignment.entries[partition].owner_epoch}))
+        self._ownership.put(Start({partition: self.added[partition].owner_epoch}))
         self.process_until(frozen.is_set)
 
     def commit(self, partition: Partition) -> None:
@@ -115,21 +127,25 @@ class OwnershipWorker(Process):
         self.process_until(lambda: bool(outcomes) or partition not in self.begun, outcomes)
 
     def release(self, partition: Partition) -> None:
-        entry, begun = self._assignment.entries.get(partition), self.begun.get(partition)
-        if begun is not None and (entry is None or entry.owner_epoch != begun.grant.owner_epoch):
+        copier = self.removed.get(partition)
+        if copier is None:
+            return
+        if partition in self.begun:
             self.commit(partition)
             self._ownership.put(Forget(partition))
-            self._drop(partition, "let go")
+            self._drop(partition, "released")
+        self._released(partition, copier)
 
     def can_commit(self, partition: Partition) -> bool:
         return self._positions.can_commit
 
     def _drop(self, partition: Partition, reason: str) -> None:
         self.begun.pop(partition, None)
-        self.copies.pop(partition, None)
         self.reasons[partition] = reason
+        self.copies.pop(partition, None)
+        self._report(partition, PartitionState.ERROR, reason=reason)
 
-    # What its copier says.
+    # Messages of its copier.
 
     def process_until(self, until: Any, outcomes: list[OwnershipEvent] | None = None) -> None:
         """Process messages until the condition holds; a commit's outcome goes to `outcomes`."""
@@ -149,13 +165,16 @@ class OwnershipWorker(Process):
                 self._pending_ask = event
             case Begun(partition, grant):
                 self.begun[partition] = event
-                self.copies[partition] = Copy(OwnerEpoch(grant.owner_epoch), "copying")
+                copier = self.added[partition].copier
+                self.copies[partition] = Copy(copier, grant.owner_epoch, "copying")
+                self._report(partition, PartitionState.ONLINE)
             case OwnershipRefused(partition, reason) | StartFailed(partition, reason):
                 self._drop(partition, reason)
             case Committed(positions):
                 for partition in positions:
                     if partition in self.copies:
                         self.copies[partition].committed = True
+                        self._report(partition, PartitionState.ONLINE, committed=1)
 
     def _respond(self) -> None:
         """The driver's response, if it can prove ownership; it maintains session and live node."""
@@ -205,7 +224,7 @@ class OwnershipFleet(ControlFleet):
         return self.ledger.positions[key].offset if key in self.ledger.positions else -1
 
     def written_by(self, partition: Partition) -> str:
-        """OwnershipWorker of the last commit."""
+        """Worker of the last commit."""
         stored = self.ledger.positions[(partition.topic, partition.number)]
         provenance = Provenance.decode(stored.metadata)
         assert provenance is not None

@@ -16,11 +16,11 @@ from collections.abc import Iterator
 from contextlib import nullcontext
 
 from ureplicator_testkit.simulation.kernel import Violation, World
-from ureplicator_testkit.simulation.mutants import MUTANTS, broken
+from ureplicator_testkit.simulation.mutants import MUTANTS, mutated
 from ureplicator_testkit.simulation.run import Simulation
 
 SHOWN = 60
-SAY_EVERY_S = 60.0
+PRINT_INTERVAL_S = 60.0
 MODULE = "ureplicator_testkit.simulation"
 
 
@@ -30,29 +30,29 @@ def main() -> int:
         environment = {**os.environ, "PYTHONHASHSEED": "0"}
         command = [sys.executable, "-m", MODULE, *sys.argv[1:]]
         os.execve(sys.executable, command, environment)  # noqa: S606
-    with broken(options.mutant) if options.mutant else nullcontext():
+    with mutated(options.mutant) if options.mutant else nullcontext():
         return _run(options)
 
 
 def _run(options: argparse.Namespace) -> int:
-    began_s = said_s = time.perf_counter()
+    began_s = printed_s = time.perf_counter()
     turns = faults = 0
     for count, seed in enumerate(_seeds(options), 1):
         simulation = Simulation(seed)
         try:
             result = simulation.run()
         except (Violation, Exception) as error:
-            _tell(simulation.world, error, whole=options.trace)
+            _show_failure(simulation.world, error, whole=options.trace)
             return 1
         turns, faults = turns + result.turns, faults + result.faults
         if options.seed is not None:
             _show(simulation.world, None if options.trace else 0)
             print(result)
-        if time.perf_counter() - said_s > SAY_EVERY_S:
-            said_s = time.perf_counter()
+        if time.perf_counter() - printed_s > PRINT_INTERVAL_S:
+            printed_s = time.perf_counter()
             print(f"{count} seeds, now {seed}", flush=True)
     took_s = time.perf_counter() - began_s
-    print(f"{count} seeds, nothing broken: {turns} turns, {faults} faults, {took_s:.1f} s")
+    print(f"{count} seeds, no violation: {turns} turns, {faults} faults, {took_s:.1f} s")
     return 0
 
 
@@ -68,20 +68,22 @@ def _options() -> argparse.Namespace:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--seed", type=int, help="only this one")
-    parser.add_argument("--seeds", type=int, default=500, help="how many (%(default)s)")
-    parser.add_argument("--from", dest="first", type=int, default=0, help="the first one")
-    parser.add_argument("--trace", action="store_true", help="show all that happened")
-    parser.add_argument("--mutant", choices=list(MUTANTS), help="break the product on purpose")
+    parser.add_argument("--seed", type=int, help="run only this seed")
+    parser.add_argument("--seeds", type=int, default=500, help="number of seeds (%(default)s)")
+    parser.add_argument("--from", dest="first", type=int, default=0, help="first seed")
+    parser.add_argument("--trace", action="store_true", help="print the whole trace")
+    parser.add_argument(
+        "--mutant", choices=list(MUTANTS), help="remove a safeguard from the product"
+    )
     return parser.parse_args()
 
 
-def _tell(world: World, error: BaseException, *, whole: bool) -> None:
+def _show_failure(world: World, error: BaseException, *, whole: bool) -> None:
     _show(world, None if whole else SHOWN)
     if not isinstance(error, Violation):
         traceback.print_exception(error, file=sys.stdout)
     print(f"seed {world.seed}: {error!s}")
-    print(f"again: python -m {MODULE} --seed {world.seed} --trace")
+    print(f"repeat: python -m {MODULE} --seed {world.seed} --trace")
 
 
 def _show(world: World, last: int | None) -> None:

@@ -34,7 +34,7 @@ Patch = tuple[Any, str, Any]
 """Object, attribute, and its replacement."""
 
 
-def _impatient(seen: Snapshot, now_s: float) -> Plan:
+def _without_delay(seen: Snapshot, now_s: float) -> Plan:
     """Without a delay for lost workers."""
     return plan(replace(seen, delays=replace(seen.delays, rebalance_s=0.0)), now_s)
 
@@ -43,19 +43,21 @@ def _same_epoch(previous: int, leader_epoch: int) -> int:
     return max(previous, leader_epoch << handover_module.EPOCH_SHIFT)
 
 
-def _granted(self: Any, ask: Any) -> ProofResponse:
+def _granted_unproven(self: Any, request: Any) -> ProofResponse:
     """Grants everything without reading ZooKeeper."""
-    told = self._assignment()
+    assigned = self._assignment()
     grants = {
-        partition: Grant(epoch, partition.topic, told[partition][1] if partition in told else ())
-        for partition, epoch in ask.partitions.items()
+        partition: Grant(
+            epoch, partition.topic, assigned[partition][1] if partition in assigned else ()
+        )
+        for partition, epoch in request.partitions.items()
     }
-    return ProofResponse(ask.request_id, grants, {})
+    return ProofResponse(request.request_id, grants, {})
 
 
-def _without_fence(judged: Callable[..., Grant | str]) -> Callable[..., Grant | str]:
+def _without_fence(checked: Callable[..., Grant | str]) -> Callable[..., Grant | str]:
     def judge(*about: Any, **facts: Any) -> Grant | str:
-        result = judged(*about, **facts)
+        result = checked(*about, **facts)
         return replace(result, fence=()) if isinstance(result, Grant) else result
 
     return judge
@@ -65,18 +67,18 @@ def _unchecked(path: str, version: int) -> Check:
     return Check(path, -1)
 
 
-def _without_leader(judged: Callable[..., Grant | str]) -> Callable[..., Grant | str]:
+def _without_leader(checked: Callable[..., Grant | str]) -> Callable[..., Grant | str]:
     def judge(*about: Any, **facts: Any) -> Grant | str:
-        result = judged(*about, **facts)
+        result = checked(*about, **facts)
         return replace(result, fence=result.fence[:-1]) if isinstance(result, Grant) else result
 
     return judge
 
 
-def _careless(edit: Callable[..., Any]) -> Callable[..., Any]:
+def _ignores_outcome(edit: Callable[..., Any]) -> Callable[..., Any]:
     """Responds 2xx whatever the outcome of the write."""
 
-    def careless(coordination: Any, path: str, decide: Any, *about: Any, **more: Any) -> Any:
+    def ignoring(coordination: Any, path: str, decide: Any, *about: Any, **more: Any) -> Any:
         decided: list[Any] = []
 
         def deciding(node: Any) -> Any:
@@ -88,7 +90,7 @@ def _careless(edit: Callable[..., Any]) -> Callable[..., Any]:
         except (OutcomeUnknown, Unavailable):
             return decided[-1].result if decided else None
 
-    return careless
+    return ignoring
 
 
 def _nothing(*_: Any, **__: Any) -> tuple[()]:
@@ -126,7 +128,7 @@ class _Everything:
 
 _ON_GO = Ownership._on_go
 
-_DEAF: Sequence[Patch] = (
+_UNCHECKED: Sequence[Patch] = (
     (InvariantChecker, "_check_fence", _nothing),
     (InvariantChecker, "_check_ideal", _nothing),
     (InvariantChecker, "check_assignment", _nothing),
@@ -135,23 +137,23 @@ _DEAF: Sequence[Patch] = (
 MUTANTS: Mapping[str, Sequence[Patch]] = {
     "take-before-give": ((holders_module.HolderRules, "live_holders", _nothing),),
     "no-fence-written": ((handover_module, "FenceIds", _NoFences),),
-    "no-fence-written, deaf": ((handover_module, "FenceIds", _NoFences), *_DEAF),
+    "no-fence-written, unchecked": ((handover_module, "FenceIds", _NoFences), *_UNCHECKED),
     "no-fence-done": ((proof_module, "judge", _without_fence(proof_module.judge)),),
     "leader-not-fenced": ((proof_module, "judge", _without_leader(proof_module.judge)),),
     "renewed-without-fence": ((orphaned_module, "FenceIds", _NoFences),),
-    "no-proof": ((proof_module.OwnershipProver, "prove", _granted),),
+    "no-proof": ((proof_module.OwnershipProver, "prove", _granted_unproven),),
     "position-before-fence": ((Ownership, "_on_go", _read_first),),
     "former-process-not-fenced": ((Fencer, "_max_slots", lambda self: 0),),
     "former-process-returns": ((Publisher, "own_sessions", lambda self: _Everything()),),
     "epoch-not-checked": ((fenced_writer_module, "Check", _unchecked),),
-    "no-delay": ((control_loop_module, "plan", _impatient),),
-    "owner-epoch-stands-still": ((handover_module, "next_epoch", _same_epoch),),
-    "answer-before-write": ((waiting_module, "EDIT", _careless(waiting_module.EDIT)),),
+    "no-delay": ((control_loop_module, "plan", _without_delay),),
+    "owner-epoch-not-raised": ((handover_module, "next_epoch", _same_epoch),),
+    "response-before-write": ((waiting_module, "EDIT", _ignores_outcome(waiting_module.EDIT)),),
 }
 
 
 @contextmanager
-def broken(name: str) -> Iterator[None]:
+def mutated(name: str) -> Iterator[None]:
     """The product with that safeguard removed."""
     with ExitStack() as restoring:
         for where, attribute, mutant in MUTANTS[name]:

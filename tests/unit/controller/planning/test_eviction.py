@@ -13,7 +13,13 @@ from ureplicator_controller.core.state.snapshot import Delays
 from ureplicator_controller.engines.executor import Executor, Outcome
 from ureplicator_controller.engines.metrics import ControlMetrics
 from ureplicator_controller.engines.observer import Observer
-from ureplicator_testkit.control.fleet import ControlFleet, Process, ids_of, partition, two_workers
+from ureplicator_testkit.control.fleet import (
+    ControlFleet,
+    ids_of,
+    partition,
+    two_workers,
+)
+from ureplicator_testkit.control.worker_process import Process
 
 A = WorkerId("a")
 

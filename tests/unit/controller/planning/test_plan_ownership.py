@@ -19,11 +19,11 @@ from ureplicator_controller.core.state.snapshot import Delays, Snapshot
 from ureplicator_testkit.control.fleet import (
     ROUTE,
     ControlFleet,
-    InvariantViolated,
     ids_of,
     partition,
     two_workers,
 )
+from ureplicator_testkit.control.worker_process import InvariantViolated
 
 
 def test_partition_is_assigned_only_after_its_confirmed_release() -> None:

@@ -30,11 +30,10 @@ from ureplicator_controller.core.state.mismatches import mismatches
 from ureplicator_controller.core.state.snapshot import Delays, Snapshot, Stored
 from ureplicator_testkit.control.fleet import (
     ControlFleet,
-    InvariantViolated,
     Planner,
-    Process,
     partition,
 )
+from ureplicator_testkit.control.worker_process import InvariantViolated, Process
 
 Event = tuple[str, Any]
 
