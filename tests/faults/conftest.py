@@ -26,14 +26,14 @@ import pytest
 
 from ureplicator_testkit.fleet.real_fleet import Fleet
 from ureplicator_testkit.records.flow import Flow
-from ureplicator_testkit.servers.network import CONTROLLERS, WORKERS, Site
+from ureplicator_testkit.servers.network import CONTROLLERS, WORKERS, BreakableServers
 
 
-class House:
+class SharedFleet:
     """The servers, and the current fleet."""
 
     def __init__(self, folder: Path) -> None:
-        self.site = Site()
+        self.site = BreakableServers()
         self._folder = folder
         self._fleet: Fleet | None = None
         self._sound = False
@@ -81,37 +81,39 @@ class House:
 
 
 @pytest.fixture(scope="session")
-def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
-    house = House(tmp_path_factory.mktemp("fleets"))
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SharedFleet]:
+    shared = SharedFleet(tmp_path_factory.mktemp("fleets"))
     try:
-        house.site.start()
-        yield house
+        shared.site.start()
+        yield shared
     finally:
-        house.close()
+        shared.close()
 
 
 @pytest.fixture(scope="session")
-def site(house: House) -> Site:
-    return house.site
+def site(shared: SharedFleet) -> BreakableServers:
+    return shared.site
 
 
 @pytest.fixture
-def fleet(house: House, request: pytest.FixtureRequest) -> Fleet:
+def fleet(shared: SharedFleet, request: pytest.FixtureRequest) -> Fleet:
     delays: dict[str, float] = request.module.DELAYS
-    return house.fleet(delays)
+    return shared.fleet(delays)
 
 
 @pytest.fixture
-def flow(house: House, fleet: Fleet, topic: str, request: pytest.FixtureRequest) -> Iterator[Flow]:
+def flow(
+    shared: SharedFleet, fleet: Fleet, topic: str, request: pytest.FixtureRequest
+) -> Iterator[Flow]:
     """A topic that is being copied. Its rests do no harm after a test that passed."""
-    flow = Flow(house.site, fleet, topic, **_marked(request))
+    flow = Flow(shared.site, fleet, topic, **_marked(request))
     try:
         flow.start()
         failed = request.session.testsfailed
         yield flow
         if request.session.testsfailed == failed:
             fleet.rest("DELETE", f"/topics/{topic}")
-            house.is_sound()
+            shared.is_sound()
     finally:
         flow.stop()
 

@@ -11,14 +11,14 @@ import requests
 from ureplicator_testkit.fleet.real_fleet import SESSION_TIMEOUT_S, Fleet
 from ureplicator_testkit.records.flow import Flow
 from ureplicator_testkit.records.topics import create_topic
-from ureplicator_testkit.servers.network import Site
+from ureplicator_testkit.servers.network import BreakableServers
 from ureplicator_testkit.servers.processes import eventually
 from ureplicator_testkit.servers.proxy import Proxy, Way
 
 DELAYS = {"rebalance_delay_s": 0, "handover_timeout_s": 8}
 SEED = 4
 TAKEN_OVER_S = SESSION_TIMEOUT_S + 2
-SILENCE_NOTICED_S = 25
+SILENCE_TIMEOUT_S = 25
 """A silent target times out after 15 s; ten more on a busy machine."""
 RECOVERY_S = 5
 MEGABIT_BYTES = 125_000
@@ -49,13 +49,13 @@ def test_repeated_resets_of_zookeeper_connections_move_nothing(fleet: Fleet, flo
             links.reset_zookeeper()
         fleet.wait_seconds(0.4)
     flow.assert_copying()
-    assert eventually(fleet.leader, 10, "somebody leads") == leader
+    assert eventually(fleet.leader, 10, "a leader is elected") == leader
     assert fleet.moves(flow.topic) == moves
     flow.judge()
 
 
 def test_a_leader_cut_off_from_zookeeper_refuses_writes_while_another_one_leads(
-    site: Site, fleet: Fleet, flow: Flow
+    site: BreakableServers, fleet: Fleet, flow: Flow
 ) -> None:
     leader, later = fleet.leader(), f"{flow.topic}-later"
     create_topic(site.source.bootstrap, later, partitions=1)
@@ -63,9 +63,9 @@ def test_a_leader_cut_off_from_zookeeper_refuses_writes_while_another_one_leads(
     with fleet.asking(fleet.follower_of(leader)):
         successor = fleet.wait_leader(other_than=leader)
         for _ in range(3):
-            answer = fleet.call("POST", "/topics", controller=leader, json={"topic": later})
-            assert answer.status_code == 503, answer.text
-            assert "ZooKeeper" in answer.json()["detail"]
+            response = fleet.call("POST", "/topics", controller=leader, json={"topic": later})
+            assert response.status_code == 503, response.text
+            assert "ZooKeeper" in response.json()["detail"]
         assert fleet.call("GET", "/health", controller=leader).ok
         fleet.whitelist(later)
         fleet.wait_online(later, 1)
@@ -97,7 +97,7 @@ def test_two_workers_cut_off_from_a_cluster_each(
     for id, (end, ways) in cuts.items():
         proxy_of(fleet, id, end).stall(*ways)
     for id, (end, _) in cuts.items():
-        eventually(lambda: in_error(fleet, id, end), SILENCE_NOTICED_S, f"{id} says so")  # noqa: B023
+        eventually(lambda: in_error(fleet, id, end), SILENCE_TIMEOUT_S, f"{id} reports it")  # noqa: B023
     flow.assert_copying(*(number for number, owner in owners.items() if owner == "w3"))
     for id, (end, _) in cuts.items():
         proxy_of(fleet, id, end).heal()
@@ -114,7 +114,7 @@ def test_workers_whose_connections_are_refused(fleet: Fleet, flow: Flow) -> None
     for id, end in cuts.items():
         proxy_of(fleet, id, end).refuse()
     for id, end in cuts.items():
-        eventually(lambda: in_error(fleet, id, end), 15, f"{id} says so")  # noqa: B023
+        eventually(lambda: in_error(fleet, id, end), 15, f"{id} reports it")  # noqa: B023
     flow.assert_copying(*(number for number, owner in owners.items() if owner == "w3"))
     for id, end in cuts.items():
         proxy_of(fleet, id, end).heal()

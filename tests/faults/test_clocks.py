@@ -25,14 +25,14 @@ def clock(file: Path) -> Mapping[str, str]:
 def set_wrong(file: Path, seconds: int) -> None:
     new = file.with_suffix(".new")
     new.write_text(str(seconds))
-    new.replace(file)  # whoever reads it reads all of it
+    new.replace(file)  # atomic: a reader sees the whole file
 
 
 def off_s(fleet: Fleet, id: str) -> float:
     """Error of its clock, by the last line of its log."""
     last = fleet.log_of(id).splitlines()[-1]
-    said = datetime.fromisoformat(last.partition(" ")[0])
-    return (said - datetime.now(UTC)) / timedelta(seconds=1)
+    logged = datetime.fromisoformat(last.partition(" ")[0])
+    return (logged - datetime.now(UTC)) / timedelta(seconds=1)
 
 
 def test_a_clock_that_jumps_an_hour_moves_nothing(fleet: Fleet, flow: Flow, tmp_path: Path) -> None:

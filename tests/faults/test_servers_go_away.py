@@ -10,7 +10,7 @@ import pytest
 from ureplicator_testkit.fleet.real_fleet import SESSION_TIMEOUT_S, Fleet
 from ureplicator_testkit.records.flow import Flow
 from ureplicator_testkit.records.topics import create_topic, produce, sample_records
-from ureplicator_testkit.servers.network import Site
+from ureplicator_testkit.servers.network import BreakableServers
 from ureplicator_testkit.servers.processes import eventually
 
 DELAYS = {"rebalance_delay_s": 120}
@@ -27,16 +27,18 @@ def all_in_error(fleet: Fleet, reason: str) -> bool:
 
 
 @pytest.mark.parametrize("end", ["source", "target"])
-def test_a_cluster_is_killed_and_comes_back(site: Site, fleet: Fleet, flow: Flow, end: str) -> None:
+def test_a_cluster_is_killed_and_comes_back(
+    site: BreakableServers, fleet: Fleet, flow: Flow, end: str
+) -> None:
     """One worker is started while it is down."""
     owners = flow.owners()
     flow.stop()
     flow.wait_caught_up()
-    fleet.wait_seconds(6)  # nothing flows any more: silence must not be taken for health
+    fleet.wait_seconds(6)  # no records arrive: silence must not count as health
     assert fleet.workers["w1"].terminate() == 0
     site.cluster(end).kill()
     fleet.start_worker("w1")
-    eventually(lambda: all_in_error(fleet, end), 40, "every partition says ERROR and why")
+    eventually(lambda: all_in_error(fleet, end), 40, "every partition is in ERROR with a reason")
     for worker in fleet.workers.values():
         worker.assert_running()
     site.cluster(end).restart()
@@ -47,27 +49,27 @@ def test_a_cluster_is_killed_and_comes_back(site: Site, fleet: Fleet, flow: Flow
 
 
 def test_one_zookeeper_server_killed_or_frozen_moves_nothing(
-    site: Site, fleet: Fleet, flow: Flow
+    site: BreakableServers, fleet: Fleet, flow: Flow
 ) -> None:
     moves, leader = fleet.moves(flow.topic), fleet.leader()
     first = site.zookeeper.leader()
     first.kill()
     fleet.wait_seconds(SESSION_TIMEOUT_S + 1)
     flow.assert_copying()
-    assert fleet.leader() == leader, "nobody's session ended"
+    assert fleet.leader() == leader, "no session expired"
     site.zookeeper.heal()
     second = next(member for member in site.zookeeper.members if member is not first)
     second.pause()
     fleet.wait_seconds(SESSION_TIMEOUT_S + 1)
     flow.assert_copying()
-    eventually(fleet.leader, 15, "somebody leads")
+    eventually(fleet.leader, 15, "a leader is elected")
     flow.wait_owned_by(set(fleet.workers), 10)
     assert fleet.moves(flow.topic) == moves
     flow.judge()
 
 
 def test_copying_continues_for_a_minute_without_zookeeper_quorum(
-    site: Site, fleet: Fleet, flow: Flow
+    site: BreakableServers, fleet: Fleet, flow: Flow
 ) -> None:
     moves, later = fleet.moves(flow.topic), f"{flow.topic}-later"
     create_topic(site.source.bootstrap, later, partitions=1)
@@ -76,11 +78,11 @@ def test_copying_continues_for_a_minute_without_zookeeper_quorum(
     began_s = time.monotonic()
 
     def refused() -> bool:
-        answer = fleet.call("POST", "/topics", json={"topic": later})
-        assert not answer.ok
-        return answer.status_code == 503 and "ZooKeeper" in answer.json()["detail"]
+        response = fleet.call("POST", "/topics", json={"topic": later})
+        assert not response.ok
+        return response.status_code == 503 and "ZooKeeper" in response.json()["detail"]
 
-    eventually(refused, 20, "REST says 503")
+    eventually(refused, 20, "REST responds 503")
     while time.monotonic() - began_s < QUORUM_LOST_S:
         flow.assert_copying(deadline_s=5)
         fleet.wait_seconds(2)

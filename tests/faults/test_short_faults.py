@@ -12,7 +12,7 @@ from ureplicator_common.coordination.zookeeper import ZooKeeperCoordination
 from ureplicator_common.znodes import Paths
 from ureplicator_testkit.fleet.real_fleet import SESSION_TIMEOUT_S, Fleet, pids_of
 from ureplicator_testkit.records.flow import Flow
-from ureplicator_testkit.servers.network import Site
+from ureplicator_testkit.servers.network import BreakableServers
 from ureplicator_testkit.servers.processes import eventually
 from ureplicator_testkit.servers.sessions import expire
 
@@ -82,7 +82,7 @@ def test_a_short_freeze_of_a_worker_and_of_the_leader_moves_nothing(
 
 @pytest.mark.parametrize("role", ["worker", "leader"])
 def test_an_expired_session_of_a_healthy_process(
-    site: Site, fleet: Fleet, flow: Flow, role: str
+    site: BreakableServers, fleet: Fleet, flow: Flow, role: str
 ) -> None:
     moves, owners, leader = fleet.moves(flow.topic), flow.owners(), fleet.leader()
     paths, worker = Paths(fleet.name), flow.a_worker()
@@ -103,7 +103,7 @@ def controllers_of(fleet: Fleet) -> set[str]:
     return set(fleet.rest("GET", "/ready")["controllers"])
 
 
-def owner_of(site: Site, path: str) -> int:
+def owner_of(site: BreakableServers, path: str) -> int:
     """The session that owns an ephemeral node; 0 if the node does not exist."""
     zookeeper = ZooKeeperCoordination(hosts=site.zookeeper.hosts, session_timeout_s=10)
     zookeeper.connect(10)

@@ -13,11 +13,11 @@ from ureplicator_testkit.records.topics import (
     produce,
     read_all,
 )
-from ureplicator_testkit.servers.network import Site
+from ureplicator_testkit.servers.network import BreakableServers
 from ureplicator_testkit.servers.processes import eventually
 
 DELAYS = {"rebalance_delay_s": 120}
-NOTICED_S = 15
+DETECTION_TIMEOUT_S = 15
 """10 s are guaranteed; half as much again on a busy machine."""
 RECORDS = 500
 
@@ -48,7 +48,7 @@ def made(bootstrap: str, topic: str, word: bytes) -> Values:
 
 
 def test_partitions_that_the_source_adds_are_copied_from_their_first_record(
-    site: Site, fleet: Fleet, flow: Flow
+    site: BreakableServers, fleet: Fleet, flow: Flow
 ) -> None:
     total = flow.partitions + 2
     add_partitions(site.source.bootstrap, flow.topic, total)
@@ -57,9 +57,9 @@ def test_partitions_that_the_source_adds_are_copied_from_their_first_record(
     flow.judge()
 
 
-@pytest.mark.parametrize("pause_s", [0, NOTICED_S], ids=["at-once", "later"])
+@pytest.mark.parametrize("pause_s", [0, DETECTION_TIMEOUT_S], ids=["at-once", "later"])
 def test_a_recreated_source_topic_is_stopped_and_never_mixed_with_the_old(
-    site: Site, fleet: Fleet, flow: Flow, pause_s: float
+    site: BreakableServers, fleet: Fleet, flow: Flow, pause_s: float
 ) -> None:
     """Meanwhile another topic flows on."""
     topic, source, target = f"{flow.topic}-recreated", site.source.bootstrap, site.target.bootstrap
@@ -69,8 +69,8 @@ def test_a_recreated_source_topic_is_stopped_and_never_mixed_with_the_old(
     delete_topic(source, topic)
     fleet.wait_seconds(pause_s)
     new = made(source, topic, b"new")
-    eventually(lambda: fleet.topic(topic)["stopped"], NOTICED_S, "the topic is stopped")
-    eventually(lambda: not fleet.held(topic), NOTICED_S, "nobody holds it any more")
+    eventually(lambda: fleet.topic(topic)["stopped"], DETECTION_TIMEOUT_S, "the topic is stopped")
+    eventually(lambda: not fleet.held(topic), DETECTION_TIMEOUT_S, "no worker holds it")
     assert values(target, topic) == old
     flow.assert_copying()
     fleet.rest("POST", f"/topics/{topic}/resume", json={"restart": True})

@@ -132,7 +132,7 @@ def _run(wanted: Wanted, *, only_memory: bool) -> tuple[bool, dict[str, Any]]:
     with _folder(), running(FOLDER) as servers:
         ours = Ours(servers, FOLDER)
         if only_memory:
-            found = memory.measure(ours, servers, wanted.profiles[0], say=_say)
+            found = memory.measure(ours, servers, wanted.profiles[0], progress=_print_progress)
             print_memory(console, found)
             return found.good, {"memory": asdict(found)}
         contenders: list[Contender] = [ours]
@@ -144,7 +144,7 @@ def _run(wanted: Wanted, *, only_memory: bool) -> tuple[bool, dict[str, Any]]:
 def _control() -> tuple[bool, dict[str, Any]]:
     found = []
     with _folder():
-        for figure in control.figures(FOLDER, say=_say):
+        for figure in control.figures(FOLDER, progress=_print_progress):
             print_figure(console, figure)
             found.append(figure)
     return all(each.good for each in found), {"control": [asdict(each) for each in found]}
@@ -204,7 +204,7 @@ def _compare(
 @contextmanager
 def _filled(profile: Profile, servers: Servers) -> Iterator[str]:
     topic, source = f"bench-{profile.name}", servers.source.bootstrap
-    _say(f"{profile.name}: filling {topic}")
+    _print_progress(f"{profile.name}: filling {topic}")
     create_topic(source, topic, partitions=profile.partitions)
     Filler(source, topic, profile).add(profile.records)
     yield topic
@@ -230,10 +230,10 @@ def _copied(
     why: str = "measured",
 ) -> throughput.Throughput:
     """One copy of the whole topic to a target topic of its own."""
-    _say(f"{profile.name}: {contender.name} copies, {why}")
+    _print_progress(f"{profile.name}: {contender.name} copies, {why}")
     target = servers.target.bootstrap
     create_topic(target, topic, partitions=profile.partitions)
-    os.sync()  # else the kernel holds whoever comes first to the speed of the disk
+    os.sync()  # otherwise the first contender pays for dirty pages of the fill
     found = throughput.measure(contender, servers, topic, profile, deadline_s=deadline_s)
     delete_topic(target, topic)
     return found
@@ -245,7 +245,7 @@ def _latency(
     results = []
     profile = wanted.profiles[0]
     for number, contender in enumerate(contenders):
-        _say(f"latency: {contender.name} for {wanted.seconds:.0f} s")
+        _print_progress(f"latency: {contender.name} for {wanted.seconds:.0f} s")
         topic = f"bench-latency-{number}"
         for cluster in (servers.source, servers.target):
             create_topic(cluster.bootstrap, topic, partitions=profile.partitions)
@@ -254,7 +254,7 @@ def _latency(
     return results
 
 
-def _say(what: str) -> None:
+def _print_progress(what: str) -> None:
     console.print(f"  {what}", style="dim")
 
 

@@ -80,20 +80,20 @@ class Figure:
         return self.limit is None or self.value < self.limit
 
 
-def figures(folder: Path, *, say: Callable[[str], None]) -> Iterator[Figure]:
+def figures(folder: Path, *, progress: Callable[[str], None]) -> Iterator[Figure]:
     """All of them, as they are measured."""
-    say("plans")
+    progress("plans")
     yield from plans(partitions=10_000, workers=100, limit_s=0.2)
     yield from plans(partitions=100_000, workers=500, limit_s=3.0)
-    say("workers in memory")
+    progress("workers in memory")
     yield from tenth_lost(workers=1_000, partitions=10_000)
     yield from writes((20, 400), (50, 1_000), (100, 2_000))
     with running(folder) as servers:
-        say("a real ZooKeeper")
+        progress("a real ZooKeeper")
         yield from written(servers.zookeeper.hosts, partitions=10_000, workers=100)
-        say("REST, with a thousand topics")
+        progress("REST, with a thousand topics")
         found = whitelisting.measure(servers, folder, others=OTHERS, times=TIMES_WHITELISTED)
-    for step in ("answered", "assigned", "online"):
+    for step in ("responded", "assigned", "online"):
         what = f"whitelist one topic beside {OTHERS:,} others: {step}"
         yield Figure(f"{what}, p50", found.p50(step), "s")
         yield Figure(f"{what}, p99", found.p99(step), "s", _LIMITS_S.get(step))
@@ -105,7 +105,7 @@ def figures(folder: Path, *, say: Callable[[str], None]) -> Iterator[Figure]:
 def plans(*, partitions: int, workers: int, limit_s: float) -> Iterator[Figure]:
     """For one size of fleet."""
     size = f"{partitions:,} partitions on {workers} workers"
-    fleet = at_rest(partitions=partitions, workers=workers)
+    fleet = settled(partitions=partitions, workers=workers)
     cases = {
         "quiet cycle": fleet,
         "a worker lost": without_one(fleet),
@@ -122,15 +122,15 @@ def _plan_s(snapshot: Snapshot) -> float:
     return time.perf_counter() - began_s
 
 
-def at_rest(*, partitions: int, workers: int) -> Snapshot:
+def settled(*, partitions: int, workers: int) -> Snapshot:
     """A fleet in which every partition is ONLINE at its ideal owner, evenly."""
     names = [WorkerId(f"worker-{number:04d}") for number in range(workers)]
     sessions = {worker: SessionId(number + 1) for number, worker in enumerate(names)}
     owners = dict(_owners(partitions, names))
-    told: dict[WorkerId, dict[Partition, AssignmentEntry]] = {worker: {} for worker in names}
+    assigned: dict[WorkerId, dict[Partition, AssignmentEntry]] = {worker: {} for worker in names}
     ideal: dict[TopicKey, dict[int, IdealEntry]] = {}
     for partition, owner in owners.items():
-        told[owner][partition] = AssignmentEntry(EPOCH)
+        assigned[owner][partition] = AssignmentEntry(EPOCH)
         entry = IdealEntry(owner, EPOCH, 0, "new topic", {owner: sessions[owner]})
         ideal.setdefault(partition.key, {})[partition.number] = entry
     intent = TopicIntent(PER_TOPIC, PER_TOPIC, had_position=frozenset(range(PER_TOPIC)))
@@ -139,10 +139,10 @@ def at_rest(*, partitions: int, workers: int) -> Snapshot:
         epoch=1,
         topics={key: _stored(intent) for key in ideal},
         ideal={key: _stored(IdealTopic(entries)) for key, entries in ideal.items()},
-        assignments={worker: _stored(Assignment(entries)) for worker, entries in told.items()},
+        assignments={worker: _stored(Assignment(entries)) for worker, entries in assigned.items()},
         current={
             worker: _stored(_online(entries), owner=sessions[worker])
-            for worker, entries in told.items()
+            for worker, entries in assigned.items()
         },
         live={worker: _stored(LiveWorker(SLOTS), owner=sessions[worker]) for worker in names},
         known={worker: _stored(KnownWorker(SLOTS)) for worker in names},
@@ -159,16 +159,16 @@ def _owners(partitions: int, names: list[WorkerId]) -> Iterator[tuple[Partition,
 
 
 T = TypeVar("T")
-NOBODY = SessionId(0)
+NO_SESSION = SessionId(0)
 
 
-def _stored(value: T, *, owner: SessionId = NOBODY) -> Stored[T]:
+def _stored(value: T, *, owner: SessionId = NO_SESSION) -> Stored[T]:
     return Stored(value, 0, 1, owner)
 
 
-def _online(told: Mapping[Partition, AssignmentEntry]) -> CurrentState:
+def _online(assigned: Mapping[Partition, AssignmentEntry]) -> CurrentState:
     entry = CurrentEntry(PartitionState.ONLINE, EPOCH, committed=True)
-    return CurrentState(1, dict.fromkeys(told, entry))
+    return CurrentState(1, dict.fromkeys(assigned, entry))
 
 
 def without_one(fleet: Snapshot) -> Snapshot:
@@ -188,7 +188,7 @@ def new(fleet: Snapshot) -> Snapshot:
     return replace(fleet, ideal={}, assignments={}, current={})
 
 
-# --- A crowd of workers
+# --- A fleet of workers
 
 
 def tenth_lost(*, workers: int, partitions: int) -> Iterator[Figure]:
@@ -210,12 +210,12 @@ def writes(*sizes: tuple[int, int]) -> Iterator[Figure]:
 
 
 def _lose_a_tenth(*, workers: int, partitions: int) -> tuple[SettlingCost, SettlingCost, float]:
-    crowd = LargeFleet(topics=partitions // PER_TOPIC, partitions=PER_TOPIC)
-    crowd.join(workers)
-    placed = crowd.settle()
+    fleet = LargeFleet(topics=partitions // PER_TOPIC, partitions=PER_TOPIC)
+    fleet.join(workers)
+    placed = fleet.settle()
     began_s = time.perf_counter()
-    crowd.die(workers // 10)
-    return placed, crowd.settle(), time.perf_counter() - began_s
+    fleet.die(workers // 10)
+    return placed, fleet.settle(), time.perf_counter() - began_s
 
 
 # --- A real ZooKeeper

@@ -68,7 +68,7 @@ def measure(
             counted_from = time.time()
             before = sender.sent
             sender.run(seconds)
-            answer, _ = consumer.communicate(timeout=60)
+            output, _ = consumer.communicate(timeout=60)
         finally:
             consumer.kill()
             consumer.wait()
@@ -76,7 +76,7 @@ def measure(
         others_share = share(others_s, time.monotonic() - began)
     finally:
         contender.stop()
-    late = [ms for stamp, ms in json.loads(answer) if stamp >= counted_from]
+    late = [ms for stamp, ms in json.loads(output) if stamp >= counted_from]
     return _quantiles(sorted(late), sent=sender.sent - before, others_share=others_share)
 
 

@@ -21,7 +21,7 @@ from ureplicator_testkit.records.topics import create_topic
 
 LIMIT_MB = 300
 CHUNK = 20_000
-MOST_LAG_BYTES = 600_000_000
+MAX_LAG_BYTES = 600_000_000
 """Backlog before copying begins: buffers are full while a worker catches up."""
 KEPT_BYTES = 128 * 1024 * 1024
 TOPIC_CONFIG = {
@@ -55,18 +55,20 @@ class Memory:
 
 
 def measure(
-    ours: Ours, servers: Servers, profile: Profile, *, say: Callable[[str], None]
+    ours: Ours, servers: Servers, profile: Profile, *, progress: Callable[[str], None]
 ) -> Memory:
     topic, target = "bench-memory", servers.target.bootstrap
     for cluster in (servers.source, servers.target):
         create_topic(cluster.bootstrap, topic, partitions=profile.partitions, config=TOPIC_CONFIG)
     try:
         filler = Filler(servers.source.bootstrap, topic, profile)
-        ahead = min(MOST_LAG_BYTES // profile.size, profile.records)
+        ahead = min(MAX_LAG_BYTES // profile.size, profile.records)
         filler.add(ahead)
         ours.start(topic, profile)
         began = time.monotonic()
-        copied = _copy(ours, filler, ahead, Ends(target, topic, profile.partitions), profile, say)
+        copied = _copy(
+            ours, filler, ahead, Ends(target, topic, profile.partitions), profile, progress
+        )
         return Memory(
             copied_gb=copied * profile.size / 1e9,
             seconds=time.monotonic() - began,
@@ -83,13 +85,13 @@ def _copy(
     filled: int,
     target: Ends,
     profile: Profile,
-    say: Callable[[str], None],
+    progress: Callable[[str], None],
 ) -> int:
-    most_lag = MOST_LAG_BYTES // profile.size
-    said = copied = 0
+    max_lag = MAX_LAG_BYTES // profile.size
+    reported = copied = 0
     moved = time.monotonic()
     while copied < profile.records:
-        if filled < profile.records and filled - copied < most_lag:
+        if filled < profile.records and filled - copied < max_lag:
             count = min(CHUNK, profile.records - filled)
             filler.add(count)
             filled += count
@@ -99,11 +101,11 @@ def _copy(
         now = time.monotonic()
         moved = now if copied > before else moved
         if now - moved > STALL_S:
-            say(f"nothing moves any more: {ours.wrong()}")
+            progress(f"no progress: {ours.wrong()}")
             return copied
-        if copied * profile.size // 10**9 > said:
-            said = copied * profile.size // 10**9
-            say(f"copied {said} GB")
+        if copied * profile.size // 10**9 > reported:
+            reported = copied * profile.size // 10**9
+            progress(f"copied {reported} GB")
     return copied
 
 

@@ -12,7 +12,7 @@ from ureplicator_testkit.servers.processes import Process
 
 HEAP_MB = 1_024
 _PROPERTIES = {
-    # Bounded topics are to shrink while one looks, not some minutes later.
+    # Topics with a size limit shrink during the measurement, not minutes later.
     "log.retention.check.interval.ms": "1000",
     "log.initial.task.delay.ms": "1000",
 }

@@ -56,7 +56,7 @@ class Throughput:
 
 
 @dataclass(frozen=True, slots=True)
-class _Look:
+class _Sample:
     at_s: float
     copied: int
     cpu_s: float
@@ -72,17 +72,17 @@ def measure(
     began = time.monotonic()
     end = began + deadline_s
 
-    def look(copied: int) -> _Look:
+    def sample(copied: int) -> _Sample:
         used, brokers = cpu_s(contender.processes()), cpu_s(servers.brokers())
         others = others_cpu_s(used + brokers)
-        return _Look(time.monotonic(), copied, used, brokers, others)
+        return _Sample(time.monotonic(), copied, used, brokers, others)
 
     try:
         with PeakRss(contender.processes) as memory:
             contender.start(topic, profile)
-            first = look(_wait(contender, target, 1, end))
-            half = look(_wait(contender, target, (profile.records + first.copied) // 2, end))
-            last = look(_wait(contender, target, profile.records, end))
+            first = sample(_wait(contender, target, 1, end))
+            half = sample(_wait(contender, target, (profile.records + first.copied) // 2, end))
+            last = sample(_wait(contender, target, profile.records, end))
     finally:
         contender.stop()
     if last.copied <= first.copied:
@@ -101,7 +101,7 @@ def measure(
     )
 
 
-def _rate(one: _Look, other: _Look) -> float:
+def _rate(one: _Sample, other: _Sample) -> float:
     return (other.copied - one.copied) / max(other.at_s - one.at_s, 1e-9)
 
 

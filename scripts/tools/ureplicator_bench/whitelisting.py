@@ -49,7 +49,7 @@ class Steps:
     """Time at which each step of one whitelisting was seen, in seconds since the request was sent."""
 
     written: float
-    answered: float
+    responded: float
     assigned: float
     online: float
 
@@ -113,12 +113,12 @@ def _whitelist(fleet: Fleet, watcher: _Watcher, topic: str) -> Steps:
     expected = watcher.expect(topic)
     began_s = time.monotonic()
     fleet.whitelist(topic)
-    answered_s = time.monotonic()
+    responded_s = time.monotonic()
     eventually(expected.is_complete, 30, f"{topic} is ONLINE")
     seen = expected.seen_s
     return Steps(
         written=seen["written"] - began_s,
-        answered=answered_s - began_s,
+        responded=responded_s - began_s,
         assigned=seen["assigned"] - began_s,
         online=seen["online"] - began_s,
     )
@@ -181,10 +181,10 @@ class _Watcher:
     def _shown(self, nodes: Mapping[str, Node], partition: Partition) -> Iterator[str]:
         if self._paths.topic(TopicKey(ROUTE, partition.topic)) in nodes:
             yield "written"
-        told = nodes.get(self._paths.assignment(WORKER))
-        if told is not None and partition in decode_assignment(told.data).entries:
+        assignment = nodes.get(self._paths.assignment(WORKER))
+        if assignment is not None and partition in decode_assignment(assignment.data).entries:
             yield "assigned"
-        said = nodes.get(self._paths.current_state(WORKER))
-        entry = decode_current(said.data).entries.get(partition) if said else None
+        current = nodes.get(self._paths.current_state(WORKER))
+        entry = decode_current(current.data).entries.get(partition) if current else None
         if entry is not None and entry.state is PartitionState.ONLINE:
             yield "online"

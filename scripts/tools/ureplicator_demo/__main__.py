@@ -56,7 +56,7 @@ class Failed(Exception):
 
 
 @click.command(help=(__doc__ or "").partition("\n\n")[0])
-@click.option("--keep", is_flag=True, help="Leave everything running, to be looked at.")
+@click.option("--keep", is_flag=True, help="Keep everything running for inspection.")
 @click.option("--down", is_flag=True, help="End what --keep left running.")
 @click.option("--records", type=click.IntRange(1_000), default=500_000, show_default=True)
 def main(keep: bool, down: bool, records: int) -> None:
@@ -174,8 +174,8 @@ def _fleet(keep: bool, name: str) -> Fleet:
 
 
 def _stack_runs() -> bool:
-    asked = subprocess.run([STACK, "status"], stdout=subprocess.DEVNULL, check=False)  # noqa: S603
-    return asked.returncode == 0
+    status = subprocess.run([STACK, "status"], stdout=subprocess.DEVNULL, check=False)  # noqa: S603
+    return status.returncode == 0
 
 
 def _servers() -> Mapping[str, str]:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from ureplicator_testkit.records.comparison import Comparison, PartitionReport, Record, compare
+from ureplicator_testkit.records.comparison import Comparison, PartitionDifference, Record, compare
 from ureplicator_testkit.records.topics import read_all
 
 
 def compare_clusters(source: str, target: str, topic: str, partitions: int) -> Comparison:
     """Compare key, value, headers, timestamp and order of every record."""
-    reports: list[PartitionReport] = []
+    reports: list[PartitionDifference] = []
     for number in range(partitions):
         original = read_all(source, topic, only=[number])[number]
         copy = read_all(target, topic, only=[number])[number]
@@ -18,11 +18,11 @@ def compare_clusters(source: str, target: str, topic: str, partitions: int) -> C
 
 def _judged(
     number: int, original: tuple[Record, ...], copy: tuple[Record, ...]
-) -> tuple[PartitionReport, ...]:
+) -> tuple[PartitionDifference, ...]:
     """The full comparison is slow; equal logs, the usual case, do not need it."""
     if list(map(_content, original)) == list(map(_content, copy)):
         count = len(original)
-        return (PartitionReport(number, count, count, (), (), (), (), ()),)
+        return (PartitionDifference(number, count, count, (), (), (), (), ()),)
     return compare({number: original}, {number: copy}).partitions
 
 

@@ -149,7 +149,7 @@ class Fleet:
 
 def _copiers_wait(worker: Mapping[str, Any]) -> bool:
     try:
-        answer = requests.get(f"http://{worker['host']}:{worker['port']}/ready", timeout=5)
+        response = requests.get(f"http://{worker['host']}:{worker['port']}/ready", timeout=5)
     except requests.RequestException:
         return False
-    return answer.status_code == 200
+    return response.status_code == 200

@@ -18,7 +18,7 @@ from ureplicator_testkit.records.topics import QUIET
 
 PLAIN_EVERY_S = 1.0
 RATE_OVER_S = 1.0
-ANSWER_S = 30
+RESPONSE_TIMEOUT_S = 30
 
 
 class Ends:
@@ -32,9 +32,11 @@ class Ends:
 
     def total(self) -> int:
         """As of now; the last known number while a partition has no leader."""
-        answers = self._admin.list_offsets(dict(self._wanted), request_timeout=ANSWER_S)
+        responses = self._admin.list_offsets(dict(self._wanted), request_timeout=RESPONSE_TIMEOUT_S)
         with contextlib.suppress(KafkaException):
-            self._last = sum(each.result(timeout=ANSWER_S).offset for each in answers.values())
+            self._last = sum(
+                each.result(timeout=RESPONSE_TIMEOUT_S).offset for each in responses.values()
+            )
         return self._last
 
 

@@ -35,7 +35,7 @@ from ureplicator_testkit.servers.processes import eventually
 AGE_S = 600
 HOUR_MS = 3_600_000
 
-Looking = Callable[[str, int], dict[int, PartitionLag]]
+LagOf = Callable[[str, int], dict[int, PartitionLag]]
 
 
 def now_ms() -> int:
@@ -50,9 +50,9 @@ def reader(source_cluster: KafkaCluster) -> Iterator[KafkaLogReader]:
 
 
 @pytest.fixture
-def look(
+def lag_of(
     source_cluster: KafkaCluster, target_cluster: KafkaCluster, fleet: str
-) -> Iterator[Looking]:
+) -> Iterator[LagOf]:
     """Figures of a topic's partitions, from a new collection each time."""
     collector = LagCollector(
         fleet=fleet,
@@ -61,11 +61,11 @@ def look(
         clock=SystemClock(),
     )
 
-    def look(topic: str, count: int) -> dict[int, PartitionLag]:
+    def lag_of(topic: str, count: int) -> dict[int, PartitionLag]:
         key = TopicKey(ROUTE, topic)
         return dict(collector.collect({key: TopicIntent(count, count)}).topics[key])
 
-    yield look
+    yield lag_of
     collector.close()
 
 
@@ -75,8 +75,8 @@ def old(partition: int, count: int) -> list[NewRecord]:
     return [NewRecord(b"v", partition=partition, timestamp=written_ms + n) for n in range(count)]
 
 
-def test_lag_is_exact_after_a_copier_stopped(lane: Lane, look: Looking) -> None:
-    """0 ends in a commit marker, 1 in an aborted transaction, 2 is empty, 3 is nobody's."""
+def test_lag_is_exact_after_a_copier_stopped(lane: Lane, lag_of: LagOf) -> None:
+    """0 ends in a commit marker, 1 in an aborted transaction, 2 is empty, 3 has no position."""
     lane.make(4, {"retention.ms": str(HOUR_MS)})
     source, topic = lane.source.bootstrap, lane.topic
     produce_in_transaction(source, topic, old(0, 5), transactional_id=f"{topic}-a")
@@ -84,14 +84,14 @@ def test_lag_is_exact_after_a_copier_stopped(lane: Lane, look: Looking) -> None:
     driver = lane.start(3)
     driver.wait_online()
     eventually(
-        lambda: [look(topic, 3)[number].lag_records for number in range(3)] == [0, 0, 0],
+        lambda: [lag_of(topic, 3)[number].lag_records for number in range(3)] == [0, 0, 0],
         30,
         "a partition that is copied settles at lag 0, markers and aborted records or not",
     )
     driver.stop()
     lane.fill(old(0, 7))
     produce_in_transaction(source, topic, old(1, 3), transactional_id=f"{topic}-b")
-    found = look(topic, 4)
+    found = lag_of(topic, 4)
     assert [found[number].lag_records for number in range(4)] == [7, 4, 0, None]
     for number in (0, 1):
         assert found[number].lag_s == pytest.approx(AGE_S, abs=10)
@@ -105,7 +105,7 @@ def test_lag_is_exact_after_a_copier_stopped(lane: Lane, look: Looking) -> None:
 def test_positions_are_shown_while_others_are_being_committed(
     target_cluster: KafkaCluster, fleet: str, topic: str
 ) -> None:
-    """A read of an owner waits for the transaction; one for people would wait for ever."""
+    """An owner's read waits for the transaction; a query of REST must not."""
     create_topic(target_cluster.bootstrap, topic)
     group = position_group(fleet=fleet, route=ROUTE)
     client = ClusterClient(target_cluster.bootstrap)

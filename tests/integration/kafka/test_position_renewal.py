@@ -67,11 +67,11 @@ def test_a_partition_with_a_new_owner_is_not_renewed(
     renewal: Renewal, client: ClusterClient, fleet: str, topic: str
 ) -> None:
     """The new owner fences the leader's id, as every copier does, after the leader's proof."""
-    looks: list[Route] = []
+    queries: list[Route] = []
 
     def proof(route: Route) -> Mapping[Partition, OrphanedPosition]:
-        looks.append(route)
-        if len(looks) == 2:
+        queries.append(route)
+        if len(queries) == 2:
             id = transactional_id(fleet=fleet, route=ROUTE, worker=RENEWER, slot=0)
             fence_ids(client, [id])
         return {Partition(ROUTE, topic, 0): OrphanedPosition(topic)}

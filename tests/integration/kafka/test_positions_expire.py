@@ -35,9 +35,9 @@ def _idle_for_longer_than_offsets_live(lane: Lane) -> None:
     lane.fill(sample_records(20, partitions=2))
     owner = lane.start(2, renew_s=15.0)
     owner.wait_caught_up()
-    # Nobody owns the second one any more, and nobody renews it.
+    # The second one has no owner, and is not renewed.
     owner.remove(lane.at(1))
-    eventually(lambda: lane.at(1) in owner.released, 20, "the second partition is let go")
+    eventually(lambda: lane.at(1) in owner.released, 20, "the second partition is released")
     eventually(lambda: lane.stored(2)[1].offset == -1, 200, "its position has faded", poll_s=2)
     assert lane.stored(2)[0].offset == 10
     owner.stop()

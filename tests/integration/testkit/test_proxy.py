@@ -10,7 +10,7 @@ import pytest
 
 from ureplicator_testkit.servers.ports import claim_port
 from ureplicator_testkit.servers.processes import eventually
-from ureplicator_testkit.servers.proxy import Proxy, ProxyHouse, Way
+from ureplicator_testkit.servers.proxy import Proxy, ProxyThread, Way
 
 SILENCE_S = 0.3
 ANSWER_S = 5.0
@@ -60,8 +60,8 @@ class Echo:
 
 
 @pytest.fixture
-def house() -> Iterator[ProxyHouse]:
-    with ProxyHouse() as house:
+def house() -> Iterator[ProxyThread]:
+    with ProxyThread() as house:
         yield house
 
 
@@ -73,14 +73,14 @@ def echo() -> Iterator[Echo]:
 
 
 @pytest.fixture
-def proxy(house: ProxyHouse, echo: Echo) -> Proxy:
+def proxy(house: ProxyThread, echo: Echo) -> Proxy:
     return house.proxy(echo.port)
 
 
 @pytest.fixture
 def client(proxy: Proxy) -> Iterator[socket.socket]:
     with connected(proxy) as client:
-        assert asked(client, b"hello") == b"hello"
+        assert echoed(client, b"hello") == b"hello"
         yield client
 
 
@@ -88,9 +88,9 @@ def connected(proxy: Proxy) -> socket.socket:
     return socket.create_connection(("127.0.0.1", proxy.port), timeout=ANSWER_S)
 
 
-def asked(client: socket.socket, question: bytes) -> bytes:
-    client.sendall(question)
-    return received(client, len(question))
+def echoed(client: socket.socket, request: bytes) -> bytes:
+    client.sendall(request)
+    return received(client, len(request))
 
 
 def received(client: socket.socket, count: int) -> bytes:
@@ -142,14 +142,14 @@ def test_slow_delays_every_byte_but_not_one_after_the_other(
     assert 0.2 <= took_s < 1.0
     proxy.heal()
     began_s = time.monotonic()
-    asked(client, b"x")
+    echoed(client, b"x")
     assert time.monotonic() - began_s < 0.1
 
 
 def test_a_rate_is_kept(client: socket.socket, proxy: Proxy) -> None:
     proxy.slow(Way.DOWN, rate_bytes_per_s=200_000)
     began_s = time.monotonic()
-    asked(client, b"x" * 100_000)
+    echoed(client, b"x" * 100_000)
     assert 0.4 <= time.monotonic() - began_s < 1.5
 
 
@@ -196,7 +196,7 @@ def test_reset_ends_open_connections_and_accepts_new_ones(
         client.recv(1)
     eventually(lambda: echo.ends == ["reset"], ANSWER_S, "the server sees the reset")
     with connected(proxy) as another:
-        assert asked(another, b"again") == b"again"
+        assert echoed(another, b"again") == b"again"
 
 
 def test_reset_ends_stalled_connections(client: socket.socket, proxy: Proxy) -> None:
@@ -216,7 +216,7 @@ def test_refuse_rejects_connections_until_healed(client: socket.socket, proxy: P
         connected(proxy)
     proxy.heal()
     with connected(proxy) as another:
-        assert asked(another, b"again") == b"again"
+        assert echoed(another, b"again") == b"again"
 
 
 @pytest.mark.parametrize("way", list(Way))
@@ -235,10 +235,10 @@ def test_cut_after_so_many_bytes_and_once(
         assert echo.came in (b"hello1234567", b"hello123")
         assert proxy.carried_bytes(Way.UP) == len(b"hello1234567")
     with connected(proxy) as another:
-        assert asked(another, b"a longer text than that") == b"a longer text than that"
+        assert echoed(another, b"a longer text than that") == b"a longer text than that"
 
 
-def test_an_unreachable_server_is_a_reset(house: ProxyHouse) -> None:
+def test_an_unreachable_server_is_a_reset(house: ProxyThread) -> None:
     claim = claim_port()
     proxy = house.proxy(claim.port)
     try:

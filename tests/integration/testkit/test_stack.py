@@ -31,7 +31,7 @@ ROOT = Path(__file__).parents[3]
 
 
 def test_zookeeper_answers(zookeeper: ZooKeeperServer) -> None:
-    assert zookeeper.answers()
+    assert zookeeper.serves()
 
 
 @pytest.mark.parametrize("codec", CODECS)

@@ -1,13 +1,13 @@
 """The comparison: each difference of a copy is reported as what it is, and a good copy as clean."""
 
-from ureplicator_testkit.records.comparison import PartitionReport, Record, compare
+from ureplicator_testkit.records.comparison import PartitionDifference, Record, compare
 
 
 def record(value: str, *, key: str = "k", timestamp: int = 1) -> Record:
     return Record(0, key.encode(), value.encode(), (), 1, timestamp)
 
 
-def judge(source: str, target: str) -> PartitionReport:
+def judge(source: str, target: str) -> PartitionDifference:
     """Each letter is one record."""
     logs = [{0: [record(letter, key=letter) for letter in text]} for text in (source, target)]
     return compare(*logs).partitions[0]

@@ -261,13 +261,13 @@ class CoordinationContract:
 
     def test_a_closed_client_refuses_requests(self, ensemble: Ensemble, root: str) -> None:
         other = ensemble.client()
-        heard = Calls()
-        other.on_session(heard.states.append)
+        received = Calls()
+        other.on_session(received.states.append)
         other.close()
         other.close()
         assert other.session() is None
         assert other.state() is SessionState.LOST
-        assert heard.states[-1:] == [SessionState.LOST]
+        assert received.states[-1:] == [SessionState.LOST]
         for request in (other.get, other.children, other.sync, other.ensure):
             with pytest.raises(Unavailable):
                 request(root)
@@ -278,15 +278,15 @@ class CoordinationContract:
         self, ensemble: Ensemble, client: Coordination, root: str
     ) -> None:
         victim = ensemble.client()
-        heard = Calls()
-        victim.on_session(heard.states.append)
+        received = Calls()
+        victim.on_session(received.states.append)
         before = victim.session()
         victim.transact([Create(f"{root}/mine", b"", ephemeral=True), Create(f"{root}/kept", b"")])
         ensemble.expire(victim)
         eventually(
-            lambda: heard.states[-1:] == [SessionState.CONNECTED], DEADLINE_S, "connected again"
+            lambda: received.states[-1:] == [SessionState.CONNECTED], DEADLINE_S, "connected again"
         )
-        assert SessionState.LOST in heard.states
+        assert SessionState.LOST in received.states
         assert victim.session() not in (None, before)
         client.sync(root)
         assert client.children(root) == ["kept"]
@@ -340,7 +340,7 @@ class CoordinationContract:
         calls, other = Calls(), ensemble.client()
         cache = client.tree_cache(root, calls.changed)
         until_shown(cache, {root: b""})
-        calls.until_more_than(0, "the first load is told")
+        calls.until_more_than(0, "the first load is reported")
         steps: list[tuple[Sequence[Operation], dict[str, bytes]]] = [
             ([Create(f"{root}/a", b"1")], {"": b"", "/a": b"1"}),
             ([Set(f"{root}/a", b"2", 0)], {"": b"", "/a": b"2"}),
@@ -357,7 +357,7 @@ class CoordinationContract:
             changes = calls.changes
             other.transact(operations)
             until_shown(cache, {f"{root}{path}": data for path, data in expected.items()})
-            calls.until_more_than(changes, f"step {number} is told")
+            calls.until_more_than(changes, f"step {number} is reported")
 
     def test_a_tree_cache_waits_for_its_root(self, client: Coordination, root: str) -> None:
         cache = client.tree_cache(f"{root}/late", lambda: None)
@@ -407,7 +407,7 @@ class CoordinationContract:
         calls = Calls()
         cache = client.tree_cache(root, calls.changed)
         until_shown(cache, {root: b""})
-        calls.until_more_than(0, "the first load is told")
+        calls.until_more_than(0, "the first load is reported")
         cache.refresh()
         assert calls.changes == 1
         client.transact([Create(f"{root}/a", b"")])
@@ -454,15 +454,15 @@ class CoordinationContract:
         self, client: Coordination, root: str
     ) -> None:
         client.transact([Create(f"{root}/a", b"")])
-        asked: list[Node | None] = []
+        read: list[Node | None] = []
 
         def decide(node: Node | None) -> Edit[None]:
-            asked.append(node)
+            read.append(node)
             return Edit(None, [Check(f"{root}/epoch", 3), Set(f"{root}/a", b"x", -1)])
 
         with pytest.raises(Conflict, match="epoch"):
             edit(client, f"{root}/a", decide, lambda _: False, timeout_s=DEADLINE_S)
-        assert len(asked) == 1
+        assert len(read) == 1
 
     # --- Helpers
 

@@ -189,9 +189,9 @@ class ControlFleet:
         """One cycle; with `die_after` the leader dies after that many steps, and another is elected."""
         seen = self.observe()
         decided = self.planner(seen, self.now_s)
-        asked, load_review_at_s = decided.release_requested_since, decided.load_review_at_s
+        requested, load_review_at_s = decided.release_requested_since, decided.load_review_at_s
         self._before = replace(
-            self._before, release_requested_since=asked, load_review_at_s=load_review_at_s
+            self._before, release_requested_since=requested, load_review_at_s=load_review_at_s
         )
         evicted = {step.worker for step in decided.steps if isinstance(step, Evict)}
         alive = {id: session for id, session in seen.sessions.items() if id not in evicted}

@@ -124,23 +124,23 @@ class LargeFleet:
 
     def _answer(self) -> int:
         """Every worker copies what it is assigned and reports it; returns how many reported a change."""
-        said = 0
+        reported = 0
         with self._deliver_all():
             for worker, session in self._sessions.items():
                 node = self._hand.get(PATHS.assignment(worker))
                 if node is not None and self._read.get(worker) != node.stat.mzxid:
                     self._read[worker] = node.stat.mzxid
-                    self._say(worker, session, node)
-                    said += 1
-        return said
+                    self._publish(worker, session, node)
+                    reported += 1
+        return reported
 
-    def _say(self, worker: WorkerId, session: SessionId, told: Node) -> None:
+    def _publish(self, worker: WorkerId, session: SessionId, assignment: Node) -> None:
         entries = {
             partition: CurrentEntry(PartitionState.ONLINE, entry.owner_epoch, committed=True)
-            for partition, entry in decode_assignment(told.data).entries.items()
+            for partition, entry in decode_assignment(assignment.data).entries.items()
         }
         path = PATHS.current_state(worker)
-        data = encode_current(CurrentState(told.stat.mzxid, entries))
+        data = encode_current(CurrentState(assignment.stat.mzxid, entries))
         there = self._hand.get(path) is not None
         write = Set(path, data, -1) if there else Create(path, data, ephemeral=True)
         self._store.apply(session, [write])

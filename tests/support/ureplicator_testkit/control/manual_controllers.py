@@ -118,10 +118,10 @@ class ControllerFleet:
         """Report every assigned partition ONLINE."""
         node = self.client.get(PATHS.assignment(WorkerId(worker)))
         assert node is not None
-        told = decode_assignment(node.data).entries
+        assigned = decode_assignment(node.data).entries
         entries = {
             partition: CurrentEntry(PartitionState.ONLINE, entry.owner_epoch)
-            for partition, entry in told.items()
+            for partition, entry in assigned.items()
         }
         path = PATHS.current_state(WorkerId(worker))
         data = encode_current(CurrentState(node.stat.mzxid, entries))

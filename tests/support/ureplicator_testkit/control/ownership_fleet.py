@@ -56,7 +56,7 @@ class OwnershipWorker(Process):
         self.reasons: dict[Partition, str] = {}
         self.begun: dict[Partition, Begun] = {}
         self._events: queue.SimpleQueue[OwnershipEvent] = queue.SimpleQueue()
-        self._pending_ask: ProofRequested | None = None
+        self._pending_request: ProofRequested | None = None
         self._own_id = transactional_id(fleet=fleet.name, route=ROUTE, worker=id, slot=0)  # type: ignore[arg-type]
         self._positions = MemoryPositions(fleet.ledger, self._own_id)
         super().__init__(fleet, id, slots=1)
@@ -162,7 +162,7 @@ class OwnershipWorker(Process):
     def _handle_event(self, event: OwnershipEvent) -> None:
         match event:
             case ProofRequested():
-                self._pending_ask = event
+                self._pending_request = event
             case Begun(partition, grant):
                 self.begun[partition] = event
                 copier = self.added[partition].copier
@@ -178,17 +178,17 @@ class OwnershipWorker(Process):
 
     def _respond(self) -> None:
         """The driver's response, if it can prove ownership; it maintains session and live node."""
-        ask = self._pending_ask
-        if ask is None:
+        request = self._pending_request
+        if request is None:
             return
         if not self.connected:
             self.connect()
         self._fleet.register_again(self)
         try:
-            go = self._prover.prove(ProofRequest(ask.request, ask.partitions))
+            go = self._prover.prove(ProofRequest(request.request, request.partitions))
         except Unavailable:
             return
-        self._pending_ask = None
+        self._pending_request = None
         self._ownership.put(go)
 
 

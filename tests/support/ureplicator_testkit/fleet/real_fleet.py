@@ -19,7 +19,7 @@ import requests
 import yaml
 
 from ureplicator_common.model import Route, position_group
-from ureplicator_testkit.servers.network import Links
+from ureplicator_testkit.servers.network import NetworkPaths
 from ureplicator_testkit.servers.ports import PortClaim, claim_port
 from ureplicator_testkit.servers.processes import Process, eventually, spawn_ureplicator
 
@@ -42,7 +42,7 @@ class Fleet:
         zookeeper: str,
         source: str,
         target: str,
-        links: Mapping[str, Links] | None = None,
+        links: Mapping[str, NetworkPaths] | None = None,
         controller: Mapping[str, Any] | None = None,
         worker: Mapping[str, Any] | None = None,
         route: Mapping[str, Any] | None = None,
@@ -100,10 +100,10 @@ class Fleet:
         """The same for all processes, except for the addresses."""
         config = {**self._config, "controller": self.delays}
         if id in self.links:
-            said = self.links[id].config()
-            config["zookeeper"] = {**config["zookeeper"], "hosts": said["hosts"]}
+            overrides = self.links[id].config()
+            config["zookeeper"] = {**config["zookeeper"], "hosts": overrides["hosts"]}
             config["clusters"] = {
-                end: {"bootstrap.servers": said[end]} for end in ("source", "target")
+                end: {"bootstrap.servers": overrides[end]} for end in ("source", "target")
             }
         path = self.folder / f"{id}.yaml"
         path.write_text(yaml.safe_dump(config))
@@ -309,7 +309,7 @@ class Fleet:
     def unsettled(self) -> str:
         """The first deviation from the settled state; "" if none."""
         if not self.leader():
-            return "nobody leads"
+            return "no leader"
         shown = self.rest("GET", "/validation")
         counts = [shown["IdealState"].get(id, 0) for id in self.workers]
         if shown["mismatches"]:
@@ -323,7 +323,7 @@ class Fleet:
                 other = led.setdefault(int(epoch), id)
                 assert other == id, f"both {other} and {id} led with epoch {epoch}"
 
-    # --- what a worker says ------------------------------------------------------------------
+    # --- what a worker reports -----------------------------------------------------------------
 
     def status(self, worker: str) -> Any:
         """The worker's own /status, which works without ZooKeeper."""

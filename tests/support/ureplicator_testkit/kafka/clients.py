@@ -68,7 +68,7 @@ class MemoryCluster(ClusterClient):
         """Subclasses delay or lose it."""
         if self.failures:
             self.failures -= 1
-            raise ClusterUnavailable(f"{self.model.cluster_id} does not answer", delay_s=0.0)
+            raise ClusterUnavailable(f"{self.model.cluster_id} does not respond", delay_s=0.0)
 
 
 class _CanFail:
@@ -80,7 +80,7 @@ class _CanFail:
     @contextmanager
     def failing(self, error: Exception | None = None) -> Iterator[None]:
         """Every request raises `error` meanwhile (default: ClusterUnavailable)."""
-        self._failure = error or ClusterUnavailable("no broker answers")
+        self._failure = error or ClusterUnavailable("no broker responds")
         try:
             yield
         finally:

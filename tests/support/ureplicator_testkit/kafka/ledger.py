@@ -39,7 +39,7 @@ class Ledger:
         self.refused: dict[TargetPartition, str] = {}
 
     def initialise(self, transactional_id: str) -> int:
-        """A new epoch: whoever holds an older one is fenced."""
+        """A new epoch; producers with an older one are fenced."""
         self.epochs[transactional_id] = self.epochs.get(transactional_id, -1) + 1
         return self.epochs[transactional_id]
 

@@ -31,7 +31,7 @@ Log = Mapping[int, Sequence[Record]]
 
 
 @dataclass(frozen=True, slots=True)
-class PartitionReport:
+class PartitionDifference:
     """Differences of one partition; equal when every list is empty."""
 
     partition: int
@@ -66,7 +66,7 @@ class PartitionReport:
 class Comparison:
     """All partitions of one topic."""
 
-    partitions: tuple[PartitionReport, ...]
+    partitions: tuple[PartitionDifference, ...]
 
     @property
     def clean(self) -> bool:
@@ -113,7 +113,7 @@ Identity = tuple[Content, int]  # a content, and which occurrence of it
 
 def _compare_partition(
     partition: int, source: Sequence[Record], target: Sequence[Record], timestamps: bool
-) -> PartitionReport:
+) -> PartitionDifference:
     def content(record: Record) -> Content:
         times = (record.timestamp_type, record.timestamp) if timestamps else ()
         return (record.key, record.value, record.headers, *times)
@@ -125,7 +125,7 @@ def _compare_partition(
     surplus = [(identity, record) for identity, record in found.items() if identity not in wanted]
     duplicates = [record for identity, record in surplus if identity[0] in contents]
     extra = [record for identity, record in surplus if identity[0] not in contents]
-    return PartitionReport(
+    return PartitionDifference(
         partition=partition,
         source_count=len(source),
         target_count=len(target),

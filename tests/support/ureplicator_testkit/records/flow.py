@@ -26,7 +26,7 @@ from ureplicator_testkit.records.topics import (
     offsets,
     produce,
 )
-from ureplicator_testkit.servers.network import Site
+from ureplicator_testkit.servers.network import BreakableServers
 from ureplicator_testkit.servers.processes import eventually
 
 RATE = 1_500
@@ -40,7 +40,7 @@ class Flow:
 
     def __init__(
         self,
-        site: Site,
+        site: BreakableServers,
         fleet: Fleet,
         topic: str,
         *,

@@ -148,7 +148,7 @@ def produce(
     count = _send(producer, topic, records, failures)
     left = producer.flush(ANSWER_S * deadline_factor())
     if failures or left:
-        raise AssertionError(f"not produced to {topic}: {left} unanswered, {failures[:3]}")
+        raise AssertionError(f"not produced to {topic}: {left} not acknowledged, {failures[:3]}")
     return count
 
 

@@ -56,7 +56,7 @@ NOT_YET = frozenset(
 )
 
 QUIET_CLIENT: dict[str, str | int] = {
-    "log_level": 0,  # a server that is still starting is no news
+    "log_level": 0,  # a server that is still starting is not logged
     "reconnect.backoff.ms": 50,
     "reconnect.backoff.max.ms": 200,
     "allow.auto.create.topics": "false",
@@ -191,22 +191,22 @@ class ZooKeeperServer(_Server):
         self.kill()
         self.start()
 
-    def answers(self) -> bool:
+    def serves(self) -> bool:
         """It responds with `Mode: ...` to the `srvr` command, as a serving server does."""
-        return self.says("Mode: ")
+        return self.responds_with("Mode: ")
 
-    def says(self, part: str) -> bool:
+    def responds_with(self, part: str) -> bool:
         try:
             with socket.create_connection(("127.0.0.1", self.port), timeout=2) as connection:
                 connection.sendall(b"srvr")
-                answer = b"".join(iter(lambda: connection.recv(4096), b""))
-                return part.encode() in answer
+                response = b"".join(iter(lambda: connection.recv(4096), b""))
+                return part.encode() in response
         except OSError:
             return False
 
     def _serves(self) -> bool:
         self.process.assert_running()
-        return self.answers()
+        return self.serves()
 
 
 @dataclass
@@ -402,7 +402,7 @@ class KafkaCluster(_Server):
             "share.coordinator.state.topic.num.partitions": "1",
             "share.coordinator.state.topic.replication.factor": replicas,
             "share.coordinator.state.topic.min.isr": "1",
-            # Compaction within a test's patience: 15 s and a 128 MiB buffer by default.
+            # Compaction within the time of a test: 15 s and a 128 MiB buffer by default.
             "log.cleaner.backoff.ms": "500",
             "log.cleaner.dedupe.buffer.size": str(8 << 20),
             **self._properties,
@@ -417,7 +417,7 @@ class KafkaCluster(_Server):
         """Wait until all running brokers are registered and every partition has a leader."""
         port = self._nodes[ask_broker].port if ask_broker else None
         admin = self._admin_of([port] if port else self.ports)
-        eventually(lambda: self._ready(admin), deadline_s, f"all of {self.name} answers")
+        eventually(lambda: self._ready(admin), deadline_s, f"all of {self.name} responds")
 
     def _ready(self, admin: AdminClient) -> bool:
         running = self._running_brokers()
@@ -443,21 +443,21 @@ class KafkaCluster(_Server):
         self._until_served(lambda: producer.init_transactions(10), "transactions")
         consumer = Consumer({**settings, "group.id": "warm-up"})
         try:
-            asked = [TopicPartition("warm-up", 0)]
-            self._until_served(lambda: consumer.committed(asked, timeout=30), "groups")
+            partitions = [TopicPartition("warm-up", 0)]
+            self._until_served(lambda: consumer.committed(partitions, timeout=30), "groups")
         finally:
             consumer.close()
 
-    def _until_served(self, ask: Callable[[], object], what: str) -> None:
+    def _until_served(self, request: Callable[[], object], what: str) -> None:
         """A coordinator is elected, moves and loads for a while after the start."""
         end = time.monotonic() + START_DEADLINE_S
         while True:
             try:
-                ask()
+                request()
                 return
             except KafkaException as error:
                 cause = error.args[0]
-                # retriable() is true of what the client would try again by itself, no more.
+                # retriable() covers only what the client retries by itself.
                 if not (cause.retriable() or cause.code() in NOT_YET):
                     raise
                 if time.monotonic() > end:

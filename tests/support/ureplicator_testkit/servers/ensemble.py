@@ -24,7 +24,7 @@ quorumListenOnAllIPs=false
 """
 
 
-class Member(ZooKeeperServer):
+class EnsembleMember(ZooKeeperServer):
     """Started together with the others: alone it does not serve."""
 
     main_class = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
@@ -51,7 +51,7 @@ class ZooKeeperEnsemble:
             for number in range(size)
         )
         self.members = [
-            Member(number + 1, voters, name=name, heap_mb=heap_mb) for number in range(size)
+            EnsembleMember(number + 1, voters, name=name, heap_mb=heap_mb) for number in range(size)
         ]
 
     @property
@@ -80,11 +80,11 @@ class ZooKeeperEnsemble:
             if not member.process.running:
                 member.launch()
         for member in self.members:
-            eventually(member.answers, START_DEADLINE_S, f"{member.name} serves")
+            eventually(member.serves, START_DEADLINE_S, f"{member.name} serves")
 
     def leader(self) -> ZooKeeperServer:
         """The member that the others follow."""
-        return next(member for member in self.members if member.says("Mode: leader"))
+        return next(member for member in self.members if member.responds_with("Mode: leader"))
 
     def stop(self) -> None:
         for member in self.members:

@@ -14,7 +14,7 @@ from typing import Any, Self
 
 from ureplicator_testkit.servers.clusters import KafkaCluster, start_all
 from ureplicator_testkit.servers.ensemble import ZooKeeperEnsemble
-from ureplicator_testkit.servers.proxy import Proxy, ProxyHouse, Way
+from ureplicator_testkit.servers.proxy import Proxy, ProxyThread, Way
 
 CONTROLLERS = ("c1", "c2")
 WORKERS = ("w1", "w2", "w3")
@@ -22,7 +22,7 @@ ONE_THREAD_EACH = {"num.network.threads": "1"}  # per listener; there are many, 
 
 
 @dataclass(frozen=True, slots=True)
-class Links:
+class NetworkPaths:
     """Network paths of one process."""
 
     zookeeper: tuple[Proxy, ...]
@@ -54,11 +54,11 @@ class Links:
             proxy.slow(delay_s=delay_s)
 
 
-class Site:
+class BreakableServers:
     """A ZooKeeper of three servers, a source, a target, and the network to them."""
 
     def __init__(self, processes: Sequence[str] = (*CONTROLLERS, *WORKERS)) -> None:
-        self.house = ProxyHouse()
+        self.house = ProxyThread()
         self.zookeeper = ZooKeeperEnsemble()
         listeners = [id.upper() for id in processes]
         self.source, self.target = (
@@ -67,14 +67,14 @@ class Site:
         )
         self.links = {id: self._links(id) for id in processes}
 
-    def _links(self, id: str) -> Links:
+    def _links(self, id: str) -> NetworkPaths:
         clusters = []
         for cluster in (self.source, self.target):
             proxy = self.house.proxy(cluster.listener_port(id.upper()))
             cluster.advertise(id.upper(), proxy.port)
             clusters.append(proxy)
         zookeeper = tuple(self.house.proxy(port) for port in self.zookeeper.ports)
-        return Links(zookeeper, *clusters)
+        return NetworkPaths(zookeeper, *clusters)
 
     def cluster(self, end: str) -> KafkaCluster:
         return {"source": self.source, "target": self.target}[end]

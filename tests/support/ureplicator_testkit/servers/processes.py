@@ -50,11 +50,11 @@ def eventually(
     """Poll until the predicate returns a true value, and return it."""
     end = time.monotonic() + deadline_s * deadline_factor()
     while True:
-        answer = predicate()
-        if answer:
-            return answer
+        response = predicate()
+        if response:
+            return response
         if time.monotonic() > end:
-            raise NotInTimeError(f"not within {deadline_s} s: {what} (last answer: {answer!r})")
+            raise NotInTimeError(f"not within {deadline_s} s: {what} (last response: {response!r})")
         time.sleep(poll_s)
 
 
@@ -63,7 +63,7 @@ def wait_for_http(
 ) -> requests.Response:
     """Poll an address until it responds with this status; fail early when its process ended."""
 
-    def answer() -> requests.Response | None:
+    def response() -> requests.Response | None:
         if process is not None:
             process.assert_running()
         try:
@@ -72,7 +72,7 @@ def wait_for_http(
             return None
         return response if response.status_code == status else None
 
-    found = eventually(answer, deadline_s, f"{url} answers {status}")
+    found = eventually(response, deadline_s, f"{url} responds {status}")
     assert found is not None
     return found
 
@@ -187,14 +187,14 @@ class Process:
     def wait_for_line(self, pattern: str, deadline_s: float) -> re.Match[str]:
         """Wait until a line of the log matches; fail at once when the process ends without it."""
 
-        def look() -> re.Match[str] | None:
-            running = self.running  # before the look: a last line may come just before the end
+        def search() -> re.Match[str] | None:
+            running = self.running  # before the search: a last line may come just before the end
             found = re.search(pattern, self.log_text(), re.MULTILINE)
             if found is None and not running:
                 self.assert_running()
             return found
 
-        found = eventually(look, deadline_s, f"{self.name} logs {pattern!r}")
+        found = eventually(search, deadline_s, f"{self.name} logs {pattern!r}")
         assert found is not None
         return found
 

@@ -15,7 +15,7 @@ Faults, for each way by itself (`Way.UP`, `Way.DOWN`) or both:
 `heal` ends all of them. Stalled bytes then arrive in order, as retransmitted packets do: that is how a
 request arrives long after its sender gave up. The end of a connection (FIN, RST) is stalled like data.
 
-All proxies of a `ProxyHouse` share one thread, which runs an event loop; its methods may be called
+All proxies of a `ProxyThread` share one thread, which runs an event loop; its methods may be called
 from any thread, and return when the fault is active.
 """
 
@@ -49,7 +49,7 @@ BOTH = (Way.UP, Way.DOWN)
 
 
 @dataclass(slots=True)
-class _Weather:
+class _Faults:
     """Faults of one way, for all connections of a proxy. Belongs to the thread of the loop."""
 
     delay_s: float = 0.0
@@ -72,8 +72,8 @@ _Item = tuple[float, bytes | Exception]  # b"" is the end of the stream
 class _Connection:
     """A client connection and its connection to the server."""
 
-    def __init__(self, weather: dict[Way, _Weather]) -> None:
-        self._weather = weather
+    def __init__(self, faults: dict[Way, _Faults]) -> None:
+        self._weather = faults
         self._writers: list[asyncio.StreamWriter] = []
 
     async def run(
@@ -121,29 +121,29 @@ class _Connection:
     async def _give(
         self, way: Way, held: asyncio.Queue[_Item], writer: asyncio.StreamWriter
     ) -> None:
-        weather = self._weather[way]
+        faults = self._weather[way]
         now_s = asyncio.get_running_loop().time
         while True:
             due_s, item = await held.get()
             await asyncio.sleep(max(0.0, due_s - now_s()))
-            await weather.passes.wait()
+            await faults.passes.wait()
             if isinstance(item, Exception):
                 raise _Reset from item
             if not item:
                 with contextlib.suppress(OSError):
                     writer.write_eof()
                 return
-            await self._pass(item, weather, writer)
+            await self._pass(item, faults, writer)
 
-    async def _pass(self, data: bytes, weather: _Weather, writer: asyncio.StreamWriter) -> None:
-        if weather.rate_bytes_per_s:
-            await asyncio.sleep(len(data) / weather.rate_bytes_per_s)
-        left = weather.cut_after_bytes
+    async def _pass(self, data: bytes, faults: _Faults, writer: asyncio.StreamWriter) -> None:
+        if faults.rate_bytes_per_s:
+            await asyncio.sleep(len(data) / faults.rate_bytes_per_s)
+        left = faults.cut_after_bytes
         is_cut = left is not None and left <= len(data)
         if left is not None:
             data = data[:left]
-            weather.cut_after_bytes = None if is_cut else left - len(data)
-        weather.carried_bytes += len(data)
+            faults.cut_after_bytes = None if is_cut else left - len(data)
+        faults.carried_bytes += len(data)
         writer.write(data)
         await writer.drain()
         if is_cut:
@@ -165,7 +165,7 @@ class Proxy:
         self._loop = loop
         self._server_port = server_port
         self._claim: PortClaim = claim_port()
-        self._weather = {way: _Weather() for way in BOTH}
+        self._weather = {way: _Faults() for way in BOTH}
         self._connections: dict[_Connection, asyncio.Task[None]] = {}
         self._listener: asyncio.Server | None = None
         self.port = self._claim.port
@@ -224,10 +224,10 @@ class Proxy:
 
     def heal(self) -> None:
         async def change() -> None:
-            for weather in self._weather.values():
-                weather.delay_s = weather.rate_bytes_per_s = 0.0
-                weather.cut_after_bytes = None
-                weather.passes.set()
+            for faults in self._weather.values():
+                faults.delay_s = faults.rate_bytes_per_s = 0.0
+                faults.cut_after_bytes = None
+                faults.passes.set()
             if self._listener is None:
                 await self._listen()
 
@@ -268,18 +268,18 @@ class Proxy:
     def _reset_all(self) -> None:
         for connection, task in list(self._connections.items()):
             connection.reset()
-            task.cancel()  # it may be holding something back, which nobody waits for any more
+            task.cancel()  # it may be holding something back, which no reader waits for
 
     def _do(self, change: Callable[[], object]) -> None:
         async def run() -> None:
-            answer = change()
-            if asyncio.iscoroutine(answer):
-                await answer
+            result = change()
+            if asyncio.iscoroutine(result):
+                await result
 
         asyncio.run_coroutine_threadsafe(run(), self._loop).result(10)
 
 
-class ProxyHouse:
+class ProxyThread:
     """The thread of all proxies."""
 
     def __init__(self) -> None:

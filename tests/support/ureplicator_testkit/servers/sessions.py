@@ -30,4 +30,4 @@ def expire(hosts: str, session: int) -> None:
     twin.stop()
     twin.close()
     assert taken is not None
-    assert taken[0] == session, "the server gave a session of its own instead"
+    assert taken[0] == session, "the server opened a new session instead"

@@ -54,7 +54,7 @@ worker: {{slots: 2, port: 0, commit_interval_s: 1}}
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class StackServer:
     """One server of the stack, as `status` shows it."""
 
     name: str
@@ -186,8 +186,8 @@ def _write_down(
     )
 
 
-def _member(process: Process, address: str) -> Member:
-    return Member(process.name, process.pid, address, str(process.log.relative_to(FOLDER)))
+def _member(process: Process, address: str) -> StackServer:
+    return StackServer(process.name, process.pid, address, str(process.log.relative_to(FOLDER)))
 
 
 def _write(path: Path, text: str) -> None:
@@ -207,8 +207,8 @@ def _remove() -> None:
 
 def _refuse_other(wanted: Wanted) -> None:
     running = Wanted(**json.loads(STATE.read_text())["wanted"])
-    asked = asdict(wanted)
-    if any(value not in (None, asdict(running)[key]) for key, value in asked.items()):
+    wanted_values = asdict(wanted)
+    if any(value not in (None, asdict(running)[key]) for key, value in wanted_values.items()):
         raise click.ClickException(
             "stack: already up with other ports or brokers: run scripts/stack down first"
         )
@@ -218,10 +218,10 @@ def _ours() -> Sequence[int]:
     return marked_processes(MARK, str(FOLDER))
 
 
-def _members() -> list[Member]:
+def _members() -> list[StackServer]:
     if not STATE.exists():
         return []
-    return [Member(**member) for member in json.loads(STATE.read_text())["members"]]
+    return [StackServer(**member) for member in json.loads(STATE.read_text())["members"]]
 
 
 def _all_run() -> bool:

@@ -67,7 +67,7 @@ class Copy:
     committed: int
     draining_until_s: float | None = None
     suspended: bool = False
-    answered: bool = False
+    fetched: bool = False
     failure: tuple[str, bool] | None = None
 
 
@@ -182,7 +182,7 @@ class Copier(Process):
         self._work()
         self._send_report()
         if self._is_done():
-            self.kill("told to stop")
+            self.kill("stop requested")
             return None
         return TURN_S
 
@@ -255,7 +255,7 @@ class Copier(Process):
 
     def _copy_some(self, copy: Copy) -> None:
         log = self._kafka.source.logs[copy.partition.topic, copy.partition.number]
-        copy.answered = True
+        copy.fetched = True
         count = min(BATCH, log.end - copy.position)
         if count <= 0 or copy.suspended:
             return
@@ -363,6 +363,6 @@ class Copier(Process):
             return PartitionState.OFFLINE, "stopping"
         if self._trouble or copy.suspended:
             return PartitionState.ERROR, self._trouble or "fenced: waiting for the proof"
-        if copy.answered:
+        if copy.fetched:
             return PartitionState.ONLINE, ""
-        return PartitionState.OFFLINE, "starting: waiting for the first answer"
+        return PartitionState.OFFLINE, "starting: waiting for the first response"

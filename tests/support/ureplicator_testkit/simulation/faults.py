@@ -164,7 +164,7 @@ class FaultInjector:
     def _stop(self) -> None:
         worker = self._worker()
         if worker is not None:
-            self._world.note(worker.name, "told to stop")
+            self._world.note(worker.name, "drained")
             worker.drain()
             self._restart_worker(worker.id)
 

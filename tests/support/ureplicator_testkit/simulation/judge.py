@@ -192,8 +192,8 @@ class JudgedStore(MemoryStore):
         if after is None or self.writer not in self.seen:
             return
         old = decode_assignment(before.data).entries if before else {}
-        for partition, told in decode_assignment(after.data).entries.items():
-            if partition not in old or old[partition].owner_epoch != told.owner_epoch:
+        for partition, entry in decode_assignment(after.data).entries.items():
+            if partition not in old or old[partition].owner_epoch != entry.owner_epoch:
                 why = self.reason_not_to_give(worker, partition, self.seen[self.writer][1])
                 if why:
                     raise Violation("T", f"{partition} given to {worker}, but {why}")
@@ -205,8 +205,8 @@ def _paths(operations: Sequence[Operation]) -> Iterator[str]:
 
 def _is_leaders(operation: Operation) -> bool:
     """Only a leader may write it. An empty parent carries nothing; any process may create it."""
-    says = isinstance(operation, Set | Delete) or bool(getattr(operation, "data", b""))
-    return says and operation.path.startswith(LEADERS)
+    carries_data = isinstance(operation, Set | Delete) or bool(getattr(operation, "data", b""))
+    return carries_data and operation.path.startswith(LEADERS)
 
 
 def _overwritten(path: str, before: Node, after: Node | None) -> str:

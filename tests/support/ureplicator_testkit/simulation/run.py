@@ -161,7 +161,7 @@ class Simulation:
     def _unsettled_reason(self) -> str:
         seen = self.fleet.store.parse()
         if is_rebalance_due(seen):
-            return "a rebalance is asked for"
+            return "a rebalance is requested"
         wrong_session = self._unnoticed_worker(seen)
         if wrong_session:
             return f"{wrong_session} is not registered yet, or not missed yet"
@@ -185,7 +185,7 @@ class Simulation:
     def _uneven_reason(self, seen: Snapshot) -> str:
         counts = dict.fromkeys(seen.sessions, 0)
         for worker, assigned in seen.assignments.items():
-            if any(told.fence for told in assigned.value.entries.values()):
+            if any(entry.fence for entry in assigned.value.entries.values()):
                 return f"{worker} has yet to fence"
             if assigned.value.entries:
                 counts[worker] = len(assigned.value.entries)

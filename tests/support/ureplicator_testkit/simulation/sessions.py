@@ -67,7 +67,7 @@ class SessionProcess(Process):
     def lose_answer(self, operations: Sequence[Operation], *, applied: bool) -> None:
         self.world.faults += 1
         self.world.note(
-            self.name, "answer to %s lost, applied: %s", type(operations[0]).__name__, applied
+            self.name, "response to %s lost, applied: %s", type(operations[0]).__name__, applied
         )
         self.client.lose_next_answer(applied=applied)
         if self.world.chance.random() < 0.7:

@@ -16,7 +16,7 @@ EDIT: Callable[..., Any] = edit
 
 @contextmanager
 def virtual_waiting(process: Process, *modules: ModuleType) -> Iterator[None]:
-    """Whoever of those modules waits in `edit` lets the world go on meanwhile."""
+    """While those modules wait in `edit`, the simulation continues."""
     wait = partial(process.world.sleep, process)
     ours: Any = partial(EDIT, clock=process.world, wait=wait)
     before = [(module, vars(module)["edit"]) for module in modules]

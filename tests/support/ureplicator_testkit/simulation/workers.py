@@ -202,7 +202,7 @@ class Worker(SessionProcess):
                 self._leave(code, reason)
 
     def _leave(self, code: int, reason: str) -> None:
-        """The last message is received, then the session ends at once."""
+        """Write what is pending; then the session ends at once."""
         self._publisher.write_pending()
         self.kill(f"exit {code}: {reason}")
         self.store.expire(self.client._session)
