@@ -182,7 +182,7 @@ def _mirror_maker_java(folder: Path) -> Java:
         *("-XX:-UsePerfData", "-Djava.awt.headless=true"),
         f"-Dlog4j2.configurationFile={settings}",
     )
-    # What writes its log comes with the broker only.
+    # The logging binding is only among the jars of the broker.
     classpath = os.pathsep.join((f"{jars}/*", f"{kafka_jars()}/*"))
     return Java(java_executable(), classpath, options)
 

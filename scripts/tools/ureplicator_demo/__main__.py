@@ -170,7 +170,7 @@ def _fleet(keep: bool, name: str) -> Fleet:
     return Fleet(stack.CONFIG, FOLDER, name=name, workers=WORKERS, mark=MARK, detached=keep)
 
 
-# --- What is started and ended
+# --- Start and stop
 
 
 def _stack_runs() -> bool:

@@ -9,7 +9,7 @@ from ureplicator_testkit.records.topics import CODECS, NewRecord, produce
 
 CHUNK = 10_000
 """Consecutive records of one codec: all codecs take turns in every partition."""
-# Plain producers: an idempotent one waits half a second for its id, each time one is made.
+# Plain producers: an idempotent one waits half a second for its id, each time one is created.
 _SETTINGS = {"enable.idempotence": False, "batch.size": 131_072}
 _FIRST_MS = 1_750_000_000_000
 _ONE_MEANING = (("trace", b"0af7651916cd43dd"), ("content-type", b"application/json"))

@@ -47,7 +47,7 @@ def _idle_for_longer_than_offsets_live(lane: Lane) -> None:
     eventually(
         lambda: lane.at(0) in successor.report and successor.report[lane.at(0)].committed == 20,
         20,
-        "the first partition goes on",
+        "the first partition continues",
     )
     successor.stop()
     assert lane.target_ends() == {0: 20, 1: 10}

@@ -1,1 +1,1 @@
-"""What tests share: real clusters, processes under watch, and a log comparison that judges."""
+"""Testkit: real servers, processes and network faults, models of Kafka and ZooKeeper, a simulation."""

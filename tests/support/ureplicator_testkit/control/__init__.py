@@ -1,1 +1,1 @@
-"""The control plane in memory: its engines, its REST, workers that only report."""
+"""The control plane over the store in memory: fleets, controllers, REST, and their contract tests."""

@@ -87,7 +87,7 @@ class ControlFleet:
             if self.store.node(each) is None:
                 self.store.apply(self._session, [Create(each, b"")])
 
-    # What operators and machines do.
+    # Operators and faults.
 
     def worker(self, id: str, *, slots: int = 2) -> Process:
         """Start a process; no live session may have the id."""
@@ -165,7 +165,7 @@ class ControlFleet:
     def thaw(self, process: Process) -> None:
         process.frozen = False
 
-    # What the leader does.
+    # The leader.
 
     def elect(self) -> None:
         """Elect another leader: a new epoch, and no memory."""
@@ -234,7 +234,7 @@ class ControlFleet:
                         f"{partition} given to {step.worker} while {process!r} copies it"
                     )
 
-    # Time, and what comes of all that.
+    # Time and results.
 
     def settle(self, *, rounds: int = 30) -> None:
         """Run leader and workers in turn until nothing changes any more."""

@@ -123,7 +123,7 @@ class Process:
             case instructions.Publish(current):
                 self._current = current
             case _:
-                return  # sessions and assignments are read when the test says so
+                return  # the test decides when sessions and assignments are read
 
     def _tick(self) -> None:
         """Long enough for every change to be due for publication."""
@@ -137,7 +137,7 @@ class Process:
         copier = self.added[partition].copier
         self._put(events.CopierReported(copier, CopierReport({partition: report})))
 
-    # What the engines write and read in the store.
+    # Reads and writes of the store.
 
     def connect(self) -> None:
         """A new session and the live node; copying continues."""
@@ -195,7 +195,7 @@ class Process:
     def _id_of(self, route: Route, slot: int) -> str:
         return transactional_id(fleet=self._fleet.name, route=route, worker=self.id, slot=slot)
 
-    # What copiers do.
+    # The copiers.
 
     def start(self, partition: Partition) -> None:
         """Initialise the own id, then prove ownership in the store."""
@@ -289,7 +289,7 @@ class Process:
         del self.removed[partition], self.added[partition]
         self._put(events.CopierReleased(copier, (partition,)))
 
-    # All of it.
+    # Complete rounds.
 
     def obey(self) -> None:
         """Everything a healthy worker does, completely."""
@@ -308,6 +308,6 @@ class Process:
         self.publish()
 
     def commit_all(self) -> None:
-        """What the copiers do by themselves."""
+        """Commits of the copiers, without the main loop."""
         for partition in sorted(self.copies):
             self.commit(partition)

@@ -1,1 +1,1 @@
-"""The copier alone: its driver, a Kafka cluster in memory, and the clusters it copies between."""
+"""Copiers in tests: a driver for the real one, its data loop between clusters in memory, a stub."""

@@ -115,7 +115,7 @@ class Stage:
                 raise ValueError(name)
 
     def seen(self) -> dict[str, Any]:
-        """What the fleet sees."""
+        """State of the worker as the fleet sees it."""
         current = self._leader.get(self._paths.current_state(self._id))
         live = self._leader.get(self._paths.worker_live(self._id))
         return {

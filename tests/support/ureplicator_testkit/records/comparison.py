@@ -108,7 +108,7 @@ def compare(source: Log, target: Log, *, timestamps: bool = True) -> Comparison:
 
 
 Content = tuple[Hashable, ...]
-Identity = tuple[Content, int]  # a content, and which occurrence of it
+Identity = tuple[Content, int]  # a content, and the number of the occurrence
 
 
 def _compare_partition(
@@ -129,7 +129,7 @@ def _compare_partition(
         partition=partition,
         source_count=len(source),
         target_count=len(target),
-        different=tuple(_pair_changed(missing, extra)),  # takes its pairs out of both lists
+        different=tuple(_pair_changed(missing, extra)),  # removes its pairs from both lists
         missing=tuple(missing),
         extra=tuple(extra),
         duplicates=tuple(duplicates),

@@ -98,7 +98,7 @@ class Flow:
         eventually(
             lambda: all(self._target_ends()[number] > before[number] for number in chosen),
             deadline_s,
-            f"records go on arriving in {chosen}",
+            f"records keep arriving in {chosen}",
         )
 
     def _target_ends(self) -> Mapping[int, int]:

@@ -279,7 +279,9 @@ def read_all(
         pending = set(partitions)
         quiet_s = 0.0
         while pending:
-            messages = consumer.consume(1_000, timeout=0.05)  # waits for so many, or so long
+            messages = consumer.consume(
+                1_000, timeout=0.05
+            )  # returns after so many records, or so long
             quiet_s = 0.0 if messages else quiet_s + 0.05
             if quiet_s > deadline_s * deadline_factor():
                 raise NotInTimeError(f"{topic}: nothing more of partitions {sorted(pending)}")

@@ -120,7 +120,7 @@ def start_all(*servers: _Server) -> None:
         for started in [pool.submit(server.start) for server in servers]:
             started.result()
     except BaseException:
-        for server in servers:  # ends the other starts too: their processes are gone
+        for server in servers:  # ends the other starts too: their processes have ended
             server.stop()
         pool.shutdown()
         for server in servers:
@@ -277,7 +277,7 @@ class KafkaCluster(_Server):
             port, folder = self._claim(None), self.folder / "controller"
             self._nodes[CONTROLLER_ID] = _Node(CONTROLLER_ID, None, None, 0, port, folder, {})
 
-    # --- where it is -------------------------------------------------------------------------
+    # --- addresses ---------------------------------------------------------------------------
 
     @property
     def bootstrap(self) -> str:
@@ -314,7 +314,7 @@ class KafkaCluster(_Server):
         servers = ",".join(f"127.0.0.1:{port}" for port in ports)
         return AdminClient({"bootstrap.servers": servers, **QUIET_CLIENT})
 
-    # --- life --------------------------------------------------------------------------------
+    # --- start and stop --------------------------------------------------------------------------------
 
     def start(self) -> Self:
         """Format and start every node, and wait until clients, groups and transactions work."""

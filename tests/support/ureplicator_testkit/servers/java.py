@@ -19,7 +19,7 @@ ZOOKEEPER_JARS = (
     *("audience-annotations-", "jackson-core-", "jackson-databind-"),
 )
 
-# Servers log what they did to standard output; Kafka and ZooKeeper both use Log4j 2.
+# Servers log to standard output; Kafka and ZooKeeper both use Log4j 2.
 LOG4J = """\
 status = error
 appender.console.type = Console
@@ -60,7 +60,7 @@ def zookeeper_java(heap_mb: int, folder: Path) -> Java:
         "-Dzookeeper.admin.enableServer=false",
         "-Dzookeeper.jmx.log4j.disable=true",
         "-Dzookeeper.4lw.commands.whitelist=*",
-        # A killed process loses nothing that it wrote; only a killed machine would.
+        # Without fsync: a killed process loses nothing that it wrote, only a killed machine would.
         "-Dzookeeper.forceSync=no",
     )
     return Java(java_executable(), os.pathsep.join(zookeeper_jars()), options)

@@ -53,7 +53,7 @@ class _Faults:
     """Faults of one way, for all connections of a proxy. Belongs to the thread of the loop."""
 
     delay_s: float = 0.0
-    rate_bytes_per_s: float = 0.0  # 0: as fast as it goes
+    rate_bytes_per_s: float = 0.0  # 0: unlimited
     passes: asyncio.Event = field(default_factory=asyncio.Event)
     cut_after_bytes: int | None = None
     carried_bytes: int = 0
@@ -233,7 +233,7 @@ class Proxy:
 
         self._do(change)
 
-    # --- life --------------------------------------------------------------------------------
+    # --- start and stop --------------------------------------------------------------------------------
 
     def close(self) -> None:
         async def end() -> None:
@@ -268,7 +268,7 @@ class Proxy:
     def _reset_all(self) -> None:
         for connection, task in list(self._connections.items()):
             connection.reset()
-            task.cancel()  # it may be holding something back, which no reader waits for
+            task.cancel()  # it may hold stalled bytes
 
     def _do(self, change: Callable[[], object]) -> None:
         async def run() -> None:

@@ -26,7 +26,7 @@ MODULE = "ureplicator_testkit.simulation"
 
 def main() -> int:
     options = _options()
-    if os.environ.get("PYTHONHASHSEED") != "0":  # a history depends on its seed alone
+    if os.environ.get("PYTHONHASHSEED") != "0":  # a run depends on its seed alone
         environment = {**os.environ, "PYTHONHASHSEED": "0"}
         command = [sys.executable, "-m", MODULE, *sys.argv[1:]]
         os.execve(sys.executable, command, environment)  # noqa: S606

@@ -69,7 +69,7 @@ class FaultInjector:
             freeze_s=self._chance.choice((15.0, 30.0)),
         )
 
-    # Whom it strikes.
+    # Targets.
 
     def _any(self, those: Sequence[T]) -> T | None:
         return self._chance.choice(those) if those else None
@@ -80,7 +80,7 @@ class FaultInjector:
     def _member(self) -> SessionProcess | None:
         return self._any([member for member in self._fleet.members() if member.alive])
 
-    # What.
+    # Faults.
 
     def _kill(self) -> None:
         """A whole process; its copiers with it, or left running."""

@@ -100,7 +100,7 @@ class SimulatedFleet:
             log.end += self.chance.randrange(4)
         return WRITE_S
 
-    # Judgement that needs to know the processes.
+    # Checks that need to know the processes.
 
     def _reason_not_to_give(self, to: WorkerId, partition: Partition, seen: Snapshot) -> str:
         for worker in self.workers:

@@ -138,7 +138,7 @@ class World:
         self._number = 0
         self._depth = 0
 
-    # The clock that everybody is given.
+    # The clock of all processes.
 
     def monotonic_s(self) -> float:
         return self.now_s
@@ -150,7 +150,7 @@ class World:
         if len(self.trace) < TRACE_LINES:
             self.trace.append((self.now_s, who, what, details))
 
-    # What comes next.
+    # Scheduling.
 
     def later(self, delay_s: float, act: Callable[[], None]) -> None:
         self._push(self.now_s + delay_s, act)
@@ -204,7 +204,7 @@ class World:
         if again_s is not None:
             self.wake(actor, again_s)
 
-    # What may happen before a request.
+    # Faults before a request.
 
     def point(self, process: Process, what: str, *, writes: bool) -> None:
         self._go_on(process)

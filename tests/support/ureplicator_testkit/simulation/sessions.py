@@ -113,7 +113,7 @@ class SessionProcess(Process):
         if self.alive and not self.frozen:
             self.client.release_watches()
 
-    # What its process does.
+    # Hooks of the process.
 
     def died(self) -> None:
         """The servers see a broken connection and wait for the session timeout."""
