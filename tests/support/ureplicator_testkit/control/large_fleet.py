@@ -2,7 +2,7 @@
 counted in cycles, virtual seconds and writes.
 
 The workers obey at once and report, each in a session of its own; how safely they do so is tested by
-`control_fleet`. Time advances by one debounce interval per cycle, and to the end of a delay when
+`ControlFleet`. Time advances by one debounce interval per cycle, and to the end of a delay when
 nothing else is pending, so a run is the same every time.
 """
 

@@ -1,6 +1,6 @@
 """A fleet for ownership histories: plan, proofs and the copiers' ownership are real.
 
-`control_fleet` provides the store, the leader's plan and the workers' protocol. Here a worker starts,
+`ControlFleet` provides the store, the leader's plan and the workers' protocol. Here a worker starts,
 commits and releases through the real ownership thread of a copier (`copier.ownership`) and the real
 proof of its driver (`engines.ownership_proof`); Kafka is the ledger in memory. A frozen worker
 receives no request; one that freezes inside a commit really blocks there.
