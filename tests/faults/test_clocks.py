@@ -46,7 +46,7 @@ def test_a_clock_that_jumps_an_hour_moves_nothing(fleet: Fleet, flow: Flow, tmp_
         assert process.terminate() == 0
     fleet.start_worker("w1", env=clock(wrong))
     fleet.start_controller(leader, env=clock(wrong))
-    eventually(lambda: fleet.leader() == leader, 20, "the one with the clock leads")
+    eventually(lambda: fleet.leader() == leader, 20, "the controller with the wrong clock leads")
     fleet.start_controller(former)
     fleet.wait_workers("w1")
     flow.wait_owned_by(set(fleet.workers), 40)
@@ -60,7 +60,7 @@ def test_a_clock_that_jumps_an_hour_moves_nothing(fleet: Fleet, flow: Flow, tmp_
     for process in (fleet.workers["w1"], fleet.controllers[leader]):
         assert process.terminate() == 0
     for id in ("w1", leader):
-        assert abs(off_s(fleet, id) - HOUR_S) < HOUR_S / 10, "its clock was wrong indeed"
+        assert abs(off_s(fleet, id) - HOUR_S) < HOUR_S / 10, "its clock was wrong"
     flow.heal()
     assert flow.owners() == owners
     assert fleet.moves(flow.topic) == moves

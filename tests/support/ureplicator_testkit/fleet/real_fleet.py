@@ -300,7 +300,7 @@ class Fleet:
             return leader if leader != other_than else ""
 
         limit_s = SESSION_TIMEOUT_S + 10
-        return eventually(successor, limit_s, f"another one than {other_than} leads")
+        return eventually(successor, limit_s, f"a leader other than {other_than}")
 
     def wait_settled(self) -> None:
         """Wait until the external view is the ideal state and even over all workers."""
@@ -328,7 +328,7 @@ class Fleet:
     def status(self, worker: str) -> Any:
         """The worker's own /status, which works without ZooKeeper."""
         self.workers[worker].assert_running()
-        port = eventually(lambda: self._port_of(worker), READY_S, f"{worker} tells its port")
+        port = eventually(lambda: self._port_of(worker), READY_S, f"{worker} logs its port")
         return requests.get(f"http://127.0.0.1:{port}/status", timeout=10).json()
 
     def states(self) -> list[tuple[str, str]]:

@@ -55,7 +55,7 @@ class Flow:
     def start(self) -> Self:
         """Wait until all is copied up to the load: from then on commits follow closely."""
         create_topic(self._site.source.bootstrap, self.topic, partitions=self.partitions)
-        eventually(self._is_established, 20, f"{self.topic} keeps what it is given")
+        eventually(self._is_established, 20, f"{self.topic} accepts records")
         self._load.start()
         self._fleet.whitelist(self.topic)
         self._fleet.wait_online(self.topic, self.partitions)
