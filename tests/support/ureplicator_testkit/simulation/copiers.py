@@ -131,7 +131,7 @@ class Copier(Process):
         self._inbox.append(message)
         self.world.soon(self._loop)
 
-    def receive_go(self, go: messages.ProofResponse, proven_at: int) -> None:
+    def receive_proof(self, go: messages.ProofResponse, proven_at: int) -> None:
         """`proven_at`: when the proof was made."""
         self._proven_at[go.request_id] = proven_at
         self.receive(go)

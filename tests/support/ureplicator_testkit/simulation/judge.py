@@ -189,8 +189,9 @@ class JudgedStore(MemoryStore):
 
     def _judge_assignment(self, path: str, before: Node | None, after: Node | None) -> None:
         worker = WorkerId(path.rpartition("/")[2])
-        if after is None or self.writer not in self.seen:
+        if after is None:
             return
+        assert self.writer in self.seen, "a leader wrote without a snapshot"
         old = decode_assignment(before.data).entries if before else {}
         for partition, entry in decode_assignment(after.data).entries.items():
             if partition not in old or old[partition].owner_epoch != entry.owner_epoch:

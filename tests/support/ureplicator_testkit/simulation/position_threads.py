@@ -26,7 +26,7 @@ from ureplicator_testkit.simulation.sessions import SessionProcess
 from ureplicator_testkit.simulation.waiting import virtual_waiting
 
 RENEW_S = 9.0
-FORGET_S = 3.0
+DELETE_S = 3.0
 
 
 class PositionThreads:
@@ -56,7 +56,7 @@ class PositionThreads:
         )
         chance = process.world.chance
         process.world.wake(process.actor("renewer", self._renew), chance.random() * RENEW_S)
-        process.world.wake(process.actor("deleter", self._forget), chance.random() * FORGET_S)
+        process.world.wake(process.actor("deleter", self._delete), chance.random() * DELETE_S)
 
     def _rank(self, partition: Partition) -> Rank:
         """After the present owner; before it again once that one renews its proof."""
@@ -86,9 +86,9 @@ class PositionThreads:
                 self._active = False
         return RENEW_S
 
-    def _forget(self) -> float:
+    def _delete(self) -> float:
         if self._active:
-            return FORGET_S
+            return DELETE_S
         try:
             with virtual_waiting(self._process, position_deletion_module):
                 self._deleter.run_once()
@@ -98,4 +98,4 @@ class PositionThreads:
             self._process.world.note(self._process.name, "deleted, intent not updated: %s", error)
         finally:
             self._active = False
-        return FORGET_S
+        return DELETE_S

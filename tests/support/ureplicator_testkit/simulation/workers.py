@@ -1,11 +1,11 @@
-"""A worker process: the real state machine and engines; only the loop between them is ours.
+"""Worker process: the real state machine and engines; only the loop between them is simulated.
 
-    loop      takes events from the queue, steps, performs (as `daemon.Worker` does)
-    publisher  writes the worker's nodes     prover  responds to the copiers' proof requests
-    fencer    one thread for each request
+    loop      takes events from the queue, steps, performs instructions (as the daemon does)
+    publisher  writes the worker's nodes      prover  responds to the copiers' proof requests
+    fencer    one thread per request
 
-Its copiers are processes of their own: they outlive it for a while, and may be frozen without it.
-Another worker process may have the same id: the supervisor does not know of the former one.
+Its copiers are processes of their own: they outlive it for a while, and may freeze without it.
+Another worker process may have the same id, as when a supervisor starts a second one.
 """
 
 from __future__ import annotations
@@ -48,15 +48,15 @@ DRAIN_S = 8.0
 
 
 class _Prover(OwnershipProver):
-    """Tells the judge when it proved last, in the store's own time."""
+    """Records the time of its last proof for the judge, as a zxid of the store."""
 
     store: JudgedStore
     proven_at = 0
 
     def _check_live_node(self) -> str:
-        stranger = super()._check_live_node()
+        problem = super()._check_live_node()
         self.proven_at = self.store.zxid
-        return stranger
+        return problem
 
 
 class Worker(SessionProcess):
@@ -109,7 +109,7 @@ class Worker(SessionProcess):
             worker=self.id,
             slots=slots,
             own_sessions=self._publisher.own_sessions,
-            respond=self._send_go,
+            respond=self._send_response,
         )
         self._prover.store = self._judged
         self._fencer = Fencer(
@@ -143,10 +143,11 @@ class Worker(SessionProcess):
             return PROOF_RETRY_S
         return 0.01 if self._prover._queue else None
 
-    def _send_go(self, copier: CopierId, go: messages.ProofResponse) -> None:
+    def _send_response(self, copier: CopierId, go: messages.ProofResponse) -> None:
+        assert self._prover.proven_at > 0, "the hook of the prover did not run"
         running = self.copiers.get(copier)
         if running is not None and running.alive:
-            running.receive_go(go, self._prover.proven_at)
+            running.receive_proof(go, self._prover.proven_at)
 
     def _fence(self, route: Route, ids: Sequence[str]) -> None:
         for each in ids:
@@ -267,7 +268,7 @@ class Worker(SessionProcess):
     # ZooKeeper.
 
     def _begin(self) -> None:
-        """The live node is ours: from now on the assignment counts."""
+        """The live node is registered: from now on the assignment counts."""
         self._registered = True
         self._session_changed(self.client.state())
         self._tree_cache = self.client.tree_cache(
