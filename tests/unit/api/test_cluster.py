@@ -138,7 +138,7 @@ def test_source_validation_without_the_target(rest: RestFixture) -> None:
         shown = rest.call("GET", "/validation/srcKafka").get_json()
     assert shown["numMismatchedTopics"] == 1
     assert shown["targetFindings"] == {}
-    assert "no broker answers" in shown["targetReason"]
+    assert "no broker responds" in shown["targetReason"]
 
 
 def test_source_validation_of_several_routes() -> None:

@@ -58,7 +58,7 @@ def test_topics_that_are_followed_are_shown(desk: Desk) -> None:
 def test_a_cluster_that_does_not_answer_is_told(desk: Desk) -> None:
     desk.cluster.failures = 1
     desk.metadata.follow(frozenset({"t"}))
-    assert "does not answer" in desk.next(ClusterUnreachable).reason
+    assert "does not respond" in desk.next(ClusterUnreachable).reason
     desk.next(ViewChanged)
 
 
