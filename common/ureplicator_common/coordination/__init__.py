@@ -1,21 +1,21 @@
-"""What we need of a coordination service, in our own words; `zookeeper` and `memory` provide it.
+"""Interface of the coordination service; `zookeeper` and `memory` implement it.
 
-Rules that the callers rely on:
+Rules that callers rely on:
 
 * A transaction is all or nothing, and each write names the version it was decided on (-1: any). A
   leader puts `Check(epoch, version it was elected with)` into every transaction: the epoch node is
-  a persistent counter, so a former leader that thaws can never pass the check again.
+  a persistent counter, so a former leader that was suspended can never pass the check again.
 * After a lost connection the outcome of a write is unknown (`OutcomeUnknown`): the caller reads
-  back before it tries again (`edit`). Nothing is retried behind the caller's back.
-* Identity is id + session: an ephemeral node belongs to the session in its `Stat.owner`, and only
-  while that equals one's own `session()` it is one's own. A recipe's "is acquired" proves nothing.
+  back before it retries (`edit`). No implementation retries on its own.
+* Identity is id + session: an ephemeral node belongs to the session in its `Stat.owner`. It is one's
+  own only while that equals one's own `session()`. A lock recipe's "is acquired" proves nothing.
 * SUSPENDED means that nothing is known: requests fail at once, and the servers may or may not have
   expired the session meanwhile, however long it lasts. LOST means that the session is known to be
-  gone, with its ephemeral nodes, and only a server can say so: without any server one stays
-  SUSPENDED for ever. Whoever must fall silent by the session timeout has to time SUSPENDED itself.
-* A session can be replaced between two calls: `session()` before and after, or `Stat.owner`, tell.
-* A read is as fresh as the server it asked, never older than what this client saw before on the
-  same session. `sync` first where that is not enough.
+  gone, with its ephemeral nodes. Only a server can report that: without any server the state stays
+  SUSPENDED without end. A process that must stop by the session timeout has to time SUSPENDED itself.
+* A session can be replaced between two calls: compare `session()` before and after, or `Stat.owner`.
+* A read is as fresh as the server that served it, never older than what this client saw before on
+  the same session. `sync` first where that is not enough.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ from ureplicator_common.errors import OperatingError, TemporaryError
 from ureplicator_common.model import SessionId
 
 TRANSACTION_LIMIT_BYTES = 768 * 1024
-"""What one transaction may hold. The server drops the connection of a client that sends more than
-1,048,575 bytes (jute.maxbuffer): the same transaction would be lost again and again, in silence."""
+"""Size limit of one transaction. The server drops the connection of a client that sends more than
+1,048,575 bytes (jute.maxbuffer): the same transaction would fail again and again without an error."""
 
 EXPIRY_ROUNDING_S = 3.0
-"""Servers end sessions in steps of their tickTime (2 s by default): a dead process's node may stay so
-much longer than its session timeout."""
+"""Servers end sessions in steps of their tickTime (2 s by default): a dead process's node may remain
+this much longer than its session timeout."""
 
 _OPERATION_OVERHEAD_BYTES = 96
-"""Headers, version, flags and access list of one operation on the wire; about 70 in truth."""
+"""Headers, version, flags and access list of one operation on the wire: about 70, rounded up."""
 
 
 class SessionState(Enum):
-    """LOST is also the state before the first connection and after `close`: there is no session."""
+    """State of the session. LOST is also the state before the first connection and after `close`."""
 
     CONNECTED = "connected"
     SUSPENDED = "suspended"
@@ -114,15 +114,15 @@ def check_size(operations: Sequence[Operation]) -> None:
 
 
 class Unavailable(TemporaryError):
-    """Not connected, or no quorum: nothing was done, or nothing is known (reads)."""
+    """Not connected, or no quorum. Nothing was written; a read has no result."""
 
 
 class OutcomeUnknown(TemporaryError):
-    """The connection was lost while a write was under way: it may have happened. Read back."""
+    """The connection was lost while a write was in flight: it may have been applied. Read back."""
 
 
 def describe(operations: Sequence[Operation]) -> str:
-    """For the text of an error: `Set /a/b and 2 more`."""
+    """Text for errors: `Set /a/b and 2 more`."""
     first = operations[0]
     more = f" and {len(operations) - 1} more" if len(operations) > 1 else ""
     return f"{type(first).__name__} {first.path}{more}"
@@ -134,8 +134,8 @@ def with_ancestors(path: str) -> list[str]:
     return ["/" + "/".join(names[: depth + 1]) for depth in range(len(names))]
 
 
-class Why(StrEnum):
-    """What an operation found, in the words of `Conflict.why`."""
+class ConflictReason(StrEnum):
+    """Cause of a refused operation: `Conflict.reason`."""
 
     NO_NODE = "no such node"
     WRONG_VERSION = "another version"
@@ -148,35 +148,35 @@ class Why(StrEnum):
 class Conflict(OperatingError):
     """A transaction was refused because of `operation`, its first that failed. Nothing was written.
 
-    `why` is one of `Why`, or the server's own word where there is none for it.
+    `reason` is a `ConflictReason`, or the server's name of the error where there is none for it.
     """
 
-    def __init__(self, operation: Operation, why: str) -> None:
-        super().__init__(f"{type(operation).__name__} {operation.path}: {why}")
+    def __init__(self, operation: Operation, reason: str) -> None:
+        super().__init__(f"{type(operation).__name__} {operation.path}: {reason}")
         self.operation = operation
-        self.why = why
+        self.reason = reason
 
 
 class TreeCache(Protocol):
-    """A copy of a subtree that follows it by watches.
+    """Copy of a subtree, kept up to date by watches.
 
-    It is not one instant of the store: two nodes of one transaction may show one after the other.
-    Each node is one that really was, and decisions are safe because each write names the version it
-    saw. While suspended it shows what was last heard; after each new connection it reads everything
-    again.
+    It is not one instant of the store: two nodes of one transaction may appear one after the other.
+    Each node is a state that existed, and decisions are safe because each write names the version it
+    was decided on. While suspended it keeps the last state; after each new connection it reads
+    everything again.
     """
 
     def nodes(self) -> Mapping[str, Node]:
-        """Path -> node, all nodes at and below the root, as last heard. Never blocks.
+        """Path -> node, all nodes at and below the root, as last read. Never blocks.
 
         Raises Unavailable until the first complete load.
         """
         ...
 
     def refresh(self) -> None:
-        """Read everything again (a lost watch must not blind us for ever). Raises Unavailable.
+        """Read everything again, in case a watch was lost. Raises Unavailable.
 
-        Blocks; `nodes()` shows the result when it returns, and `changed` is called if it differs.
+        Blocks; `nodes()` has the result when it returns, and `changed` is called if it differs.
         """
         ...
 
@@ -185,7 +185,7 @@ class TreeCache(Protocol):
 
 class Coordination(Protocol):
     def session(self) -> SessionId | None:
-        """The session we hold, None while there is none (never connected, suspended or lost)."""
+        """The current session, None without one (never connected, suspended or lost)."""
         ...
 
     def state(self) -> SessionState: ...
@@ -193,7 +193,7 @@ class Coordination(Protocol):
     def on_session(self, listener: Callable[[SessionState], None]) -> None:
         """Call `listener` at every change, from another thread; it must return at once.
 
-        `state()` may be ahead of what a listener is told: changes are told one by one, in order.
+        Changes are passed one by one, in order, so `state()` may be ahead of a listener.
         """
         ...
 
@@ -212,8 +212,8 @@ class Coordination(Protocol):
     def transact(self, operations: Sequence[Operation]) -> None:
         """All or nothing. Raises Conflict, OutcomeUnknown, Unavailable (nothing was sent).
 
-        Missing parents of a Create are a Conflict ("no parent"): see `ensure`. No operations at all
-        are nothing to do. ValueError for too many at once: see `check_size`.
+        Missing parents of a Create are a Conflict ("no parent"): see `ensure`. Without operations it
+        does nothing. ValueError for too many at once: see `check_size`.
         """
         ...
 
@@ -222,12 +222,12 @@ class Coordination(Protocol):
         ...
 
     def tree_cache(self, root: str, changed: Callable[[], None]) -> TreeCache:
-        """Follow a subtree; `changed` is called from another thread after each change.
+        """Cache a subtree; `changed` is called from another thread after each change.
 
-        Several changes may be one call; it is called once after the first load, even of nothing.
+        Several changes may be one call. The first load is followed by a call, even if it was empty.
         """
         ...
 
     def close(self) -> None:
-        """End the session at once: its ephemeral nodes go; while suspended, after its timeout."""
+        """End the session and its ephemeral nodes at once; while suspended, after the timeout."""
         ...

@@ -1,7 +1,6 @@
-"""The coordination service in memory, for tests: a `MemoryStore`, a `MemoryCoordination` each.
+"""In-memory coordination service for tests: one `MemoryStore`, one `MemoryCoordination` per process.
 
-It keeps the promises of the real one (the same contract tests run over both) and can break on
-demand:
+It behaves like the real one (the same contract tests run over both) and fails on demand:
 
 | fault                               | call                                                      |
 |-------------------------------------|-----------------------------------------------------------|
@@ -9,25 +8,25 @@ demand:
 | client cut off, or frozen           | `client.suspend()`, `client.restore()`                    |
 | ... for longer than its session     | `client.suspend()`, `client.expire()`, `client.restore()` |
 | next requests fail                  | `client.fail_next(count)`: Unavailable, nothing done      |
-| answer of the next write is lost    | `client.lose_next_answer(applied=...)`: OutcomeUnknown    |
+| response of the next write is lost  | `client.lose_next_answer(applied=...)`: OutcomeUnknown  |
 | watches late, or lost               | `client.hold_watches()`, then `release_` or `drop_`       |
 
-Nothing happens by itself and there is no thread: a transaction, before it returns, updates every
-cache that hears of it and calls `changed`, in the caller's thread and without the store's lock.
-So a run over this twin is a function of the calls made. It is safe to share between threads all
-the same.
+Nothing happens without a call and there is no thread: before a transaction returns, it updates every
+tree cache that watches its paths and calls `changed`, in the caller's thread and without the store's
+lock. So a run over this store is a function of the calls made. It may be shared between threads.
 """
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
 from types import MappingProxyType
 
 from ureplicator_common.coordination import (
     Check,
     Conflict,
+    ConflictReason,
     Create,
     Delete,
     Node,
@@ -38,20 +37,19 @@ from ureplicator_common.coordination import (
     Stat,
     TreeCache,
     Unavailable,
-    Why,
     check_size,
     describe,
     with_ancestors,
 )
 from ureplicator_common.model import SessionId
 
-NOBODY = SessionId(0)
+NO_SESSION = SessionId(0)
 _FIRST_SESSION = 0x1000
-_ROOT = Node(b"", Stat(version=0, czxid=0, mzxid=0, owner=NOBODY))
+_ROOT = Node(b"", Stat(version=0, czxid=0, mzxid=0, owner=NO_SESSION))
 
 
 class MemoryStore:
-    """The server: tree, zxid, sessions, and who hears of changes."""
+    """The server: tree, zxid, sessions, and the clients that watch."""
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
@@ -62,7 +60,7 @@ class MemoryStore:
         self._clients: list[MemoryCoordination] = []
 
     def expire(self, session: SessionId) -> None:
-        """Let a session die: its ephemeral nodes go now, its client learns it when connected."""
+        """End a session: its ephemeral nodes are removed now, its client is notified when connected."""
         with self.lock:
             self._sessions.discard(session)
             owned = [path for path, node in self._nodes.items() if node.stat.owner == session]
@@ -73,7 +71,7 @@ class MemoryStore:
             clients = list(self._clients)
         for client in clients:
             client.session_ended(session)
-        self._tell(owned)
+        self._notify(owned)
 
     def alive(self, session: SessionId) -> bool:
         with self.lock:
@@ -107,7 +105,7 @@ class MemoryStore:
             return {path: node for path, node in self._nodes.items() if below(root, path)}
 
     def apply(self, session: SessionId, operations: Sequence[Operation]) -> None:
-        """All or nothing, one zxid for all of it; each operation sees what those before it did."""
+        """All or nothing, under one zxid; each operation sees the effects of those before it."""
         with self.lock:
             if session not in self._sessions:
                 raise Unavailable(f"{describe(operations)}: the session has expired")
@@ -116,17 +114,17 @@ class MemoryStore:
                 draft.apply(operation)
             self._nodes = draft.nodes
             self._zxid += 1
-        self._tell(draft.touched)
+        self._notify(draft.touched)
 
-    def _tell(self, paths: Sequence[str]) -> None:
+    def _notify(self, paths: Sequence[str]) -> None:
         with self.lock:
             clients = list(self._clients)
         for client in clients:
-            client.hear(paths)
+            client.receive(paths)
 
 
 class _Draft:
-    """A copy of the tree on which a transaction is tried."""
+    """Copy of the tree to which a transaction is applied first."""
 
     def __init__(self, nodes: Mapping[str, Node], *, zxid: int, session: SessionId) -> None:
         self.nodes = dict(nodes)
@@ -145,7 +143,7 @@ class _Draft:
             case Delete(path):
                 self._expect(operation)
                 if any(_parent(each) == path for each in self.nodes):
-                    raise Conflict(operation, Why.HAS_CHILDREN)
+                    raise Conflict(operation, ConflictReason.HAS_CHILDREN)
                 del self.nodes[path]
                 self.touched.append(path)
             case Check():
@@ -154,20 +152,20 @@ class _Draft:
     def _create(self, operation: Create) -> None:
         parent = self.nodes.get(_parent(operation.path))
         if parent is None:
-            raise Conflict(operation, Why.NO_PARENT)
+            raise Conflict(operation, ConflictReason.NO_PARENT)
         if operation.path in self.nodes:
-            raise Conflict(operation, Why.NODE_EXISTS)
-        if parent.stat.owner != NOBODY:
-            raise Conflict(operation, Why.EPHEMERAL_PARENT)
-        owner = self._session if operation.ephemeral else NOBODY
+            raise Conflict(operation, ConflictReason.NODE_EXISTS)
+        if parent.stat.owner != NO_SESSION:
+            raise Conflict(operation, ConflictReason.EPHEMERAL_PARENT)
+        owner = self._session if operation.ephemeral else NO_SESSION
         self._put(operation.path, Node(operation.data, Stat(0, self._zxid, self._zxid, owner)))
 
     def _expect(self, operation: Set | Delete | Check) -> Node:
         node = self.nodes.get(operation.path)
         if node is None:
-            raise Conflict(operation, Why.NO_NODE)
+            raise Conflict(operation, ConflictReason.NO_NODE)
         if operation.version not in (-1, node.stat.version):
-            raise Conflict(operation, Why.WRONG_VERSION)
+            raise Conflict(operation, ConflictReason.WRONG_VERSION)
         return node
 
     def _put(self, path: str, node: Node) -> None:
@@ -175,30 +173,16 @@ class _Draft:
         self.touched.append(path)
 
 
-@dataclass(slots=True)
-class _Faults:
-    """What is to go wrong next. `lost_answer`: None, or whether the write is applied anyway."""
-
-    failing: int = 0
-    lost_answer: bool | None = None
-    holding: bool = False
-
-
-class MemoryCoordination:
-    """One process's client. It is connected, with a new session, as soon as it is made."""
+class MemorySession:
+    """Session of one client with its faults. Connected, with a new session, from the start."""
 
     def __init__(self, store: MemoryStore) -> None:
         self._store = store
-        self._faults = _Faults()
-        self._held: set[str] = set()
+        self._failing_requests = 0
         self._listeners: list[Callable[[SessionState], None]] = []
-        self._tree_caches: list[MemoryTreeCache] = []
         self._state = SessionState.CONNECTED
         self._closed = False
         self._session = store.open_session()
-        store.attach(self)
-
-    # --- Coordination
 
     def session(self) -> SessionId | None:
         return self._session if self._state is SessionState.CONNECTED else None
@@ -208,6 +192,69 @@ class MemoryCoordination:
 
     def on_session(self, listener: Callable[[SessionState], None]) -> None:
         self._listeners.append(listener)
+
+    def suspend(self) -> None:
+        """Cut the client off. Its session lives on until `store.expire(...)`."""
+        if self._state is SessionState.CONNECTED:
+            self._enter(SessionState.SUSPENDED)
+
+    def expire(self) -> SessionId:
+        """End the session at the servers; returns it. A suspended client is notified in `restore`."""
+        session = self._session
+        self._store.expire(session)
+        return session
+
+    def restore(self) -> None:
+        """Connect again: with the old session if it still lives, else LOST and then a new one."""
+        if self._closed or self._state is SessionState.CONNECTED:
+            return
+        if not self._store.alive(self._session):
+            self._enter(SessionState.LOST)
+            self._session = self._store.open_session()
+        self._enter(SessionState.CONNECTED)
+        self._reconnected()
+
+    def fail_next(self, count: int = 1) -> None:
+        """The next `count` requests raise Unavailable; nothing is done."""
+        self._failing_requests = count
+
+    def session_ended(self, session: SessionId) -> None:
+        """For the store."""
+        if session == self._session and self._state is SessionState.CONNECTED:
+            self._enter(SessionState.LOST)
+
+    def check_connected(self, path: str) -> None:
+        if self._state is not SessionState.CONNECTED:
+            raise Unavailable(f"{path}: not connected ({self._state.value})")
+
+    def _request(self, path: str) -> None:
+        self.check_connected(path)
+        with self._store.lock:
+            if self._failing_requests:
+                self._failing_requests -= 1
+                raise Unavailable(f"{path}: unavailable, as requested")
+
+    def _reconnected(self) -> None:
+        """After a new connection."""
+
+    def _enter(self, state: SessionState) -> None:
+        if state is self._state:
+            return
+        self._state = state
+        for listener in list(self._listeners):
+            listener(state)
+
+
+class MemoryCoordination(MemorySession):
+    """Client of one process: requests, tree caches, and the faults of writes and watches."""
+
+    def __init__(self, store: MemoryStore) -> None:
+        super().__init__(store)
+        self._lost_write_is_applied: bool | None = None
+        self._holds_watches = False
+        self._held: set[str] = set()
+        self._tree_caches: list[MemoryTreeCache] = []
+        store.attach(self)
 
     def get(self, path: str) -> Node | None:
         self._request(path)
@@ -225,13 +272,14 @@ class MemoryCoordination:
             return
         check_size(operations)
         self._request(operations[0].path)
-        lost, self._faults.lost_answer = self._faults.lost_answer, None
-        if lost is None:
+        applied, self._lost_write_is_applied = self._lost_write_is_applied, None
+        if applied is None:
             self._store.apply(self._session, operations)
             return
-        if lost:
-            self._apply_unheard(operations)
-        raise OutcomeUnknown(f"{describe(operations)}: the answer was lost, as asked for")
+        if applied:
+            with suppress(Conflict):
+                self._store.apply(self._session, operations)
+        raise OutcomeUnknown(f"{describe(operations)}: the response was lost, as requested")
 
     def ensure(self, path: str) -> None:
         self._request(path)
@@ -259,102 +307,49 @@ class MemoryCoordination:
         if connected:
             self._store.expire(self._session)
 
-    # --- Faults
-
-    def suspend(self) -> None:
-        """Cut the client off. Its session lives on until `store.expire(...)`."""
-        if self._state is SessionState.CONNECTED:
-            self._enter(SessionState.SUSPENDED)
-
-    def expire(self) -> SessionId:
-        """The servers drop the session; returns it. A suspended client learns it in `restore`."""
-        session = self._session
-        self._store.expire(session)
-        return session
-
-    def restore(self) -> None:
-        """Connected again: with the old session if it still lives, else LOST and then a new one."""
-        if self._closed or self._state is SessionState.CONNECTED:
-            return
-        if not self._store.alive(self._session):
-            self._enter(SessionState.LOST)
-            self._session = self._store.open_session()
-        self._enter(SessionState.CONNECTED)
-        for cache in list(self._tree_caches):
-            cache.load()
-
-    def fail_next(self, count: int = 1) -> None:
-        """The next `count` requests raise Unavailable; nothing is done."""
-        self._faults.failing = count
-
     def lose_next_answer(self, *, applied: bool) -> None:
         """The next transaction raises OutcomeUnknown, whether it was applied or not.
 
-        One that would be refused is refused unseen.
+        The refusal of one that conflicts is lost as well.
         """
-        self._faults.lost_answer = applied
+        self._lost_write_is_applied = applied
 
     def hold_watches(self) -> None:
-        """Tree caches hear nothing until `release_watches`, or never: `drop_watches`."""
-        self._faults.holding = True
+        """Tree caches receive nothing until `release_watches`, or never: `drop_watches`."""
+        self._holds_watches = True
 
     def release_watches(self) -> None:
-        self._faults.holding = False
+        self._holds_watches = False
         with self._store.lock:
             held, self._held = self._held, set()
-        self.hear(sorted(held))
+        self.receive(sorted(held))
 
     def drop_watches(self) -> None:
-        """What was held is never told: tree caches stay blind to it until it changes again."""
+        """Discard what was held: tree caches do not see those nodes until they change again."""
         self._held = set()
-        self._faults.holding = False
+        self._holds_watches = False
 
-    # --- Called by the store and the tree caches
-
-    def hear(self, paths: Sequence[str]) -> None:
-        if self._faults.holding:
+    def receive(self, paths: Sequence[str]) -> None:
+        """From the store: these paths changed."""
+        if self._holds_watches:
             with self._store.lock:
                 self._held.update(paths)
         elif self._state is SessionState.CONNECTED:
             for cache in list(self._tree_caches):
-                cache.hear(paths)
-
-    def session_ended(self, session: SessionId) -> None:
-        if session == self._session and self._state is SessionState.CONNECTED:
-            self._enter(SessionState.LOST)
+                cache.receive(paths)
 
     def forget(self, cache: MemoryTreeCache) -> None:
         with self._store.lock:
             if cache in self._tree_caches:
                 self._tree_caches.remove(cache)
 
-    def check_connected(self, path: str) -> None:
-        if self._state is not SessionState.CONNECTED:
-            raise Unavailable(f"{path}: not connected ({self._state.value})")
-
-    def _request(self, path: str) -> None:
-        self.check_connected(path)
-        with self._store.lock:
-            if self._faults.failing:
-                self._faults.failing -= 1
-                raise Unavailable(f"{path}: unavailable, as asked for")
-
-    def _apply_unheard(self, operations: Sequence[Operation]) -> None:
-        try:
-            self._store.apply(self._session, operations)
-        except Conflict:
-            return
-
-    def _enter(self, state: SessionState) -> None:
-        if state is self._state:
-            return
-        self._state = state
-        for listener in list(self._listeners):
-            listener(state)
+    def _reconnected(self) -> None:
+        for cache in list(self._tree_caches):
+            cache.load()
 
 
 class MemoryTreeCache:
-    """A `TreeCache` that is up to date when the transaction that changed it returns."""
+    """`TreeCache` that is up to date when the transaction that changed it returns."""
 
     def __init__(
         self,
@@ -386,8 +381,8 @@ class MemoryTreeCache:
         if differs:
             self._changed()
 
-    def hear(self, paths: Sequence[str]) -> None:
-        """Only those paths are looked at: what was not heard of stays as it was."""
+    def receive(self, paths: Sequence[str]) -> None:
+        """Reads only those paths: a node whose watch was lost stays as it was."""
         mine = [path for path in paths if below(self._root, path)]
         if not mine or self._published is None:
             return

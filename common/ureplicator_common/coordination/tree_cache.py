@@ -1,22 +1,22 @@
-"""How a copy of a subtree is kept: load it, mark what the watches name, read only that again.
+"""Tree cache: load a subtree, mark what its watches name, read only that again.
 
-A watch tells that something happened at a path, not what, and it fires once. So the copy keeps two
-sets of marks, paths whose content and paths whose children must be read again, and every read
-leaves a new watch in the same step: what changes after the read marks the path once more.
+A watch reports that something happened at a path, not what, and it fires once. So the cache keeps two
+sets of marks, paths whose content and paths whose children must be read again, and every read leaves
+a new watch in the same step: a change after the read marks the path once more.
 
     watch fires --> mark --+
-    new connection --------+--> the tree cache's thread reads marked paths --> publish --> changed()
+    new connection --------+--> thread of the cache reads marked paths --> publish --> changed()
     failed read -----------+    and what is new below them
 
-* Marks made while a read is under way wait for the next one: a burst of changes becomes few reads.
-* A watch dies with its connection, so each new connection marks everything, which is read into an
-  empty tree: what vanished meanwhile vanishes from the copy.
-* A node is watched for children even if it is a leaf today, since a content watch does not tell of
-  the first child.
-* What was published is never changed afterwards: a reader may keep it as long as it likes.
+* Marks made during a read wait for the next one: a burst of changes becomes few reads.
+* A watch ends with its connection, so each new connection marks everything. It is read into an empty
+  tree, so nodes that were deleted meanwhile are removed from the copy.
+* A node is watched for children even if it is a leaf today, since a content watch does not report the
+  first child.
+* A published mapping is never changed: a reader may keep it as long as it likes.
 
-Blocking reads happen only in the tree cache's own thread (or in the one that calls `refresh`): a client
-library's threads must stay free to deliver the very answers that are waited for.
+Blocking reads happen only in the cache's own thread (or in the one that calls `refresh`): the threads of
+the client library must stay free to deliver the responses that are waited for.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from ureplicator_common.coordination import Node, Unavailable
 log = logging.getLogger(__name__)
 
 RETRY_S = 1.0
-"""After a failed load, unless a new connection comes first: it is what usually mends it."""
+"""After a failed load, unless a new connection comes first, which is what usually repairs it."""
 
 
 class Reader(Protocol):
@@ -46,7 +46,7 @@ class Reader(Protocol):
         ...
 
     def exists(self, path: str) -> bool:
-        """Whether it is there; the watch tells when that changes. Raises Unavailable."""
+        """True if the node exists; the watch fires when that changes. Raises Unavailable."""
         ...
 
 
@@ -60,15 +60,15 @@ class Tree:
         self.nodes: dict[str, Node] = {}
 
     def load(self) -> None:
-        """Read everything. Raises Unavailable, and is then of no use."""
+        """Read everything. Raises Unavailable; the tree must not be used then."""
         self.read_again(contents={self._root}, children={self._root})
 
     def read_again(self, *, contents: set[str], children: set[str]) -> None:
-        """Read the marked paths, and below them what was not known yet."""
+        """Read the marked paths, and below them all nodes that are new."""
         while contents or children:
-            asked, listed = sorted(contents), sorted(children)
-            nodes, names = self._reader.read(asked, listed)
-            self._take_contents(dict(zip(asked, nodes, strict=True)))
+            marked, listed = sorted(contents), sorted(children)
+            nodes, names = self._reader.read(marked, listed)
+            self._take_contents(dict(zip(marked, nodes, strict=True)))
             fresh = self._take_children(dict(zip(listed, names, strict=True)))
             if self._root in contents and self._root not in self.nodes:
                 fresh |= self._await_root()
@@ -82,7 +82,7 @@ class Tree:
                 self.nodes[path] = node
 
     def _take_children(self, read: Mapping[str, Sequence[str] | None]) -> set[str]:
-        """Note the names, drop who is gone, return who is new."""
+        """Store the names, drop deleted nodes, return new paths."""
         fresh: set[str] = set()
         for path, names in read.items():
             now = frozenset(f"{path.rstrip('/')}/{name}" for name in names or ())
@@ -101,13 +101,13 @@ class Tree:
             self._forget(child)
 
     def _await_root(self) -> set[str]:
-        """A content read of an absent node leaves no watch; asking whether it exists does."""
+        """A content read of an absent node leaves no watch; an exists request does."""
         return {self._root} if self._reader.exists(self._root) else set()
 
 
 @dataclass(slots=True)
 class _Marks:
-    """What to read again; all of it at first."""
+    """Paths to read again; everything at first."""
 
     everything: bool = True
     contents: set[str] = field(default_factory=set)
@@ -118,10 +118,15 @@ class _Marks:
 
 
 class WatchedTreeCache:
-    """A `TreeCache` over a `Reader`, with one thread."""
+    """A `TreeCache` over a `Reader`, with one thread. `closed` is called with it when it closes."""
 
     def __init__(
-        self, root: str, *, reader: Reader, changed: Callable[[], None], closed: Callable[[], None]
+        self,
+        root: str,
+        *,
+        reader: Reader,
+        changed: Callable[[], None],
+        closed: Callable[[WatchedTreeCache], None],
     ) -> None:
         self._root = root
         self._reader = reader
@@ -145,7 +150,7 @@ class WatchedTreeCache:
         return published
 
     def refresh(self) -> None:
-        """What was marked before is read by it too, so that a failure loses nothing."""
+        """Marked paths stay marked, so a failure loses nothing."""
         if self._read(_Marks()):
             self._changed()
 
@@ -155,7 +160,7 @@ class WatchedTreeCache:
             self._wake.notify_all()
 
     def mark(self, path: str, *, contents: bool, children: bool) -> None:
-        """From a watch: any thread, returns at once."""
+        """For watches. Any thread; returns at once."""
         with self._wake:
             if contents:
                 self._marks.contents.add(path)
@@ -164,11 +169,11 @@ class WatchedTreeCache:
             self._wake.notify_all()
 
     def close(self) -> None:
-        """Stop following; `nodes()` keeps what was last heard. May be called from `changed`."""
+        """Stop the updates; `nodes()` keeps the last state. May be called from `changed`."""
         with self._wake:
             self._closed = True
             self._wake.notify_all()
-        self._on_close()
+        self._on_close(self)
         if self._thread.ident is not None and self._thread is not threading.current_thread():
             self._thread.join()
 
@@ -185,7 +190,7 @@ class WatchedTreeCache:
                 self._pause()
 
     def _await_marks(self) -> _Marks | None:
-        """Wait for marks and take them; None: closed."""
+        """Wait for marks and take them; None once closed."""
         with self._wake:
             self._wake.wait_for(lambda: self._closed or self._marks.any())
             if self._closed:
@@ -194,13 +199,13 @@ class WatchedTreeCache:
             return marks
 
     def _pause(self) -> None:
-        """Before everything is read again: until a new connection asks for it, else `RETRY_S`."""
+        """Wait before everything is read again: for a new connection, at most `RETRY_S`."""
         with self._wake:
             self._wake.wait_for(lambda: self._closed or self._marks.everything, RETRY_S)
             self._marks.everything = True
 
     def _read(self, marks: _Marks) -> bool:
-        """Read what is marked and publish it. True if it differs from what was published before."""
+        """Read what is marked and publish it. True if it differs from the mapping before."""
         with self._reading:
             if marks.everything:
                 tree = Tree(self._root, reader=self._reader)

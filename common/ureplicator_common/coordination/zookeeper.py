@@ -1,39 +1,15 @@
-"""`Coordination` on ZooKeeper, through kazoo; nothing else imports kazoo.
+"""`Coordination` on ZooKeeper: requests, transactions and tree caches over a `Connection`.
 
-kazoo's own recipes and its retry helper are not used: `Lock.is_acquired` stays true after the
-session is lost, and `retry` waits for the next connection and then writes under the *new* session.
-What is left is a connection that reconnects by itself; these are its traps (2.11) and our answers:
-
-* **A request made while reconnecting is queued** and sent later, under whatever session there is
-  then. `_Client` refuses it: state and queue are looked at under the one lock under which the
-  connection thread changes the state, so that a request is sent on the connection it was made on,
-  or never.
-* **The delay between two attempts to connect grows up to an hour.** Ours: `RECONNECT_DELAY_S`.
-* **One silent host takes the whole session timeout** to be given up, and so does one that accepts
-  the connection but not yet the session (as a starting server may). `_Handler` gives each a share.
-* **The connection thread dies for good of an unexpected error** (an answer out of order). It is
-  then started anew, with a new session.
-* **LOST is only said by a server.** While none answers, kazoo says SUSPENDED, and so do we.
-* **Listeners run in the connection thread**: ours only put into a queue, `_notify_loop` calls out.
-* **A dead server keeps `stop()` waiting** for its answer: after `CLOSE_GRACE_S` we cut the
-  connection.
-* **Every request writes a byte into a socket pair and blocks when it is full**, at 278 bytes by
-  Linux's default; `PIPELINE` keeps well below.
-* Persistent watches do not exist in 2.11: tree caches set one-time watches again with every read.
-
-Threads: kazoo's connection, watch and completion threads, one that calls listeners, one per tree cache.
-A client must not be carried through a fork.
+Only this module and `connection` import kazoo. Persistent watches do not exist in kazoo 2.11: tree caches
+set one-time watches again with every read. Threads: those of the connection, and one per tree cache.
 """
 
 from __future__ import annotations
 
-import logging
-import queue
-import socket
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
-from typing import Any, TypeVar
+from contextlib import contextmanager
+from typing import TypeVar
 
 from kazoo.client import KazooClient, TransactionRequest
 from kazoo.exceptions import (
@@ -48,17 +24,13 @@ from kazoo.exceptions import (
     SessionExpiredError,
     ThrottledOpError,
 )
-from kazoo.handlers.threading import (
-    AsyncResult,
-    KazooTimeoutError,
-    SequentialThreadingHandler,
-)
-from kazoo.protocol.states import EventType, KazooState, KeeperState, WatchedEvent, ZnodeStat
-from kazoo.retry import KazooRetry
+from kazoo.handlers.threading import AsyncResult, KazooTimeoutError
+from kazoo.protocol.states import EventType, WatchedEvent, ZnodeStat
 
 from ureplicator_common.coordination import (
     Check,
     Conflict,
+    ConflictReason,
     Create,
     Delete,
     Node,
@@ -69,127 +41,31 @@ from ureplicator_common.coordination import (
     Stat,
     TreeCache,
     Unavailable,
-    Why,
     check_size,
     describe,
     with_ancestors,
 )
+from ureplicator_common.coordination.connection import Connection, Listener, NotSent
 from ureplicator_common.coordination.tree_cache import WatchedTreeCache
-from ureplicator_common.errors import ConfigurationError
 from ureplicator_common.model import SessionId
 
-log = logging.getLogger(__name__)
-
 T = TypeVar("T")
-_Listener = Callable[[SessionState], None]
-_Change = tuple[SessionState, tuple[_Listener, ...]]
 
-RECONNECT_DELAY_S = 1.0
-CLOSE_GRACE_S = 2.0
-LEAST_CONNECT_S = 1.0
-"""For the connection, and again for the session. A third of the session timeout, shared by all hosts,
-leaves time to try each of them before the session ends (silence was noticed after two thirds)."""
 PIPELINE = 100
-"""Requests of one bulk read under way; bulk reads take turns. With the leftovers of a connection
-that was lost (at most as many) and one request per calling thread this stays under 278."""
+"""Requests of one bulk read in flight; bulk reads take turns. With the leftovers of a lost connection (at
+most as many) and one request per calling thread this stays under 278 (see `connection`)."""
 
-
-_WHY: dict[type[Exception], Why] = {
-    NoNodeError: Why.NO_NODE,
-    BadVersionError: Why.WRONG_VERSION,
-    NodeExistsError: Why.NODE_EXISTS,
-    NotEmptyError: Why.HAS_CHILDREN,
-    NoChildrenForEphemeralsError: Why.EPHEMERAL_PARENT,
+_REASONS: dict[type[Exception], ConflictReason] = {
+    NoNodeError: ConflictReason.NO_NODE,
+    BadVersionError: ConflictReason.WRONG_VERSION,
+    NodeExistsError: ConflictReason.NODE_EXISTS,
+    NotEmptyError: ConflictReason.HAS_CHILDREN,
+    NoChildrenForEphemeralsError: ConflictReason.EPHEMERAL_PARENT,
 }
 
 
-class _NotSent(KazooException):
-    """There is no connection: the request was not even queued."""
-
-
-class _Handler(SequentialThreadingHandler):
-    """kazoo's threads and sockets; connects within bounds, and can cut what is connected."""
-
-    def __init__(self, *, connect_timeout_s: float) -> None:
-        super().__init__()
-        self._connect_timeout_s = connect_timeout_s
-        self._socket: socket.socket | None = None
-        self._settled = False
-        self.closing = False
-        self.last_error = "no address found"
-
-    def create_connection(self, *args: Any, **kwargs: Any) -> socket.socket:
-        if self.closing:
-            raise ConnectionAbortedError("closing")
-        kwargs["timeout"] = min(kwargs["timeout"], self._connect_timeout_s)
-        self._settled = False
-        try:
-            self._socket = super().create_connection(*args, **kwargs)
-        except OSError as error:
-            self.last_error = str(error)
-            raise
-        self.last_error = "connected, but no answer"
-        return self._socket
-
-    def settled(self) -> None:
-        """There is a session; from here on kazoo's own timeouts are right."""
-        self._settled = True
-
-    def select(
-        self, rlist: Sequence[Any], wlist: Sequence[Any], xlist: Sequence[Any], timeout: float
-    ) -> tuple[list[Any], list[Any], list[Any]]:
-        if not self._settled:
-            timeout = min(timeout, self._connect_timeout_s)
-        return super().select(rlist, wlist, xlist, timeout)
-
-    def create_socket_pair(self) -> tuple[socket.socket, socket.socket]:
-        pair = super().create_socket_pair()
-        for end in pair:
-            end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1024 * 1024)
-        return pair
-
-    def cut(self) -> None:
-        """End what is connected, as if the server had done it."""
-        if self._socket is not None:
-            with suppress(OSError):
-                self._socket.shutdown(socket.SHUT_RDWR)
-
-
-class _Client(KazooClient):
-    """Never queues behind a reconnect; tells when its connection thread died."""
-
-    def __init__(
-        self, *, hosts: str, timeout: float, handler: _Handler, died: Callable[[], None]
-    ) -> None:
-        self._gate = threading.RLock()
-        self._settled = handler.settled
-        self._died = died
-        retry = KazooRetry(
-            max_tries=-1,
-            delay=0.1,
-            max_delay=RECONNECT_DELAY_S,
-            sleep_func=handler.sleep_func,
-        )
-        super().__init__(hosts=hosts, timeout=timeout, handler=handler, connection_retry=retry)
-
-    def _call(self, request: object, async_object: AsyncResult[object]) -> bool | None:
-        with self._gate:
-            if self._state != KeeperState.CONNECTED:
-                async_object.set_exception(_NotSent("not connected"))
-                return False
-            return super()._call(request, async_object)
-
-    def _session_callback(self, state: str) -> None:
-        if state == KeeperState.CONNECTED:
-            self._settled()
-        with self._gate:
-            super()._session_callback(state)
-        if state == KeeperState.CLOSED and not self._stopped.is_set():
-            self._died()
-
-
 class _Reader:
-    """Bulk reads for one tree cache, pipelined; its watches mark what to read again."""
+    """Pipelined bulk reads for one tree cache; its watches mark what to read again."""
 
     def __init__(
         self, *, client: KazooClient, turn: threading.Lock, request_timeout_s: float
@@ -208,23 +84,23 @@ class _Reader:
 
     def exists(self, path: str) -> bool:
         with _reading(path):
-            answer = self._client.exists_async(path, self._event)
-            return answer.get(timeout=self._request_timeout_s) is not None
+            response = self._client.exists_async(path, self._event)
+            return response.get(timeout=self._request_timeout_s) is not None
 
     def _pipelined(
-        self, paths: Sequence[str], ask: Callable[..., AsyncResult[T]]
+        self, paths: Sequence[str], send: Callable[..., AsyncResult[T]]
     ) -> list[T | None]:
         found: list[T | None] = []
         for start in range(0, len(paths), PIPELINE):
             chunk = paths[start : start + PIPELINE]
             with self._turn, _reading(chunk[0]):
-                answers = [ask(path, self._event) for path in chunk]
-                found += [self._found(answer) for answer in answers]
+                responses = [send(path, self._event) for path in chunk]
+                found += [self._found(response) for response in responses]
         return found
 
-    def _found(self, answer: AsyncResult[T]) -> T | None:
+    def _found(self, response: AsyncResult[T]) -> T | None:
         try:
-            return answer.get(timeout=self._request_timeout_s)
+            return response.get(timeout=self._request_timeout_s)
         except NoNodeError:
             return None
 
@@ -243,10 +119,9 @@ class _Reader:
 class ZooKeeperCoordination:
     """See `Coordination`. Call `connect` first, `close` last.
 
-    `session_timeout_s` is what is asked for; servers bound it (2 to 20 times their tickTime). A
-    silent server is noticed (SUSPENDED) after about two thirds of it. `request_timeout_s` bounds
-    each request, by default by the session timeout; a write that takes longer has an unknown
-    outcome.
+    `session_timeout_s` is a request; servers bound it (2 to 20 times their tickTime). A silent server
+    is noticed (SUSPENDED) after about two thirds of it. `request_timeout_s` bounds each request, by
+    default by the session timeout; a write that takes longer has an unknown outcome.
     """
 
     def __init__(
@@ -254,78 +129,48 @@ class ZooKeeperCoordination:
     ) -> None:
         self._hosts = hosts
         self._request_timeout_s = request_timeout_s or session_timeout_s
-        share_s = session_timeout_s / (hosts.count(",") + 1) / 3
-        self._handler = _Handler(connect_timeout_s=max(share_s, LEAST_CONNECT_S))
-        self._listeners: tuple[_Listener, ...] = ()
-        self._changes: queue.SimpleQueue[_Change | None] = queue.SimpleQueue()
         self._tree_caches: set[WatchedTreeCache] = set()
         self._tree_caches_lock = threading.Lock()
         self._bulk_turn = threading.Lock()
-        self._lifecycle = threading.RLock()
-        self._connected: threading.Event | None = None
-        self._revivals: list[threading.Thread] = []
-        self._closing = threading.Event()
-        self._notifier = threading.Thread(
-            target=self._notify_loop, name="zookeeper listeners", daemon=True
+        self._connection = Connection(
+            hosts=hosts, session_timeout_s=session_timeout_s, on_connected=self._reload_tree_caches
         )
-        try:
-            self._client = _Client(
-                hosts=hosts, timeout=session_timeout_s, handler=self._handler, died=self._died
-            )
-        except ValueError as error:
-            raise ConfigurationError(f"zookeeper.hosts {hosts!r}: {error}") from error
-        self._client.add_listener(self._state_changed)
+        self._client = self._connection.client
 
     def connect(self, timeout_s: float) -> None:
-        """Start connecting, and wait for it. Raises Unavailable.
+        """Start connecting and wait for a session. Raises Unavailable.
 
-        It goes on trying in the background for ever, also after Unavailable: wait again, or
-        `close`.
+        Attempts continue in the background, also after Unavailable: call it again, or `close`.
         """
-        with self._lifecycle:
-            if self._closing.is_set():
-                raise Unavailable(f"ZooKeeper at {self._hosts}: closed")
-            if self._connected is None:
-                self._notifier.start()
-                self._connected = self._client.start_async()
-        if not self._connected.wait(timeout_s):
-            raise Unavailable(
-                f"no session with ZooKeeper at {self._hosts} within {timeout_s:g} s: "
-                f"{self._handler.last_error}"
-            )
+        self._connection.connect(timeout_s)
 
     def session(self) -> SessionId | None:
-        held = self._client.client_id
-        return SessionId(held[0]) if held and held[0] else None
+        return self._connection.session()
 
     def state(self) -> SessionState:
-        if self._client.connected:
-            return SessionState.CONNECTED
-        if self._client.state == KazooState.LOST:
-            return SessionState.LOST
-        return SessionState.SUSPENDED
+        return self._connection.state()
 
-    def on_session(self, listener: _Listener) -> None:
-        self._listeners += (listener,)
+    def on_session(self, listener: Listener) -> None:
+        self._connection.on_session(listener)
 
     def get(self, path: str) -> Node | None:
         try:
             with _reading(path):
-                return _node(*self._answer(self._client.get_async(path)))
+                return _node(*self._wait(self._client.get_async(path)))
         except NoNodeError:
             return None
 
     def children(self, path: str) -> Sequence[str]:
         try:
             with _reading(path):
-                names = self._answer(self._client.get_children_async(path))
+                names = self._wait(self._client.get_children_async(path))
                 return sorted(names)
         except NoNodeError:
             return []
 
     def sync(self, path: str) -> None:
         with _reading(path):
-            self._answer(self._client.sync_async(path))
+            self._wait(self._client.sync_async(path))
 
     def transact(self, operations: Sequence[Operation]) -> None:
         if not operations:
@@ -335,28 +180,29 @@ class ZooKeeperCoordination:
         for operation in operations:
             _add(request, operation)
         try:
-            results = self._answer(request.commit_async())
-        except (_NotSent, ThrottledOpError) as error:
-            raise Unavailable(f"{describe(operations)} was not sent: {_say(error)}") from error
+            results = self._wait(request.commit_async())
+        except (NotSent, ThrottledOpError) as error:
+            raise Unavailable(f"{describe(operations)} was not sent: {_text(error)}") from error
         except (KazooException, KazooTimeoutError) as error:
-            raise OutcomeUnknown(f"{describe(operations)}: {_say(error)}") from error
+            raise OutcomeUnknown(f"{describe(operations)}: {_text(error)}") from error
         _raise_refusal(operations, results)
 
     def ensure(self, path: str) -> None:
-        """All ancestors at once: a connection's requests are done in order, so it is one trip."""
+        """All ancestors at once: requests of one connection are processed in order, so it is one
+        round trip."""
         with _reading(path):
-            if self._answer(self._client.exists_async(path)) is not None:
+            if self._wait(self._client.exists_async(path)) is not None:
                 return
-            answers = [self._client.create_async(each) for each in with_ancestors(path)]
-            for answer in answers:
-                self._created(answer, path)
+            responses = [self._client.create_async(each) for each in with_ancestors(path)]
+            for response in responses:
+                self._created(response, path)
 
     def tree_cache(self, root: str, changed: Callable[[], None]) -> TreeCache:
         reader = _Reader(
             client=self._client, turn=self._bulk_turn, request_timeout_s=self._request_timeout_s
         )
         cache = WatchedTreeCache(
-            root, reader=reader, changed=changed, closed=lambda: self._drop_tree_cache(cache)
+            root, reader=reader, changed=changed, closed=self._forget_tree_cache
         )
         reader.cache = cache
         with self._tree_caches_lock:
@@ -365,39 +211,19 @@ class ZooKeeperCoordination:
         return cache
 
     def close(self) -> None:
-        """Also ends every tree cache. Returns within about `CLOSE_GRACE_S` and `RECONNECT_DELAY_S`."""
-        with self._lifecycle:
-            if self._closing.is_set():
-                return
-            self._closing.set()
-            self._stop_client()
+        """Also closes every tree cache. Returns within about `CLOSE_GRACE_S` and `RECONNECT_DELAY_S`."""
+        if not self._connection.stop():
+            return
         for cache in self._all_tree_caches():
             cache.close()
-        self._changes.put(None)
-        if self._connected is not None and self._notifier is not threading.current_thread():
-            self._notifier.join()
-        for revival in self._revivals:
-            revival.join()
+        self._connection.join()
 
-    def _stop_client(self) -> None:
-        self._handler.closing = True
-        if not self._client.connected:
-            self._handler.cut()
-        cutter = threading.Timer(CLOSE_GRACE_S, self._handler.cut)
-        cutter.start()
+    def _wait(self, response: AsyncResult[T]) -> T:
+        return response.get(timeout=self._request_timeout_s)
+
+    def _created(self, response: AsyncResult[str], path: str) -> None:
         try:
-            self._client.stop()
-            self._client.close()
-        finally:
-            cutter.cancel()
-            cutter.join()
-
-    def _answer(self, result: AsyncResult[T]) -> T:
-        return result.get(timeout=self._request_timeout_s)
-
-    def _created(self, answer: AsyncResult[str], path: str) -> None:
-        try:
-            self._answer(answer)
+            self._wait(response)
         except NodeExistsError:
             return
         except NoNodeError as error:
@@ -409,50 +235,25 @@ class ZooKeeperCoordination:
         with self._tree_caches_lock:
             return list(self._tree_caches)
 
-    def _drop_tree_cache(self, cache: WatchedTreeCache) -> None:
+    def _forget_tree_cache(self, cache: WatchedTreeCache) -> None:
         with self._tree_caches_lock:
             self._tree_caches.discard(cache)
 
-    def _state_changed(self, state: str) -> None:
+    def _reload_tree_caches(self) -> None:
         """In kazoo's connection thread."""
-        if state == KazooState.CONNECTED:
-            for cache in self._all_tree_caches():
-                cache.mark_everything()
-        self._changes.put((SessionState(state.lower()), self._listeners))
-
-    def _notify_loop(self) -> None:
-        for state, listeners in iter(self._changes.get, None):
-            log.info("ZooKeeper at %s: %s", self._hosts, state.value)
-            for listener in listeners:
-                try:
-                    listener(state)
-                except Exception:
-                    log.exception("session listener failed at %s", state)
-
-    def _died(self) -> None:
-        """In kazoo's connection thread, its last words."""
-        log.error("the ZooKeeper connection thread died; starting another")
-        revival = threading.Thread(target=self._revive, name="zookeeper revival", daemon=True)
-        self._revivals = [each for each in self._revivals if each.is_alive()] + [revival]
-        revival.start()
-
-    def _revive(self) -> None:
-        if self._closing.wait(RECONNECT_DELAY_S):
-            return
-        with self._lifecycle:
-            if not self._closing.is_set():
-                self._client.start_async()
+        for cache in self._all_tree_caches():
+            cache.mark_everything()
 
 
 @contextmanager
 def _reading(path: str) -> Iterator[None]:
-    """kazoo's errors in a request that may simply be made again; a missing node is an answer."""
+    """kazoo's errors in a request that may simply be repeated; a missing node is a response."""
     try:
         yield
     except NoNodeError:
         raise
     except (KazooException, KazooTimeoutError) as error:
-        raise Unavailable(f"{path}: {_say(error)}") from error
+        raise Unavailable(f"{path}: {_text(error)}") from error
 
 
 def _node(data: bytes, stat: ZnodeStat) -> Node:
@@ -473,24 +274,24 @@ def _add(request: TransactionRequest, operation: Operation) -> None:
 
 
 def _raise_refusal(operations: Sequence[Operation], results: Sequence[object]) -> None:
-    """The one operation that failed has its own error; the others say "rolled back"."""
+    """The one operation that failed has its own error; the others are "rolled back"."""
     for operation, result in zip(operations, results, strict=True):
         if isinstance(result, SessionExpiredError):
             raise Unavailable(f"{operation.path}: the session has expired")
         if isinstance(result, Exception) and not isinstance(
             result, RolledBackError | RuntimeInconsistency
         ):
-            raise Conflict(operation, _why(operation, result))
+            raise Conflict(operation, _reason(operation, result))
 
 
-def _why(operation: Operation, error: Exception) -> str:
+def _reason(operation: Operation, error: Exception) -> str:
     if isinstance(operation, Create) and isinstance(error, NoNodeError):
-        return Why.NO_PARENT
-    return _WHY.get(type(error), type(error).__name__)
+        return ConflictReason.NO_PARENT
+    return _REASONS.get(type(error), type(error).__name__)
 
 
-def _say(error: Exception) -> str:
+def _text(error: Exception) -> str:
     """kazoo's errors often have no text of their own."""
     if isinstance(error, KazooTimeoutError):
-        return "no answer in time"
+        return "no response in time"
     return str(error) or type(error).__name__

@@ -21,8 +21,8 @@ from ureplicator_common.coordination import (
     Set,
     Unavailable,
 )
+from ureplicator_common.coordination.connection import CLOSE_GRACE_S
 from ureplicator_common.coordination.zookeeper import (
-    CLOSE_GRACE_S,
     PIPELINE,
     ZooKeeperCoordination,
     _Reader,
@@ -140,7 +140,7 @@ def test_a_tree_cache_of_a_thousand_nodes_loads_quickly_and_follows(
     )
 
 
-def test_a_tree_cache_asks_for_many_nodes_before_the_first_answer(
+def test_a_tree_cache_requests_many_nodes_before_the_first_response(
     own_server: ZooKeeperServer, own_ensemble: ZooKeeperEnsemble
 ) -> None:
     client = own_ensemble.client()
@@ -153,13 +153,13 @@ def test_a_tree_cache_asks_for_many_nodes_before_the_first_answer(
     own_server.pause()
     try:
         reading.start()
-        eventually(lambda: len(kazoo._pending) == PIPELINE, DEADLINE_S, "all are asked for")
+        eventually(lambda: len(kazoo._pending) == PIPELINE, DEADLINE_S, "all are requested")
     finally:
         own_server.resume()
     reading.join()
 
 
-def test_a_burst_of_changes_is_told_in_few_calls(ensemble: ZooKeeperEnsemble) -> None:
+def test_a_burst_of_changes_leads_to_few_calls(ensemble: ZooKeeperEnsemble) -> None:
     client, other, calls = ensemble.client(), ensemble.client(), Calls()
     client.ensure("/burst")
     cache = client.tree_cache("/burst", calls.changed)
@@ -169,7 +169,7 @@ def test_a_burst_of_changes_is_told_in_few_calls(ensemble: ZooKeeperEnsemble) ->
     assert calls.changes < 20
 
 
-def test_nobody_there_is_one_clear_line() -> None:
+def test_no_server_is_one_clear_line() -> None:
     claim = claim_port()
     hosts = f"127.0.0.1:{claim.port}"
     client = ZooKeeperCoordination(hosts=hosts, session_timeout_s=SESSION_TIMEOUT_S)
@@ -195,8 +195,8 @@ def test_hosts_that_make_no_sense_are_a_wrong_configuration(hosts: str) -> None:
 def test_a_killed_server_fails_requests_at_once_and_is_found_again(
     own_server: ZooKeeperServer, own_ensemble: ZooKeeperEnsemble
 ) -> None:
-    client, heard = own_ensemble.client(), Calls()
-    client.on_session(heard.states.append)
+    client, calls = own_ensemble.client(), Calls()
+    client.on_session(calls.states.append)
     client.ensure("/killed/a")
     cache = client.tree_cache("/killed", lambda: None)
     until_shown(cache, {"/killed": b"", "/killed/a": b""})
@@ -212,8 +212,8 @@ def test_a_killed_server_fails_requests_at_once_and_is_found_again(
     assert client.get("/killed/queued") is None
     own_ensemble.client().transact([Set("/killed/a", b"new", 0), Create("/killed/b", b"")])
     until_shown(cache, {"/killed": b"", "/killed/a": b"new", "/killed/b": b""})
-    assert heard.states[0] is SessionState.SUSPENDED
-    assert heard.states[-1] is SessionState.CONNECTED
+    assert calls.states[0] is SessionState.SUSPENDED
+    assert calls.states[-1] is SessionState.CONNECTED
 
 
 def test_a_write_under_way_when_the_connection_is_lost_is_unknown(
@@ -235,7 +235,7 @@ def test_a_write_under_way_when_the_connection_is_lost_is_unknown(
     assert client.children("/lost") == []
 
 
-def test_a_frozen_server_keeps_nobody_waiting_and_may_do_it_later(
+def test_a_suspended_server_blocks_no_request_and_may_apply_it_later(
     own_server: ZooKeeperServer, own_ensemble: ZooKeeperEnsemble
 ) -> None:
     """Late is unknown: the write that was given up is done when the server thaws."""
@@ -243,9 +243,9 @@ def test_a_frozen_server_keeps_nobody_waiting_and_may_do_it_later(
     client.ensure("/frozen")
     own_server.pause()
     try:
-        with pytest.raises(OutcomeUnknown, match="no answer in time"):
+        with pytest.raises(OutcomeUnknown, match="no response in time"):
             client.transact([Create("/frozen/late", b"")])
-        with pytest.raises(Unavailable, match="no answer in time"):
+        with pytest.raises(Unavailable, match="no response in time"):
             client.get("/frozen")
     finally:
         own_server.resume()
@@ -287,7 +287,7 @@ def test_close_is_quick_while_a_server_does_not_answer() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         hosts = f"127.0.0.1:{silent.getsockname()[1]}"
         client = ZooKeeperCoordination(hosts=hosts, session_timeout_s=30)
-        with pytest.raises(Unavailable, match="connected, but no answer"):
+        with pytest.raises(Unavailable, match="connected, but no response"):
             client.connect(0.5)
         _closes_within(client, 1)
 
@@ -306,7 +306,7 @@ def test_a_server_that_does_not_answer_does_not_use_up_the_session(
 
 
 def test_a_listener_that_is_slow_or_wrong_blocks_no_request(ensemble: ZooKeeperEnsemble) -> None:
-    client, heard = ensemble.client(), Calls()
+    client, calls = ensemble.client(), Calls()
     free = threading.Event()
 
     def slow(_state: SessionState) -> None:
@@ -315,20 +315,22 @@ def test_a_listener_that_is_slow_or_wrong_blocks_no_request(ensemble: ZooKeeperE
     def wrong(_state: SessionState) -> None:
         raise RuntimeError("a listener of a test fails on purpose")
 
-    for listener in (slow, wrong, heard.states.append):
+    for listener in (slow, wrong, calls.states.append):
         client.on_session(listener)
     ensemble.expire(client)
     client.ensure("/listeners")
     assert client.get("/listeners") is not None
     free.set()
-    eventually(lambda: heard.states[-1:] == [SessionState.CONNECTED], DEADLINE_S, "told at last")
+    eventually(
+        lambda: calls.states[-1:] == [SessionState.CONNECTED], DEADLINE_S, "notified at last"
+    )
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 def test_a_dead_connection_thread_is_replaced(
     ensemble: ZooKeeperEnsemble, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """kazoo ends it, for ever, of anything that it did not expect."""
+    """kazoo ends it at any unexpected error."""
     client = ensemble.client()
     client.ensure("/revived")
     cache = client.tree_cache("/revived", lambda: None)

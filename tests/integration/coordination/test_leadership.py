@@ -1,4 +1,4 @@
-"""Controllers as they run: real processes on a real ZooKeeper, frozen, killed, told to stop."""
+"""Controllers as real processes on a real ZooKeeper: suspended, killed, stopped."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ def test_controller_leads_serves_and_stops_cleanly(stage: Stage) -> None:
     assert port_is_free(live.port)
 
 
-def test_another_leads_at_once_when_the_leader_is_told_to_stop(stage: Stage) -> None:
+def test_another_leads_at_once_when_the_leader_is_stopped(stage: Stage) -> None:
     one = stage.controller("one")
     stage.until_led_by("one")
     stage.controller("two")
@@ -175,9 +175,9 @@ def test_thawed_leader_writes_nothing_and_follows(stage: Stage) -> None:
     stage.until_led_by("two", within_s=FAILOVER_S)
     worker = Worker(stage, "w")
     stage.hand.transact([Create(stage.paths.topic(KEY), encode_intent(TopicIntent(4, 4)))])
-    worker.until_told(4)
-    told = stage.hand.get(stage.paths.assignment(WorkerId("w")))
-    assert told is not None
+    worker.until_assigned(4)
+    before = stage.hand.get(stage.paths.assignment(WorkerId("w")))
+    assert before is not None
     one.resume()
     eventually(
         lambda: stage.hand.children(stage.paths.controllers) == ["one", "two"],
@@ -186,7 +186,7 @@ def test_thawed_leader_writes_nothing_and_follows(stage: Stage) -> None:
     )
     after = stage.hand.get(stage.paths.assignment(WorkerId("w")))
     assert after is not None
-    assert after.stat == told.stat
+    assert after.stat == before.stat
     assert (stage.leader(), stage.epoch()) == ("two", 2)
     worker.client.close()
 
@@ -202,21 +202,21 @@ class Worker:
         live = encode_live_worker(LiveWorker(slots=2))
         self.client.transact([Create(stage.paths.worker_live(self._id), live, ephemeral=True)])
 
-    def told(self) -> int:
+    def assigned(self) -> int:
         node = self.client.get(self._stage.paths.assignment(self._id))
         return len(decode_assignment(node.data).entries) if node else 0
 
-    def until_told(self, count: int) -> None:
-        what = f"{self._id} is told to hold {count}"
-        eventually(lambda: self.told() == count, FAILOVER_S, what, poll_s=0.01)
+    def until_assigned(self, count: int) -> None:
+        what = f"{self._id} is assigned {count}"
+        eventually(lambda: self.assigned() == count, FAILOVER_S, what, poll_s=0.01)
 
-    def answer(self) -> None:
-        """Let go of what is no longer told, copy what is."""
+    def report(self) -> None:
+        """Release what is no longer assigned, copy what is."""
         node = self.client.get(self._stage.paths.assignment(self._id))
         assert node is not None
         entries = {
-            partition: CurrentEntry(PartitionState.ONLINE, told.owner_epoch, committed=True)
-            for partition, told in decode_assignment(node.data).entries.items()
+            partition: CurrentEntry(PartitionState.ONLINE, entry.owner_epoch, committed=True)
+            for partition, entry in decode_assignment(node.data).entries.items()
         }
         path = self._stage.paths.current_state(self._id)
         data = encode_current(CurrentState(node.stat.mzxid, entries))
@@ -231,14 +231,14 @@ def test_partitions_go_to_who_lives_and_over_only_when_let_go(stage: Stage) -> N
     stage.until_led_by("one")
     a = Worker(stage, "a")
     stage.hand.transact([Create(stage.paths.topic(KEY), encode_intent(TopicIntent(4, 4)))])
-    a.until_told(4)
-    a.answer()
+    a.until_assigned(4)
+    a.report()
     b = Worker(stage, "b")
-    a.until_told(2)
-    assert b.told() == 0, "a has not let go"
-    a.answer()
-    b.until_told(2)
-    b.answer()
+    a.until_assigned(2)
+    assert b.assigned() == 0, "a has not released"
+    a.report()
+    b.until_assigned(2)
+    b.report()
 
     def marked() -> bool:
         node = stage.hand.get(stage.paths.topic(KEY))
@@ -246,7 +246,7 @@ def test_partitions_go_to_who_lives_and_over_only_when_let_go(stage: Stage) -> N
 
     eventually(marked, 5, "the positions are marked")
     a.client.close()
-    b.until_told(4)
+    b.until_assigned(4)
     b.client.close()
 
 
@@ -266,9 +266,9 @@ def test_taken_port_is_one_clear_line(stage: Stage) -> None:
         for key in ("port", "metrics_port"):
             process = stage.controller("one", "--set", f"controller.{key}={port}")
             assert process.wait(30) == 1
-            said = [line for line in process.log_text().splitlines() if "Address already" in line]
-            assert len(said) == 1
-            assert f"127.0.0.1:{port}" in said[0]
+            lines = [line for line in process.log_text().splitlines() if "Address already" in line]
+            assert len(lines) == 1
+            assert f"127.0.0.1:{port}" in lines[0]
             assert "Traceback" not in process.log_text()
 
 

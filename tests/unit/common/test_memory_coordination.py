@@ -1,4 +1,4 @@
-"""The twin in memory keeps the contract, and fails as it is told to."""
+"""Contract and faults of the in-memory coordination service."""
 
 from collections.abc import Iterator, Sequence
 
@@ -64,8 +64,8 @@ def other(ensemble: MemoryEnsemble) -> MemoryCoordination:
 
 def test_a_suspended_client_fails_at_once_and_keeps_its_session(client: MemoryCoordination) -> None:
     client.transact([Create("/r/mine", b"", ephemeral=True)])
-    before, heard = client.session(), Calls()
-    client.on_session(heard.states.append)
+    before, calls = client.session(), Calls()
+    client.on_session(calls.states.append)
     client.suspend()
     assert client.session() is None
     with pytest.raises(Unavailable):
@@ -74,7 +74,7 @@ def test_a_suspended_client_fails_at_once_and_keeps_its_session(client: MemoryCo
         client.transact([Create("/r/a", b"")])
     client.restore()
     assert client.session() == before
-    assert heard.states == [SessionState.SUSPENDED, SessionState.CONNECTED]
+    assert calls.states == [SessionState.SUSPENDED, SessionState.CONNECTED]
     assert client.children("/r") == ["mine"]
 
 
@@ -82,15 +82,15 @@ def test_a_session_that_expires_while_suspended_is_learnt_of_at_the_reconnect(
     client: MemoryCoordination, other: MemoryCoordination
 ) -> None:
     client.transact([Create("/r/mine", b"", ephemeral=True)])
-    heard = Calls()
-    client.on_session(heard.states.append)
+    calls = Calls()
+    client.on_session(calls.states.append)
     client.suspend()
     before = client.expire()
     assert client.state() is SessionState.SUSPENDED
     assert other.children("/r") == []
     client.restore()
-    connected_anew = [SessionState.SUSPENDED, SessionState.LOST, SessionState.CONNECTED]
-    assert heard.states == connected_anew
+    with_a_new_session = [SessionState.SUSPENDED, SessionState.LOST, SessionState.CONNECTED]
+    assert calls.states == with_a_new_session
     assert client.session() not in (None, before)
 
 
@@ -127,7 +127,7 @@ def test_a_refused_write_with_a_lost_answer_is_unknown_too(client: MemoryCoordin
     assert client.children("/r") == []
 
 
-def test_held_watches_are_told_once_when_released(
+def test_held_watches_fire_once_when_released(
     client: MemoryCoordination, other: MemoryCoordination
 ) -> None:
     calls = Calls()

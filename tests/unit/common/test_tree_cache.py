@@ -1,7 +1,7 @@
 """A followed tree ends as the real one, whatever changes between its reads.
 
 The server here gives one-time watches, as ZooKeeper does, and lets the tree change between any two
-requests of one bulk read: that is where a follower that marks too little goes blind for ever.
+requests of one bulk read: a cache that marks too little misses such a change.
 """
 
 from collections.abc import Iterator, Sequence
@@ -25,7 +25,7 @@ changes = st.one_of(
 
 
 class WatchingServer:
-    """A `Reader`: before each of its answers it makes the next change, if there is one."""
+    """A `Reader`: applies the next change, if any, before each of its responses."""
 
     def __init__(self, changing: Sequence[Operation | None]) -> None:
         self.store = MemoryStore()

@@ -24,8 +24,8 @@ from ureplicator_common.coordination import (
     Set,
     TreeCache,
     Unavailable,
-    Why,
 )
+from ureplicator_common.coordination import ConflictReason as Why
 from ureplicator_common.coordination.edit import Edit, edit
 from ureplicator_testkit.servers.processes import eventually
 
@@ -182,7 +182,7 @@ class CoordinationContract:
         with pytest.raises(Conflict) as conflict:
             client.transact([before, Set(f"{root}/parent", b"changed", 0), guilty, after])
         assert conflict.value.operation == guilty
-        assert conflict.value.why == why
+        assert conflict.value.reason == why
         assert str(conflict.value) == f"{type(guilty).__name__} {guilty.path}: {why}"
         assert client.children(root) == ["mine", "parent", "twice"]
         assert self._node(client, f"{root}/parent").stat.version == 0
@@ -305,7 +305,7 @@ class CoordinationContract:
         with pytest.raises(Conflict) as conflict:
             former.transact([Check(epoch, elected), Set(f"{root}/ideal", b"stale", version=-1)])
         assert conflict.value.operation == Check(epoch, elected)
-        assert conflict.value.why == Why.WRONG_VERSION
+        assert conflict.value.reason == Why.WRONG_VERSION
         assert self._node(client, f"{root}/ideal").data == b"right"
 
     def test_one_of_two_candidates_is_elected(
