@@ -1,7 +1,7 @@
-"""Time as an argument: cores get numbers, engines hold a `Clock`, tests turn the hands.
+"""Clock as an argument: cores get numbers, engines hold a `Clock`, tests advance it.
 
-Delays and leases use monotonic time. Wall time is for display only: nothing may depend on it,
-since it jumps.
+Delays and leases use monotonic time. Wall time is for display only: nothing may depend on it, since it
+jumps.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from typing import Protocol
 
 class Clock(Protocol):
     def monotonic_s(self) -> float:
-        """Seconds that only grow; their zero means nothing."""
+        """Monotonic seconds from an arbitrary zero."""
         ...
 
     def wall_ms(self) -> int:
-        """Milliseconds since 1970, for people."""
+        """Milliseconds since 1970, for display."""
         ...
 
 
@@ -29,7 +29,7 @@ class SystemClock:
 
 
 class ManualClock:
-    """A clock that stands still until told."""
+    """A clock that only `advance` moves."""
 
     def __init__(self, *, start_s: float = 1_000.0) -> None:
         self._now_s = start_s

@@ -1,18 +1,18 @@
-"""Two kinds of error: operating errors are these, typed and handled; programmer's errors are asserts.
+"""Operating errors: typed, handled, and shown to operators. Programming errors are assertions.
 
-An operating error is temporary (it says after how long to try again) or permanent (a person must act).
-Its text is shown as it is to the people on call: one line, what failed, where, and the hint if known.
+An operating error is temporary (with a delay before the retry) or permanent (an operator must act). Its
+text is shown unchanged: one line, what failed, where, and a hint if there is one.
 """
 
 from __future__ import annotations
 
 
 class OperatingError(Exception):
-    """Anything that the world may do to us."""
+    """A failure of the environment: network, broker, ZooKeeper, configuration."""
 
 
 class TemporaryError(OperatingError):
-    """Worth another try after `delay_s`."""
+    """Can be retried after `delay_s`."""
 
     def __init__(self, message: str, *, delay_s: float = 1.0) -> None:
         super().__init__(message)
@@ -20,8 +20,8 @@ class TemporaryError(OperatingError):
 
 
 class PermanentError(OperatingError):
-    """No try will mend it; a person or another configuration must."""
+    """No retry will help; an operator or another configuration must."""
 
 
 class ConfigurationError(PermanentError):
-    """The configuration is wrong; the text names every key."""
+    """Invalid configuration; the text names every key."""

@@ -1,8 +1,8 @@
-"""What we need of a Kafka cluster outside the hot path; `admin`, `positions`, `logs` and `memory`
-provide it.
+"""Interfaces to Kafka clusters outside the data path; `admin`, `positions` and `log_offsets` implement
+them.
 
 Addresses, TLS and SASL come from one set of properties per cluster, with librdkafka's names, whichever
-library or socket of our own does the talking.
+library or socket of our own connects.
 """
 
 from __future__ import annotations
@@ -17,23 +17,23 @@ from ureplicator_common.errors import PermanentError, TemporaryError
 
 
 class ClusterUnavailable(TemporaryError):
-    """No broker of the cluster answered, or none that may answer this now."""
+    """No broker of the cluster responded, or none that can serve this request now."""
 
 
 class PartitionUnavailable(ClusterUnavailable):
-    """One partition has no leader, or its leader refuses: the others are not concerned."""
+    """One partition has no leader, or its leader refuses; other partitions are not affected."""
 
 
 class TopicAlreadyExists(PermanentError):
-    """Somebody made the topic in the meantime."""
+    """The topic was created in the meantime."""
 
 
 class TopicRefused(PermanentError):
-    """The cluster will not make or grow this topic (name, policy, rights); the text says why."""
+    """The cluster refuses to create or expand this topic (name, policy, permission; see the text)."""
 
 
 def topic_id_text(id: uuid.UUID) -> str:
-    """As Kafka's tools write it: base64 for URLs, without padding."""
+    """Notation of Kafka's tools: URL-safe base64 without padding."""
     return base64.urlsafe_b64encode(id.bytes).rstrip(b"=").decode()
 
 
@@ -41,7 +41,7 @@ def topic_id_text(id: uuid.UUID) -> str:
 class TopicInfo:
     """`topic_id` is the cluster's own id (a recreated topic gets another), "" where unknown.
 
-    `trouble`: why the cluster could not tell about this topic just now; nothing else counts then.
+    `trouble`: error of the cluster for this topic; the other fields are meaningless then.
     """
 
     partitions: int
@@ -51,10 +51,10 @@ class TopicInfo:
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """Where copying goes on: `offset` is the next source offset, -1 where none is stored.
+    """Where copying continues: `offset` is the next source offset, -1 where none is stored.
 
-    `leader_epoch` is that of the last copied batch at the source (-1 unknown). `metadata` tells
-    which cluster and topic the position belongs to and who committed it.
+    `leader_epoch` is that of the last copied batch at the source (-1 unknown). `metadata`: cluster and
+    topic that the position belongs to, and its writer.
     """
 
     offset: int
@@ -70,15 +70,15 @@ class TopicAdmin(Protocol):
         ...
 
     def find(self, topics: Sequence[str]) -> Mapping[str, TopicInfo]:
-        """These topics. Only one that the cluster *says* does not exist is missing in the answer."""
+        """These topics. Missing in the result are only those that the cluster reports as unknown."""
         ...
 
     def configs(self, topic: str) -> Mapping[str, str]:
-        """Settings that were given to the topic itself (defaults left out)."""
+        """Settings of the topic itself, without defaults."""
         ...
 
     def create_topic(self, topic: str, *, partitions: int, configs: Mapping[str, str]) -> None:
-        """Done when the cluster shows it. Raises TopicAlreadyExists, TopicRefused."""
+        """Returns when the metadata has it. Raises TopicAlreadyExists, TopicRefused."""
         ...
 
     def grow_topic(self, topic: str, *, partitions: int) -> None:
@@ -90,7 +90,7 @@ class TopicAdmin(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Extent:
-    """What a partition holds for readers of committed records: offsets `start` to before `end`."""
+    """Offsets of a partition for readers of committed records: `start` to before `end`."""
 
     start: int
     end: int
@@ -98,7 +98,7 @@ class Extent:
 
 @dataclass(frozen=True, slots=True)
 class BatchTime:
-    """Offsets of one batch of a source, and the time of its first record; -1: it was given none."""
+    """Offsets of one batch of a source, and the time of its first record; -1 without one."""
 
     first: int
     last: int
@@ -107,36 +107,36 @@ class BatchTime:
 
 @dataclass(frozen=True, slots=True)
 class Lifetime:
-    """When a topic lets go of records by itself; None: never for that reason."""
+    """Retention limits of a topic; None: no limit of that kind."""
 
     retention_ms: int | None = None
     retention_bytes: int | None = None
 
 
 class LogReader(Protocol):
-    """Reads what the logs of a source hold, for people (see `logs`). May raise ClusterUnavailable."""
+    """Offsets and retention of source logs (see `log_offsets`). May raise ClusterUnavailable."""
 
     def extents(
         self, wanted: Mapping[str, Sequence[int]]
     ) -> Mapping[tuple[str, int], Extent | PartitionUnavailable]:
-        """Topic -> partitions in; every one of them out, or why not."""
+        """Topic -> partitions in; the extent of each out, or its error."""
         ...
 
     def batch_times(
         self, offsets: Mapping[tuple[str, int], int]
     ) -> Mapping[tuple[str, int], BatchTime]:
-        """The batch that a reader at each offset would get next; those at hand, in this order."""
+        """The next batch for a reader at each offset, in this order; not all may be in the result."""
         ...
 
     def lifetimes(self, topics: Sequence[str]) -> Mapping[str, Lifetime]:
-        """Those of the topics that exist and may be described."""
+        """Topics that exist and may be described."""
         ...
 
     def close(self) -> None: ...
 
 
 class PositionReader(Protocol):
-    """Reads what copiers committed (see `positions`)."""
+    """Reads committed positions (see `positions`)."""
 
     def read(
         self, group: str, wanted: Mapping[str, Sequence[int]]

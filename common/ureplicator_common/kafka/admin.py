@@ -1,17 +1,17 @@
-"""Topics of a real cluster, through confluent-kafka: the only module that knows that library.
+"""Topics of a real cluster, through confluent-kafka: the only module that imports that library.
 
-What it took to be right:
+Its traps, and the countermeasures:
 
-* A temporary `AdminClient` that is collected cancels the futures it gave out: one client is kept
-  for as long as this object lives, and every future is waited for before a call returns.
-* What a broker cannot tell about one topic (its leader is being elected, it is not allowed) is the
-  trouble of that topic, not of the others; only its word UNKNOWN_TOPIC_OR_PARTITION means "gone".
-* Asking for the metadata of one topic by name may create it (`auto.create.topics.enable` of the
-  broker); `describe_topics` never does, and tells the topic id as well.
-* A broker says "created" before its neighbours have heard of it. `create_topic` and `grow_topic`
-  return only when the metadata shows every partition with a leader, since using them comes next.
-* Every call has an end (`timeout_s`); without a broker librdkafka would try for ever. It also
-  writes each failed connection to stderr: silenced, since the error raised says the same once.
+* A temporary `AdminClient` that is garbage-collected cancels the futures it returned: one client lives as
+  long as this object, and every future is waited for before a call returns.
+* An error of one topic (leader election, no permission) is the `trouble` of that topic, not of the others;
+  only the error UNKNOWN_TOPIC_OR_PARTITION means that it does not exist.
+* A metadata request for one topic by name may create it (`auto.create.topics.enable` of the broker);
+  `describe_topics` never does, and returns the topic id as well.
+* A broker reports "created" before the other brokers know the topic. `create_topic` and `grow_topic`
+  return only when the metadata has every partition with a leader, since the topic is used next.
+* Every call has a time limit (`timeout_s`); without a broker librdkafka would retry without end. It also
+  writes each failed connection to stderr: silenced, since the raised error reports the same once.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ from ureplicator_common.kafka import (
 BROKER_DEFAULT_REPLICATION = -1
 _POLL_S = 0.05
 _NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"
-"""What a broker without topic ids (before 2.8) tells: sixteen zero bytes."""
+"""Topic id from a broker without topic ids (before 2.8): sixteen zero bytes."""
 
-_PASSING = frozenset(
+_TEMPORARY = frozenset(
     {
         KafkaError.REQUEST_TIMED_OUT,
         KafkaError.NETWORK_EXCEPTION,
@@ -59,13 +59,13 @@ _PASSING = frozenset(
         KafkaError.REASSIGNMENT_IN_PROGRESS,
     }
 )
-"""Brokers' words for "not now"; anything else they say to a request stays as it is."""
+"""Temporary errors of brokers; any other refusal is permanent."""
 
 T = TypeVar("T")
 
 
 class ConfluentTopicAdmin:
-    """`TopicAdmin` for the cluster that `properties` lead to."""
+    """`TopicAdmin` of the cluster with these client properties."""
 
     def __init__(self, properties: Mapping[str, str], *, timeout_s: float = 5.0) -> None:
         self._servers = properties.get("bootstrap.servers", "")
@@ -84,19 +84,19 @@ class ConfluentTopicAdmin:
             raise ConfigurationError(f"cluster at {self._servers}: {reason}") from error
 
     def topics(self) -> Mapping[str, TopicInfo]:
-        names = self._ask(lambda: self._client.list_topics(timeout=self._timeout_s)).topics
+        names = self._call(lambda: self._client.list_topics(timeout=self._timeout_s)).topics
         return self.find(sorted(names))
 
     def find(self, topics: Sequence[str]) -> Mapping[str, TopicInfo]:
         return {
-            name: _info(answer)
-            for name, answer in self._describe(topics).items()
-            if isinstance(answer, KafkaError) or not answer.is_internal
+            name: _info(described)
+            for name, described in self._describe(topics).items()
+            if isinstance(described, KafkaError) or not described.is_internal
         }
 
     def configs(self, topic: str) -> Mapping[str, str]:
         resource = ConfigResource(ResourceType.TOPIC, topic)
-        futures = self._ask(
+        futures = self._call(
             lambda: self._client.describe_configs([resource], request_timeout=self._timeout_s)
         )
         entries = self._result(futures[resource])
@@ -114,31 +114,31 @@ class ConfluentTopicAdmin:
             replication_factor=BROKER_DEFAULT_REPLICATION,
             config=dict(configs),
         )
-        futures = self._ask(
+        futures = self._call(
             lambda: self._client.create_topics([new], request_timeout=self._timeout_s),
             refused=TopicRefused,
         )
         self._result(futures[topic], refused=TopicRefused)
-        self._wait_until_shown(topic, partitions)
+        self._wait_until_visible(topic, partitions)
 
     def grow_topic(self, topic: str, *, partitions: int) -> None:
-        futures = self._ask(
+        futures = self._call(
             lambda: self._client.create_partitions(
                 [NewPartitions(topic, partitions)], request_timeout=self._timeout_s
             ),
             refused=TopicRefused,
         )
         self._result(futures[topic], refused=TopicRefused)
-        self._wait_until_shown(topic, partitions)
+        self._wait_until_visible(topic, partitions)
 
     def close(self) -> None:
         self._client.__exit__(None, None, None)
 
     def _describe(self, names: Sequence[str]) -> dict[str, TopicDescription | KafkaError]:
-        """Those of the topics that exist, or why nothing can be told of one."""
+        """Topics that exist, or the error of one."""
         if not names:
             return {}
-        futures = self._ask(
+        futures = self._call(
             lambda: self._client.describe_topics(
                 TopicCollection(list(names)), request_timeout=self._timeout_s
             )
@@ -149,17 +149,17 @@ class ConfluentTopicAdmin:
                 found[name] = future.result(timeout=self._timeout_s)
             except KafkaException as error:
                 cause = _cause(error)
-                if _is_local_trouble(cause):
+                if _is_client_error(cause):
                     raise self._translated(error) from error
                 if cause.code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
                     found[name] = cause
             except FutureTimeout as error:
-                raise self._silent() from error
+                raise self._no_response() from error
         return found
 
-    def _wait_until_shown(self, topic: str, partitions: int) -> None:
+    def _wait_until_visible(self, topic: str, partitions: int) -> None:
         deadline_s = time.monotonic() + self._timeout_s
-        while not self._is_shown(topic, partitions):
+        while not self._is_visible(topic, partitions):
             if time.monotonic() > deadline_s:
                 raise ClusterUnavailable(
                     f"cluster at {self._servers}: {topic} was accepted, but its {partitions}"
@@ -167,7 +167,7 @@ class ConfluentTopicAdmin:
                 )
             time.sleep(_POLL_S)
 
-    def _is_shown(self, topic: str, partitions: int) -> bool:
+    def _is_visible(self, topic: str, partitions: int) -> bool:
         return any(
             not isinstance(found, KafkaError)
             and len(found.partitions) >= partitions
@@ -175,7 +175,7 @@ class ConfluentTopicAdmin:
             for found in self._describe([topic]).values()
         )
 
-    def _ask(
+    def _call(
         self, call: Callable[[], T], *, refused: type[OperatingError] = ClusterUnavailable
     ) -> T:
         try:
@@ -193,20 +193,20 @@ class ConfluentTopicAdmin:
         except KafkaException as error:
             raise self._translated(error, refused=refused) from error
         except FutureTimeout as error:
-            raise self._silent() from error
+            raise self._no_response() from error
 
-    def _silent(self) -> ClusterUnavailable:
-        return ClusterUnavailable(f"cluster at {self._servers}: no answer")
+    def _no_response(self) -> ClusterUnavailable:
+        return ClusterUnavailable(f"cluster at {self._servers}: no response")
 
     def _translated(
         self, error: KafkaException, *, refused: type[OperatingError] = ClusterUnavailable
     ) -> OperatingError:
-        """In our words: gone for now, there already, or refused for good."""
+        """As an error of this package: unavailable, already exists, or refused."""
         cause = _cause(error)
         text = f"cluster at {self._servers}: {cause.str()}"
         if cause.code() == KafkaError.TOPIC_ALREADY_EXISTS:
             return TopicAlreadyExists(text)
-        if cause.code() in _PASSING or _is_local_trouble(cause):
+        if cause.code() in _TEMPORARY or _is_client_error(cause):
             return ClusterUnavailable(text)
         return refused(text)
 
@@ -216,18 +216,18 @@ def _cause(error: KafkaException) -> KafkaError:
     return cause
 
 
-def _is_local_trouble(cause: KafkaError) -> bool:
-    """librdkafka's own codes are negative: no connection, no answer. A bad argument is not that."""
+def _is_client_error(cause: KafkaError) -> bool:
+    """librdkafka's own codes are negative: no connection, no response. A bad argument is not one."""
     return cause.code() < 0 and cause.code() != KafkaError._INVALID_ARG  # noqa: SLF001
 
 
-def _info(answer: TopicDescription | KafkaError) -> TopicInfo:
-    if isinstance(answer, KafkaError):
-        return TopicInfo(partitions=0, trouble=answer.str())
-    return TopicInfo(partitions=len(answer.partitions), topic_id=_id_text(answer))
+def _info(described: TopicDescription | KafkaError) -> TopicInfo:
+    if isinstance(described, KafkaError):
+        return TopicInfo(partitions=0, trouble=described.str())
+    return TopicInfo(partitions=len(described.partitions), topic_id=_id_text(described))
 
 
 def _id_text(topic: TopicDescription) -> str:
-    """As Kafka writes it: base64 for URLs, without padding."""
+    """Kafka's notation: URL-safe base64 without padding."""
     text = str(topic.topic_id).replace("+", "-").replace("/", "_").rstrip("=")
     return "" if text == _NO_ID else text

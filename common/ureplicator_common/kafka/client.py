@@ -1,12 +1,12 @@
-"""Sockets to brokers, and the cold requests: one question, one answer, on a blocking socket.
+"""Sockets to brokers, and control requests: one request, one response, on a blocking socket.
 
-The hot requests (Fetch, Produce) are written by `ureplicator_worker.copier.raw`; they use `connect` of
-here, too, so TLS and authentication fit into one place: both happen on the blocking socket, before
-anybody else gets it. kafka-python's message classes do the encoding; nothing of its network layer is
-used (its own connection reads 4 KiB at a time and refuses what is in flight beyond five).
+The data requests (Fetch, Produce) are written by `ureplicator_worker.copier.raw`. They use `connect` of
+this module too, so TLS and authentication are in one place: both happen on the blocking socket, before
+it is handed over. kafka-python's message classes do the encoding; nothing of its network layer is used
+(its connection reads 4 KiB at a time and allows no more than five requests in flight).
 
-A `ClusterClient` belongs to one thread. Every failure of the network is ClusterUnavailable: the socket
-is closed, so an answer that comes too late can never be taken for that to another request.
+A `ClusterClient` belongs to one thread. Every network failure is ClusterUnavailable: the socket is closed,
+so a late response can never be taken for the response to another request.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ from ureplicator_common.kafka.errors import ErrorCode, error_name
 CLIENT_ID = "ureplicator"
 CONNECT_TIMEOUT_S = 5.0
 REQUEST_TIMEOUT_S = 10.0
-LONGEST_ANSWER_BYTES = 1 << 28
-"""Far above the metadata of the largest cluster; what claims more is no broker."""
+MAX_RESPONSE_BYTES = 1 << 28
+"""Far above the metadata of the largest cluster; a peer that announces more is no broker."""
 API_VERSIONS_VERSION = 0
 METADATA_VERSION = 10
 FIND_COORDINATOR_VERSION = 3
@@ -52,14 +52,14 @@ LATEST = -1
 
 
 class Authenticator(Protocol):
-    """Proves who we are on a fresh connection, before any other request (SASL)."""
+    """Authenticates a fresh connection, before any other request (SASL)."""
 
     def __call__(self, connection: socket.socket) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
 class Security:
-    """How to open a connection: in the clear unless a context or an authenticator is given."""
+    """TLS context and authenticator of a connection; without them it is plaintext."""
 
     ssl_context: ssl.SSLContext | None = None
     authenticator: Authenticator | None = None
@@ -77,7 +77,7 @@ class Broker:
 
 @dataclass(frozen=True, slots=True)
 class Leader:
-    """Who leads a partition: -1 while nobody does."""
+    """Leader of a partition; node -1 while it has none."""
 
     node_id: int
     epoch: int
@@ -85,7 +85,7 @@ class Leader:
 
 @dataclass(frozen=True, slots=True)
 class ClusterView:
-    """One answer to a Metadata request. `missing`: topics asked for that do not exist."""
+    """One Metadata response. `missing`: requested topics that do not exist."""
 
     cluster_id: str
     brokers: Mapping[int, Broker]
@@ -110,7 +110,7 @@ def connect(
             security.authenticator(connection)
     except OSError as error:
         connection.close()
-        raise ClusterUnavailable(f"{broker} refused us: {error}") from error
+        raise ClusterUnavailable(f"{broker} refused the connection: {error}") from error
     return connection
 
 
@@ -128,7 +128,7 @@ def receive_exactly(connection: socket.socket, size: int) -> bytearray:
 
 
 class Channel:
-    """One blocking connection for cold requests."""
+    """One blocking connection for control requests."""
 
     def __init__(self, broker: Broker, connection: socket.socket) -> None:
         self.broker = broker
@@ -141,7 +141,7 @@ class Channel:
         return cls(broker, connect(broker, security=security, timeout_s=timeout_s))
 
     def call(self, request: Any, response: Any, timeout_s: float) -> Any:
-        """Send `request` (version set), decode the answer with class `response`.
+        """Send `request` (version set), decode its response with class `response`.
 
         Raises ClusterUnavailable; the channel is closed then.
         """
@@ -150,22 +150,22 @@ class Channel:
         request.with_header(correlation_id=self._correlation_id, client_id=CLIENT_ID)
         try:
             self._connection.sendall(request.encode(framed=True, header=True))
-            answer = self._receive()
+            received = self._receive()
         except OSError as error:
             self.close()
-            raise ClusterUnavailable(f"{self.broker} did not answer: {error}") from error
-        return response.decode(bytes(answer), version=request.version, header=True)
+            raise ClusterUnavailable(f"{self.broker} did not respond: {error}") from error
+        return response.decode(bytes(received), version=request.version, header=True)
 
     def _receive(self) -> bytearray:
-        """The answer to the last request. Raises ConnectionError for anything else."""
+        """The response to the last request. Raises ConnectionError for anything else."""
         (size,) = struct.unpack(">i", receive_exactly(self._connection, 4))
-        if not 4 <= size <= LONGEST_ANSWER_BYTES:
-            raise ConnectionAbortedError(f"an answer of {size} bytes: this is no broker")
-        answer = receive_exactly(self._connection, size)
-        (correlation_id,) = struct.unpack_from(">i", answer)
+        if not 4 <= size <= MAX_RESPONSE_BYTES:
+            raise ConnectionAbortedError(f"a response of {size} bytes: this is no broker")
+        received = receive_exactly(self._connection, size)
+        (correlation_id,) = struct.unpack_from(">i", received)
         if correlation_id != self._correlation_id:
-            raise ConnectionAbortedError(f"answer {correlation_id} to {self._correlation_id}")
-        return answer
+            raise ConnectionAbortedError(f"response {correlation_id} to {self._correlation_id}")
+        return received
 
     def close(self) -> None:
         self._connection.close()
@@ -174,17 +174,17 @@ class Channel:
 def newest_versions(
     broker: Broker, connection: socket.socket, *, timeout_s: float
 ) -> Mapping[int, int]:
-    """Highest version of each request that a broker takes, by API key; asked on a fresh connection.
+    """Highest version of each request that a broker accepts, by API key; for a fresh connection.
 
     Raises ClusterUnavailable; the connection is closed then.
     """
     request = ApiVersionsRequest(version=API_VERSIONS_VERSION)
-    answer = Channel(broker, connection).call(request, ApiVersionsResponse, timeout_s)
-    return {row.api_key: row.max_version for row in answer.api_keys}
+    reply = Channel(broker, connection).call(request, ApiVersionsResponse, timeout_s)
+    return {row.api_key: row.max_version for row in reply.api_keys}
 
 
 class ClusterClient:
-    """Cold requests to one cluster: finds brokers and coordinators, keeps a channel to each."""
+    """Control requests to one cluster: finds brokers and coordinators, keeps a channel to each."""
 
     def __init__(
         self,
@@ -202,23 +202,23 @@ class ClusterClient:
         self._deadline_s = math.inf
 
     @contextmanager
-    def within(self, patience_s: float) -> Iterator[None]:
-        """All that is asked inside takes no longer, together: what is late is ClusterUnavailable."""
+    def within(self, timeout_s: float) -> Iterator[None]:
+        """Limit the time of all requests inside together; after it they raise ClusterUnavailable."""
         outer_s = self._deadline_s
-        self._deadline_s = min(outer_s, time.monotonic() + patience_s)
+        self._deadline_s = min(outer_s, time.monotonic() + timeout_s)
         try:
             yield
         finally:
             self._deadline_s = outer_s
 
-    def deadline_s(self, patience_s: float) -> float:
-        """Until when to try something again: so long, but not beyond `within`."""
-        return min(self._deadline_s, time.monotonic() + patience_s)
+    def deadline_s(self, timeout_s: float) -> float:
+        """Deadline for retries: after `timeout_s`, but not beyond `within`."""
+        return min(self._deadline_s, time.monotonic() + timeout_s)
 
     def _time_left_s(self, limit_s: float) -> float:
         left_s = self._deadline_s - time.monotonic()
         if left_s <= 0:
-            raise ClusterUnavailable("not in time")
+            raise ClusterUnavailable("time limit exceeded")
         return min(limit_s, left_s)
 
     @property
@@ -226,7 +226,7 @@ class ClusterClient:
         return self._security
 
     def call(self, broker: Broker, request: Any, response: Any) -> Any:
-        """Ask one broker. Raises ClusterUnavailable."""
+        """Request to one broker. Raises ClusterUnavailable."""
         address = (broker.host, broker.port)
         timeout_s = self._time_left_s(self._timeout_s)
         try:
@@ -244,7 +244,7 @@ class ClusterClient:
             raise
 
     def call_any(self, request: Callable[[], Any], response: Any) -> Any:
-        """Ask brokers in turn until one answers; the request is recreated for each."""
+        """Try brokers in turn until one responds; the request is recreated for each."""
         failures: list[str] = []
         for broker in (*self._brokers.values(), *self._seeds):
             try:
@@ -256,25 +256,25 @@ class ClusterClient:
 
     def view(self, topics: Sequence[str]) -> ClusterView:
         """Leaders, brokers and topic ids, for these topics only. Raises ClusterUnavailable."""
-        answer = self.call_any(lambda: _metadata_request(topics), MetadataResponse)
-        view = _view(answer)
+        reply = self.call_any(lambda: _metadata_request(topics), MetadataResponse)
+        view = _view(reply)
         self._brokers = dict(view.brokers)
         return view
 
     def coordinator(self, key: str, kind: int) -> Broker:
-        """Coordinator of a group or a transactional id, remembered while it answers.
+        """Coordinator of a group or a transactional id, cached while it responds.
 
-        `forget_coordinator` is for one that answers that it is not the coordinator any more.
+        `forget_coordinator` is for one that responds that it is not the coordinator any more.
         """
         known = self._coordinators.get((kind, key))
         if known is not None:
             return known
-        answer = self.call_any(lambda: _coordinator_request(key, kind), FindCoordinatorResponse)
-        if answer.error_code:
+        reply = self.call_any(lambda: _coordinator_request(key, kind), FindCoordinatorResponse)
+        if reply.error_code:
             raise ClusterUnavailable(
-                f"no coordinator for {key}: {error_name(answer.error_code)}", delay_s=0.2
+                f"no coordinator for {key}: {error_name(reply.error_code)}", delay_s=0.2
             )
-        broker = Broker(answer.node_id, answer.host, answer.port)
+        broker = Broker(reply.node_id, reply.host, reply.port)
         self._coordinators[(kind, key)] = broker
         return broker
 
@@ -282,7 +282,7 @@ class ClusterClient:
         self._coordinators.pop((kind, key), None)
 
     def offset_at(self, topic: str, partition: int, *, timestamp_ms: int) -> int:
-        """Offset of the first record not older than a time; EARLIEST and LATEST are times, too.
+        """Offset of the first record not older than a time; EARLIEST and LATEST are times too.
 
         LATEST is the last stable offset. A time after the last record gives the end.
         Raises PartitionUnavailable, ClusterUnavailable.
@@ -295,10 +295,10 @@ class ClusterClient:
         leader = view.brokers.get(view.leaders.get((topic, partition), Leader(-1, -1)).node_id)
         if leader is None:
             raise PartitionUnavailable(f"{topic}/{partition} has no leader", delay_s=0.2)
-        answer = self.call(
+        reply = self.call(
             leader, _list_offsets_request(topic, partition, timestamp_ms), ListOffsetsResponse
         )
-        (row,) = answer.topics[0].partitions
+        (row,) = reply.topics[0].partitions
         if row.error_code:
             raise PartitionUnavailable(
                 f"offsets of {topic}/{partition}: {error_name(row.error_code)}", delay_s=0.2
@@ -306,7 +306,7 @@ class ClusterClient:
         return int(row.offset)
 
     def reset(self) -> None:
-        """Close every connection: what was asked before can no longer arrive."""
+        """Close every connection: responses to earlier requests can no longer arrive."""
         for channel in self._channels.values():
             channel.close()
         self._channels.clear()
@@ -339,11 +339,11 @@ def _metadata_request(topics: Sequence[str]) -> MetadataRequest:
     )
 
 
-def _view(answer: Any) -> ClusterView:
-    known = [topic for topic in answer.topics if topic.error_code == ErrorCode.NONE]
+def _view(reply: Any) -> ClusterView:
+    known = [topic for topic in reply.topics if topic.error_code == ErrorCode.NONE]
     return ClusterView(
-        cluster_id=answer.cluster_id or "",
-        brokers={row.node_id: Broker(row.node_id, row.host, row.port) for row in answer.brokers},
+        cluster_id=reply.cluster_id or "",
+        brokers={row.node_id: Broker(row.node_id, row.host, row.port) for row in reply.brokers},
         leaders={
             (topic.name, row.partition_index): Leader(row.leader_id, row.leader_epoch)
             for topic in known
@@ -352,7 +352,7 @@ def _view(answer: Any) -> ClusterView:
         topic_ids={topic.name: str(topic.topic_id) for topic in known},
         missing=frozenset(
             topic.name
-            for topic in answer.topics
+            for topic in reply.topics
             if topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         ),
     )

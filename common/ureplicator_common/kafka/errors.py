@@ -1,9 +1,9 @@
-"""Error codes and API versions of the Kafka protocol that we handle by name.
+"""Error codes of the Kafka protocol that are handled by name.
 
-The versions are the highest that brokers 2.8 have and brokers 4.x still take (KIP-896), so one fixed
-version each serves all supported brokers and nothing needs negotiating, but for Fetch: see
-`ureplicator_worker.copier.raw.net.fetch_api`. EndTxn stays below 5 and AddPartitionsToTxn below 4 on purpose:
-see `positions`.
+Request versions are the highest that brokers 2.8 have and brokers 4.x still accept (KIP-896), so one fixed
+version each serves all supported brokers without negotiation, except for Fetch: see
+`ureplicator_worker.copier.raw.net.fetch_api`. EndTxn stays below 5 and AddPartitionsToTxn below 4 on
+purpose: see `positions`.
 Source of the codes: https://kafka.apache.org/protocol.html#protocol_error_codes
 """
 
@@ -62,7 +62,7 @@ COORDINATOR_MOVED = frozenset(
         ErrorCode.REQUEST_TIMED_OUT,
     }
 )
-"""Ask again who the coordinator is, and try again."""
+"""Find the coordinator again, then retry."""
 
 LEADER_MOVED = frozenset(
     {
@@ -77,7 +77,7 @@ LEADER_MOVED = frozenset(
         ErrorCode.INCONSISTENT_TOPIC_ID,
     }
 )
-"""Refresh the metadata, then try again where the leader is."""
+"""Refresh the metadata, then retry at the leader."""
 
 RETRIABLE_PRODUCE = LEADER_MOVED | {
     ErrorCode.REQUEST_TIMED_OUT,
@@ -87,14 +87,14 @@ RETRIABLE_PRODUCE = LEADER_MOVED | {
     ErrorCode.THROTTLING_QUOTA_EXCEEDED,
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
 }
-"""The same bytes may be sent again; a batch that was appended after all is recognised."""
+"""The same bytes may be sent again; the broker recognises a batch that was appended after all."""
 
 FENCED = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED})
-"""Somebody initialised our transactional id after us."""
+"""Another process initialised the transactional id later."""
 
 
 def error_name(code: int) -> str:
-    """Name of a code as Kafka's documentation has it, or its number."""
+    """Name of a code in Kafka's documentation, or its number."""
     try:
         return ErrorCode(code).name
     except ValueError:
@@ -102,7 +102,7 @@ def error_name(code: int) -> str:
 
 
 def _library_name(code: int) -> str:
-    from kafka.errors import for_code  # only when an error of no name of ours is to be shown
+    from kafka.errors import for_code  # imported only for a code without a name above
 
     name = getattr(for_code(code), "message", "")
     return str(name) if name else f"error {code}"

@@ -1,18 +1,18 @@
-"""What source logs hold, for thousands of partitions at once and a handful of requests.
+"""Offsets, times and retention of source logs, for thousands of partitions in a few requests.
 
-Three questions, none of them asked by topic or by partition:
+Three kinds of lookup, none of them per topic or per partition:
 
-* *How far do the logs reach?* One Metadata request tells the leaders, then two ListOffsets requests go
-  to each broker, with all partitions that it leads. Ends are last stable offsets: what lies behind, in
-  open transactions, is not to be copied yet.
-* *How old is the record at an offset?* No request tells that, and ListOffsets answers only the reverse.
-  So a Fetch begins there, and only the header of the first batch is looked at. A broker gives whole
-  batches or nothing: a first request asks for `SMALL_BYTES` of each partition, a second one with much
-  more room for those whose batch is larger. What both bring is bounded, however many are asked for;
-  the rest must be asked for again. No record is decoded, and no fetch session is opened.
-* *How long do records live?* One DescribeConfigs request for all topics, for three settings each.
+* *Extent of the logs.* One Metadata request returns the leaders, then two ListOffsets requests go to each
+  broker, with all partitions that it leads. Ends are last stable offsets: records behind them, in open
+  transactions, are not to be copied yet.
+* *Age of the record at an offset.* No request returns it; ListOffsets does only the reverse. So a Fetch
+  begins there, and only the header of the first batch is read. A broker returns whole batches or nothing:
+  a first request allows `SMALL_BYTES` per partition, a second one much more for those whose batch is
+  larger. The size of both responses is bounded, however many partitions are requested; the rest must be
+  requested again. No record is decoded, and no fetch session is opened.
+* *Retention.* One DescribeConfigs request for all topics, for three settings each.
 
-A broker that is away takes its own partitions along and no others.
+A broker that does not respond affects only the partitions that it leads.
 """
 
 from __future__ import annotations
@@ -55,10 +55,10 @@ TOPIC_RESOURCE = 2
 SETTINGS = ("cleanup.policy", "retention.ms", "retention.bytes")
 
 SMALL_BYTES = 16 << 10
-"""As much as a producer puts into one batch by default."""
+"""Batch size of a producer by default."""
 LARGE_BYTES = 1 << 20
-"""As much as a broker takes as one batch by default; the first of a request comes however large."""
-ANSWER_BYTES = 4 << 20
+"""Largest batch that a broker accepts by default; the first batch of a response may be larger."""
+MAX_RESPONSE_BYTES = 4 << 20
 
 _BATCH = struct.Struct(">qiibIhiqq")
 """Base offset, length, leader epoch, format, checksum, attributes, last offset delta, two times."""
@@ -66,7 +66,7 @@ _OLD = struct.Struct(">qiIBBq")
 """A message of format 1: offset, size, checksum, format, attributes, time."""
 _LENGTH = struct.Struct(">i")
 _TIME_OF_LAST = 0x08 | 0x40
-"""Stamped by the broker, or the first time is that of a tombstone's end: only the other time is true."""
+"""Flags: stamped by the broker, or the first time is a delete horizon. Only the maximum time is valid."""
 
 
 class KafkaLogReader:
@@ -101,10 +101,10 @@ class KafkaLogReader:
     def lifetimes(self, topics: Sequence[str]) -> Mapping[str, Lifetime]:
         if not topics:
             return {}
-        answer = self._client.call_any(lambda: _configs_request(topics), DescribeConfigsResponse)
+        response = self._client.call_any(lambda: _configs_request(topics), DescribeConfigsResponse)
         return {
             row.resource_name: lifetime({each.name: each.value for each in row.configs})
-            for row in answer.results
+            for row in response.results
             if not row.error_code
         }
 
@@ -114,7 +114,7 @@ class KafkaLogReader:
     def _extents_at(
         self, broker: Broker, keys: Sequence[TopicPartition]
     ) -> dict[TopicPartition, Extent | PartitionUnavailable]:
-        """Starts first: a log that grows meanwhile still reads as one that has a start and an end."""
+        """Starts first: for a log that grows meanwhile, the end is still not before the start."""
         try:
             starts = self._offsets_at(broker, keys, EARLIEST)
             ends = self._offsets_at(broker, keys, LATEST)
@@ -127,35 +127,35 @@ class KafkaLogReader:
     ) -> dict[TopicPartition, tuple[int, int]]:
         """(error code, offset) of each."""
         request = _offsets_request(keys, timestamp_ms)
-        answer = self._client.call(broker, request, ListOffsetsResponse)
+        response = self._client.call(broker, request, ListOffsetsResponse)
         return {
             (topic.name, row.partition_index): (row.error_code, row.offset)
-            for topic in answer.topics
+            for topic in response.topics
             for row in topic.partitions
         }
 
     def _times_at(
         self, broker: Broker, offsets: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, BatchTime]:
-        """What came before the broker went away is kept."""
+        """If the broker stops responding, earlier results are kept."""
         found: dict[TopicPartition, BatchTime] = {}
         try:
-            for most_bytes in (SMALL_BYTES, LARGE_BYTES):
+            for max_bytes_each in (SMALL_BYTES, LARGE_BYTES):
                 missing = {key: offset for key, offset in offsets.items() if key not in found}
                 if missing:
-                    found |= self._fetch(broker, missing, most_bytes=most_bytes)
+                    found |= self._fetch(broker, missing, max_bytes_each=max_bytes_each)
         except ClusterUnavailable:
             return found
         return found
 
     def _fetch(
-        self, broker: Broker, offsets: Mapping[TopicPartition, int], *, most_bytes: int
+        self, broker: Broker, offsets: Mapping[TopicPartition, int], *, max_bytes_each: int
     ) -> dict[TopicPartition, BatchTime]:
-        request = _fetch_request(offsets, most_bytes=most_bytes)
-        answer = self._client.call(broker, request, FetchResponse)
+        request = _fetch_request(offsets, max_bytes_each=max_bytes_each)
+        response = self._client.call(broker, request, FetchResponse)
         return {
             key: time
-            for topic in answer.responses
+            for topic in response.responses
             for row in topic.partitions
             if (key := (topic.topic, row.partition_index)) in offsets
             and (time := batch_time(bytes(row.records or b""), offsets[key])) is not None
@@ -163,9 +163,9 @@ class KafkaLogReader:
 
 
 def batch_time(records: bytes, offset: int) -> BatchTime | None:
-    """Time of the first batch that reaches to `offset`; None if there is none whole enough to tell.
+    """Time of the first batch that reaches to `offset`; None without a complete batch header.
 
-    A batch may begin behind the offset, where compaction left a hole: it is what comes next there.
+    A batch may begin behind the offset, after a gap of compaction: it is the next one there.
     """
     for at in _batches(records):
         time = _time(records, at) if records[at + 16] >= 2 else _old_time(records, at)
@@ -175,7 +175,7 @@ def batch_time(records: bytes, offset: int) -> BatchTime | None:
 
 
 def _batches(records: bytes) -> Iterator[int]:
-    """Where each batch begins whose header is whole; a broker may cut the last one."""
+    """Start of each batch with a complete header; a broker may truncate the last one."""
     at = 0
     while len(records) - at >= _OLD.size:
         if records[at + 16] >= 2 and len(records) - at < _BATCH.size:
@@ -199,7 +199,7 @@ def _old_time(records: bytes, at: int) -> BatchTime:
 
 
 def lifetime(settings: Mapping[str, str | None]) -> Lifetime:
-    """What a topic's settings mean: nothing but compaction removes records of a compacted topic."""
+    """Retention by a topic's settings; only compaction removes records of a compacted topic."""
     if "delete" not in (settings.get("cleanup.policy") or "delete"):
         return Lifetime()
     return Lifetime(
@@ -209,14 +209,14 @@ def lifetime(settings: Mapping[str, str | None]) -> Lifetime:
 
 
 def _limit(text: str | None) -> int | None:
-    """Kafka writes "without limit" as -1."""
+    """Kafka's value for no limit is -1."""
     return int(text) if text and int(text) >= 0 else None
 
 
 def _by_leader(
     view: ClusterView, keys: Sequence[TopicPartition]
 ) -> dict[Broker, list[TopicPartition]]:
-    """Those that somebody leads, in the order given."""
+    """Partitions that have a leader, in the order given."""
     led: dict[Broker, list[TopicPartition]] = {}
     for key in keys:
         leader = view.leaders.get(key)
@@ -269,14 +269,14 @@ def _offsets_request(keys: Sequence[TopicPartition], timestamp_ms: int) -> ListO
     )
 
 
-def _fetch_request(offsets: Mapping[TopicPartition, int], *, most_bytes: int) -> FetchRequest:
+def _fetch_request(offsets: Mapping[TopicPartition, int], *, max_bytes_each: int) -> FetchRequest:
     rows = FetchRequest.FetchTopic
     return FetchRequest(
         version=FETCH_VERSION,
         replica_id=-1,
         max_wait_ms=0,
         min_bytes=0,
-        max_bytes=ANSWER_BYTES,
+        max_bytes=MAX_RESPONSE_BYTES,
         isolation_level=READ_COMMITTED,
         session_id=0,
         session_epoch=-1,
@@ -291,7 +291,7 @@ def _fetch_request(offsets: Mapping[TopicPartition, int], *, most_bytes: int) ->
                         fetch_offset=offsets[(topic, number)],
                         last_fetched_epoch=-1,
                         log_start_offset=-1,
-                        partition_max_bytes=most_bytes,
+                        partition_max_bytes=max_bytes_each,
                     )
                     for number in numbers
                 ],

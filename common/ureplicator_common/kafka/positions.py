@@ -1,38 +1,38 @@
-"""Positions: where they are kept, and why only the owner of a partition can move them.
+"""Positions: where they are stored, and why only the owner of a partition can move them.
 
 **The store.** The position of a source partition is the offset of a consumer group on the *target*
-(KIP-656's "fake group", which nobody ever joins), kept under the target topic's name and the same
-partition number. It is the *next* source offset to copy. Beside it lie the source's leader epoch of the
-last copied batch, and a line that tells which cluster and topic it belongs to and who wrote it.
-Data and position are on the same cluster, so a position cannot outlive the data it speaks of.
+(KIP-656's "fake group", which no consumer ever joins), stored under the target topic's name and the
+same partition number. It is the *next* source offset to copy. Stored with it are the source's leader
+epoch of the last copied batch, and a line of metadata: cluster and topic that it belongs to, and its
+writer. Data and position are on the same cluster, so a position cannot outlive its data.
 
-**The rule: who can commit, owns.** A plain OffsetCommit to a group without members takes anything from
-anyone, a frozen worker that thaws included. So positions are committed in transactions, even where the
-data is not: each slot of a worker has a transactional id, and InitProducerId on an id makes every older
-holder of it unable to commit, for ever (its producer epoch is refused). Taking a partition over means
-initialising ("fencing") every id under which a former owner may still commit it.
+**The rule: who can commit, owns.** A plain OffsetCommit to a group without members is accepted from any
+client, even from a suspended worker that resumes. So positions are committed in transactions, even where
+the data is not: each slot of a worker has a transactional id, and InitProducerId on an id permanently
+ends the ability of every older holder to commit under it (its producer epoch is refused). Taking a
+partition over means initialising ("fencing") every id under which a former owner may still commit it.
 
-**The order.** A copier, when it starts and whenever it has to begin anew, does, in this order:
+**The order.** A copier, at its start and at each restart of this order, does:
 
     (1) InitProducerId on its own id             (`PositionStore.initialise`)
-    (2) ask its driver for a proof in ZooKeeper that it still is the owner, read *after* (1)
+    (2) request a proof from its driver that it still is the owner, read in ZooKeeper *after* (1)
     (3) InitProducerId on each id to be fenced   (`PositionStore.fence`)
     (4) read the positions, stable ones only     (`PositionStore.read`)
     (5) copy
 
-Let O be the older owner and N the newer one, and let N's right be written in ZooKeeper (W) before N
-begins. If O's proof (2) is read after W, O sees that it lost the partition and lets go. If it is read
+Let O be the older owner and N the newer one, and let N's ownership be written in ZooKeeper (W) before N
+begins. If O's proof (2) is read after W, O sees that it lost the partition and releases it. If it is read
 before W, then O's own initialisation (1) came before its (2), hence before W, hence before N's (3),
 which therefore fences it. There is no third case: O cannot commit after N's (4), so the position that
-N read stays true. Without (2), a thawed O whose commit was refused would initialise its id again and
-be an owner again; with (1) after (2) it could do so between N's (3) and its own first commit.
+N read stays true. Without (2), a resumed O whose commit was refused would initialise its id again and
+be an owner again; with (1) after (2) it could do so between N's (3) and N's own first commit.
 
-**After a doubt, begin anew.** If a commit was not answered, or aborted, its requests may still be on
-their way. With EndTxn up to version 4 a late request of an aborted transaction is taken into the next
-one (KIP-890). So the connections are closed and the order above is gone through again.
+**After an unknown outcome, restart the order.** If a commit got no response, or was aborted, its requests
+may still be in flight. With EndTxn up to version 4 a late request of an aborted transaction is taken into
+the next one (KIP-890). So the connections are closed and the order above starts again at (1).
 
-Transactions are short and hold offsets only: AddOffsetsToTxn, TxnOffsetCommit, EndTxn. Reading is our
-own OffsetFetch: the client library in use returns garbage for the metadata.
+Transactions are short and hold offsets only: AddOffsetsToTxn, TxnOffsetCommit, EndTxn. Reading is an
+OffsetFetch of our own: the client library in use returns garbage for the metadata.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from kafka.protocol.consumer import (
     OffsetCommitRequest,
@@ -71,32 +71,36 @@ from ureplicator_common.kafka.client import (
 from ureplicator_common.kafka.errors import COORDINATOR_MOVED, FENCED, ErrorCode, error_name
 
 TRANSACTION_TIMEOUT_MS = 60_000
-"""Longer than any commit of ours lasts; a transaction left open blocks stable reads for so long, unless
-somebody fences its id, as every new owner does."""
+"""Longer than any commit; a transaction left open blocks stable reads for this long, unless its id is
+fenced, as every new owner does."""
 
-PATIENCE_S = 15.0
-"""How long one operation asks again while a coordinator moves or finishes a former transaction."""
+COORDINATOR_TIMEOUT_S = 15.0
+"""How long one operation is retried while a coordinator moves or finishes a former transaction."""
 
 COMMAND_S = 5.0
-"""How long a commit takes at most, with all its steps, or an initialisation: a partition that is let go
-waits for what its copier has begun. With the drain before it that must stay below the time after which a
-worker counts as one that does not let go (`controller.handover_timeout_s`)."""
+"""Limit of a commit with all its steps, or of an initialisation: the release of a partition waits for
+what its copier has begun. With the drain before it that must stay below the time after which a worker
+counts as one that does not release (`controller.handover_timeout_s`)."""
 
-PAUSE_S = 0.02
+RETRY_DELAY_S = 0.02
 
 POSITIONS_PER_REQUEST = 500
-"""A coordinator writes what one request brings as one batch, which may have 1 MiB by default: with the
-longest names a position takes about 1 KiB. What is above is refused as a whole, for ever."""
+"""A coordinator writes the positions of one request as one batch, of 1 MiB by default at most: with the
+longest names a position takes about 1 KiB. A larger request is refused as a whole, at each retry."""
+
+T = TypeVar("T")
 
 TargetPartition = tuple[str, int]
+Attempt = tuple[set[int], T]
+"""Error codes that a request does not handle itself, and its result, valid without such codes."""
 
 
 class Fenced(OperatingError):
-    """Somebody initialised our transactional id after us: we no longer own what we thought."""
+    """Another process initialised our transactional id: ownership is lost."""
 
 
 class CommitRefused(OperatingError):
-    """The coordinator refused some partitions (target topic gone, not allowed); nothing was committed."""
+    """The coordinator refused some partitions (no target topic, no permission); nothing was committed."""
 
     def __init__(self, refused: Mapping[TargetPartition, str]) -> None:
         super().__init__(f"commit refused: {dict(refused)}")
@@ -105,7 +109,7 @@ class CommitRefused(OperatingError):
 
 @dataclass(frozen=True, slots=True)
 class Producer:
-    """What a broker gave us for an id, or for none."""
+    """Producer id and epoch that a broker assigned, to a transactional id or to none."""
 
     id: int
     epoch: int
@@ -113,7 +117,7 @@ class Producer:
 
 @dataclass(frozen=True, slots=True)
 class Provenance:
-    """Metadata of a position: what it belongs to and who wrote it."""
+    """Metadata of a position: cluster and topics that it belongs to, and its writer."""
 
     source_cluster: str
     source_topic: str
@@ -123,12 +127,12 @@ class Provenance:
     owner_epoch: int
 
     def encode(self) -> str:
-        """Some 250 bytes: a coordinator takes 4 KiB of metadata for each partition."""
+        """About 250 bytes: a coordinator accepts 4 KiB of metadata per partition."""
         return json.dumps(asdict(self), separators=(",", ":"))
 
     @classmethod
     def decode(cls, text: str) -> Provenance | None:
-        """None for metadata that is not ours."""
+        """None for metadata of another writer."""
         try:
             raw = json.loads(text)
             return cls(**{name: raw[name] for name in cls.__dataclass_fields__})
@@ -153,7 +157,7 @@ class PositionStore:
             self._producer = init_producer(self._client, self._transactional_id)
 
     def fence(self, transactional_ids: Sequence[str]) -> None:
-        """Step (3): after this nobody else commits under these ids. Raises ClusterUnavailable."""
+        """Step (3): after it no other process commits under these ids. Raises ClusterUnavailable."""
         for transactional_id in transactional_ids:
             with self._client.within(COMMAND_S):
                 init_producer(self._client, transactional_id)
@@ -169,10 +173,10 @@ class PositionStore:
     def commit(self, positions: Mapping[TargetPartition, Position]) -> None:
         """All of them, or none. Raises Fenced, CommitRefused, ClusterUnavailable.
 
-        After any of these the outcome may be unknown: the order of the module's text must be gone
-        through again, and until then this store refuses to work.
+        After any of these the outcome may be unknown: the order above must start again, and until then
+        this store refuses to commit.
         """
-        assert self._producer is not None, "commit before the order was gone through"
+        assert self._producer is not None, "commit before initialise()"
         producer, self._producer = self._producer, None
         with self._client.within(COMMAND_S):
             self._add_group(producer)
@@ -183,8 +187,8 @@ class PositionStore:
         self._producer = producer
 
     def _add_group(self, producer: Producer) -> None:
-        def attempt(coordinator: Broker) -> set[int]:
-            answer = self._client.call(
+        def attempt(coordinator: Broker) -> Attempt[None]:
+            response = self._client.call(
                 coordinator,
                 AddOffsetsToTxnRequest(
                     version=3,
@@ -195,40 +199,35 @@ class PositionStore:
                 ),
                 AddOffsetsToTxnResponse,
             )
-            return {answer.error_code}
+            return {response.error_code}, None
 
-        self._until_answered(self._transactional_id, TRANSACTION_COORDINATOR, attempt)
+        self._until_accepted(self._transactional_id, TRANSACTION_COORDINATOR, attempt)
 
     def _add_positions(
         self, producer: Producer, positions: Mapping[TargetPartition, Position]
     ) -> dict[TargetPartition, str]:
         """Partitions that the coordinator refused, with its reason."""
         refused: dict[TargetPartition, str] = {}
-        for some in _portions(positions):
-            refused |= self._add_some(producer, some)
+        for batch in _batches(positions):
+            refused |= self._add_batch(producer, batch)
         return refused
 
-    def _add_some(
+    def _add_batch(
         self, producer: Producer, positions: Mapping[TargetPartition, Position]
     ) -> dict[TargetPartition, str]:
-        refused: dict[TargetPartition, str] = {}
-
-        def attempt(coordinator: Broker) -> set[int]:
-            answer = self._client.call(
+        def attempt(coordinator: Broker) -> Attempt[dict[TargetPartition, str]]:
+            response = self._client.call(
                 coordinator, self._commit_request(producer, positions), TxnOffsetCommitResponse
             )
             codes = {
                 (topic.name, row.partition_index): row.error_code
-                for topic in answer.topics
+                for topic in response.topics
                 for row in topic.partitions
             }
             temporary = {code for code in codes.values() if code in COORDINATOR_MOVED | FENCED}
-            if not temporary:
-                refused.update({key: error_name(code) for key, code in codes.items() if code})
-            return temporary
+            return temporary, {key: error_name(code) for key, code in codes.items() if code}
 
-        self._until_answered(self._group, GROUP_COORDINATOR, attempt)
-        return refused
+        return self._until_accepted(self._group, GROUP_COORDINATOR, attempt)
 
     def _commit_request(
         self, producer: Producer, positions: Mapping[TargetPartition, Position]
@@ -261,8 +260,8 @@ class PositionStore:
         )
 
     def _end(self, producer: Producer, *, commit: bool) -> None:
-        def attempt(coordinator: Broker) -> set[int]:
-            answer = self._client.call(
+        def attempt(coordinator: Broker) -> Attempt[None]:
+            response = self._client.call(
                 coordinator,
                 EndTxnRequest(
                     version=3,
@@ -273,12 +272,12 @@ class PositionStore:
                 ),
                 EndTxnResponse,
             )
-            return {answer.error_code}
+            return {response.error_code}, None
 
-        self._until_answered(self._transactional_id, TRANSACTION_COORDINATOR, attempt)
+        self._until_accepted(self._transactional_id, TRANSACTION_COORDINATOR, attempt)
 
-    def _until_answered(self, key: str, kind: int, attempt: Callable[[Broker], set[int]]) -> None:
-        _until_answered(self._client, key=key, kind=kind, attempt=attempt)
+    def _until_accepted(self, key: str, kind: int, attempt: Callable[[Broker], Attempt[T]]) -> T:
+        return _until_accepted(self._client, key=key, kind=kind, attempt=attempt)
 
 
 def init_producer(client: ClusterClient, transactional_id: str | None) -> Producer:
@@ -286,7 +285,6 @@ def init_producer(client: ClusterClient, transactional_id: str | None) -> Produc
 
     Waits out a former transaction that is being ended. Raises ClusterUnavailable.
     """
-    found: list[Producer] = []
 
     def request() -> InitProducerIdRequest:
         return InitProducerIdRequest(
@@ -297,65 +295,64 @@ def init_producer(client: ClusterClient, transactional_id: str | None) -> Produc
             producer_epoch=-1,
         )
 
-    def attempt(coordinator: Broker) -> set[int]:
-        answer = client.call(coordinator, request(), InitProducerIdResponse)
-        found.append(Producer(answer.producer_id, answer.producer_epoch))
-        return {answer.error_code}
+    def attempt(coordinator: Broker) -> Attempt[Producer]:
+        response = client.call(coordinator, request(), InitProducerIdResponse)
+        return {response.error_code}, Producer(response.producer_id, response.producer_epoch)
 
     if transactional_id is None:
         return _init_plain(client, request)
     try:
-        _until_answered(client, key=transactional_id, kind=TRANSACTION_COORDINATOR, attempt=attempt)
-    except Fenced as error:  # two at once: one of them ended a transaction under the other
-        raise ClusterUnavailable(f"not initialised: {error}", delay_s=PAUSE_S) from error
-    return found[-1]
+        return _until_accepted(
+            client, key=transactional_id, kind=TRANSACTION_COORDINATOR, attempt=attempt
+        )
+    except Fenced as error:  # two initialisations at once: one ended a transaction of the other
+        raise ClusterUnavailable(f"not initialised: {error}", delay_s=RETRY_DELAY_S) from error
 
 
 def _init_plain(client: ClusterClient, request: Callable[[], Any]) -> Producer:
-    """Any broker hands out ids of plain producers."""
-    answer = client.call_any(request, InitProducerIdResponse)
-    if answer.error_code:
-        raise ClusterUnavailable(f"no producer id: {error_name(answer.error_code)}", delay_s=0.2)
-    return Producer(answer.producer_id, answer.producer_epoch)
+    """Any broker assigns ids to producers without a transactional id."""
+    response = client.call_any(request, InitProducerIdResponse)
+    if response.error_code:
+        raise ClusterUnavailable(f"no producer id: {error_name(response.error_code)}", delay_s=0.2)
+    return Producer(response.producer_id, response.producer_epoch)
 
 
 def read_positions(
     client: ClusterClient, group: str, wanted: Mapping[str, Sequence[int]], *, stable: bool = True
 ) -> dict[TargetPartition, Position]:
-    """See `PositionStore.read`. Not `stable`: what was committed last, whatever is being committed."""
-    found: dict[TargetPartition, Position] = {}
+    """See `PositionStore.read`. Not `stable`: the last commit, also while another one is open."""
 
-    def attempt(coordinator: Broker) -> set[int]:
-        answer = client.call(
+    def attempt(coordinator: Broker) -> Attempt[dict[TargetPartition, Position]]:
+        response = client.call(
             coordinator, _fetch_request(group, wanted, stable=stable), OffsetFetchResponse
         )
-        codes = {answer.error_code}
-        for topic in answer.topics:
+        codes = {response.error_code}
+        found: dict[TargetPartition, Position] = {}
+        for topic in response.topics:
             for row in topic.partitions:
                 codes.add(row.error_code)
                 found[(topic.name, row.partition_index)] = Position(
                     row.committed_offset, row.committed_leader_epoch, row.metadata or ""
                 )
-        return codes
+        return codes, found
 
-    _until_answered(client, key=group, kind=GROUP_COORDINATOR, attempt=attempt)
-    return found
+    return _until_accepted(client, key=group, kind=GROUP_COORDINATOR, attempt=attempt)
 
 
 def publish_positions(
     client: ClusterClient, group: str, positions: Mapping[tuple[str, int], Position]
 ) -> set[str]:
-    """Plain commit to an ordinary group (at the source, for lag tools). Returns names of refusals.
+    """Plain commit to an ordinary group (at the source, for lag tools). Returns names of errors.
 
-    Nothing ever reads these back by itself. Raises ClusterUnavailable.
+    This product never reads them back. Raises ClusterUnavailable.
     """
     refused: set[str] = set()
-    for some in _portions(positions):
-        refused |= _publish_some(client, group, some)
+    for batch in _batches(positions):
+        refused |= _publish_batch(client, group, batch)
     return refused
 
 
-def _publish_some(
+def _publish_batch(
     client: ClusterClient, group: str, positions: Mapping[TargetPartition, Position]
 ) -> set[str]:
     rows = OffsetCommitRequest.OffsetCommitRequestTopic
@@ -381,17 +378,17 @@ def _publish_some(
             for topic, by_number in _by_topic(positions).items()
         ],
     )
-    answer = client.call(
+    response = client.call(
         client.coordinator(group, GROUP_COORDINATOR), request, OffsetCommitResponse
     )
-    codes = {row.error_code for topic in answer.topics for row in topic.partitions}
+    codes = {row.error_code for topic in response.topics for row in topic.partitions}
     if codes & COORDINATOR_MOVED:
         client.forget_coordinator(group, GROUP_COORDINATOR)
     return {error_name(code) for code in codes if code}
 
 
 def fence_ids(client: ClusterClient, transactional_ids: Sequence[str]) -> None:
-    """InitProducerId on each: a driver's way to end the copiers of its own former life.
+    """InitProducerId on each: ends the copiers of a driver's former processes.
 
     Raises ClusterUnavailable.
     """
@@ -400,9 +397,9 @@ def fence_ids(client: ClusterClient, transactional_ids: Sequence[str]) -> None:
 
 
 class KafkaPositionReader:
-    """Reads positions for people (REST); never writes. Belongs to one thread at a time.
+    """Reads positions for display (REST); never writes. Belongs to one thread at a time.
 
-    It waits for no transaction: in a large fleet one is open at any moment, and each would hold up all.
+    It does not wait for transactions: in a large fleet one is open at any moment, and would delay all.
     """
 
     def __init__(self, client: ClusterClient) -> None:
@@ -417,22 +414,20 @@ class KafkaPositionReader:
         self._client.close()
 
 
-def _until_answered(
+def _until_accepted(
     client: ClusterClient,
     *,
     key: str,
     kind: int,
-    attempt: Callable[[Broker], set[int]],
-) -> None:
-    """Ask the coordinator until no error is temporary. Raises Fenced, ClusterUnavailable.
-
-    Codes that an attempt returns: those it does not handle itself.
-    """
-    deadline_s = client.deadline_s(PATIENCE_S)
+    attempt: Callable[[Broker], Attempt[T]],
+) -> T:
+    """Repeat a request until no error is temporary; its result. Raises Fenced, ClusterUnavailable."""
+    deadline_s = client.deadline_s(COORDINATOR_TIMEOUT_S)
     while True:
-        codes = attempt(client.coordinator(key, kind)) - {int(ErrorCode.NONE)}
+        returned, result = attempt(client.coordinator(key, kind))
+        codes = returned - {int(ErrorCode.NONE)}
         if not codes:
-            return
+            return result
         if codes & FENCED:
             raise Fenced(f"{key}: {', '.join(sorted(map(error_name, codes)))}")
         if codes & COORDINATOR_MOVED:
@@ -441,7 +436,7 @@ def _until_answered(
             raise ClusterUnavailable(f"{key}: {', '.join(sorted(map(error_name, codes)))}")
         if time.monotonic() > deadline_s:
             raise ClusterUnavailable(f"{key}: still {', '.join(sorted(map(error_name, codes)))}")
-        time.sleep(PAUSE_S)
+        time.sleep(RETRY_DELAY_S)
 
 
 _WAIT = frozenset({ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.UNSTABLE_OFFSET_COMMIT})
@@ -461,7 +456,7 @@ def _fetch_request(
     )
 
 
-def _portions(
+def _batches(
     positions: Mapping[TargetPartition, Position],
 ) -> Iterator[dict[TargetPartition, Position]]:
     keys = list(positions)

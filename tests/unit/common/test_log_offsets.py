@@ -1,4 +1,4 @@
-"""What the header of a source's batch says about time, and a topic's settings about its life."""
+"""Time of a source batch by its header, retention by the settings of a topic."""
 
 from __future__ import annotations
 

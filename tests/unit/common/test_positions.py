@@ -38,7 +38,7 @@ from ureplicator_worker.copier.route_copier import DRAIN_S
 HERE, THERE = Broker(1, "here", 1), Broker(2, "there", 2)
 KEY = ("t", 0)
 LOST = object()
-"""In a script: the connection breaks instead of an answer."""
+"""In a script: the connection breaks instead of a response."""
 
 
 class Coordinator(ClusterClient):
@@ -46,7 +46,7 @@ class Coordinator(ClusterClient):
 
     def __init__(self, **scripts: list[Any]) -> None:
         super().__init__("nowhere:1")
-        self.asked: list[str] = []
+        self.requests: list[str] = []
         self.looked_up = 0
         self.resets = 0
         self.stored: dict[tuple[str, int], Position] = {}
@@ -65,14 +65,14 @@ class Coordinator(ClusterClient):
 
     def call(self, broker: Broker, request: Any, response: Any) -> Any:
         name = type(request).__name__.removesuffix("Request")
-        self.asked.append(name)
+        self.requests.append(name)
         script = self._scripts.get(name)
         code = script.popleft() if script else 0
         if code is LOST:
             raise ClusterUnavailable("broken")
-        answer: Any = getattr(self, f"_{name}")(request, response, code)
+        reply: Any = getattr(self, f"_{name}")(request, response, code)
         return response.decode(
-            answer.encode(framed=False, header=False), version=request.version, header=False
+            reply.encode(framed=False, header=False), version=request.version, header=False
         )
 
     def call_any(self, request: Callable[[], Any], response: Any) -> Any:
@@ -142,13 +142,13 @@ def ready(**scripts: list[Any]) -> tuple[PositionStore, Coordinator]:
     client = Coordinator(**scripts)
     store = PositionStore(client, group="g", transactional_id="own")
     store.initialise()
-    client.asked.clear()
+    client.requests.clear()
     return store, client
 
 
 @pytest.fixture(autouse=True)
 def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(positions, "PAUSE_S", 0.0)
+    monkeypatch.setattr(positions, "RETRY_DELAY_S", 0.0)
 
 
 TEXT = st.text(max_size=20)
@@ -178,7 +178,7 @@ def test_a_commit_is_one_transaction() -> None:
     store, client = ready()
     store.commit({KEY: Position(5), ("u", 3): Position(6)})
     store.commit({KEY: Position(7)})
-    assert client.asked == ["AddOffsetsToTxn", "TxnOffsetCommit", "EndTxn"] * 2
+    assert client.requests == ["AddOffsetsToTxn", "TxnOffsetCommit", "EndTxn"] * 2
 
 
 MOVED = [
@@ -194,14 +194,14 @@ def test_a_coordinator_that_moved_is_looked_up_again(name: str) -> None:
     store, client = ready(**{name: list(MOVED)})
     known = client.looked_up
     store.commit({KEY: Position(5)})
-    assert client.asked.count(name) == 1 + len(MOVED)
+    assert client.requests.count(name) == 1 + len(MOVED)
     assert client.looked_up >= known + len(MOVED)
 
 
 def test_a_former_transaction_is_waited_out() -> None:
     store, client = ready(AddOffsetsToTxn=[ErrorCode.CONCURRENT_TRANSACTIONS] * 3)
     store.commit({KEY: Position(5)})
-    assert client.asked.count("AddOffsetsToTxn") == 4
+    assert client.requests.count("AddOffsetsToTxn") == 4
 
 
 @pytest.mark.parametrize("name", ["AddOffsetsToTxn", "TxnOffsetCommit", "EndTxn"])
@@ -256,7 +256,7 @@ def test_read_gives_what_is_stored_and_nothing_unstable() -> None:
     store, client = ready(OffsetFetch=[ErrorCode.UNSTABLE_OFFSET_COMMIT] * 2)
     client.stored[KEY] = Position(5, 2, "m")
     assert store.read({"t": [0, 1]}) == {KEY: Position(5, 2, "m"), ("t", 1): Position(-1)}
-    assert client.asked == ["OffsetFetch"] * 3
+    assert client.requests == ["OffsetFetch"] * 3
 
 
 @pytest.mark.parametrize("code", [ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED])
@@ -284,11 +284,11 @@ def seed() -> Iterator[Broker]:
     def serve() -> None:
         connection, _ = server.accept()
         with connection:
-            for answer in (dead_port, port):
+            for found_port in (dead_port, port):
                 (size,) = struct.unpack(">i", receive_exactly(connection, 4))
                 (correlation_id,) = struct.unpack_from(">i", receive_exactly(connection, size), 4)
                 found = FindCoordinatorResponse(
-                    version=3, error_code=0, node_id=1, host="127.0.0.1", port=answer
+                    version=3, error_code=0, node_id=1, host="127.0.0.1", port=found_port
                 )
                 found.with_header(correlation_id=correlation_id, client_id="")
                 connection.sendall(found.encode(framed=True, header=True))
@@ -301,7 +301,7 @@ def seed() -> Iterator[Broker]:
 
 
 def test_a_coordinator_that_does_not_answer_is_looked_up_again(seed: Broker) -> None:
-    """Else a route whose coordinator's broker died would ask the dead one for ever."""
+    """Otherwise a route would keep using the broker of a dead coordinator."""
     client = ClusterClient(str(seed))
     first = client.coordinator("g", GROUP_COORDINATOR)
     assert first.port != seed.port
@@ -314,13 +314,13 @@ def test_a_coordinator_that_does_not_answer_is_looked_up_again(seed: Broker) -> 
 def test_many_positions_go_in_portions_but_in_one_transaction() -> None:
     """A coordinator refuses what would not fit into one batch of its log."""
     store, client = ready()
-    client.asked.clear()
+    client.requests.clear()
     many = {("t", number): Position(number) for number in range(2 * POSITIONS_PER_REQUEST + 1)}
     store.commit(many)
-    assert client.asked == ["AddOffsetsToTxn", *["TxnOffsetCommit"] * 3, "EndTxn"]
-    client.asked.clear()
+    assert client.requests == ["AddOffsetsToTxn", *["TxnOffsetCommit"] * 3, "EndTxn"]
+    client.requests.clear()
     assert publish_positions(client, "g", many) == set()
-    assert client.asked == ["OffsetCommit"] * 3
+    assert client.requests == ["OffsetCommit"] * 3
 
 
 def test_a_portion_that_is_refused_takes_the_whole_commit_along() -> None:
@@ -331,8 +331,8 @@ def test_a_portion_that_is_refused_takes_the_whole_commit_along() -> None:
     assert list(refusal.value.refused) == [("t", POSITIONS_PER_REQUEST)]
 
 
-@pytest.mark.parametrize("answer", [b"HTTP/1.1 400 Bad Request", b"\0\0\0\0", b"\0\0\0\4\0\0\0\7"])
-def test_what_is_no_broker_is_as_good_as_none(answer: bytes) -> None:
+@pytest.mark.parametrize("sent", [b"HTTP/1.1 400 Bad Request", b"\0\0\0\0", b"\0\0\0\4\0\0\0\7"])
+def test_a_peer_that_is_no_broker_is_unavailable(sent: bytes) -> None:
     """Its first bytes as a length would be gigabytes."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
@@ -341,12 +341,12 @@ def test_what_is_no_broker_is_as_good_as_none(answer: bytes) -> None:
             connection, _ = server.accept()
             with connection:
                 connection.recv(1 << 16)
-                connection.sendall(answer)
+                connection.sendall(sent)
 
         thread = threading.Thread(target=serve)
         thread.start()
         client = ClusterClient(f"127.0.0.1:{port}")
-        with pytest.raises(ClusterUnavailable, match=r"an answer of|answer 7 to 1"):
+        with pytest.raises(ClusterUnavailable, match=r"a response of|response 7 to 1"):
             client.view(["t"])
         thread.join()
 
@@ -355,13 +355,13 @@ def test_what_is_no_broker_is_as_good_as_none(answer: bytes) -> None:
 def test_one_deadline_holds_for_all_steps_of_a_commit(
     monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
-    """Who lets go waits for it, and counts as one that does not let go if it takes too long."""
+    """A release waits for it; a worker that takes too long counts as one that does not release."""
     monkeypatch.setattr(positions, "COMMAND_S", 0.1)
     store, _ = ready(**{step: [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS] * 10_000})
     began_s = time.monotonic()
     with pytest.raises(ClusterUnavailable, match="COORDINATOR_LOAD_IN_PROGRESS"):
         store.commit({KEY: Position(5)})
-    assert time.monotonic() - began_s < positions.PATIENCE_S / 3
+    assert time.monotonic() - began_s < positions.COORDINATOR_TIMEOUT_S / 3
 
 
 def test_silent_brokers_together_take_no_longer_than_one(monkeypatch: pytest.MonkeyPatch) -> None:
