@@ -1,18 +1,20 @@
-"""The values everything else speaks about: partitions, workers, intents, states.
+"""Values of the domain: partitions, workers, intents, states. All are frozen.
 
-The words are those of the design and are the same in code, REST, logs, metrics and pages:
+The terms are the same in code, REST, logs, metrics and pages:
 
 ideal state     partition -> worker that *should* own it, decided by the leader
-assignment      what one worker is told to hold *now*; it lags the ideal state while an old owner lets go
-current state   what one worker says it does; a partition listed there is *held*, one that is not is let go
+assignment      partitions that one worker is to hold *now*; it lags the ideal state while an old owner
+                releases
+current state   partitions of one worker as it reports them; one that is listed is *held*, one that is
+                not is released
 external view   the current states of all live workers, merged
-holder          a worker that was given a partition and has not confirmed that it let go since;
-                its transactional ids are fenced before anybody else copies the partition
+holder          a worker that was given a partition and has not confirmed its release since;
+                its transactional ids are fenced before another worker copies the partition
 position        the next source offset to copy
 
-All of them are frozen values: a cycle of the leader or of a worker decides on one snapshot of them.
-Routes, topic keys and partitions are named tuples, since they are the keys of nearly everything: a
-plan for a big fleet hashes and compares them a million times, and tuples do that ten times faster.
+A cycle of the leader or of a worker decides on one snapshot of them. Routes, topic keys and partitions
+are named tuples, since they are keys of most mappings: a plan for a big fleet hashes and compares them a
+million times, and tuples do that ten times faster.
 """
 
 from __future__ import annotations
@@ -34,7 +36,7 @@ OwnerEpoch = NewType("OwnerEpoch", int)
 
 
 class Route(NamedTuple):
-    """A way records go: source cluster to target cluster. Written `source.target`."""
+    """Direction of replication: source cluster to target cluster. Written `source.target`."""
 
     source: str
     target: str
@@ -84,9 +86,9 @@ class Partition(NamedTuple):
 
 
 class Content:
-    """Base of all that is the content of a ZooKeeper node, or a part of it: see `znodes`.
+    """Base of the contents of ZooKeeper nodes and their parts: see `znodes`.
 
-    On the wire the field names are in camelCase. Types are checked strictly, unknown fields ignored.
+    Field names are camelCase on the wire. Types are checked strictly, unknown fields ignored.
     """
 
     __slots__ = ()
@@ -109,16 +111,17 @@ PartitionText = Annotated[
     Partition, PlainValidator(Partition.parse), PlainSerializer(str, return_type=str)
 ]
 SessionText = Annotated[SessionId, Strict(False), PlainSerializer(str, return_type=str)]
-"""Text, since a session id needs all 64 bits and many readers of JSON keep 53."""
+"""Text: a session id needs all 64 bits, and many JSON readers keep 53."""
 _Numbers = Annotated[frozenset[int], PlainSerializer(sorted, return_type=list[int])]
 _Names = Annotated[Mapping[str, str], PlainSerializer(_ordered)]
 _Holders = Annotated[Mapping[WorkerId, SessionText], PlainSerializer(_ordered_holders)]
 _Rounded = Annotated[float, PlainSerializer(round, return_type=int)]
+_WholeSeconds = Annotated[float, PlainSerializer(int, return_type=int)]
 _Tenths = Annotated[float, PlainSerializer(_one_decimal, return_type=float)]
 
 
 class TopicState(StrEnum):
-    """What the operator wants of a topic."""
+    """State of a topic as operators requested it."""
 
     ACTIVE = "active"
     PAUSED = "paused"
@@ -126,10 +129,10 @@ class TopicState(StrEnum):
 
 
 class PartitionState(StrEnum):
-    """What a worker does with a partition it holds.
+    """State of a partition on the worker that holds it.
 
-    ONLINE only after a fetch was answered; OFFLINE while it starts or stops (the reason says which);
-    ERROR with the reason, and the worker tries again by itself.
+    ONLINE only after a fetch had a response; OFFLINE while it starts or stops (see the reason); ERROR
+    with the reason, while the worker retries.
     """
 
     OFFLINE = "OFFLINE"
@@ -139,17 +142,18 @@ class PartitionState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class TopicIntent(Content):
-    """What operators asked for, at `topics/<route>/<topic>`. REST writes it, and the leader its marks.
+    """`topics/<route>/<topic>`: replication of a topic as operators requested it. Written by REST; the
+    leader adds its marks.
 
     `initial_partitions` partitions existed when the topic was whitelisted by hand: only they begin at
-    the route's `start`; later ones begin at 0. `had_position` are the partitions whose position was once
-    committed: if the store has none for one of them, it is lost, and never starts anew by itself.
+    the route's `start`; later ones begin at 0. `had_position`: partitions whose position was committed
+    once. If the store has none for one of them, it is lost, and the partition never restarts on its own.
 
     A name is not a topic: `source_topic_id` and `target_topic_id` are the clusters' own ids of the two
-    that are meant ("": not known yet; the leader notes them). A recreated topic under the same name
-    has another id and is never copied under this intent: the leader notes why in `stopped`, and all
-    partitions are let go. `restarted`: operators decided that these topics count as they are, so a
-    position that was stored for others counts as none.
+    topics ("": not known yet; the leader adds them). A recreated topic under the same name has another
+    id and is never copied under this intent: the leader writes the reason to `stopped`, and all
+    partitions are released. `restarted`: operators accepted the topics as they are now, so a position
+    that was stored for others is ignored.
     """
 
     partitions: int
@@ -163,21 +167,21 @@ class TopicIntent(Content):
     source_topic_id: str = ""
     target_topic_id: str = ""
     whole: bool = False
-    """All of the source's partitions are wanted, also those that it will get (`auto_expand`)."""
+    """All partitions of the source are replicated, also those added later (`auto_expand`)."""
     restarted: bool = False
     stopped: str = ""
     request_id: str = ""
-    """Id of the request that wrote this last: a writer that lost its answer reads it back."""
+    """Id of the request that wrote this last: a writer that lost its response reads it back."""
 
 
 @dataclass(frozen=True, slots=True)
 class RouteMemory(Content):
-    """`memory/<route>`: what only a leader finds out, and the next one must know.
+    """`memory/<route>`: findings of a leader that its successors need.
 
-    `baseline`: topics (name -> beginning of their id) that were there when auto-whitelisting began on
-    the route and are not whitelisted since; None: it never began. Only they start where the route's
-    `start` says, any other topic is younger and begins at its first record. `refused`: topics for which
-    the last thing tried could not be done, and why.
+    `baseline`: topics (name -> beginning of their id) that existed when auto-whitelisting began on the
+    route and were not whitelisted since; None: it never began. Only they start at the route's `start`;
+    any other topic is younger and begins at its first record. `refused`: topics whose last change
+    failed, and the reason.
     """
 
     baseline: _Names | None = None
@@ -186,7 +190,7 @@ class RouteMemory(Content):
 
 @dataclass(frozen=True, slots=True)
 class IdealEntry(Content):
-    """Who should own one partition, since when (wall clock, for display only) and why."""
+    """Ideal owner of one partition, with the time (wall clock, for display only) and the reason."""
 
     worker: WorkerId | None
     owner_epoch: OwnerEpoch
@@ -195,9 +199,10 @@ class IdealEntry(Content):
     holders: _Holders = field(default_factory=dict)
     """Workers given the partition since their last confirmed OFFLINE -> session that was given it."""
     no_progress_moves: int = 0
-    """Number of moves for lack of progress since it last made progress."""
+    """Moves because it made no progress, since it last made progress."""
     suspect_session: SessionText = SessionId(0)
-    """Session of the worker it was last moved from for that (controller: `planning.no_progress`)."""
+    """Session of the worker that the last such move took it from: see `core.planning.no_progress` of the
+    controller."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,7 +214,7 @@ class IdealTopic:
 
 @dataclass(frozen=True, slots=True)
 class AssignmentEntry(Content):
-    """One partition a worker is told to hold, and whom it must fence before it copies."""
+    """One partition assigned to a worker, and the ids that it must fence before it copies."""
 
     owner_epoch: OwnerEpoch
     fence: tuple[str, ...] = ()
@@ -218,14 +223,14 @@ class AssignmentEntry(Content):
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """`assignments/<worker>`: all that one worker is told to hold."""
+    """`assignments/<worker>`: all partitions that one worker is to hold."""
 
     entries: Mapping[Partition, AssignmentEntry] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class CurrentEntry(Content):
-    """One partition a worker holds. `committed`: a position of it was committed at least once."""
+    """One partition that a worker holds. `committed`: its position was committed at least once."""
 
     state: PartitionState
     owner_epoch: OwnerEpoch
@@ -237,8 +242,8 @@ class CurrentEntry(Content):
 class CurrentState(Content):
     """`current/<worker>` (ephemeral).
 
-    `seen_zxid` is the mzxid of the assignment this state answers to (-1: none read yet): a partition
-    that is not listed is *confirmed* let go only if the assignment that took it away was seen.
+    `seen_zxid` is the mzxid of the assignment that this state reflects (-1: none read yet): the release
+    of a partition that is not listed is *confirmed* only if the assignment that took it away was seen.
     """
 
     seen_zxid: int
@@ -249,20 +254,20 @@ class CurrentState(Content):
 
 @dataclass(frozen=True, slots=True)
 class PartitionLoad(Content):
-    """What a worker measured of one partition that it holds, in its entry of `loads/<worker>`.
+    """Measurements of one partition on its worker, in `loads/<worker>`.
 
     `bytes_per_s` and `records_per_s` are of the last interval, `steady_bytes_per_s` the mean over the
-    last minutes of copying, `measured_s` of them at most. Without progress means: not all is copied,
-    and the committed position stands still. It is counted by the worker's own clock, since
-    `held_s` at most; so it is below `held_s` once there was progress here. -1: not known.
+    last minutes of copying, `measured_s` of them at most. No progress means: not all is copied, and the
+    committed position does not move. It is counted by the worker's own clock, since `held_s` at most;
+    so it is below `held_s` once there was progress here. -1: not known.
     """
 
     bytes_per_s: _Rounded = 0.0
     records_per_s: _Tenths = 0.0
     steady_bytes_per_s: _Rounded = 0.0
-    measured_s: _Rounded = 0.0
-    held_s: _Rounded = 0.0
-    no_progress_s: _Rounded = 0.0
+    measured_s: _WholeSeconds = 0.0
+    held_s: _WholeSeconds = 0.0
+    no_progress_s: _WholeSeconds = 0.0
     position: int = -1
     committed: int = -1
     lag: int = -1
@@ -270,7 +275,7 @@ class PartitionLoad(Content):
 
 @dataclass(frozen=True, slots=True)
 class LiveWorker(Content):
-    """`workers/live/<id>` (ephemeral): an address to look at and what the worker can take."""
+    """`workers/live/<id>` (ephemeral): address and capacity of a worker."""
 
     slots: int
     host: str = ""
@@ -281,10 +286,10 @@ class LiveWorker(Content):
 
 @dataclass(frozen=True, slots=True)
 class KnownWorker(Content):
-    """`workers/known/<id>`: what outlives a session. `max_slots` is the most it ever had.
+    """`workers/known/<id>`: state that outlives a session. `max_slots` is the maximum it ever had.
 
     Operators set `blacklisted` and `draining`. `evicted_session` counts as dead, though it may live,
-    until it has answered its assignment (0: none): see `ureplicator_controller.core.planning.eviction`.
+    until it has reported on its assignment (0: none): see `ureplicator_controller.core.planning.eviction`.
     """
 
     max_slots: int
@@ -298,10 +303,10 @@ class KnownWorker(Content):
 
 @dataclass(frozen=True, slots=True)
 class Switches(Content):
-    """`settings`: what operators switch while the fleet runs.
+    """`settings`: switches of the operators for the running fleet.
 
-    `auto_balancing` off: what has an owner stays with it, whoever joins or is lost. `frozen`: beyond
-    that, nothing changes its owner unless an operator asks for that very thing. A rebalance is due
+    `auto_balancing` off: a partition stays with its owner, whichever workers join or are lost. `frozen`:
+    beyond that, no owner changes except by a request for exactly that. A rebalance is due
     while `rebalance_requested` (the request's id) is not `rebalance_done`, which the leader writes.
     """
 
@@ -314,7 +319,7 @@ class Switches(Content):
 
 
 class EventKind(StrEnum):
-    """What an event in the history is about; `ureplicator_controller.core.reporting.events` tells them."""
+    """Kind of an event in the history; see `ureplicator_controller.core.reporting.events`."""
 
     MOVE = "move"
     WORKER = "worker"
@@ -324,11 +329,10 @@ class EventKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class PastEvent(Content):
-    """Something that happened to the fleet, in `history`; `number` grows by one with each.
+    """Event of the fleet, in `history`; `number` grows by one with each.
 
-    `request` is the id of the request that asked for it, "" if nobody did. The fields from
-    `partition` on are those of a move. `took_ms`: from the decision until the new owner was ONLINE;
-    None while it is not, and for ever if it never was.
+    `request` is the id of the request that caused it, "" without one. The fields from `partition` on are
+    those of a move. `took_ms`: from the decision until the new owner was ONLINE; None until it is.
     """
 
     number: int
@@ -345,20 +349,20 @@ class PastEvent(Content):
 
     @property
     def id(self) -> str:
-        """By which logs name it: of a move, what the worker's log says too."""
+        """Name in logs; that of a move is the same in the worker's log."""
         if self.partition is None:
             return f"{self.kind}-{self.number}"
         return owned(self.partition, self.owner_epoch)
 
 
 def owned(partition: Partition, owner_epoch: OwnerEpoch) -> str:
-    """`source.target/topic/7@1048576`: one time in a partition's life, the same word in every log."""
+    """`source.target/topic/7@1048576`: one ownership of a partition, in the same form in every log."""
     return f"{partition}@{owner_epoch}"
 
 
 @dataclass(frozen=True, slots=True)
 class LiveController(Content):
-    """`controllers/<id>` (ephemeral) and, for the one that leads, `leader`."""
+    """`controllers/<id>` (ephemeral) and, for the leader, `leader`."""
 
     id: str
     host: str = ""
@@ -375,7 +379,7 @@ class Delivery(StrEnum):
 
 
 class GapPolicy(StrEnum):
-    """What to do when the source no longer has the position, or never had it."""
+    """Reaction when the source no longer has the position, or never had it."""
 
     STOP = "stop"
     EARLIEST = "earliest"
@@ -384,7 +388,7 @@ class GapPolicy(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class RouteSettings(Content):
-    """`routes/<route>`: published by the leader, so that no two workers run on two settings.
+    """`routes/<route>`: published by the leader, so that all workers run on the same settings.
 
     `start` is `earliest`, `latest` or a timestamp in milliseconds, as text.
     """
@@ -404,16 +408,16 @@ class RouteSettings(Content):
 
 
 RENEWER = WorkerId("@leader")
-"""Whoever leads, as the one who renews positions without an owner; no worker may be called so."""
+"""The leader as the writer that renews positions without an owner; not allowed as a worker id."""
 
 
 def transactional_id(*, fleet: str, route: Route, worker: WorkerId, slot: int) -> str:
-    """The id whose holder alone can commit positions for a slot: see `ureplicator_common.kafka.positions`."""
+    """Only its holder can commit positions for a slot: see `ureplicator_common.kafka.positions`."""
     return f"{fleet}.{route}.{worker}.{slot}"
 
 
 def transactional_ids(*, fleet: str, route: Route, worker: WorkerId, slots: int) -> tuple[str, ...]:
-    """All ids a worker may hold on a route: whoever fences it fences every one of them."""
+    """All ids that a worker may hold on a route: to fence it is to fence every one of them."""
     return tuple(
         transactional_id(fleet=fleet, route=route, worker=worker, slot=slot)
         for slot in range(slots)
