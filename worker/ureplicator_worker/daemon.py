@@ -78,7 +78,7 @@ def run(settings: Settings, *, id: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _Started:
-    """What only exists once the port is bound and Spark runs."""
+    """Engines that exist once the port is bound and Spark runs."""
 
     web: WebServer
     lifeline: LifelineServer
@@ -148,7 +148,7 @@ class Worker:
     # Building.
 
     def _open(self, closing: ExitStack) -> _Started:
-        """What can fail for good. Raises PermanentError."""
+        """Bind the port and start Spark, which can fail for good. Raises PermanentError."""
         options = self._options
         closing.callback(self._coordination.close)
         web = WebServer(host=options.host, port=options.port)

@@ -174,7 +174,7 @@ def test_totals_grow_over_restarts_and_rates_are_per_second() -> None:
     assert counters.loads(held, 40.0)[PARTITION].held_s == 0.0, "held again, measured from zero"
 
 
-def test_what_is_not_held_is_not_counted() -> None:
+def test_a_partition_that_is_not_held_is_not_counted() -> None:
     counters = telemetry.Telemetry()
     counters.count(CopierId(0, 1), report(1), set())
     assert counters.shown(PARTITION) == {}

@@ -21,7 +21,7 @@ def ends() -> Iterator[tuple[LifelineClient, socket.socket]]:
 
 
 def read(line: LifelineClient) -> list[object]:
-    """What comes next."""
+    """The next messages."""
     select.select([line], [], [], 5.0)
     return list(line.on_readable())
 
@@ -45,7 +45,9 @@ def test_a_message_in_pieces(ends: tuple[LifelineClient, socket.socket]) -> None
     assert list(line.on_readable()) == []
 
 
-def test_what_a_driver_does_not_read_waits(ends: tuple[LifelineClient, socket.socket]) -> None:
+def test_messages_that_a_driver_does_not_read_wait(
+    ends: tuple[LifelineClient, socket.socket],
+) -> None:
     line, driver = ends
     hello = Hello("x" * 1_000_000, 7)
     while not line.wants_write:

@@ -88,7 +88,7 @@ def stage() -> Iterator[Stage]:
     stage.prover.close()
 
 
-def test_what_is_ours_is_granted_with_all_that_starting_needs(stage: Stage) -> None:
+def test_an_assigned_partition_is_granted_with_all_that_its_start_needs(stage: Stage) -> None:
     expected = Grant(
         owner_epoch=OwnerEpoch(3),
         target_topic="copy-t",

@@ -1,4 +1,4 @@
-"""What a worker publishes, and under which session, over coordination in memory."""
+"""Publisher: nodes of a worker and their sessions, over coordination in memory."""
 
 from __future__ import annotations
 

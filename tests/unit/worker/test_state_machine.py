@@ -171,7 +171,7 @@ def test_reasons_alone_wait_for_a_tenth_of_a_second() -> None:
     assert run.seen() == {0: (PartitionState.OFFLINE, "starting: waits longer")}
 
 
-def test_what_changes_nothing_is_not_published() -> None:
+def test_an_unchanged_state_is_not_published_again() -> None:
     run = Run().online(0)
     run.report(0, PartitionState.ONLINE).wait(1).report(0, PartitionState.ONLINE).wait(1)
     assert run.take() == []

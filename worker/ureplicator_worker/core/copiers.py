@@ -205,7 +205,7 @@ def stop_all(state: WorkerState) -> list[Instruction]:
 
 
 def note_sent(state: WorkerState, copier: CopierId) -> None:
-    """Silence counts from the last Add: an idle copier sends reports too rarely to judge by."""
+    """Silence counts from the last Add: an idle copier is not watched for it."""
     _note_message(state, state.slots[copier.slot])
 
 

@@ -44,7 +44,7 @@ def fenced(state: WorkerState, route: Route) -> None:
 
 
 def failed(state: WorkerState, event: FenceFailed) -> None:
-    """What waits for the fence is an ERROR, with the reason."""
+    """Partitions that wait for the fence become ERROR, with the reason."""
     state.fences[event.route] = RouteFence(retry_at_s=state.now_s + FENCE_RETRY_S)
     for partition, held in list(state.held.items()):
         waits = held.phase in (PartitionPhase.STARTING, PartitionPhase.ERROR) and not held.sent

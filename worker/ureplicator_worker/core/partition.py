@@ -1,6 +1,6 @@
 """Phases of one partition on a worker, and the table of allowed transitions.
 
-                assigned              fetch answered            removed
+                assigned              fetch response            removed
        OFFLINE ---------> STARTING ------------------> ONLINE ------------> STOPPING
           ^                 |  ^                        |  ^                   |
           |   never sent    |  +------- restarted ------+  |                   | released, or

@@ -66,7 +66,7 @@ class Drain:
 
 
 class Pending(Enum):
-    """Whether there is a change to publish, and how soon."""
+    """Urgency of the changes that are not published yet."""
 
     NOTHING = "nothing"
     SOON = "soon"
@@ -96,9 +96,9 @@ class WorkerState:
     now_s: float
     """Time of the last tick, monotonic."""
     assignment: StoredAssignment
-    """What the leader assigned to this worker."""
+    """The leader's assignment to this worker."""
     session: Session = Session()
-    """Whether ZooKeeper is reachable, and under which session."""
+    """The ZooKeeper session and its state."""
     held: dict[Partition, HeldPartition] = field(default_factory=dict)
     """Partitions that are in the published current state, that is not OFFLINE here."""
     last_slots: dict[Partition, LastSlot] = field(default_factory=dict)
@@ -108,13 +108,13 @@ class WorkerState:
     drain: Drain | None = None
     """Set from the first request to stop on."""
     publication: Publication = Publication()
-    """What ZooKeeper shows of this worker."""
+    """The current state in ZooKeeper, and what is pending."""
     exited: bool = False
     """Exit was instructed: no further event has an effect."""
 
     @property
     def assigned(self) -> Mapping[Partition, AssignmentEntry]:
-        """What should be held: the assignment, or nothing during a drain."""
+        """Partitions that should be held: the assignment, or nothing during a drain."""
         return {} if self.drain else self.assignment.entries
 
     def copy(self) -> WorkerState:

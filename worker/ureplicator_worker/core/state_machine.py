@@ -38,7 +38,7 @@ def step(before: WorkerState, event: Event) -> tuple[WorkerState, list[Instructi
 
 
 def apply(state: WorkerState, event: Event) -> list[Instruction]:
-    """What the event changes by itself; `reconcile` draws the conclusions."""
+    """Apply what the event changes by itself; `reconcile` draws the conclusions."""
     match event:
         case events.Tick(now_s):
             state.now_s = max(state.now_s, now_s)

@@ -93,7 +93,7 @@ class Publisher:
         self._wait_s = session_timeout_s + EXPIRY_ROUNDING_S
         self._clock = clock
         self._on_registered, self._on_taken = on_registered, on_taken
-        self._wanted: dict[str, bytes] = {}
+        self._contents: dict[str, bytes] = {}
         self._done: dict[str, tuple[SessionId, bytes]] = {}
         self._sessions: set[SessionId] = set()
         self._taken_since_s: float | None = None
@@ -110,10 +110,10 @@ class Publisher:
 
     def announce(self, live: LiveWorker) -> None:
         """Set the content of the live node; nothing is written before that."""
-        self._want(self._live_path, znodes.encode_live_worker(live))
+        self._set(self._live_path, znodes.encode_live_worker(live))
 
     def publish(self, current: CurrentState) -> None:
-        self._want(self._current_path, znodes.encode_current(current))
+        self._set(self._current_path, znodes.encode_current(current))
 
     def publish_loads(self, loads: Mapping[Partition, PartitionLoad]) -> None:
         """Loads that do not fit into a node are left out: they count as unknown."""
@@ -122,7 +122,7 @@ class Publisher:
         except ValueError as error:
             logger.warning("loads are not published: %s", error)
             data = znodes.encode_loads({})
-        self._want(self._loads_path, data)
+        self._set(self._loads_path, data)
 
     def refresh(self) -> None:
         """Read and write all nodes again: the session is new or was suspended."""
@@ -152,9 +152,9 @@ class Publisher:
         if self._thread.is_alive():
             self._thread.join(RETRY_S * 5)
 
-    def _want(self, path: str, data: bytes) -> None:
+    def _set(self, path: str, data: bytes) -> None:
         with self._changed:
-            self._wanted[path] = data
+            self._contents[path] = data
             self._dirty = True
             self._changed.notify_all()
 
@@ -178,20 +178,20 @@ class Publisher:
             ):  # also while changes come faster than that
                 self._checked_at_s = now_s
                 self._done.clear()
-            wanted = dict(self._wanted)
-        written = self._write_all(wanted)
+            contents = dict(self._contents)
+        written = self._write_all(contents)
         with self._changed:
-            self._dirty = not written or wanted != self._wanted
+            self._dirty = not written or contents != self._contents
             self._changed.notify_all()
         return written
 
-    def _write_all(self, wanted: Mapping[str, bytes]) -> bool:
+    def _write_all(self, contents: Mapping[str, bytes]) -> bool:
         """Live node first: the others do not count without it. True if all is written."""
         try:
-            if not self._register(wanted[self._live_path]):
+            if not self._register(contents[self._live_path]):
                 return False
-            for path in wanted.keys() - {self._live_path}:
-                self._write(path, wanted[path], replace=True)
+            for path in contents.keys() - {self._live_path}:
+                self._write(path, contents[path], replace=True)
         except (Unavailable, OutcomeUnknown, Conflict) as error:
             logger.debug("not published yet: %s", error)
             with self._changed:
@@ -226,7 +226,7 @@ class Publisher:
         return Set(self._registration_path, znodes.encode_registration(session), node.stat.version)
 
     def _is_own(self, registration: Node) -> bool:
-        """Whether it names this process; one that cannot be read names none and is replaced."""
+        """True if it names this process; one that cannot be read names none and is replaced."""
         try:
             return znodes.decode_registration(registration.data) in self.own_sessions()
         except znodes.UnreadableContent:
