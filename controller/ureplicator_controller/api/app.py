@@ -56,7 +56,7 @@ def _new_id() -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dependencies:
-    """What one REST process depends on. `admins`, `positions` and `logs` take a cluster's name.
+    """Dependencies of one REST process. `admins`, `positions` and `logs` take a cluster's name.
 
     `validate_responses`: a response that does not match its model becomes an error; for tests.
     """

@@ -45,7 +45,7 @@ MAX_IDLE_S = 5.0
 SETTLE_INTERVAL_S = 0.2
 """Between two rounds while a change is expected at any moment (the own id, the own writes)."""
 MAX_EVENT_LINES = 10_000
-"""Events logged for one cycle: about a tenth of a second. Nobody reads a longer list."""
+"""Events logged for one cycle, in about a tenth of a second; a longer list is not readable."""
 RETRY_DELAYS_S = (0.2, 0.5, 1.0, 2.0, 5.0)
 
 

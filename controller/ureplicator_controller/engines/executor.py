@@ -91,7 +91,7 @@ class Executor:
         return Outcome.DONE if len(admitted) == len(steps) else Outcome.VIOLATION
 
     def _evictions_are_current(self, steps: Sequence[Step]) -> bool:
-        """Whether the live nodes to delete still belong to the sessions that the plan evicts: the version
+        """True if the live nodes to delete still belong to the sessions that the plan evicts: the version
         of an ephemeral node does not show that."""
         for step in steps:
             if isinstance(step, Evict):

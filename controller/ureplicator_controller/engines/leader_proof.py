@@ -1,7 +1,7 @@
 """Proof of leadership for engines that act outside the control loop, on Kafka.
 
 A write to ZooKeeper is fenced by the leader's epoch; a commit to Kafka is not. So an engine reads the
-fleet anew, after a `sync`, and relies on it only if this process led with the same epoch before and
+fleet again, after a `sync`, and relies on it only if this process led with the same epoch before and
 after the read.
 """
 
@@ -17,7 +17,7 @@ from ureplicator_controller.engines.observer import Observer
 
 
 class LeaderProof:
-    """Whether this process leads, and what is proven while it does. For any thread."""
+    """Leadership of this process, and the fleet as proven while it lasts. For any thread."""
 
     def __init__(self, *, leadership: Leadership, observer: Observer) -> None:
         self._leadership = leadership

@@ -124,7 +124,7 @@ class Leadership:
         return epoch if session == _session(self._coordination) else None
 
     def is_vacant(self, nodes: Mapping[str, Node]) -> bool:
-        """Whether the cached tree shows no leader, or a leader node left over from this session."""
+        """True if the cached tree shows no leader, or a leader node left over from this session."""
         leader = nodes.get(self._paths.leader)
         return leader is None or leader.stat.owner == _session(self._coordination)
 

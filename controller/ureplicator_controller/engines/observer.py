@@ -40,7 +40,7 @@ together. The pause is as long as the previous cycle took, within these bounds: 
 partition takes two cycles, and the long cycles of a large fleet must not keep the leader always busy."""
 REFRESH_S = 30.0
 CATCH_UP_TIMEOUT_S = 1.0
-"""How long the tree cache may lag behind the own writes before everything is read again: a watch takes
+"""Longest lag of the tree cache behind the own writes before everything is read again: a watch takes
 milliseconds."""
 
 
@@ -98,7 +98,7 @@ class Observer:
         return self._tree_cache.nodes()
 
     def is_ready(self) -> bool:
-        """Whether the tree cache shows the own writes; refreshes it if due. Raises Unavailable."""
+        """True if the tree cache shows the own writes; refreshes it if due. Raises Unavailable."""
         now_s = self._clock.monotonic_s()
         if self._is_invalid or self._refresh_in_s() <= 0 or self._lags_behind(now_s):
             self.refresh()
@@ -109,7 +109,7 @@ class Observer:
         return self._behind_since_s is None
 
     def has_changed(self) -> bool:
-        """Whether anything that a plan depends on has changed since the last snapshot."""
+        """True if anything that a plan depends on has changed since the last snapshot."""
         return self._seen_versions != self._versions(self._tree_cache.nodes())
 
     def snapshot(self) -> Snapshot:

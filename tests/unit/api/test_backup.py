@@ -91,10 +91,10 @@ def stored(rest: RestFixture, topic: str = "orders") -> TopicIntent:
 
 
 def test_the_export_holds_what_operators_set_and_nothing_else(rest: RestFixture) -> None:
-    rest.intend("orders", INTENT)
-    rest.intend("quiet", TopicIntent(1, 1, state=TopicState.DELETING))
+    rest.put_intent("orders", INTENT)
+    rest.put_intent("quiet", TopicIntent(1, 1, state=TopicState.DELETING))
     rest.put(rest.paths.blacklisted(TopicKey(ROUTE, "quiet")), encode_blacklisted("r"))
-    rest.live("w1")
+    rest.add_worker("w1")
     rest.place("orders", {0: "w1"})
     for worker, tagged in (("w1", False), ("w2", True)):
         data = encode_known_worker(KnownWorker(4, blacklisted=tagged, draining=tagged))
@@ -135,7 +135,7 @@ def test_a_repeated_import_is_unchanged_and_writes_nothing(rest: RestFixture) ->
 
 
 def test_differences_are_written_and_reported(rest: RestFixture) -> None:
-    rest.intend("orders", TopicIntent(3, 3, had_position=frozenset({2}), target_topic="orders"))
+    rest.put_intent("orders", TopicIntent(3, 3, had_position=frozenset({2}), target_topic="orders"))
     told = put(rest, "topics/orders", ORDERS)
     assert told == {
         "result": "changed",
@@ -155,7 +155,7 @@ def test_differences_are_written_and_reported(rest: RestFixture) -> None:
 @pytest.mark.parametrize("there", [None, TopicIntent(2, 3, target_topic="orders")])
 def test_a_dry_run_writes_nothing(rest: RestFixture, there: TopicIntent | None) -> None:
     if there is not None:
-        rest.intend("orders", there)
+        rest.put_intent("orders", there)
     told = put(rest, "topics/orders", ORDERS, query="dryRun=true")
     assert told["result"] == ("changed" if there else "created")
     assert rest.intent("orders") == there
@@ -174,7 +174,7 @@ def test_a_dry_run_writes_nothing(rest: RestFixture, there: TopicIntent | None) 
 def test_changes_to_the_meaning_of_positions_are_refused_and_the_others_made(
     rest: RestFixture, there: TopicIntent, field: str
 ) -> None:
-    rest.intend("orders", there)
+    rest.put_intent("orders", there)
     rest.place("orders", {0: "w1"})
     for query in ("dryRun=true", "dryRun=false", ""):
         told = put(rest, "topics/orders", ORDERS, query=query)
@@ -192,7 +192,7 @@ def test_changes_to_the_meaning_of_positions_are_refused_and_the_others_made(
 
 def test_a_topic_that_is_being_deleted_is_refused(rest: RestFixture) -> None:
     there = TopicIntent(4, 3, state=TopicState.DELETING)
-    rest.intend("orders", there)
+    rest.put_intent("orders", there)
     response = rest.call("PUT", "/import/topics/orders", json=ORDERS)
     assert problem_of(response, 409)["field"] == "topic"
     assert rest.intent("orders") == there
@@ -203,7 +203,7 @@ YOUNG = TopicIntent(5, 0, target_topic="orders", whole=True, source_topic_id="id
 
 
 def test_a_topic_that_was_never_held_is_restored_completely(rest: RestFixture) -> None:
-    rest.intend("orders", YOUNG)
+    rest.put_intent("orders", YOUNG)
     rest.place("orders", {0: None, 1: None})
     told = put(rest, "topics/orders", ORDERS)
     assert told["refused"] == []
@@ -216,7 +216,7 @@ def test_a_topic_that_may_have_been_copied_keeps_its_start_position(
     rest: RestFixture, by: str
 ) -> None:
     marks = frozenset({1}) if by == "mark" else frozenset[int]()
-    rest.intend("orders", replace(YOUNG, had_position=marks))
+    rest.put_intent("orders", replace(YOUNG, had_position=marks))
     key = TopicKey(ROUTE, "orders")
     if by == "owner":
         rest.place("orders", {0: None, 1: "w1"})
@@ -249,7 +249,7 @@ class _GivenMeanwhile(MemoryCoordination):
 
 def test_a_topic_assigned_meanwhile_keeps_its_start_position() -> None:
     rest = RestFixture(client=_GivenMeanwhile)
-    rest.intend("orders", YOUNG)
+    rest.put_intent("orders", YOUNG)
     rest.place("orders", {0: None})
     assert isinstance(rest.coordination, _GivenMeanwhile)
     rest.coordination.meanwhile = lambda: rest.place("orders", {0: "w1"})
@@ -270,7 +270,7 @@ def test_a_topic_missing_or_with_fewer_partitions_at_the_source_is_refused(
 
 
 def test_a_target_topic_of_another_topic_is_refused(rest: RestFixture) -> None:
-    rest.intend("quiet", TopicIntent(1, 1, target_topic="orders"))
+    rest.put_intent("quiet", TopicIntent(1, 1, target_topic="orders"))
     assert problem_of(rest.call("PUT", "/import/topics/orders", json=ORDERS), 409)
 
 
@@ -311,11 +311,11 @@ def test_an_import_keeps_a_topic_on_the_blacklist(
 ) -> None:
     path = rest.paths.blacklisted(TopicKey(ROUTE, "orders"))
     assert put(rest, "blacklist/orders", None, query="dryRun=true")["result"] == "created"
-    assert rest.theirs.get(path) is None
+    assert rest.other_client.get(path) is None
     assert put(rest, "blacklist/orders", None)["result"] == "created"
     assert put(rest, "blacklist/orders", {})["result"] == "unchanged"
     put(rest, "topics/orders", ORDERS)
-    assert rest.theirs.get(path) is not None
+    assert rest.other_client.get(path) is not None
 
 
 @pytest.mark.parametrize("there", [None, INTENT, YOUNG])
@@ -325,12 +325,12 @@ def test_a_topic_not_blacklisted_in_the_file_is_removed_from_the_blacklist(
     path = rest.paths.blacklisted(TopicKey(ROUTE, "orders"))
     rest.put(path, encode_blacklisted("r"))
     if there is not None:
-        rest.intend("orders", there)
+        rest.put_intent("orders", there)
     dry = put(rest, "topics/orders", ORDERS, query="listed=false&dryRun=true")
     assert dry["changes"][-1] == "removed from the route's blacklist"
-    assert rest.theirs.get(path) is not None
+    assert rest.other_client.get(path) is not None
     assert put(rest, "topics/orders", ORDERS, query="listed=false") == dry
-    assert rest.theirs.get(path) is None
+    assert rest.other_client.get(path) is None
     again = put(rest, "topics/orders", ORDERS, query="listed=false")
     assert again["result"] == "unchanged"
 
@@ -339,11 +339,11 @@ def test_tags_and_slots_of_a_worker_that_has_not_joined_yet(rest: RestFixture) -
     entry = {"slots": 4, "blacklisted": True, "draining": False}
     assert put(rest, "workers/w9", entry, query="dryRun=true")["result"] == "created"
     path = rest.paths.worker_known(WorkerId("w9"))
-    assert rest.theirs.get(path) is None
+    assert rest.other_client.get(path) is None
     assert put(rest, "workers/w9", entry)["result"] == "created"
     assert put(rest, "workers/w9", entry)["result"] == "unchanged"
     assert put(rest, "workers/w9", {**entry, "slots": 2})["result"] == "unchanged"
-    node = rest.theirs.get(path)
+    node = rest.other_client.get(path)
     assert node is not None
     known = decode_known_worker(node.data)
     assert (known.max_slots, known.blacklisted, known.draining) == (4, True, False)
@@ -352,10 +352,10 @@ def test_tags_and_slots_of_a_worker_that_has_not_joined_yet(rest: RestFixture) -
 def test_switches(rest: RestFixture) -> None:
     entry = {"autoBalancing": False, "frozen": False}
     assert put(rest, "switches", entry, query="dryRun=true")["result"] == "changed"
-    assert rest.theirs.get(rest.paths.settings) is None
+    assert rest.other_client.get(rest.paths.settings) is None
     assert put(rest, "switches", entry)["changes"] == ["autoBalancing: true -> false"]
     assert put(rest, "switches", entry)["result"] == "unchanged"
-    node = rest.theirs.get(rest.paths.settings)
+    node = rest.other_client.get(rest.paths.settings)
     assert node is not None
     assert decode_switches(node.data).auto_balancing is False
 

@@ -18,7 +18,7 @@ HAD = TopicIntent(3, 2, had_position=frozenset({0, 1}), target_topic="orders")
 
 @pytest.fixture
 def copying(rest: RestFixture) -> RestFixture:
-    rest.intend("orders", HAD)
+    rest.put_intent("orders", HAD)
     rest.target.put("orders", 4)
     return rest
 
@@ -165,7 +165,7 @@ def test_blacklisting_with_unknown_outcome_is_read_back(
 
 def test_with_several_routes_one_is_chosen() -> None:
     rest = RestFixture(TWO_ROUTES)
-    rest.intend("orders", HAD)
+    rest.put_intent("orders", HAD)
     query = "topic=orders&partition=1&opt=blacklist"
     assert problem_of(rest.call("POST", f"/blacklist?{query}"), 400)["field"] == "src"
     assert rest.call("POST", f"/blacklist?{query}&src=source").status_code == 200

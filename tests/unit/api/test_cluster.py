@@ -25,12 +25,12 @@ def busy(rest: RestFixture) -> RestFixture:
     """`orders` on w1 (two online, one in error), its fourth partition without an owner; w2 is idle."""
     rest.call("POST", "/topics/orders")
     rest.call("POST", "/topics/quiet")
-    rest.lead()
-    rest.live("w1")
-    rest.live("w2", slots=4)
+    rest.put_leader()
+    rest.add_worker("w1")
+    rest.add_worker("w2", slots=4)
     rest.place("orders", {0: "w1", 1: "w1", 2: "w1", 3: "w2"})
     rest.place("quiet", {0: "w2"})
-    rest.say("w1", "orders", {0: ONLINE, 1: ONLINE, 2: ERROR}, reason="too large")
+    rest.put_states("w1", "orders", {0: ONLINE, 1: ONLINE, 2: ERROR}, reason="too large")
     known = KnownWorker(max_slots=2, blacklisted=True, last_seen_ms=9)
     rest.put(rest.paths.worker_known(WorkerId("gone")), encode_known_worker(known))
     return rest
@@ -99,8 +99,8 @@ def test_validation(busy: RestFixture) -> None:
 def test_validation_of_one_route() -> None:
     routes = ({"source": "a", "target": "c"}, {"source": "b", "target": "d"})
     rest = RestFixture(routes)
-    rest.intend("orders", TopicIntent(4, 4), route=Route("a", "c"))
-    rest.intend("orders", TopicIntent(3, 3), route=Route("b", "d"))
+    rest.put_intent("orders", TopicIntent(4, 4), route=Route("a", "c"))
+    rest.put_intent("orders", TopicIntent(3, 3), route=Route("b", "d"))
     assert rest.call("GET", "/validation").get_json()["numTopicPartitions"] == 7
     shown = rest.call("GET", "/validation?src=b").get_json()
     assert shown["numTopicPartitions"] == 3
@@ -110,10 +110,10 @@ def test_validation_of_one_route() -> None:
 def test_source_validation_changes_nothing(rest: RestFixture) -> None:
     rest.target.put("orders", 1)
     rest.target.put("quiet", 1)
-    rest.intend("orders", TopicIntent(2, 2))
-    rest.intend("quiet", TopicIntent(1, 1))
-    rest.intend("lost", TopicIntent(1, 1))
-    rest.intend("leaving", TopicIntent(1, 1, state=TopicState.DELETING))
+    rest.put_intent("orders", TopicIntent(2, 2))
+    rest.put_intent("quiet", TopicIntent(1, 1))
+    rest.put_intent("lost", TopicIntent(1, 1))
+    rest.put_intent("leaving", TopicIntent(1, 1, state=TopicState.DELETING))
     shown = rest.call("GET", "/validation/srcKafka").get_json()
     assert shown == {
         "numMissingTopics": 1,
@@ -133,7 +133,7 @@ def test_source_validation_changes_nothing(rest: RestFixture) -> None:
 
 
 def test_source_validation_without_the_target(rest: RestFixture) -> None:
-    rest.intend("orders", TopicIntent(2, 2))
+    rest.put_intent("orders", TopicIntent(2, 2))
     with rest.target.failing():
         shown = rest.call("GET", "/validation/srcKafka").get_json()
     assert shown["numMismatchedTopics"] == 1
@@ -143,16 +143,16 @@ def test_source_validation_without_the_target(rest: RestFixture) -> None:
 
 def test_source_validation_of_several_routes() -> None:
     rest = RestFixture(({"source": "a", "target": "c"}, {"source": "b", "target": "d"}))
-    rest.intend("orders", TopicIntent(4, 4), route=Route("a", "c"))
-    rest.intend("orders", TopicIntent(3, 3), route=Route("b", "d"))
-    rest.intend("lost", TopicIntent(1, 1), route=Route("b", "d"))
+    rest.put_intent("orders", TopicIntent(4, 4), route=Route("a", "c"))
+    rest.put_intent("orders", TopicIntent(3, 3), route=Route("b", "d"))
+    rest.put_intent("lost", TopicIntent(1, 1), route=Route("b", "d"))
     shown = rest.call("GET", "/validation/srcKafka").get_json()
     assert shown["mismatchedTopicPartitions"] == {"b.d/orders": 1}
     assert shown["missingTopics"] == ["b.d/lost"]
 
 
 def test_frequent_requests_read_the_source_seldom(rest: RestFixture) -> None:
-    rest.intend("orders", TopicIntent(2, 2))
+    rest.put_intent("orders", TopicIntent(2, 2))
     path = "/validation/srcKafka"
     assert rest.call("GET", path).get_json()["numMismatchedTopics"] == 1
     with rest.source.failing():
@@ -177,7 +177,7 @@ def test_ready_without_a_leader(rest: RestFixture) -> None:
 
 
 def test_metrics(busy: RestFixture) -> None:
-    busy.intend("lost", TopicIntent(1, 1))
+    busy.put_intent("lost", TopicIntent(1, 1))
     busy.call("GET", "/topics/some-guess")
     busy.call("GET", "/nothing/here")
     response = busy.call("GET", "/metrics")
@@ -223,5 +223,5 @@ def test_the_page_loads_no_external_assets(rest: RestFixture) -> None:
 
 
 def test_the_page_is_served_without_zookeeper(rest: RestFixture) -> None:
-    with rest.zookeeper_away():
+    with rest.zookeeper_unavailable():
         assert rest.call("GET", "/").status_code == 200

@@ -24,12 +24,12 @@ OF_SCRIPTS = {"length", "values", "replaceChildren", "classList"}
 
 @pytest.fixture
 def excluded_topics(rest: RestFixture) -> RestFixture:
-    rest.live("w1")
-    rest.intend("orders", TopicIntent(2, 2, state=TopicState.PAUSED))
-    rest.intend("quiet", TopicIntent(3, 3, blacklisted=frozenset({1})))
-    rest.intend("gone", TopicIntent(1, 1, stopped="source topic was deleted"))
+    rest.add_worker("w1")
+    rest.put_intent("orders", TopicIntent(2, 2, state=TopicState.PAUSED))
+    rest.put_intent("quiet", TopicIntent(3, 3, blacklisted=frozenset({1})))
+    rest.put_intent("gone", TopicIntent(1, 1, stopped="source topic was deleted"))
     rest.place("quiet", {0: "w1", 1: None, 2: None})
-    rest.say("w1", "quiet", {0: PartitionState.ONLINE})
+    rest.put_states("w1", "quiet", {0: PartitionState.ONLINE})
     return rest
 
 

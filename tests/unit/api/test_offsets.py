@@ -15,7 +15,7 @@ GROUP = position_group(fleet="test", route=ROUTE)
 @pytest.fixture
 def behind(rest: RestFixture) -> RestFixture:
     """orders: 0 is 60 behind since 20 s, 1 is done, 2 was never committed, 3 has no leader."""
-    rest.intend("orders", TopicIntent(4, 4))
+    rest.put_intent("orders", TopicIntent(4, 4))
     logs = rest.logs["source"]
     for number in range(3):
         logs.hold("orders", number, 10, 100)
@@ -96,7 +96,7 @@ def test_many_calls_share_one_collection(behind: RestFixture) -> None:
 
 def test_a_new_topic_is_collected_at_once(behind: RestFixture) -> None:
     assert behind.call("GET", "/offset").status_code == 200
-    behind.intend("quiet", TopicIntent(1, 1))
+    behind.put_intent("quiet", TopicIntent(1, 1))
     behind.logs["source"].hold("quiet", 0, 0, 3)
     behind.positions.put(GROUP, "quiet", 0, 1)
     assert behind.call("GET", "/offset/quiet/0").get_json()["lagRecords"] == 2

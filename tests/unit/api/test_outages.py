@@ -31,7 +31,7 @@ def serving(rest: RestFixture) -> RestFixture:
 
 @pytest.mark.parametrize("path", READS)
 def test_reads_without_zookeeper(serving: RestFixture, path: str) -> None:
-    with serving.zookeeper_away():
+    with serving.zookeeper_unavailable():
         response = serving.call("GET", path)
     problem = problem_of(response, 503)
     assert "ZooKeeper is unavailable" in problem["detail"]
@@ -41,13 +41,13 @@ def test_reads_without_zookeeper(serving: RestFixture, path: str) -> None:
 @pytest.mark.parametrize(("method", "path"), WRITES)
 def test_writes_without_zookeeper(serving: RestFixture, method: str, path: str) -> None:
     body = {"topic": "orders", "numPartitions": 4} if method == "PUT" else None
-    with serving.zookeeper_away():
+    with serving.zookeeper_unavailable():
         response = serving.call(method, path, json=body)
     assert "ZooKeeper is unavailable" in problem_of(response, 503)["detail"]
 
 
 def test_requests_work_after_a_reconnect(serving: RestFixture) -> None:
-    with serving.zookeeper_away():
+    with serving.zookeeper_unavailable():
         pass
     assert serving.call("GET", "/topics").get_json() == {"topics": ["orders"]}
 
@@ -61,8 +61,8 @@ def test_changes_made_while_disconnected_are_seen_after_the_reconnect(serving: R
             seen.append(serving.call("GET", "/topics").get_json())
 
     serving.coordination.on_session(look)
-    with serving.zookeeper_away():
-        serving.intend("later", TopicIntent(1, 1))
+    with serving.zookeeper_unavailable():
+        serving.put_intent("later", TopicIntent(1, 1))
     assert seen == [{"topics": ["later", "orders"]}]
 
 
@@ -73,7 +73,7 @@ def test_a_server_that_does_not_respond(serving: RestFixture) -> None:
 
 
 def test_liveness_does_not_depend_on_zookeeper(serving: RestFixture) -> None:
-    with serving.zookeeper_away():
+    with serving.zookeeper_unavailable():
         assert serving.call("GET", "/health").get_json() == {"status": "ok", "id": "c1"}
         metrics = serving.call("GET", "/metrics")
     assert metrics.status_code == 200

@@ -10,7 +10,7 @@ from ureplicator_testkit.control.rest_fixture import RestFixture, problem_of
 
 
 def switches(rest: RestFixture) -> Switches | None:
-    node = rest.theirs.get(rest.paths.settings)
+    node = rest.other_client.get(rest.paths.settings)
     return decode_switches(node.data) if node else None
 
 
@@ -67,12 +67,12 @@ def test_switches_that_cannot_be_read(rest: RestFixture) -> None:
 
 
 def test_a_dry_run_changes_nothing(rest: RestFixture) -> None:
-    rest.intend("orders", TopicIntent(4, 4))
-    rest.intend("quiet", TopicIntent(1, 1))
+    rest.put_intent("orders", TopicIntent(4, 4))
+    rest.put_intent("quiet", TopicIntent(1, 1))
     rest.place("orders", {0: "w1", 1: "w1", 2: "w1", 3: "gone"})
-    rest.live("w1")
-    rest.live("w2")
-    rest.lead()
+    rest.add_worker("w1")
+    rest.add_worker("w2")
+    rest.put_leader()
     before = rest.store.subtree(rest.paths.root)
     shown = rest.call("POST", "/rebalance?dryRun=true").get_json()
     assert rest.store.subtree(rest.paths.root) == before
@@ -92,6 +92,6 @@ def test_a_dry_run_changes_nothing(rest: RestFixture) -> None:
 
 
 def test_a_dry_run_of_a_balanced_fleet(rest: RestFixture) -> None:
-    rest.lead()
+    rest.put_leader()
     shown = rest.call("POST", "/rebalance?dryRun=true").get_json()
     assert shown["moves"] == []

@@ -58,7 +58,7 @@ def test_whitelisting_by_hand_is_for_the_present_topic() -> None:
         there = intent(rest)
         assert (there.source_topic_id, there.restarted) == ("id-1", True)
         assert there.whole == whole
-        rest.theirs.transact([Delete(rest.paths.topic(TopicKey(ROUTE, "orders")))])
+        rest.other_client.transact([Delete(rest.paths.topic(TopicKey(ROUTE, "orders")))])
 
 
 def test_expanding_to_all_partitions_makes_a_topic_whole(rest: RestFixture) -> None:
@@ -79,7 +79,7 @@ def test_a_copy_is_not_copied_onto_its_origin() -> None:
 
 
 def test_a_stopped_topic_has_a_reason(rest: RestFixture) -> None:
-    rest.intend("orders", STOPPED)
+    rest.put_intent("orders", STOPPED)
     rest.place("orders", {0: None})
     shown = rest.call("GET", "/topics/orders").get_json()
     assert shown["stopped"] == STOPPED.stopped
@@ -89,7 +89,7 @@ def test_a_stopped_topic_has_a_reason(rest: RestFixture) -> None:
 
 
 def test_a_stopped_topic_is_resumed_only_with_restart(rest: RestFixture) -> None:
-    rest.intend("orders", STOPPED)
+    rest.put_intent("orders", STOPPED)
     problem = problem_of(rest.call("POST", "/topics/orders/resume"), 409)
     assert "was recreated" in problem["detail"]
     assert intent(rest) == STOPPED
@@ -106,7 +106,7 @@ def test_a_stopped_topic_is_resumed_only_with_restart(rest: RestFixture) -> None
 
 
 def test_a_restart_is_refused_while_held_and_without_a_source(rest: RestFixture) -> None:
-    rest.intend("orders", STOPPED)
+    rest.put_intent("orders", STOPPED)
     held = {Partition(ROUTE, "orders", 5): AssignmentEntry(OwnerEpoch(1))}
     path = rest.paths.assignment(WorkerId("w1"))
     rest.put(path, encode_assignment(Assignment(held)))
@@ -121,7 +121,7 @@ def test_a_restart_is_refused_while_held_and_without_a_source(rest: RestFixture)
 
 @pytest.mark.parametrize("body", [{"restart": "yes"}, {"restart": 1}, {"new": True}, []])
 def test_a_resume_that_is_misspelt_changes_nothing(rest: RestFixture, body: object) -> None:
-    rest.intend("orders", STOPPED)
+    rest.put_intent("orders", STOPPED)
     problem_of(rest.call("POST", "/topics/orders/resume", json=body), 400)
     assert intent(rest) == STOPPED
 
@@ -133,7 +133,7 @@ def test_a_resume_that_is_misspelt_changes_nothing(rest: RestFixture, body: obje
 def test_a_topic_is_blacklisted_and_removed(rest: RestFixture, whitelisted: bool) -> None:
     there = TopicIntent(4, 4, had_position=frozenset({1}))
     if whitelisted:
-        rest.intend("orders", there)
+        rest.put_intent("orders", there)
     for opt, listed in (("blacklist", ["orders"]), ("whitelist", [])):
         body = {"topic": "orders", "opt": opt}
         response = rest.call("POST", "/blacklist", json=body)
@@ -166,7 +166,7 @@ def test_blacklisting_a_topic_with_unknown_outcome_is_read_back(
 def test_deleting_blacklists_a_topic_on_a_route_with_auto_whitelisting() -> None:
     for routes, listed in ((AUTO, ["orders"]), (None, [])):
         rest = RestFixture(routes) if routes else RestFixture()
-        rest.intend("orders", TopicIntent(4, 4))
+        rest.put_intent("orders", TopicIntent(4, 4))
         assert rest.call("DELETE", "/topics/orders").status_code == 200
         assert rest.call("DELETE", "/topics/orders").status_code == 200
         assert blacklisted(rest) == listed

@@ -279,7 +279,7 @@ def test_expanding_to_the_present_number_changes_nothing(rest: RestFixture) -> N
 
 
 def test_expanding_keeps_what_the_leader_wrote(rest: RestFixture) -> None:
-    rest.intend(
+    rest.put_intent(
         "orders",
         TopicIntent(partitions=2, initial_partitions=2, had_position=frozenset({0, 1})),
     )
@@ -341,11 +341,11 @@ def test_a_topic_without_a_worker(rest: RestFixture) -> None:
 
 def test_ideal_state_against_external_view(rest: RestFixture) -> None:
     rest.call("POST", "/topics/orders")
-    rest.live("w1")
-    rest.live("w2")
+    rest.add_worker("w1")
+    rest.add_worker("w2")
     rest.place("orders", {0: "w1", 1: "w1", 2: "w2", 3: None}, since_ms=77)
-    rest.say("w1", "orders", {0: ONLINE, 1: ERROR}, reason="record too large at 12")
-    rest.say("w2", "orders", {2: OFFLINE}, reason="starting")
+    rest.put_states("w1", "orders", {0: ONLINE, 1: ERROR}, reason="record too large at 12")
+    rest.put_states("w2", "orders", {2: OFFLINE}, reason="starting")
     shown = rest.call("GET", "/topics/orders").get_json()
     assert shown["idealState"]["0"] == {"w1": "ONLINE"}
     assert shown["externalView"] == {

@@ -12,14 +12,14 @@ W1 = WorkerId("w1")
 
 
 def known(rest: RestFixture, worker: WorkerId = W1) -> KnownWorker | None:
-    node = rest.theirs.get(rest.paths.worker_known(worker))
+    node = rest.other_client.get(rest.paths.worker_known(worker))
     return decode_known_worker(node.data) if node else None
 
 
 @pytest.fixture
 def working(rest: RestFixture) -> RestFixture:
     """w1 is live and known, with everything that the leader writes there."""
-    rest.live("w1")
+    rest.add_worker("w1")
     data = encode_known_worker(KnownWorker(3, last_seen_ms=7, evicted_session=SessionId(99)))
     rest.put(rest.paths.worker_known(W1), data)
     return rest
@@ -47,13 +47,13 @@ def test_what_the_leader_wrote_is_kept(working: RestFixture) -> None:
 
 def test_a_repeated_request_writes_nothing(working: RestFixture) -> None:
     working.call("DELETE", "/instances/w1")
-    before = working.theirs.get(working.paths.worker_known(W1))
+    before = working.other_client.get(working.paths.worker_known(W1))
     working.call("DELETE", "/instances/w1")
-    assert working.theirs.get(working.paths.worker_known(W1)) == before
+    assert working.other_client.get(working.paths.worker_known(W1)) == before
 
 
 def test_a_live_worker_that_is_not_registered_yet(rest: RestFixture) -> None:
-    rest.live("w1", slots=4)
+    rest.add_worker("w1", slots=4)
     assert rest.call("POST", "/instances/w1").status_code == 200
     assert known(rest) is None
     assert rest.call("DELETE", "/instances/w1").status_code == 200
@@ -89,7 +89,7 @@ def test_a_node_that_cannot_be_read(working: RestFixture) -> None:
 
 
 def test_an_evicted_worker_is_shown_as_such(working: RestFixture) -> None:
-    live = working.theirs.get(working.paths.worker_live(W1))
+    live = working.other_client.get(working.paths.worker_live(W1))
     assert live is not None
     data = encode_known_worker(KnownWorker(3, evicted_session=live.stat.owner))
     working.put(working.paths.worker_known(W1), data)

@@ -29,18 +29,18 @@ def orders(number: int) -> Partition:
 
 
 def copied_by_two(rest: RestFixture) -> None:
-    rest.intend("orders", TopicIntent(3, 3))
+    rest.put_intent("orders", TopicIntent(3, 3))
     rest.place("orders", {0: "w1", 1: "w1", 2: "w2"})
     for worker in ("w1", "w2"):
-        rest.live(worker)
-    rest.say("w1", "orders", {0: ONLINE, 1: ONLINE})
-    rest.say("w2", "orders", {2: ERROR}, reason="source: unreachable")
+        rest.add_worker(worker)
+    rest.put_states("w1", "orders", {0: ONLINE, 1: ONLINE})
+    rest.put_states("w2", "orders", {2: ERROR}, reason="source: unreachable")
 
 
 def test_partitions_without_progress_are_listed_with_their_reason(rest: RestFixture) -> None:
     copied_by_two(rest)
-    rest.measure("w1", {orders(0): load(), orders(1): load(lag=5, still_s=599)})
-    rest.measure("w2", {orders(2): load(lag=-1, still_s=STILL_S)})
+    rest.put_loads("w1", {orders(0): load(), orders(1): load(lag=5, still_s=599)})
+    rest.put_loads("w2", {orders(2): load(lag=-1, still_s=STILL_S)})
     (stuck,) = rest.call("GET", "/noprogress").get_json()["topics"]
     since_ms = rest.clock.wall_ms() - 700_000
     assert stuck == {
@@ -59,14 +59,14 @@ def test_partitions_without_progress_are_listed_with_their_reason(rest: RestFixt
 
 def test_measurements_of_a_former_owner_are_not_listed(rest: RestFixture) -> None:
     copied_by_two(rest)
-    rest.measure("w1", {orders(2): load(lag=5, still_s=STILL_S)})
+    rest.put_loads("w1", {orders(2): load(lag=5, still_s=STILL_S)})
     assert rest.call("GET", "/noprogress").get_json() == {"topics": []}
 
 
 def test_workload_of_workers_and_topics(rest: RestFixture) -> None:
     copied_by_two(rest)
-    rest.measure("w1", {orders(0): load(mb=2), orders(1): load(mb=3, records_per_s=1)})
-    rest.measure("w2", {orders(2): load(lag=200_000)})
+    rest.put_loads("w1", {orders(0): load(mb=2), orders(1): load(mb=3, records_per_s=1)})
+    rest.put_loads("w2", {orders(2): load(lag=200_000)})
     shown = rest.call("GET", "/admin/workloadinfo").get_json()
     assert shown["autoBalancingEnabled"] is True
     assert shown["topicWorkload"] == {
@@ -97,7 +97,7 @@ def test_workload_of_workers_and_topics(rest: RestFixture) -> None:
 
 def test_a_short_lag_is_not_listed(rest: RestFixture) -> None:
     copied_by_two(rest)
-    rest.measure("w2", {orders(2): load(lag=200_000, records_per_s=1_000)})
+    rest.put_loads("w2", {orders(2): load(lag=200_000, records_per_s=1_000)})
     shown = rest.call("GET", "/admin/workloadinfo").get_json()
     assert shown["numOfLaggingWorkers"] == 0
 

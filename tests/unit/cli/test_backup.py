@@ -27,8 +27,8 @@ from ureplicator_testkit.control.rest_fixture import ROUTE, RestFixture
 
 
 def filled(rest: RestFixture) -> None:
-    rest.intend("orders", TopicIntent(4, 3, had_position=frozenset({0, 1, 3})))
-    rest.intend("quiet", TopicIntent(1, 1, state=TopicState.PAUSED))
+    rest.put_intent("orders", TopicIntent(4, 3, had_position=frozenset({0, 1, 3})))
+    rest.put_intent("quiet", TopicIntent(1, 1, state=TopicState.PAUSED))
     rest.put(rest.paths.blacklisted(TopicKey(ROUTE, "spam")), encode_blacklisted("r"))
     data = encode_known_worker(KnownWorker(4, blacklisted=True, draining=True))
     rest.put(rest.paths.worker_known(WorkerId("w3")), data)
@@ -49,7 +49,7 @@ def wipe(rest: RestFixture) -> None:
     """Wipe the tree in ZooKeeper."""
     below = sorted(rest.store.subtree(rest.paths.root), reverse=True)
     kept = {rest.paths.root, *rest.paths.skeleton, f"{rest.paths.root}/workers"}
-    rest.theirs.transact([Delete(path) for path in below if path not in kept])
+    rest.other_client.transact([Delete(path) for path in below if path not in kept])
 
 
 def test_the_file_is_sorted_commented_yaml(file: Path) -> None:
@@ -106,7 +106,7 @@ def test_what_was_changed_meanwhile_becomes_as_in_the_file(
     rest: RestFixture, url: str, file: Path
 ) -> None:
     text = file.read_text()
-    rest.intend("orders", TopicIntent(4, 0, whole=True, restarted=True))
+    rest.put_intent("orders", TopicIntent(4, 0, whole=True, restarted=True))
     rest.put(rest.paths.blacklisted(TopicKey(ROUTE, "quiet")), encode_blacklisted("r"))
     done = run("import", file, url=url)
     assert done.exit_code == 0, done.output
@@ -120,13 +120,13 @@ def test_a_topic_that_the_file_blacklists_stays_blacklisted(
 ) -> None:
     file.write_text(file.read_text().replace("- spam", "- quiet"))
     assert run("import", file, url=url).exit_code == 0
-    assert rest.theirs.get(rest.paths.blacklisted(TopicKey(ROUTE, "quiet"))) is not None
+    assert rest.other_client.get(rest.paths.blacklisted(TopicKey(ROUTE, "quiet"))) is not None
 
 
 def test_a_refused_field_is_reported_and_the_rest_of_its_item_is_imported(
     rest: RestFixture, url: str, file: Path
 ) -> None:
-    rest.intend("quiet", TopicIntent(1, 0, had_position=frozenset({0})))
+    rest.put_intent("quiet", TopicIntent(1, 0, had_position=frozenset({0})))
     result = run("import", file, url=url)
     assert result.exit_code == 1
     assert result.stderr.startswith("refused   topics.source.target.quiet.initialPartitions: it is")
@@ -242,7 +242,7 @@ def test_import_restores_what_export_wrote(
     intent: TopicIntent, worker: KnownWorker, switched: Switches
 ) -> None:
     first, second = RestFixture(), RestFixture()
-    first.intend("orders", intent)
+    first.put_intent("orders", intent)
     first.put(first.paths.worker_known(WorkerId("w1")), encode_known_worker(worker))
     first.put(first.paths.settings, encode_switches(switched))
     with TemporaryDirectory() as folder, serving(first) as one, serving(second) as two:

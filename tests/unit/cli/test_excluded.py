@@ -27,14 +27,14 @@ def rest() -> RestFixture:
 
 def exclude_some(rest: RestFixture) -> None:
     """Four kinds of exclusion, and one partition that is copied."""
-    rest.live("w1")
-    rest.intend("orders", TopicIntent(4, 4, state=TopicState.PAUSED))
-    rest.intend("quiet", TopicIntent(3, 3, blacklisted=frozenset({1, 2})))
-    rest.intend("gone", TopicIntent(2, 2, stopped="source topic was deleted"))
-    rest.intend("spam", TopicIntent(1, 1))
+    rest.add_worker("w1")
+    rest.put_intent("orders", TopicIntent(4, 4, state=TopicState.PAUSED))
+    rest.put_intent("quiet", TopicIntent(3, 3, blacklisted=frozenset({1, 2})))
+    rest.put_intent("gone", TopicIntent(2, 2, stopped="source topic was deleted"))
+    rest.put_intent("spam", TopicIntent(1, 1))
     rest.call("POST", "/blacklist?src=source&topic=spam&opt=blacklist")
     rest.place("quiet", {0: "w1", 1: None, 2: None})
-    rest.say("w1", "quiet", {0: PartitionState.ONLINE})
+    rest.put_states("w1", "quiet", {0: PartitionState.ONLINE})
 
 
 def test_status_tells_excluded_from_failed_partitions(rest: RestFixture, url: str) -> None:
@@ -49,7 +49,7 @@ def test_a_partition_that_is_still_copied_is_not_offline_yet(rest: RestFixture, 
     """The leader has not applied the pause yet: the counts in brackets are part of the offline ones."""
     exclude_some(rest)
     rest.place("orders", {0: "w1"})
-    rest.say("w1", "orders", {0: PartitionState.ONLINE})
+    rest.put_states("w1", "orders", {0: PartitionState.ONLINE})
     shown = run("status", url=url).stdout
     assert "offline (3 paused, " in shown
 
@@ -90,7 +90,7 @@ def test_a_topic_shows_its_effective_state(
 
 
 def test_a_topic_that_is_being_deleted(rest: RestFixture) -> None:
-    rest.intend("orders", TopicIntent(1, 1, state=TopicState.DELETING, stopped="x"))
+    rest.put_intent("orders", TopicIntent(1, 1, state=TopicState.DELETING, stopped="x"))
     body = rest.call("GET", "/topics/orders").get_json()
     assert (body["effectiveState"], body["excluded"]) == ("deleting", {"0": "topic deleted"})
 
@@ -98,7 +98,7 @@ def test_a_topic_that_is_being_deleted(rest: RestFixture) -> None:
 def test_workers_that_are_drained_or_gone(rest: RestFixture, url: str) -> None:
     exclude_some(rest)
     rest.place("quiet", {0: "w1", 1: "w2"})
-    rest.live("w3")
+    rest.add_worker("w3")
     known = KnownWorker(max_slots=2, blacklisted=True, draining=True)
     rest.put(rest.paths.worker_known(WorkerId("w2")), encode_known_worker(KnownWorker(2)))
     rest.put(rest.paths.worker_known(WorkerId("w9")), encode_known_worker(known))
@@ -112,7 +112,7 @@ def test_workers_that_are_drained_or_gone(rest: RestFixture, url: str) -> None:
 
 
 def test_an_owner_that_never_registered_is_gone_too(rest: RestFixture, url: str) -> None:
-    rest.intend("orders", TopicIntent(1, 1))
+    rest.put_intent("orders", TopicIntent(1, 1))
     rest.place("orders", {0: "w1"})
     assert "workers     w1 (gone)\n" in run("status", url=url).stdout
 

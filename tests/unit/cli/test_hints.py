@@ -26,8 +26,8 @@ def rest() -> RestFixture:
 
 
 def test_hints_are_commands(rest: RestFixture, url: str) -> None:
-    rest.intend("quiet", TopicIntent(3, 3, blacklisted=frozenset({1, 2})))
-    rest.intend("gone", TopicIntent(2, 2, stopped="source topic was deleted"))
+    rest.put_intent("quiet", TopicIntent(3, 3, blacklisted=frozenset({1, 2})))
+    rest.put_intent("gone", TopicIntent(2, 2, stopped="source topic was deleted"))
     refused = {
         ("topics", "add", "quiet"): "--src SOURCE",
         ("topics", "add", "quiet", "--src", "source"): "ureplicator topics expand",

@@ -27,8 +27,8 @@ def test_rebalancing(rest: RestFixture, url: str) -> None:
         1,
         "no controller leads: nothing would be moved (start a controller)\n",
     )
-    rest.lead()
-    rest.live("w1")
+    rest.put_leader()
+    rest.add_worker("w1")
     assert "orders/0" in run("rebalance", "--dry-run", url=url).stdout
     assert "request" in run("rebalance", url=url).stdout
     assert json.loads(run("rebalance", "--json", url=url).stdout)["rebalance"] == "asked"

@@ -10,7 +10,7 @@ from ureplicator_testkit.control.rest_fixture import RestFixture
 
 def test_status(rest: RestFixture, url: str) -> None:
     run("topics", "add", "orders", url=url)
-    rest.lead("c2")
+    rest.put_leader("c2")
     result = run("status", url=url)
     assert result.exit_code == 0
     assert "leader      c2" in result.stdout
@@ -19,7 +19,7 @@ def test_status(rest: RestFixture, url: str) -> None:
 
 
 def test_status_without_zookeeper(rest: RestFixture, url: str) -> None:
-    with rest.zookeeper_away():
+    with rest.zookeeper_unavailable():
         result = run("status", url=url)
     assert result.exit_code == 1
     assert "ZooKeeper is unavailable" in result.stderr

@@ -38,9 +38,11 @@ def test_a_refusal_is_one_line_and_names_the_hint(url: str) -> None:
 
 def test_showing_a_topic(rest: RestFixture, url: str) -> None:
     run("topics", "add", "orders", url=url)
-    rest.live("w1")
+    rest.add_worker("w1")
     rest.place("orders", {0: "w1", 1: "w1"})
-    rest.say("w1", "orders", {0: PartitionState.ONLINE, 1: PartitionState.ERROR}, reason="[big]")
+    rest.put_states(
+        "w1", "orders", {0: PartitionState.ONLINE, 1: PartitionState.ERROR}, reason="[big]"
+    )
     table = run("topics", "show", "orders", url=url).stdout
     assert "w1 ONLINE" in table
     assert "[big]" in table

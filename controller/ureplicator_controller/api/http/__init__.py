@@ -1,1 +1,1 @@
-"""What all calls share: models of requests and responses, problems, preconditions, request ids."""
+"""Shared parts of all calls: request and response models, problems, preconditions, request ids."""

@@ -45,5 +45,5 @@ def is_write() -> bool:
 
 
 def is_of(request_id: str, wanted: str) -> bool:
-    """Whether `wanted` is the request's whole id, or the part of it that its client chose."""
+    """True if `wanted` is the request's whole id, or the part of it that its client chose."""
     return request_id == wanted or request_id[: -1 - _SUFFIX_LENGTH] == wanted

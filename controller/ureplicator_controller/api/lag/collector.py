@@ -68,7 +68,7 @@ class LagReport:
 
 @dataclass(frozen=True, slots=True)
 class _LogQuery:
-    """What a collection reads from one source; `before` and `readings` are from earlier ones."""
+    """Reads of one source in a collection; `before` and `readings` are from earlier collections."""
 
     wanted: Mapping[str, Sequence[int]]
     positions: Mapping[Partition, int]
@@ -277,13 +277,13 @@ class LagCollector:
 def _read_log(reader: LogReader, query: _LogQuery) -> _LogResult:
     """Run on the cluster's thread."""
     extents = reader.extents(query.wanted)
-    looks = {
+    samples = {
         partition: LagSample(0.0, position, extent)
         for partition, position in query.positions.items()
         if isinstance(extent := extents[(partition.topic, partition.number)], Extent)
     }
     requested = record_times_to_read(
-        looks, before=query.before, readings=query.readings, most=MAX_TIMESTAMP_READS
+        samples, before=query.before, readings=query.readings, most=MAX_TIMESTAMP_READS
     )
     times: dict[Partition, BatchTime] = {}
     for route in {partition.route for partition in requested}:

@@ -68,7 +68,7 @@ def _add_auto_balancing(api: APIBlueprint, *, fleet: FleetCache, switches: Switc
 
     @api.get("/admin/autobalancing_status", responses=responses(AutoBalancingStatus))
     def autobalancing_status(query: Query) -> JsonResult:
-        """Whether auto-balancing is enabled."""
+        """State of auto-balancing: enabled or disabled."""
         fleet_state = fleet.current()
         shown = {"auto_balancing": fleet_state.snapshot.switches.auto_balancing}
         return shown, 200, etag(fleet_state.nodes.get(fleet.paths.settings))
@@ -91,7 +91,7 @@ def _add_freeze(api: APIBlueprint, *, fleet: FleetCache, switches: SwitchService
 
     @api.get("/admin/freeze", responses=responses(FreezeStatus))
     def freeze_status(query: Query) -> JsonResult:
-        """Whether the fleet is frozen."""
+        """State of the freeze."""
         fleet_state = fleet.current()
         shown = {"frozen": fleet_state.snapshot.switches.frozen}
         return shown, 200, etag(fleet_state.nodes.get(fleet.paths.settings))

@@ -79,7 +79,7 @@ def blueprint(*, settings: Settings, fleet: FleetCache, lag_cache: LagCache) -> 
 
 
 def of_topic(lag_cache: LagCache, key: TopicKey, intent: TopicIntent) -> TopicLag:
-    """PartitionLag of every partition of a topic, of those that were not looked at yet, too."""
+    """Lag of every partition of a topic, including those not collected yet."""
     report = lag_cache.report(key, partitions=intent.partitions)
     known = report.topics.get(key, {}) if report else {}
     return TopicLag(

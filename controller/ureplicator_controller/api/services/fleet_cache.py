@@ -28,13 +28,13 @@ from ureplicator_controller.core.state.external_view import ExternalView, extern
 from ureplicator_controller.core.state.snapshot import DecodeCache, Snapshot, parse
 
 SETTLE_TIMEOUT_S = 1.0
-"""How long a writer waits for the tree cache; after that everything is read again."""
+"""Longest wait of a writer for the tree cache; after that everything is read again."""
 _POLL_INTERVAL_S = 0.005
 
 
 @dataclass(frozen=True, slots=True)
 class FleetState:
-    """What one response is drawn from. `leader` is None while no controller leads."""
+    """The state that one response is drawn from. `leader` is None while no controller leads."""
 
     snapshot: Snapshot
     view: ExternalView

@@ -1,4 +1,4 @@
-"""REST over the in-memory twins: a fleet that a test can put into any state, and a client for it.
+"""REST on in-memory ZooKeeper and Kafka: a fleet that a test can put into any state, and a client.
 
 To describe the calls for /openapi.json is most of the work of making an application, so it is left
 out unless a test asks for it (`described`); requests and answers are validated in both cases.
@@ -84,12 +84,12 @@ class RestFixture:
         self.positions = MemoryPositionReader()
         self.logs = {str(route["source"]): MemoryLogReader() for route in routes}
         self.store = MemoryStore()
-        self.theirs = MemoryCoordination(self.store)
+        self.other_client = MemoryCoordination(self.store)
         self.coordination = client(self.store)
         self.paths = Paths("test")
         self.clock = ManualClock()
         for path in self.paths.skeleton:
-            self.theirs.ensure(path)
+            self.other_client.ensure(path)
         for name in {str(route["source"]) for route in routes}:
             self.clusters[name].put("orders", 4)
             self.clusters[name].put("quiet", 1)
@@ -114,41 +114,41 @@ class RestFixture:
     def target(self) -> MemoryTopicAdmin:
         return self.clusters["target"]
 
-    # --- What others wrote
+    # --- Nodes written by the leader, by workers and by other REST processes
 
     def put(self, path: str, data: bytes, *, ephemeral: bool = False) -> None:
-        """Somebody else writes a node, whatever is there."""
-        self.theirs.ensure(path.rpartition("/")[0])
-        there = self.theirs.get(path)
+        """Write a node as another client, existing or not."""
+        self.other_client.ensure(path.rpartition("/")[0])
+        there = self.other_client.get(path)
         operation: Operation = (
             Set(path, data, -1) if there else Create(path, data, ephemeral=ephemeral)
         )
-        self.theirs.transact([operation])
+        self.other_client.transact([operation])
 
-    def intend(self, topic: str, intent: TopicIntent, *, route: Route = ROUTE) -> None:
+    def put_intent(self, topic: str, intent: TopicIntent, *, route: Route = ROUTE) -> None:
         self.put(self.paths.topic(TopicKey(route, topic)), encode_intent(intent))
 
     def intent(self, topic: str, *, route: Route = ROUTE) -> TopicIntent | None:
-        node = self.theirs.get(self.paths.topic(TopicKey(route, topic)))
+        node = self.other_client.get(self.paths.topic(TopicKey(route, topic)))
         return decode_intent(node.data) if node else None
 
     def remove(self, topic: str, *, route: Route = ROUTE) -> None:
-        """As the leader does when nobody holds the topic any more."""
-        self.theirs.transact([Delete(self.paths.topic(TopicKey(route, topic)))])
+        """Remove a topic as the leader does when no worker holds it any more."""
+        self.other_client.transact([Delete(self.paths.topic(TopicKey(route, topic)))])
 
     def tree(self) -> Mapping[str, Node]:
-        """All of ZooKeeper."""
+        """All nodes in ZooKeeper."""
         return self.store.subtree("/")
 
     def publish(self, settings: RouteSettings, *, route: Route = ROUTE) -> None:
         self.put(self.paths.route(route), encode_route(settings))
 
-    def lead(self, id: str = "c2") -> None:
+    def put_leader(self, id: str = "c2") -> None:
         self.put(self.paths.leader, encode_controller(LiveController(id=id)), ephemeral=True)
         path = self.paths.controller(id)
         self.put(path, encode_controller(LiveController(id=id)), ephemeral=True)
 
-    def live(self, worker: str, *, slots: int = 2) -> None:
+    def add_worker(self, worker: str, *, slots: int = 2) -> None:
         path = self.paths.worker_live(WorkerId(worker))
         data = encode_live_worker(LiveWorker(slots=slots, host="h", port=7, version="1"))
         self.put(path, data, ephemeral=True)
@@ -166,7 +166,7 @@ class RestFixture:
         path = self.paths.ideal_topic(TopicKey(ROUTE, topic))
         self.put(path, encode_ideal(IdealTopic(entries=entries)))
 
-    def say(
+    def put_states(
         self, worker: str, topic: str, states: Mapping[int, PartitionState], *, reason: str = ""
     ) -> None:
         entries = {
@@ -178,16 +178,16 @@ class RestFixture:
         path = self.paths.current_state(WorkerId(worker))
         self.put(path, encode_current(CurrentState(seen_zxid=1, entries=entries)), ephemeral=True)
 
-    def measure(self, worker: str, loads: Mapping[Partition, PartitionLoad]) -> None:
+    def put_loads(self, worker: str, loads: Mapping[Partition, PartitionLoad]) -> None:
         self.put(self.paths.load(WorkerId(worker)), encode_loads(loads), ephemeral=True)
 
-    # --- What an operator does
+    # --- Calls of an operator
 
     def call(self, method: str, path: str, **request: Any) -> TestResponse:
         return self.client.open(path, method=method, **request)
 
     @contextmanager
-    def zookeeper_away(self) -> Iterator[None]:
+    def zookeeper_unavailable(self) -> Iterator[None]:
         self.coordination.suspend()
         try:
             yield
@@ -196,7 +196,7 @@ class RestFixture:
 
 
 def problem_of(answer: TestResponse, status: int) -> dict[str, Any]:
-    """The body of a refusal, after what every refusal must be."""
+    """The body of a problem, checked for what every problem must have."""
     assert answer.status_code == status, answer.text
     assert answer.content_type == "application/problem+json"
     body = answer.get_json(force=True)
@@ -208,7 +208,7 @@ def problem_of(answer: TestResponse, status: int) -> dict[str, Any]:
 
 
 class _Undescribed(APIBlueprint):
-    """Knows what its calls take, and nothing that is only for people and tools to read."""
+    """Validates parameters without generating the OpenAPI document."""
 
     def _collect_openapi_info(self, rule: str, func: Any, **_: Any) -> Any:
         return parse_parameters(func, doc_ui=False)

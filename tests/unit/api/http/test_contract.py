@@ -102,8 +102,8 @@ TABLE: list[tuple[str, str, Any, int, str]] = [
 def test_contract(
     rest: RestFixture, method: str, path: str, body: Any, status: int, kind: str
 ) -> None:
-    rest.intend("orders", TopicIntent(3, 3))
-    rest.live("w1")
+    rest.put_intent("orders", TopicIntent(3, 3))
+    rest.add_worker("w1")
     response = rest.call(method, path, json=body) if body is not None else rest.call(method, path)
     if kind:
         assert response.status_code == status, response.text

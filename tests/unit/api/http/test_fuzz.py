@@ -50,19 +50,19 @@ def furnish(rest: RestFixture) -> None:
         if rest.intent(topic) is not None:
             rest.remove(topic)
     blacklisted = frozenset({2})
-    rest.intend("orders", TopicIntent(3, 3, blacklisted=blacklisted, target_topic="orders"))
-    rest.intend("gone", TopicIntent(1, 1, TopicState.DELETING, target_topic="gone"))
+    rest.put_intent("orders", TopicIntent(3, 3, blacklisted=blacklisted, target_topic="orders"))
+    rest.put_intent("gone", TopicIntent(1, 1, TopicState.DELETING, target_topic="gone"))
     known = encode_known_worker(KnownWorker(2, draining=True))
     rest.put(rest.paths.worker_known(WorkerId("w2")), known)
 
 
 def inhabited() -> RestFixture:
     rest = RestFixture()
-    rest.lead()
-    rest.live("w1")
+    rest.put_leader()
+    rest.add_worker("w1")
     rest.place("orders", {0: "w1", 1: "w1", 2: None})
     states = {0: PartitionState.ONLINE, 1: PartitionState.ERROR}
-    rest.say("w1", "orders", states, reason="too large")
+    rest.put_states("w1", "orders", states, reason="too large")
     rest.target.put("orders", 3)
     furnish(rest)
     return rest

@@ -35,9 +35,9 @@ WRITES: list[tuple[str, str, Any, str]] = [
 
 @pytest.fixture
 def working(rest: RestFixture) -> RestFixture:
-    rest.intend("orders", TopicIntent(2, 2, TopicState.PAUSED, target_topic="orders"))
+    rest.put_intent("orders", TopicIntent(2, 2, TopicState.PAUSED, target_topic="orders"))
     rest.target.put("orders", 2)
-    rest.live("w1")
+    rest.add_worker("w1")
     known = KnownWorker(2, draining=True)
     rest.put(rest.paths.worker_known(WorkerId("w1")), encode_known_worker(known))
     return rest
@@ -130,21 +130,21 @@ class Overtaken(MemoryCoordination):
 @pytest.fixture
 def contended() -> RestFixture:
     rest = RestFixture(client=Overtaken)
-    rest.intend("orders", TopicIntent(2, 2, target_topic="orders"))
+    rest.put_intent("orders", TopicIntent(2, 2, target_topic="orders"))
     return rest
 
 
 def test_a_concurrent_write_is_refused(contended: RestFixture) -> None:
     tag = etag(contended, "/topics/orders")
     other = TopicIntent(3, 2, target_topic="orders")
-    contended.coordination.overtake = lambda: contended.intend("orders", other)  # type: ignore[attr-defined]
+    contended.coordination.overtake = lambda: contended.put_intent("orders", other)  # type: ignore[attr-defined]
     problem_of(write(contended, "DELETE", "/topics/orders", None, tag), 412)
     assert contended.intent("orders") == other
 
 
 def test_without_a_precondition_the_edit_is_decided_again(contended: RestFixture) -> None:
     other = TopicIntent(3, 2, target_topic="orders")
-    contended.coordination.overtake = lambda: contended.intend("orders", other)  # type: ignore[attr-defined]
+    contended.coordination.overtake = lambda: contended.put_intent("orders", other)  # type: ignore[attr-defined]
     assert contended.call("DELETE", "/topics/orders").get_json()["state"] == "deleting"
     intent = contended.intent("orders")
     assert intent is not None
@@ -176,10 +176,10 @@ class Hidden(MemoryCoordination):
 
 def test_a_write_that_may_be_hidden_by_another_is_not_reported_as_refused() -> None:
     rest = RestFixture(client=Hidden)
-    rest.intend("orders", TopicIntent(2, 2, target_topic="orders"))
+    rest.put_intent("orders", TopicIntent(2, 2, target_topic="orders"))
     tag = etag(rest, "/topics/orders")
     other = TopicIntent(3, 2, target_topic="orders")
-    rest.coordination.hide = lambda: rest.intend("orders", other)  # type: ignore[attr-defined]
+    rest.coordination.hide = lambda: rest.put_intent("orders", other)  # type: ignore[attr-defined]
     problem = problem_of(write(rest, "POST", "/topics/orders/pause", None, tag), 503)
     assert "unknown" in problem["detail"]
 
@@ -240,7 +240,7 @@ def test_a_target_is_free_again_when_its_topic_is_gone(one_target: RestFixture) 
 
 
 def test_a_topic_without_a_claim_keeps_its_target(one_target: RestFixture) -> None:
-    one_target.intend("a", TopicIntent(1, 1))
+    one_target.put_intent("a", TopicIntent(1, 1))
     problem_of(one_target.call("POST", "/topics/b"), 409)
 
 
