@@ -1,4 +1,4 @@
-"""The engines over the store in memory: elections, fences, lost answers, late watches."""
+"""The engines on in-memory ZooKeeper: elections, fences, lost responses, late watches."""
 
 from __future__ import annotations
 
@@ -55,7 +55,9 @@ def test_one_of_two_leads_and_publishes_the_routes(fleet: ControllerFleet) -> No
     assert fleet.two.figure("leading") == 0
 
 
-def test_lost_session_means_not_leading_at_once_and_another_leads(fleet: ControllerFleet) -> None:
+def test_a_lost_session_ends_the_leadership_at_once_and_another_is_elected(
+    fleet: ControllerFleet,
+) -> None:
     fleet.one.run()
     fleet.two.run()
     fleet.one.client.expire()
@@ -69,7 +71,7 @@ def test_lost_session_means_not_leading_at_once_and_another_leads(fleet: Control
     assert fleet.client.children(PATHS.controllers) == ["one", "two"]
 
 
-def test_suspended_leader_does_not_lead_and_is_again_when_its_session_survived(
+def test_a_suspended_leader_does_not_lead_until_its_session_is_confirmed(
     fleet: ControllerFleet,
 ) -> None:
     fleet.one.run()
@@ -83,7 +85,7 @@ def test_suspended_leader_does_not_lead_and_is_again_when_its_session_survived(
     assert epoch_version(fleet) == 1
 
 
-def test_former_leader_cannot_write_even_if_it_believes_in_itself(fleet: ControllerFleet) -> None:
+def test_a_former_leader_cannot_write(fleet: ControllerFleet) -> None:
     """The successor's leader node has version 0, like the one the former leader made."""
     fleet.one.run()
     fleet.one.client.suspend()
@@ -98,7 +100,7 @@ def test_former_leader_cannot_write_even_if_it_believes_in_itself(fleet: Control
     assert fleet.client.get(PATHS.assignment(WorkerId("w"))) is None
 
 
-def test_election_whose_answer_was_lost_is_read_back(fleet: ControllerFleet) -> None:
+def test_an_election_with_unknown_outcome_is_read_back(fleet: ControllerFleet) -> None:
     fleet.one.identity.claim()
     fleet.one.identity.claim()
     fleet.one.client.lose_next_answer(applied=True)
@@ -108,14 +110,16 @@ def test_election_whose_answer_was_lost_is_read_back(fleet: ControllerFleet) -> 
     assert not fleet.two.leadership.attempt()
 
 
-def test_lost_answer_that_was_not_applied_elects_nobody(fleet: ControllerFleet) -> None:
+def test_an_election_that_was_not_applied_has_no_leader(fleet: ControllerFleet) -> None:
     fleet.one.client.lose_next_answer(applied=False)
     assert not fleet.one.leadership.attempt()
     assert epoch_version(fleet) == 0
     assert fleet.one.leadership.attempt()
 
 
-def test_epoch_that_was_moved_by_hand_deposes_and_is_survived(fleet: ControllerFleet) -> None:
+def test_an_epoch_changed_by_hand_deposes_the_leader_and_is_recovered(
+    fleet: ControllerFleet,
+) -> None:
     fleet.one.run()
     fleet.client.transact([Set(PATHS.epoch, b"", -1)])
     fleet.one.run(6)
@@ -123,14 +127,14 @@ def test_epoch_that_was_moved_by_hand_deposes_and_is_survived(fleet: ControllerF
     assert fleet.one.leadership.epoch() == epoch_version(fleet) == 3
 
 
-def test_resigning_makes_room_at_once(fleet: ControllerFleet) -> None:
+def test_resigning_allows_an_election_at_once(fleet: ControllerFleet) -> None:
     fleet.one.run()
     fleet.one.loop.close()
     fleet.two.run()
     assert fleet.two.leads
 
 
-def test_taken_id_waits_until_a_dead_session_must_have_ended_and_then_gives_up(
+def test_a_taken_id_is_an_error_after_the_session_timeout(
     fleet: ControllerFleet,
 ) -> None:
     fleet.one.run()
@@ -201,7 +205,7 @@ def test_delay_that_ends_wakes_the_loop(fleet: ControllerFleet) -> None:
     assert fleet.assignment_of("b").entries
 
 
-def test_new_leader_begins_the_delay_anew(fleet: ControllerFleet) -> None:
+def test_a_new_leader_restarts_the_delay(fleet: ControllerFleet) -> None:
     a = fleet.worker("a")
     fleet.topic(1)
     fleet.one.run(5)
@@ -233,7 +237,7 @@ def test_conflict_is_planned_again(fleet: ControllerFleet) -> None:
     assert len(fleet.assignment_of("a").entries) == 1
 
 
-def test_nothing_is_decided_before_our_own_writes_are_seen(fleet: ControllerFleet) -> None:
+def test_nothing_is_decided_before_the_own_writes_are_seen(fleet: ControllerFleet) -> None:
     fleet.worker("a")
     fleet.one.run()
     fleet.topic(1)
@@ -250,7 +254,7 @@ def test_nothing_is_decided_before_our_own_writes_are_seen(fleet: ControllerFlee
 
 
 @pytest.mark.parametrize("applied", [True, False])
-def test_write_without_an_answer_is_read_back(fleet: ControllerFleet, applied: bool) -> None:
+def test_a_write_with_unknown_outcome_is_read_back(fleet: ControllerFleet, applied: bool) -> None:
     fleet.worker("a")
     fleet.one.run()
     fleet.topic(1)
@@ -262,7 +266,7 @@ def test_write_without_an_answer_is_read_back(fleet: ControllerFleet, applied: b
     assert fleet.one.figure("cycles_total", outcome="conflict") == 0
 
 
-def test_lost_watch_blinds_for_no_longer_than_the_refresh(fleet: ControllerFleet) -> None:
+def test_a_lost_watch_is_recovered_by_the_refresh(fleet: ControllerFleet) -> None:
     fleet.worker("a")
     fleet.one.run()
     fleet.one.client.hold_watches()
@@ -275,7 +279,7 @@ def test_lost_watch_blinds_for_no_longer_than_the_refresh(fleet: ControllerFleet
     assert fleet.assignment_of("a").entries
 
 
-def test_failing_cycle_is_counted_and_the_loop_goes_on(
+def test_a_failing_cycle_is_counted_and_the_loop_continues(
     fleet: ControllerFleet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fleet.worker("a")
@@ -295,7 +299,7 @@ def test_failing_cycle_is_counted_and_the_loop_goes_on(
     assert fleet.assignment_of("a").entries
 
 
-def test_outage_is_waited_for(fleet: ControllerFleet) -> None:
+def test_an_outage_is_retried(fleet: ControllerFleet) -> None:
     fleet.worker("a")
     fleet.one.run()
     fleet.topic(1)
@@ -305,7 +309,7 @@ def test_outage_is_waited_for(fleet: ControllerFleet) -> None:
     assert fleet.assignment_of("a").entries
 
 
-def test_step_that_breaks_an_invariant_is_refused(
+def test_a_step_that_violates_an_invariant_is_refused(
     fleet: ControllerFleet, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     fleet.worker("a")
@@ -331,7 +335,7 @@ def test_step_that_breaks_an_invariant_is_refused(
     assert len(fleet.assignment_of("a").entries) + len(fleet.assignment_of("b").entries) == 1
 
 
-def test_hand_that_deletes_what_the_leader_wrote_does_not_stop_it(fleet: ControllerFleet) -> None:
+def test_nodes_deleted_by_hand_do_not_stop_the_leader(fleet: ControllerFleet) -> None:
     fleet.worker("a")
     fleet.one.run()
     fleet.topic(1)

@@ -1,4 +1,4 @@
-"""The history as the leader writes it, over the store in memory."""
+"""The history as the leader writes it to in-memory ZooKeeper."""
 
 from __future__ import annotations
 
@@ -27,7 +27,9 @@ def history(fleet: ControllerFleet) -> list[PastEvent]:
     return list(decode_history(node.data)) if node else []
 
 
-def test_the_leader_tells_what_it_moved_and_is_not_woken_by_it(fleet: ControllerFleet) -> None:
+def test_the_leader_records_its_moves_and_is_not_woken_by_the_record(
+    fleet: ControllerFleet,
+) -> None:
     fleet.worker("a")
     fleet.topic(2)
     fleet.one.run(4)
@@ -43,7 +45,7 @@ def test_the_leader_tells_what_it_moved_and_is_not_woken_by_it(fleet: Controller
     assert fleet.client.get(PATHS.history_block(0)) == before
 
 
-def test_it_fills_in_how_long_that_took(fleet: ControllerFleet) -> None:
+def test_the_duration_of_a_move_is_completed_later(fleet: ControllerFleet) -> None:
     worker = fleet.worker("a")
     fleet.topic(1)
     fleet.one.run(4)
@@ -53,14 +55,14 @@ def test_it_fills_in_how_long_that_took(fleet: ControllerFleet) -> None:
     assert [past.took_ms for past in history(fleet)] == [None, 250]
 
 
-def test_another_leader_goes_on_telling(fleet: ControllerFleet) -> None:
+def test_another_leader_continues_the_history(fleet: ControllerFleet) -> None:
     fleet.one.run()
     fleet.one.client.close()
     fleet.two.run(4)
     assert [past.reason.partition(" leads")[0] for past in history(fleet)] == ["one", "two"]
 
 
-def test_a_block_that_cannot_be_read_is_written_anew(fleet: ControllerFleet) -> None:
+def test_an_unreadable_block_is_rewritten(fleet: ControllerFleet) -> None:
     fleet.client.ensure(PATHS.history)
     fleet.client.transact([Create(PATHS.history_block(0), b"{")])
     fleet.one.run()

@@ -86,7 +86,7 @@ class History:
         }
 
 
-def test_a_successor_completes_what_any_transaction_left_behind(
+def test_a_successor_completes_an_interrupted_plan(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(executor, "BATCH_OPERATIONS", 1)

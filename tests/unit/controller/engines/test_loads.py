@@ -1,4 +1,4 @@
-"""Loads on the real engines: what workers write leads to a move, at its time and not before."""
+"""Loads on the real engines: measured loads lead to a move at the load review, not before."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def measure(fleet: ControllerFleet, workers: Mapping[str, MemoryCoordination]) -
         client.transact([Set(path, data, -1) if node else Create(path, data, ephemeral=True)])
 
 
-def test_loads_that_workers_write_lead_to_a_move_when_the_leader_looks() -> None:
+def test_measured_loads_lead_to_a_move_at_the_load_review() -> None:
     fleet = ControllerFleet()
     workers = {id: fleet.worker(id) for id in ("a", "b")}
     fleet.topic(6)

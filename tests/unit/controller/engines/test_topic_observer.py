@@ -1,4 +1,4 @@
-"""Looking at Kafka: figures, findings, and clusters that are away."""
+"""Polling Kafka: gauges, differences, and unavailable clusters."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_missing_and_mismatched_topics_are_counted(world: World) -> None:
     assert world.figure("mismatched_topic_partitions") == 3
 
 
-def test_finding_is_logged_once_and_again_when_it_is_gone(
+def test_a_difference_is_logged_when_it_appears_and_when_it_is_gone(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
     world.clusters["source"].put("t", 2)
@@ -83,7 +83,7 @@ def test_finding_is_logged_once_and_again_when_it_is_gone(
     assert "match the whitelist" in caplog.text
 
 
-def test_source_that_is_away_costs_only_figures(
+def test_an_unavailable_source_costs_only_its_gauges(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.WARNING), world.clusters["source"].failing():
@@ -95,7 +95,7 @@ def test_source_that_is_away_costs_only_figures(
     assert world.figure("missing_topics") == 2
 
 
-def test_target_that_is_away_costs_only_what_is_wrong_there(
+def test_an_unavailable_target_costs_only_its_findings(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
     world.clusters["source"].put("t", 2)
@@ -105,7 +105,7 @@ def test_target_that_is_away_costs_only_what_is_wrong_there(
     assert "wrong at the target" not in caplog.text
 
 
-def test_only_the_leader_tells_of_topics(world: World) -> None:
+def test_only_the_leader_exports_topic_gauges(world: World) -> None:
     world.observer.poll()
     world.seen = None
     world.observer.poll()
@@ -124,7 +124,7 @@ class Meeting(MemoryTopicAdmin):
         return super().topics()
 
 
-def test_clusters_are_asked_at_the_same_time(world: World) -> None:
+def test_clusters_are_read_in_parallel(world: World) -> None:
     """Some that are away cost one time-out, not one each: what is new elsewhere is seen in time."""
     barrier = Barrier(2)
     world.clusters["source"], world.clusters["target"] = Meeting(barrier), Meeting(barrier)

@@ -1,4 +1,4 @@
-"""The leader's hand on topics, over the twins: targets made, intents written, failures told."""
+"""Topic reconciliation on in-memory clusters: targets created, intents written, failures logged."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ class World:
         return self.metrics.registry.get_sample_value(full, labels)
 
 
-def test_old_and_new_topics_are_whitelisted_and_their_targets_made() -> None:
+def test_old_and_new_topics_are_whitelisted_and_their_targets_created() -> None:
     world = World()
     world.source.put("old", 4, configs={"retention.ms": "7", "segment.ms": "9"})
     assert world.poll() == UNFINISHED_S
@@ -116,7 +116,7 @@ def test_old_and_new_topics_are_whitelisted_and_their_targets_made() -> None:
     assert world.figure("topic_changes_total", kind="whitelisted") == 2
 
 
-def test_the_baseline_outlives_its_leader_and_a_time_without_any() -> None:
+def test_the_baseline_survives_a_change_of_leader() -> None:
     world = World()
     world.source.put("old", 1)
     world.target.put("x-blocked", 1)
@@ -130,7 +130,7 @@ def test_the_baseline_outlives_its_leader_and_a_time_without_any() -> None:
     assert (old.initial_partitions, meanwhile.initial_partitions) == (1, 0)
 
 
-def test_a_topic_that_is_gone_is_stopped_and_comes_back_by_itself(
+def test_a_deleted_topic_is_stopped_and_resumed_when_it_reappears(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     world = World(BY_HAND)
@@ -155,7 +155,7 @@ def test_a_topic_that_is_gone_is_stopped_and_comes_back_by_itself(
     assert caplog.text.count("stopped: source topic was deleted") == 1
 
 
-def test_a_grown_source_grows_target_and_intent() -> None:
+def test_an_expanded_source_expands_target_and_intent() -> None:
     world = World(BY_HAND)
     world.source.put("t", 2)
     world.target.put("t", 2)
@@ -169,7 +169,7 @@ def test_a_grown_source_grows_target_and_intent() -> None:
     assert world.target.topics()["t"].partitions == 5
 
 
-def test_a_failing_topic_is_told_and_tried_later_and_stops_no_other(
+def test_a_failing_topic_is_logged_and_retried_and_blocks_no_other(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     world = World()
@@ -204,7 +204,7 @@ def test_a_failing_topic_is_told_and_tried_later_and_stops_no_other(
     assert world.memory.refused == {}
 
 
-def test_work_at_the_target_comes_after_what_needs_none() -> None:
+def test_changes_without_work_on_kafka_come_first() -> None:
     world = World(BY_HAND)
     for topic in ("a", "b"):
         world.source.put(topic, 2)
@@ -221,7 +221,7 @@ def test_work_at_the_target_comes_after_what_needs_none() -> None:
     assert stopped.stopped
 
 
-def test_ids_are_noted_also_while_the_target_refuses_to_grow() -> None:
+def test_ids_are_recorded_also_while_the_target_refuses_to_expand() -> None:
     world = World(BY_HAND)
     world.source.put("t", 5)
     world.target.put("x-t", 2)
@@ -237,7 +237,7 @@ def test_ids_are_noted_also_while_the_target_refuses_to_grow() -> None:
     assert there.target_topic_id
 
 
-def test_a_leader_that_was_succeeded_writes_nothing() -> None:
+def test_a_deposed_leader_writes_nothing() -> None:
     world = World()
     world.poll()
     world.source.put("t", 1)
@@ -252,7 +252,7 @@ def test_a_leader_that_was_succeeded_writes_nothing() -> None:
     assert world.figure("refused_topics", route=str(ROUTE)) is None
 
 
-def test_an_intent_that_changed_meanwhile_is_not_overwritten() -> None:
+def test_an_intent_changed_concurrently_is_not_overwritten() -> None:
     world = World(BY_HAND)
     world.source.put("t", 1)
     world.target.put("t", 1)
@@ -266,7 +266,7 @@ def test_an_intent_that_changed_meanwhile_is_not_overwritten() -> None:
     assert world.intent("t") == theirs
 
 
-def test_work_without_end_does_not_keep_the_leader_from_looking() -> None:
+def test_work_on_kafka_is_bounded_in_each_round() -> None:
     world = World()
     world.poll()
     for number in range(10):
@@ -279,7 +279,7 @@ def test_work_without_end_does_not_keep_the_leader_from_looking() -> None:
     assert all(world.intent(f"t{number}") for number in range(10))
 
 
-def test_a_baseline_too_big_for_its_node_is_told_once(
+def test_a_baseline_too_large_for_its_node_is_logged_once(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world = World()
