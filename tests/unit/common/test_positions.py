@@ -33,7 +33,7 @@ from ureplicator_common.kafka.positions import (
     Provenance,
     publish_positions,
 )
-from ureplicator_worker.copier.route_copier import DRAIN_S
+from ureplicator_worker.copier.holder import DRAIN_S
 
 HERE, THERE = Broker(1, "here", 1), Broker(2, "there", 2)
 KEY = ("t", 0)

@@ -14,8 +14,7 @@ from ureplicator_testkit.kafka.clients import MemoryCluster
 from ureplicator_testkit.kafka.cluster import cluster_model
 from ureplicator_testkit.kafka.ledger import MemoryPositions, ScriptedLedger
 from ureplicator_worker.copier.beginning import Commitment
-from ureplicator_worker.copier.ownership import Ownership
-from ureplicator_worker.copier.ownership_protocol import (
+from ureplicator_worker.copier.ownership.protocol import (
     Begun,
     ClusterError,
     Commit,
@@ -36,6 +35,7 @@ from ureplicator_worker.copier.ownership_protocol import (
     Start,
     StartFailed,
 )
+from ureplicator_worker.copier.ownership.thread import Ownership
 from ureplicator_worker.lifeline.messages import Grant, ProofResponse
 
 ROUTE = Route("a", "b")
@@ -65,7 +65,7 @@ class Desk:
     target: MemoryCluster = field(
         default_factory=lambda: MemoryCluster(cluster_model("B", {"t": 2}))
     )
-    said: "queue.SimpleQueue[OwnershipEvent]" = field(default_factory=queue.SimpleQueue)
+    events: "queue.SimpleQueue[OwnershipEvent]" = field(default_factory=queue.SimpleQueue)
 
     def __post_init__(self) -> None:
         self.source.model.hold(start=100, end=900)
@@ -76,32 +76,32 @@ class Desk:
             store=MemoryPositions(self.ledger, "own"),
             source=self.source,
             target=self.target,
-            post=self.said.put,
+            post=self.events.put,
         )
         self.ownership.start()
 
     def next(self, kind: type[E]) -> E:
-        event = self.said.get(timeout=30)
+        event = self.events.get(timeout=30)
         assert isinstance(event, kind), event
         return event
 
     def until(self, kind: type[E]) -> E:
         while True:
-            event = self.said.get(timeout=30)
+            event = self.events.get(timeout=30)
             if isinstance(event, kind):
                 return event
 
     def nothing_more(self) -> None:
         """By the time a Forget is answered everything before it was said."""
         self.ownership.put(Forget(Partition(ROUTE, "nobody", 0)))
-        assert isinstance(self.said.get(timeout=30), Forgotten)
+        assert isinstance(self.events.get(timeout=30), Forgotten)
 
     def start(self, *partitions: Partition, epoch: int = 1) -> ProofRequested:
         self.ownership.put(Start(dict.fromkeys(partitions, OwnerEpoch(epoch))))
         return self.next(ProofRequested)
 
     def own(self, *partitions: Partition) -> list[Begun]:
-        """Go through the order with positions 10, 11, ... stored."""
+        """ProofResponse through the order with positions 10, 11, ... stored."""
         for partition in partitions:
             key = (partition.topic, partition.number)
             self.ledger.positions[key] = Position(10 + partition.number, 0)
@@ -266,7 +266,7 @@ def test_a_step_that_fails_is_tried_again_with_a_new_proof(desk: Desk, step: str
     desk.ledger.fail_next(step)
     desk.ownership.put(Start({P0: OwnerEpoch(1)}))
     while True:
-        event = desk.said.get(timeout=30)
+        event = desk.events.get(timeout=30)
         if isinstance(event, Begun):
             break
         if isinstance(event, ProofRequested):

@@ -8,7 +8,7 @@ from ureplicator_common.kafka.errors import ErrorCode
 from ureplicator_common.model import PartitionState, RouteSettings
 from ureplicator_testkit.copier.line import MakeLine, assert_same, fill, records, values
 from ureplicator_testkit.records import batches as b
-from ureplicator_worker.copier.ownership_protocol import NewProducer
+from ureplicator_worker.copier.ownership.protocol import NewProducer
 from ureplicator_worker.copier.raw import target as raw_target
 from ureplicator_worker.lifeline.messages import Failed
 
@@ -208,8 +208,8 @@ def test_a_record_too_large_stops_its_partition_with_its_offset(make: MakeLine) 
     log.put(b.batch(2), b.batch([(1, None, b"x" * 9_000, ())]), b.batch(1))
     line.target.logs[K0].max_bytes = 5_000
     partitions = line.add(0, 1)
-    line.run(lambda: bool(line.said))
-    (failed,) = line.said
+    line.run(lambda: bool(line.sent))
+    (failed,) = line.sent
     assert isinstance(failed, Failed)
     assert failed.partition == partitions[0]
     assert "offset 2: MESSAGE_TOO_LARGE" in failed.reason
@@ -230,7 +230,7 @@ def test_a_record_too_large_is_left_out_on_the_operators_word(make: MakeLine) ->
     line.run(lambda: line.copied(partition))
     assert values(line.target, K0) == [b"small", b"last"]
     assert line.report(partition).skipped == 2
-    assert line.copier._copies[partition].window.leader_epoch == 4
+    assert line.lane.progress([partition])[partition].leader_epoch == 4
 
 
 @pytest.mark.parametrize("code", [29, -1, int(ErrorCode.CORRUPT_MESSAGE)])
@@ -239,9 +239,9 @@ def test_what_is_no_fault_of_a_record_leaves_none_out(make: MakeLine, code: int)
     fill(line, K0, 3)
     line.target.refuse[K0] = deque([code])
     (partition,) = line.add(0)
-    line.run(lambda: bool(line.said))
-    assert isinstance(line.said[0], Failed)
-    assert line.said[0].temporary
+    line.run(lambda: bool(line.sent))
+    assert isinstance(line.sent[0], Failed)
+    assert line.sent[0].temporary
     assert line.ownership.stored[partition] == 0
 
 
@@ -284,5 +284,5 @@ def test_what_waits_for_an_absent_target_is_bounded(make: MakeLine) -> None:
         fill(line, ("t", number), 100, size=60_000)
     line.add(*range(8))
     line.turns(300)
-    queued = sum(copy.window.queued_bytes for copy in line.copier._copies.values())
+    queued = sum(raw.window.queued_bytes for raw in line.lane._partitions.values())
     assert 0 < queued <= (8 << 20) + 8 * (512 << 10)

@@ -7,7 +7,7 @@ import pytest
 from ureplicator_common.model import GapPolicy, PartitionState, RouteSettings
 from ureplicator_testkit.copier.line import MakeLine, assert_same, fill, records, seen
 from ureplicator_testkit.records import batches as b
-from ureplicator_worker.copier.ownership_protocol import (
+from ureplicator_worker.copier.ownership.protocol import (
     ClusterError,
     FencedOut,
     Forget,
@@ -31,11 +31,11 @@ def test_let_go_means_let_go(make: MakeLine) -> None:
     line.source.frozen.add(1)
     line.turns(5)
     fill(line, K0, 5)
-    line.ownership.events.append(OwnershipRefused(partition, "taken away"))
+    line.ownership.events.post(OwnershipRefused(partition, "taken away"))
     line.turn()
     line.source.frozen.clear()
     line.turns(20)
-    assert line.said == [Failed(partition, "let go: taken away", True)]
+    assert line.sent == [Failed(partition, "released: taken away", True)]
     assert line.target.logs[K0].taken == []
     assert line.pool.used_bytes == 0
 
@@ -50,19 +50,19 @@ def test_remove_has_one_answer_whatever_crosses_it(make: MakeLine, first: str) -
     (partition,) = line.add(0)
     line.run(lambda: bool(line.target.requests))
     if first == "refused":
-        line.ownership.events.append(OwnershipRefused(partition, "taken away"))
+        line.ownership.events.post(OwnershipRefused(partition, "taken away"))
     elif first == "given up":
-        line.copier._finish(line.copier._copies[partition], "no records", False)
+        line.lane._fetch_failed(line.lane._partitions[partition].fetch, "no records")
     line.turn()
-    line.copier.remove(partition)
+    line.copier.holder.remove(partition)
     if first == "remove":
-        line.ownership.events.append(StartFailed(partition, "no such topic", True))
+        line.ownership.events.post(StartFailed(partition, "no such topic", True))
     line.run(lambda: bool(line.ownership.held_back), skip_s=1.0)
     assert list(line.ownership.held_back) == [Forget(partition)]
-    assert line.said == []
+    assert line.sent == []
     line.ownership.let_pass()
     line.turns(3)
-    assert line.said == [Released((partition,))]
+    assert line.sent == [Released((partition,))]
     assert line.copier.idle
 
 
@@ -71,9 +71,9 @@ def test_remove_drains_and_commits(make: MakeLine) -> None:
     fill(line, K0, 50)
     partitions = line.add(0, 1)
     line.run(lambda: line.report(partitions[0]).records > 0)
-    line.copier.remove(partitions[0])
-    line.run(lambda: bool(line.said))
-    assert line.said == [Released((partitions[0],))]
+    line.copier.holder.remove(partitions[0])
+    line.run(lambda: bool(line.sent))
+    assert line.sent == [Released((partitions[0],))]
     copied = sum(b.field(batch, "records") for batch in line.target.logs[K0].taken)
     assert line.ownership.stored[partitions[0]] == copied
     line.copier.remove_all()
@@ -84,13 +84,13 @@ def test_remove_answers_for_what_was_never_heard_of(make: MakeLine) -> None:
     line = make()
     line.ownership.hold.add(Start)
     (partition,) = line.add(0)
-    line.copier.remove(partition)
-    line.run(lambda: bool(line.said))
-    assert line.said == [Released((partition,))]
+    line.copier.holder.remove(partition)
+    line.run(lambda: bool(line.sent))
+    assert line.sent == [Released((partition,))]
     line.ownership.let_pass()
     line.turns(3)
     assert line.copier.idle
-    assert line.said == [Released((partition,))]
+    assert line.sent == [Released((partition,))]
 
 
 def test_a_drain_is_given_up_in_time(make: MakeLine) -> None:
@@ -99,9 +99,9 @@ def test_a_drain_is_given_up_in_time(make: MakeLine) -> None:
     line.target.silent.add(1)
     (partition,) = line.add(0)
     line.run(lambda: bool(line.target.requests))
-    line.copier.remove(partition)
-    line.run(lambda: bool(line.said), skip_s=1.0)
-    assert line.said == [Released((partition,))]
+    line.copier.holder.remove(partition)
+    line.run(lambda: bool(line.sent), skip_s=1.0)
+    assert line.sent == [Released((partition,))]
     line.turns(3)
     assert line.pool.used_bytes == 0
 
@@ -112,8 +112,8 @@ def test_what_is_on_its_way_when_a_partition_is_let_go_is_taken_back(make: MakeL
     fill(line, K0, 3)
     line.target.frozen.add(1)
     (partition,) = line.add(0)
-    line.run(lambda: any(copy.window.in_flight for copy in line.copier._copies.values()))
-    line.ownership.events.append(OwnershipRefused(partition, "taken away"))
+    line.run(lambda: any(raw.window.in_flight for raw in line.lane._partitions.values()))
+    line.ownership.events.post(OwnershipRefused(partition, "taken away"))
     line.turns(3)
     line.target.frozen.clear()
     line.turns(10)
@@ -127,11 +127,11 @@ def test_a_refusal_while_draining_ends_the_drain(make: MakeLine) -> None:
     line.target.frozen.add(1)
     (partition,) = line.add(0)
     line.turns(10)
-    line.copier.remove(partition)
+    line.copier.holder.remove(partition)
     line.target.refuse[K0] = deque([29] * 100)
     line.target.frozen.clear()
-    line.run(lambda: bool(line.said))
-    assert line.said == [Released((partition,))]
+    line.run(lambda: bool(line.sent))
+    assert line.sent == [Released((partition,))]
     assert len(line.target.requests) == 1
 
 
@@ -139,13 +139,13 @@ def test_fenced_partitions_wait_for_the_proof(make: MakeLine) -> None:
     line = make()
     (partition,) = line.add(0)
     line.run(lambda: line.report(partition).state is PartitionState.ONLINE)
-    line.ownership.events.append(FencedOut())
+    line.ownership.events.post(FencedOut())
     line.turn()
     fill(line, K0, 3)
     line.turns(20)
     assert line.target.logs[K0].taken == []
     assert "fenced" in line.report(partition).reason
-    line.ownership.events.append(OwnershipConfirmed(partition))
+    line.ownership.events.post(OwnershipConfirmed(partition))
     line.run(lambda: line.copied(partition))
     assert_same(line, K0)
 
@@ -170,9 +170,9 @@ def test_a_hole_stops_the_partition_unless_told_otherwise(make: MakeLine) -> Non
     fill(line, K0, 5)
     line.source.logs[K0].start = 8
     line.add(0)
-    line.run(lambda: bool(line.said))
-    assert isinstance(line.said[0], Failed)
-    assert "out of range" in line.said[0].reason
+    line.run(lambda: bool(line.sent))
+    assert isinstance(line.sent[0], Failed)
+    assert "out of range" in line.sent[0].reason
 
 
 def test_a_corrupt_batch_is_fetched_again_then_stops_the_partition(make: MakeLine) -> None:
@@ -187,9 +187,9 @@ def test_a_corrupt_batch_is_fetched_again_then_stops_the_partition(make: MakeLin
     fill(line, K0, 1)
     bad = line.source.logs[K0].taken[2]
     line.source.logs[K0].taken[2] = bad[:-1] + bytes([bad[-1] ^ 1])
-    line.run(lambda: bool(line.said))
-    assert isinstance(line.said[0], Failed)
-    assert "corrupt at offset 8" in line.said[0].reason
+    line.run(lambda: bool(line.sent))
+    assert isinstance(line.sent[0], Failed)
+    assert "corrupt at offset 8" in line.sent[0].reason
     line.source.logs[K0].taken.pop()
     assert_same(line, K0)
 
@@ -202,11 +202,11 @@ def test_what_came_before_a_corrupt_batch_arrives_though_the_target_is_slow(make
     line.target.silent.add(1)
     line.add(0)
     line.turns(60)
-    assert not line.said
+    assert not line.sent
     line.target.silent.clear()
-    line.run(lambda: bool(line.said))
-    assert isinstance(line.said[0], Failed)
-    assert "corrupt at offset 4" in line.said[0].reason
+    line.run(lambda: bool(line.sent))
+    assert isinstance(line.sent[0], Failed)
+    assert "corrupt at offset 4" in line.sent[0].reason
     line.source.logs[K0].taken.pop()
     assert_same(line, K0)
 
@@ -218,9 +218,9 @@ def test_a_recreated_topic_is_another_topic(make: MakeLine, end: str) -> None:
     line.run(lambda: line.report(partition).state is PartitionState.ONLINE)
     getattr(line, end).topic_ids["t"] = "another"
     getattr(line, f"{end}_metadata").refresh()
-    line.run(lambda: bool(line.said))
-    assert isinstance(line.said[0], Failed)
-    assert f"{end} topic t was recreated" in line.said[0].reason
+    line.run(lambda: bool(line.sent))
+    assert isinstance(line.sent[0], Failed)
+    assert f"{end} topic t was recreated" in line.sent[0].reason
 
 
 def test_an_error_of_the_whole_fetch_is_shown_and_not_hammered(make: MakeLine) -> None:
@@ -263,7 +263,7 @@ def test_trouble_of_the_clusters_ends_with_an_answer(make: MakeLine) -> None:
     line = make()
     (partition,) = line.add(0)
     line.run(lambda: line.report(partition).state is PartitionState.ONLINE)
-    line.ownership.events.append(ClusterError("source: no answer"))
+    line.ownership.events.post(ClusterError("source: no answer"))
     line.turn()
     report = line.report(partition)
     assert (report.state, report.reason) == (PartitionState.ERROR, "source: no answer")
@@ -288,7 +288,7 @@ def test_give_up_leaves_nothing_behind(make: MakeLine) -> None:
     line.target.frozen.add(1)
     line.add(0)
     line.turns(20)
-    line.copier.give_up()
+    line.copier.holder.give_up()
     assert line.copier.idle
     assert line.pool.used_bytes == 0
     line.turns(3)
@@ -296,6 +296,6 @@ def test_give_up_leaves_nothing_behind(make: MakeLine) -> None:
 
 def test_a_broken_thread_ends_the_copier(make: MakeLine) -> None:
     line = make()
-    line.ownership.events.append(OwnershipCrashed(ZeroDivisionError()))
+    line.ownership.events.post(OwnershipCrashed(ZeroDivisionError()))
     with pytest.raises(RuntimeError, match="ownership"):
         line.turn()

@@ -4,8 +4,7 @@ import pytest
 
 from ureplicator_common.model import Partition, PartitionState
 from ureplicator_testkit.copier.line import ROUTE, Line, MakeLine, fill
-from ureplicator_worker.copier.raw.net.metadata import PublishFailed
-from ureplicator_worker.copier.route_copier import RENEW_S
+from ureplicator_worker.copier.delivery import RENEW_S
 from ureplicator_worker.copier.source_offsets import PUBLISH_EVERY_S
 
 K0 = ("t", 0)
@@ -45,7 +44,7 @@ def test_positions_that_did_not_get_there_are_published_again(make: MakeLine) ->
     line.run(lambda: line.copied(partition))
     line.turns(2, skip_s=PUBLISH_EVERY_S)
     count = len(line.source_metadata.published)
-    line.source_metadata.events.append(PublishFailed("away"))
+    line.source_metadata.fail_publication("away")
     line.turns(2, skip_s=PUBLISH_EVERY_S)
     assert len(line.source_metadata.published) == count + 1
 
@@ -83,7 +82,7 @@ def test_a_trouble_that_has_passed_is_forgotten_without_a_record(
     line = make()
     partitions = line.add(0, 1)
     line.run(lambda: all(line.report(p).state is PartitionState.ONLINE for p in partitions))
-    line.copier._copies[partitions[number]].source_trouble = "no leader"
+    line.lane._partitions[partitions[number]].fetch.error = "no leader"
     assert line.report(partitions[number]).state is PartitionState.ERROR
     line.run(lambda: line.report(partitions[number]).state is PartitionState.ONLINE)
 

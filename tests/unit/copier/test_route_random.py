@@ -15,7 +15,7 @@ from ureplicator_common.model import Partition
 from ureplicator_testkit.copier.line import ROUTE, Line, records
 from ureplicator_testkit.kafka.memory_kafka import MemoryKafka
 from ureplicator_testkit.records import batches as b
-from ureplicator_worker.copier.ownership_protocol import FencedOut, OwnershipConfirmed
+from ureplicator_worker.copier.ownership.protocol import FencedOut, OwnershipConfirmed
 from ureplicator_worker.lifeline.messages import Failed, Released
 
 PARTITIONS = 3
@@ -79,22 +79,22 @@ def harm(line: Line, fault: str, data: st.DataObject) -> None:
             codes = data.draw(st.lists(st.sampled_from(CODES), min_size=1, max_size=6))
             kafka.refuse[key] = deque(map(int, codes))
         case "fenced":
-            line.ownership.events.append(FencedOut())
+            line.ownership.events.post(FencedOut())
             for partition in line.copier.report():
-                line.ownership.events.append(OwnershipConfirmed(partition))
+                line.ownership.events.post(OwnershipConfirmed(partition))
         case "let go":
-            line.copier.remove(Partition(ROUTE, *key))
+            line.copier.holder.remove(Partition(ROUTE, *key))
         case "forget":
             line.target.logs[key].forget_producers()
 
 
 def take_back(line: Line) -> None:
     """Whatever was let go begins again where it was committed."""
-    for word in line.said:
+    for word in line.sent:
         assert isinstance(word, Released | Failed)
         gone = word.partitions if isinstance(word, Released) else (word.partition,)
         line.add(*(partition.number for partition in gone))
-    line.said.clear()
+    line.sent.clear()
 
 
 def judge(line: Line, promise: str) -> None:
@@ -137,7 +137,7 @@ def test_both_logs_are_the_same_in_the_end(promise: str, data: st.DataObject) ->
                 assert {record.timestamp_ms for record in there} >= set(range(committed))
         heal(line)
         while not all(map(line.copied, partitions)):
-            line.run(lambda: bool(line.said) or all(map(line.copied, partitions)), skip_s=0.1)
+            line.run(lambda: bool(line.sent) or all(map(line.copied, partitions)), skip_s=0.1)
             take_back(line)
         judge(line, promise)
         assert line.pool.used_bytes == 0

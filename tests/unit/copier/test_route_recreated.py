@@ -30,8 +30,8 @@ def copying(line: Line, batches: int = 3) -> Partition:
 
 
 def failure(line: Line) -> Failed:
-    line.run(lambda: bool(line.said))
-    (said,) = line.said
+    line.run(lambda: bool(line.sent))
+    (said,) = line.sent
     assert isinstance(said, Failed)
     return said
 
@@ -128,7 +128,7 @@ def test_an_unknown_id_is_no_deletion_while_the_metadata_have_it(make: MakeLine)
     line.run(lambda: line.report(partition).state is PartitionState.ERROR)
     assert "UNKNOWN_TOPIC_ID" in line.report(partition).reason
     line.run(lambda: line.copied(partition))
-    assert not line.said
+    assert not line.sent
     assert line.report(partition).state is PartitionState.ONLINE
 
 

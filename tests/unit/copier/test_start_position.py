@@ -11,7 +11,7 @@ from ureplicator_common.model import GapPolicy, OwnerEpoch, Partition, Route, Ro
 from ureplicator_testkit.kafka.clients import MemoryCluster
 from ureplicator_testkit.kafka.cluster import cluster_model
 from ureplicator_worker.copier.beginning import Beginning
-from ureplicator_worker.copier.start_position import CannotStart, Surroundings, begin
+from ureplicator_worker.copier.start_position import CannotStart, ClusterViews, begin
 from ureplicator_worker.lifeline.messages import Grant
 
 AT = Partition(Route("a", "b"), "t", 0)
@@ -32,9 +32,9 @@ def start(position: Position, **grant: object) -> Beginning:
     source.model.hold(start=EARLIEST, end=LATEST)
     source.model.logs["t", 0].times = [BatchTime(SINCE, LATEST - 1, 1_234)]
     target = MemoryCluster(cluster_model("B", {"copy": 1}))
-    around = Surroundings(source.view(["t"]), target.view(["copy"]))
+    around = ClusterViews(source.view(["t"]), target.view(["copy"]))
     fields = {"owner_epoch": OwnerEpoch(1), "target_topic": "copy", **grant}
-    return begin(AT, Grant(**fields), position, around=around, source=source)  # type: ignore[arg-type]
+    return begin(AT, Grant(**fields), position, views=around, source=source)  # type: ignore[arg-type]
 
 
 def stored(**other: str) -> Position:
@@ -109,9 +109,9 @@ def test_a_missing_topic_or_partition_may_come(
         counts[topics] = partitions
     source = MemoryCluster(cluster_model("A", {k: v for k, v in counts.items() if k == "t"}))
     target = MemoryCluster(cluster_model("B", {k: v for k, v in counts.items() if k == "copy"}))
-    around = Surroundings(source.view(["t"]), target.view(["copy"]))
+    around = ClusterViews(source.view(["t"]), target.view(["copy"]))
     with pytest.raises(CannotStart, match=end) as error:
-        begin(AT, Grant(OwnerEpoch(1), "copy"), NONE, around=around, source=source)
+        begin(AT, Grant(OwnerEpoch(1), "copy"), NONE, views=around, source=source)
     assert error.value.temporary
 
 
@@ -126,14 +126,14 @@ def start_of(meant: uuid.UUID, there: uuid.UUID, position: Position, **grant: ob
     source.model.hold(start=EARLIEST, end=LATEST)
     source.model.topic_ids["t"] = str(there)
     target = MemoryCluster(cluster_model("B", {"copy": 1}))
-    around = Surroundings(source.view(["t"]), target.view(["copy"]))
+    around = ClusterViews(source.view(["t"]), target.view(["copy"]))
     fields = {
         "owner_epoch": OwnerEpoch(1),
         "target_topic": "copy",
         "source_topic_id": topic_id_text(meant),
         **grant,
     }
-    return begin(AT, Grant(**fields), position, around=around, source=source)  # type: ignore[arg-type]
+    return begin(AT, Grant(**fields), position, views=around, source=source)  # type: ignore[arg-type]
 
 
 def test_a_recreated_topic_waits_for_the_leaders_word() -> None:

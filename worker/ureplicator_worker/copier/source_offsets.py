@@ -1,17 +1,19 @@
-"""Positions at the source, trailing, for the usual lag tools. Nothing reads them back by itself.
+"""Positions published at the source, trailing, for the usual lag tools. The product never reads them.
 
-They go to an ordinary group, at most every few seconds and one publication at a time. The last ones
-before a partition falls quiet must get there, too: else tools would show a lag that is none, for ever.
+They go to an ordinary group, at most every few seconds and one publication at a time. The last positions
+before a partition falls quiet must be published, too: otherwise tools would show a constant lag.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from ureplicator_common.kafka import Position
+from ureplicator_common.model import Partition
+from ureplicator_worker.copier.lifecycle import IN_LANE, OwnedPartition
+from ureplicator_worker.copier.loop.mailbox import Mailbox
 from ureplicator_worker.copier.raw.net.metadata import ClusterMetadata
-from ureplicator_worker.copier.raw.partition import PartitionCopy
 
 PUBLISH_EVERY_S = 5.0
 
@@ -19,9 +21,12 @@ logger = logging.getLogger(__name__)
 
 
 class Publisher:
-    def __init__(self, metadata: ClusterMetadata, *, group: str) -> None:
+    """`failures`: reasons of publications that failed, posted by the thread of the metadata."""
+
+    def __init__(self, metadata: ClusterMetadata, *, group: str, failures: Mailbox[str]) -> None:
         self._metadata = metadata
         self._group = group
+        self._failures = failures
         self._due = False
         self._at_s = 0.0
         self._warned = False
@@ -30,21 +35,27 @@ class Publisher:
         """Positions were committed that are not published yet."""
         self._due = True
 
-    def work(self, copies: Iterable[PartitionCopy], now_s: float) -> None:
+    def work(
+        self, owned: Iterable[OwnedPartition], committed: Callable[[Partition], int], now_s: float
+    ) -> None:
+        for reason in self._failures.take():
+            self._failed(reason)
         if not self._due or now_s < self._at_s:
             return
         self._at_s = now_s + PUBLISH_EVERY_S
         self._due = False
         positions = {
-            copy.source: Position(copy.committed, -1)
-            for copy in copies
-            if copy.committed >= 0 and copy.grant.settings.publish_to_source
+            (each.partition.topic, each.partition.number): Position(committed(each.partition), -1)
+            for each in owned
+            if each.state in IN_LANE and each.grant and each.grant.settings.publish_to_source
         }
         if positions:
-            self._due = not self._metadata.publish(self._group, positions)
+            self._due = not self._metadata.publish(
+                self._group, positions, failed=self._failures.post
+            )
 
-    def failed(self, reason: str) -> None:
-        """Tried again; said once, since nothing depends on it."""
+    def _failed(self, reason: str) -> None:
+        """Retried; logged once, since nothing depends on it."""
         self._due = True
         if not self._warned:
             self._warned = True

@@ -5,17 +5,17 @@
 | a position      | it belongs to these topics      | there                                            |
 | a position      | a topic was recreated           | nowhere, or where the route's policy says        |
 | a position      | of another source cluster       | nowhere                                          |
-| a position      | the same, and operators decided | as if there were none                            |
-|                 | to begin anew with these topics |                                                  |
+| a position      | a topic was recreated, and the  | as if there were none                            |
+|                 | operator restarted copying      |                                                  |
 | none            | there was one once              | nowhere: it was lost                             |
 | none            | partition known when whitelisted| at the route's `start`                           |
 | none            | partition appeared later        | at its first record                              |
 
-The source topic must be the one that the leader means: of one recreated nothing is copied before the
-leader has decided what becomes of it.
+The source topic must be the one that the leader has recorded: nothing of a recreated topic is copied
+before the leader has decided how to go on.
 
-"Nowhere" is an ERROR that people see. Jumping to the end would lose records, and beginning anew would
-repeat all of them: neither is done by itself, ever.
+"Nowhere" is an ERROR that operators see. Jumping to the end would lose records, and restarting would
+repeat all of them: neither is ever done without the operator's policy.
 """
 
 from __future__ import annotations
@@ -26,7 +26,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from ureplicator_common.errors import OperatingError
-from ureplicator_common.kafka import ClusterUnavailable, Position, topic_id_text
+from ureplicator_common.kafka import (
+    ClusterUnavailable,
+    PartitionUnavailable,
+    Position,
+    topic_id_text,
+)
 from ureplicator_common.kafka.client import EARLIEST, LATEST, ClusterClient, ClusterView
 from ureplicator_common.kafka.positions import Provenance
 from ureplicator_common.model import GapPolicy, Partition
@@ -37,7 +42,7 @@ NO_POSITION = Position(offset=-1)
 
 
 class CannotStart(OperatingError):
-    """The partition cannot be copied now; `temporary` if it may be soon without anybody's doing."""
+    """The partition cannot be copied now; `temporary` if it may become possible without an operator."""
 
     def __init__(self, reason: str, *, temporary: bool) -> None:
         super().__init__(reason)
@@ -45,7 +50,7 @@ class CannotStart(OperatingError):
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class ClusterViews:
     """Both clusters as they are when the partition starts."""
 
     source: ClusterView
@@ -53,23 +58,47 @@ class Surroundings:
 
 
 @contextmanager
-def at(end: str) -> Iterator[None]:
-    """Whoever reads that a cluster is unavailable wants to know which: `source` or `target`."""
+def naming(end: str) -> Iterator[None]:
+    """Name the end, `source` or `target`, in the error of an unavailable cluster."""
     try:
         yield
     except ClusterUnavailable as error:
         raise type(error)(f"{end}: {error}", delay_s=error.delay_s) from error
 
 
-def look_around(
+def view_clusters(
     grants: Mapping[Partition, Grant], *, source: ClusterClient, target: ClusterClient
-) -> Surroundings:
-    """Both clusters as far as these partitions go. Raises ClusterUnavailable."""
-    with at("source"):
-        copied = source.view(sorted({partition.topic for partition in grants}))
-    with at("target"):
-        copies = target.view(sorted({grant.target_topic for grant in grants.values()}))
-    return Surroundings(copied, copies)
+) -> ClusterViews:
+    """Metadata of the topics of these partitions. Raises ClusterUnavailable."""
+    with naming("source"):
+        source_view = source.view(sorted({partition.topic for partition in grants}))
+    with naming("target"):
+        target_view = target.view(sorted({grant.target_topic for grant in grants.values()}))
+    return ClusterViews(source_view, target_view)
+
+
+def begin_all(
+    grants: Mapping[Partition, Grant],
+    stored: Mapping[tuple[str, int], Position],
+    *,
+    source: ClusterClient,
+    target: ClusterClient,
+) -> dict[Partition, Beginning | CannotStart]:
+    """For each partition where it begins, or why it cannot. Raises ClusterUnavailable.
+
+    A partition without a leader fails alone: the others need not wait for it.
+    """
+    views = view_clusters(grants, source=source, target=target)
+    found: dict[Partition, Beginning | CannotStart] = {}
+    for partition, grant in grants.items():
+        position = stored[(grant.target_topic, partition.number)]
+        try:
+            found[partition] = begin(partition, grant, position, views=views, source=source)
+        except CannotStart as error:
+            found[partition] = error
+        except PartitionUnavailable as error:
+            found[partition] = CannotStart(str(error), temporary=True)
+    return found
 
 
 def begin(
@@ -77,12 +106,12 @@ def begin(
     grant: Grant,
     stored: Position,
     *,
-    around: Surroundings,
+    views: ClusterViews,
     source: ClusterClient,
 ) -> Beginning:
     """See the table above. Raises CannotStart, ClusterUnavailable."""
-    source_id, target_id = _topics(partition, grant, stored, around)
-    gap = _doubt(stored, around.source.cluster_id, source_id, target_id)
+    source_id, target_id = _topics(partition, grant, stored, views)
+    gap = _doubt(stored, views.source.cluster_id, source_id, target_id)
     if gap and grant.restarted:
         gap, stored = "", NO_POSITION
     if stored.offset >= 0 and not gap:
@@ -93,7 +122,7 @@ def begin(
         position=position,
         leader_epoch=epoch,
         committed=stored.offset if not gap else -1,
-        source_cluster=around.source.cluster_id,
+        source_cluster=views.source.cluster_id,
         source_topic_id=source_id,
         target_topic_id=target_id,
         gap=gap,
@@ -102,7 +131,7 @@ def begin(
 
 def source_offset(partition: Partition, source: ClusterClient, timestamp_ms: int) -> int:
     """Raises ClusterUnavailable."""
-    with at("source"):
+    with naming("source"):
         return source.offset_at(partition.topic, partition.number, timestamp_ms=timestamp_ms)
 
 
@@ -113,12 +142,12 @@ def policy_time(policy: GapPolicy) -> int:
 
 
 def _topics(
-    partition: Partition, grant: Grant, stored: Position, around: Surroundings
+    partition: Partition, grant: Grant, stored: Position, views: ClusterViews
 ) -> tuple[str, str]:
     """Ids of both topics. Raises CannotStart if one is missing, or its partition is."""
     ends = (
-        ("source", around.source, partition.topic),
-        ("target", around.target, grant.target_topic),
+        ("source", views.source, partition.topic),
+        ("target", views.target, grant.target_topic),
     )
     for end, view, topic in ends:
         if topic in view.missing and stored.offset >= 0:
@@ -129,7 +158,7 @@ def _topics(
             raise CannotStart(
                 f"topic {topic} has no partition {partition.number} on the {end}", temporary=True
             )
-    source_id = around.source.topic_ids[partition.topic]
+    source_id = views.source.topic_ids[partition.topic]
     if grant.source_topic_id:
         shown = topic_id_text(uuid.UUID(source_id))
         if shown != grant.source_topic_id:
@@ -137,11 +166,11 @@ def _topics(
                 f"source topic was recreated (was {grant.source_topic_id}, is {shown})",
                 temporary=True,
             )
-    return source_id, around.target.topic_ids[grant.target_topic]
+    return source_id, views.target.topic_ids[grant.target_topic]
 
 
 def _doubt(stored: Position, cluster: str, source_id: str, target_id: str) -> str:
-    """Why a stored position does not fit what is there now; "" if it does or there is none."""
+    """Why a stored position does not belong to these topics; "" if it does, or none is stored."""
     provenance = Provenance.decode(stored.metadata)
     if stored.offset < 0 or provenance is None:
         return ""
@@ -163,7 +192,7 @@ def _recreated(end: str, former_id: str, id: str) -> str:
 
 
 def _time(grant: Grant, stored: Position, gap: str) -> int:
-    """Timestamp to look the beginning up by. Raises CannotStart."""
+    """Timestamp that the beginning is looked up by. Raises CannotStart."""
     policy = grant.settings.on_gap
     if gap:
         if policy is GapPolicy.STOP:

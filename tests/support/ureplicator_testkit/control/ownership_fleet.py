@@ -28,8 +28,7 @@ from ureplicator_testkit.kafka.clients import MemoryCluster
 from ureplicator_testkit.kafka.cluster import cluster_model
 from ureplicator_testkit.kafka.ledger import MemoryPositions, ScriptedLedger
 from ureplicator_worker.copier.beginning import Commitment
-from ureplicator_worker.copier.ownership import Ownership
-from ureplicator_worker.copier.ownership_protocol import (
+from ureplicator_worker.copier.ownership.protocol import (
     Begun,
     Commit,
     Committed,
@@ -41,6 +40,7 @@ from ureplicator_worker.copier.ownership_protocol import (
     Start,
     StartFailed,
 )
+from ureplicator_worker.copier.ownership.thread import Ownership
 from ureplicator_worker.engines.ownership_proof import OwnershipProver
 from ureplicator_worker.lifeline.messages import ProofRequest
 

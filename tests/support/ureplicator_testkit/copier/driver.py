@@ -15,7 +15,7 @@ from pathlib import Path
 from ureplicator_common.model import OwnerEpoch, Partition, PartitionState, Route
 from ureplicator_testkit.records.topics import offsets
 from ureplicator_testkit.servers.processes import Process, eventually
-from ureplicator_worker.copier.route_copier import RENEW_S
+from ureplicator_worker.copier.delivery import RENEW_S
 from ureplicator_worker.lifeline.messages import (
     Add,
     CopierConfig,
@@ -37,8 +37,8 @@ ROUTE = Route("source", "target")
 TOKEN = "only-once"  # noqa: S105
 
 _RUN = (
-    "import pickle, sys; from ureplicator_worker.copier import route_copier, task;"
-    "route_copier.RENEW_S = float(sys.argv[2]);"
+    "import pickle, sys; from ureplicator_worker.copier import delivery, task;"
+    "delivery.RENEW_S = float(sys.argv[2]);"
     "task.copy(pickle.load(open(sys.argv[1], 'rb')))"
 )
 

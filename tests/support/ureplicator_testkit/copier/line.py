@@ -1,4 +1,4 @@
-"""A route's data loop between two clusters in memory, turn by turn, with time as the test likes it."""
+"""One route's copier between two clusters in memory, turn by turn; the test advances the clock."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from ureplicator_common.model import OwnerEpoch, Partition, Route, RouteSettings
 from ureplicator_testkit.kafka.memory_kafka import MemoryKafka
 from ureplicator_testkit.records.batches import batch, field
 from ureplicator_worker.copier.beginning import Beginning
-from ureplicator_worker.copier.ownership import Ownership
-from ureplicator_worker.copier.ownership_protocol import (
+from ureplicator_worker.copier.loop.mailbox import Mailbox
+from ureplicator_worker.copier.ownership.protocol import (
     Begun,
     Command,
     Commit,
@@ -28,7 +28,9 @@ from ureplicator_worker.copier.ownership_protocol import (
     ProducerReady,
     Start,
 )
+from ureplicator_worker.copier.ownership.thread import Ownership
 from ureplicator_worker.copier.raw.batches.rebuild import Record, decode
+from ureplicator_worker.copier.raw.lane import RawLane
 from ureplicator_worker.copier.raw.net.buffers import BufferPool
 from ureplicator_worker.copier.raw.net.connections import Connections
 from ureplicator_worker.copier.raw.net.metadata import (
@@ -39,6 +41,7 @@ from ureplicator_worker.copier.raw.net.metadata import (
     ViewChanged,
 )
 from ureplicator_worker.copier.route_copier import RouteCopier
+from ureplicator_worker.copier.source_offsets import Publisher
 from ureplicator_worker.lifeline.messages import Grant, Message, PartitionReport
 
 ROUTE = Route("a", "b")
@@ -46,48 +49,60 @@ TURNS = 5_000
 
 
 class MemoryMetadata(ClusterMetadata):
-    """Answers at the next turn; a node that is down refuses connections."""
+    """Posts at once; a node that is down refuses connections."""
 
     def __init__(self, kafka: MemoryKafka) -> None:
         self.kafka = kafka
-        self.events: deque[MetadataEvent] = deque()
+        self.events: Mailbox[MetadataEvent] = Mailbox(lambda: None)
         self.published: list[Mapping[tuple[str, int], Position]] = []
         self.topics: frozenset[str] = frozenset()
         self.closed = False
+        self._failed: list[Callable[[str], None]] = []
 
-    def follow(self, topics: frozenset[str]) -> None:
+    def cover(self, topics: frozenset[str]) -> None:
         if topics != self.topics:
             self.topics = topics
             self.refresh()
 
     def refresh(self) -> None:
-        self.events.append(ViewChanged(self.kafka.view(self.topics), frozenset(self.topics)))
+        self.events.post(ViewChanged(self.kafka.view(self.topics), frozenset(self.topics)))
 
     def connect(self, broker: Broker) -> None:
         if broker.node_id in self.kafka.down:
-            self.events.append(ConnectFailed(broker.node_id, "refused"))
+            self.events.post(ConnectFailed(broker.node_id, "refused"))
         else:
             connection = self.kafka.connect(broker.node_id)
-            self.events.append(Connected(broker.node_id, connection, self.kafka.newest))
+            self.events.post(Connected(broker.node_id, connection, self.kafka.newest))
 
-    def publish(self, group: str, positions: Mapping[tuple[str, int], Position]) -> bool:
+    def publish(
+        self,
+        group: str,
+        positions: Mapping[tuple[str, int], Position],
+        *,
+        failed: Callable[[str], None],
+    ) -> bool:
         self.published.append(positions)
+        self._failed.append(failed)
         return True
+
+    def fail_publication(self, reason: str) -> None:
+        """The last publication did not reach the cluster."""
+        self._failed[-1](reason)
 
     def close(self) -> None:
         self.closed = True
-        for event in self.events:
+        for event in self.events.take():
             if isinstance(event, Connected):
                 event.connection.close()
 
 
 class MemoryOwnership(Ownership):
-    """Grants everything at once, unless told to keep some kind of command waiting (`hold`)."""
+    """Grants everything at once, except the kinds of commands that wait (`hold`)."""
 
     def __init__(self, source: MemoryKafka, target: MemoryKafka, settings: RouteSettings) -> None:
         self.source, self.target = source, target
         self.settings = settings
-        self.events: deque[OwnershipEvent] = deque()
+        self.events: Mailbox[OwnershipEvent] = Mailbox(lambda: None)
         self.hold: set[type[Any]] = set()
         self.held_back: deque[Command] = deque()
         self.stored: dict[Partition, int] = {}
@@ -99,29 +114,29 @@ class MemoryOwnership(Ownership):
         if type(command) in self.hold:
             self.held_back.append(command)
         else:
-            self._answer(command)
+            self._respond(command)
 
     def let_pass(self) -> None:
         self.hold.clear()
         while self.held_back:
-            self._answer(self.held_back.popleft())
+            self._respond(self.held_back.popleft())
 
-    def _answer(self, command: Command) -> None:
+    def _respond(self, command: Command) -> None:
         match command:
             case Start(partitions):
                 for partition, epoch in partitions.items():
-                    self.events.append(self.begun(partition, epoch))
-            case Commit(positions):
+                    self.events.post(self.begun(partition, epoch))
+            case Commit(positions, number):
                 self.commits += 1
                 self.stored |= {part: item.position for part, item in positions.items()}
-                self.events.append(Committed(positions))
+                self.events.post(Committed(positions, number))
             case Forget(partition):
-                self.events.append(Forgotten(partition))
+                self.events.post(Forgotten(partition))
             case NewProducer():
                 self.producers += 1
-                self.events.append(ProducerReady(Producer(self.producers, 0)))
+                self.events.post(ProducerReady(Producer(self.producers, 0)))
             case Locate(partition):
-                self.events.append(Located(partition, self.located))
+                self.events.post(Located(partition, self.located))
 
     def begun(self, partition: Partition, epoch: OwnerEpoch) -> Begun:
         position = self.stored.setdefault(partition, 0)
@@ -156,17 +171,23 @@ class Line:
         self.ownership = MemoryOwnership(source, target, settings or RouteSettings())
         self.source_metadata = MemoryMetadata(source)
         self.target_metadata = MemoryMetadata(target)
-        self.said: list[Message] = []
+        self.sent: list[Message] = []
         self._now_s = 1_000.0
+        self.lane = RawLane(
+            source=self.source_metadata,
+            source_events=self.source_metadata.events,
+            target=self.target_metadata,
+            target_events=self.target_metadata.events,
+            pool=self.pool,
+        )
         self.copier = RouteCopier(
             ROUTE,
-            source=self.source_metadata,
-            target=self.target_metadata,
+            lane=self.lane,
             ownership=self.ownership,
-            pool=self.pool,
-            group="g",
+            events=self.ownership.events,
+            publisher=Publisher(self.source_metadata, group="g", failures=Mailbox(lambda: None)),
             commit_interval_s=0.0,
-            say=self.said.append,
+            send=self.sent.append,
         )
 
     @property
@@ -175,7 +196,7 @@ class Line:
 
     def add(self, *numbers: int, topic: str = "t") -> list[Partition]:
         partitions = [Partition(ROUTE, topic, number) for number in numbers]
-        self.copier.add(dict.fromkeys(partitions, OwnerEpoch(1)))
+        self.copier.holder.add(dict.fromkeys(partitions, OwnerEpoch(1)))
         return partitions
 
     def turn(self, *, skip_s: float = 0.03) -> None:
@@ -183,9 +204,8 @@ class Line:
         self._now_s += skip_s
         self.source.pump()
         self.target.pump()
-        for connections in (self.copier.source.connections, self.copier.target.connections):
+        for connections in self.lane.sockets():
             self._ready(connections)
-        self._hear()
         self.copier.work(self.now_s)
 
     def _ready(self, connections: Connections) -> None:
@@ -193,16 +213,6 @@ class Line:
             connections.on_readable(connection, self.now_s)
             if connection.wants_write:
                 connections.on_writable(connection, self.now_s)
-
-    def _hear(self) -> None:
-        for metadata, hear in (
-            (self.source_metadata, self.copier.on_source),
-            (self.target_metadata, self.copier.on_target),
-        ):
-            for _ in range(len(metadata.events)):
-                hear(metadata.events.popleft())
-        for _ in range(len(self.ownership.events)):
-            self.copier.on_ownership(self.ownership.events.popleft())
 
     def run(self, until: Callable[[], bool], *, skip_s: float = 0.03) -> None:
         for _ in range(TURNS):

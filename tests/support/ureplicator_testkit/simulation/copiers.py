@@ -25,8 +25,7 @@ from ureplicator_testkit.simulation.judge import FLEET, ROUTE
 from ureplicator_testkit.simulation.kafka import Kafka, Positions, Rank, SimulatedCluster
 from ureplicator_testkit.simulation.kernel import Process
 from ureplicator_worker.copier.beginning import Commitment
-from ureplicator_worker.copier.ownership import Ownership
-from ureplicator_worker.copier.ownership_protocol import (
+from ureplicator_worker.copier.ownership.protocol import (
     Begun,
     ClusterError,
     Command,
@@ -43,6 +42,7 @@ from ureplicator_worker.copier.ownership_protocol import (
     Start,
     StartFailed,
 )
+from ureplicator_worker.copier.ownership.thread import Ownership
 from ureplicator_worker.lifeline import messages
 
 TURN_S = 0.7
@@ -124,7 +124,7 @@ class Copier(Process):
         return self._ranks.get(partition, (0, 0))
 
     def _owns(self, partition: Partition) -> bool:
-        return self._ownership._proven and partition in self._ownership._held
+        return self._ownership.may_commit(partition)
 
     def receive(self, message: messages.Message) -> None:
         """A message from the driver."""
@@ -152,13 +152,13 @@ class Copier(Process):
 
     def _own(self) -> float | None:
         if not self._commands:
-            self._ownership.turn()
-            return self._ownership.patience_s()
+            self._ownership.step()
+            return self._ownership.timeout_s()
         command = self._commands.popleft()
         if isinstance(command, messages.ProofResponse):
             self._note_proof(command)
-        self._ownership.turn(command)
-        return 0.0 if self._commands else self._ownership.patience_s()
+        self._ownership.step(command)
+        return 0.0 if self._commands else self._ownership.timeout_s()
 
     def _note_proof(self, go: messages.ProofResponse) -> None:
         proven_at = self._proven_at.pop(go.request_id)

@@ -24,7 +24,7 @@ from ureplicator_controller.core.state.snapshot import Snapshot
 from ureplicator_controller.engines import control_loop as control_loop_module
 from ureplicator_controller.engines import fenced_writer as fenced_writer_module
 from ureplicator_testkit.simulation import waiting as waiting_module
-from ureplicator_worker.copier.ownership import Ownership
+from ureplicator_worker.copier.ownership.thread import Ownership
 from ureplicator_worker.engines import ownership_proof as proof_module
 from ureplicator_worker.engines.fencing import Fencer
 from ureplicator_worker.engines.publisher import Publisher
@@ -126,7 +126,7 @@ class _Everything:
         return True
 
 
-_ON_GO = Ownership._on_go
+_ON_GO = Ownership._on_proof
 
 _UNCHECKED: Sequence[Patch] = (
     (InvariantChecker, "_check_fence", _nothing),
@@ -142,7 +142,7 @@ MUTANTS: Mapping[str, Sequence[Patch]] = {
     "leader-not-fenced": ((proof_module, "judge", _without_leader(proof_module.judge)),),
     "renewed-without-fence": ((orphaned_module, "FenceIds", _NoFences),),
     "no-proof": ((proof_module.OwnershipProver, "prove", _granted_unproven),),
-    "position-before-fence": ((Ownership, "_on_go", _read_first),),
+    "position-before-fence": ((Ownership, "_on_proof", _read_first),),
     "former-process-not-fenced": ((Fencer, "_max_slots", lambda self: 0),),
     "former-process-returns": ((Publisher, "own_sessions", lambda self: _Everything()),),
     "epoch-not-checked": ((fenced_writer_module, "Check", _unchecked),),

@@ -13,7 +13,7 @@ from ureplicator_worker.copier.raw.net import fetch_api as fetch
 from ureplicator_worker.copier.raw.net.fetch_api import (
     IDS,
     NAMES,
-    FetchAnswer,
+    FetchResult,
     FetchSession,
     TopicKey,
     Wanted,
@@ -108,21 +108,21 @@ def test_a_session_names_what_changed(rounds: tuple[int, list[dict[TopicKey, Wan
             del at_broker[key]
         at_broker |= named(request)
         assert at_broker == wanted == session.known
-        session.answered(FetchAnswer(0, 0, 9, []))
+        session.on_response(FetchResult(0, 0, 9, []))
 
 
 def test_a_cluster_older_than_topic_ids_gives_none() -> None:
     assert fetch.by_id("00000000-0000-0000-0000-000000000000") == b""
 
 
-@pytest.mark.parametrize("answer", [FetchAnswer(0, 70, 0, []), FetchAnswer(0, 0, 0, [])])
-def test_without_a_session_the_next_request_is_full(answer: FetchAnswer) -> None:
+@pytest.mark.parametrize("answer", [FetchResult(0, 70, 0, []), FetchResult(0, 0, 0, [])])
+def test_without_a_session_the_next_request_is_full(answer: FetchResult) -> None:
     session = FetchSession(NAMES)
     wanted = {(T, 0): Wanted(1, 2, 3, 4)}
     ask(session, wanted)
-    session.answered(FetchAnswer(0, 0, 9, []))
+    session.on_response(FetchResult(0, 0, 9, []))
     ask(session, wanted)
-    session.answered(answer)
+    session.on_response(answer)
     request = ask(session, wanted)
     assert (request.session_id, request.session_epoch) == (0, 0)
     assert named(request) == wanted
@@ -132,7 +132,7 @@ def test_without_a_session_the_next_request_is_full(answer: FetchAnswer) -> None
 def test_the_epoch_of_a_session_wraps_to_one() -> None:
     session = FetchSession(NAMES)
     session._id, session._epoch = 9, 0x7FFFFFFF
-    session.answered(FetchAnswer(0, 0, 9, []))
+    session.on_response(FetchResult(0, 0, 9, []))
     assert ask(session, {}).session_epoch == 1
 
 

@@ -20,7 +20,7 @@ from ureplicator_worker.copier.raw.ingest import (
 )
 from ureplicator_worker.copier.raw.net.buffers import BufferPool
 from ureplicator_worker.copier.raw.net.fetch_api import Fetched
-from ureplicator_worker.copier.raw.partition import PartitionCopy
+from ureplicator_worker.copier.raw.partition import RawPartition
 from ureplicator_worker.lifeline.messages import Grant
 
 AT = Partition(Route("a", "b"), "t", 0)
@@ -34,7 +34,8 @@ class Fixture:
 
     def __init__(self, *, position: int = 0, verify_crc: bool = True) -> None:
         grant = Grant(OwnerEpoch(1), "t", settings=RouteSettings(verify_crc=verify_crc))
-        self.copy = PartitionCopy.begin(AT, grant, Beginning(position, -1, position, "A", ID, "y"))
+        raw = RawPartition.begin(AT, grant, Beginning(position, -1, position, "A", ID, "y"))
+        self.fetch, self.window = raw.fetch, raw.window
         self.pool = BufferPool(limit_bytes=1 << 20)
 
     def ingest(self, data: bytes, *aborted: tuple[int, int]) -> None:
@@ -44,7 +45,7 @@ class Fixture:
         fetched.aborted = list(aborted)
         fetched.start, fetched.end = len(SPACE), len(SPACE) + len(data)
         try:
-            ingest(self.copy, fetched, lease)
+            ingest(self.fetch, fetched, lease)
         finally:
             lease.release()
 
@@ -52,13 +53,12 @@ class Fixture:
     def queued(self) -> list[tuple[int, int, int]]:
         """First offset, next offset and records of what waits."""
         return [
-            (batch.first_offset, batch.next_offset, batch.records)
-            for batch in self.copy.window._queue
+            (batch.first_offset, batch.next_offset, batch.records) for batch in self.window._queue
         ]
 
     @property
     def values(self) -> list[bytes | None]:
-        return [record.value for batch in self.copy.window._queue for record in decode(batch.view)]
+        return [record.value for batch in self.window._queue for record in decode(batch.view)]
 
 
 def log(*batches: bytes, start: int = 0, epoch: int = 0) -> bytes:
@@ -79,9 +79,9 @@ def test_whole_batches_stay_where_they_lie() -> None:
     at = Fixture()
     at.ingest(log(large(2), large(3), epoch=4))
     assert at.queued == [(0, 2, 2), (2, 5, 3)]
-    assert (at.copy.fetch_offset, at.copy.fetched_epoch) == (5, 4)
+    assert (at.fetch.offset, at.fetch.leader_epoch) == (5, 4)
     assert at.pool.used_bytes > 0
-    at.copy.window.discard()
+    at.window.discard()
     assert at.pool.used_bytes == 0
 
 
@@ -99,7 +99,7 @@ def test_nothing_but_a_cut_batch_is_corrupt() -> None:
     at = Fixture()
     with pytest.raises(CorruptBatch, match="no whole batch"):
         at.ingest(log(large(2))[:-1])
-    assert at.copy.fetch_offset == 0
+    assert at.fetch.offset == 0
 
 
 def test_what_was_fetched_before_is_left_out() -> None:
@@ -114,16 +114,16 @@ def test_holes_and_emptied_batches() -> None:
     data = log(gapped, b.emptied(large(3)), large(1), b.emptied(large(2)))
     at.ingest(data)
     assert at.queued == [(1, 9, 2), (9, 12, 1)]
-    assert at.copy.fetch_offset == 12
-    assert at.copy.window.position == 0
+    assert at.fetch.offset == 12
+    assert at.window.position == 0
 
 
 def test_nothing_to_send_moves_the_position() -> None:
     at = Fixture()
     marker = b.marker(base_offset=0, producer_id=1, commit=True)
     at.ingest(log(b.emptied(large(3)), marker, b.emptied(marker), epoch=7))
-    assert at.copy.window.empty
-    assert (at.copy.window.position, at.copy.window.leader_epoch) == (5, 7)
+    assert at.window.empty
+    assert (at.window.position, at.window.leader_epoch) == (5, 7)
     assert at.pool.used_bytes == 0
 
 
@@ -149,7 +149,7 @@ def test_aborted_transactions_are_left_out() -> None:
     at = Fixture()
     at.ingest(log(*history), (2, 6), (1, 0))
     assert at.values == [b"committed", b"plain", b"committed later", b"last"]
-    assert at.copy.fetch_offset == 10
+    assert at.fetch.offset == 10
 
 
 def test_an_aborted_producer_harms_no_plain_batch_of_its_own() -> None:
@@ -190,7 +190,7 @@ def test_a_merged_batch_has_its_limit() -> None:
     at.ingest(log(*(small(b"x" * size) for _ in range(count))))
     assert len(at.queued) > 1
     assert sum(records for _, _, records in at.queued) == count
-    assert all(len(batch.view) <= MERGED_BYTES + 100 for batch in at.copy.window._queue)
+    assert all(len(batch.view) <= MERGED_BYTES + 100 for batch in at.window._queue)
 
 
 @pytest.mark.parametrize("before", [[], [large(2)], [small(b"x")], [small(b"x")] * 9])
@@ -202,10 +202,10 @@ def test_what_came_before_a_corrupt_batch_is_queued(before: list[bytes]) -> None
     with pytest.raises(CorruptBatch):
         at.ingest(data)
     good = sum(b.field(each, "records") for each in before)
-    assert at.copy.fetch_offset == good
+    assert at.fetch.offset == good
     assert sum(records for _, _, records in at.queued) == good
     at.ingest(whole)
-    assert at.copy.fetch_offset == good + 2
+    assert at.fetch.offset == good + 2
     assert [following for _, following, _ in at.queued][-2:] == [good + 1, good + 2]
 
 
@@ -215,7 +215,7 @@ def test_a_rebuilt_batch_that_cannot_be_decoded_is_corrupt() -> None:
     at = Fixture()
     with pytest.raises(CorruptBatch):
         at.ingest(log(large(1)) + b.patched(bad, base_offset=1))
-    assert at.copy.fetch_offset == 1
+    assert at.fetch.offset == 1
     assert at.queued == [(0, 1, 1)]
 
 
@@ -257,17 +257,17 @@ def test_every_offset_is_queued_or_passed_over_once(kinds: list[str], data: st.D
         for record in decode(memoryview(whole))
     ]
     at = Fixture(position=data.draw(st.integers(0, stored.end - 1)))
-    start = at.copy.fetch_offset
-    while at.copy.fetch_offset < stored.end:
-        before = at.copy.fetch_offset
+    start = at.fetch.offset
+    while at.fetch.offset < stored.end:
+        before = at.fetch.offset
         cut = data.draw(st.integers(len(raw) // 2, len(raw)))
         with contextlib.suppress(CorruptBatch):
             at.ingest(raw[:cut])
-        if at.copy.fetch_offset == before:
+        if at.fetch.offset == before:
             at.ingest(raw)
     left = [record.value for record in wanted if record.offset >= start]
     assert at.values == left
-    window = at.copy.window
+    window = at.window
     ends = [window.position, *(batch.next_offset for batch in window._queue)]
     assert ends == sorted(ends)
     assert ends[-1] == stored.end

@@ -18,7 +18,6 @@ from ureplicator_worker.copier.raw.net.metadata import (
     ConnectFailed,
     MetadataCrashed,
     MetadataEvent,
-    PublishFailed,
     ViewChanged,
 )
 
@@ -28,18 +27,18 @@ E = TypeVar("E")
 class Desk:
     def __init__(self) -> None:
         self.cluster = MemoryCluster(cluster_model("A", {"t": 1, "u": 1}))
-        self.said: queue.SimpleQueue[MetadataEvent] = queue.SimpleQueue()
-        self.metadata = ClusterMetadata("a", client=self.cluster, post=self.said.put)
+        self.events: queue.SimpleQueue[MetadataEvent] = queue.SimpleQueue()
+        self.metadata = ClusterMetadata("a", client=self.cluster, post=self.events.put)
 
     def next(self, kind: type[E]) -> E:
-        event = self.said.get(timeout=30)
+        event = self.events.get(timeout=30)
         assert isinstance(event, kind), event
         return event
 
 
 @pytest.fixture
 def desk(monkeypatch: pytest.MonkeyPatch) -> Iterator[Desk]:
-    monkeypatch.setattr(metadata_module, "REFRESH_AT_MOST_EVERY_S", 0.0)
+    monkeypatch.setattr(metadata_module, "MIN_REFRESH_INTERVAL_S", 0.0)
     desk = Desk()
     yield desk
     desk.metadata.close()
@@ -47,9 +46,9 @@ def desk(monkeypatch: pytest.MonkeyPatch) -> Iterator[Desk]:
 
 
 def test_topics_that_are_followed_are_shown(desk: Desk) -> None:
-    desk.metadata.follow(frozenset({"t"}))
+    desk.metadata.cover(frozenset({"t"}))
     assert desk.next(ViewChanged).view.topic_ids == {"t": "A-t"}
-    desk.metadata.follow(frozenset({"t", "u"}))
+    desk.metadata.cover(frozenset({"t", "u"}))
     assert set(desk.next(ViewChanged).view.topic_ids) == {"t", "u"}
     desk.metadata.refresh()
     desk.next(ViewChanged)
@@ -57,7 +56,7 @@ def test_topics_that_are_followed_are_shown(desk: Desk) -> None:
 
 def test_a_cluster_that_does_not_answer_is_told(desk: Desk) -> None:
     desk.cluster.failures = 1
-    desk.metadata.follow(frozenset({"t"}))
+    desk.metadata.cover(frozenset({"t"}))
     assert "does not respond" in desk.next(ClusterUnreachable).reason
     desk.next(ViewChanged)
 
@@ -72,6 +71,7 @@ def test_positions_do_not_pile_up_while_the_source_is_slow(
 ) -> None:
     asked, go_on = threading.Semaphore(0), threading.Event()
     published: list[Mapping[tuple[str, int], Position]] = []
+    failures: queue.SimpleQueue[str] = queue.SimpleQueue()
 
     def publish(_client: object, _group: str, positions: Any) -> set[str]:
         published.append(positions)
@@ -80,14 +80,14 @@ def test_positions_do_not_pile_up_while_the_source_is_slow(
         raise ClusterUnavailable("late")
 
     monkeypatch.setattr(metadata_module, "publish_positions", publish)
-    desk.metadata.publish("g", {("t", 0): Position(1)})
+    desk.metadata.publish("g", {("t", 0): Position(1)}, failed=failures.put)
     assert asked.acquire(timeout=30)
     for offset in range(2, 50):
-        desk.metadata.publish("g", {("t", 0): Position(offset)})
+        desk.metadata.publish("g", {("t", 0): Position(offset)}, failed=failures.put)
     go_on.set()
-    assert desk.next(PublishFailed).reason == "late"
-    desk.metadata.publish("g", {("t", 0): Position(50)})
-    desk.next(PublishFailed)
+    assert failures.get(timeout=30) == "late"
+    desk.metadata.publish("g", {("t", 0): Position(50)}, failed=failures.put)
+    failures.get(timeout=30)
     assert published == [{("t", 0): Position(1)}, {("t", 0): Position(50)}]
 
 
@@ -99,5 +99,5 @@ def test_an_error_nobody_thought_of_is_not_kept_quiet(
 
     broken: Callable[[Any], ClusterView] = view
     monkeypatch.setattr(desk.cluster, "view", broken)
-    desk.metadata.follow(frozenset({"t"}))
+    desk.metadata.cover(frozenset({"t"}))
     assert isinstance(desk.next(MetadataCrashed).error, ZeroDivisionError)

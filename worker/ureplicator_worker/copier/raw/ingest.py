@@ -1,11 +1,12 @@
-"""From an answer of the source to batches in a partition's window. Hot path.
+"""From a Fetch response to batches in a partition's send window. Hot path.
 
-It follows read_committed: the broker names the aborted transactions of the range it sends; batches of
-their producers are dropped until the producer's abort marker (as in Kafka's own consumer).
+Isolation is read_committed: the broker names the aborted transactions of the range that it sends;
+batches of their producers are dropped until the producer's abort marker (as in Kafka's own consumer).
 
-Whole batches stay where they lie. But a request holds one batch a partition, so many small ones would
-wait for each other: a run of them is decoded and built into one. Runs are looked for within one answer
-only, so nothing ever waits for company; few batches in an answer mean that there is no backlog.
+Whole batches stay in the buffer of the response. But a Produce request holds one batch per partition, so
+many small ones would wait for each other: a run of them is decoded and merged into one. Runs end with
+the response, so no batch waits for others to come; few batches in a response mean that there is no
+backlog.
 """
 
 from __future__ import annotations
@@ -24,10 +25,10 @@ from ureplicator_worker.copier.raw.batches.header import (
     verify,
 )
 from ureplicator_worker.copier.raw.batches.rebuild import Built, merge, rebuild
-from ureplicator_worker.copier.raw.batches.send_window import Batch
+from ureplicator_worker.copier.raw.batches.send_window import Batch, SendWindow
 from ureplicator_worker.copier.raw.net.buffers import Lease
 from ureplicator_worker.copier.raw.net.fetch_api import Fetched
-from ureplicator_worker.copier.raw.partition import PartitionCopy
+from ureplicator_worker.copier.raw.partition import FetchSide
 
 SMALL_BATCH_BYTES = 8 << 10
 MERGED_BYTES = 256 << 10
@@ -36,40 +37,40 @@ MERGE_AT_LEAST = 4
 Item = tuple[memoryview, Header, Kind]
 
 
-def ingest(copy: PartitionCopy, fetched: Fetched, lease: Lease) -> None:
-    """Queue what an answer brought and move the fetch offset behind it. Raises CorruptBatch.
+def ingest(fetch: FetchSide, fetched: Fetched, lease: Lease) -> None:
+    """Queue what a response brought and move the fetch offset behind it. Raises CorruptBatch.
 
-    What came before a corrupt batch is queued; the fetch offset then stands at the corrupt one.
+    Batches before a corrupt one are queued; the fetch offset then is that of the corrupt one.
     """
-    run = Run(copy, lease)
+    run = Run(fetch.window, lease)
     try:
-        for view, header, kind in _items(copy, fetched, lease.view):
+        for view, header, kind in _items(fetch, fetched, lease.view):
             if kind is Kind.PASS:
                 run.add(view, header)
             else:
                 run.flush()
-                _take(copy, view, header, kind)
-            copy.fetch_offset = header.last_offset + 1
-            copy.fetched_epoch = header.leader_epoch
+                _take(fetch, view, header, kind)
+            fetch.offset = header.last_offset + 1
+            fetch.leader_epoch = header.leader_epoch
     finally:
         run.flush()
 
 
-def _items(copy: PartitionCopy, fetched: Fetched, buffer: memoryview) -> Iterator[Item]:
-    """Each whole batch that is not yet behind the fetch offset, and what to do with it."""
+def _items(fetch: FetchSide, fetched: Fetched, buffer: memoryview) -> Iterator[Item]:
+    """Each whole batch that reaches beyond the fetch offset, and what to do with it."""
     to_come = deque(sorted(fetched.aborted, key=lambda row: row[1]))
     aborted: set[int] = set()
-    check = copy.grant.settings.verify_crc
+    check = fetch.verify_crc
     for start, stop in spans(buffer, fetched.start, fetched.end):
         header = Header(buffer, start)
-        if header.last_offset < copy.fetch_offset:
+        if header.last_offset < fetch.offset:
             continue
         view = buffer[start:stop]
         if check:
             verify(view, header)
         while to_come and to_come[0][1] <= header.last_offset:
             aborted.add(to_come.popleft()[0])
-        kind = header.kind(copy.fetch_offset)
+        kind = header.kind(fetch.offset)
         if kind is Kind.CONTROL:
             if marker_type(view) == ABORT_MARKER:
                 aborted.discard(header.producer_id)
@@ -78,20 +79,20 @@ def _items(copy: PartitionCopy, fetched: Fetched, buffer: memoryview) -> Iterato
         yield view, header, kind
 
 
-def _take(copy: PartitionCopy, view: memoryview, header: Header, kind: Kind) -> None:
+def _take(fetch: FetchSide, view: memoryview, header: Header, kind: Kind) -> None:
     """Anything but a whole batch."""
-    built = rebuild(view, position=copy.fetch_offset) if kind is Kind.REBUILD else None
+    built = rebuild(view, position=fetch.offset) if kind is Kind.REBUILD else None
     if built is None:
-        copy.window.pass_over(header.last_offset + 1, header.leader_epoch)
+        fetch.window.pass_over(header.last_offset + 1, header.leader_epoch)
     else:
-        copy.window.push(_built(built, header, first_offset=built.first_offset))
+        fetch.window.push(_built(built, header, first_offset=built.first_offset))
 
 
 class Run:
-    """Whole batches of one answer that follow each other, while they are small."""
+    """Consecutive whole batches of one response, while they are small."""
 
-    def __init__(self, copy: PartitionCopy, lease: Lease) -> None:
-        self._copy = copy
+    def __init__(self, window: SendWindow, lease: Lease) -> None:
+        self._window = window
         self._lease = lease
         self._batches: list[tuple[memoryview, Header]] = []
         self._size = 0
@@ -116,12 +117,12 @@ class Run:
                 self._push_whole(view, header)
         else:
             first, last = self._batches[0][1], self._batches[-1][1]
-            self._copy.window.push(_built(built, last, first_offset=first.base_offset))
+            self._window.push(_built(built, last, first_offset=first.base_offset))
         self._batches.clear()
         self._size = 0
 
     def _merged(self) -> Built | None:
-        """None if they are few, or will not be decoded: then they go as they are."""
+        """None if they are few, or cannot be decoded: then they are sent as they are."""
         if len(self._batches) < MERGE_AT_LEAST:
             return None
         try:
@@ -131,7 +132,7 @@ class Run:
 
     def _push_whole(self, view: memoryview, header: Header) -> None:
         self._lease.hold()
-        self._copy.window.push(
+        self._window.push(
             Batch(
                 view,
                 lease=self._lease,
@@ -145,7 +146,7 @@ class Run:
 
 
 def _built(built: Built, last: Header, *, first_offset: int) -> Batch:
-    """A batch of ours, in memory of its own, that ends with a batch of the source."""
+    """A built batch, in a buffer of its own, that ends with `last` of the source."""
     return Batch(
         memoryview(built.data),
         lease=None,

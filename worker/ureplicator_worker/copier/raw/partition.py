@@ -1,17 +1,17 @@
-"""One partition on its way: where it is fetched, what waits to be sent, how it is doing.
+"""One partition in the raw lane, as two halves with one writer each.
 
-COPYING --drain--> DRAINING --(empty, committed)--> GONE
-   |                  |
-   +--fail: drain-----+--(refused, or not in time)--> GONE, with a reason
+    source brokers --> FetchSide --(push)--> SendWindow --(next)--> SendSide --> target brokers
+                       written by            the queue between      written by
+                       source, ingest                               target
 
-It exists once copying may begin; what comes before is the ownership's (`copier.ownership`).
+`FetchSide.offset` runs ahead of `window.position`. What was committed is not the lane's concern
+(`copier.delivery` keeps it).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from enum import Enum
+from dataclasses import dataclass
 
 from ureplicator_common.model import Partition
 from ureplicator_worker.copier.beginning import Beginning
@@ -22,90 +22,37 @@ from ureplicator_worker.lifeline.messages import Grant
 TopicPartition = tuple[str, int]
 
 
-class Phase(Enum):
-    COPYING = "copying"
-    DRAINING = "draining"
-    GONE = "gone"
-
-
-@dataclass(slots=True)
-class Counters:
-    """Since the copier began with the partition."""
-
-    records: int = 0
-    bytes: int = 0
-    skipped: int = 0
-    gaps: int = 0
-
-
 @dataclass(slots=True, eq=False)
-class PartitionCopy:
-    """`fetch_offset` runs ahead of `window.position`; `committed` trails behind it.
+class FetchSide:
+    """Where a partition is fetched, and how its source is doing. Written by `Source` and `ingest`.
 
-    `suspended`: our transactional id was fenced, and the proof that we are still the owner is due.
-    `moved_at_s`: when the target last took something of it, or it began to wait.
-    `failure`: why the partition is given up once what was acknowledged is committed.
     `keys`: the source topic as each version of Fetch names it. The id is the one that the position was
-    proven against, so a recreated topic is never read on under it. `read_by_name`: something was
-    fetched without that guard.
-    `target_offset`: where the target's log put the last batch that it took.
+    proven against, so a recreated topic is never read under it. `read_by_name`: something was fetched
+    without that guard.
+    `fetching`: the last response of the source was no error. `finished`: fetch no more, and discard
+    what a response still brings.
     """
 
     partition: Partition
-    grant: Grant
-    beginning: Beginning
-    window: SendWindow
-    fetch_offset: int
-    fetched_epoch: int
-    committed: int
+    topic_partition: TopicPartition
     keys: Mapping[int, TopicKey]
-    phase: Phase = Phase.COPYING
-    answered: bool = False
-    high_watermark: int = -1
-    source_trouble: str = ""
-    target_trouble: str = ""
+    verify_crc: bool
+    window: SendWindow
+    offset: int
+    leader_epoch: int
     suspended: bool = False
-    failure: tuple[str, bool] | None = None
-    fetch_after_s: float = 0.0
-    send_after_s: float = 0.0
-    drain_until_s: float = 0.0
-    moved_at_s: float = 0.0
-    committed_at_s: float = 0.0
-    sent_via: int = -1
-    target_offset: int = -1
+    finished: bool = False
+    fetching: bool = False
+    error: str = ""
+    high_watermark: int = -1
+    retry_at_s: float = 0.0
+    corrupt_tries: int = 0
     read_by_name: bool = False
-    needs_producer: bool = True
-    suspicious: int = 0
-    counters: Counters = field(default_factory=Counters)
-
-    @classmethod
-    def begin(cls, partition: Partition, grant: Grant, beginning: Beginning) -> PartitionCopy:
-        return cls(
-            partition=partition,
-            grant=grant,
-            beginning=beginning,
-            window=SendWindow(position=beginning.position, leader_epoch=beginning.leader_epoch),
-            fetch_offset=beginning.position,
-            fetched_epoch=beginning.leader_epoch,
-            committed=beginning.position,
-            keys={
-                NAMES: (by_name(partition.topic), partition.number),
-                IDS: (by_id(beginning.source_topic_id), partition.number),
-            },
-            counters=Counters(gaps=1 if beginning.gap else 0),
-        )
+    gaps: int = 0
 
     @property
     def has_id(self) -> bool:
         return bool(self.keys[IDS][0])
-
-    @property
-    def source(self) -> TopicPartition:
-        return (self.partition.topic, self.partition.number)
-
-    @property
-    def target(self) -> TopicPartition:
-        return (self.grant.target_topic, self.partition.number)
 
     @property
     def lag(self) -> int:
@@ -114,9 +61,62 @@ class PartitionCopy:
             return -1
         return max(0, self.high_watermark - self.window.position)
 
-    def jump(self, offset: int) -> None:
-        """Go on at another offset, over a hole that the operator's policy allows."""
-        self.window.pass_over(offset, -1)
-        self.fetch_offset = offset
-        self.fetched_epoch = -1
-        self.counters.gaps += 1
+
+@dataclass(slots=True, eq=False)
+class SendSide:
+    """What becomes of a partition's batches at the target. Written by `Target` only.
+
+    `sent_via`: node that the batches in flight were sent to. `moved_at_s`: when the target last took
+    something of it, or it began to wait. `target_offset`: where the target's log put the last batch
+    that it took.
+    """
+
+    partition: Partition
+    topic_partition: TopicPartition
+    abort_on_send_failure: bool
+    window: SendWindow
+    suspended: bool = False
+    needs_producer: bool = True
+    error: str = ""
+    retry_at_s: float = 0.0
+    moved_at_s: float = 0.0
+    sent_via: int = -1
+    target_offset: int = -1
+    records: int = 0
+    bytes: int = 0
+    skipped: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class RawPartition:
+    """Both halves, and what the partition was proven against."""
+
+    partition: Partition
+    beginning: Beginning
+    fetch: FetchSide
+    send: SendSide
+    window: SendWindow
+
+    @classmethod
+    def begin(cls, partition: Partition, grant: Grant, beginning: Beginning) -> RawPartition:
+        window = SendWindow(position=beginning.position, leader_epoch=beginning.leader_epoch)
+        fetch = FetchSide(
+            partition=partition,
+            topic_partition=(partition.topic, partition.number),
+            keys={
+                NAMES: (by_name(partition.topic), partition.number),
+                IDS: (by_id(beginning.source_topic_id), partition.number),
+            },
+            verify_crc=grant.settings.verify_crc,
+            window=window,
+            offset=beginning.position,
+            leader_epoch=beginning.leader_epoch,
+            gaps=1 if beginning.gap else 0,
+        )
+        send = SendSide(
+            partition=partition,
+            topic_partition=(grant.target_topic, partition.number),
+            abort_on_send_failure=grant.settings.abort_on_send_failure,
+            window=window,
+        )
+        return cls(partition, beginning, fetch, send, window)

@@ -1,6 +1,6 @@
-"""Fetching: one request under way per source broker, for all partitions there that have room.
+"""Fetching: one request in flight per source broker, for all partitions there that have room.
 
-The next request goes out before what the last one brought is produced, so source and target work at the
+The next request is sent before what the last one brought is produced, so source and target work at the
 same time. A partition takes part while its window has room; the pool bounds all of them together.
 """
 
@@ -25,23 +25,24 @@ from ureplicator_worker.copier.raw.net.fetch_api import (
     parse,
 )
 from ureplicator_worker.copier.raw.net.metadata import ClusterMetadata
-from ureplicator_worker.copier.raw.partition import PartitionCopy, Phase
+from ureplicator_worker.copier.raw.partition import FetchSide
 
 MAX_WAIT_MS = 100
 """How long a broker may hold a request for which it has nothing. An added partition waits so long."""
-ANSWER_BYTES = 8 << 20
+RESPONSE_BYTES = 8 << 20
 PARTITION_BYTES = 1 << 20
-LEAST_PARTITION_BYTES = 256 << 10
-LEAST_ROOM_BYTES = 64 << 10
-"""What waits for an absent target outlives the buffers it came in (`SendWindow.detach`). So a partition
-may wait with its part of half of the buffers and one fetch more: 64 MiB of 100 partitions, but never
-less than 64 KiB and a fetch of 256 KiB, so 320 MiB of 1,000."""
-SILENCE_LIMIT_S = 5.0
+MIN_PARTITION_BYTES = 256 << 10
+MIN_ROOM_BYTES = 64 << 10
+"""Batches that wait for an absent target outlive the buffers they came in (`SendWindow.detach`). So a
+partition may keep its share of half of the buffers and one fetch more: 64 MiB of 100 partitions, but
+never less than 64 KiB and a fetch of 256 KiB, so 320 MiB of 1,000."""
+SILENCE_TIMEOUT_S = 5.0
 RETRY_S = 0.1
 BUSY_PAUSE_S = 0.02
 IDLE_PAUSE_S = 0.002
 CORRUPT_TRIES = 3
-"""Bytes may be garbled on the way; after so many the log itself is."""
+"""Bytes may be garbled on the way; after so many tries the log itself is."""
+NEVER_S = float("inf")
 
 SESSION_LOST = frozenset(
     {
@@ -51,69 +52,89 @@ SESSION_LOST = frozenset(
     }
 )
 
-Asked = dict[TopicKey, PartitionCopy]
+Requested = dict[TopicKey, FetchSide]
 
 
 class Source:
-    """`failed(copy, reason, temporary)` gives a partition up; `out_of_range(copy)` asks the policy."""
+    """`failed(fetch, reason)`: the log is corrupt; `gap(fetch, reason)`: the offset is not there.
+
+    `filled(fetch)`: its window holds something to send.
+    """
 
     def __init__(
         self,
         metadata: ClusterMetadata,
         *,
         pool: BufferPool,
-        failed: Callable[[PartitionCopy, str, bool], None],
-        out_of_range: Callable[[PartitionCopy, str], None],
-        filled: Callable[[PartitionCopy], None],
+        failed: Callable[[FetchSide, str], None],
+        gap: Callable[[FetchSide, str], None],
+        filled: Callable[[FetchSide], None],
     ) -> None:
         self.connections = Connections(
             metadata,
             pool=pool,
-            answered=self._answered,
-            lost=self._lost,
-            silence_limit_s=SILENCE_LIMIT_S,
+            answered=self._on_response,
+            lost=self._on_lost,
+            silence_timeout_s=SILENCE_TIMEOUT_S,
         )
         self._pool = pool
-        self._answer_bytes = min(ANSWER_BYTES, pool.limit_bytes // 4)
+        self._response_bytes = min(RESPONSE_BYTES, pool.limit_bytes // 4)
         self._failed = failed
-        self._out_of_range = out_of_range
+        self._gap = gap
         self._filled = filled
+        self._partitions: dict[FetchSide, None] = {}
         self._sessions: dict[int, FetchSession] = {}
         self._hold_until_s: dict[int, float] = {}
         self._now_s = 0.0
-        self._looked_s = 0.0
+        self._scanned_s = 0.0
         self._pause_s = 0.0
         self._room = 0
         self._used: list[Connection] = []
 
-    def work(self, copies: Iterable[PartitionCopy], now_s: float) -> None:
-        """Send the fetches that may go out now.
+    def add(self, fetch: FetchSide) -> None:
+        self._partitions[fetch] = None
 
-        Called at every turn of the loop; looking at every partition each time would cost more than the
+    def suspend(self, fetch: FetchSide, *, suspended: bool) -> None:
+        fetch.suspended = suspended
+
+    def finish(self, fetch: FetchSide) -> None:
+        fetch.finished = True
+        self._partitions.pop(fetch, None)
+
+    def seek(self, fetch: FetchSide, offset: int) -> None:
+        """Go on at another offset, over a gap."""
+        fetch.window.pass_over(offset, -1)
+        fetch.offset = offset
+        fetch.leader_epoch = -1
+        fetch.gaps += 1
+        fetch.retry_at_s = 0.0
+
+    def work(self, now_s: float) -> None:
+        """Send the fetches that may be sent now.
+
+        Called at every turn of the loop. A scan of all partitions each time would cost more than the
         copying where they are many, so it is done only when a connection is idle, and not too often.
         """
         self._now_s = now_s
         busy = bool(self._used) and all(connection.in_flight for connection in self._used)
         pause_s = BUSY_PAUSE_S if busy else self._pause_s
-        if now_s - self._looked_s < pause_s or not self._pool.has_room(self._answer_bytes):
+        if now_s - self._scanned_s < pause_s or not self._pool.has_room(self._response_bytes):
             return
-        self._looked_s = now_s
+        self._scanned_s = now_s
         self._used.clear()
-        sent = self._look(copies)
+        sent = self._scan()
         self._pause_s = 0.0 if sent else IDLE_PAUSE_S
 
-    def _look(self, copies: Iterable[PartitionCopy]) -> bool:
-        """Whether anything was asked for."""
+    def _scan(self) -> bool:
+        """Whether anything was requested."""
         now_s = self._now_s
-        by_leader: dict[int, list[PartitionCopy]] = {}
-        copies = list(copies)
-        for copy in copies:
-            if copy.phase is not Phase.COPYING or copy.suspended:
-                continue
-            if now_s >= copy.fetch_after_s:
-                leader = self.connections.leader(*copy.source)
-                by_leader.setdefault(leader.node_id, []).append(copy)
-        self._room = max(LEAST_ROOM_BYTES, self._pool.limit_bytes // (2 * max(1, len(copies))))
+        by_leader: dict[int, list[FetchSide]] = {}
+        for fetch in self._partitions:
+            if not fetch.suspended and now_s >= fetch.retry_at_s:
+                leader = self.connections.leader(*fetch.topic_partition)
+                by_leader.setdefault(leader.node_id, []).append(fetch)
+        share = self._pool.limit_bytes // (2 * max(1, len(self._partitions)))
+        self._room = max(MIN_ROOM_BYTES, share)
         sent = False
         for node_id, led in by_leader.items():
             if node_id < 0:
@@ -122,42 +143,44 @@ class Source:
                 sent |= self._fetch(node_id, led)
         return sent
 
-    def _wait(self, copies: Iterable[PartitionCopy]) -> None:
-        """Of a topic that was not asked for yet nothing is known, so nothing is wrong with it."""
-        for copy in copies:
-            if copy.partition.topic in self.connections.asked:
-                self.connections.metadata.refresh()
-                copy.source_trouble = "no leader"
-                copy.fetch_after_s = self._now_s + RETRY_S
+    def _wait(self, partitions: Iterable[FetchSide]) -> None:
+        """A topic that the metadata do not cover yet is unknown, not in error."""
+        for fetch in partitions:
+            if fetch.partition.topic in self.connections.covered:
+                self.connections.refresh()
+                fetch.error = "no leader"
+                fetch.retry_at_s = self._now_s + RETRY_S
             else:
-                copy.fetch_after_s = self._now_s + BUSY_PAUSE_S
+                fetch.retry_at_s = self._now_s + BUSY_PAUSE_S
 
-    def _fetch(self, node_id: int, copies: list[PartitionCopy]) -> bool:
-        """Whether a request went out."""
+    def _fetch(self, node_id: int, partitions: list[FetchSide]) -> bool:
+        """Whether a request was sent."""
         connection = self.connections.to(node_id, self._now_s)
         if connection is None:
             return False
         self._used.append(connection)
         held = self._now_s < self._hold_until_s.get(node_id, 0.0)
-        if connection.in_flight or held or not self._pool.has_room(self._answer_bytes):
+        if connection.in_flight or held or not self._pool.has_room(self._response_bytes):
             return False
-        version = spoken(connection, copies)
-        asked: Asked = {
-            copy.keys[version]: copy for copy in copies if copy.window.queued_bytes < self._room
+        version = spoken(connection, partitions)
+        requested: Requested = {
+            fetch.keys[version]: fetch
+            for fetch in partitions
+            if fetch.window.queued_bytes < self._room
         }
-        if not asked:
+        if not requested:
             return False
         session = self._session(node_id, version)
         correlation_id = connection.next_correlation_id()
         request = session.request(
-            {key: self._wanted(copy) for key, copy in asked.items()},
+            {key: self._wanted(fetch) for key, fetch in requested.items()},
             correlation_id=correlation_id,
             max_wait_ms=MAX_WAIT_MS,
-            max_bytes=self._answer_bytes,
+            max_bytes=self._response_bytes,
         )
         try:
             connection.send(
-                [request], correlation_id=correlation_id, context=asked, now_s=self._now_s
+                [request], correlation_id=correlation_id, context=requested, now_s=self._now_s
             )
         except ConnectionClosed as error:
             self.connections.drop(node_id, str(error), now_s=self._now_s)
@@ -170,103 +193,108 @@ class Source:
             session = self._sessions[node_id] = FetchSession(version)
         return session
 
-    def _wanted(self, copy: PartitionCopy) -> Wanted:
+    def _wanted(self, fetch: FetchSide) -> Wanted:
         return Wanted(
-            offset=copy.fetch_offset,
-            leader_epoch=self.connections.leader(*copy.source).epoch,
-            last_fetched_epoch=copy.fetched_epoch,
-            max_bytes=min(PARTITION_BYTES, max(LEAST_PARTITION_BYTES, self._room)),
+            offset=fetch.offset,
+            leader_epoch=self.connections.leader(*fetch.topic_partition).epoch,
+            last_fetched_epoch=fetch.leader_epoch,
+            max_bytes=min(PARTITION_BYTES, max(MIN_PARTITION_BYTES, self._room)),
         )
 
-    def _answered(self, node_id: int, asked: Asked, lease: Lease) -> None:
+    def _on_response(self, node_id: int, requested: Requested, lease: Lease) -> None:
         try:
             session = self._sessions[node_id]
-            answer = parse(lease.view, session.version)
+            response = parse(lease.view, session.version)
             offsets = {key: want.offset for key, want in session.known.items()}
-            session.answered(answer)
-            self._hold_until_s[node_id] = self._now_s + answer.throttle_ms / 1_000
-            if answer.error:
-                self._refused_all(node_id, asked, answer.error)
+            session.on_response(response)
+            self._hold_until_s[node_id] = self._now_s + response.throttle_ms / 1_000
+            if response.error:
+                self._on_error(node_id, requested, response.error)
                 return
-            for copy in asked.values():  # in a session, what is well and has no news is left out
-                copy.answered = True
-                copy.source_trouble = ""
-            for fetched in answer.partitions:
-                self._take_current(asked.get(fetched.key), fetched, lease, offsets)
+            for fetch in requested.values():  # a session leaves out what has neither data nor error
+                fetch.fetching = True
+                fetch.error = ""
+            for fetched in response.partitions:
+                self._take_current(requested.get(fetched.key), fetched, lease, offsets)
         finally:
             lease.release()
 
     def _take_current(
         self,
-        copy: PartitionCopy | None,
+        fetch: FetchSide | None,
         fetched: Fetched,
         lease: Lease,
         offsets: dict[TopicKey, int],
     ) -> None:
-        """Unless the partition was let go, or went elsewhere, since it was asked for."""
-        if copy is None or copy.phase is not Phase.COPYING:
+        """Unless the partition was finished, or moved to another offset, since the request."""
+        if fetch is None or fetch.finished:
             return
-        if offsets[fetched.key] == copy.fetch_offset:
-            copy.read_by_name |= fetched.key == copy.keys[NAMES]
-            self._take(copy, fetched, lease)
+        if offsets[fetched.key] == fetch.offset:
+            fetch.read_by_name |= fetched.key == fetch.keys[NAMES]
+            self._take(fetch, fetched, lease)
 
-    def _refused_all(self, node_id: int, asked: Asked, error: int) -> None:
+    def _on_error(self, node_id: int, requested: Requested, error: int) -> None:
         """Nothing of the request was done; a session that the broker has dropped is recreated."""
         if error in SESSION_LOST:
             return
         self._hold_until_s[node_id] = self._now_s + RETRY_S
-        for copy in asked.values():
-            copy.answered = False
-            copy.source_trouble = error_name(error)
+        for fetch in requested.values():
+            fetch.fetching = False
+            fetch.error = error_name(error)
 
-    def _take(self, copy: PartitionCopy, fetched: Fetched, lease: Lease) -> None:
+    def _take(self, fetch: FetchSide, fetched: Fetched, lease: Lease) -> None:
         if fetched.error or fetched.diverging:
-            self._refused(copy, fetched)
+            self._refused(fetch, fetched)
             return
-        copy.high_watermark = fetched.high_watermark
+        fetch.high_watermark = fetched.high_watermark
         if fetched.start == fetched.end:
             return
         try:
-            ingest(copy, fetched, lease)
-            copy.suspicious = 0
+            ingest(fetch, fetched, lease)
+            fetch.corrupt_tries = 0
         except CorruptBatch as error:
-            self._corrupt(copy, error)
-        if not copy.window.empty:
-            self._filled(copy)
+            self._corrupt(fetch, error)
+        if not fetch.window.empty:
+            self._filled(fetch)
 
-    def _corrupt(self, copy: PartitionCopy, error: CorruptBatch) -> None:
-        copy.suspicious += 1
-        copy.fetch_after_s = self._now_s + RETRY_S
-        if copy.suspicious >= CORRUPT_TRIES:
-            self._failed(copy, f"corrupt at offset {copy.fetch_offset}: {error}", False)
+    def _corrupt(self, fetch: FetchSide, error: CorruptBatch) -> None:
+        fetch.corrupt_tries += 1
+        fetch.retry_at_s = self._now_s + RETRY_S
+        if fetch.corrupt_tries >= CORRUPT_TRIES:
+            self._failed(fetch, f"corrupt at offset {fetch.offset}: {error}")
 
-    def _refused(self, copy: PartitionCopy, fetched: Fetched) -> None:
-        copy.answered = False
-        copy.fetch_after_s = self._now_s + RETRY_S
+    def _refused(self, fetch: FetchSide, fetched: Fetched) -> None:
+        fetch.fetching = False
+        fetch.retry_at_s = self._now_s + RETRY_S
         if fetched.diverging:
             epoch, end_offset = fetched.diverging
-            self._out_of_range(
-                copy,
+            self._stop_at_gap(
+                fetch,
                 f"source log was truncated: epoch {epoch} ends at {end_offset}, "
-                f"position is {copy.fetch_offset}",
+                f"position is {fetch.offset}",
             )
         elif fetched.error == ErrorCode.OFFSET_OUT_OF_RANGE:
-            self._out_of_range(copy, f"offset {copy.fetch_offset} is out of range at the source")
+            self._stop_at_gap(fetch, f"offset {fetch.offset} is out of range at the source")
         elif fetched.error in LEADER_MOVED:
-            copy.source_trouble = f"{error_name(fetched.error)}"
-            self.connections.metadata.refresh()
+            fetch.error = error_name(fetched.error)
+            self.connections.refresh()
         else:
-            copy.source_trouble = f"{error_name(fetched.error)}"
-            copy.fetch_after_s = self._now_s + 1.0
+            fetch.error = error_name(fetched.error)
+            fetch.retry_at_s = self._now_s + 1.0
 
-    def _lost(self, node_id: int, asked: list[Asked]) -> None:
+    def _stop_at_gap(self, fetch: FetchSide, reason: str) -> None:
+        """Until `seek`, or `finish`."""
+        fetch.retry_at_s = NEVER_S
+        self._gap(fetch, reason)
+
+    def _on_lost(self, node_id: int, lost: list[Requested]) -> None:
         self._sessions.pop(node_id, None)
-        for copies in asked:
-            for copy in copies.values():
-                copy.answered = False
+        for requested in lost:
+            for fetch in requested.values():
+                fetch.fetching = False
 
 
-def spoken(connection: Connection, copies: Iterable[PartitionCopy]) -> int:
+def spoken(connection: Connection, partitions: Iterable[FetchSide]) -> int:
     """By ids if the broker can and the topics have some: those of clusters older than 2.8 do not."""
-    ids = connection.newest.get(API_KEY, NAMES) >= IDS and all(copy.has_id for copy in copies)
+    ids = connection.newest.get(API_KEY, NAMES) >= IDS and all(fetch.has_id for fetch in partitions)
     return IDS if ids else NAMES

@@ -1,12 +1,12 @@
-"""Producing: up to five requests under way per target broker, one batch a partition in each.
+"""Producing: up to five requests in flight per target broker, one batch per partition in each.
 
-Only partitions with something to send are looked at; each request takes the first batch of each of
-them, in turn, so that none waits behind another's backlog.
+Only partitions with something to send are scanned. Each request takes the first batch of each of them,
+in turn, so that none waits behind another's backlog.
 """
 
 from __future__ import annotations
 
-import time
+import logging
 from collections import deque
 from collections.abc import Callable, Iterable
 
@@ -16,6 +16,7 @@ from ureplicator_common.kafka.errors import (
     ErrorCode,
     error_name,
 )
+from ureplicator_worker.copier.latency import LatencyHistogram
 from ureplicator_worker.copier.raw.batches.header import CorruptBatch
 from ureplicator_worker.copier.raw.batches.rebuild import split
 from ureplicator_worker.copier.raw.batches.send_window import Batch
@@ -24,12 +25,13 @@ from ureplicator_worker.copier.raw.net.connection import ConnectionClosed
 from ureplicator_worker.copier.raw.net.connections import Connections
 from ureplicator_worker.copier.raw.net.metadata import ClusterMetadata
 from ureplicator_worker.copier.raw.net.produce_api import Produced, parse, request
-from ureplicator_worker.copier.raw.partition import PartitionCopy
+from ureplicator_worker.copier.raw.partition import SendSide
+from ureplicator_worker.copier.raw.producers import Producers
 
 IN_FLIGHT = 5
 REQUEST_BYTES = 4 << 20
-SILENCE_LIMIT_S = 15.0
-"""Above what a broker may wait for its followers (`produce.BROKER_TIMEOUT_MS`)."""
+SILENCE_TIMEOUT_S = 15.0
+"""Above what a broker may wait for its followers (`produce_api.BROKER_TIMEOUT_MS`)."""
 RETRY_S = 0.1
 DETACH_AFTER_S = 1.0
 
@@ -47,83 +49,91 @@ RECORD_FAULTS = TOO_LARGE | {
     ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
     ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT,
 }
-"""The fault is in the records, so they may be left out. A lost right to write, say, is in none."""
+"""The fault is in the records, so they may be skipped. A lost permission to write, say, is in none."""
 
-Sent = dict[tuple[str, int], tuple[PartitionCopy, Batch]]
+Sent = dict[tuple[str, int], tuple[SendSide, Batch]]
+
+logger = logging.getLogger(__name__)
 
 
 class Target:
-    """`acknowledged(copy, batch)` after each batch; `failed(copy, reason)` for what cannot be sent;
-    `skipped(copy, reason)` for a record left out on the operator's word; `need_producer(copy)` when
-    the broker no longer knows our sequences."""
+    """`failed(send, reason, temporary)` for a partition that cannot be sent any further."""
 
     def __init__(
         self,
         metadata: ClusterMetadata,
         *,
         pool: BufferPool,
-        acknowledged: Callable[[PartitionCopy, Batch], None],
-        failed: Callable[[PartitionCopy, str, bool], None],
-        skipped: Callable[[PartitionCopy, str], None],
-        need_producer: Callable[[PartitionCopy], None],
+        producers: Producers,
+        latency: LatencyHistogram,
+        failed: Callable[[SendSide, str, bool], None],
     ) -> None:
         self.connections = Connections(
             metadata,
             pool=pool,
-            answered=self._answered,
-            lost=self._lost,
-            silence_limit_s=SILENCE_LIMIT_S,
+            answered=self._on_response,
+            lost=self._on_lost,
+            silence_timeout_s=SILENCE_TIMEOUT_S,
         )
-        self._acknowledged = acknowledged
+        self._producers = producers
+        self._latency = latency
         self._failed = failed
-        self._skipped = skipped
-        self._need_producer = need_producer
-        self._active: dict[PartitionCopy, None] = {}
+        self._active: dict[SendSide, None] = {}
         self._now_s = 0.0
 
-    def activate(self, copy: PartitionCopy) -> None:
+    def activate(self, send: SendSide) -> None:
         """The partition may have something to send."""
-        if copy not in self._active:
-            copy.moved_at_s = self._now_s
-            self._active[copy] = None
+        if send not in self._active:
+            send.moved_at_s = self._now_s
+            self._active[send] = None
 
-    def forget(self, copy: PartitionCopy) -> None:
-        self._active.pop(copy, None)
+    def suspend(self, send: SendSide, *, suspended: bool) -> None:
+        send.suspended = suspended
+
+    def drop(self, send: SendSide) -> None:
+        """Discard what is not acknowledged; requests in flight are cut off with their connection."""
+        if send.window.in_flight and send.sent_via >= 0:
+            self.connections.drop_if_open(
+                send.sent_via, "a partition was released", now_s=self._now_s
+            )
+        send.window.discard()
+        self._active.pop(send, None)
 
     def work(self, now_s: float) -> None:
-        """Send the requests that may go out now."""
+        """Send the requests that may be sent now."""
         self._now_s = now_s
-        by_leader: dict[int, deque[PartitionCopy]] = {}
-        for copy in list(self._active):
-            if copy.window.empty:
-                del self._active[copy]
-            elif copy.suspended or copy.needs_producer:
+        by_leader: dict[int, deque[SendSide]] = {}
+        for send in list(self._active):
+            if send.window.empty:
+                del self._active[send]
+            elif send.suspended or send.needs_producer:
                 continue
-            elif copy.window.can_send and now_s >= copy.send_after_s:
-                node_id = self.connections.leader(*copy.target).node_id
-                if copy.window.in_flight == 0 or copy.sent_via == node_id:
-                    by_leader.setdefault(node_id, deque()).append(copy)
-        for node_id, copies in by_leader.items():
+            elif send.window.can_send and now_s >= send.retry_at_s:
+                node_id = self.connections.leader(*send.topic_partition).node_id
+                if send.window.in_flight == 0 or send.sent_via == node_id:
+                    by_leader.setdefault(node_id, deque()).append(send)
+        for node_id, partitions in by_leader.items():
             if node_id < 0:
-                self.connections.metadata.refresh()
-                self._wait(copies)
+                self.connections.refresh()
+                self._wait(partitions)
             else:
-                self._produce(node_id, copies)
+                self._produce(node_id, partitions)
 
-    def _wait(self, copies: Iterable[PartitionCopy]) -> None:
-        for copy in copies:
+    def _wait(self, partitions: Iterable[SendSide]) -> None:
+        for send in partitions:
             if self.connections.view is not None:
-                copy.target_trouble = "no leader"
-            copy.send_after_s = self._now_s + RETRY_S
+                send.error = "no leader"
+            send.retry_at_s = self._now_s + RETRY_S
 
-    def _produce(self, node_id: int, copies: deque[PartitionCopy]) -> None:
+    def _produce(self, node_id: int, partitions: deque[SendSide]) -> None:
         connection = self.connections.to(node_id, self._now_s)
         if connection is None:
-            self._detach(copies)
+            for send in partitions:  # must not keep the buffers that others need
+                send.window.detach()
             return
         try:
             while connection.in_flight < IN_FLIGHT:
-                sent = self._next_round(node_id, copies)
+                sent = self._next_round(node_id, partitions)
                 if not sent:
                     return
                 correlation_id = connection.next_correlation_id()
@@ -137,120 +147,127 @@ class Target:
         except ConnectionClosed as error:
             self.connections.drop(node_id, str(error), now_s=self._now_s)
 
-    def _next_round(self, node_id: int, copies: deque[PartitionCopy]) -> Sent:
+    def _next_round(self, node_id: int, partitions: deque[SendSide]) -> Sent:
         """One batch of each partition, as far as the size of a request allows.
 
-        Who had a turn goes to the end: what did not fit is first in the next request.
+        A partition that was served goes to the end: what did not fit is first in the next request.
         """
         sent: Sent = {}
         size = 0
-        for _ in range(len(copies)):
+        for _ in range(len(partitions)):
             if size >= REQUEST_BYTES:
                 break
-            copy = copies.popleft()
-            copies.append(copy)
-            batch = copy.window.next()
+            send = partitions.popleft()
+            partitions.append(send)
+            batch = send.window.next()
             if batch is not None:
-                self._active[copy] = self._active.pop(copy)
-                copy.sent_via = node_id
-                sent[copy.target] = (copy, batch)
+                self._active[send] = self._active.pop(send)
+                send.sent_via = node_id
+                sent[send.topic_partition] = (send, batch)
                 size += len(batch.view)
         return sent
 
-    def _detach(self, copies: Iterable[PartitionCopy]) -> None:
-        """What must wait for an absent broker shall not keep the buffers that others need."""
-        for copy in copies:
-            copy.window.detach()
-
     def detach_stalled(self, now_s: float) -> None:
-        """The same for whatever else does not move: a batch holds the whole answer that it lies in,
-        and a few that wait long enough would hold all buffers."""
-        for copy in self._active:
-            if now_s - copy.moved_at_s > DETACH_AFTER_S:
-                copy.window.detach()
+        """Give back the buffers of partitions without progress.
 
-    def _answered(self, node_id: int, sent: Sent, lease: Lease) -> None:
+        A batch holds the whole response that it lies in, and a few that wait long enough would hold all
+        buffers.
+        """
+        for send in self._active:
+            if now_s - send.moved_at_s > DETACH_AFTER_S:
+                send.window.detach()
+
+    def need_producer(self, send: SendSide) -> None:
+        """Restart the partition's sequences under a producer id that it has not used."""
+        send.needs_producer = not self._producers.restart(send.topic_partition, send.window)
+
+    def _on_response(self, node_id: int, sent: Sent, lease: Lease) -> None:
         try:
-            answers = parse(lease.view)
+            rows = parse(lease.view)
         finally:
             lease.release()
-        for produced in answers:
-            asked = sent.pop((produced.topic, produced.number), None)
-            if asked is not None:
-                self._take(*asked, produced)
+        for produced in rows:
+            requested = sent.pop((produced.topic, produced.number), None)
+            if requested is not None:
+                self._take(*requested, produced)
         if sent:
-            self._lost(node_id, [sent])
+            self._on_lost(node_id, [sent])
 
-    def _take(self, copy: PartitionCopy, batch: Batch, produced: Produced) -> None:
-        if 0 <= produced.base_offset < copy.target_offset:
-            self._went_back(copy, produced)
+    def _take(self, send: SendSide, batch: Batch, produced: Produced) -> None:
+        if 0 <= produced.base_offset < send.target_offset:
+            self._went_back(send, produced)
         elif produced.error in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
-            copy.target_offset = max(copy.target_offset, produced.base_offset)
-            copy.window.acknowledged(batch)
-            copy.target_trouble = ""
-            copy.moved_at_s = self._now_s
-            self._acknowledged(copy, batch)
+            self._acknowledged(send, batch, produced)
         elif produced.error in RETRIABLE_PRODUCE:
-            self._later(copy, batch, produced)
+            self._retry_later(send, batch, produced)
+            if produced.error in LEADER_MOVED:
+                self.connections.refresh()
         elif produced.error in SEQUENCE_LOST:
-            copy.needs_producer |= copy.window.is_head(batch)
-            copy.target_trouble = error_name(produced.error)
-            copy.send_after_s = self._now_s + RETRY_S
-            copy.window.lost(batch)
+            send.needs_producer |= send.window.is_head(batch)
+            self._retry_later(send, batch, produced)
         else:
-            if copy.window.is_head(batch):
+            if send.window.is_head(batch):
                 batch.refusal = produced
-            copy.window.lost(batch)
-        self.activate(copy)
-        self._settle(copy)
+            send.window.lost(batch)
+        self.activate(send)
+        self._settle(send)
 
-    def _went_back(self, copy: PartitionCopy, produced: Produced) -> None:
+    def _acknowledged(self, send: SendSide, batch: Batch, produced: Produced) -> None:
+        send.target_offset = max(send.target_offset, produced.base_offset)
+        send.error = ""
+        send.moved_at_s = self._now_s
+        send.records += batch.records
+        send.bytes += len(batch.view)
+        self._latency.record(batch.max_timestamp_ms)
+        send.window.acknowledged(batch)
+
+    def _went_back(self, send: SendSide, produced: Produced) -> None:
         """Offsets of a log only grow: this is another log, or it lost records.
 
-        Requests name the topic, so what was under way when the target topic was recreated lies in the
+        Requests name the topic, so what was in flight when the target topic was recreated lies in the
         new one now. Nothing follows it, and its position is not committed.
         """
-        self.connections.metadata.refresh()
-        reason = f"offset {produced.base_offset} follows {copy.target_offset}"
-        self._failed(copy, f"target topic was recreated, or lost records: {reason}", True)
+        self.connections.refresh()
+        reason = f"offset {produced.base_offset} follows {send.target_offset}"
+        self._failed(send, f"target topic was recreated, or lost records: {reason}", True)
 
-    def _later(self, copy: PartitionCopy, batch: Batch, produced: Produced) -> None:
-        copy.target_trouble = error_name(produced.error)
-        copy.send_after_s = self._now_s + RETRY_S
-        copy.window.lost(batch)
-        if produced.error in LEADER_MOVED:
-            self.connections.metadata.refresh()
+    def _retry_later(self, send: SendSide, batch: Batch, produced: Produced) -> None:
+        send.error = error_name(produced.error)
+        send.retry_at_s = self._now_s + RETRY_S
+        send.window.lost(batch)
 
-    def _settle(self, copy: PartitionCopy) -> None:
+    def _settle(self, send: SendSide) -> None:
         """When nothing is in flight: deal with a refusal, then with a lost producer."""
-        head = copy.window.waiting_head
+        head = send.window.waiting_head
         if head is not None and head.refusal is not None:
-            self._refused(copy, head, head.refusal)
-        if copy.needs_producer and copy.window.in_flight == 0:
-            self._need_producer(copy)
+            self._refused(send, head, head.refusal)
+        if send.needs_producer and send.window.in_flight == 0:
+            self.need_producer(send)
 
-    def _refused(self, copy: PartitionCopy, head: Batch, refusal: Produced) -> None:
-        """A batch that no try will bring in: cut it smaller, leave it out, or give up."""
+    def _refused(self, send: SendSide, head: Batch, refusal: Produced) -> None:
+        """A batch that no retry will bring in: split it, skip it, or give the partition up."""
         faulty = refusal.error in RECORD_FAULTS
-        skip = faulty and not copy.grant.settings.abort_on_send_failure
+        skip = faulty and not send.abort_on_send_failure
         if head.records > 1 and (skip or refusal.error in TOO_LARGE):
-            self._split(copy, head)
+            self._split(send, head)
             return
         at = head.first_offset + max(0, refusal.record_index)
         detail = f" ({refusal.message})" if refusal.message else ""
         reason = f"target refused offset {at}: {error_name(refusal.error)}{detail}"
         if not skip:
-            self._failed(copy, reason, not faulty)
+            self._failed(send, reason, not faulty)
             return
-        copy.window.replace_head([], next_offset=head.next_offset)
-        copy.counters.skipped += head.records
-        self._skipped(copy, reason)
+        send.window.replace_head([], next_offset=head.next_offset)
+        send.skipped += head.records
+        logger.error(
+            "%s: record skipped (abort_on_send_failure: false): %s", send.partition, reason
+        )
 
-    def _split(self, copy: PartitionCopy, head: Batch) -> None:
+    def _split(self, send: SendSide, head: Batch) -> None:
         try:
             halves = split(head.view, first_offset=head.first_offset)
         except CorruptBatch as error:
-            self._failed(copy, f"corrupt at offset {head.first_offset}: {error}", False)
+            self._failed(send, f"corrupt at offset {head.first_offset}: {error}", False)
             return
         pieces = [
             Batch(
@@ -265,17 +282,12 @@ class Target:
             for half in halves
         ]
         pieces[-1].next_offset = head.next_offset
-        copy.window.replace_head(pieces, next_offset=head.next_offset)
+        send.window.replace_head(pieces, next_offset=head.next_offset)
 
-    def _lost(self, node_id: int, contexts: list[Sent]) -> None:
-        for sent in contexts:
-            for copy, batch in sent.values():
-                copy.window.lost(batch)
-                copy.window.detach()
-                self.activate(copy)
-                self._settle(copy)
-
-
-def latency_ms(batch: Batch) -> float:
-    """From the youngest record of a batch to now; negative clocks are somebody else's."""
-    return time.time() * 1_000 - batch.max_timestamp_ms
+    def _on_lost(self, node_id: int, lost: list[Sent]) -> None:
+        for sent in lost:
+            for send, batch in sent.values():
+                send.window.lost(batch)
+                send.window.detach()
+                self.activate(send)
+                self._settle(send)

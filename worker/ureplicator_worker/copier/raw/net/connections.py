@@ -1,6 +1,6 @@
-"""The hot connections to the brokers of one cluster, and what is wrong with them.
+"""The connections for Fetch and Produce to the brokers of one cluster, and their errors.
 
-A broker is in trouble from the moment its connection fails until it *answers* again: a frozen broker
+A broker is in error from the moment its connection fails until it *responds* again: a frozen broker
 still accepts connections.
 """
 
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, assert_never
 
 from ureplicator_common.kafka.client import ClusterView, Leader
 from ureplicator_worker.copier.raw.net.buffers import BufferPool, Lease
@@ -18,6 +18,8 @@ from ureplicator_worker.copier.raw.net.metadata import (
     ClusterUnreachable,
     Connected,
     ConnectFailed,
+    MetadataCrashed,
+    MetadataEvent,
     ViewChanged,
 )
 
@@ -26,7 +28,8 @@ NO_LEADER = Leader(-1, -1)
 
 
 class Connections:
-    """`lost(node_id, contexts)` gets the requests whose answers will never come."""
+    """`answered(node_id, context, lease)` gets each response, and releases the lease;
+    `lost(node_id, contexts)` gets the requests whose responses will never come."""
 
     def __init__(
         self,
@@ -35,21 +38,22 @@ class Connections:
         pool: BufferPool,
         answered: Callable[[int, Any, Lease], None],
         lost: Callable[[int, list[Any]], None],
-        silence_limit_s: float,
+        silence_timeout_s: float,
     ) -> None:
-        self.metadata = metadata
+        self._metadata = metadata
         self.view: ClusterView | None = None
-        self.asked: frozenset[str] = frozenset()
-        """Topics of which the view tells, if only that they are not there."""
+        self.covered: frozenset[str] = frozenset()
+        """Topics that the view was read for; one that it does not show does not exist."""
         self._pool = pool
         self._answered = answered
         self._lost = lost
-        self._silence_limit_s = silence_limit_s
+        self._silence_timeout_s = silence_timeout_s
         self._open: dict[int, Connection] = {}
         self._connecting: set[int] = set()
         self._retry_at_s: dict[int, float] = {}
-        self._trouble: dict[int, str] = {}
-        self.cluster_trouble = ""  # why no broker answers a question about the cluster
+        self._errors: dict[int, str] = {}
+        self.cluster_error = ""
+        """Why the metadata cannot be read."""
 
     @property
     def open(self) -> Iterator[Connection]:
@@ -59,7 +63,7 @@ class Connections:
         return NO_LEADER if self.view is None else self.view.leaders.get((topic, number), NO_LEADER)
 
     def doubt(self, topic: str, proven_id: str) -> tuple[str, bool] | None:
-        """Why a topic is not the one that it was, and whether that may pass; None if it is."""
+        """Why a topic is not the proven one, and whether that may be temporary; None if it is."""
         if self.view is None:
             return None
         if topic in self.view.missing:
@@ -69,29 +73,56 @@ class Connections:
             return f"topic {topic} was recreated: its id was {proven_id}, now it is {now_id}", False
         return None
 
-    def trouble(self, topic: str, number: int) -> str:
+    def error(self, topic: str, number: int) -> str:
         """Why nothing moves between us and the leader of a partition; "" if nothing is known."""
         leader = self.leader(topic, number)
-        if leader.node_id in self._trouble:
-            return self._trouble[leader.node_id]
-        if self.cluster_trouble and leader.node_id not in self._open:
-            return self.cluster_trouble
+        if leader.node_id in self._errors:
+            return self._errors[leader.node_id]
+        if self.cluster_error and leader.node_id not in self._open:
+            return self.cluster_error
         return ""
 
     def to(self, node_id: int, now_s: float) -> Connection | None:
-        """The connection to a broker; None while there is none (one is being made)."""
+        """The connection to a broker; None while it is being opened."""
         connection = self._open.get(node_id)
         if connection is None and self.view is not None and node_id in self.view.brokers:
             due = now_s >= self._retry_at_s.get(node_id, 0.0)
             if due and node_id not in self._connecting:
                 self._connecting.add(node_id)
-                self.metadata.connect(self.view.brokers[node_id])
+                self._metadata.connect(self.view.brokers[node_id])
         return connection
 
-    def on_view(self, event: ViewChanged) -> None:
-        self.cluster_trouble = ""
+    def cover(self, topics: frozenset[str]) -> None:
+        self._metadata.cover(topics)
+
+    def refresh(self) -> None:
+        self._metadata.refresh()
+
+    def on_metadata(self, event: MetadataEvent, now_s: float) -> bool:
+        """Whether there is a new view of the cluster."""
+        match event:
+            case ViewChanged():
+                self._on_view(event)
+                return True
+            case ClusterUnreachable(reason):
+                self.cluster_error = reason
+            case Connected():
+                self._on_connected(event)
+            case ConnectFailed(node_id, reason):
+                self._connecting.discard(node_id)
+                self._errors[node_id] = reason
+                self._retry_at_s[node_id] = now_s + RECONNECT_DELAY_S
+                self.refresh()
+            case MetadataCrashed(error):
+                raise RuntimeError("the metadata thread crashed") from error
+            case _:
+                assert_never(event)
+        return False
+
+    def _on_view(self, event: ViewChanged) -> None:
+        self.cluster_error = ""
         former, self.view = self.view, event.view
-        self.asked = event.asked
+        self.covered = event.topics
         if former is None:
             return
         self.view = replace(event.view, leaders=newest_leaders(former, event.view))
@@ -101,10 +132,7 @@ class Connections:
             if node_id in self._open and former.brokers.get(node_id) != broker:
                 self.drop(node_id, "has another address now", now_s=0.0)
 
-    def on_cluster_unreachable(self, event: ClusterUnreachable) -> None:
-        self.cluster_trouble = event.reason
-
-    def on_connected(self, event: Connected) -> None:
+    def _on_connected(self, event: Connected) -> None:
         self._connecting.discard(event.node_id)
         if event.node_id in self._open:
             event.connection.close()
@@ -112,12 +140,6 @@ class Connections:
         self._open[event.node_id] = Connection(
             event.connection, pool=self._pool, newest=event.newest
         )
-
-    def on_connect_failed(self, event: ConnectFailed, now_s: float) -> None:
-        self._connecting.discard(event.node_id)
-        self._trouble[event.node_id] = event.reason
-        self._retry_at_s[event.node_id] = now_s + RECONNECT_DELAY_S
-        self.metadata.refresh()
 
     def on_readable(self, connection: Connection, now_s: float) -> None:
         node_id = self._node(connection)
@@ -138,31 +160,32 @@ class Connections:
             self.drop(node_id, str(error), now_s=now_s)
 
     def drop(self, node_id: int, reason: str, *, now_s: float) -> None:
-        """Close a connection and give up its requests; a new one is made when it is needed."""
+        """Close a connection and give up its requests; a new one is opened when it is needed."""
         connection = self._open.pop(node_id)
         broker = self.view.brokers.get(node_id) if self.view else None
-        self._trouble[node_id] = f"{broker or node_id}: {reason}"
+        self._errors[node_id] = f"{broker or node_id}: {reason}"
         self._retry_at_s[node_id] = now_s + RECONNECT_DELAY_S
         self._lost(node_id, connection.close())
-        self.metadata.refresh()
+        self.refresh()
 
     def drop_if_open(self, node_id: int, reason: str, *, now_s: float) -> None:
         if node_id in self._open:
             self.drop(node_id, reason, now_s=now_s)
 
     def drop_silent(self, now_s: float) -> None:
-        """Give up brokers that have owed an answer for too long."""
+        """Drop connections whose oldest request has been without a response for too long."""
         for node_id, connection in list(self._open.items()):
-            if connection.oldest_age_s(now_s) > self._silence_limit_s:
-                self.drop(node_id, f"silent for {self._silence_limit_s:.0f} s", now_s=now_s)
+            if connection.oldest_age_s(now_s) > self._silence_timeout_s:
+                self.drop(node_id, f"silent for {self._silence_timeout_s:.0f} s", now_s=now_s)
 
     def close(self) -> None:
         for connection in self._open.values():
             connection.close()
         self._open.clear()
+        self._metadata.close()
 
     def _take(self, node_id: int, context: Any, lease: Lease) -> None:
-        self._trouble.pop(node_id, None)
+        self._errors.pop(node_id, None)
         self._answered(node_id, context, lease)
 
     def _node(self, connection: Connection) -> int | None:
@@ -170,7 +193,7 @@ class Connections:
 
 
 def newest_leaders(former: ClusterView, latest: ClusterView) -> Mapping[tuple[str, int], Leader]:
-    """A broker that lags behind may name a leader that is none any more: its epoch tells.
+    """A broker that lags behind may name a former leader: its epoch is lower.
 
     Epochs of a recreated topic begin anew.
     """

@@ -97,7 +97,7 @@ class Fetched:
 
 
 @dataclass(frozen=True, slots=True)
-class FetchAnswer:
+class FetchResult:
     throttle_ms: int
     error: int
     session_id: int
@@ -137,7 +137,7 @@ class FetchSession:
         payload = b"".join(parts)
         return _INT32.pack(len(payload)) + payload
 
-    def answered(self, answer: FetchAnswer) -> None:
+    def on_response(self, answer: FetchResult) -> None:
         """Take the broker's word for the session; after an error the next request begins a new one."""
         if answer.error or answer.session_id == 0:
             self.reset()
@@ -195,7 +195,7 @@ def _forgotten(forgotten: list[TopicKey]) -> list[bytes]:
     return parts
 
 
-def parse(buffer: bytearray | memoryview | bytes, version: int) -> FetchAnswer:
+def parse(buffer: bytearray | memoryview | bytes, version: int) -> FetchResult:
     """An answer without its length, correlation id first."""
     at = varint.skip_tags(buffer, 4)
     throttle_ms, error, session_id = _ANSWER.unpack_from(buffer, at)
@@ -210,7 +210,7 @@ def parse(buffer: bytearray | memoryview | bytes, version: int) -> FetchAnswer:
             fetched, at = _row(buffer, at, topic)
             found.append(fetched)
         at = varint.skip_tags(buffer, at)
-    return FetchAnswer(throttle_ms, error, session_id, found)
+    return FetchResult(throttle_ms, error, session_id, found)
 
 
 def _end_of_text(buffer: bytearray | memoryview | bytes, at: int) -> int:

@@ -1,8 +1,8 @@
-"""What a copier knows about one cluster: a thread of its own asks, so that the data loop never waits.
+"""Metadata of one cluster: a thread reads them and opens connections, so that the data loop never blocks.
 
-The thread answers with events in the copier's mailbox: a new view of the cluster, a connection ready
-for hot requests, or that something failed. It refreshes the view by itself every few seconds: leaders
-tell us when they stop being leaders, but only the topic ids tell that a topic was recreated.
+The thread posts events: a new view of the cluster, a connection ready for Fetch and Produce, or a
+failure. It also refreshes the view every few seconds: former leaders refuse requests, but only the topic
+ids show that a topic was recreated.
 """
 
 from __future__ import annotations
@@ -25,22 +25,22 @@ from ureplicator_common.kafka.client import (
 from ureplicator_common.kafka.positions import publish_positions
 
 REFRESH_EVERY_S = 5.0
-REFRESH_AT_MOST_EVERY_S = 0.1
+MIN_REFRESH_INTERVAL_S = 0.1
 REQUEST_TIMEOUT_S = 3.0
 CONNECT_TIMEOUT_S = 2.0
 
 
 @dataclass(frozen=True, slots=True)
 class ViewChanged:
-    """`asked`: the topics that it was to show; one that it does not is not there."""
+    """`topics`: those that the view was read for; one that it does not show does not exist."""
 
     view: ClusterView
-    asked: frozenset[str]
+    topics: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterUnreachable:
-    """No broker of the cluster answers."""
+    """No broker of the cluster responds."""
 
     reason: str
 
@@ -61,26 +61,17 @@ class ConnectFailed:
 
 
 @dataclass(frozen=True, slots=True)
-class PublishFailed:
-    """Positions could not be published at the source; nothing depends on them."""
-
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
 class MetadataCrashed:
-    """The thread has met what it was not made for, and ended: so must the copier."""
+    """An unexpected error has ended the thread: the copier must end, too."""
 
     error: Exception
 
 
-MetadataEvent = (
-    ViewChanged | ClusterUnreachable | Connected | ConnectFailed | PublishFailed | MetadataCrashed
-)
+MetadataEvent = ViewChanged | ClusterUnreachable | Connected | ConnectFailed | MetadataCrashed
 
 
 class ClusterMetadata:
-    """All methods return at once; answers come through `post`."""
+    """All methods return at once; results come through `post`."""
 
     def __init__(
         self, cluster: str, *, client: ClusterClient, post: Callable[[MetadataEvent], None]
@@ -90,13 +81,13 @@ class ClusterMetadata:
         self._work: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._topics: frozenset[str] = frozenset()
         self._due_s = 0.0
-        self._asked_s = 0.0
+        self._read_s = 0.0
         self._publishing = False
         self._thread = threading.Thread(target=self._run, name=f"metadata-{cluster}", daemon=True)
         self._thread.start()
 
-    def follow(self, topics: frozenset[str]) -> None:
-        """Topics that the view is to show from now on."""
+    def cover(self, topics: frozenset[str]) -> None:
+        """Topics that the view is read for from now on."""
         if topics != self._topics:
             self._topics = topics
             self.refresh()
@@ -107,12 +98,21 @@ class ClusterMetadata:
     def connect(self, broker: Broker) -> None:
         self._work.put(lambda: self._connect(broker))
 
-    def publish(self, group: str, positions: Mapping[tuple[str, int], Position]) -> bool:
-        """False, and nothing done, while the last ones are still on their way."""
+    def publish(
+        self,
+        group: str,
+        positions: Mapping[tuple[str, int], Position],
+        *,
+        failed: Callable[[str], None],
+    ) -> bool:
+        """Commit positions to a group of the cluster. `failed` is called in the thread.
+
+        False, and nothing done, while the last publication is in progress.
+        """
         if self._publishing:
             return False
         self._publishing = True
-        self._work.put(lambda: self._publish(group, positions))
+        self._work.put(lambda: self._publish(group, positions, failed))
         return True
 
     def close(self) -> None:
@@ -124,7 +124,7 @@ class ClusterMetadata:
     def _run(self) -> None:
         try:
             self._serve()
-        except Exception as error:  # nobody else would ever hear of it
+        except Exception as error:  # a thread's error is seen only if it is posted
             self._post(MetadataCrashed(error))
 
     def _serve(self) -> None:
@@ -139,22 +139,22 @@ class ClusterMetadata:
             task()
 
     def _soon(self) -> None:
-        """Bring the next refresh forward, but let requests that come in crowds share one."""
-        self._due_s = min(self._due_s, self._asked_s + REFRESH_AT_MOST_EVERY_S)
+        """Bring the next refresh forward; requests that come in crowds share one."""
+        self._due_s = min(self._due_s, self._read_s + MIN_REFRESH_INTERVAL_S)
 
     def _refresh(self) -> None:
-        self._asked_s = time.monotonic()
-        self._due_s = self._asked_s + REFRESH_EVERY_S
-        asked = self._topics
-        if not asked:
+        self._read_s = time.monotonic()
+        self._due_s = self._read_s + REFRESH_EVERY_S
+        topics = self._topics
+        if not topics:
             return
         try:
-            view = self._client.view(sorted(asked))
+            view = self._client.view(sorted(topics))
         except ClusterUnavailable as error:
             self._due_s = time.monotonic() + 0.5
             self._post(ClusterUnreachable(str(error)))
         else:
-            self._post(ViewChanged(view, asked))
+            self._post(ViewChanged(view, topics))
 
     def _connect(self, broker: Broker) -> None:
         try:
@@ -167,7 +167,12 @@ class ClusterMetadata:
         else:
             self._post(Connected(broker.node_id, connection, newest))
 
-    def _publish(self, group: str, positions: Mapping[tuple[str, int], Position]) -> None:
+    def _publish(
+        self,
+        group: str,
+        positions: Mapping[tuple[str, int], Position],
+        failed: Callable[[str], None],
+    ) -> None:
         try:
             refused = publish_positions(self._client, group, positions)
         except ClusterUnavailable as error:
@@ -175,4 +180,4 @@ class ClusterMetadata:
         finally:
             self._publishing = False
         if refused:
-            self._post(PublishFailed(", ".join(sorted(refused))))
+            failed(", ".join(sorted(refused)))

@@ -1,4 +1,8 @@
-"""Commands to the ownership thread of a route, and the events that it posts."""
+"""Commands to the ownership thread of a route, and the events that it posts.
+
+`number` of a commit: the delivery's. Number 0 is none of the delivery's: the thread commits the first
+position of a partition itself, before it posts Begun.
+"""
 
 from __future__ import annotations
 
@@ -13,29 +17,35 @@ from ureplicator_worker.lifeline.messages import Grant, ProofResponse
 
 @dataclass(frozen=True, slots=True)
 class Start:
+    """Prove that these are ours, and find where copying begins. Begun, StartFailed or
+    OwnershipRefused is posted for each."""
+
     partitions: Mapping[Partition, OwnerEpoch]
 
 
 @dataclass(frozen=True, slots=True)
 class Forget:
-    """No more of this partition; answered by Forgotten, after which no event names it."""
+    """No more of this partition; Forgotten is posted, after which no event names it."""
 
     partition: Partition
 
 
 @dataclass(frozen=True, slots=True)
 class Commit:
+    """Committed, CommitFailed or FencedOut with the same number is posted."""
+
     positions: Mapping[Partition, Commitment]
+    number: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class NewProducer:
-    """A fresh producer id for the data."""
+    """A fresh producer id for the data. ProducerReady is posted."""
 
 
 @dataclass(frozen=True, slots=True)
 class Locate:
-    """Where the policy goes on after a hole."""
+    """Where the policy goes on after a gap. Located or StartFailed is posted."""
 
     partition: Partition
     grant: Grant
@@ -46,12 +56,16 @@ Command = Start | Forget | Commit | NewProducer | Locate | ProofResponse | None
 
 @dataclass(frozen=True, slots=True)
 class ProofRequested:
+    """The driver must prove in ZooKeeper that these are still ours; ProofResponse is the response."""
+
     request: int
     partitions: Mapping[Partition, OwnerEpoch]
 
 
 @dataclass(frozen=True, slots=True)
 class Begun:
+    """Proven, and its position is known: copying may begin."""
+
     partition: Partition
     grant: Grant
     beginning: Beginning
@@ -59,14 +73,14 @@ class Begun:
 
 @dataclass(frozen=True, slots=True)
 class OwnershipConfirmed:
-    """Proven again: a suspended partition goes on from memory."""
+    """Proven again, and its position is where we committed it last."""
 
     partition: Partition
 
 
 @dataclass(frozen=True, slots=True)
 class OwnershipRefused:
-    """The driver refused it: let go at once."""
+    """The driver's proof failed: release at once."""
 
     partition: Partition
     reason: str
@@ -74,6 +88,8 @@ class OwnershipRefused:
 
 @dataclass(frozen=True, slots=True)
 class StartFailed:
+    """Forgotten by the thread: it cannot start, or cannot go on."""
+
     partition: Partition
     reason: str
     temporary: bool
@@ -87,28 +103,34 @@ class Forgotten:
 @dataclass(frozen=True, slots=True)
 class Committed:
     positions: Mapping[Partition, Commitment]
+    number: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class CommitFailed:
+    """Refused, or of unknown outcome."""
+
     reason: str
+    number: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class FencedOut:
-    """Everything of the route waits for a new proof."""
+    """Our transactional id was initialised elsewhere: everything of the route waits for a new proof."""
+
+    number: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterError:
-    """The clusters do not let us go through the order; it is tried again."""
+    """A cluster does not let us go through the order; it is retried."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class OwnershipCrashed:
-    """The thread has met what it was not made for, and ended: so must the copier."""
+    """An unexpected error has ended the thread: the copier must end, too."""
 
     error: Exception
 

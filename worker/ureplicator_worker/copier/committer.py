@@ -1,0 +1,87 @@
+"""Commits of a route's positions: delivery decides when and which, the ownership thread commits them."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+
+from ureplicator_common.model import Partition, Route
+from ureplicator_worker.copier.beginning import Commitment
+from ureplicator_worker.copier.delivery import AtLeastOnce
+from ureplicator_worker.copier.lane import Lane, Progress
+from ureplicator_worker.copier.lifecycle import CopyState, OwnedPartition
+from ureplicator_worker.copier.ownership.protocol import (
+    Begun,
+    Commit,
+    CommitFailed,
+    Committed,
+    FencedOut,
+)
+from ureplicator_worker.copier.ownership.thread import Ownership
+
+COMMITTABLE = (CopyState.COPYING, CopyState.DRAINING)
+"""Suspended partitions wait for the proof."""
+
+logger = logging.getLogger(__name__)
+
+
+class Committer:
+    def __init__(
+        self, route: Route, *, delivery: AtLeastOnce, lane: Lane, ownership: Ownership
+    ) -> None:
+        self._route = route
+        self._delivery = delivery
+        self._lane = lane
+        self._ownership = ownership
+        self._begun: dict[Partition, Begun] = {}
+        self._failing = False
+
+    def join(self, begun: Begun, now_s: float) -> None:
+        beginning = begun.beginning
+        found = beginning.committed == beginning.position
+        self._begun[begun.partition] = begun
+        self._delivery.join(begun.partition, position=beginning.position, found=found, now_s=now_s)
+
+    def leave(self, partition: Partition) -> None:
+        del self._begun[partition]
+        self._delivery.leave(partition)
+
+    def offset(self, partition: Partition) -> int:
+        """Committed offset; -1 for a partition that has not joined."""
+        return self._delivery.offset(partition)
+
+    def work(self, owned: Iterable[OwnedPartition], *, drained: bool, now_s: float) -> None:
+        if not self._delivery.is_due(now_s, drained=drained):
+            return
+        progress = self._lane.progress(
+            each.partition for each in owned if each.state in COMMITTABLE
+        )
+        due = self._delivery.seal(progress, now_s)
+        if due:
+            commitments = {
+                partition: self._commitment(partition, due[partition]) for partition in due
+            }
+            self._ownership.put(Commit(commitments, self._delivery.number))
+
+    def _commitment(self, partition: Partition, made: Progress) -> Commitment:
+        begun = self._begun[partition]
+        return Commitment(made.next_offset, made.leader_epoch, begun.grant, begun.beginning)
+
+    def on_committed(self, event: Committed, now_s: float) -> None:
+        """Number 0: first positions, which the ownership thread commits before copying begins."""
+        self._failing = False
+        if event.number:
+            offsets = ((part, item.position) for part, item in event.positions.items())
+            self._delivery.committed(event.number, offsets, now_s)
+
+    def on_failed(self, event: CommitFailed, now_s: float) -> None:
+        """Retried soon; logged once per disturbance."""
+        if event.number:
+            self._delivery.aborted(event.number, now_s)
+        if not self._failing:
+            self._failing = True
+            logger.warning("%s: positions not committed: %s", self._route, event.reason)
+
+    def on_fenced(self, event: FencedOut, now_s: float) -> None:
+        if event.number:
+            self._delivery.aborted(event.number, now_s)

@@ -1,0 +1,123 @@
+"""Delivery: when positions are committed, and which. Pure: no I/O, no clock, no thread.
+
+At least once: data is sent as it comes, and positions follow in transactions of their own. A commit that
+is refused or of unknown outcome costs nothing but repeats after a restart.
+
+              seal(progress) -> positions that are due
+       OPEN ---------------------------------------------> SEALED
+        ^                                                    |
+        |  committed(positions): they are the store's        |
+        +----------------------------------------------------+
+           aborted(): nothing is, as far as is known; the same positions are due again
+
+One commit is under way at a time. It is due every interval, and at once when a partition that is being
+drained waits for nothing else; after a failure the latter waits for COMMIT_RETRY_S. A position that did
+not change is committed again before the target's retention of offsets lets it expire (RENEW_S).
+
+Delivery in transactions that hold the data, too, has one step more: after an abort the lane goes back to
+the positions that were committed, since what it sent beyond them is void.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from ureplicator_common.model import Partition
+from ureplicator_worker.copier.lane import Progress
+from ureplicator_worker.core.partition import InvalidTransition
+
+RENEW_S = 12 * 3600.0
+"""Positions expire on the target after `offsets.retention.minutes` (7 days by default)."""
+COMMIT_RETRY_S = 0.2
+
+
+class DeliveryState(StrEnum):
+    OPEN = "OPEN"
+    SEALED = "SEALED"
+
+
+@dataclass(slots=True)
+class CommittedPosition:
+    """Commit side of one partition: what the store has, and since when. Written by AtLeastOnce only."""
+
+    offset: int
+    at_s: float
+
+
+class AtLeastOnce:
+    """`number` of a commit: 1, 2, ...; the outcome of a commit names it."""
+
+    def __init__(self, *, interval_s: float) -> None:
+        self.state = DeliveryState.OPEN
+        self.number = 0
+        self._interval_s = interval_s
+        self._due_at_s = 0.0
+        self._retry_at_s = 0.0
+        self._partitions: dict[Partition, CommittedPosition] = {}
+
+    def join(self, partition: Partition, *, position: int, found: bool, now_s: float) -> None:
+        """A partition whose stored position is `position`.
+
+        `found`: it was stored by a former owner. Its age is unknown, so it is renewed at once.
+        """
+        at_s = now_s - RENEW_S if found else now_s
+        self._partitions[partition] = CommittedPosition(position, at_s)
+
+    def leave(self, partition: Partition) -> None:
+        self._partitions.pop(partition, None)
+
+    def offset(self, partition: Partition) -> int:
+        """What the store has; -1 for a partition that has not joined."""
+        known = self._partitions.get(partition)
+        return -1 if known is None else known.offset
+
+    def is_due(self, now_s: float, *, drained: bool) -> bool:
+        """Whether to seal now; `drained`: a partition waits for nothing but its commit."""
+        if now_s < self._due_at_s and not (drained and now_s >= self._retry_at_s):
+            return False
+        self._due_at_s = now_s + self._interval_s
+        return self.state is DeliveryState.OPEN
+
+    def seal(
+        self, progress: Mapping[Partition, Progress], now_s: float
+    ) -> dict[Partition, Progress]:
+        """Positions to commit. None is due: nothing is sealed."""
+        self._expect(DeliveryState.OPEN, "seal")
+        due = {
+            partition: made
+            for partition, made in progress.items()
+            if self._is_due(self._partitions[partition], made, now_s)
+        }
+        if due:
+            self.state = DeliveryState.SEALED
+            self.number += 1
+        return due
+
+    def _is_due(self, known: CommittedPosition, made: Progress, now_s: float) -> bool:
+        return made.next_offset != known.offset or now_s - known.at_s >= RENEW_S
+
+    def committed(
+        self, number: int, offsets: Iterable[tuple[Partition, int]], now_s: float
+    ) -> None:
+        """The store has these. A partition that left meanwhile is none of ours."""
+        self._open(number, "committed")
+        for partition, offset in offsets:
+            if partition in self._partitions:
+                self._partitions[partition] = CommittedPosition(offset, now_s)
+
+    def aborted(self, number: int, now_s: float) -> None:
+        """Refused, fenced, or of unknown outcome."""
+        self._open(number, "aborted")
+        self._retry_at_s = now_s + COMMIT_RETRY_S
+
+    def _open(self, number: int, what: str) -> None:
+        self._expect(DeliveryState.SEALED, what)
+        if number != self.number:
+            raise InvalidTransition(f"commit {number} {what}, {self.number} is under way")
+        self.state = DeliveryState.OPEN
+
+    def _expect(self, state: DeliveryState, what: str) -> None:
+        if self.state is not state:
+            raise InvalidTransition(f"{what} while {self.state}")

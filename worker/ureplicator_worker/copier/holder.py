@@ -1,0 +1,291 @@
+"""Holder: which partitions of a route this copier owns, and what becomes of each.
+
+    driver                 holder                              ownership thread
+    Add       ------->  STARTING  -- Start ----------------->  order (1) to (4) of `kafka.positions`
+                        COPYING   <- Begun ------------------
+    Report    <-------     |  every interval: Commit ------->  one transaction
+    Remove    ------->  DRAINING: lane.finish, then a last Commit
+                        RELEASING: lane.drop, Forget ------->
+    Released  <-------             <- Forgotten -------------
+
+A failing partition goes the same way, with Failed in place of Released: it never disturbs the others.
+The states and their transitions are `lifecycle`'s. The holder is their only writer. It asks the driver
+for the proof, hands partitions to the lane and takes them back; it knows no batch and no socket.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any, assert_never
+
+from ureplicator_common.model import GapPolicy, OwnerEpoch, Partition, Route
+from ureplicator_worker.copier.committer import Committer
+from ureplicator_worker.copier.lane import (
+    GapFound,
+    Lane,
+    LaneEvent,
+    PartitionFailed,
+    ProducerNeeded,
+)
+from ureplicator_worker.copier.lifecycle import (
+    CONFIRMED,
+    DRAINED,
+    FENCED,
+    IN_LANE,
+    CopyState,
+    Failure,
+    OwnedPartition,
+    invalid,
+    move,
+)
+from ureplicator_worker.copier.ownership.protocol import (
+    Begun,
+    ClusterError,
+    CommitFailed,
+    Committed,
+    FencedOut,
+    Forget,
+    Forgotten,
+    Locate,
+    Located,
+    NewProducer,
+    OwnershipConfirmed,
+    OwnershipCrashed,
+    OwnershipEvent,
+    OwnershipRefused,
+    ProducerReady,
+    ProofRequested,
+    Start,
+    StartFailed,
+)
+from ureplicator_worker.copier.ownership.thread import Ownership
+from ureplicator_worker.copier.reporting import partition_reports
+from ureplicator_worker.lifeline.messages import (
+    Failed,
+    Message,
+    PartitionReport,
+    ProofRequest,
+    Released,
+)
+
+DRAIN_S = 10.0
+"""How long the rest of a removed partition may take to be sent and committed; then it is released as it
+is, after what the ownership thread has under way: a commit and two more commands at most, `COMMAND_S`
+each."""
+
+logger = logging.getLogger(__name__)
+
+
+class Holder:
+    """`send` delivers a message to the driver."""
+
+    def __init__(
+        self,
+        route: Route,
+        *,
+        lane: Lane,
+        committer: Committer,
+        ownership: Ownership,
+        send: Callable[[Message], None],
+    ) -> None:
+        self.owned: dict[Partition, OwnedPartition] = {}
+        self._route = route
+        self._lane = lane
+        self._committer = committer
+        self._ownership = ownership
+        self._send = send
+        self._draining: dict[Partition, None] = {}
+        self._cluster_error = ""
+        self._now_s = 0.0
+
+    def add(self, partitions: Mapping[Partition, OwnerEpoch]) -> None:
+        new = {part: epoch for part, epoch in partitions.items() if part not in self.owned}
+        for partition in partitions:
+            owned = self.owned.setdefault(partition, OwnedPartition(partition))
+            if owned.state is CopyState.RELEASING:
+                raise invalid(owned, "added before it was released")
+        if new:
+            self._ownership.put(Start(new))
+
+    def remove(self, partition: Partition) -> None:
+        owned = self.owned.get(partition)
+        if owned is None:
+            self.owned[partition] = OwnedPartition(partition, CopyState.RELEASING)
+            self._ownership.put(Forget(partition))
+            return
+        self.owned[partition] = replace(owned, failure=None)
+        if owned.state is CopyState.STARTING:
+            self._release(partition, "removed")
+        elif owned.state in DRAINED:
+            self._drain(partition, "removed")
+
+    def give_up(self) -> None:
+        """Drop everything without a last commit: the driver waits no longer."""
+        for partition, owned in self.owned.items():
+            if owned.state in IN_LANE:
+                self._lane.drop(partition)
+                self._committer.leave(partition)
+        self.owned.clear()
+        self._draining.clear()
+
+    def work(self, now_s: float) -> None:
+        """Release what is drained, commit what is due."""
+        self._now_s = now_s
+        waiting = bool(self._draining) and self._release_drained()
+        self._committer.work(self.owned.values(), drained=waiting, now_s=now_s)
+
+    def report(self) -> dict[Partition, PartitionReport]:
+        return partition_reports(
+            self.owned.values(),
+            lane=self._lane,
+            committed=self._committer.offset,
+            cluster_error=self._cluster_error,
+        )
+
+    def on_lane(self, event: LaneEvent) -> None:
+        match event:
+            case PartitionFailed(partition, reason, temporary):
+                self._fail(partition, reason, temporary=temporary)
+            case GapFound(partition, reason):
+                self._gap(partition, reason)
+            case ProducerNeeded():
+                self._ownership.put(NewProducer())
+            case _:
+                assert_never(event)
+
+    def on_ownership(self, event: OwnershipEvent) -> None:
+        match event:
+            case ProofRequested(request, partitions):
+                self._send(ProofRequest(request, partitions))
+            case Begun():
+                self._begin(event)
+            case OwnershipConfirmed(partition):
+                self._confirm(partition)
+            case OwnershipRefused(partition, reason):
+                self._lose(partition, Failure(f"released: {reason}", temporary=True))
+            case StartFailed(partition, reason, temporary):
+                self._lose(partition, Failure(reason, temporary))
+            case Forgotten(partition):
+                self._forgotten(partition)
+            case Located(partition, offset):
+                if self._state(partition) in DRAINED:
+                    self._lane.seek(partition, offset)
+            case ProducerReady(producer):
+                self._cluster_error = ""
+                self._lane.producer(producer.id, producer.epoch)
+            case Committed():
+                self._cluster_error = ""
+                self._committer.on_committed(event, self._now_s)
+            case CommitFailed():
+                self._committer.on_failed(event, self._now_s)
+            case FencedOut():
+                self._committer.on_fenced(event, self._now_s)
+                self._suspend()
+            case ClusterError(reason):
+                self._cluster_error = reason
+            case OwnershipCrashed(error):
+                raise RuntimeError(f"{self._route}: the ownership thread crashed") from error
+            case _:
+                assert_never(event)
+
+    def _begin(self, begun: Begun) -> None:
+        """Unless the partition was removed meanwhile."""
+        self._cluster_error = ""
+        partition = begun.partition
+        if self._state(partition) is not CopyState.STARTING:
+            return
+        self._lane.begin(partition, begun.grant, begun.beginning)
+        self._committer.join(begun, self._now_s)
+        position = f"from {begun.beginning.position}"
+        self._move(partition, CopyState.COPYING, position, grant=begun.grant)
+        logger.info("%s: copying %s", partition, position)
+
+    def _confirm(self, partition: Partition) -> None:
+        """Proven again: a suspended partition goes on from memory."""
+        self._cluster_error = ""
+        state = self._state(partition)
+        if state is not None and state in CONFIRMED:
+            self._lane.resume(partition)
+            self._move(partition, CONFIRMED[state], "proof granted")
+
+    def _suspend(self) -> None:
+        logger.warning("%s: fenced; waiting for the proof of ownership", self._route)
+        for partition, owned in self.owned.items():
+            if owned.state in FENCED:
+                self._lane.suspend(partition)
+                self._move(partition, FENCED[owned.state], "fenced")
+
+    def _lose(self, partition: Partition, failure: Failure) -> None:
+        """The ownership thread has forgotten it already. What was removed is Released, not Failed."""
+        logger.warning("%s: %s", partition, failure.reason)
+        state = self._state(partition)
+        if state is CopyState.STARTING or state in DRAINED:
+            self._release(partition, failure.reason, failure=failure)
+        elif state in IN_LANE:
+            self._release(partition, failure.reason)
+
+    def _gap(self, partition: Partition, reason: str) -> None:
+        """The policy decides where copying goes on after a gap in the source, or that it does not."""
+        owned = self.owned.get(partition)
+        if owned is None or owned.grant is None or owned.state not in DRAINED:
+            return
+        policy = owned.grant.settings.on_gap
+        if policy is GapPolicy.STOP:
+            self._fail(partition, f"{reason} (on_gap: stop)", temporary=False)
+            return
+        logger.error("%s: %s; going on at the %s", partition, reason, policy)
+        self._ownership.put(Locate(partition, owned.grant))
+
+    def _fail(self, partition: Partition, reason: str, *, temporary: bool) -> None:
+        """Give a partition up after a last commit; one that is being removed just ends."""
+        if self._state(partition) in DRAINED:
+            logger.warning("%s: failed: %s", partition, reason)
+            self._drain(partition, reason, failure=Failure(reason, temporary))
+
+    def _drain(self, partition: Partition, reason: str, **change: Any) -> None:
+        self._lane.finish(partition)
+        self._draining[partition] = None
+        to, until_s = DRAINED[self.owned[partition].state], self._now_s + DRAIN_S
+        self._move(partition, to, reason, drain_until_s=until_s, **change)
+
+    def _release_drained(self) -> bool:
+        """Whether a commit is all that a partition waits for; those that wait for nothing go."""
+        waiting = False
+        for partition, made in self._lane.progress(self._draining).items():
+            if made.exact and made.next_offset == self._committer.offset(partition):
+                self._release(partition, "drained and committed")
+            elif self._now_s > self.owned[partition].drain_until_s:
+                logger.warning("%s: released before all was committed", partition)
+                self._release(partition, f"not drained in {DRAIN_S:.0f} s")
+            else:
+                waiting |= made.exact
+        return waiting
+
+    def _release(self, partition: Partition, reason: str, **change: Any) -> None:
+        if self.owned[partition].state in IN_LANE:
+            self._lane.drop(partition)
+            self._committer.leave(partition)
+            self._draining.pop(partition, None)
+        self._move(partition, CopyState.RELEASING, reason, **change)
+        self._ownership.put(Forget(partition))
+
+    def _forgotten(self, partition: Partition) -> None:
+        """The last message about the partition, once the ownership thread has forgotten it, too."""
+        owned = self.owned.pop(partition, None)
+        if owned is None:
+            return
+        failure = owned.failure
+        if failure is None:
+            self._send(Released((partition,)))
+        else:
+            self._send(Failed(partition, failure.reason, failure.temporary))
+
+    def _state(self, partition: Partition) -> CopyState | None:
+        owned = self.owned.get(partition)
+        return None if owned is None else owned.state
+
+    def _move(self, partition: Partition, to: CopyState, reason: str, **change: Any) -> None:
+        owned = self.owned[partition]
+        self.owned[partition] = move(owned, to, reason, now_s=self._now_s, **change)

@@ -1,0 +1,137 @@
+"""Lane: what carries the records of a route's partitions from the source to the target.
+
+The holder (`copier.holder`) decides which partitions are copied, from where, and when copying ends; it
+knows no batch and no socket. A lane carries records and reports how far it came; it knows no owner, no
+proof and no position store. They meet in this Protocol. Calls go from the holder to the lane; what the
+lane has to report are events that the holder takes once a turn, so neither calls back into the other.
+
+    begin ----> copying <--- suspend, resume ---> suspended
+                   | finish: fetch no more, send the rest
+                   v
+               finishing ----> `exact` ----> drop
+
+A lane for another delivery or another kind of record adds operations here: transactions need one to stop
+adding records and one to go back to the committed offsets, handlers and limits need their settings live.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
+
+from ureplicator_common.model import Partition
+from ureplicator_worker.copier.beginning import Beginning
+from ureplicator_worker.copier.latency import LatencyHistogram
+from ureplicator_worker.lifeline.messages import Grant
+
+
+class Progress(NamedTuple):
+    """How far a partition is copied: everything before `next_offset` is acknowledged by the target.
+
+    `exact`: nothing beyond it was fetched that still has to be sent.
+    """
+
+    next_offset: int
+    leader_epoch: int
+    exact: bool
+
+
+@dataclass(frozen=True, slots=True)
+class LaneStatus:
+    """One partition for the report. Counters since `begin`; -1: not known yet.
+
+    `error`: what fails now, and at which end; `fetching`: the source responds for this partition.
+    """
+
+    error: str
+    fetching: bool
+    position: int
+    records: int
+    bytes: int
+    lag: int
+    skipped: int
+    gaps: int
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionFailed:
+    """The lane cannot go on with the partition. It fetches no more of it, and sends the rest if it can."""
+
+    partition: Partition
+    reason: str
+    temporary: bool
+
+
+@dataclass(frozen=True, slots=True)
+class GapFound:
+    """The source has no longer what comes next. The partition waits for `seek` or `finish`."""
+
+    partition: Partition
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerNeeded:
+    """The lane needs a fresh producer id (`Lane.producer`)."""
+
+
+LaneEvent = PartitionFailed | GapFound | ProducerNeeded
+
+
+class Socket(Protocol):
+    @property
+    def wants_write(self) -> bool: ...
+
+    def fileno(self) -> int: ...
+
+
+class SocketGroup(Protocol):
+    """Sockets for the selector of the copier's loop, and who handles them."""
+
+    @property
+    def open(self) -> Iterable[Socket]: ...
+
+    def on_readable(self, socket: Any, now_s: float) -> None: ...
+
+    def on_writable(self, socket: Any, now_s: float) -> None: ...
+
+
+class Lane(Protocol):
+    """Everything runs in the copier's loop; nothing blocks. A partition is known from begin to drop."""
+
+    @property
+    def latency(self) -> LatencyHistogram: ...
+
+    def begin(self, partition: Partition, grant: Grant, beginning: Beginning) -> None: ...
+
+    def suspend(self, partition: Partition) -> None:
+        """Neither fetch nor send; keep what is there."""
+
+    def resume(self, partition: Partition) -> None: ...
+
+    def seek(self, partition: Partition, offset: int) -> None:
+        """Go on at another offset, over a gap that the operator's policy allows."""
+
+    def finish(self, partition: Partition) -> None:
+        """Fetch no more; send the rest."""
+
+    def drop(self, partition: Partition) -> None:
+        """Forget the partition. What is on its way to the target is taken back as far as possible."""
+
+    def progress(self, partitions: Iterable[Partition]) -> dict[Partition, Progress]: ...
+
+    def producer(self, id: int, epoch: int) -> None:
+        """The producer id that `ProducerNeeded` requested."""
+
+    def take_events(self) -> Iterator[LaneEvent]:
+        """What happened since the last call."""
+
+    def status(self, partition: Partition) -> LaneStatus: ...
+
+    def sockets(self) -> Sequence[SocketGroup]: ...
+
+    def work(self, now_s: float) -> None:
+        """One turn: send whatever can be sent now."""
+
+    def close(self) -> None: ...

@@ -1,0 +1,28 @@
+"""Latency of acknowledged batches, as counts per bucket."""
+
+from __future__ import annotations
+
+import time
+from bisect import bisect_left
+
+from ureplicator_worker.lifeline.messages import LATENCY_BOUNDS_MS
+
+
+class LatencyHistogram:
+    """From the youngest record of a batch to its acknowledgement. Hot path."""
+
+    __slots__ = ("counts", "sum_ms")
+
+    def __init__(self) -> None:
+        self.counts = [0] * (len(LATENCY_BOUNDS_MS) + 1)
+        self.sum_ms = 0.0
+
+    def record(self, timestamp_ms: int) -> None:
+        """A time in the future comes from another machine's clock and counts as no latency."""
+        latency_ms = max(0.0, time.time() * 1_000 - timestamp_ms)
+        self.counts[bisect_left(LATENCY_BOUNDS_MS, latency_ms)] += 1
+        self.sum_ms += latency_ms
+
+    def add(self, other: LatencyHistogram) -> None:
+        self.counts = [a + b for a, b in zip(self.counts, other.counts, strict=True)]
+        self.sum_ms += other.sum_ms

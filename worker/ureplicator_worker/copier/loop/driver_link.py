@@ -1,0 +1,75 @@
+"""The driver as the copier's loop sees it: messages over the lifeline, until it closes.
+
+Requests for proofs of all routes share the lifeline. They are numbered together here, and the response
+goes back to the route under the route's own number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ureplicator_common.model import Route
+from ureplicator_worker.lifeline.client import LifelineClient, LifelineClosed
+from ureplicator_worker.lifeline.messages import Message, ProofRequest, ProofResponse
+
+
+class DriverLink:
+    """A `SocketGroup` of one socket; `received` gets each message of the driver."""
+
+    def __init__(self, lifeline: LifelineClient, *, received: Callable[[Message], None]) -> None:
+        self.closed = False
+        self._lifeline = lifeline
+        self._received = received
+        self._proofs: dict[int, tuple[Route, int]] = {}
+        self._number = 0
+
+    @property
+    def open(self) -> tuple[LifelineClient, ...]:
+        return () if self.closed else (self._lifeline,)
+
+    @property
+    def ready(self) -> bool:
+        """The driver has read everything so far. Reports wait for it, since memory is finite."""
+        return not self.closed and not self._lifeline.wants_write
+
+    def send(self, message: Message) -> None:
+        if self.closed:
+            return
+        try:
+            self._lifeline.send(message)
+        except LifelineClosed:
+            self.close()
+
+    def send_for(self, route: Route, message: Message) -> None:
+        if isinstance(message, ProofRequest):
+            self._number += 1
+            self._proofs[self._number] = (route, message.request_id)
+            message = ProofRequest(self._number, message.partitions)
+        self.send(message)
+
+    def route_of(self, response: ProofResponse) -> tuple[Route, ProofResponse] | None:
+        """The route that a response is for, and the response under the route's number."""
+        route, request = self._proofs.pop(response.request_id, (None, 0))
+        return (
+            None
+            if route is None
+            else (route, ProofResponse(request, response.granted, response.refused))
+        )
+
+    def on_readable(self, socket: LifelineClient, now_s: float) -> None:
+        try:
+            for message in self._lifeline.on_readable():
+                self._received(message)
+        except LifelineClosed:
+            self.close()
+
+    def on_writable(self, socket: LifelineClient, now_s: float) -> None:
+        try:
+            self._lifeline.on_writable()
+        except LifelineClosed:
+            self.close()
+
+    def close(self) -> None:
+        if not self.closed:
+            self.closed = True
+            self._lifeline.close()

@@ -1,0 +1,128 @@
+"""Progress through the order of `kafka.positions`: which steps are done, for which partitions. Pure.
+
+                    (1) initialised()              (3) (4) proven()
+    UNINITIALISED ---------------------> INITIALISED ------------------> PROVEN --+ joining partitions
+          ^                                   |                            |  ^---+ are proven alike
+          |  restart(): fenced, refused, or the outcome of a commit unknown|
+          +-----------------------------------+----------------------------+
+
+Between (1) and (3) lies the proof of the driver (2): `request` and `response`. One request is
+outstanding at a time. It names what waits to be started and, while nothing is proven, everything that is
+held: after a restart all of it must be proven again before anything is committed.
+
+What is held was started with a position, and every position that we tried to commit since may be the
+stored one (an outcome may be unknown). Any other stored position is somebody else's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from ureplicator_common.model import OwnerEpoch, Partition
+from ureplicator_worker.core.partition import InvalidTransition
+from ureplicator_worker.lifeline.messages import Grant, ProofResponse
+
+
+class OrderState(StrEnum):
+    UNINITIALISED = "UNINITIALISED"
+    INITIALISED = "INITIALISED"
+    PROVEN = "PROVEN"
+
+
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """The driver's response, without what was forgotten since the request, or added again."""
+
+    granted: Mapping[Partition, Grant]
+    refused: Mapping[Partition, str]
+
+
+class ProofOrder:
+    """`waiting`: to be started; `held`: begun, with the owner epochs that were proven."""
+
+    def __init__(self) -> None:
+        self.state = OrderState.UNINITIALISED
+        self.waiting: dict[Partition, OwnerEpoch] = {}
+        self.held: dict[Partition, OwnerEpoch] = {}
+        self._attempted: dict[Partition, set[int]] = {}
+        self._number = 0
+        self._outstanding = False
+        self._requested: dict[Partition, OwnerEpoch] = {}
+
+    @property
+    def needs_proof(self) -> bool:
+        """A proof is due, and no request is outstanding."""
+        unproven = self.state is not OrderState.PROVEN and bool(self.held)
+        return (bool(self.waiting) or unproven) and not self._outstanding
+
+    def add(self, partitions: Mapping[Partition, OwnerEpoch]) -> None:
+        self.waiting.update(partitions)
+
+    def forget(self, partition: Partition) -> None:
+        self.waiting.pop(partition, None)
+        self.held.pop(partition, None)
+        self._attempted.pop(partition, None)
+
+    def restart(self) -> None:
+        """Nothing may be committed before the order was gone through again."""
+        self.state = OrderState.UNINITIALISED
+
+    def initialised(self) -> None:
+        if self.state is not OrderState.UNINITIALISED:
+            raise InvalidTransition(f"initialised while {self.state}")
+        self.state = OrderState.INITIALISED
+
+    def request(self) -> tuple[int, dict[Partition, OwnerEpoch]]:
+        """Number and partitions of the next request for a proof."""
+        if self.state is OrderState.UNINITIALISED or self._outstanding:
+            raise InvalidTransition(f"proof requested while {self.state}")
+        self._number += 1
+        self._outstanding = True
+        self._requested = dict(self.waiting)
+        if self.state is not OrderState.PROVEN:
+            self._requested |= self.held
+        return self._number, self._requested
+
+    def response(self, response: ProofResponse) -> Proof | None:
+        """None for the response to another request."""
+        if response.request_id != self._number:
+            return None
+        self._outstanding = False
+        refused = {part: why for part, why in response.refused.items() if self._is_requested(part)}
+        granted = {
+            part: grant for part, grant in response.granted.items() if self._is_requested(part)
+        }
+        return Proof(granted, refused)
+
+    def _is_requested(self, partition: Partition) -> bool:
+        """Not forgotten since, nor added again under another owner epoch."""
+        epoch = self.waiting.get(partition, self.held.get(partition))
+        return epoch is not None and epoch == self._requested.get(partition)
+
+    def proven(self) -> None:
+        """Former owners are fenced and positions are read: what is held may be committed."""
+        if self.state is OrderState.UNINITIALISED:
+            raise InvalidTransition("proven before the id was initialised")
+        self.state = OrderState.PROVEN
+
+    def begin(self, partition: Partition, position: int) -> None:
+        self.held[partition] = self.waiting.pop(partition)
+        self.attempt(partition, position)
+
+    def attempt(self, partition: Partition, position: int) -> None:
+        """The position may be the stored one from now on."""
+        self._attempted.setdefault(partition, set()).add(position)
+
+    def committed(self, positions: Iterable[tuple[Partition, int]]) -> None:
+        """These are the stored ones."""
+        for partition, position in positions:
+            self._attempted[partition] = {position}
+
+    def is_ours(self, partition: Partition, stored: int) -> bool:
+        """Nobody else committed the partition since we began."""
+        return stored in self._attempted.get(partition, ())
+
+    def may_commit(self, partition: Partition) -> bool:
+        return self.state is OrderState.PROVEN and partition in self.held

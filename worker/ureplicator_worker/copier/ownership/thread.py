@@ -1,0 +1,323 @@
+"""The right to copy: one thread per route goes through the order of `kafka.positions`, and commits.
+
+    Start ---> (1) initialise own id ---> (2) request ==driver==> proof ---> (3) fence ---> (4) read
+                     ^                                                                       | Begun
+                     |  fenced, refused, or a response missing                               v
+                     +----------------------------------------------------- Commit <--- (5) copying
+
+Everything here blocks; the data loop does not. The loop puts commands into the queue of this thread, and
+the thread posts events into the loop's mailbox (`protocol`). Commits go one at a time. Which
+step comes next is decided by `proof_order`.
+
+While the id must be initialised again, copying goes on if only a response was missing: data needs no
+ownership in this delivery, and what is copied twice is bounded by the next proof. If the id was *fenced*,
+another owner took something over: the loop suspends every partition until the driver's proof is back. A
+partition whose stored position is none that we committed was copied by another owner in between: it
+starts again from the store.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import assert_never
+
+from ureplicator_common.clock import Clock, SystemClock
+from ureplicator_common.kafka import ClusterUnavailable, Position
+from ureplicator_common.kafka.client import ClusterClient
+from ureplicator_common.kafka.errors import ErrorCode
+from ureplicator_common.kafka.positions import (
+    COMMAND_S,
+    CommitRefused,
+    Fenced,
+    PositionStore,
+    init_producer,
+)
+from ureplicator_common.model import Partition
+from ureplicator_worker.copier.beginning import Commitment
+from ureplicator_worker.copier.ownership.proof_order import OrderState, ProofOrder
+from ureplicator_worker.copier.ownership.protocol import (
+    Begun,
+    ClusterError,
+    Command,
+    Commit,
+    CommitFailed,
+    Committed,
+    FencedOut,
+    Forget,
+    Forgotten,
+    Locate,
+    Located,
+    NewProducer,
+    OwnershipConfirmed,
+    OwnershipCrashed,
+    OwnershipEvent,
+    OwnershipRefused,
+    ProducerReady,
+    ProofRequested,
+    Start,
+    StartFailed,
+)
+from ureplicator_worker.copier.start_position import (
+    CannotStart,
+    begin_all,
+    naming,
+    policy_time,
+    source_offset,
+)
+from ureplicator_worker.lifeline.messages import Grant, ProofResponse
+
+RETRY_S = 0.5
+
+
+class Ownership:
+    """`put` returns at once; results come through `post`.
+
+    `start` starts the thread; without it the caller calls `step`, whenever `timeout_s` is over.
+    """
+
+    def __init__(
+        self,
+        *,
+        name: str,
+        worker: str,
+        slot: int,
+        store: PositionStore,
+        source: ClusterClient,
+        target: ClusterClient,
+        post: Callable[[OwnershipEvent], None],
+        clock: Clock | None = None,
+    ) -> None:
+        self._clock = clock or SystemClock()
+        self._worker = worker
+        self._slot = slot
+        self._store = store
+        self._source = source
+        self._target = target
+        self._post = post
+        self._commands: queue.SimpleQueue[Command] = queue.SimpleQueue()
+        self._order = ProofOrder()
+        self._retry_at_s = 0.0
+        self._thread = threading.Thread(target=self._run, name=f"ownership-{name}", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def put(self, command: Command) -> None:
+        """None ends the thread."""
+        self._commands.put(command)
+
+    def close(self) -> None:
+        self.put(None)
+        self._thread.join(timeout=20.0)
+        self._source.close()
+        self._target.close()
+
+    def may_commit(self, partition: Partition) -> bool:
+        """As far as this thread knows; the coordinator decides."""
+        return self._order.may_commit(partition)
+
+    def _run(self) -> None:
+        try:
+            while True:
+                try:
+                    command = self._commands.get(timeout=self.timeout_s())
+                except queue.Empty:
+                    self.step()
+                    continue
+                if command is None:
+                    return
+                self.step(command)
+        except Exception as error:  # a thread's error is seen only if it is posted
+            self._post(OwnershipCrashed(error))
+
+    def step(self, *commands: Command) -> None:
+        """Perform commands, then request the proof if it is due."""
+        try:
+            for command in commands:
+                self._perform(command)
+        except ClusterUnavailable as error:
+            self._retry_later(error)
+        self._request_proof()
+
+    def timeout_s(self) -> float | None:
+        """Until the next step; None while none is due."""
+        if not self._order.needs_proof:
+            return None
+        return max(0.01, self._retry_at_s - self._clock.monotonic_s())
+
+    def _retry_later(self, error: ClusterUnavailable) -> None:
+        self._retry_at_s = self._clock.monotonic_s() + min(RETRY_S, error.delay_s)
+        self._post(ClusterError(str(error)))
+
+    def _request_proof(self) -> None:
+        """Steps (1) and (2), as far as they are due."""
+        if not self._order.needs_proof or self._clock.monotonic_s() < self._retry_at_s:
+            return
+        if self._order.state is OrderState.UNINITIALISED:
+            try:
+                with naming("target"):
+                    self._store.initialise()
+            except ClusterUnavailable as error:
+                self._retry_later(error)
+                return
+            self._order.initialised()
+        number, partitions = self._order.request()
+        self._post(ProofRequested(number, partitions))
+
+    def _perform(self, command: Command) -> None:
+        match command:
+            case Start(partitions):
+                self._order.add(partitions)
+            case Forget(partition):
+                self._order.forget(partition)
+                self._post(Forgotten(partition))
+            case ProofResponse():
+                self._on_proof(command)
+            case Commit(positions, number):
+                held = {part: positions[part] for part in positions if part in self._order.held}
+                self._commit(held, number)
+            case NewProducer():
+                self._new_producer()
+            case Locate(partition, grant):
+                self._locate(partition, grant)
+            case None:
+                raise AssertionError("the end of the thread is no command to perform")
+            case _:
+                assert_never(command)
+
+    def _on_proof(self, response: ProofResponse) -> None:
+        """Steps (3) and (4) for what was granted."""
+        proof = self._order.response(response)
+        if proof is None:
+            return
+        for partition, reason in proof.refused.items():
+            self._order.forget(partition)
+            self._post(OwnershipRefused(partition, reason))
+        granted = proof.granted
+        if not granted or self._order.state is OrderState.UNINITIALISED:
+            return
+        with naming("target"):
+            self._store.fence(sorted({id for grant in granted.values() for id in grant.fence}))
+            stored = self._store.read(_by_topic(granted))
+        self._order.proven()
+        self._confirm_held(granted, stored)
+        self._begin_waiting(granted, stored)
+
+    def _confirm_held(
+        self,
+        granted: Mapping[Partition, Grant],
+        stored: Mapping[tuple[str, int], Position],
+    ) -> None:
+        for partition, grant in granted.items():
+            if partition not in self._order.held:
+                continue
+            offset = stored[(grant.target_topic, partition.number)].offset
+            if self._order.is_ours(partition, offset):
+                self._post(OwnershipConfirmed(partition))
+            else:
+                self._fail(partition, f"another owner moved the position to {offset}")
+
+    def _begin_waiting(
+        self,
+        granted: Mapping[Partition, Grant],
+        stored: Mapping[tuple[str, int], Position],
+    ) -> None:
+        starting = {part: grant for part, grant in granted.items() if part in self._order.waiting}
+        if not starting:
+            return
+        found = begin_all(starting, stored, source=self._source, target=self._target)
+        begun: dict[Partition, Begun] = {}
+        for partition, beginning in found.items():
+            if isinstance(beginning, CannotStart):
+                self._fail(partition, str(beginning), temporary=beginning.temporary)
+            else:
+                begun[partition] = Begun(partition, starting[partition], beginning)
+        self._commit_first_positions(begun)
+        for partition, event in begun.items():
+            self._order.begin(partition, event.beginning.position)
+            self._post(event)
+
+    def _commit_first_positions(self, begun: Mapping[Partition, Begun]) -> None:
+        """Before the first byte is copied: a second start must not choose another position."""
+        fresh = {
+            partition: Commitment(
+                event.beginning.position, event.beginning.leader_epoch, event.grant, event.beginning
+            )
+            for partition, event in begun.items()
+            if event.beginning.committed != event.beginning.position
+        }
+        if fresh:
+            self._commit(fresh, number=0)
+            if self._order.state is not OrderState.PROVEN:
+                raise ClusterUnavailable("target: first positions could not be committed")
+
+    def _commit(self, positions: Mapping[Partition, Commitment], number: int) -> None:
+        if self._order.state is not OrderState.PROVEN:
+            self._post(CommitFailed("the proof that we are still the owner is due", number))
+            return
+        if not positions:
+            self._post(Committed({}, number))
+            return
+        keys = {(item.grant.target_topic, part.number): part for part, item in positions.items()}
+        for partition, item in positions.items():
+            self._order.attempt(partition, item.position)
+        try:
+            with naming("target"):
+                self._store.commit(
+                    {
+                        key: positions[part].record(worker=self._worker, slot=self._slot)
+                        for key, part in keys.items()
+                    }
+                )
+        except Fenced:
+            self._order.restart()
+            self._post(FencedOut(number))
+        except CommitRefused as error:
+            self._order.restart()
+            for key, code in error.refused.items():
+                self._fail(keys[key], refusal(key[0], code))
+            self._post(CommitFailed(str(error), number))
+        except ClusterUnavailable as error:
+            self._order.restart()
+            self._post(CommitFailed(str(error), number))
+            self._retry_later(error)
+        else:
+            self._order.committed((part, item.position) for part, item in positions.items())
+            self._post(Committed(positions, number))
+
+    def _fail(self, partition: Partition, reason: str, *, temporary: bool = True) -> None:
+        self._order.forget(partition)
+        self._post(StartFailed(partition, reason, temporary))
+
+    def _new_producer(self) -> None:
+        try:
+            with naming("target"), self._target.within(COMMAND_S):
+                self._post(ProducerReady(init_producer(self._target, None)))
+        except ClusterUnavailable as error:
+            self._post(ClusterError(str(error)))
+            time.sleep(min(RETRY_S, error.delay_s))
+            self.put(NewProducer())
+
+    def _locate(self, partition: Partition, grant: Grant) -> None:
+        try:
+            offset = source_offset(partition, self._source, policy_time(grant.settings.on_gap))
+            self._post(Located(partition, offset))
+        except ClusterUnavailable as error:
+            self._post(StartFailed(partition, str(error), True))
+
+
+def _by_topic(granted: Mapping[Partition, Grant]) -> dict[str, list[int]]:
+    wanted: dict[str, list[int]] = {}
+    for partition, grant in granted.items():
+        wanted.setdefault(grant.target_topic, []).append(partition.number)
+    return wanted
+
+
+def refusal(target_topic: str, code: str) -> str:
+    """A coordinator's code that would be read as the source's, in words."""
+    if code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION.name:
+        return f"target topic {target_topic} was deleted, or lacks this partition"
+    return f"position refused: {code}"

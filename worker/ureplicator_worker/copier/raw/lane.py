@@ -1,0 +1,206 @@
+"""Raw lane: record batches as they are, from Fetch responses into Produce requests.
+
+    metadata threads --> Connections --> Source --> FetchSide | SendWindow | SendSide --> Target
+
+Batches are neither decoded nor compressed again, except where they must be (`batches.header`). The lane
+wires both ends together and keeps the topics' identity: a recreated topic is another topic, and the two
+are never mixed. Batches that were fetched by the former topic's id are of the former and may still be
+sent; batches that were fetched by name may be of either.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator
+
+from ureplicator_common.model import Partition
+from ureplicator_worker.copier.beginning import Beginning
+from ureplicator_worker.copier.lane import (
+    GapFound,
+    LaneEvent,
+    LaneStatus,
+    PartitionFailed,
+    ProducerNeeded,
+    Progress,
+)
+from ureplicator_worker.copier.latency import LatencyHistogram
+from ureplicator_worker.copier.loop.mailbox import Mailbox
+from ureplicator_worker.copier.raw.net.buffers import BufferPool
+from ureplicator_worker.copier.raw.net.connections import Connections
+from ureplicator_worker.copier.raw.net.metadata import ClusterMetadata, MetadataEvent
+from ureplicator_worker.copier.raw.partition import FetchSide, RawPartition, SendSide
+from ureplicator_worker.copier.raw.producers import Producers
+from ureplicator_worker.copier.raw.source import Source
+from ureplicator_worker.copier.raw.target import Target
+from ureplicator_worker.lifeline.messages import Grant
+
+CHECK_EVERY_S = 0.5
+"""Silent connections and stalled partitions are not worth a scan at every turn."""
+
+
+class RawLane:
+    """See `copier.lane.Lane`. The mailboxes hold what the threads of the metadata post."""
+
+    def __init__(
+        self,
+        *,
+        source: ClusterMetadata,
+        source_events: Mailbox[MetadataEvent],
+        target: ClusterMetadata,
+        target_events: Mailbox[MetadataEvent],
+        pool: BufferPool,
+    ) -> None:
+        self.latency = LatencyHistogram()
+        self._partitions: dict[Partition, RawPartition] = {}
+        self._events: deque[LaneEvent] = deque()
+        self._producers = Producers(lambda: self._events.append(ProducerNeeded()))
+        self._target = Target(
+            target,
+            pool=pool,
+            producers=self._producers,
+            latency=self.latency,
+            failed=self._send_failed,
+        )
+        self._source = Source(
+            source,
+            pool=pool,
+            failed=self._fetch_failed,
+            gap=lambda fetch, reason: self._events.append(GapFound(fetch.partition, reason)),
+            filled=lambda fetch: self._target.activate(self._partitions[fetch.partition].send),
+        )
+        self._mail = (
+            (source_events, self._source.connections),
+            (target_events, self._target.connections),
+        )
+        self._check_at_s = 0.0
+
+    def begin(self, partition: Partition, grant: Grant, beginning: Beginning) -> None:
+        raw = self._partitions[partition] = RawPartition.begin(partition, grant, beginning)
+        self._cover_topics()
+        self._target.need_producer(raw.send)
+        self._source.add(raw.fetch)
+
+    def _cover_topics(self) -> None:
+        partitions = self._partitions.values()
+        self._source.connections.cover(frozenset(raw.partition.topic for raw in partitions))
+        self._target.connections.cover(frozenset(raw.send.topic_partition[0] for raw in partitions))
+
+    def suspend(self, partition: Partition) -> None:
+        raw = self._partitions[partition]
+        self._source.suspend(raw.fetch, suspended=True)
+        self._target.suspend(raw.send, suspended=True)
+
+    def resume(self, partition: Partition) -> None:
+        raw = self._partitions[partition]
+        self._source.suspend(raw.fetch, suspended=False)
+        self._target.suspend(raw.send, suspended=False)
+
+    def seek(self, partition: Partition, offset: int) -> None:
+        self._source.seek(self._partitions[partition].fetch, offset)
+
+    def finish(self, partition: Partition) -> None:
+        self._source.finish(self._partitions[partition].fetch)
+
+    def drop(self, partition: Partition) -> None:
+        raw = self._partitions[partition]
+        self._source.finish(raw.fetch)
+        self._target.drop(raw.send)
+        del self._partitions[partition]
+        self._cover_topics()
+
+    def progress(self, partitions: Iterable[Partition]) -> dict[Partition, Progress]:
+        made: dict[Partition, Progress] = {}
+        for partition in partitions:
+            window = self._partitions[partition].window
+            made[partition] = Progress(window.position, window.leader_epoch, window.empty)
+        return made
+
+    def producer(self, id: int, epoch: int) -> None:
+        self._producers.ready(id, epoch)
+        for raw in self._partitions.values():
+            if raw.send.needs_producer and raw.window.in_flight == 0:
+                self._target.need_producer(raw.send)
+
+    def take_events(self) -> Iterator[LaneEvent]:
+        while self._events:
+            yield self._events.popleft()
+
+    def status(self, partition: Partition) -> LaneStatus:
+        raw = self._partitions[partition]
+        error = error_of(raw, self._source.connections, self._target.connections)
+        return LaneStatus(
+            error=error,
+            fetching=raw.fetch.fetching,
+            position=raw.window.position,
+            records=raw.send.records,
+            bytes=raw.send.bytes,
+            lag=raw.fetch.lag,
+            skipped=raw.send.skipped,
+            gaps=raw.fetch.gaps,
+        )
+
+    def sockets(self) -> tuple[Connections, Connections]:
+        return self._source.connections, self._target.connections
+
+    def work(self, now_s: float) -> None:
+        """Fetches first: the source works while we produce."""
+        for mailbox, connections in self._mail:
+            for event in mailbox.take():
+                if connections.on_metadata(event, now_s):
+                    self._check_topics()
+        self._source.work(now_s)
+        self._target.work(now_s)
+        if now_s >= self._check_at_s:
+            self._check_at_s = now_s + CHECK_EVERY_S
+            self._source.connections.drop_silent(now_s)
+            self._target.connections.drop_silent(now_s)
+            self._target.detach_stalled(now_s)
+
+    def _check_topics(self) -> None:
+        """Stop what belongs to a topic that was deleted or recreated."""
+        source, target = self._source.connections, self._target.connections
+        for raw in self._partitions.values():
+            known = raw.beginning
+            gone = source.doubt(raw.partition.topic, known.source_topic_id)
+            other = target.doubt(raw.send.topic_partition[0], known.target_topic_id)
+            if gone:
+                rest_is_former = not raw.fetch.read_by_name and not other
+                self._stop(raw, f"source {gone[0]}", gone[1], discard=not rest_is_former)
+            elif other:
+                self._stop(raw, f"target {other[0]}", other[1], discard=True)
+
+    def _stop(self, raw: RawPartition, reason: str, temporary: bool, *, discard: bool) -> None:
+        """Fetch no more, and have the holder give the partition up; discard what is not acknowledged,
+        or send it. A partition that is finished already just has less to send."""
+        if not raw.fetch.finished:
+            self._source.finish(raw.fetch)
+            self._events.append(PartitionFailed(raw.partition, reason, temporary))
+        if discard:
+            raw.window.discard()
+
+    def _fetch_failed(self, fetch: FetchSide, reason: str) -> None:
+        self._stop(self._partitions[fetch.partition], reason, temporary=False, discard=False)
+
+    def _send_failed(self, send: SendSide, reason: str, temporary: bool) -> None:
+        self._stop(self._partitions[send.partition], reason, temporary, discard=True)
+
+    def close(self) -> None:
+        for connections in self.sockets():
+            connections.close()
+
+
+def error_of(raw: RawPartition, source: Connections, target: Connections) -> str:
+    """Why nothing moves, and at which end; "" if nothing is known.
+
+    With nothing to send a connection to the target proves nothing: brokers close idle ones, and no
+    response would clear the error. Then the metadata count, which are read every few seconds.
+    """
+    fetch, send = raw.fetch, raw.send
+    source_error = source.error(*fetch.topic_partition) or fetch.error
+    if source_error:
+        return f"source: {source_error}"
+    if raw.window.empty:
+        target_error = target.cluster_error
+    else:
+        target_error = target.error(*send.topic_partition) or send.error
+    return f"target: {target_error}" if target_error else ""

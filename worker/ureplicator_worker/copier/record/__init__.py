@@ -1,1 +1,0 @@
-"""The record lane: decoded records, through a handler."""
