@@ -97,7 +97,7 @@ def test_a_request_larger_than_the_socket_takes_goes_out_in_order(wire: Wire) ->
 def test_a_wrong_correlation_id_closes(wire: Wire) -> None:
     number = wire.ask(b"x")
     wire.peer.sendall(answer(number + 1))
-    with pytest.raises(ConnectionClosed, match="where 1 was due"):
+    with pytest.raises(ConnectionClosed, match="where 1 was expected"):
         wire.read()
     assert wire.connection.close() == ["asked 1"]
 
@@ -106,7 +106,7 @@ def test_a_wrong_correlation_id_closes(wire: Wire) -> None:
 def test_a_size_that_no_answer_has_closes(wire: Wire, size: int) -> None:
     wire.ask(b"x")
     wire.peer.sendall(struct.pack(">i", size))
-    with pytest.raises(ConnectionClosed, match="an answer of"):
+    with pytest.raises(ConnectionClosed, match="a response of"):
         wire.read()
 
 

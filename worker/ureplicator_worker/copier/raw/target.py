@@ -71,8 +71,8 @@ class Target:
         self.connections = Connections(
             metadata,
             pool=pool,
-            answered=self._on_response,
-            lost=self._on_lost,
+            on_response=self._on_response,
+            on_lost=self._on_lost,
             silence_timeout_s=SILENCE_TIMEOUT_S,
         )
         self._producers = producers

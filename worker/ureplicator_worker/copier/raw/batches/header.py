@@ -1,4 +1,4 @@
-"""Record batches as they lie in a Fetch answer: reading and rewriting their headers. Hot path.
+"""Record batches as stored in a Fetch response: reading and rewriting their headers. Hot path.
 
 Layout of format version 2 (https://kafka.apache.org/documentation/#recordbatch), big-endian:
 
@@ -11,19 +11,18 @@ Layout of format version 2 (https://kafka.apache.org/documentation/#recordbatch)
 The CRC-32C covers everything from byte 21 on, the records as they are stored (compressed). Attributes:
 bits 0-2 codec, 3 log append time, 4 transactional, 5 control, 6 delete horizon.
 
-What a broker takes from a client: base offset 0, `recordCount == lastOffsetDelta + 1 > 0`, no control
-bit, a sequence with every producer id. So a batch is one of four kinds, told by its header alone:
+What a broker accepts from a client: base offset 0, `recordCount == lastOffsetDelta + 1 > 0`, no control
+bit, a sequence with every producer id. So a batch is one of four kinds, which its header alone shows:
 
     PASS     whole: 28 bytes of the header change, the records stay as they are
-    REBUILD  it has holes (compaction), was stamped by the broker (log append time), is of an older
-             format, or begins before the position: decode it and build a new one
-    DROP     empty (compaction, of markers too), or of an aborted transaction: nothing in it is to be
-             copied
-    CONTROL  an end-of-transaction marker: drop, but it ends an aborted transaction
+    REBUILD  has holes (compaction), was stamped by the broker (log append time), is of an older format,
+             or begins before the position: decode it and build a new one
+    DROP     empty (compaction, of markers too), or of an aborted transaction: nothing to copy
+    CONTROL  an end-of-transaction marker: drop it; it ends an aborted transaction
 
-Never patch lastOffsetDelta: a broker takes that for an uncompressed batch and stores records whose
+Never patch lastOffsetDelta: a broker accepts that for an uncompressed batch and stores records whose
 offsets lie outside of it. The source's producer ids are never forwarded: on another cluster they belong
-to somebody else. Bit 6 would carry the source's tombstone deadline along; it is cleared.
+to other producers. Bit 6 would carry the source's tombstone deadline along; it is cleared.
 """
 
 from __future__ import annotations
@@ -36,9 +35,9 @@ from crc32c import crc32c
 
 HEADER_BYTES = 61
 LENGTH_OFFSET = 12
-"""Bytes before those that the length field counts."""
+"""Bytes that the length field does not count."""
 MIN_BYTES = 17
-"""Through the magic byte: as much as every format has."""
+"""Up to the magic byte, which every format has."""
 
 NEWEST_MAGIC = 2
 
@@ -66,11 +65,11 @@ class Kind(Enum):
 
 
 class CorruptBatch(Exception):
-    """The bytes are not what the producer wrote; the text says where."""
+    """The bytes are not what the producer wrote; the message says where."""
 
 
 class Header:
-    """The fields of one header that decide anything. `base_offset`, `last_offset` are the source's."""
+    """The fields of one header that matter here. `base_offset`, `last_offset` are the source's."""
 
     __slots__ = (
         "attributes",
@@ -140,7 +139,7 @@ class Header:
 def spans(
     buffer: bytearray | memoryview | bytes, start: int, end: int
 ) -> Iterator[tuple[int, int]]:
-    """(start, end) of each whole batch between two places; a cut one behind them is left out.
+    """(start, end) of each whole batch between two places; a cut one at the end is left out.
 
     Raises CorruptBatch, also if not even the first is whole: brokers send that one however large it is.
     """
@@ -151,29 +150,29 @@ def spans(
         magic = buffer[at + 16]
         if magic > NEWEST_MAGIC or stop - at < (HEADER_BYTES if magic >= 2 else MIN_BYTES):
             raise CorruptBatch(
-                f"format {magic}, length {length} at byte {at - start} of the answer"
+                f"format {magic}, length {length} at byte {at - start} of the response"
             )
         if stop > end:
             break
         yield at, stop
         at = stop
     if at == start != end:
-        raise CorruptBatch(f"no whole batch in the {end - start} bytes of the answer")
+        raise CorruptBatch(f"no whole batch in the {end - start} bytes of the response")
 
 
 def verify(view: memoryview, header: Header) -> None:
     """Compare the stored checksum with the bytes. Raises CorruptBatch.
 
-    A rewritten header gets a new checksum, which would hide what happened to the bytes before us.
+    A rewritten header gets a new checksum, which would hide damage that the bytes already have.
     """
     if header.magic >= 2 and crc32c(view[21:]) != header.crc:
         raise CorruptBatch(f"checksum of the batch at offset {header.base_offset} is wrong")
 
 
 def stamp(view: memoryview, *, producer_id: int, producer_epoch: int, sequence: int) -> None:
-    """Make a whole batch ours, in place: base offset, attributes, producer, checksum.
+    """Rewrite a whole batch for our producer, in place: base offset, attributes, producer, checksum.
 
-    `view` is exactly one batch and writable. May be done again with other values.
+    `view` is exactly one batch and writable. May be repeated with other values.
     """
     _OFFSET.pack_into(view, 0, 0)
     (attributes,) = _ATTRIBUTES.unpack_from(view, 21)

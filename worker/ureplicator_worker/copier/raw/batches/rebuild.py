@@ -1,15 +1,15 @@
-"""Batches that cannot go as they are: decode them, build new ones. Cold path.
+"""Batches that cannot be sent as they are: decode them, build new ones. Cold path.
 
 aiokafka's compiled record classes do the decoding and building, for all three formats and all codecs.
-They are internals of that library: this module is the only place that knows them.
+They are internals of that library: only this module imports them.
 
 A rebuilt batch holds the same records (key, value, headers, time) under offsets 0..n-1, with the codec
 of the batch it came from. Records stamped by the source's broker keep the broker's time, as create time:
 that is what a consumer of the source sees.
 
 The library's builder takes a first timestamp of -1 ("no time", which Kafka allows) for "not set yet" and
-loses it. So the times are shifted while it works, and the header gets the true ones; the records hold
-differences only. The checksum is made new when the batch is stamped, as for every batch.
+loses it. So the times are shifted for it, and the header gets the true ones; the records hold
+differences only. The checksum is computed when the batch is stamped, as for every batch.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _TIMES_OFFSET = 27
 """Base and maximum timestamp in the header."""
 
 GROWTH_LIMIT_BYTES = 1 << 31
-"""The builder refuses what exceeds its limit; a batch's limit is the broker's business."""
+"""The builder refuses what exceeds its limit; the limit of a batch is for the broker to enforce."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,13 +103,13 @@ def build(records: Iterable[Record], *, codec: int) -> Built | None:
 
 
 def rebuild(view: memoryview, *, position: int) -> Built | None:
-    """What is left of a batch from `position` on; None if nothing is. Raises CorruptBatch."""
+    """The records of a batch from `position` on; None if there are none. Raises CorruptBatch."""
     codec = _codec(view)
     return build((record for record in decode(view) if record.offset >= position), codec=codec)
 
 
 def split(view: memoryview, *, first_offset: int) -> list[Built]:
-    """Two halves of a batch of ours (base offset 0; the first record is `first_offset` at the source).
+    """Two halves of a stamped batch (base offset 0; the first record is `first_offset` at the source).
 
     A batch of one record comes back alone. Raises CorruptBatch.
     """
@@ -129,12 +129,12 @@ def split(view: memoryview, *, first_offset: int) -> list[Built]:
 
 
 def merge(views: Sequence[memoryview]) -> Built | None:
-    """One batch of several that follow each other; offsets in the answer are counted from 0."""
+    """One batch of several consecutive ones; offsets in the result are counted from 0."""
     return build((record for view in views for record in decode(view)), codec=_codec(views[0]))
 
 
 def stored_format(view: memoryview) -> int:
-    """0, 1 or 2. The checksum of format 2 is verified where it is read (`batch.verify`)."""
+    """0, 1 or 2. The checksum of format 2 is verified where it is read (`header.verify`)."""
     return view[16]
 
 

@@ -2,21 +2,21 @@
 
     queue ----next()----> in flight ----acknowledged()----> position
       ^                        |
-      +------ settled ---------+  refused() or lost(): wait until all in flight are settled, then send
-                                  again, in order, the same bytes with the same sequences
+      +------ settled ---------+  lost(): wait until all in flight are settled, then send again, in
+                                  order, the same bytes with the same sequences
 
-The rules, and what they are for:
+The rules, and why:
 
-* A producer id a broker does not know may begin at any sequence. So if the first of several batches in
-  flight is lost, the second is taken for the beginning, and the first is out of order for ever. Hence
-  one in flight until the first acknowledgement under a producer id and after each disturbance; then up
-  to five, as many as a broker remembers for recognising repeats.
-* A batch of unknown outcome is sent again from memory with the same sequence: a repeat is recognised.
-  Fetched again it might have other boundaries, and would not be.
-* Sequences are given when a batch is first sent, so that what waits can be re-stamped for nothing when
-  a broker has lost our producer's state and a new producer id is needed (`restart`).
-* After a batch was refused for good and taken out, those behind it were refused too (their sequences do
-  not follow): they are numbered anew from its sequence.
+* A producer id that a broker does not know may begin at any sequence. So if the first of several batches
+  in flight is lost, the second is taken for the beginning, and the first stays out of order. Hence one
+  in flight until the first acknowledgement under a producer id and after each disturbance; then up to
+  five, as many as a broker remembers for recognising duplicates.
+* A batch of unknown outcome is sent again from memory with the same sequence: the broker recognises a
+  duplicate. Fetched again it might have other boundaries, and would not be recognised.
+* Sequences are assigned when a batch is first sent, so that waiting batches can be stamped again at no
+  cost when a broker has lost our producer's state and a new producer id is needed (`restart`).
+* After a batch was refused permanently and taken out, those behind it were refused too (their sequences
+  do not follow): they are renumbered from its sequence.
 
 `position` is the next source offset after everything acknowledged without a gap, and after what needed
 no sending (`pass_over`).
@@ -75,13 +75,13 @@ class Batch:
         self.refusal: Produced | None = None
 
     def release(self) -> None:
-        """Nothing of the batch is needed any more."""
+        """The batch is no longer needed."""
         if self.lease is not None:
             self.lease.release()
             self.lease = None
 
     def detach(self) -> None:
-        """Keep the bytes, give the buffer they lie in back: it may be needed by others."""
+        """Copy the bytes and give their buffer back: other partitions may need it."""
         if self.lease is not None:
             self.view = memoryview(bytearray(self.view))
             self.lease.abandon()
@@ -180,14 +180,14 @@ class SendWindow:
         batch.release()
 
     def lost(self, batch: Batch) -> None:
-        """Refused for now, or never answered: it goes again."""
+        """Refused for now, or without a response: it is sent again."""
         batch.settled = True
         self._disturbed = True
         self._limit = UNPROVEN_LIMIT
         self._settle()
 
     def _settle(self) -> None:
-        """When all in flight are settled, put them back: repeats of what arrived are recognised."""
+        """When all in flight are settled, put them back: duplicates of what arrived are recognised."""
         if all(batch.settled for batch in self._in_flight):
             self._queue.extendleft(reversed(self._in_flight))
             self._in_flight.clear()
@@ -199,13 +199,13 @@ class SendWindow:
         return self._queue[0] if self._queue and not self._in_flight else None
 
     def is_head(self, batch: Batch) -> bool:
-        """Nothing before it is unacknowledged: its refusal is its own."""
+        """Everything before it is acknowledged, so a refusal concerns this batch."""
         return bool(self._in_flight) and self._in_flight[0] is batch
 
     def replace_head(self, replacements: list[Batch], *, next_offset: int) -> Batch:
-        """Take the first waiting batch out (refused for good) and put these in its place.
+        """Take the first waiting batch out (refused permanently) and put these in its place.
 
-        Only while nothing is in flight. What waits is numbered anew from its sequence. With no
+        Only while nothing is in flight. What waits is renumbered from its sequence. With no
         replacement its offsets, up to `next_offset`, count as passed over. Returns what was taken.
         """
         assert not self._in_flight
@@ -227,7 +227,7 @@ class SendWindow:
             batch.detach()
 
     def discard(self) -> None:
-        """Forget what is not acknowledged."""
+        """Discard everything that is not acknowledged."""
         for batch in self._queue:
             batch.release()
         for batch in self._in_flight:

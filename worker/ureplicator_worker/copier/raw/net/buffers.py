@@ -1,18 +1,18 @@
-"""The memory that answers of the source lie in until the target has acknowledged every batch in them.
+"""The memory that holds responses of the source until the target has acknowledged every batch in them.
 
-A lease is counted: each batch that still lies in it holds it. The total is bounded; while it is used up
-nothing is fetched, so a slow target pushes back on the source. Buffers of the usual sizes are kept for
-the next answer, since zeroing fresh memory costs as much as the copy itself.
+A lease counts its holders: each batch that still lies in it holds it. The total is bounded; while it is
+used up nothing is fetched, so a slow target pushes back on the source. Buffers of the usual sizes are
+kept for the next response, since zeroing fresh memory costs as much as the copy itself.
 """
 
 from __future__ import annotations
 
-SMALLEST_BYTES = 1 << 16
+MIN_BUFFER_BYTES = 1 << 16
 KEPT_PER_SIZE = 4
 
 
 class Lease:
-    """A buffer in use. `view` is the part that was asked for."""
+    """A buffer in use. `view` is the part that was requested."""
 
     __slots__ = ("_abandoned", "_buffer", "_holders", "_pool", "view")
 
@@ -31,14 +31,14 @@ class Lease:
         self._holders += 1
 
     def release(self) -> None:
-        """The last holder gives the buffer back; nobody may look into it afterwards."""
+        """The last holder gives the buffer back; it must not be read afterwards."""
         self._holders -= 1
         assert self._holders >= 0, "released more often than held"
         if self._holders == 0:
             self._pool.take_back(self._buffer, again=not self._abandoned)
 
     def abandon(self) -> None:
-        """Release, though a socket may still be sending from the buffer: it is never used again."""
+        """Release, though a socket may still be sending from the buffer: it is never reused."""
         self._abandoned = True
         self.release()
 
@@ -59,12 +59,12 @@ class BufferPool:
         return self._limit_bytes
 
     def has_room(self, size: int) -> bool:
-        """Whether an answer of this size may be asked for. One is always allowed, however large."""
+        """Whether a response of this size may be requested. One is always allowed, however large."""
         return self._used_bytes == 0 or self._used_bytes + size <= self._limit_bytes
 
     def lease(self, size: int) -> Lease:
-        """Never refuses: what a broker sends must be read. Ask `has_room` before asking the broker."""
-        rounded = SMALLEST_BYTES
+        """Never refuses: what a broker sends must be read. Check `has_room` before the request."""
+        rounded = MIN_BUFFER_BYTES
         while rounded < size:
             rounded *= 2
         kept = self._kept.get(rounded)
@@ -78,7 +78,7 @@ class BufferPool:
         return Lease(self, buffer, size)
 
     def _make_room(self, size: int) -> None:
-        """Let go of kept buffers of other sizes, as far as the limit needs it; large ones first."""
+        """Free kept buffers of other sizes, as far as the limit needs it; large ones first."""
         for other in sorted(self._kept, reverse=True):
             while self._kept[other] and not self._fits(size):
                 self._kept[other].pop()

@@ -1,7 +1,7 @@
-"""One non-blocking connection to a broker for the hot requests.
+"""One non-blocking connection to a broker, for Fetch and Produce.
 
-Answers come in the order of the requests (brokers work through a connection one by one), so a queue of
-what was asked is all the bookkeeping. The socket is connected, encrypted and authenticated elsewhere,
+Responses come in the order of the requests (brokers process a connection one by one), so a queue of
+requests is all the bookkeeping. The socket is connected, encrypted and authenticated elsewhere,
 blocking (`ureplicator_common.kafka.client.connect`), and handed over ready.
 """
 
@@ -22,9 +22,9 @@ PIECES_PER_CALL = 512
 SOCKET_BUFFER_BYTES = 4 << 20
 TLS_PIECE_BYTES = 1 << 16
 READS_PER_TURN = 16
-"""Then other connections get their turn."""
-LONGEST_ANSWER_BYTES = 1 << 30
-"""Above the largest batch that a broker can be told to take; what claims more is no broker."""
+"""After that other connections are read."""
+MAX_RESPONSE_BYTES = 1 << 30
+"""Above the largest batch that a broker can be configured to accept; more is no broker's response."""
 
 _SIZE = struct.Struct(">i")
 _CORRELATION_ID = struct.Struct(">i")
@@ -33,16 +33,16 @@ WOULD_BLOCK = (BlockingIOError, InterruptedError, ssl.SSLWantReadError, ssl.SSLW
 
 
 class ConnectionClosed(Exception):
-    """The connection is gone; what was in flight has no answer."""
+    """The connection is closed; requests in flight get no response."""
 
 
 class Connection:
-    """Requests out, answers in; `fileno`, `wants_write`, `on_readable`, `on_writable` for a selector."""
+    """Requests out, responses in; `fileno`, `wants_write`, `on_readable`, `on_writable` for a selector."""
 
     def __init__(
         self, connection: socket.socket, *, pool: BufferPool, newest: Mapping[int, int]
     ) -> None:
-        """`newest`: the highest version that the broker takes, by API key."""
+        """`newest`: the highest version that the broker supports, by API key."""
         connection.setblocking(False)
         for option in (socket.SO_RCVBUF, socket.SO_SNDBUF):
             connection.setsockopt(socket.SOL_SOCKET, option, SOCKET_BUFFER_BYTES)
@@ -50,7 +50,7 @@ class Connection:
         self._connection = connection
         self._pool = pool
         self._outgoing: deque[memoryview] = deque()
-        self._asked: deque[tuple[int, Any, float]] = deque()
+        self._requests: deque[tuple[int, Any, float]] = deque()
         self._correlation_id = 0
         self._size = bytearray(4)
         self._size_filled = 0
@@ -62,15 +62,15 @@ class Connection:
 
     @property
     def in_flight(self) -> int:
-        return len(self._asked)
+        return len(self._requests)
 
     @property
     def wants_write(self) -> bool:
         return bool(self._outgoing)
 
     def oldest_age_s(self, now_s: float) -> float:
-        """How long the oldest request has been waiting for its answer; 0 if none is."""
-        return now_s - self._asked[0][2] if self._asked else 0.0
+        """How long the oldest request has been waiting for its response; 0 if none is."""
+        return now_s - self._requests[0][2] if self._requests else 0.0
 
     def next_correlation_id(self) -> int:
         self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
@@ -79,9 +79,9 @@ class Connection:
     def send(
         self, pieces: Iterable[Piece], *, correlation_id: int, context: Any, now_s: float
     ) -> None:
-        """Queue a framed request and send what the socket takes now. Raises ConnectionClosed."""
+        """Queue a framed request and send what the socket accepts now. Raises ConnectionClosed."""
         self._outgoing.extend(memoryview(piece) for piece in pieces)
-        self._asked.append((correlation_id, context, now_s))
+        self._requests.append((correlation_id, context, now_s))
         self.on_writable()
 
     def on_writable(self) -> None:
@@ -110,7 +110,7 @@ class Connection:
             self._outgoing.popleft()
 
     def on_readable(self, answered: Callable[[Any, Lease], None]) -> None:
-        """Call `answered(context, lease)` for each whole answer; the callee releases the lease.
+        """Call `answered(context, lease)` for each whole response; the callee releases the lease.
 
         Raises ConnectionClosed.
         """
@@ -127,11 +127,11 @@ class Connection:
 
     @property
     def _decrypted(self) -> bool:
-        """Whether there is something to read that no selector will tell of."""
+        """Whether there is something to read that the selector does not see."""
         return isinstance(self._connection, ssl.SSLSocket) and self._connection.pending() > 0
 
     def _read_some(self, answered: Callable[[Any, Lease], None]) -> bool:
-        """One recv. False when the selector should be asked again."""
+        """One recv. False when the selector is to be waited for again."""
         if self._lease is None:
             return self._read_size()
         wanted = self._lease.view[self._filled :]
@@ -141,7 +141,7 @@ class Connection:
         self._filled += count
         if self._filled == len(self._lease.view):
             self._complete(answered)
-            return bool(self._asked)
+            return bool(self._requests)
         return True
 
     def _read_size(self) -> bool:
@@ -151,8 +151,10 @@ class Connection:
         self._size_filled += count
         if self._size_filled == 4:
             (size,) = _SIZE.unpack(self._size)
-            if not (self._asked and _CORRELATION_ID.size <= size <= LONGEST_ANSWER_BYTES):
-                raise ConnectionClosed(f"an answer of {size} bytes to {len(self._asked)} requests")
+            if not (self._requests and _CORRELATION_ID.size <= size <= MAX_RESPONSE_BYTES):
+                raise ConnectionClosed(
+                    f"a response of {size} bytes to {len(self._requests)} requests"
+                )
             self._lease = self._pool.lease(size)
             self._filled = self._size_filled = 0
         return True
@@ -160,21 +162,21 @@ class Connection:
     def _complete(self, answered: Callable[[Any, Lease], None]) -> None:
         lease, self._lease = self._lease, None
         assert lease is not None
-        correlation_id, context, _asked_s = self._asked[0]
-        (answer_id,) = _CORRELATION_ID.unpack_from(lease.view)
-        if answer_id != correlation_id:
+        correlation_id, context, _sent_s = self._requests[0]
+        (response_id,) = _CORRELATION_ID.unpack_from(lease.view)
+        if response_id != correlation_id:
             lease.release()
-            raise ConnectionClosed(f"answer {answer_id} where {correlation_id} was due")
-        self._asked.popleft()
+            raise ConnectionClosed(f"response {response_id} where {correlation_id} was expected")
+        self._requests.popleft()
         answered(context, lease)
 
     def close(self) -> list[Any]:
-        """Contexts of the requests that will never be answered."""
+        """Contexts of the requests that get no response any more."""
         self._connection.close()
         if self._lease is not None:
             self._lease.release()
             self._lease = None
         self._outgoing.clear()
-        lost = [context for _, context, _ in self._asked]
-        self._asked.clear()
+        lost = [context for _, context, _ in self._requests]
+        self._requests.clear()
         return lost

@@ -28,16 +28,16 @@ NO_LEADER = Leader(-1, -1)
 
 
 class Connections:
-    """`answered(node_id, context, lease)` gets each response, and releases the lease;
-    `lost(node_id, contexts)` gets the requests whose responses will never come."""
+    """`on_response(node_id, context, lease)` gets each response, and releases the lease;
+    `on_lost(node_id, contexts)` gets the requests whose responses will never come."""
 
     def __init__(
         self,
         metadata: ClusterMetadata,
         *,
         pool: BufferPool,
-        answered: Callable[[int, Any, Lease], None],
-        lost: Callable[[int, list[Any]], None],
+        on_response: Callable[[int, Any, Lease], None],
+        on_lost: Callable[[int, list[Any]], None],
         silence_timeout_s: float,
     ) -> None:
         self._metadata = metadata
@@ -45,8 +45,8 @@ class Connections:
         self.covered: frozenset[str] = frozenset()
         """Topics that the view was read for; one that it does not show does not exist."""
         self._pool = pool
-        self._answered = answered
-        self._lost = lost
+        self._on_response = on_response
+        self._on_lost = on_lost
         self._silence_timeout_s = silence_timeout_s
         self._open: dict[int, Connection] = {}
         self._connecting: set[int] = set()
@@ -165,7 +165,7 @@ class Connections:
         broker = self.view.brokers.get(node_id) if self.view else None
         self._errors[node_id] = f"{broker or node_id}: {reason}"
         self._retry_at_s[node_id] = now_s + RECONNECT_DELAY_S
-        self._lost(node_id, connection.close())
+        self._on_lost(node_id, connection.close())
         self.refresh()
 
     def drop_if_open(self, node_id: int, reason: str, *, now_s: float) -> None:
@@ -186,7 +186,7 @@ class Connections:
 
     def _take(self, node_id: int, context: Any, lease: Lease) -> None:
         self._errors.pop(node_id, None)
-        self._answered(node_id, context, lease)
+        self._on_response(node_id, context, lease)
 
     def _node(self, connection: Connection) -> int | None:
         return next((node for node, known in self._open.items() if known is connection), None)

@@ -1,9 +1,9 @@
-"""Fetch requests (API 1, versions 12 and 13) and their answers, by hand. Hot path.
+"""Fetch requests (API 1, versions 12 and 13) and responses, encoded by hand. Hot path.
 
-Both carry `last_fetched_epoch`: with it a leader tells us that its log is not the one we read
-(truncation, KIP-595) instead of handing out other records under the same offsets. Version 13 asks for a
-topic by its id (KIP-516): one that was deleted and recreated is then never read for the former. Brokers
-below 3.1 know only version 12, which asks by name. Nothing else differs, so a topic is kept here as it
+Both carry `last_fetched_epoch`: with it a leader reports that its log is not the one we read
+(truncation, KIP-595) instead of returning other records under the same offsets. Version 13 names a topic
+by its id (KIP-516), so one that was deleted and recreated is never read in place of the former. Brokers
+below 3.1 support only version 12, with topic names. Nothing else differs, so a topic is kept here as it
 stands on the wire (`by_name`, `by_id`).
 
 Request (flexible; C = compact, T = tag section):
@@ -12,15 +12,15 @@ Request (flexible; C = compact, T = tag section):
     last_fetched_epoch i32, log_start_offset i64, partition_max_bytes i32, T ], T ],
     C[ forgotten: topic Cstr or id, C[ i32 ], T ], rack Cstr, T
 
-Answer:
+Response:
     throttle_ms i32, error i16, session_id i32, C[ topic Cstr or id, C[ partition i32, error
     i16, high_watermark i64, last_stable_offset i64, log_start i64, C[ producer_id i64, first_offset i64,
     T ], preferred_replica i32, records Cbytes, T(0: diverging epoch i32, end_offset i64, T) ], T ], T
 
-Sessions (KIP-227): the broker remembers what we fetch, so a request names only what changed and an
-answer only what has news; a thousand quiet partitions cost nothing. A partition that must not be
-fetched now (no room) is *forgotten* in the session, else the broker would hand it out again. A session
-keeps to one version.
+Sessions (KIP-227): the broker remembers what we fetch, so a request names only what changed and a
+response only what has data or an error; a thousand quiet partitions cost nothing. A partition that must
+not be fetched now (no room) is *forgotten* in the session, else the broker would return it again. A
+session keeps to one version.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ DIVERGING_EPOCH_TAG = 0
 _HEADER = struct.Struct(">hhih")
 _BODY = struct.Struct(">iiiibii")
 _PARTITION = struct.Struct(">iiqiqi")
-_ANSWER = struct.Struct(">ihi")
+_RESPONSE = struct.Struct(">ihi")
 _ROW = struct.Struct(">ihq16x")
 _ABORTED = struct.Struct(">qq")
 _DIVERGING = struct.Struct(">iq")
@@ -51,7 +51,7 @@ _INT32 = struct.Struct(">i")
 ID_BYTES = 16
 
 TopicKey = tuple[bytes, int]
-"""Topic as it stands on the wire in the version that is spoken, and partition."""
+"""Topic as it stands on the wire in the version in use, and partition."""
 
 
 def by_name(topic: str) -> bytes:
@@ -59,7 +59,7 @@ def by_name(topic: str) -> bytes:
 
 
 def by_id(topic_id: str) -> bytes:
-    """Empty for a topic without an id: its cluster still speaks a version that knows none."""
+    """Empty for a topic without an id: its cluster is still on a version without them."""
     found = uuid.UUID(topic_id)
     return found.bytes if found.int else b""
 
@@ -75,7 +75,7 @@ class Wanted:
 
 
 class Fetched:
-    """One partition of an answer. `start`..`end` is where its records lie in the answer's buffer."""
+    """One partition of a response. `start`..`end` is where its records lie in the buffer."""
 
     __slots__ = (
         "aborted",
@@ -105,7 +105,7 @@ class FetchResult:
 
 
 class FetchSession:
-    """Our side of one broker's fetch session: what it knows, and what changed since."""
+    """Our side of one broker's fetch session: what the broker remembers, and what changed since."""
 
     def __init__(self, version: int) -> None:
         self.version = version
@@ -115,7 +115,7 @@ class FetchSession:
 
     @property
     def known(self) -> Mapping[TopicKey, Wanted]:
-        """What the last request asked for, in all."""
+        """What the last request fetches, in all."""
         return self._known
 
     def request(
@@ -126,7 +126,7 @@ class FetchSession:
         max_wait_ms: int,
         max_bytes: int,
     ) -> bytes:
-        """The next request, framed; the session takes it for sent."""
+        """The next request, framed; the session counts it as sent."""
         known = self._known
         changed = {key: want for key, want in wanted.items() if known.get(key) != want}
         forgotten = [key for key in known if key not in wanted] if self._id else []
@@ -137,12 +137,12 @@ class FetchSession:
         payload = b"".join(parts)
         return _INT32.pack(len(payload)) + payload
 
-    def on_response(self, answer: FetchResult) -> None:
-        """Take the broker's word for the session; after an error the next request begins a new one."""
-        if answer.error or answer.session_id == 0:
+    def on_response(self, result: FetchResult) -> None:
+        """Follow the broker's session; after an error the next request begins a new one."""
+        if result.error or result.session_id == 0:
             self.reset()
             return
-        self._id = answer.session_id
+        self._id = result.session_id
         self._epoch = 1 if self._epoch == 0x7FFFFFFF else self._epoch + 1
 
     def reset(self) -> None:
@@ -196,10 +196,10 @@ def _forgotten(forgotten: list[TopicKey]) -> list[bytes]:
 
 
 def parse(buffer: bytearray | memoryview | bytes, version: int) -> FetchResult:
-    """An answer without its length, correlation id first."""
+    """A response without its length, correlation id first."""
     at = varint.skip_tags(buffer, 4)
-    throttle_ms, error, session_id = _ANSWER.unpack_from(buffer, at)
-    at += _ANSWER.size
+    throttle_ms, error, session_id = _RESPONSE.unpack_from(buffer, at)
+    at += _RESPONSE.size
     topics, at = varint.read(buffer, at)
     found: list[Fetched] = []
     for _ in range(topics - 1):

@@ -1,13 +1,13 @@
-"""Produce requests (API 0, version 9) and their answers, by hand. Hot path.
+"""Produce requests (API 0, version 9) and responses, encoded by hand. Hot path.
 
-One request holds at most one batch a partition: brokers refuse more. The batches stay where they lie;
-a request is a list of pieces for `socket.sendmsg`, small ones of ours between large ones of the source.
+One request holds at most one batch per partition: brokers refuse more. The batches are not moved in
+memory; a request is a list of pieces for `socket.sendmsg`, small headers between large batches.
 
 Request (flexible; C = compact, T = tag section):
     transactional_id Cstr or null, acks i16, timeout_ms i32,
     C[ topic Cstr, C[ partition i32, records Cbytes, T ], T ], T
 
-Answer:
+Response:
     C[ topic Cstr, C[ partition i32, error i16, base_offset i64, append_time i64, log_start i64,
     C[ batch_index i32, message Cstr or null, T ], message Cstr or null, T ], T ], throttle_ms i32, T
 """
@@ -25,7 +25,7 @@ API_KEY = 0
 VERSION = 9
 ACKS_ALL = -1
 BROKER_TIMEOUT_MS = 10_000
-"""How long a broker may wait for its followers before it answers REQUEST_TIMED_OUT."""
+"""How long a broker may wait for its followers before it responds with REQUEST_TIMED_OUT."""
 
 Piece = bytes | bytearray | memoryview
 
@@ -37,7 +37,7 @@ _ROW = struct.Struct(">ihqqq")
 
 @dataclass(frozen=True, slots=True)
 class Produced:
-    """The answer for one partition. `record_index` is the first record refused, -1 if not said."""
+    """The response for one partition. `record_index` is the first record refused, -1 if not given."""
 
     topic: str
     number: int
@@ -78,7 +78,7 @@ def request(batches: Iterable[tuple[str, int, memoryview]], *, correlation_id: i
 
 
 def parse(buffer: bytearray | memoryview | bytes) -> list[Produced]:
-    """An answer without its length, correlation id first."""
+    """A response without its length, correlation id first."""
     at = varint.skip_tags(buffer, 4)
     topics, at = varint.read(buffer, at)
     found: list[Produced] = []

@@ -39,7 +39,7 @@ def text(value: str) -> bytes:
 
 
 def skip_tags(buffer: bytearray | memoryview | bytes, at: int) -> int:
-    """Place behind a tagged-field section of which nothing is wanted."""
+    """Place behind a tagged-field section, whose fields are skipped."""
     count, at = read(buffer, at)
     for _ in range(count):
         _tag, at = read(buffer, at)
