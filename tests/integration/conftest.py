@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from ureplicator_testkit.copier.lane import Lane
+from ureplicator_testkit.copier.lane import RealLane
 from ureplicator_testkit.fleet.real_fleet import Fleet
 from ureplicator_testkit.records.topics import create_topic
 from ureplicator_testkit.servers.clusters import KafkaCluster, ZooKeeperServer
@@ -25,9 +25,9 @@ def lane(
     topic: str,
     fleet: str,
     tmp_path: Path,
-) -> Iterator[Lane]:
+) -> Iterator[RealLane]:
     """A topic that exists nowhere yet, between the two clusters."""
-    lane = Lane(source_cluster, target_cluster, topic, fleet, tmp_path)
+    lane = RealLane(source_cluster, target_cluster, topic, fleet, tmp_path)
     yield lane
     lane.close()
 

@@ -20,7 +20,7 @@ from ureplicator_common.model import TopicIntent, TopicKey, position_group
 from ureplicator_controller.api.lag.collector import LagCollector
 from ureplicator_controller.core.reporting.lag import PartitionLag
 from ureplicator_testkit.copier.driver import ROUTE
-from ureplicator_testkit.copier.lane import Lane
+from ureplicator_testkit.copier.lane import RealLane
 from ureplicator_testkit.records.topics import (
     NewRecord,
     create_topic,
@@ -75,7 +75,7 @@ def old(partition: int, count: int) -> list[NewRecord]:
     return [NewRecord(b"v", partition=partition, timestamp=written_ms + n) for n in range(count)]
 
 
-def test_lag_is_exact_after_a_copier_stopped(lane: Lane, lag_of: LagOf) -> None:
+def test_lag_is_exact_after_a_copier_stopped(lane: RealLane, lag_of: LagOf) -> None:
     """0 ends in a commit marker, 1 in an aborted transaction, 2 is empty, 3 has no position."""
     lane.make(4, {"retention.ms": str(HOUR_MS)})
     source, topic = lane.source.bootstrap, lane.topic

@@ -11,7 +11,7 @@ from ureplicator_controller.core.positions.deletion import DeletablePositions
 from ureplicator_controller.engines.position_deletion import delete_positions
 from ureplicator_controller.engines.position_renewal import Renewal, open_renewal
 from ureplicator_testkit.copier.driver import ROUTE
-from ureplicator_testkit.copier.lane import Lane
+from ureplicator_testkit.copier.lane import RealLane
 from ureplicator_testkit.records.topics import sample_records
 from ureplicator_testkit.servers.clusters import KafkaCluster
 
@@ -24,7 +24,7 @@ def renewal(target_cluster: KafkaCluster, fleet: str) -> Iterator[Renewal]:
 
 
 @pytest.fixture
-def copied(lane: Lane) -> Lane:
+def copied(lane: RealLane) -> RealLane:
     """A topic of two partitions and 40 records, copied once."""
     lane.make(2)
     lane.fill(sample_records(40, partitions=2, seed=1))
@@ -32,13 +32,13 @@ def copied(lane: Lane) -> Lane:
     return lane
 
 
-def copy_all(lane: Lane, *, epoch: int = 1) -> None:
+def copy_all(lane: RealLane, *, epoch: int = 1) -> None:
     driver = lane.start(2, epoch=epoch)
     driver.wait_caught_up()
     driver.stop()
 
 
-def test_a_topic_copied_again_starts_at_the_beginning(copied: Lane, renewal: Renewal) -> None:
+def test_a_topic_copied_again_starts_at_the_beginning(copied: RealLane, renewal: Renewal) -> None:
     assert all(position.offset > 0 for position in copied.stored(2).values())
     assert delete_positions(renewal, lambda: DeletablePositions(copied.topic, 2, ())) == 2
     assert [position.offset for position in copied.stored(2).values()] == [-1, -1]
@@ -52,7 +52,7 @@ def test_deletion_without_the_target_topic(renewal: Renewal, topic: str) -> None
 
 
 def test_a_frozen_leader_deletes_no_position_of_the_next_owner(
-    copied: Lane, renewal: Renewal
+    copied: RealLane, renewal: Renewal
 ) -> None:
     """The topic's next owner fences the leader's id after that leader's proof."""
     before = copied.stored(2)

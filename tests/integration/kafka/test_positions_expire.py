@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from ureplicator_testkit.copier.lane import Lane
+from ureplicator_testkit.copier.lane import RealLane
 from ureplicator_testkit.records.topics import sample_records
 from ureplicator_testkit.servers.clusters import KafkaCluster
 from ureplicator_testkit.servers.processes import eventually
@@ -23,14 +23,14 @@ def forgetful(tmp_path: Path) -> Iterator[KafkaCluster]:
 def test_an_idle_position_is_kept_by_its_owner_and_a_lost_one_is_an_error(
     source_cluster: KafkaCluster, forgetful: KafkaCluster, topic: str, fleet: str, tmp_path: Path
 ) -> None:
-    lane = Lane(source_cluster, forgetful, topic, fleet, tmp_path)
+    lane = RealLane(source_cluster, forgetful, topic, fleet, tmp_path)
     try:
         _idle_for_longer_than_offsets_live(lane)
     finally:
         lane.close()
 
 
-def _idle_for_longer_than_offsets_live(lane: Lane) -> None:
+def _idle_for_longer_than_offsets_live(lane: RealLane) -> None:
     lane.make(2)
     lane.fill(sample_records(20, partitions=2))
     owner = lane.start(2, renew_s=15.0)

@@ -1,4 +1,4 @@
-"""The copier alone between two real brokers: what arrives, and what is cut, left out or refused.
+"""The copier alone between two real brokers: what arrives, and what is split, skipped or refused.
 
 The driver is a stub (`ureplicator_testkit.copier.driver`): these tests are about bytes, not about Spark or
 ZooKeeper.
@@ -11,7 +11,7 @@ from ureplicator_common.model import (
     RouteSettings,
 )
 from ureplicator_testkit.copier.driver import partitions_of
-from ureplicator_testkit.copier.lane import Lane
+from ureplicator_testkit.copier.lane import RealLane
 from ureplicator_testkit.records.topics import (
     CODECS,
     NewRecord,
@@ -28,7 +28,7 @@ def big(size: int, *, partition: int = 0) -> NewRecord:
     return NewRecord(value=bytes(index % 251 for index in range(size)), partition=partition)
 
 
-def test_every_record_arrives_once_in_order_byte_for_byte(lane: Lane) -> None:
+def test_every_record_arrives_once_in_order_byte_for_byte(lane: RealLane) -> None:
     lane.make(4)
     for codec in CODECS:
         for seed, settings in enumerate(
@@ -44,7 +44,7 @@ def test_every_record_arrives_once_in_order_byte_for_byte(lane: Lane) -> None:
     lane.assert_equal()
 
 
-def test_only_committed_records_of_transactions_arrive(lane: Lane) -> None:
+def test_only_committed_records_of_transactions_arrive(lane: RealLane) -> None:
     lane.make(2)
     for number in range(12):
         produce_in_transaction(
@@ -62,7 +62,7 @@ def test_only_committed_records_of_transactions_arrive(lane: Lane) -> None:
     assert sum(map(len, copied.values())) == 8 * 20
 
 
-def test_records_of_a_compacted_topic_arrive_without_its_holes(lane: Lane) -> None:
+def test_records_of_a_compacted_topic_arrive_without_its_holes(lane: RealLane) -> None:
     config = {
         "cleanup.policy": "compact",
         "segment.ms": "500",
@@ -93,7 +93,7 @@ def test_records_of_a_compacted_topic_arrive_without_its_holes(lane: Lane) -> No
     lane.assert_equal()
 
 
-def test_times_stamped_by_the_source_broker_are_kept(lane: Lane) -> None:
+def test_times_stamped_by_the_source_broker_are_kept(lane: RealLane) -> None:
     lane.make(1, {"message.timestamp.type": "LogAppendTime"})
     lane.fill([NewRecord(b"x", timestamp=5) for _ in range(10)])
     driver = lane.start(1)
@@ -105,7 +105,7 @@ def test_times_stamped_by_the_source_broker_are_kept(lane: Lane) -> None:
     assert min(record.timestamp for record in target) > 5
 
 
-def test_deleted_records_do_not_come_back_with_the_rest_of_their_batch(lane: Lane) -> None:
+def test_deleted_records_do_not_come_back_with_the_rest_of_their_batch(lane: RealLane) -> None:
     lane.make(1)
     records = [NewRecord(b"%d" % index) for index in range(100)]
     lane.fill(records, settings={"linger.ms": 200})
@@ -118,7 +118,7 @@ def test_deleted_records_do_not_come_back_with_the_rest_of_their_batch(lane: Lan
     ]
 
 
-def test_a_record_too_large_for_the_target_stops_its_partition_only(lane: Lane) -> None:
+def test_a_record_too_large_for_the_target_stops_its_partition_only(lane: RealLane) -> None:
     lane.make_source(2)
     lane.make_target(2, {"max.message.bytes": "10000"})
     small = [NewRecord(b"x" * 100, partition=index % 2) for index in range(40)]
@@ -138,7 +138,7 @@ def test_a_record_too_large_for_the_target_stops_its_partition_only(lane: Lane) 
     assert len(lane.copied()[1]) == 20
 
 
-def test_a_batch_too_large_for_the_target_is_cut_smaller(lane: Lane) -> None:
+def test_a_batch_too_large_for_the_target_is_cut_smaller(lane: RealLane) -> None:
     lane.make_source(1)
     lane.make_target(1, {"max.message.bytes": "3000"})
     records = [NewRecord(b"%d" % index * 300, key=b"%d" % index) for index in range(60)]
@@ -149,7 +149,7 @@ def test_a_batch_too_large_for_the_target_is_cut_smaller(lane: Lane) -> None:
     lane.assert_equal()
 
 
-def test_a_record_is_left_out_on_the_operator_s_word_and_counted(lane: Lane) -> None:
+def test_a_record_is_skipped_under_the_operators_policy_and_counted(lane: RealLane) -> None:
     lane.make_source(1)
     lane.make_target(1, {"max.message.bytes": "3000"})
     records = [NewRecord(b"x" * (5_000 if index == 7 else 50)) for index in range(20)]

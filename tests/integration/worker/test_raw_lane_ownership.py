@@ -1,6 +1,6 @@
-"""The copier alone between two real brokers: where it begins, who may commit, what never happens silently.
+"""The copier alone between two real brokers: start positions, fencing, gaps and errors.
 
-The driver is a stub (`ureplicator_testkit.copier.driver`) that grants, refuses or keeps silent as told.
+The driver is a stub (`ureplicator_testkit.copier.driver`) that grants, refuses or stays silent.
 """
 
 import time
@@ -17,7 +17,7 @@ from ureplicator_common.model import (
     RouteSettings,
 )
 from ureplicator_testkit.copier.driver import partitions_of
-from ureplicator_testkit.copier.lane import Lane
+from ureplicator_testkit.copier.lane import RealLane
 from ureplicator_testkit.records.topics import (
     delete_records,
     offsets,
@@ -27,8 +27,8 @@ from ureplicator_testkit.servers.processes import eventually
 from ureplicator_worker.lifeline.messages import Add, Grant
 
 
-def test_a_copier_that_thaws_never_commits(lane: Lane) -> None:
-    """The proof of `kafka.positions`: the frozen owner is fenced before the new one reads."""
+def test_a_copier_that_thaws_never_commits(lane: RealLane) -> None:
+    """The safety argument of `kafka.positions`: the frozen owner is fenced before the new one reads."""
     lane.make(2)
     lane.fill(sample_records(200, partitions=2))
     former = lane.start(2, worker="w1")
@@ -60,7 +60,7 @@ def test_a_copier_that_thaws_never_commits(lane: Lane) -> None:
     lane.assert_faultless()
 
 
-def test_a_fenced_copier_that_still_owns_goes_on_without_repeats(lane: Lane) -> None:
+def test_a_fenced_copier_that_still_owns_goes_on_without_repeats(lane: RealLane) -> None:
     """Another partition's new owner fences all ids of a worker; what it still owns must not stop."""
     lane.make(2)
     driver = lane.start(2)
@@ -72,13 +72,13 @@ def test_a_fenced_copier_that_still_owns_goes_on_without_repeats(lane: Lane) -> 
     finally:
         client.close()
     lane.fill(sample_records(200, partitions=2, seed=1))
-    eventually(lambda: len(driver.asked) == 2, 20, "the copier asks again")
+    eventually(lambda: len(driver.proof_requests) == 2, 20, "the copier asks again")
     driver.wait_caught_up()
     driver.stop()
     lane.assert_equal()
 
 
-def test_without_the_driver_s_word_nothing_is_copied(lane: Lane) -> None:
+def test_without_the_drivers_proof_nothing_is_copied(lane: RealLane) -> None:
     lane.make(1)
     lane.fill(sample_records(10))
     granting: list[Partition] = []
@@ -96,7 +96,7 @@ def test_without_the_driver_s_word_nothing_is_copied(lane: Lane) -> None:
     driver.stop()
 
 
-def test_a_lost_position_is_an_error_and_never_a_new_start(lane: Lane) -> None:
+def test_a_lost_position_is_an_error_and_never_a_new_start(lane: RealLane) -> None:
     lane.make(1)
     lane.fill(sample_records(10))
     driver = lane.resume(1)
@@ -105,7 +105,7 @@ def test_a_lost_position_is_an_error_and_never_a_new_start(lane: Lane) -> None:
 
 
 @pytest.mark.parametrize(("start_at", "expected"), [("latest", 5), ("earliest", 15)])
-def test_where_a_new_partition_begins(lane: Lane, start_at: str, expected: int) -> None:
+def test_where_a_new_partition_begins(lane: RealLane, start_at: str, expected: int) -> None:
     lane.make(1)
     lane.fill(sample_records(10))
     settings = RouteSettings(start=start_at)
@@ -120,7 +120,9 @@ def test_where_a_new_partition_begins(lane: Lane, start_at: str, expected: int) 
 
 
 @pytest.mark.parametrize("policy", list(GapPolicy))
-def test_a_hole_before_the_position_is_never_jumped_silently(lane: Lane, policy: GapPolicy) -> None:
+def test_a_gap_before_the_position_is_never_jumped_silently(
+    lane: RealLane, policy: GapPolicy
+) -> None:
     lane.make(1)
     partition = lane.at(0)
     lane.fill(sample_records(10))
@@ -144,14 +146,14 @@ def test_a_hole_before_the_position_is_never_jumped_silently(lane: Lane, policy:
     assert len(lane.copied()[0]) == copied
 
 
-def test_a_missing_target_topic_is_an_error_that_mends_itself(lane: Lane) -> None:
+def test_a_missing_target_topic_is_a_temporary_error(lane: RealLane) -> None:
     lane.make_source(4)
     driver = lane.start(4)
     assert "does not exist on the target" in lane.failure(driver, 0)
     assert driver.failed[lane.at(0)].temporary
 
 
-def test_sigkill_repeats_no_more_than_was_not_committed(lane: Lane) -> None:
+def test_sigkill_repeats_no_more_than_was_not_committed(lane: RealLane) -> None:
     lane.make(2)
     lane.fill(sample_records(20_000, partitions=2))
     first = lane.start(2)
@@ -174,7 +176,7 @@ def test_sigkill_repeats_no_more_than_was_not_committed(lane: Lane) -> None:
         assert repeats <= sent[number] - committed[number]
 
 
-def test_removed_and_added_partitions_leave_the_others_alone(lane: Lane) -> None:
+def test_removed_and_added_partitions_leave_the_others_alone(lane: RealLane) -> None:
     lane.make(3)
     driver = lane.start(3)
     driver.wait_online()
@@ -186,7 +188,7 @@ def test_removed_and_added_partitions_leave_the_others_alone(lane: Lane) -> None
         driver.released.clear()
         rest = [row for part, row in driver.report.items() if part != last]
         assert all(row.state is PartitionState.ONLINE for row in rest)
-        driver.say(Add({last: OwnerEpoch(turn + 2)}))
+        driver.send(Add({last: OwnerEpoch(turn + 2)}))
         driver.wait_caught_up()
     driver.stop()
     lane.assert_equal()

@@ -1,4 +1,4 @@
-"""A line between two clusters in memory, for each test its own."""
+"""A fresh line between two clusters in memory for each test."""
 
 from collections.abc import Iterator
 

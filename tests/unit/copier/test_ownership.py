@@ -1,4 +1,4 @@
-"""The order of taking a partition over is gone through, always, and nobody commits outside of it."""
+"""The order of taking a partition over is always gone through, and nothing is committed outside of it."""
 
 import queue
 from collections.abc import Iterator
@@ -56,7 +56,7 @@ def commitment(position: int, begun: Begun) -> Commitment:
 
 @dataclass
 class Desk:
-    """An ownership thread, its surroundings, and what it says."""
+    """An ownership thread, its clusters and ledger, and the events that it posts."""
 
     ledger: ScriptedLedger = field(default_factory=ScriptedLedger)
     source: MemoryCluster = field(
@@ -92,7 +92,7 @@ class Desk:
                 return event
 
     def nothing_more(self) -> None:
-        """By the time a Forget is answered everything before it was said."""
+        """Forgotten is posted after every event of earlier commands."""
         self.ownership.put(Forget(Partition(ROUTE, "nobody", 0)))
         assert isinstance(self.events.get(timeout=30), Forgotten)
 
@@ -158,7 +158,7 @@ def test_a_partition_that_joins_needs_no_new_initialisation(desk: Desk) -> None:
     assert desk.ledger.done == ["initialise", "fence", "read", "fence", "read"]
 
 
-def test_refused_is_let_go(desk: Desk) -> None:
+def test_a_refused_partition_is_released(desk: Desk) -> None:
     ask = desk.start(P0, P1)
     desk.ledger.positions[K1] = Position(20)
     desk.ownership.put(ProofResponse(ask.request, {P1: grant()}, {P0: "taken away"}))
@@ -167,7 +167,7 @@ def test_refused_is_let_go(desk: Desk) -> None:
     desk.nothing_more()
 
 
-def test_an_answer_to_another_question_is_no_proof(desk: Desk) -> None:
+def test_a_response_to_another_request_is_no_proof(desk: Desk) -> None:
     ask = desk.start(P0)
     desk.ownership.put(ProofResponse(ask.request + 1, {P0: grant()}, {}))
     desk.nothing_more()
@@ -175,7 +175,7 @@ def test_an_answer_to_another_question_is_no_proof(desk: Desk) -> None:
 
 
 @pytest.mark.parametrize("granted", [True, False])
-def test_a_partition_given_anew_meanwhile_is_asked_for_anew(desk: Desk, granted: bool) -> None:
+def test_a_partition_added_again_meanwhile_is_proven_again(desk: Desk, granted: bool) -> None:
     ask = desk.start(P0)
     desk.ownership.put(Forget(P0))
     desk.next(Forgotten)
@@ -215,7 +215,7 @@ def test_after_a_doubt_nothing_is_committed_until_the_proof(desk: Desk, when: st
     assert desk.ledger.done == [*order, "commit", *order, "commit"]
 
 
-def test_fenced_is_told_and_a_position_that_moved_begins_again(desk: Desk) -> None:
+def test_a_fence_is_reported_and_a_position_that_moved_starts_again(desk: Desk) -> None:
     begun = {each.partition: each for each in desk.own(P0, P1)}
     desk.ledger.initialise("own")
     desk.ledger.positions[K0] = Position(50)
@@ -231,7 +231,7 @@ def test_fenced_is_told_and_a_position_that_moved_begins_again(desk: Desk) -> No
 
 
 def test_what_was_refused_is_never_committed_afterwards(desk: Desk) -> None:
-    """The loop may have asked for the commit before it heard that the partition is not ours."""
+    """The loop may have queued the commit before it received the refusal."""
     begun = {each.partition: each for each in desk.own(P0, P1)}
     desk.ledger.fail_next("commit")
     desk.ownership.put(Commit({P0: commitment(15, begun[P0])}))
@@ -287,7 +287,7 @@ def test_a_first_position_that_is_not_committed_begins_nothing(desk: Desk) -> No
     desk.next(Begun)
 
 
-def test_what_cannot_start_is_told_with_its_reason(desk: Desk) -> None:
+def test_what_cannot_start_is_reported_with_its_reason(desk: Desk) -> None:
     desk.target.model.create("t", 1)
     ask = desk.start(P0, P1)
     desk.ledger.positions[K0] = Position(10)
@@ -309,7 +309,7 @@ def test_a_new_partition_without_a_leader_holds_up_no_other(desk: Desk) -> None:
 
 
 @pytest.mark.parametrize("end", ["source", "target"])
-def test_trouble_at_the_start_tells_which_cluster_it_is(desk: Desk, end: str) -> None:
+def test_an_error_at_the_start_names_the_cluster(desk: Desk, end: str) -> None:
     ask = desk.start(P0)
     cluster = desk.source if end == "source" else desk.target
     cluster.failures = 1
@@ -317,7 +317,7 @@ def test_trouble_at_the_start_tells_which_cluster_it_is(desk: Desk, end: str) ->
     assert desk.next(ClusterError).reason.startswith(f"{end}: ")
 
 
-def test_a_new_producer_is_asked_for_until_there_is_one(desk: Desk) -> None:
+def test_a_new_producer_is_requested_until_there_is_one(desk: Desk) -> None:
     desk.target.failures = 1
     desk.ownership.put(NewProducer())
     assert desk.next(ClusterError).reason.startswith("target: ")
@@ -333,7 +333,7 @@ def test_locate_follows_the_policy(desk: Desk) -> None:
     assert desk.next(StartFailed).temporary
 
 
-def test_an_error_nobody_thought_of_is_not_kept_quiet(desk: Desk) -> None:
+def test_an_unexpected_error_is_reported(desk: Desk) -> None:
     desk.ledger.fail_next("initialise", "broken")
     desk.ownership.put(Start({P0: OwnerEpoch(1)}))
     assert isinstance(desk.next(OwnershipCrashed).error, ZeroDivisionError)

@@ -61,7 +61,7 @@ def test_initialised_twice_without_a_restart_is_a_mistake() -> None:
         order.initialised()
 
 
-def test_what_is_proven_may_be_committed_and_a_joining_partition_asks_for_itself_alone() -> None:
+def test_what_is_proven_may_be_committed_and_a_joining_partition_is_proven_alone() -> None:
     order = holding(P0)
     assert order.may_commit(P0)
     order.add({P1: ONE})

@@ -1,4 +1,4 @@
-"""A route's loop between two clusters in memory: what goes wrong there is made good here."""
+"""One route's copier between two clusters in memory, through every kind of temporary failure."""
 
 from collections import deque
 
@@ -38,7 +38,7 @@ def test_quiet_partitions_are_online_and_late_records_come(make: MakeLine) -> No
     assert_same(line, K1)
 
 
-def test_small_batches_of_one_answer_are_merged(make: MakeLine) -> None:
+def test_small_batches_of_one_response_are_merged(make: MakeLine) -> None:
     line = make()
     for _ in range(50):
         line.source.logs[K0].put(b.batch(2, codec=b.LZ4))
@@ -78,7 +78,7 @@ def test_a_connection_that_breaks_anywhere(make: MakeLine, end: str, after: int)
     assert_same(line, K0)
 
 
-def test_lost_answers_of_a_silent_target(make: MakeLine) -> None:
+def test_lost_responses_of_a_silent_target(make: MakeLine) -> None:
     line = make()
     fill(line, K0, 20)
     line.target.silent.add(1)
@@ -144,7 +144,7 @@ def test_a_node_that_is_down_stops_its_partitions_only(make: MakeLine, end: str)
     ],
 )
 @pytest.mark.parametrize("accepted", [0, 1, 3])
-def test_what_the_target_refuses_for_now_comes_again(
+def test_what_the_target_refuses_temporarily_is_sent_again(
     make: MakeLine, code: int, accepted: int
 ) -> None:
     line = make()
@@ -155,7 +155,7 @@ def test_what_the_target_refuses_for_now_comes_again(
     assert_same(line, K0)
 
 
-def test_a_partition_that_an_answer_leaves_out_is_sent_again(make: MakeLine) -> None:
+def test_a_partition_missing_in_a_response_is_sent_again(make: MakeLine) -> None:
     line = make()
     fill(line, K0, 5)
     line.target.omit.add(K0)
@@ -218,7 +218,7 @@ def test_a_record_too_large_stops_its_partition_with_its_offset(make: MakeLine) 
     assert line.report(partitions[1]).state is PartitionState.ONLINE
 
 
-def test_a_record_too_large_is_left_out_on_the_operators_word(make: MakeLine) -> None:
+def test_a_record_too_large_is_skipped_under_the_operators_policy(make: MakeLine) -> None:
     line = make(settings=RouteSettings(abort_on_send_failure=False))
     log = line.source.logs[K0]
     log.epoch = 3
@@ -262,7 +262,7 @@ def test_partitions_take_turns_in_full_requests(
 
 
 def test_a_partition_that_cannot_be_sent_holds_up_no_other(make: MakeLine) -> None:
-    """Its batches lie in buffers that others need."""
+    """Its batches occupy buffers that others need."""
     line = make(2, buffer_bytes=4 << 20)
     partitions = line.add(0, 1)
     line.target.refuse[K0] = deque([ErrorCode.NOT_ENOUGH_REPLICAS] * 100_000)

@@ -1,4 +1,4 @@
-"""How partitions are let go, stopped and told of, between two clusters in memory."""
+"""Release, failure and reports of partitions, between two clusters in memory."""
 
 from collections import deque
 
@@ -23,8 +23,8 @@ from ureplicator_worker.lifeline.messages import Failed, Released
 K0, K1 = ("t", 0), ("t", 1)
 
 
-def test_let_go_means_let_go(make: MakeLine) -> None:
-    """An answer of the source that comes later must not be sent any more."""
+def test_a_released_partition_sends_nothing(make: MakeLine) -> None:
+    """A Fetch response that arrives later must not be sent any more."""
     line = make(1)
     (partition,) = line.add(0)
     line.run(lambda: line.report(partition).state is PartitionState.ONLINE)
@@ -41,8 +41,8 @@ def test_let_go_means_let_go(make: MakeLine) -> None:
 
 
 @pytest.mark.parametrize("first", ["remove", "refused", "given up"])
-def test_remove_has_one_answer_whatever_crosses_it(make: MakeLine, first: str) -> None:
-    """Failed is only said before Remove was read; a second Released would end the next life."""
+def test_remove_has_one_response_whatever_crosses_it(make: MakeLine, first: str) -> None:
+    """Failed is sent only before Remove was read; a second Released would end the partition's next Add."""
     line = make()
     fill(line, K0, 3)
     line.target.silent.add(1)
@@ -80,7 +80,7 @@ def test_remove_drains_and_commits(make: MakeLine) -> None:
     line.run(lambda: line.copier.idle)
 
 
-def test_remove_answers_for_what_was_never_heard_of(make: MakeLine) -> None:
+def test_remove_of_an_unknown_partition_is_released(make: MakeLine) -> None:
     line = make()
     line.ownership.hold.add(Start)
     (partition,) = line.add(0)
@@ -106,8 +106,8 @@ def test_a_drain_is_given_up_in_time(make: MakeLine) -> None:
     assert line.pool.used_bytes == 0
 
 
-def test_what_is_on_its_way_when_a_partition_is_let_go_is_taken_back(make: MakeLine) -> None:
-    """As far as it can be: the next owner sends it, too."""
+def test_requests_in_flight_are_cut_off_when_a_partition_is_released(make: MakeLine) -> None:
+    """As far as possible: the next owner sends the same records."""
     line = make(1)
     fill(line, K0, 3)
     line.target.frozen.add(1)
@@ -154,7 +154,7 @@ def test_fenced_partitions_wait_for_the_proof(make: MakeLine) -> None:
     ("policy", "start", "there"),
     [(GapPolicy.EARLIEST, 8, 8), (GapPolicy.LATEST, 8, 20)],
 )
-def test_a_hole_at_the_source(make: MakeLine, policy: GapPolicy, start: int, there: int) -> None:
+def test_a_gap_at_the_source(make: MakeLine, policy: GapPolicy, start: int, there: int) -> None:
     line = make(settings=RouteSettings(on_gap=policy))
     fill(line, K0, 5)
     line.source.logs[K0].start = start
@@ -165,7 +165,7 @@ def test_a_hole_at_the_source(make: MakeLine, policy: GapPolicy, start: int, the
     assert line.report(partition).gaps == 1
 
 
-def test_a_hole_stops_the_partition_unless_told_otherwise(make: MakeLine) -> None:
+def test_a_gap_stops_the_partition_by_default(make: MakeLine) -> None:
     line = make()
     fill(line, K0, 5)
     line.source.logs[K0].start = 8
@@ -246,7 +246,7 @@ def test_a_fetch_session_that_the_broker_dropped(make: MakeLine) -> None:
     assert_same(line, K0)
 
 
-def test_an_idle_connection_that_the_target_closes_is_no_trouble(make: MakeLine) -> None:
+def test_an_idle_connection_that_the_target_closes_is_no_error(make: MakeLine) -> None:
     line = make()
     fill(line, K0, 1)
     (partition,) = line.add(0)
@@ -259,7 +259,7 @@ def test_an_idle_connection_that_the_target_closes_is_no_trouble(make: MakeLine)
     assert_same(line, K0)
 
 
-def test_trouble_of_the_clusters_ends_with_an_answer(make: MakeLine) -> None:
+def test_an_error_of_the_clusters_ends_with_a_response(make: MakeLine) -> None:
     line = make()
     (partition,) = line.add(0)
     line.run(lambda: line.report(partition).state is PartitionState.ONLINE)
@@ -282,7 +282,7 @@ def test_committed_positions_are_published_at_the_source(make: MakeLine) -> None
     assert [position.offset for position in (line.source_metadata.published[-1][K0],)] == [8]
 
 
-def test_give_up_leaves_nothing_behind(make: MakeLine) -> None:
+def test_give_up_keeps_nothing(make: MakeLine) -> None:
     line = make()
     fill(line, K0, 20)
     line.target.frozen.add(1)
@@ -294,7 +294,7 @@ def test_give_up_leaves_nothing_behind(make: MakeLine) -> None:
     line.turns(3)
 
 
-def test_a_broken_thread_ends_the_copier(make: MakeLine) -> None:
+def test_a_crashed_thread_ends_the_copier(make: MakeLine) -> None:
     line = make()
     line.ownership.events.post(OwnershipCrashed(ZeroDivisionError()))
     with pytest.raises(RuntimeError, match="ownership"):

@@ -1,4 +1,4 @@
-"""A route whose partitions have fallen quiet: what is shown of them is still true."""
+"""A route whose partitions are quiet: reports, publication and renewal of positions."""
 
 import pytest
 
@@ -56,7 +56,7 @@ def commits(line: Line, count: int, *, skip_s: float) -> int:
     return line.ownership.commits - before
 
 
-def test_a_quiet_position_is_committed_again_before_it_fades(make: MakeLine) -> None:
+def test_a_quiet_position_is_committed_again_before_it_expires(make: MakeLine) -> None:
     line = make()
     fill(line, K0, 1)
     (partition,) = line.add(0)
@@ -75,10 +75,8 @@ def test_a_position_taken_over_is_renewed_at_once_and_then_not_for_hours(make: M
 
 
 @pytest.mark.parametrize("number", [0, 1])
-def test_a_trouble_that_has_passed_is_forgotten_without_a_record(
-    make: MakeLine, number: int
-) -> None:
-    """In a fetch session a partition without news is not in the answer."""
+def test_an_error_that_has_passed_is_cleared_without_a_record(make: MakeLine, number: int) -> None:
+    """In a fetch session a partition without data or error is not in the response."""
     line = make()
     partitions = line.add(0, 1)
     line.run(lambda: all(line.report(p).state is PartitionState.ONLINE for p in partitions))
@@ -87,8 +85,8 @@ def test_a_trouble_that_has_passed_is_forgotten_without_a_record(
     line.run(lambda: line.report(partitions[number]).state is PartitionState.ONLINE)
 
 
-def test_a_topic_that_was_not_asked_for_yet_is_not_in_error(make: MakeLine) -> None:
-    """A new topic would else show an ERROR each time, and wait for longer than it takes to ask."""
+def test_a_topic_without_metadata_yet_is_not_in_error(make: MakeLine) -> None:
+    """Otherwise each new topic would show an ERROR, and wait for longer than the metadata take."""
     line = make(topics=("t", "u"))
     (partition,) = line.add(0)
     line.run(lambda: line.report(partition).state is PartitionState.ONLINE)

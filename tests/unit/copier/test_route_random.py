@@ -1,7 +1,7 @@
 """Random faults between two clusters in memory: when they end, both logs hold the same records.
 
-Nothing is lost, doubled or out of order, whatever breaks, as long as a partition stays where it is and
-the target forgets no producer. Else records may come twice, but in order, or in any order.
+Nothing is lost, repeated or out of order, whatever breaks, as long as a partition stays where it is and
+the target forgets no producer. Otherwise records may come twice, but in order, or in any order.
 """
 
 from collections import deque
@@ -40,8 +40,8 @@ BREAKS = (
 )
 FAULTS = {
     "exactly": BREAKS,
-    "in order": (*BREAKS, "let go", "let go"),
-    "all": (*BREAKS, "let go", "forget", "forget"),
+    "in order": (*BREAKS, "release", "release"),
+    "all": (*BREAKS, "release", "forget", "forget"),
 }
 
 
@@ -82,17 +82,17 @@ def harm(line: Line, fault: str, data: st.DataObject) -> None:
             line.ownership.events.post(FencedOut())
             for partition in line.copier.report():
                 line.ownership.events.post(OwnershipConfirmed(partition))
-        case "let go":
+        case "release":
             line.copier.holder.remove(Partition(ROUTE, *key))
         case "forget":
             line.target.logs[key].forget_producers()
 
 
-def take_back(line: Line) -> None:
-    """Whatever was let go begins again where it was committed."""
-    for word in line.sent:
-        assert isinstance(word, Released | Failed)
-        gone = word.partitions if isinstance(word, Released) else (word.partition,)
+def add_again(line: Line) -> None:
+    """Add every released partition again; it starts where it was committed."""
+    for message in line.sent:
+        assert isinstance(message, Released | Failed)
+        gone = message.partitions if isinstance(message, Released) else (message.partition,)
         line.add(*(partition.number for partition in gone))
     line.sent.clear()
 
@@ -131,14 +131,14 @@ def test_both_logs_are_the_same_in_the_end(promise: str, data: st.DataObject) ->
             line.turns(
                 data.draw(st.integers(0, 30)), skip_s=data.draw(st.sampled_from([0.01, 0.5]))
             )
-            take_back(line)
+            add_again(line)
             for partition, committed in line.ownership.stored.items():
                 there = records(line.target, (partition.topic, partition.number))
                 assert {record.timestamp_ms for record in there} >= set(range(committed))
         heal(line)
         while not all(map(line.copied, partitions)):
             line.run(lambda: bool(line.sent) or all(map(line.copied, partitions)), skip_s=0.1)
-            take_back(line)
+            add_again(line)
         judge(line, promise)
         assert line.pool.used_bytes == 0
     finally:

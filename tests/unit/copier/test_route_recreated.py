@@ -1,4 +1,4 @@
-"""A topic that is deleted, or recreated, is never mixed with the one that was."""
+"""A deleted or recreated topic is never mixed with the former one."""
 
 from collections import deque
 
@@ -31,13 +31,13 @@ def copying(line: Line, batches: int = 3) -> Partition:
 
 def failure(line: Line) -> Failed:
     line.run(lambda: bool(line.sent))
-    (said,) = line.sent
-    assert isinstance(said, Failed)
-    return said
+    (sent,) = line.sent
+    assert isinstance(sent, Failed)
+    return sent
 
 
 def recreated_at_once(line: Line, batches: int) -> tuple[str, str]:
-    """Under the same leader epoch and with more records than before; nobody is told."""
+    """Under the same leader epoch and with more records than before, without new metadata."""
     former_id = line.source.topic_ids["t"]
     line.source.delete("t")
     line.source.create("t", 1)
@@ -51,10 +51,10 @@ def test_nothing_of_a_recreated_source_topic_is_read(make: MakeLine, batches: in
     line = make(1)
     partition = copying(line)
     former_id, latter_id = recreated_at_once(line, batches)
-    said = failure(line)
-    assert not said.temporary
-    assert former_id in said.reason
-    assert latter_id in said.reason
+    failed = failure(line)
+    assert not failed.temporary
+    assert former_id in failed.reason
+    assert latter_id in failed.reason
     assert values(line.target, K0) == [OLD] * 3
     assert line.ownership.stored[partition] == 3
 
@@ -75,8 +75,8 @@ def test_what_was_read_of_the_former_topic_still_arrives(make: MakeLine) -> None
     assert line.ownership.stored[partition] == 8
 
 
-def test_brokers_that_know_no_ids_are_asked_by_name(make: MakeLine) -> None:
-    """Then only the metadata tell: what came since they were read is not sent any more."""
+def test_brokers_without_topic_ids_are_fetched_by_name(make: MakeLine) -> None:
+    """Then only the metadata show it: what came since they were read is not sent any more."""
     line = make(1)
     line.source.newest = {API_KEY: NAMES}
     partition = copying(line)
@@ -88,7 +88,7 @@ def test_brokers_that_know_no_ids_are_asked_by_name(make: MakeLine) -> None:
     assert line.ownership.stored[partition] == 3
 
 
-def test_topics_without_ids_are_asked_for_by_name(make: MakeLine) -> None:
+def test_topics_without_ids_are_fetched_by_name(make: MakeLine) -> None:
     """A cluster in the middle of an upgrade: its brokers could, its topics cannot."""
     line = make(1)
     line.source.topic_ids["t"] = "00000000-0000-0000-0000-000000000000"
@@ -96,7 +96,7 @@ def test_topics_without_ids_are_asked_for_by_name(make: MakeLine) -> None:
     assert {request.version for request in line.source.requests} == {NAMES}
 
 
-def test_a_broker_that_was_upgraded_is_asked_by_id_from_then_on(make: MakeLine) -> None:
+def test_an_upgraded_broker_is_fetched_by_id(make: MakeLine) -> None:
     line = make(1)
     line.source.newest = {API_KEY: NAMES}
     partition = copying(line)
@@ -109,18 +109,18 @@ def test_a_broker_that_was_upgraded_is_asked_by_id_from_then_on(make: MakeLine) 
 
 
 @pytest.mark.parametrize("end", ["source", "target"])
-def test_a_deleted_topic_is_called_so(make: MakeLine, end: str) -> None:
+def test_a_deleted_topic_is_reported_as_deleted(make: MakeLine, end: str) -> None:
     line = make(1)
     copying(line)
     getattr(line, end).delete("t")
     getattr(line, f"{end}_metadata").refresh()
-    said = failure(line)
-    assert said.reason == f"{end} topic t was deleted"
-    assert said.temporary
+    failed = failure(line)
+    assert failed.reason == f"{end} topic t was deleted"
+    assert failed.temporary
 
 
 def test_an_unknown_id_is_no_deletion_while_the_metadata_have_it(make: MakeLine) -> None:
-    """A leader that has just come may not know yet what it leads."""
+    """A new leader may not know its partitions yet."""
     line = make(1)
     partition = copying(line)
     line.source.refuse[K0] = deque([ErrorCode.UNKNOWN_TOPIC_ID] * 3)
@@ -133,25 +133,25 @@ def test_an_unknown_id_is_no_deletion_while_the_metadata_have_it(make: MakeLine)
 
 
 def test_a_recreated_target_topic_gets_no_more_than_was_on_its_way(make: MakeLine) -> None:
-    """Produce names the topic, and a new log takes any sequence: but its offsets begin anew."""
+    """Produce names the topic, and a new log accepts any sequence: but its offsets start again at 0."""
     line = make(1)
     partition = copying(line)
     line.target.delete("t")
     line.target.create("t", 1)
     fill(line, K0, 20)
-    said = failure(line)
-    assert "offset 0 follows 2" in said.reason
+    failed = failure(line)
+    assert "offset 0 follows 2" in failed.reason
     assert line.ownership.stored[partition] == 3
     assert len(line.target.logs[K0].taken) <= IN_FLIGHT
 
 
-def test_a_quiet_recreated_target_topic_is_told_by_the_metadata(make: MakeLine) -> None:
+def test_a_quiet_recreated_target_topic_is_found_by_the_metadata(make: MakeLine) -> None:
     line = make(1)
     copying(line)
     former_id = line.target.topic_ids["t"]
     line.target.delete("t")
     line.target.create("t", 1)
     line.target_metadata.refresh()
-    said = failure(line)
-    assert said.reason.startswith("target topic t was recreated")
-    assert former_id in said.reason
+    failed = failure(line)
+    assert failed.reason.startswith("target topic t was recreated")
+    assert former_id in failed.reason

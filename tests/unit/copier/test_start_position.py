@@ -136,7 +136,7 @@ def start_of(meant: uuid.UUID, there: uuid.UUID, position: Position, **grant: ob
     return begin(AT, Grant(**fields), position, views=around, source=source)  # type: ignore[arg-type]
 
 
-def test_a_recreated_topic_waits_for_the_leaders_word() -> None:
+def test_a_recreated_topic_waits_for_the_leaders_decision() -> None:
     for policy in GapPolicy:
         with pytest.raises(CannotStart, match="recreated") as raised:
             start_of(MEANT, uuid.uuid4(), NONE, settings=RouteSettings(on_gap=policy))
@@ -145,7 +145,7 @@ def test_a_recreated_topic_waits_for_the_leaders_word() -> None:
 
 @pytest.mark.parametrize("other", [{}, {"target_topic": "B-former"}])
 @pytest.mark.parametrize(("initial", "offset"), [(False, EARLIEST), (True, LATEST)])
-def test_a_topic_begun_anew_takes_no_position_of_another(
+def test_a_restarted_topic_takes_no_position_of_another(
     other: dict[str, str], initial: bool, offset: int
 ) -> None:
     position = stored(source_topic="A-former", **other)
@@ -154,11 +154,11 @@ def test_a_topic_begun_anew_takes_no_position_of_another(
     assert (beginning.position, beginning.committed, beginning.gap) == (offset, -1, "")
 
 
-def test_a_topic_begun_anew_goes_on_at_its_own_position() -> None:
+def test_a_restarted_topic_goes_on_at_its_own_position() -> None:
     position = stored(source_topic=str(MEANT))
     assert start_of(MEANT, MEANT, position, restarted=True, had_position=True).position == 42
 
 
-def test_a_lost_position_is_no_reason_to_begin_anew_once_more() -> None:
+def test_a_lost_position_is_no_reason_to_restart_again() -> None:
     with pytest.raises(CannotStart, match="lost"):
         start_of(MEANT, MEANT, NONE, restarted=True, had_position=True)

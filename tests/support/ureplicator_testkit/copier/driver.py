@@ -71,7 +71,7 @@ class StubDriver:
         self._source = source
         self._partitions = tuple(partitions)
         self.grant = grant or (lambda partition, epoch: Grant(epoch, partition.topic))
-        self.asked: list[ProofRequest] = []
+        self.proof_requests: list[ProofRequest] = []
         self.released: set[Partition] = set()
         self.failed: dict[Partition, Failed] = {}
         self._report: Mapping[Partition, PartitionReport] = {}
@@ -95,7 +95,7 @@ class StubDriver:
             self._connection, _ = server.accept()
         self._reader = threading.Thread(target=self._read, name="stub-driver", daemon=True)
         self._reader.start()
-        self.say(Add(dict(partitions)))
+        self.send(Add(dict(partitions)))
 
     def _spawn(self, order: CopierConfig, folder: Path, renew_s: float) -> Process:
         name = f"copier-{order.worker}-{order.slot}"
@@ -105,7 +105,7 @@ class StubDriver:
             name, [sys.executable, "-c", _RUN, written, str(renew_s)], log=folder / f"{name}.log"
         )
 
-    def say(self, message: Message) -> None:
+    def send(self, message: Message) -> None:
         self._connection.sendall(encode(message))
 
     @property
@@ -123,8 +123,8 @@ class StubDriver:
     def _take(self, message: Message) -> None:
         match message:
             case ProofRequest():
-                self.asked.append(message)
-                self._answer(message)
+                self.proof_requests.append(message)
+                self._respond(message)
             case CopierReport(partitions):
                 self._report = partitions
             case Released(partitions):
@@ -134,14 +134,14 @@ class StubDriver:
             case _:
                 return
 
-    def _answer(self, ask: ProofRequest) -> None:
+    def _respond(self, request: ProofRequest) -> None:
         if self.mode == "grant":
-            granted = {part: self.grant(part, epoch) for part, epoch in ask.partitions.items()}
-            self.say(ProofResponse(ask.request_id, granted, {}))
+            granted = {part: self.grant(part, epoch) for part, epoch in request.partitions.items()}
+            self.send(ProofResponse(request.request_id, granted, {}))
         elif self.mode == "refuse":
-            self.say(
+            self.send(
                 ProofResponse(
-                    ask.request_id, {}, dict.fromkeys(ask.partitions, "not yours any more")
+                    request.request_id, {}, dict.fromkeys(request.partitions, "not yours any more")
                 )
             )
 
@@ -171,12 +171,12 @@ class StubDriver:
         eventually(lambda: self.caught_up(ends), deadline_s, "all is copied and committed")
 
     def remove(self, *partitions: Partition) -> None:
-        self.say(Remove(partitions))
+        self.send(Remove(partitions))
 
     def stop(self, deadline_s: float = 30.0) -> None:
         """End the copier cleanly; it says Released for all it held."""
         if self.process.running:
-            self.say(Stop())
+            self.send(Stop())
             assert self.process.wait(deadline_s) == 0, self.process.log_tail()
         self.close()
 

@@ -27,7 +27,7 @@ from ureplicator_worker.lifeline.messages import Grant
 
 
 @dataclass
-class Lane:
+class RealLane:
     source: KafkaCluster
     target: KafkaCluster
     topic: str

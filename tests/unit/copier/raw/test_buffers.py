@@ -11,7 +11,7 @@ LIMIT = 1 << 20
 
 
 class Pool(RuleBasedStateMachine):
-    """Every holder writes its mark; nobody may find another's."""
+    """Every holder writes its mark, and must find only its own."""
 
     leases = Bundle("leases")
     former = Bundle("former")
@@ -78,7 +78,7 @@ TestPool = Pool.TestCase
 TestPool.settings = settings(max_examples=60, stateful_step_count=30)
 
 
-def test_one_answer_is_always_allowed_however_large() -> None:
+def test_one_response_is_always_allowed_however_large() -> None:
     pool = BufferPool(limit_bytes=100)
     assert pool.has_room(1_000)
     lease = pool.lease(1_000)

@@ -1,4 +1,4 @@
-"""One connection: requests go out whole, answers come in whole, or it is closed."""
+"""One connection: requests are sent whole, responses arrive whole, or it is closed."""
 
 import socket
 import struct
@@ -47,7 +47,7 @@ def wire() -> Iterator[Wire]:
     assert wire.pool.used_bytes == 0
 
 
-def test_a_question_and_its_answer(wire: Wire) -> None:
+def test_a_request_and_its_response(wire: Wire) -> None:
     number = wire.ask(b"one", b"", b"two")
     assert wire.peer.recv(100) == b"onetwo"
     assert (wire.connection.in_flight, wire.connection.wants_write) == (1, False)
@@ -57,7 +57,7 @@ def test_a_question_and_its_answer(wire: Wire) -> None:
     assert wire.connection.in_flight == 0
 
 
-def test_several_answers_in_one_read(wire: Wire) -> None:
+def test_several_responses_in_one_read(wire: Wire) -> None:
     numbers = [wire.ask(b"x") for _ in range(5)]
     wire.peer.sendall(b"".join(answer(number, b"%d" % number) for number in numbers))
     for _ in range(3):
@@ -66,7 +66,7 @@ def test_several_answers_in_one_read(wire: Wire) -> None:
 
 
 @pytest.mark.parametrize("size", [1, 3, 5, 7])
-def test_answers_in_crumbs(wire: Wire, size: int) -> None:
+def test_responses_in_small_pieces(wire: Wire, size: int) -> None:
     numbers = [wire.ask(b"x"), wire.ask(b"y")]
     raw = answer(numbers[0], b"first body") + answer(numbers[1])
     for at in range(0, len(raw), size):
@@ -103,21 +103,21 @@ def test_a_wrong_correlation_id_closes(wire: Wire) -> None:
 
 
 @pytest.mark.parametrize("size", [-1, 0, 3, 2**31 - 1])
-def test_a_size_that_no_answer_has_closes(wire: Wire, size: int) -> None:
+def test_an_impossible_response_size_closes(wire: Wire, size: int) -> None:
     wire.ask(b"x")
     wire.peer.sendall(struct.pack(">i", size))
     with pytest.raises(ConnectionClosed, match="a response of"):
         wire.read()
 
 
-def test_an_answer_nobody_asked_for_closes(wire: Wire) -> None:
+def test_a_response_without_a_request_closes(wire: Wire) -> None:
     wire.peer.sendall(answer(1))
     with pytest.raises(ConnectionClosed):
         wire.read()
 
 
 @pytest.mark.parametrize("sent", [0, 2, 6])
-def test_the_end_of_the_peer_is_told(wire: Wire, sent: int) -> None:
+def test_a_connection_closed_by_the_peer_is_reported(wire: Wire, sent: int) -> None:
     number = wire.ask(b"x")
     wire.peer.sendall(answer(number, b"body")[:sent])
     wire.peer.close()
@@ -126,14 +126,14 @@ def test_the_end_of_the_peer_is_told(wire: Wire, sent: int) -> None:
     assert wire.connection.close() == ["asked 1"]
 
 
-def test_sending_to_nobody_is_told_and_the_request_is_not_forgotten(wire: Wire) -> None:
+def test_sending_to_a_closed_peer_is_reported_and_the_request_is_lost_on_close(wire: Wire) -> None:
     wire.peer.close()
     with pytest.raises(ConnectionClosed):
         wire.ask(b"x")
     assert wire.connection.close() == ["asked 1"]
 
 
-def test_close_names_what_is_never_answered(wire: Wire) -> None:
+def test_close_returns_the_requests_without_a_response(wire: Wire) -> None:
     for _ in range(3):
         wire.ask(b"x")
     wire.peer.sendall(answer(1) + answer(2, b"body")[:6])

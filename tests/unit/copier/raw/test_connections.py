@@ -1,4 +1,4 @@
-"""What is believed of a cluster when brokers disagree."""
+"""Leaders, when brokers disagree about them."""
 
 from dataclasses import replace
 

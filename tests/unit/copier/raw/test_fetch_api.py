@@ -215,7 +215,7 @@ def test_tags_of_newer_brokers_are_skipped() -> None:
     assert [fetched.error for fetched in parse(raw, NAMES).partitions] == [6, 0]
 
 
-def test_an_answer_without_anything_new() -> None:
+def test_a_response_without_data() -> None:
     answer = parse(encoded(error_code=70, session_id=0), NAMES)
     assert (answer.error, answer.partitions) == (70, [])
 

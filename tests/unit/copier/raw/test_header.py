@@ -26,7 +26,7 @@ INT63 = st.integers(0, 2**62)
     epoch=st.integers(-1, 2**31 - 1),
     at=st.integers(0, 20),
 )
-def test_a_header_says_what_was_built(
+def test_a_header_describes_what_was_built(
     count: int, codec: int, base: int, epoch: int, at: int
 ) -> None:
     whole = b.batch(count, base_offset=base, codec=codec, leader_epoch=epoch)

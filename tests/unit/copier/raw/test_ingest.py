@@ -1,4 +1,4 @@
-"""Answers of the source become batches to send; the fetch offset passes what was queued, no more."""
+"""Fetch responses become batches to send; the fetch offset passes what was queued, no more."""
 
 import contextlib
 
@@ -30,7 +30,7 @@ ID = "6a5f0d4e-5b0f-4d57-9a43-1f1f4f1b7a01"
 
 
 class Fixture:
-    """One partition, and answers for it."""
+    """One partition, and Fetch responses for it."""
 
     def __init__(self, *, position: int = 0, verify_crc: bool = True) -> None:
         grant = Grant(OwnerEpoch(1), "t", settings=RouteSettings(verify_crc=verify_crc))
@@ -85,7 +85,7 @@ def test_whole_batches_stay_where_they_lie() -> None:
     assert at.pool.used_bytes == 0
 
 
-def test_a_cut_batch_at_the_end_is_for_the_next_answer() -> None:
+def test_a_cut_batch_at_the_end_is_left_for_the_next_response() -> None:
     at = Fixture()
     data = log(large(2), large(3))
     at.ingest(data[:-1])
@@ -95,7 +95,7 @@ def test_a_cut_batch_at_the_end_is_for_the_next_answer() -> None:
 
 
 def test_nothing_but_a_cut_batch_is_corrupt() -> None:
-    """A broker always sends the first batch whole; to ask for ever would be a standstill."""
+    """A broker always sends the first batch whole; fetching it again and again would be a standstill."""
     at = Fixture()
     with pytest.raises(CorruptBatch, match="no whole batch"):
         at.ingest(log(large(2))[:-1])

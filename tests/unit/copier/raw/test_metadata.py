@@ -1,4 +1,4 @@
-"""The thread that asks about a cluster: it answers, and never dies in silence."""
+"""The thread that reads a cluster's metadata: it posts results, and its own crash."""
 
 import queue
 import threading
@@ -54,14 +54,14 @@ def test_topics_that_are_followed_are_shown(desk: Desk) -> None:
     desk.next(ViewChanged)
 
 
-def test_a_cluster_that_does_not_answer_is_told(desk: Desk) -> None:
+def test_an_unreachable_cluster_is_reported(desk: Desk) -> None:
     desk.cluster.failures = 1
     desk.metadata.cover(frozenset({"t"}))
     assert "does not respond" in desk.next(ClusterUnreachable).reason
     desk.next(ViewChanged)
 
 
-def test_a_broker_nobody_reaches_is_told(desk: Desk) -> None:
+def test_an_unreachable_broker_is_reported(desk: Desk) -> None:
     desk.metadata.connect(Broker(3, "127.0.0.1", 1))
     assert desk.next(ConnectFailed).node_id == 3
 
@@ -91,9 +91,7 @@ def test_positions_do_not_pile_up_while_the_source_is_slow(
     assert published == [{("t", 0): Position(1)}, {("t", 0): Position(50)}]
 
 
-def test_an_error_nobody_thought_of_is_not_kept_quiet(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_unexpected_error_is_reported(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     def view(_topics: object) -> ClusterView:
         raise ZeroDivisionError
 

@@ -1,0 +1,463 @@
+"""Holder over a lane without records: which messages, calls and transitions follow from which events."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from ureplicator_common.kafka.positions import Producer
+from ureplicator_common.model import (
+    GapPolicy,
+    OwnerEpoch,
+    Partition,
+    PartitionState,
+    Route,
+    RouteSettings,
+)
+from ureplicator_worker.copier.beginning import Beginning
+from ureplicator_worker.copier.committer import Committer
+from ureplicator_worker.copier.delivery import AtLeastOnce
+from ureplicator_worker.copier.holder import DRAIN_S, Holder
+from ureplicator_worker.copier.lane import (
+    GapFound,
+    LaneEvent,
+    LaneStatus,
+    PartitionFailed,
+    ProducerNeeded,
+    Progress,
+)
+from ureplicator_worker.copier.latency import LatencyHistogram
+from ureplicator_worker.copier.lifecycle import CopyState
+from ureplicator_worker.copier.ownership.protocol import (
+    Begun,
+    ClusterError,
+    Command,
+    Commit,
+    CommitFailed,
+    Committed,
+    FencedOut,
+    Forget,
+    Forgotten,
+    Locate,
+    Located,
+    NewProducer,
+    OwnershipConfirmed,
+    OwnershipEvent,
+    OwnershipRefused,
+    ProducerReady,
+    ProofRequested,
+    Start,
+    StartFailed,
+)
+from ureplicator_worker.copier.ownership.thread import Ownership
+from ureplicator_worker.core.partition import InvalidTransition
+from ureplicator_worker.lifeline.messages import Failed, Grant, Message, ProofRequest, Released
+
+ROUTE = Route("a", "b")
+P0, P1 = Partition(ROUTE, "t", 0), Partition(ROUTE, "t", 1)
+
+
+class StubLane:
+    """Counts offsets in place of records. `position` is acknowledged, `end` is fetched."""
+
+    def __init__(self) -> None:
+        self.latency = LatencyHistogram()
+        self.position: dict[Partition, int] = {}
+        self.end: dict[Partition, int] = {}
+        self.suspended: set[Partition] = set()
+        self.finished: set[Partition] = set()
+        self.producers: list[tuple[int, int]] = []
+        self.error = ""
+
+    def begin(self, partition: Partition, grant: Grant, beginning: Beginning) -> None:
+        assert partition not in self.position
+        self.position[partition] = self.end[partition] = beginning.position
+
+    def suspend(self, partition: Partition) -> None:
+        assert partition in self.position
+        self.suspended.add(partition)
+
+    def resume(self, partition: Partition) -> None:
+        self.suspended.remove(partition)
+
+    def seek(self, partition: Partition, offset: int) -> None:
+        assert partition not in self.finished
+        self.position[partition] = self.end[partition] = offset
+
+    def finish(self, partition: Partition) -> None:
+        assert partition in self.position
+        self.finished.add(partition)
+
+    def drop(self, partition: Partition) -> None:
+        del self.position[partition], self.end[partition]
+        self.suspended.discard(partition)
+        self.finished.discard(partition)
+
+    def progress(self, partitions: Iterable[Partition]) -> dict[Partition, Progress]:
+        return {
+            part: Progress(self.position[part], 0, self.position[part] == self.end[part])
+            for part in partitions
+        }
+
+    def producer(self, id: int, epoch: int) -> None:
+        self.producers.append((id, epoch))
+
+    def take_events(self) -> Iterator[LaneEvent]:
+        return iter(())
+
+    def status(self, partition: Partition) -> LaneStatus:
+        return LaneStatus(self.error, True, self.position[partition], 0, 0, 0, 0, 0)
+
+    def sockets(self) -> tuple[()]:
+        return ()
+
+    def work(self, now_s: float) -> None:
+        """Nothing moves by itself."""
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+class Commands(Ownership):
+    """Keeps what the holder wants of the ownership thread."""
+
+    def __init__(self) -> None:
+        self.queue: deque[Command] = deque()
+
+    def put(self, command: Command) -> None:
+        self.queue.append(command)
+
+    def take(self) -> list[Command]:
+        taken = list(self.queue)
+        self.queue.clear()
+        return taken
+
+
+class Bench:
+    """A holder, its lane, and both ends that it talks to."""
+
+    def __init__(self, policy: GapPolicy = GapPolicy.STOP) -> None:
+        self.lane = StubLane()
+        self.commands = Commands()
+        self.sent: list[Message] = []
+        self.settings = RouteSettings(on_gap=policy)
+        self.committer = Committer(
+            ROUTE,
+            delivery=AtLeastOnce(interval_s=0.0),
+            lane=self.lane,
+            ownership=self.commands,
+        )
+        self.holder = Holder(
+            ROUTE,
+            lane=self.lane,
+            committer=self.committer,
+            ownership=self.commands,
+            send=self.sent.append,
+        )
+        self.now_s = 0.0
+
+    def work(self, *, skip_s: float = 1.0) -> None:
+        self.now_s += skip_s
+        self.holder.work(self.now_s)
+
+    def begun(self, partition: Partition, position: int = 5) -> Begun:
+        grant = Grant(OwnerEpoch(1), "t", settings=self.settings)
+        return Begun(partition, grant, Beginning(position, 0, position, "A", "x", "y"))
+
+    def state(self, partition: Partition) -> CopyState | None:
+        owned = self.holder.owned.get(partition)
+        return owned.state if owned else None
+
+    def copying(self, partition: Partition) -> None:
+        self.holder.add({partition: OwnerEpoch(1)})
+        self.holder.on_ownership(self.begun(partition))
+        self.work()
+        (_, commit) = self.commands.take()
+        assert isinstance(commit, Commit)
+        self.holder.on_ownership(Committed(commit.positions, commit.number))
+
+
+def test_a_partition_from_add_to_released() -> None:
+    bench = Bench()
+    bench.holder.add({P0: OwnerEpoch(1)})
+    assert bench.commands.take() == [Start({P0: OwnerEpoch(1)})]
+    bench.holder.on_ownership(ProofRequested(1, {P0: OwnerEpoch(1)}))
+    assert bench.sent.pop() == ProofRequest(1, {P0: OwnerEpoch(1)})
+    bench.holder.on_ownership(bench.begun(P0))
+    bench.lane.end[P0] = bench.lane.position[P0] = 8
+    bench.holder.remove(P0)
+    assert P0 in bench.lane.finished
+    bench.work()
+    (commit,) = bench.commands.take()
+    assert isinstance(commit, Commit)
+    assert commit.positions[P0].position == 8
+    assert bench.state(P0) is CopyState.DRAINING
+    bench.holder.on_ownership(Committed(commit.positions, commit.number))
+    bench.work()
+    assert bench.commands.take() == [Forget(P0)]
+    assert bench.lane.position == {}
+    assert bench.sent == []
+    bench.holder.on_ownership(Forgotten(P0))
+    assert bench.sent == [Released((P0,))]
+    assert bench.holder.owned == {}
+
+
+def test_a_failing_partition_is_committed_and_then_failed() -> None:
+    bench = Bench()
+    bench.copying(P0)
+    bench.holder.on_lane(PartitionFailed(P0, "no records", False))
+    bench.work()
+    assert bench.commands.take() == [Forget(P0)]
+    bench.holder.on_ownership(Forgotten(P0))
+    assert bench.sent == [Failed(P0, "no records", False)]
+
+
+@pytest.mark.parametrize("removed_first", [True, False])
+def test_a_removed_partition_is_released_though_it_fails(removed_first: bool) -> None:
+    bench = Bench()
+    bench.copying(P0)
+    if removed_first:
+        bench.holder.remove(P0)
+    bench.holder.on_lane(PartitionFailed(P0, "no records", False))
+    if not removed_first:
+        bench.holder.remove(P0)
+    bench.work()
+    bench.holder.on_ownership(Forgotten(P0))
+    assert bench.sent == [Released((P0,))]
+
+
+def test_a_refused_proof_releases_without_a_last_commit() -> None:
+    bench = Bench()
+    bench.copying(P0)
+    bench.lane.end[P0] = 9
+    bench.holder.on_ownership(OwnershipRefused(P0, "taken away"))
+    assert bench.lane.position == {}
+    assert bench.commands.take() == [Forget(P0)]
+    bench.holder.on_ownership(Forgotten(P0))
+    assert bench.sent == [Failed(P0, "released: taken away", True)]
+
+
+def test_a_fence_suspends_everything_and_each_proof_resumes_its_partition() -> None:
+    bench = Bench()
+    bench.copying(P0)
+    bench.copying(P1)
+    bench.holder.remove(P1)
+    bench.holder.on_ownership(FencedOut())
+    assert bench.lane.suspended == {P0, P1}
+    assert bench.state(P1) is CopyState.DRAINING_SUSPENDED
+    bench.lane.end[P0] = bench.lane.position[P0] = 9
+    bench.work()
+    assert not any(isinstance(command, Commit) for command in bench.commands.take())
+    assert "fenced" in bench.holder.report()[P0].reason
+    bench.holder.on_ownership(OwnershipConfirmed(P0))
+    assert bench.lane.suspended <= {P1}
+    bench.work()
+    assert any(isinstance(command, Commit) for command in bench.commands.take())
+
+
+def test_a_drain_ends_in_time() -> None:
+    bench = Bench()
+    bench.copying(P0)
+    bench.lane.end[P0] = 9
+    bench.holder.remove(P0)
+    bench.work(skip_s=DRAIN_S)
+    assert bench.state(P0) is CopyState.DRAINING
+    bench.work()
+    assert bench.state(P0) is CopyState.RELEASING
+
+
+@pytest.mark.parametrize("policy", list(GapPolicy))
+def test_a_gap_follows_the_policy(policy: GapPolicy) -> None:
+    bench = Bench(policy)
+    bench.copying(P0)
+    bench.holder.on_lane(GapFound(P0, "out of range"))
+    if policy is GapPolicy.STOP:
+        assert bench.state(P0) is CopyState.DRAINING
+        assert bench.commands.take() == []
+        return
+    (command,) = bench.commands.take()
+    assert isinstance(command, Locate)
+    bench.holder.on_ownership(Located(P0, 42))
+    assert bench.lane.position[P0] == 42
+
+
+def test_a_located_offset_for_a_draining_partition_is_ignored() -> None:
+    bench = Bench(GapPolicy.EARLIEST)
+    bench.copying(P0)
+    bench.holder.on_lane(GapFound(P0, "out of range"))
+    bench.holder.remove(P0)
+    bench.holder.on_ownership(Located(P0, 42))
+    assert bench.lane.position[P0] == 5
+
+
+def test_a_producer_is_requested_and_handed_over() -> None:
+    bench = Bench()
+    bench.holder.on_lane(ProducerNeeded())
+    assert bench.commands.take() == [NewProducer()]
+    bench.holder.on_ownership(ProducerReady(Producer(7, 0)))
+    assert bench.lane.producers == [(7, 0)]
+
+
+def test_an_add_before_the_release_is_a_mistake_of_the_driver() -> None:
+    bench = Bench()
+    bench.copying(P0)
+    bench.holder.on_ownership(OwnershipRefused(P0, "taken away"))
+    with pytest.raises(InvalidTransition, match="added before it was released"):
+        bench.holder.add({P0: OwnerEpoch(2)})
+
+
+def test_a_start_that_comes_after_the_remove_begins_nothing() -> None:
+    bench = Bench()
+    bench.holder.add({P0: OwnerEpoch(1)})
+    bench.holder.remove(P0)
+    bench.holder.on_ownership(bench.begun(P0))
+    assert bench.lane.position == {}
+    bench.holder.on_ownership(Forgotten(P0))
+    assert bench.sent == [Released((P0,))]
+
+
+def test_reports_name_the_error_that_is_nearest() -> None:
+    bench = Bench()
+    bench.copying(P0)
+    bench.holder.add({P1: OwnerEpoch(1)})
+    assert bench.holder.report()[P0].state is PartitionState.ONLINE
+    assert bench.holder.report()[P1].reason == "starting"
+    bench.holder.on_ownership(ClusterError("target: away"))
+    reports = bench.holder.report()
+    assert {report.reason for report in reports.values()} == {"target: away"}
+    assert {report.state for report in reports.values()} == {PartitionState.ERROR}
+    bench.lane.error = "source: broker away"
+    assert bench.holder.report()[P0].reason == "source: broker away"
+
+
+def test_give_up_drops_everything() -> None:
+    bench = Bench()
+    bench.copying(P0)
+    bench.holder.add({P1: OwnerEpoch(1)})
+    bench.holder.give_up()
+    assert bench.lane.position == {}
+    assert bench.holder.owned == {}
+    bench.holder.on_ownership(Forgotten(P0))
+    assert bench.sent == []
+
+
+class Holding(RuleBasedStateMachine):
+    """Random events in any order the driver and the ownership thread can send them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.bench = Bench(GapPolicy.EARLIEST)
+        self.added: set[Partition] = set()
+        self.removed: set[Partition] = set()
+        self.proven: dict[Partition, str] = {}
+        self.commits: deque[Commit] = deque()
+
+    @rule(number=st.integers(0, 2))
+    def add(self, number: int) -> None:
+        partition = Partition(ROUTE, "t", number)
+        if partition not in self.added and partition not in self.removed:
+            self.added.add(partition)
+            self.bench.holder.add({partition: OwnerEpoch(1)})
+
+    @rule(number=st.integers(0, 2))
+    def remove(self, number: int) -> None:
+        """Once until Released; also for what has failed or was never added."""
+        partition = Partition(ROUTE, "t", number)
+        if partition not in self.removed:
+            self.removed.add(partition)
+            self.bench.holder.remove(partition)
+
+    @rule(data=st.data())
+    def thread(self, data: st.DataObject) -> None:
+        """The ownership thread performs what was put, with any outcome."""
+        for command in self.bench.commands.take():
+            match command:
+                case Start(partitions):
+                    self.proven |= dict.fromkeys(partitions, "waiting")
+                case Commit():
+                    self.commits.append(command)
+                case Forget(partition):
+                    self.proven.pop(partition, None)
+                    self.bench.holder.on_ownership(Forgotten(partition))
+                case Locate(partition):
+                    self.bench.holder.on_ownership(Located(partition, 50))
+        for partition, state in list(self.proven.items()):
+            outcome = data.draw(st.sampled_from(["begun", "refused", "failed", "later"]))
+            if outcome == "begun":
+                event = self.bench.begun(partition)
+                waiting = state == "waiting"
+                self.proven[partition] = "held"
+                self.bench.holder.on_ownership(event if waiting else OwnershipConfirmed(partition))
+            elif outcome != "later":
+                del self.proven[partition]
+                self.bench.holder.on_ownership(
+                    OwnershipRefused(partition, "taken away")
+                    if outcome == "refused"
+                    else StartFailed(partition, "no topic", True)
+                )
+
+    @precondition(lambda self: self.commits)
+    @rule(outcome=st.sampled_from(["committed", "failed", "fenced"]))
+    def commit_ends(self, outcome: str) -> None:
+        commit = self.commits.popleft()
+        events: dict[str, OwnershipEvent] = {
+            "committed": Committed(commit.positions, commit.number),
+            "failed": CommitFailed("no response", commit.number),
+            "fenced": FencedOut(commit.number),
+        }
+        self.bench.holder.on_ownership(events[outcome])
+
+    @rule(data=st.data(), kind=st.sampled_from(["fetch", "acknowledge", "fail", "gap"]))
+    def lane_works(self, data: st.DataObject, kind: str) -> None:
+        lane = self.bench.lane
+        if not lane.position:
+            return
+        partition = data.draw(st.sampled_from(sorted(lane.position)))
+        free = partition not in lane.suspended
+        match kind:
+            case "fetch" if free and partition not in lane.finished:
+                lane.end[partition] += 3
+            case "acknowledge" if free:
+                lane.position[partition] = lane.end[partition]
+            case "fail":
+                self.bench.holder.on_lane(PartitionFailed(partition, "corrupt", False))
+            case "gap":
+                self.bench.holder.on_lane(GapFound(partition, "out of range"))
+
+    @rule(skip_s=st.sampled_from([0.0, 1.0, DRAIN_S]))
+    def work(self, skip_s: float) -> None:
+        self.bench.work(skip_s=skip_s)
+
+    @invariant()
+    def each_partition_has_one_last_message(self) -> None:
+        for message in self.bench.sent:
+            match message:
+                case Released(partitions):
+                    for partition in partitions:
+                        self.removed.remove(partition)
+                        self.added.discard(partition)
+                case Failed(partition):
+                    assert partition not in self.removed
+                    self.added.remove(partition)
+        self.bench.sent.clear()
+        assert set(self.bench.holder.owned) == self.added | self.removed
+
+    @invariant()
+    def the_lane_knows_what_the_states_say(self) -> None:
+        lane, owned = self.bench.lane, self.bench.holder.owned
+        suspended = (CopyState.SUSPENDED, CopyState.DRAINING_SUSPENDED)
+        draining = (CopyState.DRAINING, CopyState.DRAINING_SUSPENDED)
+        known = {part for part, each in owned.items() if each.grant is not None}
+        in_lane = {part for part in known if owned[part].state is not CopyState.RELEASING}
+        assert set(lane.position) == in_lane
+        assert lane.suspended == {part for part in in_lane if owned[part].state in suspended}
+        assert lane.finished == {part for part in in_lane if owned[part].state in draining}
+
+
+TestHolding = Holding.TestCase
+TestHolding.settings = settings(max_examples=100, stateful_step_count=40, deadline=None)
