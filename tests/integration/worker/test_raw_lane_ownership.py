@@ -50,7 +50,7 @@ def test_a_copier_that_thaws_never_commits(lane: RealLane) -> None:
     former.process.resume()
     lane.fill(sample_records(200, partitions=2, seed=2))
     mine = set(partitions_of(lane.topic, 2))
-    eventually(lambda: former.failed.keys() == mine, 20, "w1 lets go")
+    eventually(lambda: former.failed.keys() == mine, 20, "w1 releases")
     assert all("not yours any more" in failed.reason for failed in former.failed.values())
     taking.wait_caught_up()
     for position in lane.stored(2).values():
@@ -72,7 +72,7 @@ def test_a_fenced_copier_that_still_owns_goes_on_without_repeats(lane: RealLane)
     finally:
         client.close()
     lane.fill(sample_records(200, partitions=2, seed=1))
-    eventually(lambda: len(driver.proof_requests) == 2, 20, "the copier asks again")
+    eventually(lambda: len(driver.proof_requests) == 2, 20, "the copier requests the proof again")
     driver.wait_caught_up()
     driver.stop()
     lane.assert_equal()
@@ -85,7 +85,7 @@ def test_without_the_drivers_proof_nothing_is_copied(lane: RealLane) -> None:
 
     def grant(partition: Partition, epoch: OwnerEpoch) -> Grant:
         granting.append(partition)
-        time.sleep(1)  # the answer takes its time; meanwhile nothing may have happened
+        time.sleep(1)  # the response takes its time; meanwhile nothing may have happened
         assert offsets(lane.target.bootstrap, lane.topic)[0] == (0, 0)
         assert lane.stored(1)[0].offset == -1
         return Grant(epoch, partition.topic)
@@ -184,7 +184,7 @@ def test_removed_and_added_partitions_leave_the_others_alone(lane: RealLane) -> 
     for turn in range(3):
         lane.fill(sample_records(300, partitions=3, seed=turn))
         driver.remove(last)
-        eventually(lambda: last in driver.released, 10, "the partition is let go")
+        eventually(lambda: last in driver.released, 10, "the partition is released")
         driver.released.clear()
         rest = [row for part, row in driver.report.items() if part != last]
         assert all(row.state is PartitionState.ONLINE for row in rest)

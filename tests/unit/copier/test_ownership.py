@@ -93,7 +93,7 @@ class Desk:
 
     def nothing_more(self) -> None:
         """Forgotten is posted after every event of earlier commands."""
-        self.ownership.put(Forget(Partition(ROUTE, "nobody", 0)))
+        self.ownership.put(Forget(Partition(ROUTE, "unknown", 0)))
         assert isinstance(self.events.get(timeout=30), Forgotten)
 
     def start(self, *partitions: Partition, epoch: int = 1) -> ProofRequested:
@@ -105,8 +105,10 @@ class Desk:
         for partition in partitions:
             key = (partition.topic, partition.number)
             self.ledger.positions[key] = Position(10 + partition.number, 0)
-        ask = self.start(*partitions)
-        self.ownership.put(ProofResponse(ask.request, dict.fromkeys(ask.partitions, grant()), {}))
+        request = self.start(*partitions)
+        self.ownership.put(
+            ProofResponse(request.request, dict.fromkeys(request.partitions, grant()), {})
+        )
         return [self.next(Begun) for _ in partitions]
 
 
@@ -120,11 +122,11 @@ def desk() -> Iterator[Desk]:
 
 
 def test_the_order(desk: Desk) -> None:
-    ask = desk.start(P0)
-    assert ask.partitions == {P0: 1}
+    request = desk.start(P0)
+    assert request.partitions == {P0: 1}
     assert desk.ledger.calls == [("initialise", "own")]
     desk.ledger.positions[K0] = Position(10, 3)
-    desk.ownership.put(ProofResponse(ask.request, {P0: grant()}, {}))
+    desk.ownership.put(ProofResponse(request.request, {P0: grant()}, {}))
     begun = desk.next(Begun)
     assert desk.ledger.done == ["initialise", "fence", "read"]
     assert desk.ledger.calls[1] == ("fence", *FENCE)
@@ -132,8 +134,8 @@ def test_the_order(desk: Desk) -> None:
 
 
 def test_a_first_position_is_committed_before_the_first_byte(desk: Desk) -> None:
-    ask = desk.start(P0)
-    desk.ownership.put(ProofResponse(ask.request, {P0: grant()}, {}))
+    request = desk.start(P0)
+    desk.ownership.put(ProofResponse(request.request, {P0: grant()}, {}))
     desk.next(Committed)
     assert desk.next(Begun).beginning.position == 100
     stored = desk.ledger.positions[K0]
@@ -151,39 +153,39 @@ def test_a_first_position_is_committed_before_the_first_byte(desk: Desk) -> None
 def test_a_partition_that_joins_needs_no_new_initialisation(desk: Desk) -> None:
     desk.own(P0)
     desk.ledger.positions[K1] = Position(20)
-    ask = desk.start(P1)
-    assert ask.partitions == {P1: 1}
-    desk.ownership.put(ProofResponse(ask.request, {P1: grant()}, {}))
+    request = desk.start(P1)
+    assert request.partitions == {P1: 1}
+    desk.ownership.put(ProofResponse(request.request, {P1: grant()}, {}))
     assert desk.next(Begun).partition == P1
     assert desk.ledger.done == ["initialise", "fence", "read", "fence", "read"]
 
 
 def test_a_refused_partition_is_released(desk: Desk) -> None:
-    ask = desk.start(P0, P1)
+    request = desk.start(P0, P1)
     desk.ledger.positions[K1] = Position(20)
-    desk.ownership.put(ProofResponse(ask.request, {P1: grant()}, {P0: "taken away"}))
+    desk.ownership.put(ProofResponse(request.request, {P1: grant()}, {P0: "taken away"}))
     assert desk.next(OwnershipRefused) == OwnershipRefused(P0, "taken away")
     assert desk.next(Begun).partition == P1
     desk.nothing_more()
 
 
 def test_a_response_to_another_request_is_no_proof(desk: Desk) -> None:
-    ask = desk.start(P0)
-    desk.ownership.put(ProofResponse(ask.request + 1, {P0: grant()}, {}))
+    request = desk.start(P0)
+    desk.ownership.put(ProofResponse(request.request + 1, {P0: grant()}, {}))
     desk.nothing_more()
     assert desk.ledger.done == ["initialise"]
 
 
 @pytest.mark.parametrize("granted", [True, False])
 def test_a_partition_added_again_meanwhile_is_proven_again(desk: Desk, granted: bool) -> None:
-    ask = desk.start(P0)
+    request = desk.start(P0)
     desk.ownership.put(Forget(P0))
     desk.next(Forgotten)
     desk.ownership.put(Start({P0: OwnerEpoch(3)}))
     go = (
-        ProofResponse(ask.request, {P0: grant(1)}, {})
+        ProofResponse(request.request, {P0: grant(1)}, {})
         if granted
-        else ProofResponse(ask.request, {}, {P0: "epoch 3"})
+        else ProofResponse(request.request, {}, {P0: "epoch 3"})
     )
     desk.ownership.put(go)
     assert desk.next(ProofRequested).partitions == {P0: 3}
@@ -203,11 +205,11 @@ def test_after_a_doubt_nothing_is_committed_until_the_proof(desk: Desk, when: st
     desk.ownership.put(Commit({P0: commitment(15, begun)}))
     desk.next(CommitFailed)
     assert desk.next(ClusterError).reason.startswith("target: ")
-    ask = desk.next(ProofRequested)
-    assert ask.partitions == {P0: 1}
+    request = desk.next(ProofRequested)
+    assert request.partitions == {P0: 1}
     desk.ownership.put(Commit({P0: commitment(16, begun)}))
     assert "proof" in desk.next(CommitFailed).reason
-    desk.ownership.put(ProofResponse(ask.request, {P0: grant()}, {}))
+    desk.ownership.put(ProofResponse(request.request, {P0: grant()}, {}))
     assert desk.next(OwnershipConfirmed).partition == P0
     desk.ownership.put(Commit({P0: commitment(17, begun)}))
     desk.next(Committed)
@@ -221,9 +223,11 @@ def test_a_fence_is_reported_and_a_position_that_moved_starts_again(desk: Desk) 
     desk.ledger.positions[K0] = Position(50)
     desk.ownership.put(Commit({P0: commitment(15, begun[P0]), P1: commitment(16, begun[P1])}))
     desk.next(FencedOut)
-    ask = desk.next(ProofRequested)
-    assert set(ask.partitions) == {P0, P1}
-    desk.ownership.put(ProofResponse(ask.request, dict.fromkeys(ask.partitions, grant()), {}))
+    request = desk.next(ProofRequested)
+    assert set(request.partitions) == {P0, P1}
+    desk.ownership.put(
+        ProofResponse(request.request, dict.fromkeys(request.partitions, grant()), {})
+    )
     failed = desk.next(StartFailed)
     assert (failed.partition, failed.temporary) == (P0, True)
     assert desk.next(OwnershipConfirmed).partition == P1
@@ -235,8 +239,8 @@ def test_what_was_refused_is_never_committed_afterwards(desk: Desk) -> None:
     begun = {each.partition: each for each in desk.own(P0, P1)}
     desk.ledger.fail_next("commit")
     desk.ownership.put(Commit({P0: commitment(15, begun[P0])}))
-    ask = desk.until(ProofRequested)
-    desk.ownership.put(ProofResponse(ask.request, {P1: grant()}, {P0: "taken away"}))
+    request = desk.until(ProofRequested)
+    desk.ownership.put(ProofResponse(request.request, {P1: grant()}, {P0: "taken away"}))
     both = {P0: commitment(16, begun[P0]), P1: commitment(17, begun[P1])}
     desk.ownership.put(Commit(both))
     desk.next(OwnershipRefused)
@@ -254,9 +258,9 @@ def test_a_refused_position_fails_its_partition_alone(desk: Desk) -> None:
     desk.ownership.put(Commit({P0: commitment(15, begun[P0]), P1: commitment(16, begun[P1])}))
     assert desk.next(StartFailed).partition == P0
     desk.next(CommitFailed)
-    ask = desk.next(ProofRequested)
-    assert ask.partitions == {P1: 1}
-    desk.ownership.put(ProofResponse(ask.request, {P1: grant()}, {}))
+    request = desk.next(ProofRequested)
+    assert request.partitions == {P1: 1}
+    desk.ownership.put(ProofResponse(request.request, {P1: grant()}, {}))
     assert desk.next(OwnershipConfirmed).partition == P1
 
 
@@ -277,21 +281,23 @@ def test_a_step_that_fails_is_tried_again_with_a_new_proof(desk: Desk, step: str
 
 def test_a_first_position_that_is_not_committed_begins_nothing(desk: Desk) -> None:
     desk.ledger.fail_next("commit")
-    ask = desk.start(P0)
-    desk.ownership.put(ProofResponse(ask.request, {P0: grant()}, {}))
+    request = desk.start(P0)
+    desk.ownership.put(ProofResponse(request.request, {P0: grant()}, {}))
     desk.next(CommitFailed)
-    ask = desk.until(ProofRequested)
-    assert ask.partitions == {P0: 1}
-    desk.ownership.put(ProofResponse(ask.request, {P0: grant()}, {}))
+    request = desk.until(ProofRequested)
+    assert request.partitions == {P0: 1}
+    desk.ownership.put(ProofResponse(request.request, {P0: grant()}, {}))
     desk.next(Committed)
     desk.next(Begun)
 
 
 def test_what_cannot_start_is_reported_with_its_reason(desk: Desk) -> None:
     desk.target.model.create("t", 1)
-    ask = desk.start(P0, P1)
+    request = desk.start(P0, P1)
     desk.ledger.positions[K0] = Position(10)
-    desk.ownership.put(ProofResponse(ask.request, dict.fromkeys(ask.partitions, grant()), {}))
+    desk.ownership.put(
+        ProofResponse(request.request, dict.fromkeys(request.partitions, grant()), {})
+    )
     failed = desk.next(StartFailed)
     assert (failed.partition, failed.temporary) == (P1, True)
     assert desk.next(Begun).partition == P0
@@ -299,8 +305,10 @@ def test_what_cannot_start_is_reported_with_its_reason(desk: Desk) -> None:
 
 def test_a_new_partition_without_a_leader_holds_up_no_other(desk: Desk) -> None:
     desk.source.leaderless.add(K0)
-    ask = desk.start(P0, P1)
-    desk.ownership.put(ProofResponse(ask.request, dict.fromkeys(ask.partitions, grant()), {}))
+    request = desk.start(P0, P1)
+    desk.ownership.put(
+        ProofResponse(request.request, dict.fromkeys(request.partitions, grant()), {})
+    )
     failed = desk.next(StartFailed)
     reason = "source: t/0 has no leader"
     assert (failed.partition, failed.reason, failed.temporary) == (P0, reason, True)
@@ -310,10 +318,10 @@ def test_a_new_partition_without_a_leader_holds_up_no_other(desk: Desk) -> None:
 
 @pytest.mark.parametrize("end", ["source", "target"])
 def test_an_error_at_the_start_names_the_cluster(desk: Desk, end: str) -> None:
-    ask = desk.start(P0)
+    request = desk.start(P0)
     cluster = desk.source if end == "source" else desk.target
     cluster.failures = 1
-    desk.ownership.put(ProofResponse(ask.request, {P0: grant()}, {}))
+    desk.ownership.put(ProofResponse(request.request, {P0: grant()}, {}))
     assert desk.next(ClusterError).reason.startswith(f"{end}: ")
 
 

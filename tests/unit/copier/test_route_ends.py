@@ -263,10 +263,10 @@ def test_an_error_of_the_clusters_ends_with_a_response(make: MakeLine) -> None:
     line = make()
     (partition,) = line.add(0)
     line.run(lambda: line.report(partition).state is PartitionState.ONLINE)
-    line.ownership.events.post(ClusterError("source: no answer"))
+    line.ownership.events.post(ClusterError("source: no response"))
     line.turn()
     report = line.report(partition)
-    assert (report.state, report.reason) == (PartitionState.ERROR, "source: no answer")
+    assert (report.state, report.reason) == (PartitionState.ERROR, "source: no response")
     line.ownership.put(NewProducer())
     line.turn()
     assert line.report(partition).state is PartitionState.ONLINE

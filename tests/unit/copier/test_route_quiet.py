@@ -50,7 +50,7 @@ def test_positions_that_did_not_get_there_are_published_again(make: MakeLine) ->
 
 
 def commits(line: Line, count: int, *, skip_s: float) -> int:
-    """How many commits so many turns bring."""
+    """Number of commits in so many turns."""
     before = line.ownership.commits
     line.turns(count, skip_s=skip_s)
     return line.ownership.commits - before

@@ -47,7 +47,7 @@ def recreated_at_once(line: Line, batches: int) -> tuple[str, str]:
 
 @pytest.mark.parametrize("batches", [1, 3, 50])
 def test_nothing_of_a_recreated_source_topic_is_read(make: MakeLine, batches: int) -> None:
-    """Whether it is shorter, as long, or longer; before any metadata tells."""
+    """Be it shorter, as long, or longer; before any metadata show it."""
     line = make(1)
     partition = copying(line)
     former_id, latter_id = recreated_at_once(line, batches)

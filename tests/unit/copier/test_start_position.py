@@ -115,12 +115,14 @@ def test_a_missing_topic_or_partition_may_come(
     assert error.value.temporary
 
 
-# --- The topic that is meant
+# --- The expected topic
 
 MEANT = uuid.UUID(int=7)
 
 
-def start_of(meant: uuid.UUID, there: uuid.UUID, position: Position, **grant: object) -> Beginning:
+def start_of(
+    expected: uuid.UUID, there: uuid.UUID, position: Position, **grant: object
+) -> Beginning:
     """As `start`, with a source topic that has a real id."""
     source = MemoryCluster(cluster_model("A", {"t": 1}))
     source.model.hold(start=EARLIEST, end=LATEST)
@@ -130,7 +132,7 @@ def start_of(meant: uuid.UUID, there: uuid.UUID, position: Position, **grant: ob
     fields = {
         "owner_epoch": OwnerEpoch(1),
         "target_topic": "copy",
-        "source_topic_id": topic_id_text(meant),
+        "source_topic_id": topic_id_text(expected),
         **grant,
     }
     return begin(AT, Grant(**fields), position, views=around, source=source)  # type: ignore[arg-type]

@@ -1,1 +1,1 @@
-"""What runs inside a Spark task and moves the bytes."""
+"""The copier: it runs inside a Spark task and copies partitions."""

@@ -1,4 +1,4 @@
-"""Where copying of a partition begins, and what is committed for it."""
+"""Start position of a partition, and the positions committed for it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ureplicator_worker.lifeline.messages import Grant
 
 @dataclass(frozen=True, slots=True)
 class Beginning:
-    """Where to begin, and which cluster and topics the position belongs to.
+    """Start position, and the cluster and topics that it belongs to.
 
     `committed`: what the store has; -1 if nothing that counts. `gap`: why the stored position does not
     count, where the operator's policy goes on.
@@ -28,7 +28,7 @@ class Beginning:
 
 @dataclass(frozen=True, slots=True)
 class Commitment:
-    """What is to be committed for one partition, and its grant and beginning for the metadata."""
+    """Position to commit for one partition, with the grant and beginning for its metadata."""
 
     position: int
     leader_epoch: int

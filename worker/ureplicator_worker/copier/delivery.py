@@ -1,4 +1,4 @@
-"""Delivery: when positions are committed, and which. Pure: no I/O, no clock, no thread.
+"""Delivery: the decision when positions are committed, and which. Pure: no I/O, no clock, no thread.
 
 At least once: data is sent as it comes, and positions follow in transactions of their own. A commit that
 is refused or of unknown outcome costs nothing but repeats after a restart.
@@ -40,7 +40,7 @@ class DeliveryState(StrEnum):
 
 @dataclass(slots=True)
 class CommittedPosition:
-    """Commit side of one partition: what the store has, and since when. Written by AtLeastOnce only."""
+    """Commit side of one partition: the stored offset, and its time. Written by AtLeastOnce only."""
 
     offset: int
     at_s: float
@@ -69,12 +69,12 @@ class AtLeastOnce:
         self._partitions.pop(partition, None)
 
     def offset(self, partition: Partition) -> int:
-        """What the store has; -1 for a partition that has not joined."""
+        """Committed offset; -1 for a partition that has not joined."""
         known = self._partitions.get(partition)
         return -1 if known is None else known.offset
 
     def is_due(self, now_s: float, *, drained: bool) -> bool:
-        """Whether to seal now; `drained`: a partition waits for nothing but its commit."""
+        """True if a commit is due; `drained`: a partition waits for nothing but its commit."""
         if now_s < self._due_at_s and not (drained and now_s >= self._retry_at_s):
             return False
         self._due_at_s = now_s + self._interval_s

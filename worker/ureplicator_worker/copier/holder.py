@@ -1,4 +1,4 @@
-"""Holder: which partitions of a route this copier owns, and what becomes of each.
+"""Holder: the partitions of a route that this copier owns, and their states.
 
     driver                 holder                              ownership thread
     Add       ------->  STARTING  -- Start ----------------->  order (1) to (4) of `kafka.positions`
@@ -9,8 +9,8 @@
     Released  <-------             <- Forgotten -------------
 
 A failing partition goes the same way, with Failed in place of Released: it never disturbs the others.
-The states and their transitions are `lifecycle`'s. The holder is their only writer. It asks the driver
-for the proof, hands partitions to the lane and takes them back; it knows no batch and no socket.
+The states and their transitions are `lifecycle`'s. The holder is their only writer. It requests the
+proof from the driver, hands partitions to the lane and takes them back; it knows no batch and no socket.
 """
 
 from __future__ import annotations
@@ -71,9 +71,8 @@ from ureplicator_worker.lifeline.messages import (
 )
 
 DRAIN_S = 10.0
-"""How long the rest of a removed partition may take to be sent and committed; then it is released as it
-is, after what the ownership thread has under way: a commit and two more commands at most, `COMMAND_S`
-each."""
+"""Time for sending and committing the rest of a removed partition. After that it is released as it is, once
+the ownership thread has finished its current commands: a commit and two more at most, `COMMAND_S` each."""
 
 logger = logging.getLogger(__name__)
 
@@ -251,7 +250,7 @@ class Holder:
         self._move(partition, to, reason, drain_until_s=until_s, **change)
 
     def _release_drained(self) -> bool:
-        """Whether a commit is all that a partition waits for; those that wait for nothing go."""
+        """Release what is drained. True if a partition waits for nothing but a commit."""
         waiting = False
         for partition, made in self._lane.progress(self._draining).items():
             if made.exact and made.next_offset == self._committer.offset(partition):

@@ -27,7 +27,7 @@ from ureplicator_worker.lifeline.messages import Grant
 
 
 class Progress(NamedTuple):
-    """How far a partition is copied: everything before `next_offset` is acknowledged by the target.
+    """Progress of a partition: everything before `next_offset` is acknowledged by the target.
 
     `exact`: nothing beyond it was fetched that still has to be sent.
     """
@@ -125,7 +125,7 @@ class Lane(Protocol):
         """The producer id that `ProducerNeeded` requested."""
 
     def take_events(self) -> Iterator[LaneEvent]:
-        """What happened since the last call."""
+        """Events since the last call."""
 
     def status(self, partition: Partition) -> LaneStatus: ...
 

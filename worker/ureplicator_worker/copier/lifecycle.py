@@ -74,7 +74,7 @@ DRAINED: Mapping[CopyState, CopyState] = {
     CopyState.COPYING: CopyState.DRAINING,
     CopyState.SUSPENDED: CopyState.DRAINING_SUSPENDED,
 }
-"""What a fence, a proof, and the end of fetching make of a state; no change of any other."""
+"""Effect of a fence, of a proof, and of the end of fetching on a state; the others do not change."""
 
 IN_LANE = frozenset(FENCED) | frozenset(CONFIRMED)
 """States in which the lane knows the partition."""
@@ -82,7 +82,7 @@ IN_LANE = frozenset(FENCED) | frozenset(CONFIRMED)
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """Why a partition is given up; `temporary` if a later try may succeed."""
+    """Reason for giving a partition up; `temporary` if a later try may succeed."""
 
     reason: str
     temporary: bool

@@ -170,7 +170,7 @@ def _topics(
 
 
 def _doubt(stored: Position, cluster: str, source_id: str, target_id: str) -> str:
-    """Why a stored position does not belong to these topics; "" if it does, or none is stored."""
+    """Reason if a stored position does not belong to these topics; "" if it does, or none is stored."""
     provenance = Provenance.decode(stored.metadata)
     if stored.offset < 0 or provenance is None:
         return ""
@@ -192,7 +192,7 @@ def _recreated(end: str, former_id: str, id: str) -> str:
 
 
 def _time(grant: Grant, stored: Position, gap: str) -> int:
-    """Timestamp that the beginning is looked up by. Raises CannotStart."""
+    """Timestamp of the first record to copy. Raises CannotStart."""
     policy = grant.settings.on_gap
     if gap:
         if policy is GapPolicy.STOP:

@@ -48,7 +48,7 @@ def partitions_of(topic: str, count: int, *, epoch: int = 1) -> dict[Partition, 
 
 
 class StubDriver:
-    """Answers to asks are decided by `mode`; `grant` makes the Grant of a granted partition.
+    """`mode` decides the response to a request for a proof; `grant` makes the Grant of a partition.
 
     `renew_s`: how old the copier lets a position become, where a test cannot wait for half a day.
     """
@@ -174,7 +174,7 @@ class StubDriver:
         self.send(Remove(partitions))
 
     def stop(self, deadline_s: float = 30.0) -> None:
-        """End the copier cleanly; it says Released for all it held."""
+        """End the copier cleanly; it sends Released for all its partitions."""
         if self.process.running:
             self.send(Stop())
             assert self.process.wait(deadline_s) == 0, self.process.log_tail()

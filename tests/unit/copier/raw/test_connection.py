@@ -15,26 +15,28 @@ from ureplicator_worker.copier.raw.net.connection import Connection, ConnectionC
 @dataclass
 class Wire:
     pool: BufferPool = field(default_factory=lambda: BufferPool(limit_bytes=1 << 20))
-    answers: list[tuple[Any, bytes]] = field(default_factory=list)
+    responses: list[tuple[Any, bytes]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         ours, self.peer = socket.socketpair()
         self.connection = Connection(ours, pool=self.pool, newest={})
 
-    def ask(self, *pieces: bytes, now_s: float = 0.0) -> int:
+    def request(self, *pieces: bytes, now_s: float = 0.0) -> int:
         number = self.connection.next_correlation_id()
-        self.connection.send(pieces, correlation_id=number, context=f"asked {number}", now_s=now_s)
+        self.connection.send(
+            pieces, correlation_id=number, context=f"request {number}", now_s=now_s
+        )
         return number
 
     def take(self, context: Any, lease: Lease) -> None:
-        self.answers.append((context, bytes(lease.view[4:])))
+        self.responses.append((context, bytes(lease.view[4:])))
         lease.release()
 
     def read(self) -> None:
         self.connection.on_readable(self.take)
 
 
-def answer(number: int, body: bytes = b"") -> bytes:
+def response(number: int, body: bytes = b"") -> bytes:
     return struct.pack(">ii", 4 + len(body), number) + body
 
 
@@ -48,43 +50,43 @@ def wire() -> Iterator[Wire]:
 
 
 def test_a_request_and_its_response(wire: Wire) -> None:
-    number = wire.ask(b"one", b"", b"two")
+    number = wire.request(b"one", b"", b"two")
     assert wire.peer.recv(100) == b"onetwo"
     assert (wire.connection.in_flight, wire.connection.wants_write) == (1, False)
-    wire.peer.sendall(answer(number, b"body"))
+    wire.peer.sendall(response(number, b"body"))
     wire.read()
-    assert wire.answers == [("asked 1", b"body")]
+    assert wire.responses == [("request 1", b"body")]
     assert wire.connection.in_flight == 0
 
 
 def test_several_responses_in_one_read(wire: Wire) -> None:
-    numbers = [wire.ask(b"x") for _ in range(5)]
-    wire.peer.sendall(b"".join(answer(number, b"%d" % number) for number in numbers))
+    numbers = [wire.request(b"x") for _ in range(5)]
+    wire.peer.sendall(b"".join(response(number, b"%d" % number) for number in numbers))
     for _ in range(3):
         wire.read()
-    assert wire.answers == [(f"asked {number}", b"%d" % number) for number in numbers]
+    assert wire.responses == [(f"request {number}", b"%d" % number) for number in numbers]
 
 
 @pytest.mark.parametrize("size", [1, 3, 5, 7])
 def test_responses_in_small_pieces(wire: Wire, size: int) -> None:
-    numbers = [wire.ask(b"x"), wire.ask(b"y")]
-    raw = answer(numbers[0], b"first body") + answer(numbers[1])
+    numbers = [wire.request(b"x"), wire.request(b"y")]
+    raw = response(numbers[0], b"first body") + response(numbers[1])
     for at in range(0, len(raw), size):
         wire.peer.sendall(raw[at : at + size])
         wire.read()
     wire.read()
-    assert wire.answers == [("asked 1", b"first body"), ("asked 2", b"")]
+    assert wire.responses == [("request 1", b"first body"), ("request 2", b"")]
 
 
 def test_nothing_to_read_is_no_trouble(wire: Wire) -> None:
-    wire.ask(b"x")
+    wire.request(b"x")
     wire.read()
-    assert wire.answers == []
+    assert wire.responses == []
 
 
 def test_a_request_larger_than_the_socket_takes_goes_out_in_order(wire: Wire) -> None:
     pieces = [bytes([number % 251]) * (1 + 977 * number % 60_000) for number in range(1_500)]
-    wire.ask(*pieces)
+    wire.request(*pieces)
     assert wire.connection.wants_write
     received = bytearray()
     while len(received) < sum(map(len, pieces)):
@@ -95,72 +97,72 @@ def test_a_request_larger_than_the_socket_takes_goes_out_in_order(wire: Wire) ->
 
 
 def test_a_wrong_correlation_id_closes(wire: Wire) -> None:
-    number = wire.ask(b"x")
-    wire.peer.sendall(answer(number + 1))
+    number = wire.request(b"x")
+    wire.peer.sendall(response(number + 1))
     with pytest.raises(ConnectionClosed, match="where 1 was expected"):
         wire.read()
-    assert wire.connection.close() == ["asked 1"]
+    assert wire.connection.close() == ["request 1"]
 
 
 @pytest.mark.parametrize("size", [-1, 0, 3, 2**31 - 1])
 def test_an_impossible_response_size_closes(wire: Wire, size: int) -> None:
-    wire.ask(b"x")
+    wire.request(b"x")
     wire.peer.sendall(struct.pack(">i", size))
     with pytest.raises(ConnectionClosed, match="a response of"):
         wire.read()
 
 
 def test_a_response_without_a_request_closes(wire: Wire) -> None:
-    wire.peer.sendall(answer(1))
+    wire.peer.sendall(response(1))
     with pytest.raises(ConnectionClosed):
         wire.read()
 
 
 @pytest.mark.parametrize("sent", [0, 2, 6])
 def test_a_connection_closed_by_the_peer_is_reported(wire: Wire, sent: int) -> None:
-    number = wire.ask(b"x")
-    wire.peer.sendall(answer(number, b"body")[:sent])
+    number = wire.request(b"x")
+    wire.peer.sendall(response(number, b"body")[:sent])
     wire.peer.close()
     with pytest.raises(ConnectionClosed, match=r"closed by the broker|reset"):
         wire.read()
-    assert wire.connection.close() == ["asked 1"]
+    assert wire.connection.close() == ["request 1"]
 
 
 def test_sending_to_a_closed_peer_is_reported_and_the_request_is_lost_on_close(wire: Wire) -> None:
     wire.peer.close()
     with pytest.raises(ConnectionClosed):
-        wire.ask(b"x")
-    assert wire.connection.close() == ["asked 1"]
+        wire.request(b"x")
+    assert wire.connection.close() == ["request 1"]
 
 
 def test_close_returns_the_requests_without_a_response(wire: Wire) -> None:
     for _ in range(3):
-        wire.ask(b"x")
-    wire.peer.sendall(answer(1) + answer(2, b"body")[:6])
+        wire.request(b"x")
+    wire.peer.sendall(response(1) + response(2, b"body")[:6])
     wire.read()
     wire.read()
-    assert wire.connection.close() == ["asked 2", "asked 3"]
+    assert wire.connection.close() == ["request 2", "request 3"]
     assert (wire.connection.in_flight, wire.connection.wants_write) == (0, False)
     assert wire.pool.used_bytes == 0
 
 
 def test_the_age_of_the_oldest_request(wire: Wire) -> None:
     assert wire.connection.oldest_age_s(50.0) == 0.0
-    number = wire.ask(b"x", now_s=10.0)
-    wire.ask(b"x", now_s=12.0)
+    number = wire.request(b"x", now_s=10.0)
+    wire.request(b"x", now_s=12.0)
     assert wire.connection.oldest_age_s(13.0) == 3.0
-    wire.peer.sendall(answer(number))
+    wire.peer.sendall(response(number))
     wire.read()
     assert wire.connection.oldest_age_s(13.0) == 1.0
 
 
 def test_a_callee_may_close_the_channel(wire: Wire) -> None:
-    numbers = [wire.ask(b"x"), wire.ask(b"x")]
-    wire.peer.sendall(answer(numbers[0]) + answer(numbers[1]))
+    numbers = [wire.request(b"x"), wire.request(b"x")]
+    wire.peer.sendall(response(numbers[0]) + response(numbers[1]))
 
     def take(context: Any, lease: Lease) -> None:
         wire.take(context, lease)
         wire.connection.close()
 
     wire.connection.on_readable(take)
-    assert wire.answers == [("asked 1", b"")]
+    assert wire.responses == [("request 1", b"")]

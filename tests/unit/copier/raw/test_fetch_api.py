@@ -1,4 +1,4 @@
-"""Fetch requests and answers are those that another implementation writes and reads."""
+"""Fetch requests and responses are those that another implementation writes and reads."""
 
 import uuid
 from typing import Any
@@ -32,14 +32,14 @@ WANTED = st.builds(
 )
 
 
-def asked(topics: st.SearchStrategy[bytes]) -> st.SearchStrategy[dict[TopicKey, Wanted]]:
+def requests(topics: st.SearchStrategy[bytes]) -> st.SearchStrategy[dict[TopicKey, Wanted]]:
     return st.dictionaries(st.tuples(topics, st.integers(0, 2**31 - 1)), WANTED, max_size=8)
 
 
 def with_version(
     version: int, topics: st.SearchStrategy[bytes]
 ) -> st.SearchStrategy[tuple[int, list[dict[TopicKey, Wanted]]]]:
-    return st.tuples(st.just(version), st.lists(asked(topics), min_size=1, max_size=4))
+    return st.tuples(st.just(version), st.lists(requests(topics), min_size=1, max_size=4))
 
 
 IDENTIFIED = st.uuids().filter(lambda id: id.int != 0).map(str)
@@ -49,7 +49,7 @@ ROUNDS = st.one_of(
 T = fetch.by_name("t")
 
 
-def ask(session: FetchSession, wanted: dict[TopicKey, Wanted], number: int = 1) -> Any:
+def sent(session: FetchSession, wanted: dict[TopicKey, Wanted], number: int = 1) -> Any:
     """The next request, as the library understands it; what it writes for it is the same."""
     raw = session.request(wanted, correlation_id=number, max_wait_ms=100, max_bytes=8 << 20)
     request = FetchRequest.decode(raw[4:], version=session.version, header=True)
@@ -86,7 +86,7 @@ def forgotten(request: Any) -> set[TopicKey]:
 @given(ROUNDS)
 def test_a_full_request(rounds: tuple[int, list[dict[TopicKey, Wanted]]]) -> None:
     version, (wanted, *_) = rounds
-    request = ask(FetchSession(version), wanted, 77)
+    request = sent(FetchSession(version), wanted, 77)
     assert named(request) == wanted
     assert (request.session_id, request.session_epoch) == (0, 0)
     assert (request.max_wait_ms, request.min_bytes, request.max_bytes) == (100, 1, 8 << 20)
@@ -100,7 +100,7 @@ def test_a_session_names_what_changed(rounds: tuple[int, list[dict[TopicKey, Wan
     session = FetchSession(version)
     at_broker: dict[TopicKey, Wanted] = {}
     for epoch, wanted in enumerate(turns):
-        request = ask(session, wanted)
+        request = sent(session, wanted)
         assert request.session_epoch == epoch
         assert request.session_id == (9 if epoch else 0)
         assert not named(request).items() & at_broker.items()
@@ -115,15 +115,15 @@ def test_a_cluster_older_than_topic_ids_gives_none() -> None:
     assert fetch.by_id("00000000-0000-0000-0000-000000000000") == b""
 
 
-@pytest.mark.parametrize("answer", [FetchResult(0, 70, 0, []), FetchResult(0, 0, 0, [])])
-def test_without_a_session_the_next_request_is_full(answer: FetchResult) -> None:
+@pytest.mark.parametrize("response", [FetchResult(0, 70, 0, []), FetchResult(0, 0, 0, [])])
+def test_without_a_session_the_next_request_is_full(response: FetchResult) -> None:
     session = FetchSession(NAMES)
     wanted = {(T, 0): Wanted(1, 2, 3, 4)}
-    ask(session, wanted)
+    sent(session, wanted)
     session.on_response(FetchResult(0, 0, 9, []))
-    ask(session, wanted)
-    session.on_response(answer)
-    request = ask(session, wanted)
+    sent(session, wanted)
+    session.on_response(response)
+    request = sent(session, wanted)
     assert (request.session_id, request.session_epoch) == (0, 0)
     assert named(request) == wanted
     assert not forgotten(request)
@@ -133,7 +133,7 @@ def test_the_epoch_of_a_session_wraps_to_one() -> None:
     session = FetchSession(NAMES)
     session._id, session._epoch = 9, 0x7FFFFFFF
     session.on_response(FetchResult(0, 0, 9, []))
-    assert ask(session, {}).session_epoch == 1
+    assert sent(session, {}).session_epoch == 1
 
 
 ID = uuid.UUID("6a5f0d4e-5b0f-4d57-9a43-1f1f4f1b7a01")
@@ -146,9 +146,9 @@ def encoded(*rows: tuple[str, Any], version: int = NAMES, **fields: Any) -> byte
         id = uuid.uuid5(ID, topic)
         entry = FetchResponse.FetchableTopicResponse(topic=topic, topic_id=id, partitions=[])
         topics.setdefault(topic, entry).partitions.append(row)
-    answer = FetchResponse(version=version, responses=list(topics.values()), **fields)
-    answer.with_header(correlation_id=5, client_id="")
-    return answer.encode(framed=False, header=True)
+    response = FetchResponse(version=version, responses=list(topics.values()), **fields)
+    response.with_header(correlation_id=5, client_id="")
+    return response.encode(framed=False, header=True)
 
 
 def wired(topic: str, version: int) -> bytes:
@@ -181,9 +181,9 @@ def test_an_answer(version: int) -> None:
         session_id=99,
         version=version,
     )
-    answer = parse(raw, version)
-    assert (answer.throttle_ms, answer.error, answer.session_id) == (12, 0, 99)
-    found = {fetched.key: fetched for fetched in answer.partitions}
+    response = parse(raw, version)
+    assert (response.throttle_ms, response.error, response.session_id) == (12, 0, 99)
+    found = {fetched.key: fetched for fetched in response.partitions}
     t, u = wired("t", version), wired("u" * 200, version)
     assert set(found) == {(t, 0), (t, 1), (u, 7)}
     whole, empty, refused = found[(t, 0)], found[(t, 1)], found[(u, 7)]
@@ -216,8 +216,8 @@ def test_tags_of_newer_brokers_are_skipped() -> None:
 
 
 def test_a_response_without_data() -> None:
-    answer = parse(encoded(error_code=70, session_id=0), NAMES)
-    assert (answer.error, answer.partitions) == (70, [])
+    response = parse(encoded(error_code=70, session_id=0), NAMES)
+    assert (response.error, response.partitions) == (70, [])
 
 
 @given(st.lists(st.binary(max_size=300), max_size=5), st.sampled_from([NAMES, IDS]))

@@ -25,7 +25,7 @@ from ureplicator_worker.lifeline.messages import Grant
 
 AT = Partition(Route("a", "b"), "t", 0)
 LARGE = SMALL_BATCH_BYTES + 1
-SPACE = b"answer"
+SPACE = b"response"
 ID = "6a5f0d4e-5b0f-4d57-9a43-1f1f4f1b7a01"
 
 

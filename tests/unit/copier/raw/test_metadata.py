@@ -69,19 +69,19 @@ def test_an_unreachable_broker_is_reported(desk: Desk) -> None:
 def test_positions_do_not_pile_up_while_the_source_is_slow(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked, go_on = threading.Semaphore(0), threading.Event()
+    requested, go_on = threading.Semaphore(0), threading.Event()
     published: list[Mapping[tuple[str, int], Position]] = []
     failures: queue.SimpleQueue[str] = queue.SimpleQueue()
 
     def publish(_client: object, _group: str, positions: Any) -> set[str]:
         published.append(positions)
-        asked.release()
+        requested.release()
         go_on.wait(5.0)
         raise ClusterUnavailable("late")
 
     monkeypatch.setattr(metadata_module, "publish_positions", publish)
     desk.metadata.publish("g", {("t", 0): Position(1)}, failed=failures.put)
-    assert asked.acquire(timeout=30)
+    assert requested.acquire(timeout=30)
     for offset in range(2, 50):
         desk.metadata.publish("g", {("t", 0): Position(offset)}, failed=failures.put)
     go_on.set()

@@ -1,4 +1,4 @@
-"""Produce requests and answers are those that another implementation writes and reads."""
+"""Produce requests and responses are those that another implementation writes and reads."""
 
 from typing import Any
 
@@ -59,7 +59,7 @@ def row(number: int, **fields: Any) -> Any:
 
 
 def encoded(topics: dict[str, list[Any]]) -> bytes:
-    answer = ProduceResponse(
+    response = ProduceResponse(
         version=9,
         responses=[
             ProduceResponse.TopicProduceResponse(name=name, partition_responses=rows)
@@ -67,8 +67,8 @@ def encoded(topics: dict[str, list[Any]]) -> bytes:
         ],
         throttle_time_ms=0,
     )
-    answer.with_header(correlation_id=5, client_id="")
-    return answer.encode(framed=False, header=True)
+    response.with_header(correlation_id=5, client_id="")
+    return response.encode(framed=False, header=True)
 
 
 def test_an_answer() -> None:
@@ -87,8 +87,8 @@ def test_errors_of_single_records() -> None:
     ]
     bad = row(0, error_code=87, record_errors=errors, error_message="one or more records")
     silent = row(1, error_code=87, record_errors=errors[1:], error_message="some")
-    answer = parse(encoded({"t": [bad, silent, row(2)]}))
-    assert [(each.record_index, each.message) for each in answer] == [
+    response = parse(encoded({"t": [bad, silent, row(2)]}))
+    assert [(each.record_index, each.message) for each in response] == [
         (3, "no key"),
         (4, "some"),
         (-1, ""),

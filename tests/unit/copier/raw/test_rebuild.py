@@ -1,4 +1,4 @@
-"""What is rebuilt holds the same records, whatever format, codec and holes it had."""
+"""Rebuilt batches hold the same records, whatever format, codec and holes they had."""
 
 import contextlib
 from collections.abc import Callable, Sequence

@@ -33,7 +33,7 @@ POISON_BYTES = 400
 class Request:
     batch: Batch
     data: bytes
-    answer: int | None = None
+    response: int | None = None
 
 
 def ids(log: BatchLog) -> list[int]:
@@ -121,9 +121,9 @@ class Sending(RuleBasedStateMachine):
         error = int(refusal)
         if error in (0, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND):
             error = int(self.log.produce(request.data)[0]) or error
-        request.answer = error
+        request.response = error
 
-    @precondition(lambda self: any(request.answer is None for request in self.pipe))
+    @precondition(lambda self: any(request.response is None for request in self.pipe))
     @rule(
         refusal=st.sampled_from(
             [
@@ -135,13 +135,13 @@ class Sending(RuleBasedStateMachine):
         )
     )
     def the_log_gets_a_request(self, refusal: int) -> None:
-        self.arrive(next(r for r in self.pipe if r.answer is None), refusal)
+        self.arrive(next(r for r in self.pipe if r.response is None), refusal)
 
-    @precondition(lambda self: self.pipe and self.pipe[0].answer is not None)
+    @precondition(lambda self: self.pipe and self.pipe[0].response is not None)
     @rule()
-    def an_answer_comes(self) -> None:
+    def a_response_comes(self) -> None:
         request = self.pipe.popleft()
-        batch, error = request.batch, request.answer
+        batch, error = request.batch, request.response
         if error == 0:
             self.window.acknowledged(batch)
             self.proven = not self.window._disturbed
@@ -157,7 +157,7 @@ class Sending(RuleBasedStateMachine):
     @precondition(lambda self: self.pipe)
     @rule(data=st.data())
     def the_connection_breaks(self, data: st.DataObject) -> None:
-        unread = [request for request in self.pipe if request.answer is None]
+        unread = [request for request in self.pipe if request.response is None]
         kept = data.draw(st.integers(0, len(unread)), label="still on their way")
         if not self.forgot:
             self.ghosts += unread[:kept]
@@ -184,7 +184,7 @@ class Sending(RuleBasedStateMachine):
         self.window.detach()
 
     def settle(self) -> None:
-        """What the target does when nothing is in flight."""
+        """The target's reaction when nothing is in flight."""
         head = self.window.waiting_head
         if head is not None and head.refusal is not None:
             self.replace(head)
@@ -237,10 +237,10 @@ class Sending(RuleBasedStateMachine):
                 break
             self.send(6)
             for request in self.pipe:
-                if request.answer is None:
+                if request.response is None:
                     self.arrive(request, 0)
             while self.pipe:
-                self.an_answer_comes()
+                self.a_response_comes()
         assert self.window.empty
         assert self.window.position == self.offset
         assert set(ids(self.log)) == set(self.expected)
@@ -253,7 +253,7 @@ TestSending.settings = settings(max_examples=50, stateful_step_count=40, deadlin
 
 
 def fails() -> bool:
-    """Whether the machine finds something; it ends as soon as it has.
+    """True if the machine finds something; it ends as soon as it has.
 
     Which histories it makes also depends on the modules that are loaded, so there are plenty of them.
     """
@@ -281,13 +281,13 @@ def test_the_position_waits_for_a_refused_batch_whose_followers_were_taken() -> 
         sending.push(1, False)
     sending.send(1)
     sending.the_log_gets_a_request(0)
-    sending.an_answer_comes()
+    sending.a_response_comes()
     sending.send(3)
     sending.the_log_gets_a_request(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
     sending.the_log_gets_a_request(0)
     sending.the_log_gets_a_request(0)
     for _ in range(3):
-        sending.an_answer_comes()
+        sending.a_response_comes()
         assert sending.window.position == 1
     assert sending.window.in_flight == 0
     sending.teardown()
@@ -320,7 +320,7 @@ def test_more_than_one_unproven_batch_in_flight_is_found(monkeypatch: pytest.Mon
 def test_a_second_unproven_batch_would_overtake_a_refused_one(
     monkeypatch: pytest.MonkeyPatch, unproven: int
 ) -> None:
-    """Why one at most: a log that does not know a producer yet takes any sequence for its first."""
+    """A log that does not know a producer yet takes any sequence for its first."""
     monkeypatch.setattr(raw_window, "UNPROVEN_LIMIT", unproven)
     monkeypatch.setattr(Sending, "limits_watched", False)
     sending = Sending()

@@ -21,6 +21,6 @@ class Mailbox(Generic[E]):
         self._wake()
 
     def take(self) -> Iterator[E]:
-        """What is there now, in order, each event once; what comes meanwhile is for the next turn."""
+        """The events posted so far, in order; those posted meanwhile are left for the next turn."""
         for _ in range(len(self._events)):
             yield self._events.popleft()

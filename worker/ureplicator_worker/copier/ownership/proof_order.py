@@ -11,7 +11,7 @@ outstanding at a time. It names what waits to be started and, while nothing is p
 held: after a restart all of it must be proven again before anything is committed.
 
 What is held was started with a position, and every position that we tried to commit since may be the
-stored one (an outcome may be unknown). Any other stored position is somebody else's.
+stored one (an outcome may be unknown). Any other stored position was committed by another owner.
 """
 
 from __future__ import annotations

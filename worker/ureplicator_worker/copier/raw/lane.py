@@ -190,7 +190,7 @@ class RawLane:
 
 
 def error_of(raw: RawPartition, source: Connections, target: Connections) -> str:
-    """Why nothing moves, and at which end; "" if nothing is known.
+    """Error of a partition, with the end that it concerns; "" if none is known.
 
     With nothing to send a connection to the target proves nothing: brokers close idle ones, and no
     response would clear the error. Then the metadata count, which are read every few seconds.

@@ -24,7 +24,7 @@ TopicPartition = tuple[str, int]
 
 @dataclass(slots=True, eq=False)
 class FetchSide:
-    """Where a partition is fetched, and how its source is doing. Written by `Source` and `ingest`.
+    """Fetch position of a partition, and errors of its source. Written by `Source` and `ingest`.
 
     `keys`: the source topic as each version of Fetch names it. The id is the one that the position was
     proven against, so a recreated topic is never read under it. `read_by_name`: something was fetched
@@ -64,7 +64,7 @@ class FetchSide:
 
 @dataclass(slots=True, eq=False)
 class SendSide:
-    """What becomes of a partition's batches at the target. Written by `Target` only.
+    """State of a partition's batches at the target. Written by `Target` only.
 
     `sent_via`: node that the batches in flight were sent to. `moved_at_s`: when the target last took
     something of it, or it began to wait. `target_offset`: where the target's log put the last batch

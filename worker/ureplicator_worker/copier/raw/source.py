@@ -28,7 +28,7 @@ from ureplicator_worker.copier.raw.net.metadata import ClusterMetadata
 from ureplicator_worker.copier.raw.partition import FetchSide
 
 MAX_WAIT_MS = 100
-"""How long a broker may hold a request for which it has nothing. An added partition waits so long."""
+"""Limit for a broker that holds a request without data. An added partition may wait so long."""
 RESPONSE_BYTES = 8 << 20
 PARTITION_BYTES = 1 << 20
 MIN_PARTITION_BYTES = 256 << 10
@@ -126,7 +126,7 @@ class Source:
         self._pause_s = 0.0 if sent else IDLE_PAUSE_S
 
     def _scan(self) -> bool:
-        """Whether anything was requested."""
+        """True if anything was requested."""
         now_s = self._now_s
         by_leader: dict[int, list[FetchSide]] = {}
         for fetch in self._partitions:
@@ -154,7 +154,7 @@ class Source:
                 fetch.retry_at_s = self._now_s + BUSY_PAUSE_S
 
     def _fetch(self, node_id: int, partitions: list[FetchSide]) -> bool:
-        """Whether a request was sent."""
+        """True if a request was sent."""
         connection = self.connections.to(node_id, self._now_s)
         if connection is None:
             return False

@@ -49,7 +49,7 @@ RECORD_FAULTS = TOO_LARGE | {
     ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
     ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT,
 }
-"""The fault is in the records, so they may be skipped. A lost permission to write, say, is in none."""
+"""The fault is in the records, so they may be skipped. A lost permission to write, for example, is not."""
 
 Sent = dict[tuple[str, int], tuple[SendSide, Batch]]
 

@@ -65,7 +65,7 @@ class Kind(Enum):
 
 
 class CorruptBatch(Exception):
-    """The bytes are not what the producer wrote; the message says where."""
+    """The bytes are not what the producer wrote; the message names the place."""
 
 
 class Header:
@@ -121,7 +121,7 @@ class Header:
         return int(self.attributes & CODEC_BITS)
 
     def kind(self, position: int) -> Kind:
-        """What to do with the batch when copying goes on at `position`."""
+        """Treatment of the batch when copying goes on at `position`."""
         if self.last_offset < position:
             return Kind.DROP
         if self.magic < 2:

@@ -59,7 +59,7 @@ class BufferPool:
         return self._limit_bytes
 
     def has_room(self, size: int) -> bool:
-        """Whether a response of this size may be requested. One is always allowed, however large."""
+        """True if a response of this size may be requested. One is always allowed, however large."""
         return self._used_bytes == 0 or self._used_bytes + size <= self._limit_bytes
 
     def lease(self, size: int) -> Lease:

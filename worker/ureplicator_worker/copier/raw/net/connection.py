@@ -69,7 +69,7 @@ class Connection:
         return bool(self._outgoing)
 
     def oldest_age_s(self, now_s: float) -> float:
-        """How long the oldest request has been waiting for its response; 0 if none is."""
+        """Age of the oldest request without a response; 0 if there is none."""
         return now_s - self._requests[0][2] if self._requests else 0.0
 
     def next_correlation_id(self) -> int:
@@ -109,16 +109,16 @@ class Connection:
             count -= len(piece)
             self._outgoing.popleft()
 
-    def on_readable(self, answered: Callable[[Any, Lease], None]) -> None:
-        """Call `answered(context, lease)` for each whole response; the callee releases the lease.
+    def on_readable(self, on_response: Callable[[Any, Lease], None]) -> None:
+        """Call `on_response(context, lease)` for each whole response; the callee releases the lease.
 
         Raises ConnectionClosed.
         """
         try:
             for _ in range(READS_PER_TURN):
-                if not self._read_some(answered):
+                if not self._read_some(on_response):
                     return
-            while self._decrypted and self._read_some(answered):
+            while self._decrypted and self._read_some(on_response):
                 pass
         except WOULD_BLOCK:
             return
@@ -127,10 +127,10 @@ class Connection:
 
     @property
     def _decrypted(self) -> bool:
-        """Whether there is something to read that the selector does not see."""
+        """True for decrypted bytes, which the selector does not see."""
         return isinstance(self._connection, ssl.SSLSocket) and self._connection.pending() > 0
 
-    def _read_some(self, answered: Callable[[Any, Lease], None]) -> bool:
+    def _read_some(self, on_response: Callable[[Any, Lease], None]) -> bool:
         """One recv. False when the selector is to be waited for again."""
         if self._lease is None:
             return self._read_size()
@@ -140,7 +140,7 @@ class Connection:
             raise ConnectionClosed("closed by the broker")
         self._filled += count
         if self._filled == len(self._lease.view):
-            self._complete(answered)
+            self._complete(on_response)
             return bool(self._requests)
         return True
 
@@ -159,7 +159,7 @@ class Connection:
             self._filled = self._size_filled = 0
         return True
 
-    def _complete(self, answered: Callable[[Any, Lease], None]) -> None:
+    def _complete(self, on_response: Callable[[Any, Lease], None]) -> None:
         lease, self._lease = self._lease, None
         assert lease is not None
         correlation_id, context, _sent_s = self._requests[0]
@@ -168,7 +168,7 @@ class Connection:
             lease.release()
             raise ConnectionClosed(f"response {response_id} where {correlation_id} was expected")
         self._requests.popleft()
-        answered(context, lease)
+        on_response(context, lease)
 
     def close(self) -> list[Any]:
         """Contexts of the requests that get no response any more."""

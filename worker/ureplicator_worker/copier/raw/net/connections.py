@@ -53,7 +53,7 @@ class Connections:
         self._retry_at_s: dict[int, float] = {}
         self._errors: dict[int, str] = {}
         self.cluster_error = ""
-        """Why the metadata cannot be read."""
+        """Error of the last attempt to read the metadata; "" if it succeeded."""
 
     @property
     def open(self) -> Iterator[Connection]:
@@ -63,7 +63,7 @@ class Connections:
         return NO_LEADER if self.view is None else self.view.leaders.get((topic, number), NO_LEADER)
 
     def doubt(self, topic: str, proven_id: str) -> tuple[str, bool] | None:
-        """Why a topic is not the proven one, and whether that may be temporary; None if it is."""
+        """Reason and `temporary` if a topic is not the proven one; None if it is."""
         if self.view is None:
             return None
         if topic in self.view.missing:
@@ -74,7 +74,7 @@ class Connections:
         return None
 
     def error(self, topic: str, number: int) -> str:
-        """Why nothing moves between us and the leader of a partition; "" if nothing is known."""
+        """Error between us and the leader of a partition; "" if none is known."""
         leader = self.leader(topic, number)
         if leader.node_id in self._errors:
             return self._errors[leader.node_id]
@@ -99,7 +99,7 @@ class Connections:
         self._metadata.refresh()
 
     def on_metadata(self, event: MetadataEvent, now_s: float) -> bool:
-        """Whether there is a new view of the cluster."""
+        """True for a new view of the cluster."""
         match event:
             case ViewChanged():
                 self._on_view(event)
@@ -195,7 +195,7 @@ class Connections:
 def newest_leaders(former: ClusterView, latest: ClusterView) -> Mapping[tuple[str, int], Leader]:
     """A broker that lags behind may name a former leader: its epoch is lower.
 
-    Epochs of a recreated topic begin anew.
+    Epochs of a recreated topic start again.
     """
     leaders = dict(latest.leaders)
     for key, leader in former.leaders.items():

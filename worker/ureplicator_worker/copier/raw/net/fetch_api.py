@@ -66,7 +66,7 @@ def by_id(topic_id: str) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What to fetch of one partition; epochs are -1 where unknown."""
+    """Fetch of one partition; epochs are -1 where unknown."""
 
     offset: int
     leader_epoch: int
@@ -115,7 +115,7 @@ class FetchSession:
 
     @property
     def known(self) -> Mapping[TopicKey, Wanted]:
-        """What the last request fetches, in all."""
+        """Everything that the last request fetches."""
         return self._known
 
     def request(

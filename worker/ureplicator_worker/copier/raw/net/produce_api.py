@@ -25,7 +25,7 @@ API_KEY = 0
 VERSION = 9
 ACKS_ALL = -1
 BROKER_TIMEOUT_MS = 10_000
-"""How long a broker may wait for its followers before it responds with REQUEST_TIMED_OUT."""
+"""Limit for a broker's wait for its followers, before it responds with REQUEST_TIMED_OUT."""
 
 Piece = bytes | bytearray | memoryview
 
