@@ -15,6 +15,7 @@ from ureplicator_common.coordination import (
     TRANSACTION_LIMIT_BYTES,
     Check,
     Conflict,
+    ConflictReason,
     Coordination,
     Create,
     Delete,
@@ -25,7 +26,6 @@ from ureplicator_common.coordination import (
     TreeCache,
     Unavailable,
 )
-from ureplicator_common.coordination import ConflictReason as Why
 from ureplicator_common.coordination.edit import Edit, edit
 from ureplicator_testkit.servers.processes import eventually
 
@@ -148,25 +148,25 @@ class CoordinationContract:
     # --- Transactions
 
     @pytest.mark.parametrize(
-        ("refused", "why"),
+        ("refused", "reason"),
         [
-            (Set("none", b"", version=-1), Why.NO_NODE),
-            (Delete("none"), Why.NO_NODE),
-            (Check("none", version=-1), Why.NO_NODE),
-            (Check("none", version=0), Why.NO_NODE),
-            (Set("twice", b"", version=0), Why.WRONG_VERSION),
-            (Set("twice", b"", version=2), Why.WRONG_VERSION),
-            (Delete("twice", version=0), Why.WRONG_VERSION),
-            (Check("twice", version=0), Why.WRONG_VERSION),
-            (Check("twice", version=2), Why.WRONG_VERSION),
-            (Create("twice", b""), Why.NODE_EXISTS),
-            (Create("none/below", b""), Why.NO_PARENT),
-            (Create("mine/below", b""), Why.EPHEMERAL_PARENT),
-            (Delete("parent"), Why.HAS_CHILDREN),
+            (Set("none", b"", version=-1), ConflictReason.NO_NODE),
+            (Delete("none"), ConflictReason.NO_NODE),
+            (Check("none", version=-1), ConflictReason.NO_NODE),
+            (Check("none", version=0), ConflictReason.NO_NODE),
+            (Set("twice", b"", version=0), ConflictReason.WRONG_VERSION),
+            (Set("twice", b"", version=2), ConflictReason.WRONG_VERSION),
+            (Delete("twice", version=0), ConflictReason.WRONG_VERSION),
+            (Check("twice", version=0), ConflictReason.WRONG_VERSION),
+            (Check("twice", version=2), ConflictReason.WRONG_VERSION),
+            (Create("twice", b""), ConflictReason.NODE_EXISTS),
+            (Create("none/below", b""), ConflictReason.NO_PARENT),
+            (Create("mine/below", b""), ConflictReason.EPHEMERAL_PARENT),
+            (Delete("parent"), ConflictReason.HAS_CHILDREN),
         ],
     )
     def test_one_refused_operation_undoes_all_and_is_reported(
-        self, client: Coordination, root: str, refused: Operation, why: Why
+        self, client: Coordination, root: str, refused: Operation, reason: ConflictReason
     ) -> None:
         client.transact(
             [
@@ -182,8 +182,8 @@ class CoordinationContract:
         with pytest.raises(Conflict) as conflict:
             client.transact([before, Set(f"{root}/parent", b"changed", 0), guilty, after])
         assert conflict.value.operation == guilty
-        assert conflict.value.reason == why
-        assert str(conflict.value) == f"{type(guilty).__name__} {guilty.path}: {why}"
+        assert conflict.value.reason == reason
+        assert str(conflict.value) == f"{type(guilty).__name__} {guilty.path}: {reason}"
         assert client.children(root) == ["mine", "parent", "twice"]
         assert self._node(client, f"{root}/parent").stat.version == 0
         assert self._node(client, f"{root}/twice").stat.version == 1
@@ -305,7 +305,7 @@ class CoordinationContract:
         with pytest.raises(Conflict) as conflict:
             former.transact([Check(epoch, elected), Set(f"{root}/ideal", b"stale", version=-1)])
         assert conflict.value.operation == Check(epoch, elected)
-        assert conflict.value.reason == Why.WRONG_VERSION
+        assert conflict.value.reason == ConflictReason.WRONG_VERSION
         assert self._node(client, f"{root}/ideal").data == b"right"
 
     def test_one_of_two_candidates_is_elected(
