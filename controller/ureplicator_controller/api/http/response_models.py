@@ -111,27 +111,35 @@ class PartitionMismatch(ResponseModel):
 class TopicDetails(ResponseModel):
     topic: str
     route: str
-    targetTopic: str
+    targetTopic: str = Field(description="name on the target")
     state: TopicState
     effectiveState: Literal["active", "paused", "deleting", "stopped", "blacklisted"] = Field(
         description="state with stops and blacklist; `state` is what operators have set"
     )
     stopped: str = Field(description="why the leader stopped it; empty: it is not stopped")
-    topicBlacklisted: bool
-    sourceTopicId: str
-    targetTopicId: str
+    topicBlacklisted: bool = Field(description="whether the whole topic is blacklisted")
+    sourceTopicId: str = Field(description="id of the source topic; empty: not known yet")
+    targetTopicId: str = Field(description="id of the target topic; empty: not known yet")
     partitions: int
-    blacklisted: list[int]
-    idealState: dict[str, dict[str, PartitionState]]
-    externalView: dict[str, dict[str, PartitionState]]
-    serverToPartitionMapping: dict[str, dict[str, PartitionState]]
-    serverToNumPartitionsMapping: dict[str, int]
+    blacklisted: list[int] = Field(description="blacklisted partitions")
+    idealState: dict[str, dict[str, PartitionState]] = Field(
+        description="partition -> worker that should copy it"
+    )
+    externalView: dict[str, dict[str, PartitionState]] = Field(
+        description="partition -> worker -> its state"
+    )
+    serverToPartitionMapping: dict[str, dict[str, PartitionState]] = Field(
+        description="worker -> partition -> state"
+    )
+    serverToNumPartitionsMapping: dict[str, int] = Field(
+        description="worker -> partitions that are ONLINE"
+    )
     mismatches: list[PartitionMismatch]
     excluded: dict[str, str] = Field(description="partition -> why it is not copied")
-    positions: dict[str, int | None] | None
+    positions: dict[str, int | None] | None = Field(description="next offset to copy")
     positionsReason: str | None = None
     progress: dict[str, PartitionLag]
-    progressAgeSeconds: float | None
+    progressAgeSeconds: float | None = Field(description="age of the figures")
 
 
 # --- /offset
@@ -140,14 +148,14 @@ class TopicDetails(ResponseModel):
 class PartitionLag(ResponseModel):
     """Null: not known; `reason` has the cause, or what is wrong."""
 
-    position: int | None
-    logStart: int | None
-    logEnd: int | None
-    lagRecords: int | None
-    lagSeconds: float | None
-    recordsPerSecond: float | None
-    catchUpSeconds: float | None
-    retentionSeconds: float | None
+    position: int | None = Field(description="next source offset to copy")
+    logStart: int | None = Field(description="first offset of the source")
+    logEnd: int | None = Field(description="end of the source's committed records")
+    lagRecords: int | None = Field(description="offsets from position to end")
+    lagSeconds: float | None = Field(description="how long the next record has waited")
+    recordsPerSecond: float | None = Field(description="over the last half minute")
+    catchUpSeconds: float | None = Field(description="at the present rate")
+    retentionSeconds: float | None = Field(description="until the next record may be deleted")
     reason: str | None = None
 
 
@@ -155,7 +163,7 @@ class PartitionOffset(PartitionLag):
     topic: str
     partition: int
     route: str
-    ageSeconds: float | None
+    ageSeconds: float | None = Field(description="age of the figures")
 
 
 class TopicOffsets(ResponseModel):
@@ -168,12 +176,12 @@ class TopicOffsets(ResponseModel):
     lagRecords: int | None
     lagSeconds: float | None
     retentionSeconds: float | None
-    neverCommitted: int
-    unknown: int
+    neverCommitted: int = Field(description="partitions without a position")
+    unknown: int = Field(description="partitions whose lag is unknown")
 
 
 class OffsetList(ResponseModel):
-    ageSeconds: float | None
+    ageSeconds: float | None = Field(description="age of the figures")
     topics: list[TopicOffsets]
 
 
@@ -213,26 +221,28 @@ class WorkerPartition(ResponseModel):
 
 
 class WorkerDetails(ResponseModel):
-    live: bool
-    evicted: bool
+    live: bool = Field(description="has a session that counts")
+    evicted: bool = Field(description="live, but counted as dead")
     host: str
-    port: int
+    port: int = Field(description="of its own pages")
     version: str
     slots: int
     blacklisted: bool
     draining: bool
-    lastSeen: int | None
-    idealPartitions: int
-    heldPartitions: int
+    lastSeen: int | None = Field(description="milliseconds since 1970")
+    idealPartitions: int = Field(description="partitions that it should own")
+    heldPartitions: int = Field(description="partitions that it holds")
     onlinePartitions: int
     errorPartitions: int
     partitions: list[WorkerPartition]
 
 
 class InstanceList(ResponseModel):
-    instances: dict[str, list[str]]
+    instances: dict[str, list[str]] = Field(
+        description="live worker -> what it holds, as topic.partition"
+    )
     blacklisted: list[str]
-    allInstances: list[str]
+    allInstances: list[str] = Field(description="also those that are gone")
     workers: dict[str, WorkerDetails]
 
 
@@ -256,7 +266,7 @@ class PartitionWithoutProgress(ResponseModel):
     since: int
     lag: int | None
     position: int | None
-    moves: int
+    moves: int = Field(description="how often it was moved for this")
     reason: str
 
 
@@ -331,7 +341,7 @@ class FreezeStatus(ResponseModel):
 
 class RebalanceRequested(ResponseModel):
     rebalance: str
-    request: str
+    request: str = Field(description="id to find the moves by, in the history")
 
 
 class PlannedMove(ResponseModel):
@@ -352,7 +362,7 @@ class DryRun(ResponseModel):
     dryRun: bool
     moves: list[PlannedMove]
     reasons: list[str]
-    waiting: list[WaitingPartition]
+    waiting: list[WaitingPartition] = Field(description="partitions that wait for a release")
 
 
 class RebalanceResult(RootModel[RebalanceRequested | DryRun]):
@@ -363,19 +373,19 @@ class OtherEvent(ResponseModel):
     number: int
     time: datetime
     kind: EventKind
-    event: str
+    event: str = Field(description="id of the event")
     worker: str | None
     reason: str
-    request: str
+    request: str = Field(description="id of the request that caused it; empty: none")
 
 
 class MoveEvent(PlannedMove):
     number: int
     time: datetime
     kind: EventKind
-    event: str
+    event: str = Field(description="id of the move, as in logs")
     ownerEpoch: int
-    request: str
+    request: str = Field(description="id of the request that caused it; empty: none")
     tookMs: int | None = Field(description="until the new owner was ONLINE; null: not yet")
 
 
@@ -416,20 +426,24 @@ class ValidationResult(ResponseModel):
     numPausedTopicPartitions: int = Field(description="of the offline ones")
     numBlacklistedTopicPartitions: int = Field(description="of the offline ones")
     numStoppedTopicPartitions: int = Field(description="of the offline ones")
-    IdealState: dict[str, int]
-    ExternalView: dict[str, int]
+    IdealState: dict[str, int] = Field(description="worker -> partitions that it should own")
+    ExternalView: dict[str, int] = Field(description="worker -> partitions that it holds")
     mismatches: list[RouteMismatch]
     excluded: list[ExcludedPartitions]
-    unreadable: list[UnreadableNode]
+    unreadable: list[UnreadableNode] = Field(
+        description="nodes in ZooKeeper that cannot be decoded"
+    )
 
 
 class SourceValidationResult(ResponseModel):
     numMissingTopics: int
-    missingTopics: list[str]
+    missingTopics: list[str] = Field(description="whitelisted, but not in the source")
     numMismatchedTopics: int
     numMismatchedTopicPartitions: int
-    mismatchedTopicPartitions: dict[str, int]
-    targetFindings: dict[str, str]
+    mismatchedTopicPartitions: dict[str, int] = Field(
+        description="topic -> partitions at the source"
+    )
+    targetFindings: dict[str, str] = Field(description="topic -> what is wrong at the target")
     stoppedTopics: dict[str, str] = Field(
         description="topics deleted or recreated on either side, with the reason"
     )

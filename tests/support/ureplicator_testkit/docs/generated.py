@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from ureplicator_testkit.docs import configuration
+from ureplicator_testkit.docs import adr_index, configuration, rest_api, znode_tree
 from ureplicator_testkit.docs.pages import DOCS
 
 
@@ -17,4 +17,10 @@ class GeneratedPart:
     content: Callable[[], str]
 
 
-PARTS = (GeneratedPart(DOCS / "configuration.md", "configuration", configuration.table),)
+PARTS = (
+    GeneratedPart(DOCS / "configuration.md", "configuration", configuration.table),
+    GeneratedPart(DOCS / "rest-api.md", "refusal", rest_api.refusal),
+    GeneratedPart(DOCS / "rest-api.md", "calls", rest_api.reference),
+    GeneratedPart(DOCS / "architecture.md", "znodes", znode_tree.table),
+    GeneratedPart(DOCS / "adr" / "README.md", "adr", adr_index.table),
+)

@@ -1,0 +1,207 @@
+"""The table of ZooKeeper nodes in `docs/architecture.md`: each with an example of its content.
+
+Examples are encoded by the codecs of the product, so that the page shows what is in the tree.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from ureplicator_common import znodes
+from ureplicator_common.model import (
+    Assignment,
+    AssignmentEntry,
+    CurrentEntry,
+    CurrentState,
+    EventKind,
+    IdealEntry,
+    IdealTopic,
+    KnownWorker,
+    LiveController,
+    LiveWorker,
+    OwnerEpoch,
+    Partition,
+    PartitionLoad,
+    PartitionState,
+    PastEvent,
+    Route,
+    RouteMemory,
+    RouteSettings,
+    SessionId,
+    Switches,
+    TopicIntent,
+    TopicKey,
+    WorkerId,
+)
+
+_KEY = TopicKey(Route("west", "east"), "orders")
+_PARTITION = Partition(*_KEY, 0)
+_EPOCH = OwnerEpoch(1_048_577)
+_SESSION = SessionId(72_057_594_037_927_936)
+_W1, _W2 = WorkerId("w1"), WorkerId("w2")
+_NOW_MS = 1_769_860_800_000
+_CONTROLLER = LiveController("c1", "10.0.0.5", 9000, 9001, 4711, "0.1.0")
+
+
+@dataclass(frozen=True, slots=True)
+class ZnodeRow:
+    """One kind of node; `path` as in `znodes.Paths`, with placeholders."""
+
+    path: str
+    ephemeral: bool
+    written_by: str
+    meaning: str
+    content: bytes = b""
+
+
+def table() -> str:
+    rows = ["| node | kind | written by | meaning |", "|---|---|---|---|"]
+    found = list(znode_rows())
+    for row in found:
+        kind = "ephemeral" if row.ephemeral else "persistent"
+        rows.append(f"| `{row.path}` | {kind} | {row.written_by} | {row.meaning} |")
+    samples = [
+        f"`{row.path}`\n```json\n{row.content.decode()}\n```" for row in found if row.content
+    ]
+    return "\n".join(rows) + "\n\nExamples:\n\n" + "\n\n".join(samples)
+
+
+def znode_rows() -> Iterator[ZnodeRow]:
+    yield from _processes()
+    yield from _intents()
+    yield from _decisions()
+    yield from _reports()
+
+
+def _processes() -> Iterator[ZnodeRow]:
+    controller = znodes.encode_controller(_CONTROLLER)
+    yield ZnodeRow("epoch", False, "the leader, when elected", "its version is the leader epoch")
+    yield ZnodeRow("leader", True, "the leader", "which controller leads", controller)
+    yield ZnodeRow("controllers/<id>", True, "each controller", "its addresses; as `leader`")
+    yield ZnodeRow(
+        "workers/live/<worker>",
+        True,
+        "the worker",
+        "a live worker: address of its pages, slots",
+        znodes.encode_live_worker(LiveWorker(2, "10.0.0.6", 40123, 815, "0.1.0")),
+    )
+    yield ZnodeRow(
+        "workers/known/<worker>",
+        False,
+        "the leader; REST",
+        "what outlives a session: most slots ever, drained or not, evicted session",
+        znodes.encode_known_worker(KnownWorker(2, last_seen_ms=_NOW_MS)),
+    )
+    yield ZnodeRow(
+        "workers/registered/<worker>",
+        False,
+        "the worker",
+        "process that registered last, by its first session",
+        znodes.encode_registration(_SESSION),
+    )
+
+
+def _intents() -> Iterator[ZnodeRow]:
+    intent = TopicIntent(
+        8,
+        8,
+        had_position=frozenset(range(8)),
+        target_topic="orders",
+        source_topic_id="4TfjGyTUQoCXPcEUYmZAUA",
+        target_topic_id="x9KQ0gXLQBCZkvuVpW5y3g",
+        whole=True,
+    )
+    yield ZnodeRow(
+        "topics/<route>/<topic>",
+        False,
+        "REST; the leader its marks",
+        "intent: what should be copied",
+        znodes.encode_intent(intent),
+    )
+    yield ZnodeRow(
+        "targets/<cluster>/<topic>",
+        False,
+        "REST; the leader",
+        "claim: the one source topic of a target topic",
+        znodes.encode_claim(_KEY),
+    )
+    yield ZnodeRow("blacklist/<route>/<topic>", False, "REST", "a topic that is not to be copied")
+    yield ZnodeRow(
+        "settings",
+        False,
+        "REST; the leader `rebalanceDone`",
+        "live switches, requested rebalance",
+        znodes.encode_switches(Switches()),
+    )
+
+
+def _decisions() -> Iterator[ZnodeRow]:
+    ideal = IdealEntry(_W1, _EPOCH, _NOW_MS, "new topic", {_W1: _SESSION})
+    fence = ("production.west.east.w2.0", "production.west.east.w2.1")
+    yield ZnodeRow(
+        "routes/<route>",
+        False,
+        "the leader",
+        "settings of the route, for the workers",
+        znodes.encode_route(RouteSettings()),
+    )
+    yield ZnodeRow(
+        "ideal/<route>/<topic>",
+        False,
+        "the leader",
+        "partition -> owner, and the holders that may still commit",
+        znodes.encode_ideal(IdealTopic({0: ideal})),
+    )
+    yield ZnodeRow(
+        "assignments/<worker>",
+        False,
+        "the leader",
+        "what the worker may hold, and which transactional ids to fence first",
+        znodes.encode_assignment(Assignment({_PARTITION: AssignmentEntry(_EPOCH, fence)})),
+    )
+    yield ZnodeRow(
+        "memory/<route>",
+        False,
+        "the leader",
+        "topics that existed when auto-whitelisting began; topics refused, and why",
+        znodes.encode_memory(RouteMemory({"clicks": "x9KQ0gXL"}, {"scratch": "target refuses it"})),
+    )
+    event = PastEvent(
+        17,
+        EventKind.MOVE,
+        "worker w1 drained",
+        _NOW_MS,
+        "rack-7-5f0c2a81",
+        partition=_PARTITION,
+        source=_W1,
+        target=_W2,
+        owner_epoch=_EPOCH,
+        took_ms=112,
+    )
+    yield ZnodeRow(
+        "history/<n>",
+        False,
+        "the leader",
+        "a block of 64 events; 8 blocks in a ring",
+        znodes.encode_history([event]),
+    )
+
+
+def _reports() -> Iterator[ZnodeRow]:
+    current = CurrentEntry(PartitionState.ONLINE, _EPOCH, "", True)
+    load = PartitionLoad(2e6, 2e3, 2e6, 300, 3600, 0, 62_500, 62_500, 0)
+    yield ZnodeRow(
+        "current/<worker>",
+        True,
+        "the worker",
+        "current states; `seenZxid` is the assignment that they answer",
+        znodes.encode_current(CurrentState(4_294_967_338, {_PARTITION: current})),
+    )
+    yield ZnodeRow(
+        "loads/<worker>",
+        True,
+        "the worker, every 10 s",
+        "measured rates, positions and progress",
+        znodes.encode_loads({_PARTITION: load}),
+    )
