@@ -5,6 +5,7 @@ first test that needs them and serve all that follow, so every test uses topics 
 A test that freezes or kills a server starts one of its own.
 """
 
+import gc
 import re
 import threading
 import uuid
@@ -51,6 +52,7 @@ def nothing_left_behind() -> Iterator[None]:
     """Set up before every other fixture, so torn down after all others: then nothing may be left."""
     threads = set(threading.enumerate())
     yield
+    gc.collect()  # the lag threads of a REST fixture end when it is garbage-collected
     try:
         processes.eventually(lambda: not _left(threads), 10, "threads and processes end")
     except processes.NotInTimeError:

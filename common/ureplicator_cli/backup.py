@@ -86,7 +86,7 @@ def _refuse_other_fleet(exported: str, present: str) -> None:
 def _restore(client: RestClient, item: Item, *, dry_run: bool) -> dict[str, Any]:
     """Key, result and changes of one item. Raises RestFailure unless a controller judged it."""
     path = "/import/" + "/".join(quoted(part) for part in item.path)
-    query = {"dryRun": "true" if dry_run else "false"}
+    query = {"dry_run": "true" if dry_run else "false"}
     if item.route is not None:
         query |= {"src": item.route.source, "dst": item.route.target}
     if item.listed is not None:

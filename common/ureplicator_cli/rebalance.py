@@ -20,7 +20,7 @@ def rebalance(dry_run: bool, url: str, as_json: bool) -> None:
 
     Partitions of lost workers are reassigned, and new workers receive their share at once.
     """
-    body = request("POST", url, "/rebalance", query={"dryRun": "true" if dry_run else ""})
+    body = request("POST", url, "/rebalance", query={"dry_run": "true" if dry_run else ""})
     if not dry_run:
         requested = "rebalance requested ({request}); see the moves with ureplicator history"
         confirm(body, as_json, requested)

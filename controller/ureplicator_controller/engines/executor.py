@@ -18,6 +18,7 @@ from ureplicator_common.coordination import (
     TRANSACTION_LIMIT_BYTES,
     Coordination,
     Create,
+    Delete,
     Operation,
 )
 from ureplicator_common.znodes import Paths
@@ -88,6 +89,7 @@ class Executor:
             written = self.write(batch, epoch)
             if written is not WriteOutcome.DONE:
                 return Outcome(written)
+            self._metrics.evictions.inc(self._evictions_in(batch))
         return Outcome.DONE if len(admitted) == len(steps) else Outcome.VIOLATION
 
     def _evictions_are_current(self, steps: Sequence[Step]) -> bool:
@@ -98,8 +100,12 @@ class Executor:
                 node = self._coordination.get(self._paths.worker_live(step.worker))
                 if node is None or node.stat.owner != step.session:
                     return False
-                self._metrics.evictions.inc()
         return True
+
+    def _evictions_in(self, batch: Sequence[Operation]) -> int:
+        """Number of live nodes that the batch deletes."""
+        live = self._paths.workers_live
+        return sum(isinstance(each, Delete) and each.path.startswith(live) for each in batch)
 
     def write(self, batch: Sequence[Operation], epoch: int) -> WriteOutcome:
         """One fenced transaction. Raises Unavailable."""

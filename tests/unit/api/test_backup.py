@@ -156,7 +156,7 @@ def test_differences_are_written_and_reported(rest: RestFixture) -> None:
 def test_a_dry_run_writes_nothing(rest: RestFixture, there: TopicIntent | None) -> None:
     if there is not None:
         rest.put_intent("orders", there)
-    told = put(rest, "topics/orders", ORDERS, query="dryRun=true")
+    told = put(rest, "topics/orders", ORDERS, query="dry_run=true")
     assert told["result"] == ("changed" if there else "created")
     assert rest.intent("orders") == there
     assert rest.target.topics() == {}
@@ -176,11 +176,11 @@ def test_changes_to_the_meaning_of_positions_are_refused_and_the_others_made(
 ) -> None:
     rest.put_intent("orders", there)
     rest.place("orders", {0: "w1"})
-    for query in ("dryRun=true", "dryRun=false", ""):
+    for query in ("dry_run=true", "dry_run=false", ""):
         told = put(rest, "topics/orders", ORDERS, query=query)
         assert [each["field"] for each in told["refused"]] == [field], query
         assert told["result"] == ("changed" if query else "unchanged")
-        assert (rest.intent("orders") == there) == (query == "dryRun=true")
+        assert (rest.intent("orders") == there) == (query == "dry_run=true")
     now = stored(rest)
     assert (now.state, now.blacklisted) == (TopicState.PAUSED, frozenset({2}))
     marks = frozenset() if field == "sourceTopicId" else INTENT.had_position
@@ -310,7 +310,7 @@ def test_an_import_keeps_a_topic_on_the_blacklist(
     rest: RestFixture,
 ) -> None:
     path = rest.paths.blacklisted(TopicKey(ROUTE, "orders"))
-    assert put(rest, "blacklist/orders", None, query="dryRun=true")["result"] == "created"
+    assert put(rest, "blacklist/orders", None, query="dry_run=true")["result"] == "created"
     assert rest.other_client.get(path) is None
     assert put(rest, "blacklist/orders", None)["result"] == "created"
     assert put(rest, "blacklist/orders", {})["result"] == "unchanged"
@@ -326,7 +326,7 @@ def test_a_topic_not_blacklisted_in_the_file_is_removed_from_the_blacklist(
     rest.put(path, encode_blacklisted("r"))
     if there is not None:
         rest.put_intent("orders", there)
-    dry = put(rest, "topics/orders", ORDERS, query="listed=false&dryRun=true")
+    dry = put(rest, "topics/orders", ORDERS, query="listed=false&dry_run=true")
     assert dry["changes"][-1] == "removed from the route's blacklist"
     assert rest.other_client.get(path) is not None
     assert put(rest, "topics/orders", ORDERS, query="listed=false") == dry
@@ -337,7 +337,7 @@ def test_a_topic_not_blacklisted_in_the_file_is_removed_from_the_blacklist(
 
 def test_tags_and_slots_of_a_worker_that_has_not_joined_yet(rest: RestFixture) -> None:
     entry = {"slots": 4, "blacklisted": True, "draining": False}
-    assert put(rest, "workers/w9", entry, query="dryRun=true")["result"] == "created"
+    assert put(rest, "workers/w9", entry, query="dry_run=true")["result"] == "created"
     path = rest.paths.worker_known(WorkerId("w9"))
     assert rest.other_client.get(path) is None
     assert put(rest, "workers/w9", entry)["result"] == "created"
@@ -351,7 +351,7 @@ def test_tags_and_slots_of_a_worker_that_has_not_joined_yet(rest: RestFixture) -
 
 def test_switches(rest: RestFixture) -> None:
     entry = {"autoBalancing": False, "frozen": False}
-    assert put(rest, "switches", entry, query="dryRun=true")["result"] == "changed"
+    assert put(rest, "switches", entry, query="dry_run=true")["result"] == "changed"
     assert rest.other_client.get(rest.paths.settings) is None
     assert put(rest, "switches", entry)["changes"] == ["autoBalancing: true -> false"]
     assert put(rest, "switches", entry)["result"] == "unchanged"

@@ -16,7 +16,7 @@ from ureplicator_testkit.control.rest_fixture import RestFixture, problem_of
 READS = ["/topics", "/topics/orders", "/instances", "/instances/w1", "/validation", "/blacklist"]
 READS += ["/validation/srcKafka", "/ready"]
 WRITES = [("POST", "/topics/quiet"), ("PUT", "/topics"), ("DELETE", "/topics/orders")]
-WRITES += [("POST", "/instances"), ("POST", "/rebalance"), ("POST", "/rebalance?dryRun=true")]
+WRITES += [("POST", "/instances"), ("POST", "/rebalance"), ("POST", "/rebalance?dry_run=true")]
 WRITES += [("POST", "/admin/freeze"), ("POST", "/admin/disable_autobalancing")]
 WRITES += [("POST", "/topics/orders/pause"), ("POST", "/topics/orders/resume")]
 WRITES += [("POST", "/blacklist?topic=orders&partition=0&opt=blacklist")]

@@ -39,7 +39,7 @@ def test_no_change_is_not_written(rest: RestFixture) -> None:
     assert switches(rest) is None
 
 
-@pytest.mark.parametrize("path", ["/instances", "/rebalance", "/rebalance?dryRun=false"])
+@pytest.mark.parametrize("path", ["/instances", "/rebalance", "/rebalance?dry_run=false"])
 def test_each_rebalance_is_another_request(rest: RestFixture, path: str) -> None:
     rest.call("POST", "/admin/freeze")
     ids = [rest.call("POST", path).get_json()["request"] for _ in range(2)]
@@ -74,7 +74,7 @@ def test_a_dry_run_changes_nothing(rest: RestFixture) -> None:
     rest.add_worker("w2")
     rest.put_leader()
     before = rest.store.subtree(rest.paths.root)
-    shown = rest.call("POST", "/rebalance?dryRun=true").get_json()
+    shown = rest.call("POST", "/rebalance?dry_run=true").get_json()
     assert rest.store.subtree(rest.paths.root) == before
     found = {(each["topic"], each["partition"]): each for each in shown["moves"]}
     assert found["orders", 3] == {
@@ -93,5 +93,5 @@ def test_a_dry_run_changes_nothing(rest: RestFixture) -> None:
 
 def test_a_dry_run_of_a_balanced_fleet(rest: RestFixture) -> None:
     rest.put_leader()
-    shown = rest.call("POST", "/rebalance?dryRun=true").get_json()
+    shown = rest.call("POST", "/rebalance?dry_run=true").get_json()
     assert shown["moves"] == []

@@ -1,4 +1,5 @@
-"""Size limits: functions of 70 lines, files of 500 lines, folders of 16 modules."""
+"""Size limits: functions of 70 lines, files of 500 lines, folders of 16 modules, product classes of 20
+methods."""
 
 import ast
 from collections import Counter
@@ -10,6 +11,9 @@ FOLDERS = ("common", "controller", "worker", "tests", "scripts")
 FUNCTION_LINES = 70
 FILE_LINES = 500
 FOLDER_MODULES = 16
+PRODUCT = ("common", "controller", "worker")
+CLASS_METHODS = 20
+FUNCTIONS = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 def test_files_are_short() -> None:
@@ -27,6 +31,22 @@ def test_folders_are_small() -> None:
     assert [f"{_name(folder)}: {n}" for folder, n in counts.items() if n > FOLDER_MODULES] == []
 
 
+def test_product_classes_are_small() -> None:
+    """Properties and private methods count."""
+    product = (
+        path for path in _sources() if _name(path).startswith(PRODUCT) and path.suffix == ".py"
+    )
+    assert [place for path in product for place in _large_classes(path)] == []
+
+
+def _large_classes(path: Path) -> Iterator[str]:
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ClassDef):
+            methods = sum(isinstance(each, FUNCTIONS) for each in node.body)
+            if methods > CLASS_METHODS:
+                yield f"{_name(path)}:{node.lineno} {node.name}: {methods}"
+
+
 def _sources() -> Iterator[Path]:
     """Python files, and every script in any language."""
     for folder in FOLDERS:
@@ -40,7 +60,7 @@ def _long_functions(path: Path) -> Iterator[str]:
     if path.suffix != ".py":
         return
     for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+        if isinstance(node, FUNCTIONS):
             length = (node.end_lineno or node.lineno) - node.lineno + 1
             if length > FUNCTION_LINES:
                 yield f"{_name(path)}:{node.lineno} {node.name}: {length}"

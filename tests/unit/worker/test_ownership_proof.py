@@ -197,6 +197,14 @@ def test_a_node_that_cannot_be_read_grants_nothing(stage: Stage, path: str, data
     assert reason.endswith("unreadable")
 
 
+def test_an_unreadable_record_of_our_slots_is_waited_for(stage: Stage) -> None:
+    stage.put(PATHS.worker_known(WORKER), b"garbage")
+    with pytest.raises(Unavailable, match="recorded 0 of 2 slots"):
+        stage.prove(part(0))
+    stage.note(2)
+    assert stage.prove(part(0)).granted.keys() == {part(0)}
+
+
 def test_an_assignment_that_cannot_be_read_is_waited_for(stage: Stage) -> None:
     stage.put(PATHS.assignment(WORKER), b"garbage")
     with pytest.raises(Unavailable, match="cannot be read"):

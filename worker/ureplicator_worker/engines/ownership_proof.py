@@ -188,8 +188,8 @@ class OwnershipProver:
 
     def _check_known_slots(self) -> None:
         """Raises Unavailable until every transactional id of ours would be fenced by a successor."""
-        node = self._coordination.get(self._paths.worker_known(self._worker))
-        recorded = 0 if node is None else znodes.decode_known_worker(node.data).max_slots
+        known = self._read(self._paths.worker_known(self._worker), znodes.decode_known_worker)
+        recorded = 0 if known is None else known.max_slots
         if recorded < self._slots:
             raise Unavailable(f"the leader has recorded {recorded} of {self._slots} slots")
 

@@ -40,7 +40,7 @@ TopicId = Annotated[str, Field(pattern="^[a-zA-Z0-9_-]{0,64}$")]
 
 
 class ImportBlacklistQuery(RouteQuery):
-    dry_run: _DryRun = Field(default="false", alias="dryRun")
+    dry_run: _DryRun = Field(default="false")
 
 
 class ImportTopicQuery(ImportBlacklistQuery):
@@ -54,7 +54,7 @@ class ImportTopicQuery(ImportBlacklistQuery):
 
 
 class ImportQuery(Query):
-    dry_run: _DryRun = Field(default="false", alias="dryRun")
+    dry_run: _DryRun = Field(default="false")
 
 
 class ImportTopicBody(Body):

@@ -264,7 +264,6 @@ class DeleteQuery(RouteQuery):
 class RebalanceQuery(Query):
     dry_run: Literal["true", "false"] = Field(
         default="false",
-        alias="dryRun",
         title="true or false",
         description="true: show the moves without making them",
     )

@@ -1,7 +1,7 @@
 """`/import`: restores what an export holds, one call for each item.
 
 Each item is checked and written separately, as an intent like any other, and the response tells whether
-it was created, changed or unchanged. With `dryRun` nothing is written, neither on the clusters nor in
+it was created, changed or unchanged. With `dry_run` nothing is written, neither on the clusters nor in
 ZooKeeper. What is restored and what is refused is decided in `core.reporting.backup`.
 """
 

@@ -100,7 +100,7 @@ class StubCopier:
         if "raises" in partition.topic:
             raise RuntimeError(f"cannot copy {partition}")
         if "fails" in partition.topic or "broken" in partition.topic:
-            self.send(Failed(partition, "by its name", temporary="fails" in partition.topic))
+            self.send(Failed(partition, "failed on purpose", temporary="fails" in partition.topic))
             return
         self.online[partition] = epoch
 

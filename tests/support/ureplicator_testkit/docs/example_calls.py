@@ -79,7 +79,7 @@ CALLS = (
     ExampleCall("GET", "/metrics"),
     ExampleCall("GET", "/admin/autobalancing_status"),
     ExampleCall("GET", "/admin/freeze"),
-    ExampleCall("POST", "/rebalance", "/rebalance?dryRun=true"),
+    ExampleCall("POST", "/rebalance", "/rebalance?dry_run=true"),
     ExampleCall("POST", "/topics", body={"topic": "payments"}),
     ExampleCall("POST", "/topics/{topic}", "/topics/returns", {"numPartitions": 1}),
     ExampleCall("PUT", "/topics", body={"topic": "orders", "numPartitions": 5}),
@@ -99,7 +99,7 @@ CALLS = (
     ExampleCall(
         "PUT",
         "/import/topics/{topic}",
-        "/import/topics/refunds?dryRun=true",
+        "/import/topics/refunds?dry_run=true",
         {"partitions": 2, "initialPartitions": 2, "state": "active", "hadPosition": "0-1"},
     ),
     ExampleCall("PUT", "/import/blacklist/{topic}", "/import/blacklist/scratch"),

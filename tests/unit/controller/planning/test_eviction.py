@@ -181,6 +181,8 @@ def test_only_the_observed_session_is_evicted(restarted: bool) -> None:
     client, metrics = MemoryCoordination(fleet.store), ControlMetrics(CollectorRegistry())
     observer = Observer(client, fleet="test", clock=ManualClock(), delays=Delays())
     executor = Executor(client, paths=fleet.paths, observer=observer, metrics=metrics)
+    assert executor.execute([evict], seen, seen.epoch + 1) is not Outcome.DONE
+    assert metrics.evictions._value.get() == 0, "a refused transaction evicts nobody"
     outcome = executor.execute([evict], seen, seen.epoch)
     assert outcome is (Outcome.CONFLICT if restarted else Outcome.DONE)
     assert (fleet.store.node(fleet.paths.worker_live(A)) is not None) is restarted
