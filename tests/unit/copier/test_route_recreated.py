@@ -155,3 +155,27 @@ def test_a_quiet_recreated_target_topic_is_found_by_the_metadata(make: MakeLine)
     failed = failure(line)
     assert failed.reason.startswith("target topic t was recreated")
     assert former_id in failed.reason
+
+
+@pytest.mark.parametrize("added_again", [False, True])
+def test_late_responses_of_a_failed_partition_are_ignored(
+    make: MakeLine, added_again: bool
+) -> None:
+    """Several requests are in flight when the first response fails the partition and it is released.
+
+    The other responses arrive later, also for a partition that was added again meanwhile.
+    """
+    line = make(1)
+    fill(line, K0, 20)
+    (partition,) = line.add(0)
+    line.run(lambda: line.copied(partition))
+    line.target.one_at_a_time = True
+    line.target.delete("t")
+    line.target.create("t", 1)
+    fill(line, K0, 10, size=400_000)
+    failed = failure(line)
+    assert "target topic was recreated" in failed.reason
+    if added_again:
+        line.add(0)
+    line.turns(100)
+    assert line.sent == [failed]

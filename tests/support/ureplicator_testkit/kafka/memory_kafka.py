@@ -118,6 +118,7 @@ class MemoryKafka(ClusterModel[BatchLog]):
         self.newest = {API_KEY: IDS}
         self.refuse: dict[TopicPartition, deque[int]] = {}
         self.silent: set[int] = set()
+        self.one_at_a_time = False
         self.frozen: set[int] = set()
         self.cut_after: dict[int, int] = {}
         self.session_ids = 0
@@ -169,6 +170,7 @@ class MemoryKafka(ClusterModel[BatchLog]):
         self._send(peer)
 
     def _take_requests(self, peer: Peer) -> None:
+        """Take whole requests: all there are, or one a call (`one_at_a_time`)."""
         while len(peer.incoming) >= 4:
             (size,) = struct.unpack_from(">i", peer.incoming)
             if len(peer.incoming) < 4 + size:
@@ -178,6 +180,8 @@ class MemoryKafka(ClusterModel[BatchLog]):
             response = self._respond(peer.node_id, request)
             if peer.node_id not in self.silent:
                 peer.outgoing += response
+            if self.one_at_a_time:
+                return
 
     def _send(self, peer: Peer) -> None:
         allowed = self.cut_after.get(peer.node_id)

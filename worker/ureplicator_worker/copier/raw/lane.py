@@ -182,7 +182,10 @@ class RawLane:
         self._stop(self._partitions[fetch.partition], reason, temporary=False, discard=False)
 
     def _send_failed(self, send: SendSide, reason: str, temporary: bool) -> None:
-        self._stop(self._partitions[send.partition], reason, temporary, discard=True)
+        """A late response may name a partition that was dropped, or one that began again since."""
+        raw = self._partitions.get(send.partition)
+        if raw is not None and raw.send is send:
+            self._stop(raw, reason, temporary, discard=True)
 
     def close(self) -> None:
         for connections in self.sockets():
