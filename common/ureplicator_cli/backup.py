@@ -101,7 +101,7 @@ def _restore(client: RestClient, item: Item, *, dry_run: bool) -> dict[str, Any]
 
 
 def _is_refused(result: Mapping[str, Any]) -> bool:
-    """Whether the item was refused, wholly or in part."""
+    """True if the item was refused, wholly or in part."""
     return result["result"] == _REFUSED or bool(result["refused"])
 
 

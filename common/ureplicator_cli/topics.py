@@ -179,7 +179,7 @@ def _progress(found: Mapping[str, Any]) -> tuple[str, str, str]:
 
 
 def _warning(found: Mapping[str, Any]) -> str:
-    """Why figures are missing, or that the source will soon delete what is not copied yet."""
+    """Reason for missing figures, or a warning that the source soon deletes records not copied yet."""
     left_s = found.get("retentionSeconds")
     if found.get("reason"):
         return str(found["reason"])

@@ -1,1 +1,1 @@
-"""What controller and worker share: values, settings, and the doors to the outside."""
+"""Shared by controller and worker: values, settings, and the clients of outside systems."""

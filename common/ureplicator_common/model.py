@@ -373,7 +373,7 @@ class LiveController(Content):
 
 
 class Delivery(StrEnum):
-    """How often a record may arrive (KIP-3)."""
+    """Delivery guarantee of a route (KIP-3)."""
 
     AT_LEAST_ONCE = "at_least_once"
 

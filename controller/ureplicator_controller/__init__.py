@@ -1,1 +1,1 @@
-"""The controller: decides which worker copies what, and answers REST."""
+"""The controller: decides which worker copies what, and serves REST."""

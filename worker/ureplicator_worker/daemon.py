@@ -3,7 +3,7 @@
     ZooKeeper --> AssignmentWatch (assignment, session) --+             +--> LifelineServer (Add, ...)
     lifeline  --> CopierInbox (messages of copiers) ------+--> queue --+--> SparkEngine (start, kill)
     Spark     --> SparkEngine (copier ended) -------------+   step()   +--> Fencer
-    clock     --> EventLoop (tick, every 100 ms) ---------+             +--> Publisher
+    clock     --> EventLoop (tick, every 100 ms) ---------+             +--> NodePublisher
 
 Start: port, Java and Spark come first, since they fail for good; then ZooKeeper, waited for as long as
 it takes. Nothing is fenced or copied before the live node is ours: if another live process had the id,
@@ -44,7 +44,7 @@ from ureplicator_worker.engines.fencing import FenceIds, Fencer, kafka_fence
 from ureplicator_worker.engines.ownership_proof import OwnershipProver
 from ureplicator_worker.engines.pages import Pages
 from ureplicator_worker.engines.performer import Performer
-from ureplicator_worker.engines.publisher import Publisher
+from ureplicator_worker.engines.publisher import NodePublisher
 from ureplicator_worker.engines.spark import SparkEngine
 from ureplicator_worker.engines.telemetry import Telemetry
 from ureplicator_worker.engines.watchdog import Abort, Watchdog, print_error
@@ -88,7 +88,7 @@ class _Started:
 @dataclass(frozen=True, slots=True)
 class _Engines:
     assignment: AssignmentWatch
-    publisher: Publisher
+    publisher: NodePublisher
     prover: OwnershipProver
     inbox: CopierInbox
     loop: EventLoop
@@ -219,12 +219,12 @@ class Worker:
             put=self._events.put,
         )
 
-    def _publisher(self, assignment: AssignmentWatch, port: int) -> Publisher:
+    def _publisher(self, assignment: AssignmentWatch, port: int) -> NodePublisher:
         def registered() -> None:
             logger.info("worker %s: registered; status on port %d", self._id, port)
             assignment.start()
 
-        return Publisher(
+        return NodePublisher(
             coordination=self._coordination,
             paths=self._paths,
             worker=self._id,
@@ -234,7 +234,7 @@ class Worker:
             on_taken=self._failures.put,
         )
 
-    def _prover(self, publisher: Publisher, lifeline: LifelineServer) -> OwnershipProver:
+    def _prover(self, publisher: NodePublisher, lifeline: LifelineServer) -> OwnershipProver:
         return OwnershipProver(
             coordination=self._coordination,
             paths=self._paths,
@@ -255,7 +255,9 @@ class Worker:
             put=self._events.put,
         )
 
-    def _loop(self, performer: Performer, publisher: Publisher, telemetry: Telemetry) -> EventLoop:
+    def _loop(
+        self, performer: Performer, publisher: NodePublisher, telemetry: Telemetry
+    ) -> EventLoop:
         return EventLoop(
             state=state.initial(
                 slots=self._options.slots,
@@ -306,7 +308,7 @@ class Worker:
         ).start()
         engines.watchdog.start()
 
-    def _register(self, publisher: Publisher, port: int) -> None:
+    def _register(self, publisher: NodePublisher, port: int) -> None:
         """Wait for ZooKeeper as long as it takes, then register; copiers start meanwhile."""
         while self._stops == 0:
             try:
@@ -329,7 +331,7 @@ class Worker:
             version=__version__,
         )
 
-    def _flush(self, publisher: Publisher) -> None:
+    def _flush(self, publisher: NodePublisher) -> None:
         """Publish that everything is released before the session ends."""
         if publisher.registered and self._coordination.state() is SessionState.CONNECTED:
             publisher.flush(FLUSH_TIMEOUT_S)

@@ -87,7 +87,7 @@ def _unknown_clusters(
 
 
 def _returns_to_source(config: RouteConfig, routes: Sequence[RouteConfig]) -> bool:
-    """Whether routes without a prefix lead from this route's target back to its source."""
+    """True if routes without a prefix lead from this route's target back to its source."""
     if config.naming.prefix:
         return False
     reached, added = set[str](), {config.target}
@@ -100,7 +100,7 @@ def _returns_to_source(config: RouteConfig, routes: Sequence[RouteConfig]) -> bo
 
 
 def _is_loop(config: RouteConfig, clusters: Mapping[str, ClusterSettings]) -> bool:
-    """Whether both ends are the same cluster under two names, and topics keep their names."""
+    """True if both ends are the same cluster under two names, and topics keep their names."""
     source, target = clusters.get(config.source), clusters.get(config.target)
     same = source and target and source.bootstrap & target.bootstrap
     return bool(same) and not config.naming.prefix and not config.naming.rename

@@ -139,7 +139,7 @@ class _Client(KazooClient):
             self._died()
 
 
-class Connection:
+class ZooKeeperConnection:
     """One kazoo client, its session and the listeners of it. `connect` first, `close` last.
 
     `on_connected` is called in kazoo's connection thread after each new connection, before any

@@ -69,7 +69,7 @@ class PendingWrites:
                     self._expected.pop(path, None)
 
     def expect(self, path: str, node: Node | None) -> None:
-        """What a read of the servers has returned."""
+        """Expect the result of a read of the servers."""
         if node is None:
             self._expected[path] = _Expectation(may_exist=False, must_exist=False)
         else:

@@ -1,4 +1,4 @@
-"""`Coordination` on ZooKeeper: requests, transactions and tree caches over a `Connection`.
+"""`Coordination` on ZooKeeper: requests, transactions and tree caches over a `ZooKeeperConnection`.
 
 Only this module and `connection` import kazoo. Persistent watches do not exist in kazoo 2.11: tree caches
 set one-time watches again with every read. Threads: those of the connection, and one per tree cache.
@@ -45,7 +45,7 @@ from ureplicator_common.coordination import (
     describe,
     with_ancestors,
 )
-from ureplicator_common.coordination.connection import Connection, Listener, NotSent
+from ureplicator_common.coordination.connection import Listener, NotSent, ZooKeeperConnection
 from ureplicator_common.coordination.tree_cache import WatchedTreeCache
 from ureplicator_common.model import SessionId
 
@@ -132,7 +132,7 @@ class ZooKeeperCoordination:
         self._tree_caches: set[WatchedTreeCache] = set()
         self._tree_caches_lock = threading.Lock()
         self._bulk_turn = threading.Lock()
-        self._connection = Connection(
+        self._connection = ZooKeeperConnection(
             hosts=hosts, session_timeout_s=session_timeout_s, on_connected=self._reload_tree_caches
         )
         self._client = self._connection.client

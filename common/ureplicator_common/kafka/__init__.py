@@ -41,17 +41,17 @@ def topic_id_text(id: uuid.UUID) -> str:
 class TopicInfo:
     """`topic_id` is the cluster's own id (a recreated topic gets another), "" where unknown.
 
-    `trouble`: error of the cluster for this topic; the other fields are meaningless then.
+    `error`: error of the cluster for this topic; the other fields are meaningless then.
     """
 
     partitions: int
     topic_id: str = ""
-    trouble: str = ""
+    error: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """Where copying continues: `offset` is the next source offset, -1 where none is stored.
+    """Position from which copying continues: `offset` is the next source offset, -1 where none is stored.
 
     `leader_epoch` is that of the last copied batch at the source (-1 unknown). `metadata`: cluster and
     topic that the position belongs to, and its writer.

@@ -4,7 +4,7 @@ Its traps, and the countermeasures:
 
 * A temporary `AdminClient` that is garbage-collected cancels the futures it returned: one client lives as
   long as this object, and every future is waited for before a call returns.
-* An error of one topic (leader election, no permission) is the `trouble` of that topic, not of the others;
+* An error of one topic (leader election, no permission) is the `error` of that topic, not of the others;
   only the error UNKNOWN_TOPIC_OR_PARTITION means that it does not exist.
 * A metadata request for one topic by name may create it (`auto.create.topics.enable` of the broker);
   `describe_topics` never does, and returns the topic id as well.
@@ -223,7 +223,7 @@ def _is_client_error(cause: KafkaError) -> bool:
 
 def _info(described: TopicDescription | KafkaError) -> TopicInfo:
     if isinstance(described, KafkaError):
-        return TopicInfo(partitions=0, trouble=described.str())
+        return TopicInfo(partitions=0, error=described.str())
     return TopicInfo(partitions=len(described.partitions), topic_id=_id_text(described))
 
 

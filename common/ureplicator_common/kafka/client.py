@@ -160,7 +160,9 @@ class Channel:
         """The response to the last request. Raises ConnectionError for anything else."""
         (size,) = struct.unpack(">i", receive_exactly(self._connection, 4))
         if not 4 <= size <= MAX_RESPONSE_BYTES:
-            raise ConnectionAbortedError(f"a response of {size} bytes: this is no broker")
+            raise ConnectionAbortedError(
+                f"a response of {size} bytes: the peer is not a Kafka broker"
+            )
         received = receive_exactly(self._connection, size)
         (correlation_id,) = struct.unpack_from(">i", received)
         if correlation_id != self._correlation_id:

@@ -75,7 +75,7 @@ TRANSACTION_TIMEOUT_MS = 60_000
 fenced, as every new owner does."""
 
 COORDINATOR_TIMEOUT_S = 15.0
-"""How long one operation is retried while a coordinator moves or finishes a former transaction."""
+"""Time for which one operation is retried while a coordinator moves or finishes a former transaction."""
 
 COMMAND_S = 5.0
 """Limit of a commit with all its steps, or of an initialisation: the release of a partition waits for

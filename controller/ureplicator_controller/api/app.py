@@ -23,9 +23,9 @@ from ureplicator_common.kafka import LogReader, PositionReader, TopicAdmin
 from ureplicator_controller.api import dashboard
 from ureplicator_controller.api.http import openapi, problems
 from ureplicator_controller.api.http.request_ids import RequestIds, is_write
-from ureplicator_controller.api.lag.cache import LagCache
-from ureplicator_controller.api.lag.collector import LagCollector
-from ureplicator_controller.api.lag.metrics import LagMetrics
+from ureplicator_controller.api.lag_collection.cache import LagCache
+from ureplicator_controller.api.lag_collection.collector import LagCollector
+from ureplicator_controller.api.lag_collection.metrics import LagMetrics
 from ureplicator_controller.api.routes import (
     admin,
     blacklist,

@@ -29,7 +29,7 @@ from ureplicator_common.znodes import Paths, encode_history, encode_route
 from ureplicator_controller.core.planning.invariants import check_invariants
 from ureplicator_controller.core.planning.plan import Plan, plan
 from ureplicator_controller.core.planning.steps import Step
-from ureplicator_controller.core.reporting.event_log import blocks_to_write
+from ureplicator_controller.core.reporting.event_history import blocks_to_write
 from ureplicator_controller.core.reporting.events import fleet_events, log_line
 from ureplicator_controller.core.state.snapshot import Snapshot
 from ureplicator_controller.engines.executor import Executor, Outcome

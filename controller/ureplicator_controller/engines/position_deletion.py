@@ -45,7 +45,7 @@ NO_POSITION = Position(offset=-1)
 
 log = logging.getLogger(__name__)
 
-Proof = Callable[[], Snapshot | None]
+ProveLeadership = Callable[[], Snapshot | None]
 """The fleet, read after a `sync` while this process leads; None if it does not lead any more. Raises
 Unavailable."""
 
@@ -90,7 +90,7 @@ class PositionDeleter:
         paths: Paths,
         renewals: Mapping[Route, Renewal],
         seen: Callable[[], Snapshot | None],
-        proof: Proof,
+        proof: ProveLeadership,
     ) -> None:
         self._coordination = coordination
         self._paths = paths

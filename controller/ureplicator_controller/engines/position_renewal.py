@@ -35,7 +35,7 @@ STOP_TIMEOUT_S = 20.0
 
 log = logging.getLogger(__name__)
 
-Proof = Callable[[Route], Mapping[Partition, OrphanedPosition]]
+ProveOrphaned = Callable[[Route], Mapping[Partition, OrphanedPosition]]
 """Partitions without an owner, read after a `sync` while this process leads; empty if it does not lead
 any more. Raises Unavailable."""
 
@@ -59,7 +59,7 @@ def open_renewal(*, fleet: str, route: Route, bootstrap: str) -> Renewal:
     return Renewal(route, store, client)
 
 
-def renew(renewal: Renewal, orphaned: Proof) -> int:
+def renew(renewal: Renewal, orphaned: ProveOrphaned) -> int:
     """Commit the positions of a route again; returns their number.
 
     Raises ClusterUnavailable, Fenced, and Unavailable from the proof.
@@ -104,7 +104,7 @@ class PositionRenewer:
         self,
         *,
         renewals: Mapping[Route, Renewal],
-        orphaned: Proof,
+        orphaned: ProveOrphaned,
         leads: Callable[[], bool],
     ) -> None:
         self._renewals = renewals

@@ -56,8 +56,8 @@ def ensure_target(
     refused: OperatingError | None = None
     for _ in range(_MAX_ATTEMPTS):
         there = target.find([topic]).get(topic)
-        if there is not None and there.trouble:
-            raise ClusterUnavailable(f"{topic}: {there.trouble}")
+        if there is not None and there.error:
+            raise ClusterUnavailable(f"{topic}: {there.error}")
         if there is not None and there.partitions >= wanted:
             return
         try:

@@ -38,7 +38,7 @@ from ureplicator_controller.core.topics.reconcile import (
     reconcile_topics,
 )
 from ureplicator_controller.core.topics.rules import TopicRules
-from ureplicator_controller.core.topics.topic_ids import Topics
+from ureplicator_controller.core.topics.topic_ids import TopicInfos
 from ureplicator_controller.engines.fenced_writer import FencedWriter, WriteOutcome
 from ureplicator_controller.engines.metrics import ControlMetrics
 from ureplicator_controller.engines.target_claims import claim
@@ -98,7 +98,7 @@ class TopicReconciler:
         self._metrics.refused_topics.clear()
 
     def reconcile(
-        self, epoch: int, snapshot: Snapshot, clusters: Mapping[str, Topics | None]
+        self, epoch: int, snapshot: Snapshot, clusters: Mapping[str, TopicInfos | None]
     ) -> float:
         """One round; returns the seconds until the next one at the latest (0: no deadline).
 
@@ -235,7 +235,9 @@ class TopicReconciler:
             log.warning("route %s: %d more topics refused", route, len(new) - MAX_LOGGED)
 
 
-def with_absent_confirmed(topics: Topics, names: Sequence[str], admin: TopicAdmin) -> Topics:
+def with_absent_confirmed(
+    topics: TopicInfos, names: Sequence[str], admin: TopicAdmin
+) -> TopicInfos:
     """A listing, completed by looking up those of `names` that it lacks, one by one: a topic that is
     still absent does not exist."""
     missing = [name for name in names if name not in topics]

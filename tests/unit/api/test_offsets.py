@@ -6,7 +6,7 @@ import pytest
 
 from ureplicator_common.kafka import BatchTime, ClusterUnavailable, Lifetime
 from ureplicator_common.model import TopicIntent, position_group
-from ureplicator_controller.api.lag.cache import FRESH_S
+from ureplicator_controller.api.lag_collection.cache import FRESH_S
 from ureplicator_testkit.control.rest_fixture import ROUTE, RestFixture
 
 GROUP = position_group(fleet="test", route=ROUTE)

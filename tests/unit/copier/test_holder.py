@@ -19,7 +19,6 @@ from ureplicator_common.model import (
     Route,
     RouteSettings,
 )
-from ureplicator_worker.copier.beginning import Beginning
 from ureplicator_worker.copier.committer import Committer
 from ureplicator_worker.copier.delivery import AtLeastOnce
 from ureplicator_worker.copier.holder import DRAIN_S, Holder
@@ -55,6 +54,7 @@ from ureplicator_worker.copier.ownership.protocol import (
     StartFailed,
 )
 from ureplicator_worker.copier.ownership.thread import Ownership
+from ureplicator_worker.copier.position_values import StartPosition
 from ureplicator_worker.core.partition import InvalidTransition
 from ureplicator_worker.lifeline.messages import Failed, Grant, Message, ProofRequest, Released
 
@@ -74,7 +74,7 @@ class StubLane:
         self.producers: list[tuple[int, int]] = []
         self.error = ""
 
-    def begin(self, partition: Partition, grant: Grant, beginning: Beginning) -> None:
+    def begin(self, partition: Partition, grant: Grant, beginning: StartPosition) -> None:
         assert partition not in self.position
         self.position[partition] = self.end[partition] = beginning.position
 
@@ -167,7 +167,7 @@ class Bench:
 
     def begun(self, partition: Partition, position: int = 5) -> Begun:
         grant = Grant(OwnerEpoch(1), "t", settings=self.settings)
-        return Begun(partition, grant, Beginning(position, 0, position, "A", "x", "y"))
+        return Begun(partition, grant, StartPosition(position, 0, position, "A", "x", "y"))
 
     def state(self, partition: Partition) -> CopyState | None:
         owned = self.holder.owned.get(partition)

@@ -13,7 +13,6 @@ from ureplicator_common.model import GapPolicy, OwnerEpoch, Partition, Route, Ro
 from ureplicator_testkit.kafka.clients import MemoryCluster
 from ureplicator_testkit.kafka.cluster import cluster_model
 from ureplicator_testkit.kafka.ledger import MemoryPositions, ScriptedLedger
-from ureplicator_worker.copier.beginning import Commitment
 from ureplicator_worker.copier.ownership.protocol import (
     Begun,
     ClusterError,
@@ -36,6 +35,7 @@ from ureplicator_worker.copier.ownership.protocol import (
     StartFailed,
 )
 from ureplicator_worker.copier.ownership.thread import Ownership
+from ureplicator_worker.copier.position_values import Commitment
 from ureplicator_worker.lifeline.messages import Grant, ProofResponse
 
 ROUTE = Route("a", "b")

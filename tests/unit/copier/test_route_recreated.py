@@ -9,7 +9,7 @@ from ureplicator_common.model import Partition, PartitionState
 from ureplicator_testkit.copier.line import Line, MakeLine, fill, values
 from ureplicator_testkit.records import batches as b
 from ureplicator_worker.copier.raw.net.fetch_api import API_KEY, IDS, NAMES
-from ureplicator_worker.copier.raw.target import IN_FLIGHT
+from ureplicator_worker.copier.raw.target import MAX_IN_FLIGHT_REQUESTS
 from ureplicator_worker.lifeline.messages import Failed
 
 K0 = ("t", 0)
@@ -142,7 +142,7 @@ def test_a_recreated_target_topic_gets_no_more_than_was_on_its_way(make: MakeLin
     failed = failure(line)
     assert "offset 0 follows 2" in failed.reason
     assert line.ownership.stored[partition] == 3
-    assert len(line.target.logs[K0].taken) <= IN_FLIGHT
+    assert len(line.target.logs[K0].taken) <= MAX_IN_FLIGHT_REQUESTS
 
 
 def test_a_quiet_recreated_target_topic_is_found_by_the_metadata(make: MakeLine) -> None:

@@ -10,7 +10,7 @@ from ureplicator_common.kafka.positions import Provenance
 from ureplicator_common.model import GapPolicy, OwnerEpoch, Partition, Route, RouteSettings
 from ureplicator_testkit.kafka.clients import MemoryCluster
 from ureplicator_testkit.kafka.cluster import cluster_model
-from ureplicator_worker.copier.beginning import Beginning
+from ureplicator_worker.copier.position_values import StartPosition
 from ureplicator_worker.copier.start_position import CannotStart, ClusterViews, begin
 from ureplicator_worker.lifeline.messages import Grant
 
@@ -27,7 +27,7 @@ NONE = Position(-1)
 EARLIEST, LATEST, SINCE = 100, 900, 500
 
 
-def start(position: Position, **grant: object) -> Beginning:
+def start(position: Position, **grant: object) -> StartPosition:
     source = MemoryCluster(cluster_model("A", {"t": 1}))
     source.model.hold(start=EARLIEST, end=LATEST)
     source.model.logs["t", 0].times = [BatchTime(SINCE, LATEST - 1, 1_234)]
@@ -122,7 +122,7 @@ MEANT = uuid.UUID(int=7)
 
 def start_of(
     expected: uuid.UUID, there: uuid.UUID, position: Position, **grant: object
-) -> Beginning:
+) -> StartPosition:
     """As `start`, with a source topic that has a real id."""
     source = MemoryCluster(cluster_model("A", {"t": 1}))
     source.model.hold(start=EARLIEST, end=LATEST)

@@ -166,7 +166,7 @@ def test_totals_grow_over_restarts_and_rates_are_per_second() -> None:
     load = counters.loads(held, 10.0)[PARTITION]
     assert (load.bytes_per_s, load.records_per_s) == (200.0, 20.0)
     assert (load.position, load.committed, load.lag) == (30, 30, 3)
-    shown = counters.shown(PARTITION)
+    shown = counters.partition_status(PARTITION)
     assert (shown["records"], shown["position"], shown["lag"]) == (200, 30, 3)
     assert counters.loads(held, 20.0)[PARTITION].bytes_per_s == 0.0
     counters.keep_only(set())
@@ -177,7 +177,7 @@ def test_totals_grow_over_restarts_and_rates_are_per_second() -> None:
 def test_a_partition_that_is_not_held_is_not_counted() -> None:
     counters = telemetry.Telemetry()
     counters.count(CopierId(0, 1), report(1), set())
-    assert counters.shown(PARTITION) == {}
+    assert counters.partition_status(PARTITION) == {}
 
 
 def test_metrics_are_what_prometheus_reads() -> None:

@@ -1,4 +1,4 @@
-"""Publisher: nodes of a worker and their sessions, over coordination in memory."""
+"""NodePublisher: nodes of a worker and their sessions, over coordination in memory."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from ureplicator_common.model import (
     WorkerId,
 )
 from ureplicator_testkit.servers.processes import eventually
-from ureplicator_worker.engines.publisher import CHECK_EVERY_S, Publisher
+from ureplicator_worker.engines.publisher import CHECK_EVERY_S, NodePublisher
 
 WORKER = WorkerId("w")
 PATHS = znodes.Paths("f")
@@ -49,7 +49,7 @@ class Stage:
         self.calls: queue.SimpleQueue[str] = queue.SimpleQueue()
         for path in PATHS.skeleton:
             self.other.ensure(path)
-        self.publisher = Publisher(
+        self.publisher = NodePublisher(
             coordination=self.client,
             paths=PATHS,
             worker=WORKER,
@@ -201,10 +201,10 @@ def test_own_sessions_are_those_written_under(stage: Stage) -> None:
     assert stage.publisher.own_sessions() == {first, stage.client.session()}
 
 
-def another_process(stage: Stage) -> tuple[Publisher, MemoryCoordination]:
+def another_process(stage: Stage) -> tuple[NodePublisher, MemoryCoordination]:
     """Another process of the same id; it is stepped by `turn`."""
     client = MemoryCoordination(stage.store)
-    publisher = Publisher(
+    publisher = NodePublisher(
         coordination=client,
         paths=PATHS,
         worker=WORKER,

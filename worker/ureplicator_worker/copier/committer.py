@@ -6,7 +6,6 @@ import logging
 from collections.abc import Iterable
 
 from ureplicator_common.model import Partition, Route
-from ureplicator_worker.copier.beginning import Commitment
 from ureplicator_worker.copier.delivery import AtLeastOnce
 from ureplicator_worker.copier.lane import Lane, Progress
 from ureplicator_worker.copier.lifecycle import CopyState, OwnedPartition
@@ -18,6 +17,7 @@ from ureplicator_worker.copier.ownership.protocol import (
     FencedOut,
 )
 from ureplicator_worker.copier.ownership.thread import Ownership
+from ureplicator_worker.copier.position_values import Commitment
 
 COMMITTABLE = (CopyState.COPYING, CopyState.DRAINING)
 """Suspended partitions wait for the proof."""
@@ -63,9 +63,9 @@ class Committer:
             }
             self._ownership.put(Commit(commitments, self._delivery.number))
 
-    def _commitment(self, partition: Partition, made: Progress) -> Commitment:
+    def _commitment(self, partition: Partition, progress: Progress) -> Commitment:
         begun = self._begun[partition]
-        return Commitment(made.next_offset, made.leader_epoch, begun.grant, begun.beginning)
+        return Commitment(progress.next_offset, progress.leader_epoch, begun.grant, begun.beginning)
 
     def on_committed(self, event: Committed, now_s: float) -> None:
         """Number 0: first positions, which the ownership thread commits before copying begins."""

@@ -81,22 +81,22 @@ class AtLeastOnce:
         return self.state is DeliveryState.OPEN
 
     def seal(
-        self, progress: Mapping[Partition, Progress], now_s: float
+        self, lane_progress: Mapping[Partition, Progress], now_s: float
     ) -> dict[Partition, Progress]:
         """Positions to commit. None is due: nothing is sealed."""
         self._expect(DeliveryState.OPEN, "seal")
         due = {
-            partition: made
-            for partition, made in progress.items()
-            if self._is_due(self._partitions[partition], made, now_s)
+            partition: progress
+            for partition, progress in lane_progress.items()
+            if self._is_due(self._partitions[partition], progress, now_s)
         }
         if due:
             self.state = DeliveryState.SEALED
             self.number += 1
         return due
 
-    def _is_due(self, known: CommittedPosition, made: Progress, now_s: float) -> bool:
-        return made.next_offset != known.offset or now_s - known.at_s >= RENEW_S
+    def _is_due(self, known: CommittedPosition, progress: Progress, now_s: float) -> bool:
+        return progress.next_offset != known.offset or now_s - known.at_s >= RENEW_S
 
     def committed(
         self, number: int, offsets: Iterable[tuple[Partition, int]], now_s: float

@@ -190,7 +190,7 @@ class Holder:
                 assert_never(event)
 
     def _begin(self, begun: Begun) -> None:
-        """Unless the partition was removed meanwhile."""
+        """Hand the partition to the lane unless it was removed."""
         self._cluster_error = ""
         partition = begun.partition
         if self._state(partition) is not CopyState.STARTING:
@@ -252,14 +252,14 @@ class Holder:
     def _release_drained(self) -> bool:
         """Release what is drained. True if a partition waits for nothing but a commit."""
         waiting = False
-        for partition, made in self._lane.progress(self._draining).items():
-            if made.exact and made.next_offset == self._committer.offset(partition):
+        for partition, progress in self._lane.progress(self._draining).items():
+            if progress.exact and progress.next_offset == self._committer.offset(partition):
                 self._release(partition, "drained and committed")
             elif self._now_s > self.owned[partition].drain_until_s:
                 logger.warning("%s: released before all was committed", partition)
                 self._release(partition, f"not drained in {DRAIN_S:.0f} s")
             else:
-                waiting |= made.exact
+                waiting |= progress.exact
         return waiting
 
     def _release(self, partition: Partition, reason: str, **change: Any) -> None:

@@ -21,8 +21,8 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 from ureplicator_common.model import Partition
-from ureplicator_worker.copier.beginning import Beginning
 from ureplicator_worker.copier.latency import LatencyHistogram
+from ureplicator_worker.copier.position_values import StartPosition
 from ureplicator_worker.lifeline.messages import Grant
 
 
@@ -103,7 +103,7 @@ class Lane(Protocol):
     @property
     def latency(self) -> LatencyHistogram: ...
 
-    def begin(self, partition: Partition, grant: Grant, beginning: Beginning) -> None: ...
+    def begin(self, partition: Partition, grant: Grant, beginning: StartPosition) -> None: ...
 
     def suspend(self, partition: Partition) -> None:
         """Neither fetch nor send; keep what is there."""

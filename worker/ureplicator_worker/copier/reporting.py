@@ -38,7 +38,7 @@ def partition_reports(
 def _in_lane(
     copy_state: CopyState, status: LaneStatus, committed: int, cluster_error: str
 ) -> PartitionReport:
-    state, reason = shown(copy_state, status, cluster_error)
+    state, reason = fleet_state_of(copy_state, status, cluster_error)
     return PartitionReport(
         state=state,
         reason=reason,
@@ -52,7 +52,9 @@ def _in_lane(
     )
 
 
-def shown(state: CopyState, status: LaneStatus, cluster_error: str) -> tuple[PartitionState, str]:
+def fleet_state_of(
+    state: CopyState, status: LaneStatus, cluster_error: str
+) -> tuple[PartitionState, str]:
     """State and reason for the fleet; an error of the partition's own brokers comes first."""
     if state not in DRAINED:
         return PartitionState.OFFLINE, "stopping"

@@ -21,7 +21,7 @@ from ureplicator_worker.copier.lane import Lane
 from ureplicator_worker.copier.loop.mailbox import Mailbox
 from ureplicator_worker.copier.ownership.protocol import Begun, Committed, OwnershipEvent
 from ureplicator_worker.copier.ownership.thread import Ownership
-from ureplicator_worker.copier.source_offsets import Publisher
+from ureplicator_worker.copier.source_offsets import SourceOffsetPublisher
 from ureplicator_worker.lifeline.messages import Message, PartitionReport, ProofResponse
 
 
@@ -35,7 +35,7 @@ class RouteCopier:
         lane: Lane,
         ownership: Ownership,
         events: Mailbox[OwnershipEvent],
-        publisher: Publisher,
+        publisher: SourceOffsetPublisher,
         commit_interval_s: float,
         send: Callable[[Message], None],
     ) -> None:

@@ -20,7 +20,7 @@ PUBLISH_EVERY_S = 5.0
 logger = logging.getLogger(__name__)
 
 
-class Publisher:
+class SourceOffsetPublisher:
     """`failures`: reasons of publications that failed, posted by the thread of the metadata."""
 
     def __init__(self, metadata: ClusterMetadata, *, group: str, failures: Mailbox[str]) -> None:

@@ -1,4 +1,4 @@
-"""Where copying a partition begins (step 4 of the order in `ureplicator_common.kafka.positions`).
+"""Start position of a partition (step 4 of the order in `ureplicator_common.kafka.positions`).
 
 | the store has   | and                             | copying begins                                   |
 |-----------------|---------------------------------|--------------------------------------------------|
@@ -35,7 +35,7 @@ from ureplicator_common.kafka import (
 from ureplicator_common.kafka.client import EARLIEST, LATEST, ClusterClient, ClusterView
 from ureplicator_common.kafka.positions import Provenance
 from ureplicator_common.model import GapPolicy, Partition
-from ureplicator_worker.copier.beginning import Beginning
+from ureplicator_worker.copier.position_values import StartPosition
 from ureplicator_worker.lifeline.messages import Grant
 
 NO_POSITION = Position(offset=-1)
@@ -58,7 +58,7 @@ class ClusterViews:
 
 
 @contextmanager
-def naming(end: str) -> Iterator[None]:
+def cluster_errors_named(end: str) -> Iterator[None]:
     """Name the end, `source` or `target`, in the error of an unavailable cluster."""
     try:
         yield
@@ -70,9 +70,9 @@ def view_clusters(
     grants: Mapping[Partition, Grant], *, source: ClusterClient, target: ClusterClient
 ) -> ClusterViews:
     """Metadata of the topics of these partitions. Raises ClusterUnavailable."""
-    with naming("source"):
+    with cluster_errors_named("source"):
         source_view = source.view(sorted({partition.topic for partition in grants}))
-    with naming("target"):
+    with cluster_errors_named("target"):
         target_view = target.view(sorted({grant.target_topic for grant in grants.values()}))
     return ClusterViews(source_view, target_view)
 
@@ -83,13 +83,13 @@ def begin_all(
     *,
     source: ClusterClient,
     target: ClusterClient,
-) -> dict[Partition, Beginning | CannotStart]:
+) -> dict[Partition, StartPosition | CannotStart]:
     """For each partition where it begins, or why it cannot. Raises ClusterUnavailable.
 
     A partition without a leader fails alone: the others need not wait for it.
     """
     views = view_clusters(grants, source=source, target=target)
-    found: dict[Partition, Beginning | CannotStart] = {}
+    found: dict[Partition, StartPosition | CannotStart] = {}
     for partition, grant in grants.items():
         position = stored[(grant.target_topic, partition.number)]
         try:
@@ -108,17 +108,17 @@ def begin(
     *,
     views: ClusterViews,
     source: ClusterClient,
-) -> Beginning:
+) -> StartPosition:
     """See the table above. Raises CannotStart, ClusterUnavailable."""
     source_id, target_id = _topics(partition, grant, stored, views)
-    gap = _doubt(stored, views.source.cluster_id, source_id, target_id)
+    gap = _provenance_mismatch(stored, views.source.cluster_id, source_id, target_id)
     if gap and grant.restarted:
         gap, stored = "", NO_POSITION
     if stored.offset >= 0 and not gap:
         position, epoch = stored.offset, stored.leader_epoch
     else:
         position, epoch = source_offset(partition, source, _time(grant, stored, gap)), -1
-    return Beginning(
+    return StartPosition(
         position=position,
         leader_epoch=epoch,
         committed=stored.offset if not gap else -1,
@@ -131,12 +131,12 @@ def begin(
 
 def source_offset(partition: Partition, source: ClusterClient, timestamp_ms: int) -> int:
     """Raises ClusterUnavailable."""
-    with naming("source"):
+    with cluster_errors_named("source"):
         return source.offset_at(partition.topic, partition.number, timestamp_ms=timestamp_ms)
 
 
 def policy_time(policy: GapPolicy) -> int:
-    """Where a policy other than `stop` goes on."""
+    """Time at which a policy other than `stop` continues."""
     assert policy is not GapPolicy.STOP
     return EARLIEST if policy is GapPolicy.EARLIEST else LATEST
 
@@ -169,7 +169,7 @@ def _topics(
     return source_id, views.target.topic_ids[grant.target_topic]
 
 
-def _doubt(stored: Position, cluster: str, source_id: str, target_id: str) -> str:
+def _provenance_mismatch(stored: Position, cluster: str, source_id: str, target_id: str) -> str:
     """Reason if a stored position does not belong to these topics; "" if it does, or none is stored."""
     provenance = Provenance.decode(stored.metadata)
     if stored.offset < 0 or provenance is None:

@@ -20,8 +20,8 @@ from ureplicator_common.logging_setup import set_up
 from ureplicator_common.model import Partition, Route, WorkerId, position_group, transactional_id
 from ureplicator_worker.copier.lane import SocketGroup
 from ureplicator_worker.copier.loop.driver_link import DriverLink
-from ureplicator_worker.copier.loop.event_loop import EventLoop, handle
 from ureplicator_worker.copier.loop.mailbox import Mailbox
+from ureplicator_worker.copier.loop.socket_selector import SocketSelector, handle
 from ureplicator_worker.copier.ownership.protocol import OwnershipEvent
 from ureplicator_worker.copier.ownership.thread import Ownership
 from ureplicator_worker.copier.raw.lane import RawLane
@@ -29,7 +29,7 @@ from ureplicator_worker.copier.raw.net.buffers import BufferPool
 from ureplicator_worker.copier.raw.net.metadata import ClusterMetadata, MetadataEvent
 from ureplicator_worker.copier.reporting import total_latency
 from ureplicator_worker.copier.route_copier import RouteCopier
-from ureplicator_worker.copier.source_offsets import Publisher
+from ureplicator_worker.copier.source_offsets import SourceOffsetPublisher
 from ureplicator_worker.lifeline.client import LifelineClient, LifelineClosed
 from ureplicator_worker.lifeline.messages import (
     Add,
@@ -53,13 +53,13 @@ REQUEST_TIMEOUT_S = 5.0
 """For a request of the threads that may block."""
 
 
-def copy(order: CopierConfig) -> None:
+def copy(config: CopierConfig) -> None:
     """Copy what the driver adds, until it stops the copier or is gone."""
-    set_up(name=f"copier {order.slot}")
+    set_up(name=f"copier {config.slot}")
     switch_s = sys.getswitchinterval()
     sys.setswitchinterval(THREAD_SWITCH_S)
     try:
-        copier = Copier(order)
+        copier = Copier(config)
     except LifelineClosed:
         return
     try:
@@ -70,18 +70,20 @@ def copy(order: CopierConfig) -> None:
 
 
 class Copier:
-    def __init__(self, order: CopierConfig) -> None:
+    def __init__(self, config: CopierConfig) -> None:
         """Raises LifelineClosed."""
-        self._order = order
-        self._driver = DriverLink(LifelineClient(order.host, order.port), received=self._obey)
-        self._loop = EventLoop()
-        self._pool = BufferPool(limit_bytes=order.buffer_bytes)
+        self._config = config
+        self._driver = DriverLink(
+            LifelineClient(config.host, config.port), received=self._handle_message
+        )
+        self._loop = SocketSelector()
+        self._pool = BufferPool(limit_bytes=config.buffer_bytes)
         self._routes: dict[Route, RouteCopier] = {}
         self._report_at_s = 0.0
         self._stop_by_s: float | None = None
 
     def run(self) -> None:
-        self._driver.send(Hello(self._order.token, os.getpid()))
+        self._driver.send(Hello(self._config.token, os.getpid()))
         while not self._is_done():
             self._turn()
 
@@ -112,7 +114,7 @@ class Copier:
             groups += route.lane.sockets()
         return groups
 
-    def _obey(self, message: Message) -> None:
+    def _handle_message(self, message: Message) -> None:
         match message:
             case Add(partitions):
                 for route in {partition.route for partition in partitions}:
@@ -154,8 +156,8 @@ class Copier:
         return known
 
     def _open(self, route: Route) -> RouteCopier:
-        order = self._order
-        group = position_group(fleet=order.fleet, route=route)
+        config = self._config
+        group = position_group(fleet=config.fleet, route=route)
         source_events, target_events = self._metadata_mailbox(), self._metadata_mailbox()
         source = ClusterMetadata(
             route.source, client=self._client(route.source), post=source_events.post
@@ -176,8 +178,8 @@ class Copier:
             lane=lane,
             ownership=self._ownership(route, group, events),
             events=events,
-            publisher=Publisher(source, group=group, failures=Mailbox(self._loop.wake)),
-            commit_interval_s=order.commit_interval_s,
+            publisher=SourceOffsetPublisher(source, group=group, failures=Mailbox(self._loop.wake)),
+            commit_interval_s=config.commit_interval_s,
             send=lambda message: self._driver.send_for(route, message),
         )
 
@@ -185,15 +187,15 @@ class Copier:
         return Mailbox(self._loop.wake)
 
     def _ownership(self, route: Route, group: str, events: Mailbox[OwnershipEvent]) -> Ownership:
-        order = self._order
+        config = self._config
         target = self._client(route.target)
         id = transactional_id(
-            fleet=order.fleet, route=route, worker=WorkerId(order.worker), slot=order.slot
+            fleet=config.fleet, route=route, worker=WorkerId(config.worker), slot=config.slot
         )
         ownership = Ownership(
             name=str(route),
-            worker=order.worker,
-            slot=order.slot,
+            worker=config.worker,
+            slot=config.slot,
             store=PositionStore(target, group=group, transactional_id=id),
             source=self._client(route.source),
             target=target,
@@ -203,7 +205,7 @@ class Copier:
         return ownership
 
     def _client(self, cluster: str) -> ClusterClient:
-        bootstrap = self._order.clusters[cluster]["bootstrap.servers"]
+        bootstrap = self._config.clusters[cluster]["bootstrap.servers"]
         return ClusterClient(bootstrap, timeout_s=REQUEST_TIMEOUT_S)
 
     def close(self) -> None:

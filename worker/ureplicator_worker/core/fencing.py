@@ -1,4 +1,4 @@
-"""When a route is fenced; the only writer of `fences`.
+"""Fencing of routes: the condition for it; the only writer of `fences`.
 
 Before the first Add on a route, all transactional ids of this worker there are initialised once
 (`FenceRoute`): a former process of this worker, frozen and resumed, can then commit nothing, in

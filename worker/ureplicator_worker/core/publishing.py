@@ -1,4 +1,4 @@
-"""When the current state of a worker is published in ZooKeeper; the only writer of `publication`.
+"""Publication of a worker's current state in ZooKeeper; the only writer of `publication`.
 
 A change of a partition's state or owner epoch is published at once, a change of a reason alone within
 `PUBLISH_EVERY_S`, so that a burst of reasons is one write. Nothing is published without a session; a

@@ -16,7 +16,7 @@ from ureplicator_worker.core.partition import PartitionPhase
 from ureplicator_worker.core.state import WorkerState
 from ureplicator_worker.core.state_machine import step
 from ureplicator_worker.engines.performer import Performer
-from ureplicator_worker.engines.publisher import Publisher
+from ureplicator_worker.engines.publisher import NodePublisher
 from ureplicator_worker.engines.telemetry import Telemetry
 
 logger = logging.getLogger(__name__)
@@ -34,7 +34,7 @@ class EventLoop:
         state: WorkerState,
         events: queue.SimpleQueue[Event],
         performer: Performer,
-        publisher: Publisher,
+        publisher: NodePublisher,
         telemetry: Telemetry,
         clock: Clock,
     ) -> None:

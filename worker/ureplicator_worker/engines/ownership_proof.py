@@ -158,7 +158,7 @@ class OwnershipProver:
         granted: dict[Partition, Grant] = {}
         refused: dict[Partition, str] = {}
         for partition, epoch in request.partitions.items():
-            result = judge(
+            result = grant_or_refusal(
                 partition,
                 epoch,
                 assignment=assignment,
@@ -218,7 +218,7 @@ class OwnershipProver:
             return None
 
 
-def judge(
+def grant_or_refusal(
     partition: Partition,
     epoch: OwnerEpoch,
     *,

@@ -16,7 +16,7 @@ from ureplicator_common.model import WorkerId
 from ureplicator_worker.engines import telemetry
 from ureplicator_worker.engines.copier_inbox import CopierInbox
 from ureplicator_worker.engines.event_loop import EventLoop
-from ureplicator_worker.engines.publisher import Publisher
+from ureplicator_worker.engines.publisher import NodePublisher
 from ureplicator_worker.engines.spark import SparkEngine
 from ureplicator_worker.engines.telemetry import Telemetry
 from ureplicator_worker.engines.watchdog import Watchdog
@@ -34,7 +34,7 @@ class Pages:
         worker: WorkerId,
         loop: EventLoop,
         watchdog: Watchdog,
-        publisher: Publisher,
+        publisher: NodePublisher,
         inbox: CopierInbox,
         spark: SparkEngine,
         telemetry: Telemetry,

@@ -13,7 +13,7 @@ from ureplicator_worker.core import instructions
 from ureplicator_worker.core.instructions import EngineInstruction
 from ureplicator_worker.engines.assignment import AssignmentWatch
 from ureplicator_worker.engines.fencing import Fencer
-from ureplicator_worker.engines.publisher import Publisher
+from ureplicator_worker.engines.publisher import NodePublisher
 from ureplicator_worker.engines.spark import SparkEngine, describe
 from ureplicator_worker.lifeline.messages import Add, CopierConfig, CopierId, Remove, Stop
 from ureplicator_worker.lifeline.server import LifelineServer
@@ -30,7 +30,7 @@ class Performer:
         lifeline: LifelineServer,
         spark: SparkEngine,
         fencer: Fencer,
-        publisher: Publisher,
+        publisher: NodePublisher,
         assignment: AssignmentWatch,
         configure: Callable[[CopierId], CopierConfig],
     ) -> None:

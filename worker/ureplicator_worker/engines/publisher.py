@@ -69,7 +69,7 @@ class _Superseded(OperatingError):
     """Another process has registered this id since."""
 
 
-class Publisher:
+class NodePublisher:
     """`on_registered` is called once, when the live node is ours for the first time; `on_taken` when another
     process has the id."""
 

@@ -108,7 +108,7 @@ class Telemetry:
             lag=last.lag,
         )
 
-    def shown(self, partition: Partition) -> dict[str, Any]:
+    def partition_status(self, partition: Partition) -> dict[str, Any]:
         """Counters and rates of one partition, for the status page."""
         with self._lock:
             counters, trend = self._counters.get(partition), self._trends.get(partition)
@@ -243,7 +243,7 @@ def status(state: WorkerState, telemetry: Telemetry) -> dict[str, Any]:
                 "slot": held.slot,
                 "ownerEpoch": held.owner_epoch,
                 "sent": held.sent,
-                **telemetry.shown(partition),
+                **telemetry.partition_status(partition),
             }
             for partition, held in sorted(state.held.items())
         },

@@ -23,7 +23,7 @@ READ_BYTES = 256 * 1024
 
 
 @dataclass(slots=True, eq=False)
-class Connection:
+class LifelineConnection:
     """`copier` is known once its Hello was admitted."""
 
     peer: socket.socket

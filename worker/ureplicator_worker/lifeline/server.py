@@ -24,7 +24,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ureplicator_worker.lifeline.connection import Connection, Tokens
+from ureplicator_worker.lifeline.connection import LifelineConnection, Tokens
 from ureplicator_worker.lifeline.messages import CopierId, Hello, Message, decode, encode
 
 logger = logging.getLogger(__name__)
@@ -56,8 +56,8 @@ class LifelineServer:
         name = self._server.getsockname()
         self.address: tuple[str, int] = (name[0], name[1])
         self._tokens = Tokens()
-        self._connections: dict[CopierId, Connection] = {}
-        self._unadmitted: set[Connection] = set()
+        self._connections: dict[CopierId, LifelineConnection] = {}
+        self._unadmitted: set[LifelineConnection] = set()
         self._commands: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self._wake_in, self._wake_out = socket.socketpair()
         self._wake_in.setblocking(False)
@@ -134,7 +134,7 @@ class LifelineServer:
             with contextlib.suppress(BlockingIOError):
                 self._wake_in.recv(4096)
         else:
-            connection: Connection = key.data
+            connection: LifelineConnection = key.data
             self._flush(connection)
             self._read(connection)
 
@@ -153,7 +153,7 @@ class LifelineServer:
             return
         peer.setblocking(False)
         peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        connection = Connection(peer, time.monotonic())
+        connection = LifelineConnection(peer, time.monotonic())
         self._unadmitted.add(connection)
         self._selector.register(peer, selectors.EVENT_READ, connection)
 
@@ -162,7 +162,7 @@ class LifelineServer:
         for connection in [c for c in self._unadmitted if c.opened_s < oldest_s]:
             self._drop(connection)
 
-    def _read(self, connection: Connection) -> None:
+    def _read(self, connection: LifelineConnection) -> None:
         if connection.closing:
             return
         data = connection.read()
@@ -178,7 +178,7 @@ class LifelineServer:
             logger.warning("lifeline of copier %s closed: %s", connection.copier, error)
             self._drop(connection)
 
-    def _dispatch(self, connection: Connection, message: Message) -> None:
+    def _dispatch(self, connection: LifelineConnection, message: Message) -> None:
         """Raises ValueError for a connection without a valid Hello."""
         if connection.copier is not None:
             self._receive(connection.copier, message)
@@ -202,7 +202,7 @@ class LifelineServer:
         connection.outbox += line
         self._flush(connection)
 
-    def _flush(self, connection: Connection) -> None:
+    def _flush(self, connection: LifelineConnection) -> None:
         if connection.closing:
             return
         try:
@@ -215,7 +215,7 @@ class LifelineServer:
             mask |= selectors.EVENT_WRITE
         self._selector.modify(connection.peer, mask, connection)
 
-    def _drop(self, connection: Connection | None) -> None:
+    def _drop(self, connection: LifelineConnection | None) -> None:
         if connection is None or connection.closing:
             return
         connection.closing = True

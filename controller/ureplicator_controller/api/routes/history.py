@@ -20,7 +20,7 @@ from ureplicator_controller.api.http.request_ids import is_of
 from ureplicator_controller.api.http.request_models import HistoryQuery, chosen_routes
 from ureplicator_controller.api.http.response_models import EventList, JsonResult, responses
 from ureplicator_controller.api.services.fleet_cache import FleetCache
-from ureplicator_controller.core.reporting.event_log import past_events
+from ureplicator_controller.core.reporting.event_history import past_events
 
 _FILTERS: Mapping[str, Callable[[PastEvent, Any], bool]] = {
     "topic": lambda past, name: past.partition is not None and past.partition.topic == name,

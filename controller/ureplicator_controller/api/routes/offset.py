@@ -1,7 +1,7 @@
 """`/offset`: position and lag of each partition.
 
-All figures come from one collection of all partitions (`ureplicator_controller.api.lag.cache`), whose
-age is shown. An unknown figure is null and has a reason: the call itself does not fail.
+All figures come from one collection of all partitions (`ureplicator_controller.api.lag_collection.cache`),
+whose age is shown. An unknown figure is null and has a reason: the call itself does not fail.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from ureplicator_controller.api.http.response_models import (
     PartitionOffset,
     responses,
 )
-from ureplicator_controller.api.lag.cache import LagCache
+from ureplicator_controller.api.lag_collection.cache import LagCache
 from ureplicator_controller.api.services.fleet_cache import FleetCache
 from ureplicator_controller.api.services.topic_checks import require_partition
 from ureplicator_controller.api.services.topic_lookup import find_topic

@@ -47,7 +47,7 @@ from ureplicator_controller.api.http.response_models import (
     responses,
     write_responses,
 )
-from ureplicator_controller.api.lag.cache import LagCache
+from ureplicator_controller.api.lag_collection.cache import LagCache
 from ureplicator_controller.api.routes.offset import of_topic, topic_json
 from ureplicator_controller.api.services.fleet_cache import FleetCache, FleetState
 from ureplicator_controller.api.services.topic_lookup import find_topic

@@ -25,8 +25,8 @@ class TopicClusters:
 
     def find_in_source(self, key: TopicKey) -> TopicInfo:
         info = self._clusters[key.route.source].admin().find([key.topic]).get(key.topic)
-        if info is not None and info.trouble:
-            raise ClusterUnavailable(f"{key.route.source}: {key.topic}: {info.trouble}")
+        if info is not None and info.error:
+            raise ClusterUnavailable(f"{key.route.source}: {key.topic}: {info.error}")
         if info is None:
             raise not_found(
                 f"topic {key.topic} does not exist on the source cluster {key.route.source}",

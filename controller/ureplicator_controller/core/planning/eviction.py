@@ -86,7 +86,7 @@ def eviction_steps(snapshot: Snapshot, workers: Mapping[WorkerId, Partition]) ->
 
 
 def is_eviction_over(snapshot: Snapshot, worker: WorkerId) -> bool:
-    """Test whether a live worker's eviction ends: it confirmed, or has another session."""
+    """True if a live worker's eviction ends: it confirmed, or has another session."""
     session = snapshot.live[worker].owner
     if snapshot.known[worker].value.evicted_session != session:
         return True

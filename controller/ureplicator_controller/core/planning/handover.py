@@ -157,7 +157,7 @@ class Handover:
         return {owner: self._snapshot.sessions[owner], **holders}
 
     def _is_full(self, worker: WorkerId) -> bool:
-        """Test whether the worker's assignment has reached the bound of its node."""
+        """True if the worker's assignment has reached the bound of its node."""
         stored = self._snapshot.assignments.get(worker)
         entries = self._assignments.get(worker, stored.value.entries if stored else {})
         return len(entries) >= MAX_ASSIGNED

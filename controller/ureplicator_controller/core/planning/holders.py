@@ -52,7 +52,7 @@ class HolderRules:
         self._behind = frozenset(worker for worker in self._sessions if self._is_behind(worker))
 
     def _is_behind(self, worker: WorkerId) -> bool:
-        """Test whether the worker has not confirmed its latest assignment yet."""
+        """True if the worker has not confirmed its latest assignment yet."""
         assignment = self._snapshot.assignments.get(worker)
         current = reported_state(self._snapshot, worker)
         seen_zxid = current.seen_zxid if current else -1
@@ -69,7 +69,7 @@ class HolderRules:
         return sorted(found)
 
     def has_released(self, view: PartitionView, worker: WorkerId, session: SessionId) -> bool:
-        """Test whether this session of the worker has confirmed the release of the partition."""
+        """True if this session of the worker has confirmed the release of the partition."""
         return (
             self._sessions.get(worker) == session
             and reported_state(self._snapshot, worker) is not None

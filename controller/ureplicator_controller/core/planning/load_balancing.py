@@ -150,6 +150,6 @@ class _LoadBalancer:
                     yield exchange
 
     def _helps(self, exchange: _Exchange) -> bool:
-        """Test whether the heavier of the two workers is lighter afterwards by the minimum gain."""
+        """True if the heavier of the two workers is lighter afterwards by the minimum gain."""
         heavy, light = self._loads[exchange.source], self._loads[exchange.target]
         return max(heavy - exchange.change, light + exchange.change) <= heavy - self._gain

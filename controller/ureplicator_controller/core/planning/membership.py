@@ -112,7 +112,7 @@ def known_worker(snapshot: Snapshot, worker: WorkerId) -> KnownWorker:
 
 
 def is_leaving(known: KnownWorker) -> bool:
-    """Test whether operators want the worker without partitions."""
+    """True if operators want the worker without partitions."""
     return known.blacklisted or known.draining
 
 

@@ -86,7 +86,7 @@ class _OwnerSelection:
         return unplaced
 
     def _needs_owner(self, view: PartitionView) -> bool:
-        """Test whether a partition needs another owner; count it for its owner if it does not."""
+        """True if a partition needs another owner; count it for its owner if it does not."""
         if view.is_unreadable:
             self._count_unreadable(view)
             return False

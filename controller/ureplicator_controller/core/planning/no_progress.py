@@ -192,7 +192,7 @@ def suspect_workers(snapshot: Snapshot) -> Set[WorkerId]:
 
 
 def has_progressed(load: PartitionLoad) -> bool:
-    """Test whether the partition has progressed since its worker got it."""
+    """True if the partition has progressed since its worker got it."""
     return load.no_progress_s < load.held_s
 
 

@@ -65,16 +65,16 @@ class PartitionView:
         return None
 
     def is_assigned(self, worker: WorkerId, entry: IdealEntry) -> bool:
-        """Test whether the worker's assignment has the partition under the entry's owner epoch."""
+        """True if the worker's assignment has the partition under the entry's owner epoch."""
         assignment = self.assignment_of(worker)
         return assignment is not None and assignment.owner_epoch == entry.owner_epoch
 
     def is_reported_by(self, worker: WorkerId) -> bool:
-        """Test whether any current state of the worker lists it, of its live session or a former one."""
+        """True if any current state of the worker lists it, of its live session or a former one."""
         return worker in self.stale_reports or any(each == worker for each, _ in self.reported)
 
     def is_online(self, worker: WorkerId, entry: IdealEntry) -> bool:
-        """Test whether the worker reports it ONLINE under the entry's owner epoch."""
+        """True if the worker reports it ONLINE under the entry's owner epoch."""
         return any(
             each == worker
             and reported.state is PartitionState.ONLINE

@@ -143,7 +143,7 @@ class Placement:
         return best
 
     def is_even(self) -> bool:
-        """Test whether no eligible worker is above its quota."""
+        """True if no eligible worker is above its quota."""
         quotas = self._quotas()
         return all(self.counts[worker] <= quotas[worker] for worker in self.eligible)
 

@@ -30,12 +30,12 @@ from ureplicator_controller.core.state.snapshot import Snapshot
 
 
 def may_move(switches: Switches, is_leaving: bool) -> bool:
-    """Test whether a partition may change its owner. `is_leaving`: operators drain its worker."""
+    """True if a partition may change its owner. `is_leaving`: operators drain its worker."""
     return is_leaving or (switches.auto_balancing and not switches.frozen)
 
 
 def is_rebalance_due(snapshot: Snapshot) -> bool:
-    """Test whether a rebalance was requested and is not done yet."""
+    """True if a rebalance was requested and is not done yet."""
     return snapshot.switches.rebalance_requested != snapshot.switches.rebalance_done
 
 

@@ -58,7 +58,7 @@ def _topics(snapshot: Snapshot, route: Route) -> Iterator[tuple[TopicKey, TopicI
 
 
 def _has_worker(snapshot: Snapshot, view: PartitionView) -> bool:
-    """Test whether a worker with a session owns the partition, has it assigned or reports it."""
+    """True if a worker with a session owns the partition, has it assigned or reports it."""
     return (
         view.owner in snapshot.sessions
         or any(worker in snapshot.sessions for worker, _ in view.assigned)

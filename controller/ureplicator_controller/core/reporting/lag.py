@@ -120,7 +120,7 @@ def add_sample(history: LagHistory | None, sample: LagSample) -> LagHistory:
 
 
 def _advances_again(window: RateWindow, sample: LagSample) -> bool:
-    """Test whether the position advances after it had not for STILL_S, with records to copy."""
+    """True if the position advances after it had not for STILL_S, with records to copy."""
     before, latest = window.before, window.latest
     if before is None or latest.position is None or latest.at_s - before.at_s < STILL_S:
         return False
@@ -174,7 +174,7 @@ def partition_lag(
 
 
 def is_next(record: BatchTime | None, position: int) -> bool:
-    """Test whether this is the timestamp of the record at the position, not of an earlier one."""
+    """True if this is the timestamp of the record at the position, not of an earlier one."""
     return record is not None and record.first <= position <= record.last
 
 
@@ -183,7 +183,7 @@ def record_times_to_read(
     *,
     before: Mapping[Partition, LagSample],
     readings: Mapping[Partition, RecordTime],
-    most: int,
+    limit: int,
 ) -> list[Partition]:
     """Partitions whose next record's timestamp to read now: lagging ones first, then longest unread.
 
@@ -200,7 +200,7 @@ def record_times_to_read(
         known = before.get(partition)
         is_recent = known is not None and known.extent.end <= position
         urgency.append((is_recent, reading.at_s if reading else -1.0, partition))
-    return [partition for _, _, partition in heapq.nsmallest(most, urgency)]
+    return [partition for _, _, partition in heapq.nsmallest(limit, urgency)]
 
 
 def _age_s(record: BatchTime, wall_ms: int) -> float | None:

@@ -57,7 +57,7 @@ def ideal_entry(snapshot: Snapshot, partition: Partition) -> IdealEntry | None:
 
 
 def is_active(snapshot: Snapshot, partition: Partition) -> bool:
-    """Test whether operators want it copied now: not paused, blacklisted or being deleted.
+    """True if operators want it copied now: not paused, blacklisted or being deleted.
 
     A stopped topic is active, yet not copied: that counts as a mismatch.
     """

@@ -23,7 +23,7 @@ LOAD_REVIEW_INTERVAL_S = 60.0
 SETTLED_S = 240.0
 """Most of the window over which workers average (300 s)."""
 NEGLIGIBLE_BYTES_PER_S = float(1 << 20)
-"""What one slot copies in about ten milliseconds. Smaller differences between workers are ignored."""
+"""Copied by one slot in about ten milliseconds. Smaller differences between workers are ignored."""
 
 WorkerLoads = Mapping[Partition, PartitionLoad]
 Rates = Mapping[WorkerId, Mapping[Partition, float]]

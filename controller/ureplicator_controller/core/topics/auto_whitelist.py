@@ -16,7 +16,7 @@ from ureplicator_controller.core.topics.baseline import (
 )
 from ureplicator_controller.core.topics.loops import ClusterTopic, loop_reason
 from ureplicator_controller.core.topics.rules import AutoWhitelist, TopicRules
-from ureplicator_controller.core.topics.topic_ids import Topics
+from ureplicator_controller.core.topics.topic_ids import TopicInfos
 
 MAX_TOPIC_NAME = 249
 """Kafka's limit in characters."""
@@ -65,7 +65,7 @@ class AutoWhitelisting:
         self._copied = copied
 
     def new_topics(
-        self, rules: TopicRules, source: Topics | None, target: Topics | None
+        self, rules: TopicRules, source: TopicInfos | None, target: TopicInfos | None
     ) -> Iterator[NewTopic]:
         """Matching topics of one route. Those not in the baseline come first: they lose most by waiting."""
         baseline = stored_baseline(self._snapshot, rules.route)
@@ -81,7 +81,7 @@ class AutoWhitelisting:
     def _is_candidate(self, auto: AutoWhitelist, key: TopicKey, info: TopicInfo) -> bool:
         snapshot = self._snapshot
         return (
-            not info.trouble
+            not info.error
             and key not in snapshot.topics
             and key not in snapshot.unreadable_topics
             and key not in snapshot.blacklist
@@ -95,7 +95,7 @@ class AutoWhitelisting:
         key: TopicKey,
         info: TopicInfo,
         baseline: Mapping[str, str],
-        target: Topics,
+        target: TopicInfos,
     ) -> NewTopic:
         name = rules.settings.target_topic(key.topic)
         refusal = size_refusal(info) or self._refusal(auto, key, name, target)
@@ -104,7 +104,7 @@ class AutoWhitelisting:
         is_old = is_same_topic(baseline.get(key.topic), info)
         return NewTopic(key, name, info, is_old, refusal)
 
-    def _refusal(self, auto: AutoWhitelist, key: TopicKey, name: str, target: Topics) -> str:
+    def _refusal(self, auto: AutoWhitelist, key: TopicKey, name: str, target: TopicInfos) -> str:
         """Reason why a topic must not be whitelisted; "" if it may be."""
         loop = loop_reason(key.route, key.topic, self._copied, self._naming)
         if loop:

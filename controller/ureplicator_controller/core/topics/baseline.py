@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from ureplicator_common.kafka import TopicInfo
 from ureplicator_common.model import Route, RouteMemory
 from ureplicator_controller.core.state.snapshot import Snapshot
-from ureplicator_controller.core.topics.topic_ids import Topics
+from ureplicator_controller.core.topics.topic_ids import TopicInfos
 
 ID_PREFIX_CHARS = 8
 """Characters of an id in a baseline: 48 bits distinguish two topics of one name, and the node of
@@ -26,7 +26,7 @@ def stored_baseline(snapshot: Snapshot, route: Route) -> Mapping[str, str] | Non
 
 
 def next_baseline(
-    snapshot: Snapshot, route: Route, source: Topics | None
+    snapshot: Snapshot, route: Route, source: TopicInfos | None
 ) -> Mapping[str, str] | None:
     """Baseline to store, without topics that are whitelisted, deleted or recreated.
 
@@ -46,14 +46,14 @@ def next_baseline(
 
 
 def is_same_topic(id: str | None, info: TopicInfo | None) -> bool:
-    """Test whether a topic of the baseline is the one that exists now."""
+    """True if a topic of the baseline is the one that exists now."""
     if id is None or info is None:
         return False
-    return bool(info.trouble) or info.topic_id.startswith(id)
+    return bool(info.error) or info.topic_id.startswith(id)
 
 
 def is_memory_unreadable(snapshot: Snapshot, route: Route) -> bool:
-    """Test whether the route's stored baseline is unreadable."""
+    """True if the route's stored baseline is unreadable."""
     end = f"/memory/{route}"
     return any(node.path.endswith(end) for node in snapshot.unreadable_nodes)
 

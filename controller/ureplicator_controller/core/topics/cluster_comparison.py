@@ -51,7 +51,7 @@ def compare_with_clusters(
         topic: abs(source_topics[topic].partitions - intent.partitions)
         for topic, intent in compared.items()
         if (there := source_topics.get(topic)) is not None
-        and not there.trouble
+        and not there.error
         and there.partitions != intent.partitions
     }
     return ClusterComparison(
@@ -72,6 +72,6 @@ def _target_finding(topic: str, intent: TopicIntent, target_topics: Mapping[str,
     found = target_topics.get(name)
     if found is None:
         return f"the target has no topic {name}"
-    if not found.trouble and found.partitions < intent.partitions:
+    if not found.error and found.partitions < intent.partitions:
         return f"target topic {name} has {found.partitions} of {intent.partitions} partitions"
     return ""

@@ -38,7 +38,7 @@ from ureplicator_controller.core.topics.baseline import next_baseline, stored_ba
 from ureplicator_controller.core.topics.loops import copies_by_target
 from ureplicator_controller.core.topics.rules import TopicRules
 from ureplicator_controller.core.topics.topic_ids import (
-    Topics,
+    TopicInfos,
     adopt_topics,
     source_stop_reason,
     stop_reason,
@@ -85,7 +85,7 @@ class TopicDecision:
 def reconcile_topics(
     rules: Sequence[TopicRules],
     snapshot: Snapshot,
-    clusters: Mapping[str, Topics | None],
+    clusters: Mapping[str, TopicInfos | None],
     unconfirmed: Unconfirmed,
     now_s: float,
 ) -> TopicDecision:
@@ -120,7 +120,7 @@ class _Reconciler:
         self,
         rules: Sequence[TopicRules],
         snapshot: Snapshot,
-        clusters: Mapping[str, Topics | None],
+        clusters: Mapping[str, TopicInfos | None],
         unconfirmed: Unconfirmed,
         now_s: float,
     ) -> None:
@@ -174,7 +174,7 @@ class _Reconciler:
                 yield from self._expand(rules, key, stored.version, intent, source, target)
 
     def _is_confirmed(self, key: TopicKey, reason: str) -> bool:
-        """Test whether the reason has been observed for CONFIRM_S; keep it as unconfirmed."""
+        """True if the reason has been observed for CONFIRM_S; keep it as unconfirmed."""
         before, since_s = self._unconfirmed_before.get(key, (None, self._now_s))
         if before != reason:
             since_s = self._now_s
@@ -187,7 +187,7 @@ class _Reconciler:
         key: TopicKey,
         version: int,
         intent: TopicIntent,
-        source: Topics | None,
+        source: TopicInfos | None,
     ) -> Iterator[IntentChange]:
         """Continue with a recreated source topic if `on_gap` allows it; the worker applies the policy."""
         info = (source or {}).get(key.topic)
@@ -215,8 +215,8 @@ class _Reconciler:
         key: TopicKey,
         version: int,
         intent: TopicIntent,
-        source: Topics | None,
-        target: Topics | None,
+        source: TopicInfos | None,
+        target: TopicInfos | None,
     ) -> Iterator[IntentChange]:
         """Record missing ids; after that add partitions, since the target may refuse them."""
         info = (source or {}).get(key.topic, TopicInfo(0))

@@ -33,7 +33,7 @@ class TopicRules:
 
     @property
     def adopts_recreated_topics(self) -> bool:
-        """Test whether a recreated source topic is copied without a request of operators."""
+        """True if a recreated source topic is copied without a request of operators."""
         return self.settings.on_gap is not GapPolicy.STOP
 
     @classmethod

@@ -12,12 +12,12 @@ from dataclasses import replace
 from ureplicator_common.kafka import TopicInfo
 from ureplicator_common.model import TopicIntent, TopicKey
 
-Topics = Mapping[str, TopicInfo]
+TopicInfos = Mapping[str, TopicInfo]
 """Topics of one cluster by name."""
 
 
 def stop_reason(
-    key: TopicKey, intent: TopicIntent, source: Topics | None, target: Topics | None
+    key: TopicKey, intent: TopicIntent, source: TopicInfos | None, target: TopicInfos | None
 ) -> str | None:
     """Reason to stop a topic, "" if there is none; None while a cluster's response is missing."""
     name = intent.target_topic or key.topic
@@ -29,7 +29,7 @@ def stop_reason(
     return found or (None if None in reasons else "")
 
 
-def source_stop_reason(key: TopicKey, intent: TopicIntent, source: Topics | None) -> str | None:
+def source_stop_reason(key: TopicKey, intent: TopicIntent, source: TopicInfos | None) -> str | None:
     """Reason to stop a topic because of its source topic alone."""
     info = source.get(key.topic) if source is not None else None
     if source is not None and info is None:
@@ -37,10 +37,10 @@ def source_stop_reason(key: TopicKey, intent: TopicIntent, source: Topics | None
     return _stop_reason("source topic", intent.source_topic_id, source, key.topic)
 
 
-def _stop_reason(what: str, id: str, topics: Topics | None, name: str) -> str | None:
+def _stop_reason(what: str, id: str, topics: TopicInfos | None, name: str) -> str | None:
     """Compare one topic with its id. A topic that never had an id there was not *deleted*."""
     info = topics.get(name) if topics is not None else None
-    if topics is None or (info is not None and info.trouble):
+    if topics is None or (info is not None and info.error):
         return None
     if info is None:
         return f"{what} was deleted" if id else ""

@@ -27,7 +27,6 @@ from ureplicator_testkit.control.worker_process import Copy, Process
 from ureplicator_testkit.kafka.clients import MemoryCluster
 from ureplicator_testkit.kafka.cluster import cluster_model
 from ureplicator_testkit.kafka.ledger import MemoryPositions, ScriptedLedger
-from ureplicator_worker.copier.beginning import Commitment
 from ureplicator_worker.copier.ownership.protocol import (
     Begun,
     Commit,
@@ -41,6 +40,7 @@ from ureplicator_worker.copier.ownership.protocol import (
     StartFailed,
 )
 from ureplicator_worker.copier.ownership.thread import Ownership
+from ureplicator_worker.copier.position_values import Commitment
 from ureplicator_worker.engines.ownership_proof import OwnershipProver
 from ureplicator_worker.lifeline.messages import ProofRequest
 

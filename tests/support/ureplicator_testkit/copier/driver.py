@@ -77,7 +77,7 @@ class StubDriver:
         self._report: Mapping[Partition, PartitionReport] = {}
         with socket.create_server(("127.0.0.1", 0)) as server:
             server.settimeout(30)
-            order = CopierConfig(
+            config = CopierConfig(
                 fleet=fleet,
                 worker=worker,
                 slot=slot,
@@ -91,16 +91,16 @@ class StubDriver:
                 commit_interval_s=commit_interval_s,
                 buffer_bytes=64 << 20,
             )
-            self.process = self._spawn(order, folder, renew_s)
+            self.process = self._spawn(config, folder, renew_s)
             self._connection, _ = server.accept()
         self._reader = threading.Thread(target=self._read, name="stub-driver", daemon=True)
         self._reader.start()
         self.send(Add(dict(partitions)))
 
-    def _spawn(self, order: CopierConfig, folder: Path, renew_s: float) -> Process:
-        name = f"copier-{order.worker}-{order.slot}"
-        written = folder / f"{name}.order"
-        written.write_bytes(pickle.dumps(order))
+    def _spawn(self, config: CopierConfig, folder: Path, renew_s: float) -> Process:
+        name = f"copier-{config.worker}-{config.slot}"
+        written = folder / f"{name}.config"
+        written.write_bytes(pickle.dumps(config))
         return Process(
             name, [sys.executable, "-c", _RUN, written, str(renew_s)], log=folder / f"{name}.log"
         )

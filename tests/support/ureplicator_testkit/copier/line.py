@@ -12,7 +12,6 @@ from ureplicator_common.kafka.positions import Producer
 from ureplicator_common.model import OwnerEpoch, Partition, Route, RouteSettings
 from ureplicator_testkit.kafka.memory_kafka import MemoryKafka
 from ureplicator_testkit.records.batches import batch, field
-from ureplicator_worker.copier.beginning import Beginning
 from ureplicator_worker.copier.loop.mailbox import Mailbox
 from ureplicator_worker.copier.ownership.protocol import (
     Begun,
@@ -29,6 +28,7 @@ from ureplicator_worker.copier.ownership.protocol import (
     Start,
 )
 from ureplicator_worker.copier.ownership.thread import Ownership
+from ureplicator_worker.copier.position_values import StartPosition
 from ureplicator_worker.copier.raw.batches.rebuild import Record, decode
 from ureplicator_worker.copier.raw.lane import RawLane
 from ureplicator_worker.copier.raw.net.buffers import BufferPool
@@ -41,7 +41,7 @@ from ureplicator_worker.copier.raw.net.metadata import (
     ViewChanged,
 )
 from ureplicator_worker.copier.route_copier import RouteCopier
-from ureplicator_worker.copier.source_offsets import Publisher
+from ureplicator_worker.copier.source_offsets import SourceOffsetPublisher
 from ureplicator_worker.lifeline.messages import Grant, Message, PartitionReport
 
 ROUTE = Route("a", "b")
@@ -140,7 +140,7 @@ class MemoryOwnership(Ownership):
 
     def begun(self, partition: Partition, epoch: OwnerEpoch) -> Begun:
         position = self.stored.setdefault(partition, 0)
-        beginning = Beginning(
+        beginning = StartPosition(
             position=position,
             leader_epoch=-1,
             committed=position,
@@ -185,7 +185,9 @@ class Line:
             lane=self.lane,
             ownership=self.ownership,
             events=self.ownership.events,
-            publisher=Publisher(self.source_metadata, group="g", failures=Mailbox(lambda: None)),
+            publisher=SourceOffsetPublisher(
+                self.source_metadata, group="g", failures=Mailbox(lambda: None)
+            ),
             commit_interval_s=0.0,
             send=self.sent.append,
         )

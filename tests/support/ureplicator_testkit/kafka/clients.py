@@ -128,7 +128,7 @@ class MemoryTopicAdmin(_CanFail):
 
     def _info(self, topic: str) -> TopicInfo:
         if topic in self.troubled:
-            return TopicInfo(0, trouble="not now")
+            return TopicInfo(0, error="not now")
         return TopicInfo(self.model.partitions[topic], self._admin_id(topic))
 
     def _admin_id(self, topic: str) -> str:

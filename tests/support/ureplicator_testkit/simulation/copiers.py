@@ -24,7 +24,6 @@ from ureplicator_common.model import (
 from ureplicator_testkit.simulation.judge import FLEET, ROUTE
 from ureplicator_testkit.simulation.kafka import Kafka, Positions, Rank, SimulatedCluster
 from ureplicator_testkit.simulation.kernel import Process
-from ureplicator_worker.copier.beginning import Commitment
 from ureplicator_worker.copier.ownership.protocol import (
     Begun,
     ClusterError,
@@ -43,6 +42,7 @@ from ureplicator_worker.copier.ownership.protocol import (
     StartFailed,
 )
 from ureplicator_worker.copier.ownership.thread import Ownership
+from ureplicator_worker.copier.position_values import Commitment
 from ureplicator_worker.lifeline import messages
 
 TURN_S = 0.7
@@ -176,7 +176,7 @@ class Copier(Process):
         if not self.lifeline:
             self._stop()
         while self._inbox:
-            self._obey(self._inbox.popleft())
+            self._handle_message(self._inbox.popleft())
         while self._events:
             self._handle_event(self._events.popleft())
         self._work()
@@ -203,7 +203,7 @@ class Copier(Process):
         if self.lifeline:
             self._deliver(message)
 
-    def _obey(self, message: messages.Message) -> None:
+    def _handle_message(self, message: messages.Message) -> None:
         match message:
             case messages.Add(partitions):
                 self._add(partitions)

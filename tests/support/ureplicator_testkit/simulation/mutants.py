@@ -27,7 +27,7 @@ from ureplicator_testkit.simulation import waiting as waiting_module
 from ureplicator_worker.copier.ownership.thread import Ownership
 from ureplicator_worker.engines import ownership_proof as proof_module
 from ureplicator_worker.engines.fencing import Fencer
-from ureplicator_worker.engines.publisher import Publisher
+from ureplicator_worker.engines.publisher import NodePublisher
 from ureplicator_worker.lifeline.messages import Grant, ProofResponse
 
 Patch = tuple[Any, str, Any]
@@ -56,11 +56,11 @@ def _granted_unproven(self: Any, request: Any) -> ProofResponse:
 
 
 def _without_fence(checked: Callable[..., Grant | str]) -> Callable[..., Grant | str]:
-    def judge(*about: Any, **facts: Any) -> Grant | str:
+    def grant_or_refusal(*about: Any, **facts: Any) -> Grant | str:
         result = checked(*about, **facts)
         return replace(result, fence=()) if isinstance(result, Grant) else result
 
-    return judge
+    return grant_or_refusal
 
 
 def _unchecked(path: str, version: int) -> Check:
@@ -68,11 +68,11 @@ def _unchecked(path: str, version: int) -> Check:
 
 
 def _without_leader(checked: Callable[..., Grant | str]) -> Callable[..., Grant | str]:
-    def judge(*about: Any, **facts: Any) -> Grant | str:
+    def grant_or_refusal(*about: Any, **facts: Any) -> Grant | str:
         result = checked(*about, **facts)
         return replace(result, fence=result.fence[:-1]) if isinstance(result, Grant) else result
 
-    return judge
+    return grant_or_refusal
 
 
 def _ignores_outcome(edit: Callable[..., Any]) -> Callable[..., Any]:
@@ -138,13 +138,17 @@ MUTANTS: Mapping[str, Sequence[Patch]] = {
     "take-before-give": ((holders_module.HolderRules, "live_holders", _nothing),),
     "no-fence-written": ((handover_module, "FenceIds", _NoFences),),
     "no-fence-written, unchecked": ((handover_module, "FenceIds", _NoFences), *_UNCHECKED),
-    "no-fence-done": ((proof_module, "judge", _without_fence(proof_module.judge)),),
-    "leader-not-fenced": ((proof_module, "judge", _without_leader(proof_module.judge)),),
+    "no-fence-done": (
+        (proof_module, "grant_or_refusal", _without_fence(proof_module.grant_or_refusal)),
+    ),
+    "leader-not-fenced": (
+        (proof_module, "grant_or_refusal", _without_leader(proof_module.grant_or_refusal)),
+    ),
     "renewed-without-fence": ((orphaned_module, "FenceIds", _NoFences),),
     "no-proof": ((proof_module.OwnershipProver, "prove", _granted_unproven),),
     "position-before-fence": ((Ownership, "_on_proof", _read_first),),
     "former-process-not-fenced": ((Fencer, "_max_slots", lambda self: 0),),
-    "former-process-returns": ((Publisher, "own_sessions", lambda self: _Everything()),),
+    "former-process-returns": ((NodePublisher, "own_sessions", lambda self: _Everything()),),
     "epoch-not-checked": ((fenced_writer_module, "Check", _unchecked),),
     "no-delay": ((control_loop_module, "plan", _without_delay),),
     "owner-epoch-not-raised": ((handover_module, "next_epoch", _same_epoch),),

@@ -35,7 +35,7 @@ from ureplicator_worker.core.state_machine import step
 from ureplicator_worker.engines.fencing import Fencer
 from ureplicator_worker.engines.ownership_proof import RETRY_S as PROOF_RETRY_S
 from ureplicator_worker.engines.ownership_proof import OwnershipProver
-from ureplicator_worker.engines.publisher import CHECK_EVERY_S, Publisher
+from ureplicator_worker.engines.publisher import CHECK_EVERY_S, NodePublisher
 from ureplicator_worker.engines.publisher import RETRY_S as REPORT_RETRY_S
 from ureplicator_worker.lifeline import messages
 from ureplicator_worker.lifeline.messages import CopierId
@@ -94,7 +94,7 @@ class Worker(SessionProcess):
             world.soon(actor)
 
     def _make_engines(self, slots: int) -> None:
-        self._publisher = Publisher(
+        self._publisher = NodePublisher(
             coordination=self.client,
             paths=PATHS,
             worker=self.id,

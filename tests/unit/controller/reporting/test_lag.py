@@ -277,9 +277,9 @@ def test_lagging_partitions_unread_for_longest_are_read_first() -> None:
         TWO: RecordTime(BatchTime(0, 9, 5), 4.0),
         THREE: RecordTime(BatchTime(0, 9, 5), 2.0),
     }
-    asked = record_times_to_read(now, before=before, readings=readings, most=10)
+    asked = record_times_to_read(now, before=before, readings=readings, limit=10)
     assert asked == [FOUR, THREE, TWO, ONE]
-    assert record_times_to_read(now, before=before, readings=readings, most=2) == [FOUR, THREE]
+    assert record_times_to_read(now, before=before, readings=readings, limit=2) == [FOUR, THREE]
 
 
 @pytest.mark.parametrize(
@@ -295,7 +295,7 @@ def test_lagging_partitions_unread_for_longest_are_read_first() -> None:
 )
 def test_known_timestamps_are_not_read_again(look: LagSample, reading: RecordTime | None) -> None:
     readings = {ONE: reading} if reading else {}
-    assert record_times_to_read({ONE: look}, before={}, readings=readings, most=10) == []
+    assert record_times_to_read({ONE: look}, before={}, readings=readings, limit=10) == []
 
 
 def test_summary_counts_unknown_partitions() -> None:

@@ -124,8 +124,8 @@ def test_deleted_or_recreated_topic_is_stopped_after_two_observations(
     "clusters",
     [
         {"a": None, "b": None},
-        {"a": {"t": TopicInfo(0, trouble="no leader")}, "b": SAME["b"]},
-        {"a": SAME["a"], "b": {"t": TopicInfo(0, trouble="no leader")}},
+        {"a": {"t": TopicInfo(0, error="no leader")}, "b": SAME["b"]},
+        {"a": SAME["a"], "b": {"t": TopicInfo(0, error="no leader")}},
     ],
 )
 @pytest.mark.parametrize("stopped", ["", DELETED])
@@ -188,7 +188,7 @@ def test_recreated_topic_is_adopted_by_policy_once_the_former_is_released(
     )
 
 
-@pytest.mark.parametrize("info", [TopicInfo(0, trouble="no leader"), TopicInfo(2)])
+@pytest.mark.parametrize("info", [TopicInfo(0, error="no leader"), TopicInfo(2)])
 def test_source_topic_with_trouble_or_without_id_is_not_adopted(info: TopicInfo) -> None:
     """It would be adopted without partitions, or without an id."""
     world = World(rules=(TopicRules(ROUTE, RouteSettings(on_gap=GapPolicy.EARLIEST)),))
@@ -274,7 +274,7 @@ def test_baseline_drops_deleted_whitelisted_and_recreated_topics() -> None:
     memory = RouteMemory({"t": "A1", "gone": "x", "new": "old-id", "kept": "id-k", "dim": "q"})
     stored = Stored(memory, 3, 0, SessionId(0))
     world.seen = replace(world.seen, memory={ROUTE: stored})
-    there = {**SAME["a"], **sizes(new=1, kept=1), "dim": TopicInfo(0, trouble="?")}
+    there = {**SAME["a"], **sizes(new=1, kept=1), "dim": TopicInfo(0, error="?")}
     world.look({"a": there, "b": SAME["b"]})
     assert world.last.baselines == {ROUTE: {"kept": "id-k", "dim": "q"}}
     world.look({"a": None, "b": None})
@@ -320,7 +320,7 @@ def test_blacklisted_and_unreadable_topics_are_not_whitelisted(
 def test_topic_waits_while_a_cluster_is_unavailable() -> None:
     world = World(rules=(auto(),)).remember()
     assert not world.look({"a": sizes(t=1), "b": None})
-    assert not world.look({"a": {"t": TopicInfo(0, trouble="?")}, "b": {}})
+    assert not world.look({"a": {"t": TopicInfo(0, error="?")}, "b": {}})
     assert not world.last.refused
 
 

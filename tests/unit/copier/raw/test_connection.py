@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from ureplicator_worker.copier.raw.net.buffers import BufferPool, Lease
-from ureplicator_worker.copier.raw.net.connection import Connection, ConnectionClosed
+from ureplicator_worker.copier.raw.net.connection import BrokerConnection, ConnectionClosed
 
 
 @dataclass
@@ -19,7 +19,7 @@ class Wire:
 
     def __post_init__(self) -> None:
         ours, self.peer = socket.socketpair()
-        self.connection = Connection(ours, pool=self.pool, newest={})
+        self.connection = BrokerConnection(ours, pool=self.pool, newest={})
 
     def request(self, *pieces: bytes, now_s: float = 0.0) -> int:
         number = self.connection.next_correlation_id()

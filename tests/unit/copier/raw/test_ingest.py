@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from ureplicator_common.model import OwnerEpoch, Partition, Route, RouteSettings
 from ureplicator_testkit.kafka.memory_kafka import BatchLog
 from ureplicator_testkit.records import batches as b
-from ureplicator_worker.copier.beginning import Beginning
+from ureplicator_worker.copier.position_values import StartPosition
 from ureplicator_worker.copier.raw.batches.header import CorruptBatch
 from ureplicator_worker.copier.raw.batches.rebuild import decode
 from ureplicator_worker.copier.raw.ingest import (
@@ -34,7 +34,7 @@ class Fixture:
 
     def __init__(self, *, position: int = 0, verify_crc: bool = True) -> None:
         grant = Grant(OwnerEpoch(1), "t", settings=RouteSettings(verify_crc=verify_crc))
-        raw = RawPartition.begin(AT, grant, Beginning(position, -1, position, "A", ID, "y"))
+        raw = RawPartition.begin(AT, grant, StartPosition(position, -1, position, "A", ID, "y"))
         self.fetch, self.window = raw.fetch, raw.window
         self.pool = BufferPool(limit_bytes=1 << 20)
 

@@ -312,7 +312,7 @@ def test_what_a_socket_may_still_send_is_left_alone(end: str) -> None:
 
 
 def test_more_than_one_unproven_batch_in_flight_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(raw_window, "UNPROVEN_LIMIT", 5)
+    monkeypatch.setattr(raw_window, "MAX_IN_FLIGHT_NEW_PRODUCER", 5)
     assert fails()
 
 
@@ -321,7 +321,7 @@ def test_a_second_unproven_batch_would_overtake_a_refused_one(
     monkeypatch: pytest.MonkeyPatch, unproven: int
 ) -> None:
     """A log that does not know a producer yet takes any sequence for its first."""
-    monkeypatch.setattr(raw_window, "UNPROVEN_LIMIT", unproven)
+    monkeypatch.setattr(raw_window, "MAX_IN_FLIGHT_NEW_PRODUCER", unproven)
     monkeypatch.setattr(Sending, "limits_watched", False)
     sending = Sending()
     sending.restart()
@@ -336,5 +336,5 @@ def test_a_second_unproven_batch_would_overtake_a_refused_one(
 
 
 def test_more_than_five_in_flight_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(raw_window, "PROVEN_LIMIT", 8)
+    monkeypatch.setattr(raw_window, "MAX_IN_FLIGHT_BATCHES", 8)
     assert fails()

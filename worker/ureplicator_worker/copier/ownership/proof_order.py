@@ -32,7 +32,7 @@ class OrderState(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Proof:
+class DriverProof:
     """The driver's response, without what was forgotten since the request, or added again."""
 
     granted: Mapping[Partition, Grant]
@@ -85,7 +85,7 @@ class ProofOrder:
             self._requested |= self.held
         return self._number, self._requested
 
-    def response(self, response: ProofResponse) -> Proof | None:
+    def response(self, response: ProofResponse) -> DriverProof | None:
         """None for the response to another request."""
         if response.request_id != self._number:
             return None
@@ -94,7 +94,7 @@ class ProofOrder:
         granted = {
             part: grant for part, grant in response.granted.items() if self._is_requested(part)
         }
-        return Proof(granted, refused)
+        return DriverProof(granted, refused)
 
     def _is_requested(self, partition: Partition) -> bool:
         """Not forgotten since, nor added again under another owner epoch."""
@@ -121,7 +121,7 @@ class ProofOrder:
             self._attempted[partition] = {position}
 
     def is_ours(self, partition: Partition, stored: int) -> bool:
-        """Nobody else committed the partition since we began."""
+        """True if no other owner has committed the partition since its start here."""
         return stored in self._attempted.get(partition, ())
 
     def may_commit(self, partition: Partition) -> bool:

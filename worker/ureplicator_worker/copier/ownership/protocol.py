@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from ureplicator_common.kafka.positions import Producer
 from ureplicator_common.model import OwnerEpoch, Partition
-from ureplicator_worker.copier.beginning import Beginning, Commitment
+from ureplicator_worker.copier.position_values import Commitment, StartPosition
 from ureplicator_worker.lifeline.messages import Grant, ProofResponse
 
 
@@ -45,7 +45,7 @@ class NewProducer:
 
 @dataclass(frozen=True, slots=True)
 class Locate:
-    """Where the policy goes on after a gap. Located or StartFailed is posted."""
+    """Request for the offset at which the policy continues after a gap. Located or StartFailed is posted."""
 
     partition: Partition
     grant: Grant
@@ -68,7 +68,7 @@ class Begun:
 
     partition: Partition
     grant: Grant
-    beginning: Beginning
+    beginning: StartPosition
 
 
 @dataclass(frozen=True, slots=True)

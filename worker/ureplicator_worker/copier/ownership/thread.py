@@ -36,7 +36,6 @@ from ureplicator_common.kafka.positions import (
     init_producer,
 )
 from ureplicator_common.model import Partition
-from ureplicator_worker.copier.beginning import Commitment
 from ureplicator_worker.copier.ownership.proof_order import OrderState, ProofOrder
 from ureplicator_worker.copier.ownership.protocol import (
     Begun,
@@ -60,10 +59,11 @@ from ureplicator_worker.copier.ownership.protocol import (
     Start,
     StartFailed,
 )
+from ureplicator_worker.copier.position_values import Commitment
 from ureplicator_worker.copier.start_position import (
     CannotStart,
     begin_all,
-    naming,
+    cluster_errors_named,
     policy_time,
     source_offset,
 )
@@ -158,7 +158,7 @@ class Ownership:
             return
         if self._order.state is OrderState.UNINITIALISED:
             try:
-                with naming("target"):
+                with cluster_errors_named("target"):
                     self._store.initialise()
             except ClusterUnavailable as error:
                 self._retry_later(error)
@@ -199,7 +199,7 @@ class Ownership:
         granted = proof.granted
         if not granted or self._order.state is OrderState.UNINITIALISED:
             return
-        with naming("target"):
+        with cluster_errors_named("target"):
             self._store.fence(sorted({id for grant in granted.values() for id in grant.fence}))
             stored = self._store.read(_by_topic(granted))
         self._order.proven()
@@ -265,7 +265,7 @@ class Ownership:
         for partition, item in positions.items():
             self._order.attempt(partition, item.position)
         try:
-            with naming("target"):
+            with cluster_errors_named("target"):
                 self._store.commit(
                     {
                         key: positions[part].record(worker=self._worker, slot=self._slot)
@@ -294,7 +294,7 @@ class Ownership:
 
     def _new_producer(self) -> None:
         try:
-            with naming("target"), self._target.within(COMMAND_S):
+            with cluster_errors_named("target"), self._target.within(COMMAND_S):
                 self._post(ProducerReady(init_producer(self._target, None)))
         except ClusterUnavailable as error:
             self._post(ClusterError(str(error)))

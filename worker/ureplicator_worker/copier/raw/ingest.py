@@ -22,7 +22,7 @@ from ureplicator_worker.copier.raw.batches.header import (
     Kind,
     marker_type,
     spans,
-    verify,
+    verify_crc,
 )
 from ureplicator_worker.copier.raw.batches.rebuild import Built, merge, rebuild
 from ureplicator_worker.copier.raw.batches.send_window import Batch, SendWindow
@@ -67,7 +67,7 @@ def _items(fetch: FetchSide, fetched: Fetched, buffer: memoryview) -> Iterator[I
             continue
         view = buffer[start:stop]
         if check:
-            verify(view, header)
+            verify_crc(view, header)
         while to_come and to_come[0][1] <= header.last_offset:
             aborted.add(to_come.popleft()[0])
         kind = header.kind(fetch.offset)

@@ -14,7 +14,6 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 
 from ureplicator_common.model import Partition
-from ureplicator_worker.copier.beginning import Beginning
 from ureplicator_worker.copier.lane import (
     GapFound,
     LaneEvent,
@@ -25,6 +24,7 @@ from ureplicator_worker.copier.lane import (
 )
 from ureplicator_worker.copier.latency import LatencyHistogram
 from ureplicator_worker.copier.loop.mailbox import Mailbox
+from ureplicator_worker.copier.position_values import StartPosition
 from ureplicator_worker.copier.raw.net.buffers import BufferPool
 from ureplicator_worker.copier.raw.net.connections import Connections
 from ureplicator_worker.copier.raw.net.metadata import ClusterMetadata, MetadataEvent
@@ -74,7 +74,7 @@ class RawLane:
         )
         self._check_at_s = 0.0
 
-    def begin(self, partition: Partition, grant: Grant, beginning: Beginning) -> None:
+    def begin(self, partition: Partition, grant: Grant, beginning: StartPosition) -> None:
         raw = self._partitions[partition] = RawPartition.begin(partition, grant, beginning)
         self._cover_topics()
         self._target.need_producer(raw.send)
@@ -109,11 +109,11 @@ class RawLane:
         self._cover_topics()
 
     def progress(self, partitions: Iterable[Partition]) -> dict[Partition, Progress]:
-        made: dict[Partition, Progress] = {}
+        progress: dict[Partition, Progress] = {}
         for partition in partitions:
             window = self._partitions[partition].window
-            made[partition] = Progress(window.position, window.leader_epoch, window.empty)
-        return made
+            progress[partition] = Progress(window.position, window.leader_epoch, window.empty)
+        return progress
 
     def producer(self, id: int, epoch: int) -> None:
         self._producers.ready(id, epoch)
@@ -161,8 +161,8 @@ class RawLane:
         source, target = self._source.connections, self._target.connections
         for raw in self._partitions.values():
             known = raw.beginning
-            gone = source.doubt(raw.partition.topic, known.source_topic_id)
-            other = target.doubt(raw.send.topic_partition[0], known.target_topic_id)
+            gone = source.topic_change(raw.partition.topic, known.source_topic_id)
+            other = target.topic_change(raw.send.topic_partition[0], known.target_topic_id)
             if gone:
                 rest_is_former = not raw.fetch.read_by_name and not other
                 self._stop(raw, f"source {gone[0]}", gone[1], discard=not rest_is_former)

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ureplicator_common.model import Partition
-from ureplicator_worker.copier.beginning import Beginning
+from ureplicator_worker.copier.position_values import StartPosition
 from ureplicator_worker.copier.raw.batches.send_window import SendWindow
 from ureplicator_worker.copier.raw.net.fetch_api import IDS, NAMES, TopicKey, by_id, by_name
 from ureplicator_worker.lifeline.messages import Grant
@@ -92,13 +92,13 @@ class RawPartition:
     """Both halves, and what the partition was proven against."""
 
     partition: Partition
-    beginning: Beginning
+    beginning: StartPosition
     fetch: FetchSide
     send: SendSide
     window: SendWindow
 
     @classmethod
-    def begin(cls, partition: Partition, grant: Grant, beginning: Beginning) -> RawPartition:
+    def begin(cls, partition: Partition, grant: Grant, beginning: StartPosition) -> RawPartition:
         window = SendWindow(position=beginning.position, leader_epoch=beginning.leader_epoch)
         fetch = FetchSide(
             partition=partition,

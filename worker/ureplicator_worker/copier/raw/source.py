@@ -12,7 +12,7 @@ from ureplicator_common.kafka.errors import LEADER_MOVED, ErrorCode, error_name
 from ureplicator_worker.copier.raw.batches.header import CorruptBatch
 from ureplicator_worker.copier.raw.ingest import ingest
 from ureplicator_worker.copier.raw.net.buffers import BufferPool, Lease
-from ureplicator_worker.copier.raw.net.connection import Connection, ConnectionClosed
+from ureplicator_worker.copier.raw.net.connection import BrokerConnection, ConnectionClosed
 from ureplicator_worker.copier.raw.net.connections import Connections
 from ureplicator_worker.copier.raw.net.fetch_api import (
     API_KEY,
@@ -89,7 +89,7 @@ class Source:
         self._scanned_s = 0.0
         self._pause_s = 0.0
         self._room = 0
-        self._used: list[Connection] = []
+        self._used: list[BrokerConnection] = []
 
     def add(self, fetch: FetchSide) -> None:
         self._partitions[fetch] = None
@@ -155,14 +155,14 @@ class Source:
 
     def _fetch(self, node_id: int, partitions: list[FetchSide]) -> bool:
         """True if a request was sent."""
-        connection = self.connections.to(node_id, self._now_s)
+        connection = self.connections.connection_to(node_id, self._now_s)
         if connection is None:
             return False
         self._used.append(connection)
         held = self._now_s < self._hold_until_s.get(node_id, 0.0)
         if connection.in_flight or held or not self._pool.has_room(self._response_bytes):
             return False
-        version = spoken(connection, partitions)
+        version = fetch_version(connection, partitions)
         requested: Requested = {
             fetch.keys[version]: fetch
             for fetch in partitions
@@ -226,7 +226,7 @@ class Source:
         lease: Lease,
         offsets: dict[TopicKey, int],
     ) -> None:
-        """Unless the partition was finished, or moved to another offset, since the request."""
+        """Ingest unless the partition was finished, or moved to another offset, since the request."""
         if fetch is None or fetch.finished:
             return
         if offsets[fetched.key] == fetch.offset:
@@ -294,7 +294,7 @@ class Source:
                 fetch.fetching = False
 
 
-def spoken(connection: Connection, partitions: Iterable[FetchSide]) -> int:
+def fetch_version(connection: BrokerConnection, partitions: Iterable[FetchSide]) -> int:
     """By ids if the broker can and the topics have some: those of clusters older than 2.8 do not."""
     ids = connection.newest.get(API_KEY, NAMES) >= IDS and all(fetch.has_id for fetch in partitions)
     return IDS if ids else NAMES

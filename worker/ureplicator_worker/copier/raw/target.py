@@ -28,7 +28,7 @@ from ureplicator_worker.copier.raw.net.produce_api import Produced, parse, reque
 from ureplicator_worker.copier.raw.partition import SendSide
 from ureplicator_worker.copier.raw.producers import Producers
 
-IN_FLIGHT = 5
+MAX_IN_FLIGHT_REQUESTS = 5
 REQUEST_BYTES = 4 << 20
 SILENCE_TIMEOUT_S = 15.0
 """Above what a broker may wait for its followers (`produce_api.BROKER_TIMEOUT_MS`)."""
@@ -126,13 +126,13 @@ class Target:
             send.retry_at_s = self._now_s + RETRY_S
 
     def _produce(self, node_id: int, partitions: deque[SendSide]) -> None:
-        connection = self.connections.to(node_id, self._now_s)
+        connection = self.connections.connection_to(node_id, self._now_s)
         if connection is None:
             for send in partitions:  # must not keep the buffers that others need
                 send.window.detach()
             return
         try:
-            while connection.in_flight < IN_FLIGHT:
+            while connection.in_flight < MAX_IN_FLIGHT_REQUESTS:
                 sent = self._next_round(node_id, partitions)
                 if not sent:
                     return
@@ -237,7 +237,7 @@ class Target:
         send.window.lost(batch)
 
     def _settle(self, send: SendSide) -> None:
-        """When nothing is in flight: deal with a refusal, then with a lost producer."""
+        """Handle a refusal, then a lost producer, once nothing is in flight."""
         head = send.window.waiting_head
         if head is not None and head.refusal is not None:
             self._refused(send, head, head.refusal)

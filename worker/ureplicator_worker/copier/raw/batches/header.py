@@ -160,7 +160,7 @@ def spans(
         raise CorruptBatch(f"no whole batch in the {end - start} bytes of the response")
 
 
-def verify(view: memoryview, header: Header) -> None:
+def verify_crc(view: memoryview, header: Header) -> None:
     """Compare the stored checksum with the bytes. Raises CorruptBatch.
 
     A rewritten header gets a new checksum, which would hide damage that the bytes already have.

@@ -134,7 +134,7 @@ def merge(views: Sequence[memoryview]) -> Built | None:
 
 
 def stored_format(view: memoryview) -> int:
-    """0, 1 or 2. The checksum of format 2 is verified where it is read (`header.verify`)."""
+    """0, 1 or 2. The checksum of format 2 is verified where it is read (`header.verify_crc`)."""
     return view[16]
 
 

@@ -30,8 +30,8 @@ from ureplicator_worker.copier.raw.batches.header import next_sequence, stamp
 from ureplicator_worker.copier.raw.net.buffers import Lease
 from ureplicator_worker.copier.raw.net.produce_api import Produced
 
-UNPROVEN_LIMIT = 1
-PROVEN_LIMIT = 5
+MAX_IN_FLIGHT_NEW_PRODUCER = 1
+MAX_IN_FLIGHT_BATCHES = 5
 
 
 class Batch:
@@ -95,7 +95,7 @@ class SendWindow:
         self.queued_bytes = 0
         self._queue: deque[Batch] = deque()
         self._in_flight: deque[Batch] = deque()
-        self._limit = UNPROVEN_LIMIT
+        self._limit = MAX_IN_FLIGHT_NEW_PRODUCER
         self._disturbed = False
         self._producer: tuple[int, int] | None = None
         self._sequence = 0
@@ -129,7 +129,7 @@ class SendWindow:
         assert not self._in_flight
         self._producer = (producer_id, producer_epoch)
         self._sequence = 0
-        self._limit = UNPROVEN_LIMIT
+        self._limit = MAX_IN_FLIGHT_NEW_PRODUCER
         for batch in self._queue:
             batch.sequence = -1
 
@@ -172,7 +172,7 @@ class SendWindow:
         if self._disturbed:
             self._settle()
         else:
-            self._limit = PROVEN_LIMIT
+            self._limit = MAX_IN_FLIGHT_BATCHES
 
     def _advance(self, batch: Batch) -> None:
         self.position, self.leader_epoch = batch.next_offset, batch.leader_epoch
@@ -183,11 +183,11 @@ class SendWindow:
         """Refused for now, or without a response: it is sent again."""
         batch.settled = True
         self._disturbed = True
-        self._limit = UNPROVEN_LIMIT
+        self._limit = MAX_IN_FLIGHT_NEW_PRODUCER
         self._settle()
 
     def _settle(self) -> None:
-        """When all in flight are settled, put them back: duplicates of what arrived are recognised."""
+        """Requeue the batches in flight once all are settled: brokers recognise the duplicates."""
         if all(batch.settled for batch in self._in_flight):
             self._queue.extendleft(reversed(self._in_flight))
             self._in_flight.clear()

@@ -36,7 +36,7 @@ class ConnectionClosed(Exception):
     """The connection is closed; requests in flight get no response."""
 
 
-class Connection:
+class BrokerConnection:
     """Requests out, responses in; `fileno`, `wants_write`, `on_readable`, `on_writable` for a selector."""
 
     def __init__(

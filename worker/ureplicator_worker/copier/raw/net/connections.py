@@ -12,7 +12,7 @@ from typing import Any, assert_never
 
 from ureplicator_common.kafka.client import ClusterView, Leader
 from ureplicator_worker.copier.raw.net.buffers import BufferPool, Lease
-from ureplicator_worker.copier.raw.net.connection import Connection, ConnectionClosed
+from ureplicator_worker.copier.raw.net.connection import BrokerConnection, ConnectionClosed
 from ureplicator_worker.copier.raw.net.metadata import (
     ClusterMetadata,
     ClusterUnreachable,
@@ -48,7 +48,7 @@ class Connections:
         self._on_response = on_response
         self._on_lost = on_lost
         self._silence_timeout_s = silence_timeout_s
-        self._open: dict[int, Connection] = {}
+        self._open: dict[int, BrokerConnection] = {}
         self._connecting: set[int] = set()
         self._retry_at_s: dict[int, float] = {}
         self._errors: dict[int, str] = {}
@@ -56,13 +56,13 @@ class Connections:
         """Error of the last attempt to read the metadata; "" if it succeeded."""
 
     @property
-    def open(self) -> Iterator[Connection]:
+    def open(self) -> Iterator[BrokerConnection]:
         return iter(self._open.values())
 
     def leader(self, topic: str, number: int) -> Leader:
         return NO_LEADER if self.view is None else self.view.leaders.get((topic, number), NO_LEADER)
 
-    def doubt(self, topic: str, proven_id: str) -> tuple[str, bool] | None:
+    def topic_change(self, topic: str, proven_id: str) -> tuple[str, bool] | None:
         """Reason and `temporary` if a topic is not the proven one; None if it is."""
         if self.view is None:
             return None
@@ -82,7 +82,7 @@ class Connections:
             return self.cluster_error
         return ""
 
-    def to(self, node_id: int, now_s: float) -> Connection | None:
+    def connection_to(self, node_id: int, now_s: float) -> BrokerConnection | None:
         """The connection to a broker; None while it is being opened."""
         connection = self._open.get(node_id)
         if connection is None and self.view is not None and node_id in self.view.brokers:
@@ -137,11 +137,11 @@ class Connections:
         if event.node_id in self._open:
             event.connection.close()
             return
-        self._open[event.node_id] = Connection(
+        self._open[event.node_id] = BrokerConnection(
             event.connection, pool=self._pool, newest=event.newest
         )
 
-    def on_readable(self, connection: Connection, now_s: float) -> None:
+    def on_readable(self, connection: BrokerConnection, now_s: float) -> None:
         node_id = self._node(connection)
         if node_id is None:
             return
@@ -150,7 +150,7 @@ class Connections:
         except ConnectionClosed as error:
             self.drop(node_id, str(error), now_s=now_s)
 
-    def on_writable(self, connection: Connection, now_s: float) -> None:
+    def on_writable(self, connection: BrokerConnection, now_s: float) -> None:
         node_id = self._node(connection)
         if node_id is None:
             return
@@ -188,7 +188,7 @@ class Connections:
         self._errors.pop(node_id, None)
         self._on_response(node_id, context, lease)
 
-    def _node(self, connection: Connection) -> int | None:
+    def _node(self, connection: BrokerConnection) -> int | None:
         return next((node for node, known in self._open.items() if known is connection), None)
 
 

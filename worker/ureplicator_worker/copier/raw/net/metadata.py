@@ -93,7 +93,7 @@ class ClusterMetadata:
             self.refresh()
 
     def refresh(self) -> None:
-        self._work.put(self._soon)
+        self._work.put(self._hasten_refresh)
 
     def connect(self, broker: Broker) -> None:
         self._work.put(lambda: self._connect(broker))
@@ -138,7 +138,7 @@ class ClusterMetadata:
                 return
             task()
 
-    def _soon(self) -> None:
+    def _hasten_refresh(self) -> None:
         """Bring the next refresh forward; requests that come in crowds share one."""
         self._due_s = min(self._due_s, self._read_s + MIN_REFRESH_INTERVAL_S)
 

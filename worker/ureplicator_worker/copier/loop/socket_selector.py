@@ -10,8 +10,8 @@ from typing import Any
 from ureplicator_worker.copier.lane import Socket, SocketGroup
 
 
-class EventLoop:
-    """`serve` once per turn; `wake` ends its wait, from any thread."""
+class SocketSelector:
+    """`wait` once per iteration of the loop; `wake` ends it, from any thread."""
 
     def __init__(self) -> None:
         self._selector = selectors.DefaultSelector()

@@ -26,8 +26,8 @@ from ureplicator_controller.core.state.snapshot import Snapshot, Stored
 BLOCK_EVENTS = 64
 """About 14 KiB as JSON, 2 KiB compressed."""
 BLOCKS = 8
-KEPT = BLOCK_EVENTS * BLOCKS
-AT_ONCE = KEPT - BLOCK_EVENTS
+MAX_EVENTS = BLOCK_EVENTS * BLOCKS
+MAX_EVENTS_PER_WRITE = MAX_EVENTS - BLOCK_EVENTS
 """Number of events that never need more blocks than there are, wherever in a block they begin."""
 
 Block = tuple[int, tuple[PastEvent, ...], int | None]
@@ -55,10 +55,10 @@ def blocks_to_write(snapshot: Snapshot, events: Sequence[PastEvent]) -> Iterator
 def select_events(events: Sequence[PastEvent]) -> Sequence[PastEvent]:
     """Select no more events than fit, in order; moves are dropped before events of other kinds."""
     others = sum(event.kind is not EventKind.MOVE for event in events)
-    surplus = len(events) - AT_ONCE
+    surplus = len(events) - MAX_EVENTS_PER_WRITE
     kept = []
     for event in events:
-        if surplus > 0 and (event.kind is EventKind.MOVE or others > AT_ONCE):
+        if surplus > 0 and (event.kind is EventKind.MOVE or others > MAX_EVENTS_PER_WRITE):
             surplus -= 1
         else:
             kept.append(event)

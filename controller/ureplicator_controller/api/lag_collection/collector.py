@@ -31,7 +31,7 @@ from ureplicator_common.kafka import (
     PositionReader,
 )
 from ureplicator_common.model import Partition, Route, TopicIntent, TopicKey, position_group
-from ureplicator_controller.api.lag.cluster_reader import ClusterReader, query_all
+from ureplicator_controller.api.lag_collection.cluster_reader import ClusterReader, query_all
 from ureplicator_controller.core.reporting.lag import (
     LagHistory,
     LagSample,
@@ -52,7 +52,7 @@ RETENTION_WARNING_S = 3_600.0
 
 log = logging.getLogger(__name__)
 
-Topics = Mapping[TopicKey, TopicIntent]
+IntentsByKey = Mapping[TopicKey, TopicIntent]
 TopicPartition = tuple[str, int]
 RoutePositions = Mapping[TopicPartition, Position]
 Positions = Mapping[Route, RoutePositions | OperatingError]
@@ -109,7 +109,7 @@ class LagCollector:
         self._lifetimes: dict[str, tuple[float, Mapping[str, Lifetime]]] = {}
         self._near_retention: frozenset[TopicKey] = frozenset()
 
-    def collect(self, topics: Topics) -> LagReport:
+    def collect(self, topics: IntentsByKey) -> LagReport:
         self._open_readers(topics)
         began_s = self._clock.monotonic_s()
         positions = self._read_positions(topics)
@@ -135,7 +135,7 @@ class LagCollector:
 
     # --- RecordTime
 
-    def _open_readers(self, topics: Topics) -> None:
+    def _open_readers(self, topics: IntentsByKey) -> None:
         for route in {key.route for key in topics}:
             if route.target not in self._targets:
                 self._targets[route.target] = ClusterReader(
@@ -148,7 +148,7 @@ class LagCollector:
                     partial(self._connect_logs, route.source), name="logs", clock=self._clock
                 )
 
-    def _read_positions(self, topics: Topics) -> Positions:
+    def _read_positions(self, topics: IntentsByKey) -> Positions:
         """All positions of a route in one request."""
         wanted: dict[Route, dict[str, Sequence[int]]] = {}
         for key, intent in topics.items():
@@ -176,7 +176,7 @@ class LagCollector:
         }
 
     def _read_logs(
-        self, topics: Topics, positions: Positions
+        self, topics: IntentsByKey, positions: Positions
     ) -> Mapping[str, _LogResult | OperatingError]:
         queries = {
             source: partial(_read_log, query=self._log_query(source, topics, positions))
@@ -188,7 +188,7 @@ class LagCollector:
                 self._remember(source, result)
         return results
 
-    def _log_query(self, source: str, topics: Topics, positions: Positions) -> _LogQuery:
+    def _log_query(self, source: str, topics: IntentsByKey, positions: Positions) -> _LogQuery:
         """Routes from the same source share what does not depend on their positions."""
         wanted: dict[str, Sequence[int]] = {}
         known: dict[Partition, int] = {}
@@ -250,7 +250,7 @@ class LagCollector:
             wall_ms=self._clock.wall_ms(),
         )
 
-    def _drop_others(self, topics: Topics) -> None:
+    def _drop_others(self, topics: IntentsByKey) -> None:
         """Drop what is known of partitions that are no longer whitelisted."""
         kept = {
             partition for key, intent in topics.items() for partition in _partitions(key, intent)
@@ -283,7 +283,7 @@ def _read_log(reader: LogReader, query: _LogQuery) -> _LogResult:
         if isinstance(extent := extents[(partition.topic, partition.number)], Extent)
     }
     requested = record_times_to_read(
-        samples, before=query.before, readings=query.readings, most=MAX_TIMESTAMP_READS
+        samples, before=query.before, readings=query.readings, limit=MAX_TIMESTAMP_READS
     )
     times: dict[Partition, BatchTime] = {}
     for route in {partition.route for partition in requested}:

@@ -16,11 +16,11 @@ from ureplicator_common.model import (
     SessionId,
     WorkerId,
 )
-from ureplicator_controller.core.reporting.event_log import (
-    AT_ONCE,
+from ureplicator_controller.core.reporting.event_history import (
     BLOCK_EVENTS,
     BLOCKS,
-    KEPT,
+    MAX_EVENTS,
+    MAX_EVENTS_PER_WRITE,
     blocks_to_write,
     past_events,
     select_events,
@@ -83,22 +83,22 @@ def test_oldest_events_are_dropped() -> None:
     last = numbers(seen)[-1]
     assert last == 1299
     assert numbers(seen) == list(range(last - len(numbers(seen)) + 1, last + 1))
-    assert KEPT - BLOCK_EVENTS < len(numbers(seen)) <= KEPT
+    assert MAX_EVENTS - BLOCK_EVENTS < len(numbers(seen)) <= MAX_EVENTS
 
 
 @pytest.mark.parametrize("there", [0, 3, 60, 64, 65])
 def test_big_rebalance_keeps_its_cause_and_latest_moves(there: int) -> None:
     seen = after(EMPTY, moves(there))
     seen = after(seen, [lost("a"), *moves(2_000)])
-    found = sorted(past_events(seen.history), key=lambda past: past.number)[-AT_ONCE:]
-    assert [past.number for past in found] == list(range(there, there + AT_ONCE))
+    found = sorted(past_events(seen.history), key=lambda past: past.number)[-MAX_EVENTS_PER_WRITE:]
+    assert [past.number for past in found] == list(range(there, there + MAX_EVENTS_PER_WRITE))
     assert found[0].kind is EventKind.WORKER
     assert found[-1].partition == partition("t", 1_999)
 
 
 def test_thousand_lost_workers_fit_into_the_ring() -> None:
     workers = [lost(f"w{number}") for number in range(1_000)]
-    assert len(select_events([*workers, *moves(3)])) == AT_ONCE
+    assert len(select_events([*workers, *moves(3)])) == MAX_EVENTS_PER_WRITE
     assert len(list(blocks_to_write(EMPTY, workers))) <= BLOCKS
 
 
@@ -141,5 +141,5 @@ def test_report_of_an_older_epoch_or_session_completes_no_move() -> None:
 
 
 def test_writes_are_bounded_however_many_moves_end_at_once() -> None:
-    seen = after(EMPTY, moves(KEPT))
-    assert len(list(blocks_to_write(online(seen, *range(KEPT)), []))) <= BLOCKS
+    seen = after(EMPTY, moves(MAX_EVENTS))
+    assert len(list(blocks_to_write(online(seen, *range(MAX_EVENTS)), []))) <= BLOCKS

@@ -9,8 +9,8 @@ from contextlib import closing
 
 import pytest
 
-from ureplicator_worker.copier.loop.event_loop import EventLoop, handle
 from ureplicator_worker.copier.loop.mailbox import Mailbox
+from ureplicator_worker.copier.loop.socket_selector import SocketSelector, handle
 
 
 class Wire:
@@ -40,18 +40,18 @@ class Group:
 
 
 @pytest.fixture
-def loop() -> Iterator[EventLoop]:
-    loop = EventLoop()
+def loop() -> Iterator[SocketSelector]:
+    loop = SocketSelector()
     yield loop
     loop.close()
 
 
-def turn(loop: EventLoop, *groups: Group, timeout_s: float = 0.0) -> None:
+def turn(loop: SocketSelector, *groups: Group, timeout_s: float = 0.0) -> None:
     for group, ready, mask in loop.wait(groups, timeout_s=timeout_s):
         handle(group, ready, mask, 0.0)
 
 
-def test_a_readable_socket_reaches_its_group(loop: EventLoop) -> None:
+def test_a_readable_socket_reaches_its_group(loop: SocketSelector) -> None:
     with closing(Wire()) as one, closing(Wire()) as two:
         first, second = Group(one), Group(two)
         two.peer.send(b"x")
@@ -59,7 +59,7 @@ def test_a_readable_socket_reaches_its_group(loop: EventLoop) -> None:
         assert (first.readable, second.readable) == ([], [two])
 
 
-def test_a_socket_is_writable_only_while_it_wants_to_write(loop: EventLoop) -> None:
+def test_a_socket_is_writable_only_while_it_wants_to_write(loop: SocketSelector) -> None:
     with closing(Wire()) as wire:
         group = Group(wire)
         turn(loop, group)
@@ -72,7 +72,7 @@ def test_a_socket_is_writable_only_while_it_wants_to_write(loop: EventLoop) -> N
         assert group.writable == [wire]
 
 
-def test_a_socket_that_left_its_group_is_not_served(loop: EventLoop) -> None:
+def test_a_socket_that_left_its_group_is_not_served(loop: SocketSelector) -> None:
     with closing(Wire()) as wire:
         group = Group(wire)
         turn(loop, group)
@@ -82,7 +82,7 @@ def test_a_socket_that_left_its_group_is_not_served(loop: EventLoop) -> None:
         assert group.readable == []
 
 
-def test_a_new_socket_under_the_number_of_a_closed_one(loop: EventLoop) -> None:
+def test_a_new_socket_under_the_number_of_a_closed_one(loop: SocketSelector) -> None:
     former = Wire()
     group = Group(former)
     turn(loop, group)
@@ -96,7 +96,7 @@ def test_a_new_socket_under_the_number_of_a_closed_one(loop: EventLoop) -> None:
         assert group.readable == [latter]
 
 
-def test_a_post_from_a_thread_ends_the_wait(loop: EventLoop) -> None:
+def test_a_post_from_a_thread_ends_the_wait(loop: SocketSelector) -> None:
     mailbox: Mailbox[str] = Mailbox(loop.wake)
     thread = threading.Timer(0.05, mailbox.post, ["event"])
     thread.start()
@@ -105,7 +105,7 @@ def test_a_post_from_a_thread_ends_the_wait(loop: EventLoop) -> None:
     assert list(mailbox.take()) == ["event"]
 
 
-def test_many_wake_ups_are_one(loop: EventLoop) -> None:
+def test_many_wake_ups_are_one(loop: SocketSelector) -> None:
     for _ in range(10_000):
         loop.wake()
     for _ in range(100):

@@ -14,7 +14,7 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from ureplicator_common.coordination import Unavailable
-from ureplicator_controller.api.lag.cache import LagCache
+from ureplicator_controller.api.lag_collection.cache import LagCache
 from ureplicator_controller.core.reporting.lag import LagSummary, summarise
 
 _GAUGES: Mapping[str, tuple[str, Callable[[LagSummary], float | None]]] = {

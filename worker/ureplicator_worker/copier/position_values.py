@@ -10,7 +10,7 @@ from ureplicator_worker.lifeline.messages import Grant
 
 
 @dataclass(frozen=True, slots=True)
-class Beginning:
+class StartPosition:
     """Start position, and the cluster and topics that it belongs to.
 
     `committed`: what the store has; -1 if nothing that counts. `gap`: why the stored position does not
@@ -33,7 +33,7 @@ class Commitment:
     position: int
     leader_epoch: int
     grant: Grant
-    beginning: Beginning
+    beginning: StartPosition
 
     def record(self, *, worker: str, slot: int) -> Position:
         """As the position store keeps it."""

@@ -19,7 +19,11 @@ from threading import Lock
 from ureplicator_common.clock import Clock
 from ureplicator_common.errors import OperatingError
 from ureplicator_common.model import TopicKey
-from ureplicator_controller.api.lag.collector import LagCollector, LagReport, Topics
+from ureplicator_controller.api.lag_collection.collector import (
+    IntentsByKey,
+    LagCollector,
+    LagReport,
+)
 
 RESPONSE_TIMEOUT_S = 1.5
 FRESH_S = 5.0
@@ -31,7 +35,7 @@ class LagCache:
     """Shared by all threads that serve requests. `whitelisted` returns the intents of now."""
 
     def __init__(
-        self, collector: LagCollector, *, whitelisted: Callable[[], Topics], clock: Clock
+        self, collector: LagCollector, *, whitelisted: Callable[[], IntentsByKey], clock: Clock
     ) -> None:
         self._collector = collector
         self._whitelisted = whitelisted

@@ -13,11 +13,11 @@ from ureplicator_common.clock import ManualClock
 from ureplicator_common.coordination import Unavailable
 from ureplicator_common.kafka import BatchTime, Lifetime, Position
 from ureplicator_common.model import Route, TopicIntent, TopicKey, position_group
-from ureplicator_controller.api.lag import cluster_reader
-from ureplicator_controller.api.lag import collector as collector_module
-from ureplicator_controller.api.lag.cache import FRESH_S, RESPONSE_TIMEOUT_S, LagCache
-from ureplicator_controller.api.lag.cluster_reader import ClusterReader
-from ureplicator_controller.api.lag.collector import LagCollector, LagReport
+from ureplicator_controller.api.lag_collection import cluster_reader
+from ureplicator_controller.api.lag_collection import collector as collector_module
+from ureplicator_controller.api.lag_collection.cache import FRESH_S, RESPONSE_TIMEOUT_S, LagCache
+from ureplicator_controller.api.lag_collection.cluster_reader import ClusterReader
+from ureplicator_controller.api.lag_collection.collector import LagCollector, LagReport
 from ureplicator_testkit.kafka.clients import MemoryLogReader, MemoryPositionReader
 
 AB, AC = Route("a", "b"), Route("a", "c")
