@@ -39,7 +39,7 @@ def test_a_worker_cut_off_from_zookeeper_is_replaced_and_cannot_commit(
     fleet.workers[victim].assert_running()
     fleet.links[victim].heal()
     fleet.wait_workers(victim)
-    flow.judge(most_duplicates=flow.since_a_commit(times=4))
+    flow.judge(max_duplicates=flow.since_a_commit(times=4))
 
 
 def test_repeated_resets_of_zookeeper_connections_move_nothing(fleet: Fleet, flow: Flow) -> None:
@@ -105,7 +105,7 @@ def test_two_workers_cut_off_from_a_cluster_each(
     flow.assert_copying()
     assert flow.owners() == owners
     assert fleet.moves(flow.topic) == moves
-    flow.judge(most_duplicates=flow.since_a_commit(times=2))
+    flow.judge(max_duplicates=flow.since_a_commit(times=2))
 
 
 def test_workers_whose_connections_are_refused(fleet: Fleet, flow: Flow) -> None:
@@ -120,7 +120,7 @@ def test_workers_whose_connections_are_refused(fleet: Fleet, flow: Flow) -> None
         proxy_of(fleet, id, end).heal()
     fleet.wait_online(flow.topic, flow.partitions, deadline_s=RECOVERY_S)
     assert flow.owners() == owners
-    flow.judge(most_duplicates=flow.since_a_commit())
+    flow.judge(max_duplicates=flow.since_a_commit())
 
 
 def test_connections_that_are_cut_anywhere(fleet: Fleet, flow: Flow) -> None:
@@ -133,7 +133,7 @@ def test_connections_that_are_cut_anywhere(fleet: Fleet, flow: Flow) -> None:
         fleet.wait_seconds(0.7)
     fleet.wait_online(flow.topic, flow.partitions)
     flow.assert_copying()
-    flow.judge(most_duplicates=flow.since_a_commit(times=3))
+    flow.judge(max_duplicates=flow.since_a_commit(times=3))
 
 
 def test_a_slow_network_expires_no_session(fleet: Fleet, flow: Flow) -> None:

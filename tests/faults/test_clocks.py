@@ -1,4 +1,4 @@
-"""Wall clocks that jump: nothing may depend on them (E, M, K).
+"""Wall clocks that jump: no guarantee of docs/architecture.md depends on them.
 
 The test ends with both logs, and all commits, read from the beginning (`Flow.judge`).
 """

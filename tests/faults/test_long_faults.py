@@ -1,5 +1,5 @@
 """Workers and leaders that are gone for good, or seem to be: others take over, and a former owner
-that returns does no harm (S, E).
+that returns does no harm (guarantees of docs/architecture.md).
 
 Without a rebalance delay, so that every lost worker's partitions move. Each test ends with both logs,
 and all commits, read from the beginning (`Flow.judge`).
@@ -43,7 +43,7 @@ def test_a_worker_killed_at_random_is_replaced_and_nothing_is_lost(
         took_s.append(time.monotonic() - began_s)
         fleet.start_worker(victim)
     print(f"killed worker's partitions ONLINE elsewhere after {[round(s, 2) for s in took_s]} s")
-    flow.judge(most_duplicates=flow.since_a_commit(times=3))
+    flow.judge(max_duplicates=flow.since_a_commit(times=3))
 
 
 def test_a_worker_and_a_leader_that_thaw_after_takeover_do_no_harm(
@@ -65,7 +65,7 @@ def test_a_worker_and_a_leader_that_thaw_after_takeover_do_no_harm(
             "the thawed controller is back",
         )
         assert fleet.leader() == successor
-    flow.judge(most_duplicates=flow.since_a_commit(times=4))
+    flow.judge(max_duplicates=flow.since_a_commit(times=4))
 
 
 def test_a_leader_killed_in_the_middle_of_its_plans_loses_no_request(
@@ -124,4 +124,4 @@ def test_a_worker_whose_loop_hangs_while_its_session_lives_is_evicted(
     fleet.rest("POST", f"/instances/{id}")
     fleet.wait_workers(id)
     fleet.workers[id].assert_running()
-    flow.judge(most_duplicates=flow.since_a_commit(times=10))
+    flow.judge(max_duplicates=flow.since_a_commit(times=10))

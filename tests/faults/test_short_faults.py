@@ -1,4 +1,4 @@
-"""Faults shorter than the rebalance delay move nothing (M), and cost at most a few duplicates.
+"""Faults shorter than the rebalance delay move nothing, and cost at most a few duplicates.
 
 Each test ends with both logs, and all commits, read from the beginning (`Flow.judge`).
 """
@@ -46,7 +46,7 @@ def test_a_copier_killed_is_back_on_its_worker_in_5_s(fleet: Fleet, flow: Flow) 
     )
     fleet.wait_online(flow.topic, flow.partitions, deadline_s=5)
     fleet.workers[id].assert_running()
-    flow.judge(most_duplicates=flow.since_a_commit())
+    flow.judge(max_duplicates=flow.since_a_commit())
 
 
 def test_a_jvm_killed_ends_the_worker_and_its_successor_goes_on(fleet: Fleet, flow: Flow) -> None:
@@ -60,7 +60,7 @@ def test_a_jvm_killed_ends_the_worker_and_its_successor_goes_on(fleet: Fleet, fl
     fleet.wait_workers(id)
     flow.wait_owned_by(set(fleet.workers), 40)
     assert flow.owners() == owners
-    flow.judge(most_duplicates=flow.since_a_commit())
+    flow.judge(max_duplicates=flow.since_a_commit())
 
 
 def test_a_short_freeze_of_a_worker_and_of_the_leader_moves_nothing(
@@ -96,7 +96,7 @@ def test_an_expired_session_of_a_healthy_process(
     assert flow.owners() == owners
     assert fleet.moves(flow.topic) == moves
     assert role == "leader" or fleet.leader() == leader
-    flow.judge(most_duplicates=flow.since_a_commit() if role == "worker" else 0)
+    flow.judge(max_duplicates=flow.since_a_commit() if role == "worker" else 0)
 
 
 def controllers_of(fleet: Fleet) -> set[str]:

@@ -1,4 +1,4 @@
-"""A topic is grown, deleted and recreated while it is copied: old and new records never mix (P, C, O)."""
+"""A topic is grown, deleted and recreated while it is copied: old and new records never mix."""
 
 import pytest
 from confluent_kafka import KafkaException

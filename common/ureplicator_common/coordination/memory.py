@@ -8,7 +8,7 @@ It behaves like the real one (the same contract tests run over both) and fails o
 | client cut off, or frozen           | `client.suspend()`, `client.restore()`                    |
 | ... for longer than its session     | `client.suspend()`, `client.expire()`, `client.restore()` |
 | next requests fail                  | `client.fail_next(count)`: Unavailable, nothing done      |
-| response of the next write is lost  | `client.lose_next_answer(applied=...)`: OutcomeUnknown  |
+| response of the next write is lost  | `client.lose_next_response(applied=...)`: OutcomeUnknown  |
 | watches late, or lost               | `client.hold_watches()`, then `release_` or `drop_`       |
 
 Nothing happens without a call and there is no thread: before a transaction returns, it updates every
@@ -307,7 +307,7 @@ class MemoryCoordination(MemorySession):
         if connected:
             self._store.expire(self._session)
 
-    def lose_next_answer(self, *, applied: bool) -> None:
+    def lose_next_response(self, *, applied: bool) -> None:
         """The next transaction raises OutcomeUnknown, whether it was applied or not.
 
         The refusal of one that conflicts is lost as well.

@@ -15,7 +15,7 @@ from ureplicator_bench.servers import Servers
 from ureplicator_bench.usage import PeakRss, cpu_s, others_cpu_s, share
 from ureplicator_demo.progress import Ends
 
-LOOK_EVERY_S = 0.02
+POLL_INTERVAL_S = 0.02
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,4 +113,4 @@ def _wait(contender: Contender, target: Ends, wanted: int, end: float) -> int:
         copied = target.total()
         if copied >= wanted or time.monotonic() > end:
             return copied
-        time.sleep(LOOK_EVERY_S)
+        time.sleep(POLL_INTERVAL_S)

@@ -46,7 +46,7 @@ BEFORE = 0.6
 """Share of the records produced before copying begins; the rest is produced meanwhile."""
 PRODUCE_DEADLINE_S = 120.0
 COPY_DEADLINE_S = 180.0
-LOOK_EVERY_S = 0.1
+POLL_INTERVAL_S = 0.1
 
 console = Console(highlight=False)
 
@@ -147,7 +147,7 @@ def _watch(fleet: Fleet, source: str, target: str, topic: str, records: int) -> 
                     f"only {copied:,} of {records:,} records were copied within"
                     f" {COPY_DEADLINE_S:.0f} s\n{fleet.wrong()}"
                 )
-            time.sleep(LOOK_EVERY_S)
+            time.sleep(POLL_INTERVAL_S)
 
 
 def _produce(bootstrap: str, topic: str, first: int, count: int) -> Process:

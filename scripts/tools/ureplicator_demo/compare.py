@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from ureplicator_testkit.records.comparison import Comparison, PartitionDifference, Record, compare
+from ureplicator_testkit.records.comparison import (
+    Comparison,
+    ConsumedRecord,
+    PartitionDifference,
+    compare,
+)
 from ureplicator_testkit.records.topics import read_all
 
 
@@ -17,7 +22,7 @@ def compare_clusters(source: str, target: str, topic: str, partitions: int) -> C
 
 
 def _judged(
-    number: int, original: tuple[Record, ...], copy: tuple[Record, ...]
+    number: int, original: tuple[ConsumedRecord, ...], copy: tuple[ConsumedRecord, ...]
 ) -> tuple[PartitionDifference, ...]:
     """The full comparison is slow; equal logs, the usual case, do not need it."""
     if list(map(_content, original)) == list(map(_content, copy)):
@@ -26,5 +31,5 @@ def _judged(
     return compare({number: original}, {number: copy}).partitions
 
 
-def _content(record: Record) -> tuple[object, ...]:
+def _content(record: ConsumedRecord) -> tuple[object, ...]:
     return (record.key, record.value, record.headers, record.timestamp_type, record.timestamp)

@@ -69,7 +69,7 @@ class Rate:
 def shown(console: Console, total: int) -> Iterator[Callable[[Sample], None]]:
     """A function that prints a sample."""
     if not console.is_terminal:
-        yield _plain(console, total)
+        yield _PlainProgress(console, total).show
         return
     with Progress(
         TextColumn("  {task.description}"),
@@ -88,17 +88,20 @@ def shown(console: Console, total: int) -> Iterator[Callable[[Sample], None]]:
         yield show
 
 
-def _plain(console: Console, total: int) -> Callable[[Sample], None]:
-    last = 0.0
+class _PlainProgress:
+    """Lines for a console that is no terminal, at most one per interval."""
 
-    def show(sample: Sample) -> None:
-        nonlocal last
-        now = time.monotonic()
-        if now - last >= PLAIN_EVERY_S or sample.copied >= total:
-            last = now
-            console.print(
-                f"  copied {sample.copied:,} of {total:,}"
-                f" ({sample.per_s:,.0f} records/s, lag {sample.lag:,})"
-            )
+    def __init__(self, console: Console, total: int) -> None:
+        self._console = console
+        self._total = total
+        self._shown_at_s = 0.0
 
-    return show
+    def show(self, sample: Sample) -> None:
+        now_s = time.monotonic()
+        if now_s - self._shown_at_s < PLAIN_EVERY_S and sample.copied < self._total:
+            return
+        self._shown_at_s = now_s
+        self._console.print(
+            f"  copied {sample.copied:,} of {self._total:,}"
+            f" ({sample.per_s:,.0f} records/s, lag {sample.lag:,})"
+        )

@@ -283,7 +283,7 @@ def test_close_is_quick_although_the_server_is_frozen(
         own_server.resume()
 
 
-def test_close_is_quick_while_a_server_does_not_answer() -> None:
+def test_close_is_quick_while_a_server_does_not_respond() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         hosts = f"127.0.0.1:{silent.getsockname()[1]}"
         client = ZooKeeperCoordination(hosts=hosts, session_timeout_s=30)
@@ -292,7 +292,7 @@ def test_close_is_quick_while_a_server_does_not_answer() -> None:
         _closes_within(client, 1)
 
 
-def test_a_server_that_does_not_answer_does_not_use_up_the_session(
+def test_a_server_that_does_not_respond_does_not_use_up_the_session(
     ensemble: ZooKeeperEnsemble,
 ) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:

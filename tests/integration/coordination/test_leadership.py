@@ -192,7 +192,7 @@ def test_thawed_leader_writes_nothing_and_follows(stage: Stage) -> None:
 
 
 class Worker:
-    """The words of a worker, without the deeds."""
+    """Worker that reports states and copies nothing."""
 
     def __init__(self, stage: Stage, id: str) -> None:
         self._stage = stage
@@ -226,7 +226,7 @@ class Worker:
         )
 
 
-def test_partitions_go_to_who_lives_and_over_only_when_let_go(stage: Stage) -> None:
+def test_partitions_move_only_after_their_release(stage: Stage) -> None:
     stage.controller("one")
     stage.until_led_by("one")
     a = Worker(stage, "a")
@@ -290,7 +290,7 @@ def test_restart_after_sigkill_waits_for_its_own_former_session(stage: Stage) ->
     stage.until_led_by("one")
 
 
-def test_controller_starts_without_zookeeper_and_says_so(stage: Stage) -> None:
+def test_controller_starts_without_zookeeper_and_reports_it(stage: Stage) -> None:
     process = stage.controller("one", "--set", "zookeeper.hosts=127.0.0.1:1")
     process.wait_for_line("waiting for ZooKeeper", START_S)
     port = process.wait_for_line(r"REST at http://127\.0\.0\.1:(\d+)", START_S).group(1)

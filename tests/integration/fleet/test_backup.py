@@ -98,24 +98,24 @@ def test_a_wiped_fleet_goes_on_at_its_positions(
 
 
 def test_a_request_is_followed_through_history_and_logs(running: Fleet, source_topic: str) -> None:
-    answer = requests.post(
+    response = requests.post(
         f"{running.url()}/topics/{source_topic}",
         headers={"X-Request-Id": "change-17"},
         timeout=20,
     )
-    request = answer.headers["X-Request-Id"]
+    request = response.headers["X-Request-Id"]
     running.wait_online(source_topic, 4)
 
     def moves() -> list[dict[str, object]]:
         found = running.rest("GET", "/history?request=change-17&kind=move")["history"]
         return list(found) if all(each["tookMs"] is not None for each in found) else []
 
-    told = eventually(moves, 20, "the moves have ended, and the history knows how long they took")
-    assert len(told) == 4
-    assert {each["request"] for each in told} == {request}
+    events = eventually(moves, 20, "the moves have ended, and the history knows how long they took")
+    assert len(events) == 4
+    assert {each["request"] for each in events} == {request}
     controller, worker = running.log_of("c1"), running.log_of("w1")
     assert f"POST /topics/{source_topic} from 127.0.0.1: 201 (request {request})" in controller
-    for each in told:
+    for each in events:
         (line,) = [one for one in controller.splitlines() if f"move {each['event']}:" in one]
         assert f"(request {request})" in line
         assert f"{each['event']}: ONLINE" in worker

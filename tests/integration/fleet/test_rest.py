@@ -93,9 +93,9 @@ def timed(rest: Rest, method: str, path: str) -> tuple[requests.Response, float]
 def assert_away(rest: Rest) -> None:
     """Everything that needs ZooKeeper says so, in time; liveness does not mind."""
     for method, path in (("GET", "/topics"), ("POST", "/topics/x"), ("DELETE", "/topics/orders")):
-        answer, took_s = timed(rest, method, path)
-        assert answer.status_code == 503
-        assert "ZooKeeper is unavailable" in answer.json()["detail"]
+        response, took_s = timed(rest, method, path)
+        assert response.status_code == 503
+        assert "ZooKeeper is unavailable" in response.json()["detail"]
         assert took_s < ANSWER_S
     assert rest.status("/ready") == 503
     assert rest.status("/health") == 200
@@ -127,10 +127,10 @@ def test_without_a_target_a_topic_is_shown_all_the_same(
 ) -> None:
     intend(zookeeper)
     eventually(lambda: shown(rest) == ["orders"], 2, "the topic is shown")
-    answer, took_s = timed(rest, "GET", "/topics/orders")
-    assert answer.status_code == 200
-    assert answer.json()["positions"] is None
-    assert answer.json()["positionsReason"].startswith("b: ")
+    response, took_s = timed(rest, "GET", "/topics/orders")
+    assert response.status_code == 200
+    assert response.json()["positions"] is None
+    assert response.json()["positionsReason"].startswith("b: ")
     assert took_s < ANSWER_S
 
 

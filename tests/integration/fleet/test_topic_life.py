@@ -55,7 +55,7 @@ class World:
     def wait_stopped(self, topic: str, reason: str, *, since_s: float) -> None:
         eventually(lambda: reason in self.shown(topic)["stopped"], NOTICED_S, f"{topic} is stopped")
         assert time.monotonic() - since_s < NOTICED_S
-        eventually(lambda: not self.shown(topic)["externalView"], COPIED_S, f"{topic} is let go")
+        eventually(lambda: not self.shown(topic)["externalView"], COPIED_S, f"{topic} is released")
         assert all(reason in each["reason"] for each in self.shown(topic)["mismatches"])
 
     def wait_values(self, topic: str, values: list[bytes], cluster: KafkaCluster) -> None:
@@ -189,11 +189,11 @@ def test_routes_both_ways_work_side_by_side_and_copies_do_not_come_back(world: W
         world.wait_position(topic, 1, way)
     copy = f"target.source/s.{ours}"
 
-    def told() -> str:
+    def reason() -> str:
         refused = world.fleet.rest("GET", "/validation/srcKafka")["refusedTopics"]
         return str(refused.get(copy, ""))
 
-    assert "it is a copy of" in eventually(told, NOTICED_S, "the copy is refused")
+    assert "it is a copy of" in eventually(reason, NOTICED_S, "the copy is refused")
     names = world.fleet.rest("GET", "/topics?src=target")["topics"]
     assert not [name for name in names if name.startswith("s.")]
 
@@ -265,7 +265,7 @@ def test_a_recreated_topic_is_stopped_and_never_mixed_with_the_old_one(
     )
 
 
-def test_a_deleted_target_is_told_and_made_again_on_command(world: World) -> None:
+def test_a_deleted_target_is_reported_and_recreated_on_request(world: World) -> None:
     topic = f"{MINE}-auto-target"
     create_topic(world.source.bootstrap, topic)
     fill(world.source, topic, b"1", b"2")

@@ -60,9 +60,9 @@ class Echo:
 
 
 @pytest.fixture
-def house() -> Iterator[ProxyThread]:
-    with ProxyThread() as house:
-        yield house
+def proxies() -> Iterator[ProxyThread]:
+    with ProxyThread() as proxies:
+        yield proxies
 
 
 @pytest.fixture
@@ -73,8 +73,8 @@ def echo() -> Iterator[Echo]:
 
 
 @pytest.fixture
-def proxy(house: ProxyThread, echo: Echo) -> Proxy:
-    return house.proxy(echo.port)
+def proxy(proxies: ProxyThread, echo: Echo) -> Proxy:
+    return proxies.proxy(echo.port)
 
 
 @pytest.fixture
@@ -238,9 +238,9 @@ def test_cut_after_so_many_bytes_and_once(
         assert echoed(another, b"a longer text than that") == b"a longer text than that"
 
 
-def test_an_unreachable_server_is_a_reset(house: ProxyThread) -> None:
+def test_an_unreachable_server_is_a_reset(proxies: ProxyThread) -> None:
     claim = claim_port()
-    proxy = house.proxy(claim.port)
+    proxy = proxies.proxy(claim.port)
     try:
         with pytest.raises(ConnectionResetError), connected(proxy) as client:
             client.recv(1)

@@ -116,9 +116,9 @@ def test_the_export_holds_what_operators_set_and_nothing_else(rest: RestFixture)
 def test_a_created_topic_keeps_everything_that_decides_its_start_position(
     rest: RestFixture,
 ) -> None:
-    told = put(rest, "topics/orders", ORDERS)
-    assert told["result"] == "created"
-    assert "initialPartitions: 3" in told["changes"]
+    result = put(rest, "topics/orders", ORDERS)
+    assert result["result"] == "created"
+    assert "initialPartitions: 3" in result["changes"]
     assert stored(rest) == INTENT
     assert rest.target.topics()["orders"].partitions == 4
 
@@ -136,8 +136,8 @@ def test_a_repeated_import_is_unchanged_and_writes_nothing(rest: RestFixture) ->
 
 def test_differences_are_written_and_reported(rest: RestFixture) -> None:
     rest.put_intent("orders", TopicIntent(3, 3, had_position=frozenset({2}), target_topic="orders"))
-    told = put(rest, "topics/orders", ORDERS)
-    assert told == {
+    result = put(rest, "topics/orders", ORDERS)
+    assert result == {
         "result": "changed",
         "changes": [
             "partitions: 3 -> 4",
@@ -156,8 +156,8 @@ def test_differences_are_written_and_reported(rest: RestFixture) -> None:
 def test_a_dry_run_writes_nothing(rest: RestFixture, there: TopicIntent | None) -> None:
     if there is not None:
         rest.put_intent("orders", there)
-    told = put(rest, "topics/orders", ORDERS, query="dry_run=true")
-    assert told["result"] == ("changed" if there else "created")
+    result = put(rest, "topics/orders", ORDERS, query="dry_run=true")
+    assert result["result"] == ("changed" if there else "created")
     assert rest.intent("orders") == there
     assert rest.target.topics() == {}
 
@@ -177,9 +177,9 @@ def test_changes_to_the_meaning_of_positions_are_refused_and_the_others_made(
     rest.put_intent("orders", there)
     rest.place("orders", {0: "w1"})
     for query in ("dry_run=true", "dry_run=false", ""):
-        told = put(rest, "topics/orders", ORDERS, query=query)
-        assert [each["field"] for each in told["refused"]] == [field], query
-        assert told["result"] == ("changed" if query else "unchanged")
+        result = put(rest, "topics/orders", ORDERS, query=query)
+        assert [each["field"] for each in result["refused"]] == [field], query
+        assert result["result"] == ("changed" if query else "unchanged")
         assert (rest.intent("orders") == there) == (query == "dry_run=true")
     now = stored(rest)
     assert (now.state, now.blacklisted) == (TopicState.PAUSED, frozenset({2}))
@@ -205,9 +205,9 @@ YOUNG = TopicIntent(5, 0, target_topic="orders", whole=True, source_topic_id="id
 def test_a_topic_that_was_never_held_is_restored_completely(rest: RestFixture) -> None:
     rest.put_intent("orders", YOUNG)
     rest.place("orders", {0: None, 1: None})
-    told = put(rest, "topics/orders", ORDERS)
-    assert told["refused"] == []
-    assert {"initialPartitions: 0 -> 3", "state: active -> paused"} <= set(told["changes"])
+    result = put(rest, "topics/orders", ORDERS)
+    assert result["refused"] == []
+    assert {"initialPartitions: 0 -> 3", "state: active -> paused"} <= set(result["changes"])
     assert stored(rest) == INTENT
 
 
@@ -225,8 +225,8 @@ def test_a_topic_that_may_have_been_copied_keeps_its_start_position(
         entry = IdealEntry(None, OwnerEpoch(1), 5, "paused", holders=holders)
         rest.put(rest.paths.ideal_topic(key), encode_ideal(IdealTopic({0: entry})))
     elif by == "assignment":
-        told = {Partition(ROUTE, "orders", 0): AssignmentEntry(OwnerEpoch(1))}
-        data = encode_assignment(Assignment(told))
+        assigned = {Partition(ROUTE, "orders", 0): AssignmentEntry(OwnerEpoch(1))}
+        data = encode_assignment(Assignment(assigned))
         rest.put(rest.paths.assignment(WorkerId("w1")), data)
     elif by == "garbled":
         rest.put(rest.paths.ideal_topic(key), b"?")
@@ -253,9 +253,9 @@ def test_a_topic_assigned_meanwhile_keeps_its_start_position() -> None:
     rest.place("orders", {0: None})
     assert isinstance(rest.coordination, _GivenMeanwhile)
     rest.coordination.meanwhile = lambda: rest.place("orders", {0: "w1"})
-    told = put(rest, "topics/orders", ORDERS)
+    result = put(rest, "topics/orders", ORDERS)
     assert rest.coordination.meanwhile is None
-    assert "initialPartitions" in [each["field"] for each in told["refused"]]
+    assert "initialPartitions" in [each["field"] for each in result["refused"]]
     assert stored(rest).initial_partitions == 0
 
 

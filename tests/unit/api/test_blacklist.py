@@ -61,7 +61,7 @@ def test_a_topic_that_is_being_deleted_is_not_resumed(copying: RestFixture) -> N
 
 @pytest.mark.parametrize("applied", [True, False])
 def test_pausing_with_unknown_outcome_is_read_back(copying: RestFixture, applied: bool) -> None:
-    copying.coordination.lose_next_answer(applied=applied)
+    copying.coordination.lose_next_response(applied=applied)
     assert copying.call("POST", "/topics/orders/pause").status_code == 200
     assert intent(copying).state is TopicState.PAUSED
 
@@ -157,7 +157,7 @@ def test_blacklisting_with_unknown_outcome_is_read_back(
     copying: RestFixture, applied: bool
 ) -> None:
     """Made twice it would be refused the second time."""
-    copying.coordination.lose_next_answer(applied=applied)
+    copying.coordination.lose_next_response(applied=applied)
     query = "topic=orders&partition=1&opt=blacklist"
     assert copying.call("POST", f"/blacklist?{query}").status_code == 200
     assert blacklisted(copying) == [("orders", 1)]

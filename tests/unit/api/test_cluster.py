@@ -76,7 +76,7 @@ def test_one_instance(busy: RestFixture) -> None:
 
 
 def test_an_unknown_instance(busy: RestFixture) -> None:
-    assert problem_of(busy.call("GET", "/instances/nobody"), 404)["field"] == "worker"
+    assert problem_of(busy.call("GET", "/instances/unknown"), 404)["field"] == "worker"
 
 
 def test_validation(busy: RestFixture) -> None:

@@ -34,29 +34,29 @@ def excluded_topics(rest: RestFixture) -> RestFixture:
 
 
 def asset(rest: RestFixture, path: str) -> str:
-    answer = rest.call("GET", path)
-    text = answer.text
-    answer.close()
+    response = rest.call("GET", path)
+    text = response.text
+    response.close()
     return text
 
 
-def answers(rest: RestFixture) -> Mapping[str, Any]:
+def responses(rest: RestFixture) -> Mapping[str, Any]:
     return {name: rest.call("GET", path).get_json() for name, path in PATHS.items()}
 
 
 def test_the_script_reads_only_fields_of_the_responses(excluded_topics: RestFixture) -> None:
     script = asset(excluded_topics, "/dashboard/dashboard.js")
-    shown = answers(excluded_topics)
+    shown = responses(excluded_topics)
     known = {
         **shown,
         "excluded": shown["validation"]["excluded"][0],
         "worker": shown["instances"]["workers"]["w1"],
         "held": shown["instances"]["workers"]["w1"]["partitions"][0],
     }
-    for name, answer in known.items():
+    for name, response in known.items():
         read = set(re.findall(rf"\b{name}\.(\w+)", script)) - OF_SCRIPTS
         assert read, name
-        assert read <= answer.keys(), name
+        assert read <= response.keys(), name
     for path in PATHS.values():
         assert f'"{path}"' in script
         assert f'href="{path}"' in asset(excluded_topics, "/")
@@ -64,7 +64,7 @@ def test_the_script_reads_only_fields_of_the_responses(excluded_topics: RestFixt
 
 def test_every_partition_has_a_cell(excluded_topics: RestFixture) -> None:
     """The page draws held, excluded and mismatched partitions, which together are all of them."""
-    shown = answers(excluded_topics)
+    shown = responses(excluded_topics)
     drawn = {
         (each["topic"], each["partition"])
         for worker in shown["instances"]["workers"].values()

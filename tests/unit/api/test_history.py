@@ -122,7 +122,7 @@ def test_an_unreadable_block_hides_no_other(moved: RestFixture) -> None:
 
 
 def asked(rest: RestFixture, *, as_: str) -> str:
-    """Whitelist a topic under a caller's id; the id that is answered."""
+    """Whitelist a topic under a caller's id; returns the id of the response."""
     response = rest.call("POST", "/topics/orders", headers={"X-Request-Id": as_})
     assert response.status_code == 201
     return str(response.headers["X-Request-Id"])

@@ -56,11 +56,11 @@ def test_changes_made_while_disconnected_are_seen_after_the_reconnect(serving: R
     """The connection is back before the tree cache has read again."""
     seen: list[object] = []
 
-    def look(state: SessionState) -> None:
+    def observe(state: SessionState) -> None:
         if state is SessionState.CONNECTED:
             seen.append(serving.call("GET", "/topics").get_json())
 
-    serving.coordination.on_session(look)
+    serving.coordination.on_session(observe)
     with serving.zookeeper_unavailable():
         serving.put_intent("later", TopicIntent(1, 1))
     assert seen == [{"topics": ["later", "orders"]}]
@@ -103,14 +103,14 @@ def test_target_unavailable(serving: RestFixture) -> None:
 
 @pytest.mark.parametrize("applied", [True, False])
 def test_adding_with_unknown_outcome_is_read_back(rest: RestFixture, applied: bool) -> None:
-    rest.coordination.lose_next_answer(applied=applied)
+    rest.coordination.lose_next_response(applied=applied)
     assert rest.call("POST", "/topics/orders").status_code == 201
     assert rest.intent("orders") is not None
 
 
 @pytest.mark.parametrize("applied", [True, False])
 def test_expanding_with_unknown_outcome_is_read_back(serving: RestFixture, applied: bool) -> None:
-    serving.coordination.lose_next_answer(applied=applied)
+    serving.coordination.lose_next_response(applied=applied)
     body = {"topic": "orders", "numPartitions": 4}
     assert serving.call("PUT", "/topics", json=body).status_code == 200
     intent = serving.intent("orders")
@@ -120,7 +120,7 @@ def test_expanding_with_unknown_outcome_is_read_back(serving: RestFixture, appli
 
 @pytest.mark.parametrize("applied", [True, False])
 def test_deleting_with_unknown_outcome_is_read_back(serving: RestFixture, applied: bool) -> None:
-    serving.coordination.lose_next_answer(applied=applied)
+    serving.coordination.lose_next_response(applied=applied)
     assert serving.call("DELETE", "/topics/orders").status_code == 200
 
 
@@ -128,7 +128,7 @@ class CutWhileWriting(MemoryCoordination):
     """The connection goes, for good, while a write is under way."""
 
     def transact(self, operations: Sequence[Operation]) -> None:
-        self.lose_next_answer(applied=True)
+        self.lose_next_response(applied=True)
         try:
             super().transact(operations)
         finally:
@@ -145,7 +145,7 @@ def test_an_unknown_outcome_that_cannot_be_read_back() -> None:
     assert "GET" in problem["hint"]
 
 
-# --- Somebody else is faster
+# --- Concurrent writes of another client
 
 
 def test_two_concurrent_writers_of_one_topic(rest: RestFixture) -> None:

@@ -52,7 +52,7 @@ def test_each_rebalance_is_another_request(rest: RestFixture, path: str) -> None
 @pytest.mark.parametrize("applied", [True, False])
 @pytest.mark.parametrize("path", ["/admin/freeze", "/rebalance"])
 def test_an_unknown_outcome_is_read_back(rest: RestFixture, path: str, applied: bool) -> None:
-    rest.coordination.lose_next_answer(applied=applied)
+    rest.coordination.lose_next_response(applied=applied)
     response = rest.call("POST", path)
     assert response.status_code == 200
     there = switches(rest)

@@ -158,7 +158,7 @@ def test_blacklisting_a_topic_with_unknown_outcome_is_read_back(
 ) -> None:
     if opt == "whitelist":
         rest.call("POST", "/blacklist?topic=orders&opt=blacklist")
-    rest.coordination.lose_next_answer(applied=applied)
+    rest.coordination.lose_next_response(applied=applied)
     assert rest.call("POST", f"/blacklist?topic=orders&opt={opt}").status_code == 200
     assert bool(blacklisted(rest)) == (opt == "blacklist")
 
@@ -178,7 +178,7 @@ def test_adding_by_hand_removes_from_the_blacklist(applied: bool) -> None:
     rest = RestFixture(AUTO)
     rest.call("POST", "/blacklist?topic=orders&opt=blacklist")
     rest.call("GET", "/topics")
-    rest.coordination.lose_next_answer(applied=applied)
+    rest.coordination.lose_next_response(applied=applied)
     assert rest.call("POST", "/topics/orders").status_code == 201
     assert blacklisted(rest) == []
     assert intent(rest).partitions == 4

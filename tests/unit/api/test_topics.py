@@ -273,7 +273,7 @@ def test_expanding_to_the_present_number_changes_nothing(rest: RestFixture) -> N
     rest.call("POST", "/topics/orders")
     before = rest.intent("orders")
     body = {"topic": "orders", "numPartitions": 4}
-    with rest.source.failing():  # and needs nobody
+    with rest.source.failing():  # and needs no cluster
         assert rest.call("PUT", "/topics", json=body).status_code == 200
     assert rest.intent("orders") == before
 
@@ -413,7 +413,7 @@ def test_an_unknown_route() -> None:
     assert "other.target, source.target" in problem["hint"]
 
 
-# --- Nodes nobody can read
+# --- Unreadable nodes
 
 
 def test_an_unreadable_node_is_reported_and_kept(rest: RestFixture) -> None:

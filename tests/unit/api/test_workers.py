@@ -67,7 +67,7 @@ def test_a_worker_that_is_gone_can_be_blacklisted(working: RestFixture) -> None:
     assert working.call("DELETE", "/instances/gone").status_code == 200
 
 
-@pytest.mark.parametrize("name", ["nobody", "a/b", "%2E%2E", "%00"])
+@pytest.mark.parametrize("name", ["unknown", "a/b", "%2E%2E", "%00"])
 @pytest.mark.parametrize("method", ["DELETE", "POST"])
 def test_an_unknown_worker(working: RestFixture, method: str, name: str) -> None:
     assert problem_of(working.call(method, f"/instances/{name}"), 404)["field"] == "worker"
@@ -75,7 +75,7 @@ def test_an_unknown_worker(working: RestFixture, method: str, name: str) -> None
 
 @pytest.mark.parametrize("applied", [True, False])
 def test_draining_with_unknown_outcome_is_read_back(working: RestFixture, applied: bool) -> None:
-    working.coordination.lose_next_answer(applied=applied)
+    working.coordination.lose_next_response(applied=applied)
     assert working.call("DELETE", "/instances/w1").status_code == 200
     there = known(working)
     assert there is not None

@@ -112,16 +112,16 @@ def test_the_next_requests_fail_and_do_nothing(client: MemoryCoordination) -> No
 
 
 @pytest.mark.parametrize("applied", [True, False])
-def test_a_lost_answer_hides_what_happened(client: MemoryCoordination, applied: bool) -> None:
-    client.lose_next_answer(applied=applied)
+def test_a_lost_response_hides_what_happened(client: MemoryCoordination, applied: bool) -> None:
+    client.lose_next_response(applied=applied)
     with pytest.raises(OutcomeUnknown):
         client.transact([Create("/r/a", b"")])
     assert (client.get("/r/a") is not None) == applied
     client.transact([Create("/r/b", b"")])
 
 
-def test_a_refused_write_with_a_lost_answer_is_unknown_too(client: MemoryCoordination) -> None:
-    client.lose_next_answer(applied=True)
+def test_a_refused_write_with_a_lost_response_is_unknown_too(client: MemoryCoordination) -> None:
+    client.lose_next_response(applied=True)
     with pytest.raises(OutcomeUnknown):
         client.transact([Create("/r/a", b""), Delete("/r/none")])
     assert client.children("/r") == []
@@ -154,7 +154,7 @@ def test_dropped_watches_blind_the_tree_cache_until_it_is_refreshed(
     assert set(cache.nodes()) == {"/r", "/r/a", "/r/b"}
 
 
-def test_a_suspended_tree_cache_shows_what_it_heard_last_and_catches_up(
+def test_a_suspended_tree_cache_shows_what_it_received_last_and_catches_up(
     client: MemoryCoordination, other: MemoryCoordination
 ) -> None:
     cache = client.tree_cache("/r", lambda: None)
@@ -215,11 +215,11 @@ class Edits:
         self._clock.advance(seconds)
 
 
-def test_an_edit_with_a_lost_answer_that_was_applied_is_made_once(
+def test_an_edit_with_a_lost_response_that_was_applied_is_made_once(
     client: MemoryCoordination,
 ) -> None:
     edits = Edits(client)
-    client.lose_next_answer(applied=True)
+    client.lose_next_response(applied=True)
     assert edits.run() == b"id"
     node = client.get("/r/a")
     assert node is not None
@@ -227,11 +227,11 @@ def test_an_edit_with_a_lost_answer_that_was_applied_is_made_once(
     assert edits.decided_on == [None]
 
 
-def test_an_edit_with_a_lost_answer_that_was_not_applied_is_made_again(
+def test_an_edit_with_a_lost_response_that_was_not_applied_is_made_again(
     client: MemoryCoordination,
 ) -> None:
     edits = Edits(client)
-    client.lose_next_answer(applied=False)
+    client.lose_next_response(applied=False)
     assert edits.run() == b"id"
     assert client.get("/r/a") is not None
     assert edits.decided_on == [None, None]
@@ -239,7 +239,7 @@ def test_an_edit_with_a_lost_answer_that_was_not_applied_is_made_again(
 
 def test_an_edit_is_read_back_although_reads_fail_for_a_while(client: MemoryCoordination) -> None:
     edits = Edits(client)
-    client.lose_next_answer(applied=True)
+    client.lose_next_response(applied=True)
     real_wait = edits._wait
 
     def wait_and_fail(seconds: float) -> None:
@@ -253,11 +253,11 @@ def test_an_edit_is_read_back_although_reads_fail_for_a_while(client: MemoryCoor
     assert edits.waits == 5
 
 
-def test_an_edit_that_cannot_be_read_back_says_that_it_is_unknown(
+def test_an_edit_that_cannot_be_read_back_reports_that_it_is_unknown(
     client: MemoryCoordination,
 ) -> None:
     edits = Edits(client)
-    client.lose_next_answer(applied=True)
+    client.lose_next_response(applied=True)
     real_wait = edits._wait
 
     def wait_and_fail(seconds: float) -> None:
@@ -270,7 +270,7 @@ def test_an_edit_that_cannot_be_read_back_says_that_it_is_unknown(
     assert edits.waits >= 49
 
 
-def test_an_edit_while_nothing_answers_fails_at_once(client: MemoryCoordination) -> None:
+def test_an_edit_while_nothing_responds_fails_at_once(client: MemoryCoordination) -> None:
     edits = Edits(client)
     client.suspend()
     with pytest.raises(Unavailable):

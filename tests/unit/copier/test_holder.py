@@ -138,7 +138,7 @@ class Commands(Ownership):
         return taken
 
 
-class Bench:
+class HolderFixture:
     """A holder, its lane, and both ends that it talks to."""
 
     def __init__(self, policy: GapPolicy = GapPolicy.STOP) -> None:
@@ -183,167 +183,167 @@ class Bench:
 
 
 def test_a_partition_from_add_to_released() -> None:
-    bench = Bench()
-    bench.holder.add({P0: OwnerEpoch(1)})
-    assert bench.commands.take() == [Start({P0: OwnerEpoch(1)})]
-    bench.holder.on_ownership(ProofRequested(1, {P0: OwnerEpoch(1)}))
-    assert bench.sent.pop() == ProofRequest(1, {P0: OwnerEpoch(1)})
-    bench.holder.on_ownership(bench.begun(P0))
-    bench.lane.end[P0] = bench.lane.position[P0] = 8
-    bench.holder.remove(P0)
-    assert P0 in bench.lane.finished
-    bench.work()
-    (commit,) = bench.commands.take()
+    fixture = HolderFixture()
+    fixture.holder.add({P0: OwnerEpoch(1)})
+    assert fixture.commands.take() == [Start({P0: OwnerEpoch(1)})]
+    fixture.holder.on_ownership(ProofRequested(1, {P0: OwnerEpoch(1)}))
+    assert fixture.sent.pop() == ProofRequest(1, {P0: OwnerEpoch(1)})
+    fixture.holder.on_ownership(fixture.begun(P0))
+    fixture.lane.end[P0] = fixture.lane.position[P0] = 8
+    fixture.holder.remove(P0)
+    assert P0 in fixture.lane.finished
+    fixture.work()
+    (commit,) = fixture.commands.take()
     assert isinstance(commit, Commit)
     assert commit.positions[P0].position == 8
-    assert bench.state(P0) is CopyState.DRAINING
-    bench.holder.on_ownership(Committed(commit.positions, commit.number))
-    bench.work()
-    assert bench.commands.take() == [Forget(P0)]
-    assert bench.lane.position == {}
-    assert bench.sent == []
-    bench.holder.on_ownership(Forgotten(P0))
-    assert bench.sent == [Released((P0,))]
-    assert bench.holder.owned == {}
+    assert fixture.state(P0) is CopyState.DRAINING
+    fixture.holder.on_ownership(Committed(commit.positions, commit.number))
+    fixture.work()
+    assert fixture.commands.take() == [Forget(P0)]
+    assert fixture.lane.position == {}
+    assert fixture.sent == []
+    fixture.holder.on_ownership(Forgotten(P0))
+    assert fixture.sent == [Released((P0,))]
+    assert fixture.holder.owned == {}
 
 
 def test_a_failing_partition_is_committed_and_then_failed() -> None:
-    bench = Bench()
-    bench.copying(P0)
-    bench.holder.on_lane(PartitionFailed(P0, "no records", False))
-    bench.work()
-    assert bench.commands.take() == [Forget(P0)]
-    bench.holder.on_ownership(Forgotten(P0))
-    assert bench.sent == [Failed(P0, "no records", False)]
+    fixture = HolderFixture()
+    fixture.copying(P0)
+    fixture.holder.on_lane(PartitionFailed(P0, "no records", False))
+    fixture.work()
+    assert fixture.commands.take() == [Forget(P0)]
+    fixture.holder.on_ownership(Forgotten(P0))
+    assert fixture.sent == [Failed(P0, "no records", False)]
 
 
 @pytest.mark.parametrize("removed_first", [True, False])
 def test_a_removed_partition_is_released_though_it_fails(removed_first: bool) -> None:
-    bench = Bench()
-    bench.copying(P0)
+    fixture = HolderFixture()
+    fixture.copying(P0)
     if removed_first:
-        bench.holder.remove(P0)
-    bench.holder.on_lane(PartitionFailed(P0, "no records", False))
+        fixture.holder.remove(P0)
+    fixture.holder.on_lane(PartitionFailed(P0, "no records", False))
     if not removed_first:
-        bench.holder.remove(P0)
-    bench.work()
-    bench.holder.on_ownership(Forgotten(P0))
-    assert bench.sent == [Released((P0,))]
+        fixture.holder.remove(P0)
+    fixture.work()
+    fixture.holder.on_ownership(Forgotten(P0))
+    assert fixture.sent == [Released((P0,))]
 
 
 def test_a_refused_proof_releases_without_a_last_commit() -> None:
-    bench = Bench()
-    bench.copying(P0)
-    bench.lane.end[P0] = 9
-    bench.holder.on_ownership(OwnershipRefused(P0, "taken away"))
-    assert bench.lane.position == {}
-    assert bench.commands.take() == [Forget(P0)]
-    bench.holder.on_ownership(Forgotten(P0))
-    assert bench.sent == [Failed(P0, "released: taken away", True)]
+    fixture = HolderFixture()
+    fixture.copying(P0)
+    fixture.lane.end[P0] = 9
+    fixture.holder.on_ownership(OwnershipRefused(P0, "taken away"))
+    assert fixture.lane.position == {}
+    assert fixture.commands.take() == [Forget(P0)]
+    fixture.holder.on_ownership(Forgotten(P0))
+    assert fixture.sent == [Failed(P0, "released: taken away", True)]
 
 
 def test_a_fence_suspends_everything_and_each_proof_resumes_its_partition() -> None:
-    bench = Bench()
-    bench.copying(P0)
-    bench.copying(P1)
-    bench.holder.remove(P1)
-    bench.holder.on_ownership(FencedOut())
-    assert bench.lane.suspended == {P0, P1}
-    assert bench.state(P1) is CopyState.DRAINING_SUSPENDED
-    bench.lane.end[P0] = bench.lane.position[P0] = 9
-    bench.work()
-    assert not any(isinstance(command, Commit) for command in bench.commands.take())
-    assert "fenced" in bench.holder.report()[P0].reason
-    bench.holder.on_ownership(OwnershipConfirmed(P0))
-    assert bench.lane.suspended <= {P1}
-    bench.work()
-    assert any(isinstance(command, Commit) for command in bench.commands.take())
+    fixture = HolderFixture()
+    fixture.copying(P0)
+    fixture.copying(P1)
+    fixture.holder.remove(P1)
+    fixture.holder.on_ownership(FencedOut())
+    assert fixture.lane.suspended == {P0, P1}
+    assert fixture.state(P1) is CopyState.DRAINING_SUSPENDED
+    fixture.lane.end[P0] = fixture.lane.position[P0] = 9
+    fixture.work()
+    assert not any(isinstance(command, Commit) for command in fixture.commands.take())
+    assert "fenced" in fixture.holder.report()[P0].reason
+    fixture.holder.on_ownership(OwnershipConfirmed(P0))
+    assert fixture.lane.suspended <= {P1}
+    fixture.work()
+    assert any(isinstance(command, Commit) for command in fixture.commands.take())
 
 
 def test_a_drain_ends_in_time() -> None:
-    bench = Bench()
-    bench.copying(P0)
-    bench.lane.end[P0] = 9
-    bench.holder.remove(P0)
-    bench.work(skip_s=DRAIN_S)
-    assert bench.state(P0) is CopyState.DRAINING
-    bench.work()
-    assert bench.state(P0) is CopyState.RELEASING
+    fixture = HolderFixture()
+    fixture.copying(P0)
+    fixture.lane.end[P0] = 9
+    fixture.holder.remove(P0)
+    fixture.work(skip_s=DRAIN_S)
+    assert fixture.state(P0) is CopyState.DRAINING
+    fixture.work()
+    assert fixture.state(P0) is CopyState.RELEASING
 
 
 @pytest.mark.parametrize("policy", list(GapPolicy))
 def test_a_gap_follows_the_policy(policy: GapPolicy) -> None:
-    bench = Bench(policy)
-    bench.copying(P0)
-    bench.holder.on_lane(GapFound(P0, "out of range"))
+    fixture = HolderFixture(policy)
+    fixture.copying(P0)
+    fixture.holder.on_lane(GapFound(P0, "out of range"))
     if policy is GapPolicy.STOP:
-        assert bench.state(P0) is CopyState.DRAINING
-        assert bench.commands.take() == []
+        assert fixture.state(P0) is CopyState.DRAINING
+        assert fixture.commands.take() == []
         return
-    (command,) = bench.commands.take()
+    (command,) = fixture.commands.take()
     assert isinstance(command, Locate)
-    bench.holder.on_ownership(Located(P0, 42))
-    assert bench.lane.position[P0] == 42
+    fixture.holder.on_ownership(Located(P0, 42))
+    assert fixture.lane.position[P0] == 42
 
 
 def test_a_located_offset_for_a_draining_partition_is_ignored() -> None:
-    bench = Bench(GapPolicy.EARLIEST)
-    bench.copying(P0)
-    bench.holder.on_lane(GapFound(P0, "out of range"))
-    bench.holder.remove(P0)
-    bench.holder.on_ownership(Located(P0, 42))
-    assert bench.lane.position[P0] == 5
+    fixture = HolderFixture(GapPolicy.EARLIEST)
+    fixture.copying(P0)
+    fixture.holder.on_lane(GapFound(P0, "out of range"))
+    fixture.holder.remove(P0)
+    fixture.holder.on_ownership(Located(P0, 42))
+    assert fixture.lane.position[P0] == 5
 
 
 def test_a_producer_is_requested_and_handed_over() -> None:
-    bench = Bench()
-    bench.holder.on_lane(ProducerNeeded())
-    assert bench.commands.take() == [NewProducer()]
-    bench.holder.on_ownership(ProducerReady(Producer(7, 0)))
-    assert bench.lane.producers == [(7, 0)]
+    fixture = HolderFixture()
+    fixture.holder.on_lane(ProducerNeeded())
+    assert fixture.commands.take() == [NewProducer()]
+    fixture.holder.on_ownership(ProducerReady(Producer(7, 0)))
+    assert fixture.lane.producers == [(7, 0)]
 
 
 def test_an_add_before_the_release_is_a_mistake_of_the_driver() -> None:
-    bench = Bench()
-    bench.copying(P0)
-    bench.holder.on_ownership(OwnershipRefused(P0, "taken away"))
+    fixture = HolderFixture()
+    fixture.copying(P0)
+    fixture.holder.on_ownership(OwnershipRefused(P0, "taken away"))
     with pytest.raises(InvalidTransition, match="added before it was released"):
-        bench.holder.add({P0: OwnerEpoch(2)})
+        fixture.holder.add({P0: OwnerEpoch(2)})
 
 
 def test_a_start_that_comes_after_the_remove_begins_nothing() -> None:
-    bench = Bench()
-    bench.holder.add({P0: OwnerEpoch(1)})
-    bench.holder.remove(P0)
-    bench.holder.on_ownership(bench.begun(P0))
-    assert bench.lane.position == {}
-    bench.holder.on_ownership(Forgotten(P0))
-    assert bench.sent == [Released((P0,))]
+    fixture = HolderFixture()
+    fixture.holder.add({P0: OwnerEpoch(1)})
+    fixture.holder.remove(P0)
+    fixture.holder.on_ownership(fixture.begun(P0))
+    assert fixture.lane.position == {}
+    fixture.holder.on_ownership(Forgotten(P0))
+    assert fixture.sent == [Released((P0,))]
 
 
 def test_reports_name_the_error_that_is_nearest() -> None:
-    bench = Bench()
-    bench.copying(P0)
-    bench.holder.add({P1: OwnerEpoch(1)})
-    assert bench.holder.report()[P0].state is PartitionState.ONLINE
-    assert bench.holder.report()[P1].reason == "starting"
-    bench.holder.on_ownership(ClusterError("target: away"))
-    reports = bench.holder.report()
+    fixture = HolderFixture()
+    fixture.copying(P0)
+    fixture.holder.add({P1: OwnerEpoch(1)})
+    assert fixture.holder.report()[P0].state is PartitionState.ONLINE
+    assert fixture.holder.report()[P1].reason == "starting"
+    fixture.holder.on_ownership(ClusterError("target: away"))
+    reports = fixture.holder.report()
     assert {report.reason for report in reports.values()} == {"target: away"}
     assert {report.state for report in reports.values()} == {PartitionState.ERROR}
-    bench.lane.error = "source: broker away"
-    assert bench.holder.report()[P0].reason == "source: broker away"
+    fixture.lane.error = "source: broker away"
+    assert fixture.holder.report()[P0].reason == "source: broker away"
 
 
 def test_give_up_drops_everything() -> None:
-    bench = Bench()
-    bench.copying(P0)
-    bench.holder.add({P1: OwnerEpoch(1)})
-    bench.holder.give_up()
-    assert bench.lane.position == {}
-    assert bench.holder.owned == {}
-    bench.holder.on_ownership(Forgotten(P0))
-    assert bench.sent == []
+    fixture = HolderFixture()
+    fixture.copying(P0)
+    fixture.holder.add({P1: OwnerEpoch(1)})
+    fixture.holder.give_up()
+    assert fixture.lane.position == {}
+    assert fixture.holder.owned == {}
+    fixture.holder.on_ownership(Forgotten(P0))
+    assert fixture.sent == []
 
 
 class Holding(RuleBasedStateMachine):
@@ -351,7 +351,7 @@ class Holding(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.bench = Bench(GapPolicy.EARLIEST)
+        self.fixture = HolderFixture(GapPolicy.EARLIEST)
         self.added: set[Partition] = set()
         self.removed: set[Partition] = set()
         self.proven: dict[Partition, str] = {}
@@ -362,7 +362,7 @@ class Holding(RuleBasedStateMachine):
         partition = Partition(ROUTE, "t", number)
         if partition not in self.added and partition not in self.removed:
             self.added.add(partition)
-            self.bench.holder.add({partition: OwnerEpoch(1)})
+            self.fixture.holder.add({partition: OwnerEpoch(1)})
 
     @rule(number=st.integers(0, 2))
     def remove(self, number: int) -> None:
@@ -370,12 +370,12 @@ class Holding(RuleBasedStateMachine):
         partition = Partition(ROUTE, "t", number)
         if partition not in self.removed:
             self.removed.add(partition)
-            self.bench.holder.remove(partition)
+            self.fixture.holder.remove(partition)
 
     @rule(data=st.data())
     def thread(self, data: st.DataObject) -> None:
         """The ownership thread performs what was put, with any outcome."""
-        for command in self.bench.commands.take():
+        for command in self.fixture.commands.take():
             match command:
                 case Start(partitions):
                     self.proven |= dict.fromkeys(partitions, "waiting")
@@ -383,19 +383,21 @@ class Holding(RuleBasedStateMachine):
                     self.commits.append(command)
                 case Forget(partition):
                     self.proven.pop(partition, None)
-                    self.bench.holder.on_ownership(Forgotten(partition))
+                    self.fixture.holder.on_ownership(Forgotten(partition))
                 case Locate(partition):
-                    self.bench.holder.on_ownership(Located(partition, 50))
+                    self.fixture.holder.on_ownership(Located(partition, 50))
         for partition, state in list(self.proven.items()):
             outcome = data.draw(st.sampled_from(["begun", "refused", "failed", "later"]))
             if outcome == "begun":
-                event = self.bench.begun(partition)
+                event = self.fixture.begun(partition)
                 waiting = state == "waiting"
                 self.proven[partition] = "held"
-                self.bench.holder.on_ownership(event if waiting else OwnershipConfirmed(partition))
+                self.fixture.holder.on_ownership(
+                    event if waiting else OwnershipConfirmed(partition)
+                )
             elif outcome != "later":
                 del self.proven[partition]
-                self.bench.holder.on_ownership(
+                self.fixture.holder.on_ownership(
                     OwnershipRefused(partition, "taken away")
                     if outcome == "refused"
                     else StartFailed(partition, "no topic", True)
@@ -410,11 +412,11 @@ class Holding(RuleBasedStateMachine):
             "failed": CommitFailed("no response", commit.number),
             "fenced": FencedOut(commit.number),
         }
-        self.bench.holder.on_ownership(events[outcome])
+        self.fixture.holder.on_ownership(events[outcome])
 
     @rule(data=st.data(), kind=st.sampled_from(["fetch", "acknowledge", "fail", "gap"]))
     def lane_works(self, data: st.DataObject, kind: str) -> None:
-        lane = self.bench.lane
+        lane = self.fixture.lane
         if not lane.position:
             return
         partition = data.draw(st.sampled_from(sorted(lane.position)))
@@ -425,17 +427,17 @@ class Holding(RuleBasedStateMachine):
             case "acknowledge" if free:
                 lane.position[partition] = lane.end[partition]
             case "fail":
-                self.bench.holder.on_lane(PartitionFailed(partition, "corrupt", False))
+                self.fixture.holder.on_lane(PartitionFailed(partition, "corrupt", False))
             case "gap":
-                self.bench.holder.on_lane(GapFound(partition, "out of range"))
+                self.fixture.holder.on_lane(GapFound(partition, "out of range"))
 
     @rule(skip_s=st.sampled_from([0.0, 1.0, DRAIN_S]))
     def work(self, skip_s: float) -> None:
-        self.bench.work(skip_s=skip_s)
+        self.fixture.work(skip_s=skip_s)
 
     @invariant()
     def each_partition_has_one_last_message(self) -> None:
-        for message in self.bench.sent:
+        for message in self.fixture.sent:
             match message:
                 case Released(partitions):
                     for partition in partitions:
@@ -444,12 +446,12 @@ class Holding(RuleBasedStateMachine):
                 case Failed(partition):
                     assert partition not in self.removed
                     self.added.remove(partition)
-        self.bench.sent.clear()
-        assert set(self.bench.holder.owned) == self.added | self.removed
+        self.fixture.sent.clear()
+        assert set(self.fixture.holder.owned) == self.added | self.removed
 
     @invariant()
     def the_lane_knows_what_the_states_say(self) -> None:
-        lane, owned = self.bench.lane, self.bench.holder.owned
+        lane, owned = self.fixture.lane, self.fixture.holder.owned
         suspended = (CopyState.SUSPENDED, CopyState.DRAINING_SUSPENDED)
         draining = (CopyState.DRAINING, CopyState.DRAINING_SUSPENDED)
         known = {part for part, each in owned.items() if each.grant is not None}

@@ -55,7 +55,7 @@ def commitment(position: int, begun: Begun) -> Commitment:
 
 
 @dataclass
-class Desk:
+class OwnershipFixture:
     """An ownership thread, its clusters and ledger, and the events that it posts."""
 
     ledger: ScriptedLedger = field(default_factory=ScriptedLedger)
@@ -113,32 +113,34 @@ class Desk:
 
 
 @pytest.fixture
-def desk() -> Iterator[Desk]:
-    desk = Desk()
-    yield desk
-    desk.ownership.close()
-    assert desk.source.closed
-    assert desk.target.closed
+def ownership_fixture() -> Iterator[OwnershipFixture]:
+    ownership_fixture = OwnershipFixture()
+    yield ownership_fixture
+    ownership_fixture.ownership.close()
+    assert ownership_fixture.source.closed
+    assert ownership_fixture.target.closed
 
 
-def test_the_order(desk: Desk) -> None:
-    request = desk.start(P0)
+def test_the_order(ownership_fixture: OwnershipFixture) -> None:
+    request = ownership_fixture.start(P0)
     assert request.partitions == {P0: 1}
-    assert desk.ledger.calls == [("initialise", "own")]
-    desk.ledger.positions[K0] = Position(10, 3)
-    desk.ownership.put(ProofResponse(request.request, {P0: grant()}, {}))
-    begun = desk.next(Begun)
-    assert desk.ledger.done == ["initialise", "fence", "read"]
-    assert desk.ledger.calls[1] == ("fence", *FENCE)
+    assert ownership_fixture.ledger.calls == [("initialise", "own")]
+    ownership_fixture.ledger.positions[K0] = Position(10, 3)
+    ownership_fixture.ownership.put(ProofResponse(request.request, {P0: grant()}, {}))
+    begun = ownership_fixture.next(Begun)
+    assert ownership_fixture.ledger.done == ["initialise", "fence", "read"]
+    assert ownership_fixture.ledger.calls[1] == ("fence", *FENCE)
     assert (begun.beginning.position, begun.beginning.leader_epoch) == (10, 3)
 
 
-def test_a_first_position_is_committed_before_the_first_byte(desk: Desk) -> None:
-    request = desk.start(P0)
-    desk.ownership.put(ProofResponse(request.request, {P0: grant()}, {}))
-    desk.next(Committed)
-    assert desk.next(Begun).beginning.position == 100
-    stored = desk.ledger.positions[K0]
+def test_a_first_position_is_committed_before_the_first_byte(
+    ownership_fixture: OwnershipFixture,
+) -> None:
+    request = ownership_fixture.start(P0)
+    ownership_fixture.ownership.put(ProofResponse(request.request, {P0: grant()}, {}))
+    ownership_fixture.next(Committed)
+    assert ownership_fixture.next(Begun).beginning.position == 100
+    stored = ownership_fixture.ledger.positions[K0]
     assert stored.offset == 100
     assert Provenance.decode(stored.metadata) == Provenance(
         source_cluster="A",
@@ -150,198 +152,228 @@ def test_a_first_position_is_committed_before_the_first_byte(desk: Desk) -> None
     )
 
 
-def test_a_partition_that_joins_needs_no_new_initialisation(desk: Desk) -> None:
-    desk.own(P0)
-    desk.ledger.positions[K1] = Position(20)
-    request = desk.start(P1)
+def test_a_partition_that_joins_needs_no_new_initialisation(
+    ownership_fixture: OwnershipFixture,
+) -> None:
+    ownership_fixture.own(P0)
+    ownership_fixture.ledger.positions[K1] = Position(20)
+    request = ownership_fixture.start(P1)
     assert request.partitions == {P1: 1}
-    desk.ownership.put(ProofResponse(request.request, {P1: grant()}, {}))
-    assert desk.next(Begun).partition == P1
-    assert desk.ledger.done == ["initialise", "fence", "read", "fence", "read"]
+    ownership_fixture.ownership.put(ProofResponse(request.request, {P1: grant()}, {}))
+    assert ownership_fixture.next(Begun).partition == P1
+    assert ownership_fixture.ledger.done == ["initialise", "fence", "read", "fence", "read"]
 
 
-def test_a_refused_partition_is_released(desk: Desk) -> None:
-    request = desk.start(P0, P1)
-    desk.ledger.positions[K1] = Position(20)
-    desk.ownership.put(ProofResponse(request.request, {P1: grant()}, {P0: "taken away"}))
-    assert desk.next(OwnershipRefused) == OwnershipRefused(P0, "taken away")
-    assert desk.next(Begun).partition == P1
-    desk.nothing_more()
+def test_a_refused_partition_is_released(ownership_fixture: OwnershipFixture) -> None:
+    request = ownership_fixture.start(P0, P1)
+    ownership_fixture.ledger.positions[K1] = Position(20)
+    ownership_fixture.ownership.put(
+        ProofResponse(request.request, {P1: grant()}, {P0: "taken away"})
+    )
+    assert ownership_fixture.next(OwnershipRefused) == OwnershipRefused(P0, "taken away")
+    assert ownership_fixture.next(Begun).partition == P1
+    ownership_fixture.nothing_more()
 
 
-def test_a_response_to_another_request_is_no_proof(desk: Desk) -> None:
-    request = desk.start(P0)
-    desk.ownership.put(ProofResponse(request.request + 1, {P0: grant()}, {}))
-    desk.nothing_more()
-    assert desk.ledger.done == ["initialise"]
+def test_a_response_to_another_request_is_no_proof(ownership_fixture: OwnershipFixture) -> None:
+    request = ownership_fixture.start(P0)
+    ownership_fixture.ownership.put(ProofResponse(request.request + 1, {P0: grant()}, {}))
+    ownership_fixture.nothing_more()
+    assert ownership_fixture.ledger.done == ["initialise"]
 
 
 @pytest.mark.parametrize("granted", [True, False])
-def test_a_partition_added_again_meanwhile_is_proven_again(desk: Desk, granted: bool) -> None:
-    request = desk.start(P0)
-    desk.ownership.put(Forget(P0))
-    desk.next(Forgotten)
-    desk.ownership.put(Start({P0: OwnerEpoch(3)}))
-    go = (
+def test_a_partition_added_again_meanwhile_is_proven_again(
+    ownership_fixture: OwnershipFixture, granted: bool
+) -> None:
+    request = ownership_fixture.start(P0)
+    ownership_fixture.ownership.put(Forget(P0))
+    ownership_fixture.next(Forgotten)
+    ownership_fixture.ownership.put(Start({P0: OwnerEpoch(3)}))
+    response = (
         ProofResponse(request.request, {P0: grant(1)}, {})
         if granted
         else ProofResponse(request.request, {}, {P0: "epoch 3"})
     )
-    desk.ownership.put(go)
-    assert desk.next(ProofRequested).partitions == {P0: 3}
+    ownership_fixture.ownership.put(response)
+    assert ownership_fixture.next(ProofRequested).partitions == {P0: 3}
 
 
-def test_a_commit(desk: Desk) -> None:
-    (begun,) = desk.own(P0)
-    desk.ownership.put(Commit({P0: commitment(15, begun)}))
-    assert desk.next(Committed).positions[P0].position == 15
-    assert desk.ledger.positions[K0].offset == 15
+def test_a_commit(ownership_fixture: OwnershipFixture) -> None:
+    (begun,) = ownership_fixture.own(P0)
+    ownership_fixture.ownership.put(Commit({P0: commitment(15, begun)}))
+    assert ownership_fixture.next(Committed).positions[P0].position == 15
+    assert ownership_fixture.ledger.positions[K0].offset == 15
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
-def test_after_a_doubt_nothing_is_committed_until_the_proof(desk: Desk, when: str) -> None:
-    (begun,) = desk.own(P0)
-    desk.ledger.fail_next("commit", when)
-    desk.ownership.put(Commit({P0: commitment(15, begun)}))
-    desk.next(CommitFailed)
-    assert desk.next(ClusterError).reason.startswith("target: ")
-    request = desk.next(ProofRequested)
+def test_after_a_doubt_nothing_is_committed_until_the_proof(
+    ownership_fixture: OwnershipFixture, when: str
+) -> None:
+    (begun,) = ownership_fixture.own(P0)
+    ownership_fixture.ledger.fail_next("commit", when)
+    ownership_fixture.ownership.put(Commit({P0: commitment(15, begun)}))
+    ownership_fixture.next(CommitFailed)
+    assert ownership_fixture.next(ClusterError).reason.startswith("target: ")
+    request = ownership_fixture.next(ProofRequested)
     assert request.partitions == {P0: 1}
-    desk.ownership.put(Commit({P0: commitment(16, begun)}))
-    assert "proof" in desk.next(CommitFailed).reason
-    desk.ownership.put(ProofResponse(request.request, {P0: grant()}, {}))
-    assert desk.next(OwnershipConfirmed).partition == P0
-    desk.ownership.put(Commit({P0: commitment(17, begun)}))
-    desk.next(Committed)
+    ownership_fixture.ownership.put(Commit({P0: commitment(16, begun)}))
+    assert "proof" in ownership_fixture.next(CommitFailed).reason
+    ownership_fixture.ownership.put(ProofResponse(request.request, {P0: grant()}, {}))
+    assert ownership_fixture.next(OwnershipConfirmed).partition == P0
+    ownership_fixture.ownership.put(Commit({P0: commitment(17, begun)}))
+    ownership_fixture.next(Committed)
     order = ["initialise", "fence", "read"]
-    assert desk.ledger.done == [*order, "commit", *order, "commit"]
+    assert ownership_fixture.ledger.done == [*order, "commit", *order, "commit"]
 
 
-def test_a_fence_is_reported_and_a_position_that_moved_starts_again(desk: Desk) -> None:
-    begun = {each.partition: each for each in desk.own(P0, P1)}
-    desk.ledger.initialise("own")
-    desk.ledger.positions[K0] = Position(50)
-    desk.ownership.put(Commit({P0: commitment(15, begun[P0]), P1: commitment(16, begun[P1])}))
-    desk.next(FencedOut)
-    request = desk.next(ProofRequested)
+def test_a_fence_is_reported_and_a_position_that_moved_starts_again(
+    ownership_fixture: OwnershipFixture,
+) -> None:
+    begun = {each.partition: each for each in ownership_fixture.own(P0, P1)}
+    ownership_fixture.ledger.initialise("own")
+    ownership_fixture.ledger.positions[K0] = Position(50)
+    ownership_fixture.ownership.put(
+        Commit({P0: commitment(15, begun[P0]), P1: commitment(16, begun[P1])})
+    )
+    ownership_fixture.next(FencedOut)
+    request = ownership_fixture.next(ProofRequested)
     assert set(request.partitions) == {P0, P1}
-    desk.ownership.put(
+    ownership_fixture.ownership.put(
         ProofResponse(request.request, dict.fromkeys(request.partitions, grant()), {})
     )
-    failed = desk.next(StartFailed)
+    failed = ownership_fixture.next(StartFailed)
     assert (failed.partition, failed.temporary) == (P0, True)
-    assert desk.next(OwnershipConfirmed).partition == P1
-    assert desk.ledger.positions[K0].offset == 50
+    assert ownership_fixture.next(OwnershipConfirmed).partition == P1
+    assert ownership_fixture.ledger.positions[K0].offset == 50
 
 
-def test_what_was_refused_is_never_committed_afterwards(desk: Desk) -> None:
+def test_what_was_refused_is_never_committed_afterwards(
+    ownership_fixture: OwnershipFixture,
+) -> None:
     """The loop may have queued the commit before it received the refusal."""
-    begun = {each.partition: each for each in desk.own(P0, P1)}
-    desk.ledger.fail_next("commit")
-    desk.ownership.put(Commit({P0: commitment(15, begun[P0])}))
-    request = desk.until(ProofRequested)
-    desk.ownership.put(ProofResponse(request.request, {P1: grant()}, {P0: "taken away"}))
+    begun = {each.partition: each for each in ownership_fixture.own(P0, P1)}
+    ownership_fixture.ledger.fail_next("commit")
+    ownership_fixture.ownership.put(Commit({P0: commitment(15, begun[P0])}))
+    request = ownership_fixture.until(ProofRequested)
+    ownership_fixture.ownership.put(
+        ProofResponse(request.request, {P1: grant()}, {P0: "taken away"})
+    )
     both = {P0: commitment(16, begun[P0]), P1: commitment(17, begun[P1])}
-    desk.ownership.put(Commit(both))
-    desk.next(OwnershipRefused)
-    desk.next(OwnershipConfirmed)
-    assert set(desk.next(Committed).positions) == {P1}
-    assert desk.ledger.positions[K0].offset == 10
-    desk.ownership.put(Commit({P0: commitment(18, begun[P0])}))
-    assert desk.next(Committed).positions == {}
-    assert desk.ledger.positions[K0].offset == 10
+    ownership_fixture.ownership.put(Commit(both))
+    ownership_fixture.next(OwnershipRefused)
+    ownership_fixture.next(OwnershipConfirmed)
+    assert set(ownership_fixture.next(Committed).positions) == {P1}
+    assert ownership_fixture.ledger.positions[K0].offset == 10
+    ownership_fixture.ownership.put(Commit({P0: commitment(18, begun[P0])}))
+    assert ownership_fixture.next(Committed).positions == {}
+    assert ownership_fixture.ledger.positions[K0].offset == 10
 
 
-def test_a_refused_position_fails_its_partition_alone(desk: Desk) -> None:
-    begun = {each.partition: each for each in desk.own(P0, P1)}
-    desk.ledger.refused[K0] = "UNKNOWN_TOPIC_OR_PARTITION"
-    desk.ownership.put(Commit({P0: commitment(15, begun[P0]), P1: commitment(16, begun[P1])}))
-    assert desk.next(StartFailed).partition == P0
-    desk.next(CommitFailed)
-    request = desk.next(ProofRequested)
+def test_a_refused_position_fails_its_partition_alone(ownership_fixture: OwnershipFixture) -> None:
+    begun = {each.partition: each for each in ownership_fixture.own(P0, P1)}
+    ownership_fixture.ledger.refused[K0] = "UNKNOWN_TOPIC_OR_PARTITION"
+    ownership_fixture.ownership.put(
+        Commit({P0: commitment(15, begun[P0]), P1: commitment(16, begun[P1])})
+    )
+    assert ownership_fixture.next(StartFailed).partition == P0
+    ownership_fixture.next(CommitFailed)
+    request = ownership_fixture.next(ProofRequested)
     assert request.partitions == {P1: 1}
-    desk.ownership.put(ProofResponse(request.request, {P1: grant()}, {}))
-    assert desk.next(OwnershipConfirmed).partition == P1
+    ownership_fixture.ownership.put(ProofResponse(request.request, {P1: grant()}, {}))
+    assert ownership_fixture.next(OwnershipConfirmed).partition == P1
 
 
 @pytest.mark.parametrize("step", ["initialise", "fence", "read"])
-def test_a_step_that_fails_is_tried_again_with_a_new_proof(desk: Desk, step: str) -> None:
-    desk.ledger.positions[K0] = Position(10)
-    desk.ledger.fail_next(step)
-    desk.ownership.put(Start({P0: OwnerEpoch(1)}))
+def test_a_step_that_fails_is_tried_again_with_a_new_proof(
+    ownership_fixture: OwnershipFixture, step: str
+) -> None:
+    ownership_fixture.ledger.positions[K0] = Position(10)
+    ownership_fixture.ledger.fail_next(step)
+    ownership_fixture.ownership.put(Start({P0: OwnerEpoch(1)}))
     while True:
-        event = desk.events.get(timeout=30)
+        event = ownership_fixture.events.get(timeout=30)
         if isinstance(event, Begun):
             break
         if isinstance(event, ProofRequested):
-            desk.ownership.put(ProofResponse(event.request, {P0: grant()}, {}))
-    assert desk.ledger.done[-2:] == ["fence", "read"]
-    assert desk.ledger.done.count(step) == 2
+            ownership_fixture.ownership.put(ProofResponse(event.request, {P0: grant()}, {}))
+    assert ownership_fixture.ledger.done[-2:] == ["fence", "read"]
+    assert ownership_fixture.ledger.done.count(step) == 2
 
 
-def test_a_first_position_that_is_not_committed_begins_nothing(desk: Desk) -> None:
-    desk.ledger.fail_next("commit")
-    request = desk.start(P0)
-    desk.ownership.put(ProofResponse(request.request, {P0: grant()}, {}))
-    desk.next(CommitFailed)
-    request = desk.until(ProofRequested)
+def test_a_first_position_that_is_not_committed_begins_nothing(
+    ownership_fixture: OwnershipFixture,
+) -> None:
+    ownership_fixture.ledger.fail_next("commit")
+    request = ownership_fixture.start(P0)
+    ownership_fixture.ownership.put(ProofResponse(request.request, {P0: grant()}, {}))
+    ownership_fixture.next(CommitFailed)
+    request = ownership_fixture.until(ProofRequested)
     assert request.partitions == {P0: 1}
-    desk.ownership.put(ProofResponse(request.request, {P0: grant()}, {}))
-    desk.next(Committed)
-    desk.next(Begun)
+    ownership_fixture.ownership.put(ProofResponse(request.request, {P0: grant()}, {}))
+    ownership_fixture.next(Committed)
+    ownership_fixture.next(Begun)
 
 
-def test_what_cannot_start_is_reported_with_its_reason(desk: Desk) -> None:
-    desk.target.model.create("t", 1)
-    request = desk.start(P0, P1)
-    desk.ledger.positions[K0] = Position(10)
-    desk.ownership.put(
+def test_what_cannot_start_is_reported_with_its_reason(ownership_fixture: OwnershipFixture) -> None:
+    ownership_fixture.target.model.create("t", 1)
+    request = ownership_fixture.start(P0, P1)
+    ownership_fixture.ledger.positions[K0] = Position(10)
+    ownership_fixture.ownership.put(
         ProofResponse(request.request, dict.fromkeys(request.partitions, grant()), {})
     )
-    failed = desk.next(StartFailed)
+    failed = ownership_fixture.next(StartFailed)
     assert (failed.partition, failed.temporary) == (P1, True)
-    assert desk.next(Begun).partition == P0
+    assert ownership_fixture.next(Begun).partition == P0
 
 
-def test_a_new_partition_without_a_leader_holds_up_no_other(desk: Desk) -> None:
-    desk.source.leaderless.add(K0)
-    request = desk.start(P0, P1)
-    desk.ownership.put(
+def test_a_new_partition_without_a_leader_holds_up_no_other(
+    ownership_fixture: OwnershipFixture,
+) -> None:
+    ownership_fixture.source.leaderless.add(K0)
+    request = ownership_fixture.start(P0, P1)
+    ownership_fixture.ownership.put(
         ProofResponse(request.request, dict.fromkeys(request.partitions, grant()), {})
     )
-    failed = desk.next(StartFailed)
+    failed = ownership_fixture.next(StartFailed)
     reason = "source: t/0 has no leader"
     assert (failed.partition, failed.reason, failed.temporary) == (P0, reason, True)
-    assert desk.until(Begun).partition == P1
-    desk.nothing_more()
+    assert ownership_fixture.until(Begun).partition == P1
+    ownership_fixture.nothing_more()
 
 
 @pytest.mark.parametrize("end", ["source", "target"])
-def test_an_error_at_the_start_names_the_cluster(desk: Desk, end: str) -> None:
-    request = desk.start(P0)
-    cluster = desk.source if end == "source" else desk.target
+def test_an_error_at_the_start_names_the_cluster(
+    ownership_fixture: OwnershipFixture, end: str
+) -> None:
+    request = ownership_fixture.start(P0)
+    cluster = ownership_fixture.source if end == "source" else ownership_fixture.target
     cluster.failures = 1
-    desk.ownership.put(ProofResponse(request.request, {P0: grant()}, {}))
-    assert desk.next(ClusterError).reason.startswith(f"{end}: ")
+    ownership_fixture.ownership.put(ProofResponse(request.request, {P0: grant()}, {}))
+    assert ownership_fixture.next(ClusterError).reason.startswith(f"{end}: ")
 
 
-def test_a_new_producer_is_requested_until_there_is_one(desk: Desk) -> None:
-    desk.target.failures = 1
-    desk.ownership.put(NewProducer())
-    assert desk.next(ClusterError).reason.startswith("target: ")
-    assert desk.next(ProducerReady).producer.id == 1
+def test_a_new_producer_is_requested_until_there_is_one(
+    ownership_fixture: OwnershipFixture,
+) -> None:
+    ownership_fixture.target.failures = 1
+    ownership_fixture.ownership.put(NewProducer())
+    assert ownership_fixture.next(ClusterError).reason.startswith("target: ")
+    assert ownership_fixture.next(ProducerReady).producer.id == 1
 
 
-def test_locate_follows_the_policy(desk: Desk) -> None:
+def test_locate_follows_the_policy(ownership_fixture: OwnershipFixture) -> None:
     for policy, offset in ((GapPolicy.EARLIEST, 100), (GapPolicy.LATEST, 900)):
-        desk.ownership.put(Locate(P0, grant(settings=RouteSettings(on_gap=policy))))
-        assert desk.next(Located).offset == offset
-    desk.source.failures = 1
-    desk.ownership.put(Locate(P0, grant(settings=RouteSettings(on_gap=GapPolicy.LATEST))))
-    assert desk.next(StartFailed).temporary
+        ownership_fixture.ownership.put(Locate(P0, grant(settings=RouteSettings(on_gap=policy))))
+        assert ownership_fixture.next(Located).offset == offset
+    ownership_fixture.source.failures = 1
+    ownership_fixture.ownership.put(
+        Locate(P0, grant(settings=RouteSettings(on_gap=GapPolicy.LATEST)))
+    )
+    assert ownership_fixture.next(StartFailed).temporary
 
 
-def test_an_unexpected_error_is_reported(desk: Desk) -> None:
-    desk.ledger.fail_next("initialise", "broken")
-    desk.ownership.put(Start({P0: OwnerEpoch(1)}))
-    assert isinstance(desk.next(OwnershipCrashed).error, ZeroDivisionError)
+def test_an_unexpected_error_is_reported(ownership_fixture: OwnershipFixture) -> None:
+    ownership_fixture.ledger.fail_next("initialise", "broken")
+    ownership_fixture.ownership.put(Start({P0: OwnerEpoch(1)}))
+    assert isinstance(ownership_fixture.next(OwnershipCrashed).error, ZeroDivisionError)

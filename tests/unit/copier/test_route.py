@@ -7,7 +7,7 @@ import pytest
 from ureplicator_common.kafka.errors import ErrorCode
 from ureplicator_common.model import PartitionState, RouteSettings
 from ureplicator_testkit.copier.line import MakeLine, assert_same, fill, records, values
-from ureplicator_testkit.records import batches as b
+from ureplicator_testkit.records import batches
 from ureplicator_worker.copier.ownership.protocol import NewProducer
 from ureplicator_worker.copier.raw import target as raw_target
 from ureplicator_worker.lifeline.messages import Failed
@@ -41,7 +41,7 @@ def test_quiet_partitions_are_online_and_late_records_come(make: MakeLine) -> No
 def test_small_batches_of_one_response_are_merged(make: MakeLine) -> None:
     line = make()
     for _ in range(50):
-        line.source.logs[K0].put(b.batch(2, codec=b.LZ4))
+        line.source.logs[K0].put(batches.batch(2, codec=batches.LZ4))
     (partition,) = line.add(0)
     line.run(lambda: line.copied(partition))
     assert_same(line, K0)
@@ -51,13 +51,13 @@ def test_small_batches_of_one_response_are_merged(make: MakeLine) -> None:
 def test_transactions_arrive_committed_only(make: MakeLine) -> None:
     line = make()
     log = line.source.logs[K0]
-    log.put(b.batch(2, producer_id=5, attributes=b.TRANSACTIONAL))
-    log.put(b.marker(base_offset=0, producer_id=5, commit=True))
+    log.put(batches.batch(2, producer_id=5, attributes=batches.TRANSACTIONAL))
+    log.put(batches.marker(base_offset=0, producer_id=5, commit=True))
     log.aborted.append((6, log.end))
-    log.put(b.batch(3, producer_id=6, attributes=b.TRANSACTIONAL))
-    log.put(b.batch(1))
-    log.put(b.marker(base_offset=0, producer_id=6, commit=False))
-    log.put(b.emptied(b.marker(base_offset=0, producer_id=6, commit=False)))
+    log.put(batches.batch(3, producer_id=6, attributes=batches.TRANSACTIONAL))
+    log.put(batches.batch(1))
+    log.put(batches.marker(base_offset=0, producer_id=6, commit=False))
+    log.put(batches.emptied(batches.marker(base_offset=0, producer_id=6, commit=False)))
     (partition,) = line.add(0)
     line.run(lambda: line.copied(partition))
     assert len(records(line.target, K0)) == 3
@@ -194,7 +194,7 @@ def test_no_batch_goes_out_while_a_new_producer_is_due(make: MakeLine) -> None:
 def test_a_batch_too_large_for_the_target_is_cut(make: MakeLine) -> None:
     line = make()
     for size in (100, 3_000, 100):
-        line.source.logs[K0].put(b.batch(b.rows(8, size=size)))
+        line.source.logs[K0].put(batches.batch(batches.rows(8, size=size)))
     line.target.logs[K0].max_bytes = 8_000
     (partition,) = line.add(0)
     line.run(lambda: line.copied(partition))
@@ -205,7 +205,7 @@ def test_a_batch_too_large_for_the_target_is_cut(make: MakeLine) -> None:
 def test_a_record_too_large_stops_its_partition_with_its_offset(make: MakeLine) -> None:
     line = make()
     log = line.source.logs[K0]
-    log.put(b.batch(2), b.batch([(1, None, b"x" * 9_000, ())]), b.batch(1))
+    log.put(batches.batch(2), batches.batch([(1, None, b"x" * 9_000, ())]), batches.batch(1))
     line.target.logs[K0].max_bytes = 5_000
     partitions = line.add(0, 1)
     line.run(lambda: bool(line.sent))
@@ -222,9 +222,13 @@ def test_a_record_too_large_is_skipped_under_the_operators_policy(make: MakeLine
     line = make(settings=RouteSettings(abort_on_send_failure=False))
     log = line.source.logs[K0]
     log.epoch = 3
-    log.put(b.batch([(1, None, b"small", ()), (1, None, b"x" * 9_000, ()), (1, None, b"last", ())]))
+    log.put(
+        batches.batch(
+            [(1, None, b"small", ()), (1, None, b"x" * 9_000, ()), (1, None, b"last", ())]
+        )
+    )
     log.epoch = 4
-    log.put(b.batch([(1, None, b"y" * 9_000, ())]))
+    log.put(batches.batch([(1, None, b"y" * 9_000, ())]))
     line.target.logs[K0].max_bytes = 5_000
     (partition,) = line.add(0)
     line.run(lambda: line.copied(partition))

@@ -6,7 +6,7 @@ import pytest
 
 from ureplicator_common.model import GapPolicy, PartitionState, RouteSettings
 from ureplicator_testkit.copier.line import MakeLine, assert_same, fill, records, seen
-from ureplicator_testkit.records import batches as b
+from ureplicator_testkit.records import batches
 from ureplicator_worker.copier.ownership.protocol import (
     ClusterError,
     FencedOut,
@@ -74,7 +74,7 @@ def test_remove_drains_and_commits(make: MakeLine) -> None:
     line.copier.holder.remove(partitions[0])
     line.run(lambda: bool(line.sent))
     assert line.sent == [Released((partitions[0],))]
-    copied = sum(b.field(batch, "records") for batch in line.target.logs[K0].taken)
+    copied = sum(batches.field(batch, "records") for batch in line.target.logs[K0].taken)
     assert line.ownership.stored[partitions[0]] == copied
     line.copier.remove_all()
     line.run(lambda: line.copier.idle)

@@ -14,7 +14,7 @@ from ureplicator_common.kafka.errors import ErrorCode
 from ureplicator_common.model import Partition
 from ureplicator_testkit.copier.line import ROUTE, Line, records
 from ureplicator_testkit.kafka.memory_kafka import MemoryKafka
-from ureplicator_testkit.records import batches as b
+from ureplicator_testkit.records import batches
 from ureplicator_worker.copier.ownership.protocol import FencedOut, OwnershipConfirmed
 from ureplicator_worker.lifeline.messages import Failed, Released
 
@@ -48,7 +48,7 @@ FAULTS = {
 def fill(line: Line, number: int, count: int, size: int) -> None:
     log = line.source.logs[("t", number)]
     for _ in range(count):
-        log.put(b.batch([(log.end + n, None, b"." * size, ()) for n in range(3)]))
+        log.put(batches.batch([(log.end + n, None, b"." * size, ()) for n in range(3)]))
 
 
 def heal(line: Line) -> None:

@@ -7,7 +7,7 @@ import pytest
 from ureplicator_common.kafka.errors import ErrorCode
 from ureplicator_common.model import Partition, PartitionState
 from ureplicator_testkit.copier.line import Line, MakeLine, fill, values
-from ureplicator_testkit.records import batches as b
+from ureplicator_testkit.records import batches
 from ureplicator_worker.copier.raw.net.fetch_api import API_KEY, IDS, NAMES
 from ureplicator_worker.copier.raw.target import MAX_IN_FLIGHT_REQUESTS
 from ureplicator_worker.lifeline.messages import Failed
@@ -16,14 +16,14 @@ K0 = ("t", 0)
 OLD, NEW = b"old", b"new"
 
 
-def put(line: Line, value: bytes, batches: int) -> None:
-    for _ in range(batches):
-        line.source.logs[K0].put(b.batch([(1, b"k", value, ())]))
+def put(line: Line, value: bytes, count: int) -> None:
+    for _ in range(count):
+        line.source.logs[K0].put(batches.batch([(1, b"k", value, ())]))
 
 
-def copying(line: Line, batches: int = 3) -> Partition:
+def copying(line: Line, count: int = 3) -> Partition:
     """The partition, with so many records of the former topic copied."""
-    put(line, OLD, batches)
+    put(line, OLD, count)
     (partition,) = line.add(0)
     line.run(lambda: line.copied(partition))
     return partition
@@ -36,21 +36,21 @@ def failure(line: Line) -> Failed:
     return sent
 
 
-def recreated_at_once(line: Line, batches: int) -> tuple[str, str]:
+def recreated_at_once(line: Line, count: int) -> tuple[str, str]:
     """Under the same leader epoch and with more records than before, without new metadata."""
     former_id = line.source.topic_ids["t"]
     line.source.delete("t")
     line.source.create("t", 1)
-    put(line, NEW, batches)
+    put(line, NEW, count)
     return former_id, line.source.topic_ids["t"]
 
 
-@pytest.mark.parametrize("batches", [1, 3, 50])
-def test_nothing_of_a_recreated_source_topic_is_read(make: MakeLine, batches: int) -> None:
+@pytest.mark.parametrize("count", [1, 3, 50])
+def test_nothing_of_a_recreated_source_topic_is_read(make: MakeLine, count: int) -> None:
     """Be it shorter, as long, or longer; before any metadata show it."""
     line = make(1)
     partition = copying(line)
-    former_id, latter_id = recreated_at_once(line, batches)
+    former_id, latter_id = recreated_at_once(line, count)
     failed = failure(line)
     assert not failed.temporary
     assert former_id in failed.reason

@@ -117,7 +117,7 @@ def test_a_missing_topic_or_partition_may_come(
 
 # --- The expected topic
 
-MEANT = uuid.UUID(int=7)
+SOURCE_ID = uuid.UUID(int=7)
 
 
 def start_of(
@@ -141,7 +141,7 @@ def start_of(
 def test_a_recreated_topic_waits_for_the_leaders_decision() -> None:
     for policy in GapPolicy:
         with pytest.raises(CannotStart, match="recreated") as raised:
-            start_of(MEANT, uuid.uuid4(), NONE, settings=RouteSettings(on_gap=policy))
+            start_of(SOURCE_ID, uuid.uuid4(), NONE, settings=RouteSettings(on_gap=policy))
         assert raised.value.temporary
 
 
@@ -152,15 +152,19 @@ def test_a_restarted_topic_takes_no_position_of_another(
 ) -> None:
     position = stored(source_topic="A-former", **other)
     settings = RouteSettings(start="latest")
-    beginning = start_of(MEANT, MEANT, position, restarted=True, initial=initial, settings=settings)
+    beginning = start_of(
+        SOURCE_ID, SOURCE_ID, position, restarted=True, initial=initial, settings=settings
+    )
     assert (beginning.position, beginning.committed, beginning.gap) == (offset, -1, "")
 
 
 def test_a_restarted_topic_goes_on_at_its_own_position() -> None:
-    position = stored(source_topic=str(MEANT))
-    assert start_of(MEANT, MEANT, position, restarted=True, had_position=True).position == 42
+    position = stored(source_topic=str(SOURCE_ID))
+    assert (
+        start_of(SOURCE_ID, SOURCE_ID, position, restarted=True, had_position=True).position == 42
+    )
 
 
 def test_a_lost_position_is_no_reason_to_restart_again() -> None:
     with pytest.raises(CannotStart, match="lost"):
-        start_of(MEANT, MEANT, NONE, restarted=True, had_position=True)
+        start_of(SOURCE_ID, SOURCE_ID, NONE, restarted=True, had_position=True)

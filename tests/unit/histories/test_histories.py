@@ -115,7 +115,7 @@ def test_2_an_owner_without_a_commit_is_fenced_too(fleet: OwnershipFleet) -> Non
     position = fleet.offset(P)
     c = placed_after(fleet, "c", DELAY_S)
     assert fleet.fences("c") == ids_of("a", 1) | ids_of("b", 1)
-    c.obey()
+    c.catch_up()
     assert fleet.offset(P) > position
     for former in (a, b):
         before = fleet.offset(P)
@@ -166,7 +166,7 @@ def test_4_a_worker_whose_main_loop_hangs_loses_its_partitions_and_its_commits(
     # It does not release in time: it is evicted, and its id fenced by the next owner.
     fleet.wait(HANDOVER_S)
     run_leader_only(fleet)
-    b.obey()
+    b.catch_up()
     before = fleet.offset(P)
     assert fleet.written_by(P) == "b"
     a.commit(P)
@@ -198,7 +198,7 @@ def test_5_an_expired_position_is_an_error(
     # The whole fleet was down for longer than the retention of offsets.
     fleet.ledger.positions.clear()
     b = placed_after(fleet, "b", RETENTION_S)
-    b.obey()
+    b.catch_up()
     assert b.reasons[P] == "position lost: one was committed once"
     assert fleet.ledger.positions == {}
 
@@ -213,7 +213,7 @@ def test_6_a_topic_recreated_while_the_fleet_is_down_is_detected(
     fleet.source.model.topic_ids["t"] = "another id"
     fleet.source.model.hold(start=0, end=10 * before)
     b = placed_after(fleet, "b", DELAY_S)
-    b.obey()
+    b.catch_up()
     reason = "source topic was recreated since the position was committed"
     assert b.reasons[P] == f"{reason}: its id was A-t, now it is another id (on_gap: stop)"
     assert (fleet.offset(P), fleet.written_by(P)) == (before, "a")
@@ -250,7 +250,7 @@ def test_7_a_former_leader_cannot_write() -> None:
 def test_8_a_write_with_a_lost_response_is_read_back_and_done_once(applied: bool) -> None:
     rest = RestFixture()
     # The write was applied, or not; the client cannot know.
-    rest.coordination.lose_next_answer(applied=applied)
+    rest.coordination.lose_next_response(applied=applied)
     assert rest.call("POST", "/topics/orders").status_code == 201
     intent = rest.intent("orders")
     assert intent is not None
@@ -258,7 +258,7 @@ def test_8_a_write_with_a_lost_response_is_read_back_and_done_once(applied: bool
     assert rest.call("POST", "/topics/orders").status_code == 409
     assert rest.intent("orders") == intent
     # The same for a change of an existing intent.
-    rest.coordination.lose_next_answer(applied=applied)
+    rest.coordination.lose_next_response(applied=applied)
     assert rest.call("DELETE", "/topics/orders").status_code == 200
     deleted = rest.intent("orders")
     assert deleted is None or deleted.state == "deleting"

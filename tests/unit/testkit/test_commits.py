@@ -5,7 +5,7 @@ import struct
 import pytest
 
 from ureplicator_common.kafka.positions import Provenance
-from ureplicator_testkit.records.commits import Commit, decode, violations
+from ureplicator_testkit.records.commits import CommittedOffset, decode, violations
 from ureplicator_testkit.servers.sessions import password_of
 
 WRITTEN = Provenance("c" * 40, "s", "t", "w1", 0, 7)
@@ -30,7 +30,7 @@ def value(version: int) -> bytes:
 
 @pytest.mark.parametrize("version", [3, 4])
 def test_a_commit_is_decoded(version: int) -> None:
-    assert decode(key(), value(version), "g", "t") == Commit(3, 42, 7, "w1")
+    assert decode(key(), value(version), "g", "t") == CommittedOffset(3, 42, 7, "w1")
 
 
 def test_other_groups_topics_members_and_tombstones_are_left_out() -> None:
@@ -41,8 +41,12 @@ def test_other_groups_topics_members_and_tombstones_are_left_out() -> None:
 
 
 def test_violations() -> None:
-    first, more, taken = Commit(0, 5, 1, "a"), Commit(0, 9, 1, "a"), Commit(0, 9, 2, "b")
-    elsewhere = Commit(1, 1, 1, "a")
+    first, more, taken = (
+        CommittedOffset(0, 5, 1, "a"),
+        CommittedOffset(0, 9, 1, "a"),
+        CommittedOffset(0, 9, 2, "b"),
+    )
+    elsewhere = CommittedOffset(1, 1, 1, "a")
     assert not list(violations([first, elsewhere, more, taken]))
     assert "an older owner" in next(violations([first, taken, elsewhere, more]))
     assert "it goes back" in next(violations([more, first]))

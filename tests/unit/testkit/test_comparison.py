@@ -1,10 +1,10 @@
 """The comparison: each difference of a copy is reported as what it is, and a good copy as clean."""
 
-from ureplicator_testkit.records.comparison import PartitionDifference, Record, compare
+from ureplicator_testkit.records.comparison import ConsumedRecord, PartitionDifference, compare
 
 
-def record(value: str, *, key: str = "k", timestamp: int = 1) -> Record:
-    return Record(0, key.encode(), value.encode(), (), 1, timestamp)
+def record(value: str, *, key: str = "k", timestamp: int = 1) -> ConsumedRecord:
+    return ConsumedRecord(0, key.encode(), value.encode(), (), 1, timestamp)
 
 
 def judge(source: str, target: str) -> PartitionDifference:
@@ -13,7 +13,7 @@ def judge(source: str, target: str) -> PartitionDifference:
     return compare(*logs).partitions[0]
 
 
-def values(records: tuple[Record, ...]) -> str:
+def values(records: tuple[ConsumedRecord, ...]) -> str:
     return "".join((r.value or b"").decode() for r in records)
 
 

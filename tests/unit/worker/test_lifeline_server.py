@@ -13,8 +13,7 @@ import pytest
 from ureplicator_common.model import OwnerEpoch, Partition, Route
 from ureplicator_testkit.copier import stub_copier
 from ureplicator_testkit.servers.processes import eventually
-from ureplicator_worker.lifeline import connection, messages
-from ureplicator_worker.lifeline import server as lifeline
+from ureplicator_worker.lifeline import connection, messages, server
 from ureplicator_worker.lifeline.messages import CopierId
 from ureplicator_worker.lifeline.server import Disconnected, LifelineServer
 
@@ -90,7 +89,7 @@ def test_anything_else_is_closed_without_a_response(
 def test_a_connection_without_a_hello_is_closed(
     driver: LifelineServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lifeline, "HELLO_TIMEOUT_S", 0.1)
+    monkeypatch.setattr(server, "HELLO_TIMEOUT_S", 0.1)
     with connect(driver) as peer:
         assert is_closed(peer)
 
@@ -161,7 +160,7 @@ def test_a_large_message_reaches_a_slow_copier_and_the_caller_never_waits(
 def test_a_copier_that_does_not_listen_is_cut_off(
     driver: LifelineServer, received: Received, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lifeline, "MAX_BUFFER_BYTES", 1_000_000)
+    monkeypatch.setattr(server, "MAX_BUFFER_BYTES", 1_000_000)
     many = messages.Remove(tuple(Partition(Route("a", "b"), "t" * 200, n) for n in range(2_000)))
     with connect(driver, hello(driver.admit(COPIER))):
         received.get(timeout=30)

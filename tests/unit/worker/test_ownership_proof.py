@@ -169,7 +169,7 @@ def test_requests_wait_for_zookeeper_and_are_served_in_order(stage: Stage) -> No
     assert [stage.responses.get(timeout=30)[1].request_id for _ in range(5)] == [0, 1, 2, 3, 4]
 
 
-def test_the_asks_of_a_copier_that_ended_are_dropped(stage: Stage) -> None:
+def test_requests_of_an_ended_copier_are_dropped(stage: Stage) -> None:
     stage.client.suspend()
     stage.prover.start()
     other = CopierId(1, 1)

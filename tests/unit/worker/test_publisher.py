@@ -122,7 +122,7 @@ def test_loads_too_many_for_a_node_are_left_out_without_harm(stage: Stage) -> No
 def test_a_write_of_unknown_outcome_is_checked_and_repeated(stage: Stage, applied: bool) -> None:
     stage.publisher.start(LIVE)
     stage.calls.get(timeout=30)
-    stage.client.lose_next_answer(applied=applied)
+    stage.client.lose_next_response(applied=applied)
     stage.publisher.publish(current(PartitionState.ONLINE))
     assert stage.publisher.flush(30)
     assert stage.shows(current(PartitionState.ONLINE))

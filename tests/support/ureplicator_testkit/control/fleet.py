@@ -242,7 +242,7 @@ class ControlFleet:
             before = self.store.subtree(self.paths.root)
             self.cycle()
             for process in self.running():
-                process.obey()
+                process.catch_up()
             if self.store.subtree(self.paths.root) == before:
                 return
         raise InvariantViolated(f"still not quiet after {rounds} rounds: {self.observe()}")

@@ -1,7 +1,7 @@
 """Cost of large fleets: many workers over the store in memory, under the real engines of one leader,
 counted in cycles, virtual seconds and writes.
 
-The workers obey at once and report, each in a session of its own; how safely they do so is tested by
+The workers act at once and report, each in a session of its own; how safely they do so is tested by
 `ControlFleet`. Time advances by one debounce interval per cycle, and to the end of a delay when
 nothing else is pending, so a run is the same every time.
 """
@@ -98,7 +98,7 @@ class LargeFleet:
             cycles += 1
             so_far = self.writes()
             wait_s = self.leader.loop.run_once()
-            rested = not self._answer() and self.writes() == so_far
+            rested = not self._copy_and_report() and self.writes() == so_far
             if rested and wait_s > DEBOUNCE_S * 2 and not self._wrong():
                 break
             self._clock.advance(wait_s if rested else DEBOUNCE_S)
@@ -122,7 +122,7 @@ class LargeFleet:
         yield
         self.leader.client.release_watches()
 
-    def _answer(self) -> int:
+    def _copy_and_report(self) -> int:
         """Every worker copies what it is assigned and reports it; returns how many reported a change."""
         reported = 0
         with self._deliver_all():

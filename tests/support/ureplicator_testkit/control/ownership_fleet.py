@@ -185,11 +185,11 @@ class OwnershipWorker(Process):
             self.connect()
         self._fleet.register_again(self)
         try:
-            go = self._prover.prove(ProofRequest(request.request, request.partitions))
+            response = self._prover.prove(ProofRequest(request.request, request.partitions))
         except Unavailable:
             return
         self._pending_request = None
-        self._ownership.put(go)
+        self._ownership.put(response)
 
 
 class OwnershipFleet(ControlFleet):

@@ -1,7 +1,7 @@
 """REST on in-memory ZooKeeper and Kafka: a fleet that a test can put into any state, and a client.
 
 To describe the calls for /openapi.json is most of the work of making an application, so it is left
-out unless a test asks for it (`described`); requests and answers are validated in both cases.
+out unless a test asks for it (`described`); requests and responses are validated in both cases.
 """
 
 from __future__ import annotations
@@ -195,11 +195,11 @@ class RestFixture:
             self.coordination.restore()
 
 
-def problem_of(answer: TestResponse, status: int) -> dict[str, Any]:
+def problem_of(response: TestResponse, status: int) -> dict[str, Any]:
     """The body of a problem, checked for what every problem must have."""
-    assert answer.status_code == status, answer.text
-    assert answer.content_type == "application/problem+json"
-    body = answer.get_json(force=True)
+    assert response.status_code == status, response.text
+    assert response.content_type == "application/problem+json"
+    body = response.get_json(force=True)
     assert body["status"] == status
     assert body["title"]
     assert body["detail"]

@@ -291,7 +291,7 @@ class Process:
 
     # Complete rounds.
 
-    def obey(self) -> None:
+    def catch_up(self) -> None:
         """Everything a healthy worker does, completely."""
         if self.hung:
             self.commit_all()

@@ -13,8 +13,8 @@ from ureplicator_common.kafka.positions import read_positions
 from ureplicator_common.model import Partition, WorkerId, position_group, transactional_ids
 from ureplicator_testkit.copier.driver import ROUTE, StubDriver, partitions_of
 from ureplicator_testkit.records.topics import (
+    ConsumedRecord,
     NewRecord,
-    Record,
     compare_logs,
     create_topic,
     offsets,
@@ -94,7 +94,7 @@ class RealLane:
         eventually(lambda: partition in driver.failed, 20, f"{partition} fails")
         return driver.failed[partition].reason
 
-    def copied(self) -> Mapping[int, Sequence[Record]]:
+    def copied(self) -> Mapping[int, Sequence[ConsumedRecord]]:
         return read_all(self.target.bootstrap, self.topic)
 
     def target_ends(self) -> dict[int, int]:

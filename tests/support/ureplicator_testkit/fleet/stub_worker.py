@@ -23,8 +23,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from ureplicator_common import logging_setup as logs
-from ureplicator_common import znodes
+from ureplicator_common import logging_setup, znodes
 from ureplicator_common.config.settings import Settings
 from ureplicator_common.coordination import Create, Set
 from ureplicator_common.coordination.memory import MemoryCoordination, MemoryStore
@@ -143,7 +142,7 @@ class Stage:
 
 
 def main(port: int, slots: int, watchdog_s: float) -> int:
-    logs.set_up()
+    logging_setup.set_up()
     store = MemoryStore()
     client = MemoryCoordination(store)
     stage = Stage(client, store)

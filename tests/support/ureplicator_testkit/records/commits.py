@@ -20,7 +20,7 @@ OFFSETS_TOPIC = "__consumer_offsets"
 
 
 @dataclass(frozen=True, slots=True)
-class Commit:
+class CommittedOffset:
     """One committed position."""
 
     partition: int
@@ -29,14 +29,16 @@ class Commit:
     worker: str
 
 
-def commits(bootstrap: str, group: str, topic: str) -> list[Commit]:
+def commits(bootstrap: str, group: str, topic: str) -> list[CommittedOffset]:
     """Commits for one target topic, in order per partition."""
     log = read_all(bootstrap, OFFSETS_TOPIC)
     pairs = ((record.key, record.value) for part in log.values() for record in part if record.key)
     return [commit for key, value in pairs if (commit := decode(key, value, group, topic))]
 
 
-def decode(key: bytes | None, value: bytes | None, group: str, topic: str) -> Commit | None:
+def decode(
+    key: bytes | None, value: bytes | None, group: str, topic: str
+) -> CommittedOffset | None:
     assert key is not None
     if value is None or struct.unpack_from(">h", key)[0] > 1:
         return None  # a tombstone, or what is kept of a group's members
@@ -52,7 +54,7 @@ def decode(key: bytes | None, value: bytes | None, group: str, topic: str) -> Co
     metadata = _text(value, METADATA_AT)[0] if version == 3 else _compact_text(value, METADATA_AT)
     written = Provenance.decode(metadata)
     assert written is not None, metadata
-    return Commit(partition, offset, written.owner_epoch, written.worker)
+    return CommittedOffset(partition, offset, written.owner_epoch, written.worker)
 
 
 def _text(data: bytes, at: int) -> tuple[str, int]:
@@ -72,9 +74,9 @@ def _compact_text(data: bytes, at: int) -> str:
             return data[at : at + length - 1].decode()
 
 
-def violations(found: Iterable[Commit]) -> Iterator[str]:
+def violations(found: Iterable[CommittedOffset]) -> Iterator[str]:
     """Commits of an older owner than the commit before, and commits that went back."""
-    last: dict[int, Commit] = {}
+    last: dict[int, CommittedOffset] = {}
     for commit in found:
         before = last.get(commit.partition, commit)
         if commit.owner_epoch < before.owner_epoch:
@@ -84,5 +86,5 @@ def violations(found: Iterable[Commit]) -> Iterator[str]:
         last[commit.partition] = commit
 
 
-def last_offsets(found: Iterable[Commit]) -> Mapping[int, int]:
+def last_offsets(found: Iterable[CommittedOffset]) -> Mapping[int, int]:
     return {commit.partition: commit.offset for commit in found}

@@ -16,7 +16,7 @@ Headers = tuple[tuple[str, bytes | None], ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class ConsumedRecord:
     """One record as a consumer sees it."""
 
     offset: int
@@ -27,7 +27,7 @@ class Record:
     timestamp: int
 
 
-Log = Mapping[int, Sequence[Record]]
+Log = Mapping[int, Sequence[ConsumedRecord]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,11 +37,11 @@ class PartitionDifference:
     partition: int
     source_count: int
     target_count: int
-    missing: tuple[Record, ...]
-    extra: tuple[Record, ...]
-    duplicates: tuple[Record, ...]
-    reordered: tuple[Record, ...]
-    different: tuple[tuple[Record, Record], ...]
+    missing: tuple[ConsumedRecord, ...]
+    extra: tuple[ConsumedRecord, ...]
+    duplicates: tuple[ConsumedRecord, ...]
+    reordered: tuple[ConsumedRecord, ...]
+    different: tuple[tuple[ConsumedRecord, ConsumedRecord], ...]
 
     @property
     def clean(self) -> bool:
@@ -85,11 +85,11 @@ class Comparison:
     def assert_clean(self) -> None:
         assert self.clean, str(self)
 
-    def assert_faultless(self, *, most_duplicates: int | None = None) -> None:
+    def assert_faultless(self, *, max_duplicates: int | None = None) -> None:
         """At-least-once: nothing lost, changed or out of order; a bounded number of duplicates."""
         assert self.faultless, str(self)
-        if most_duplicates is not None:
-            assert self.duplicates <= most_duplicates, str(self)
+        if max_duplicates is not None:
+            assert self.duplicates <= max_duplicates, str(self)
 
     def __str__(self) -> str:
         wrong = [str(report) for report in self.partitions if not report.clean]
@@ -112,9 +112,12 @@ Identity = tuple[Content, int]  # a content, and the number of the occurrence
 
 
 def _compare_partition(
-    partition: int, source: Sequence[Record], target: Sequence[Record], timestamps: bool
+    partition: int,
+    source: Sequence[ConsumedRecord],
+    target: Sequence[ConsumedRecord],
+    timestamps: bool,
 ) -> PartitionDifference:
-    def content(record: Record) -> Content:
+    def content(record: ConsumedRecord) -> Content:
         times = (record.timestamp_type, record.timestamp) if timestamps else ()
         return (record.key, record.value, record.headers, *times)
 
@@ -138,8 +141,8 @@ def _compare_partition(
 
 
 def _identify(
-    records: Sequence[Record], content: Callable[[Record], Content]
-) -> dict[Identity, Record]:
+    records: Sequence[ConsumedRecord], content: Callable[[ConsumedRecord], Content]
+) -> dict[Identity, ConsumedRecord]:
     seen: Counter[Content] = Counter()
     identified = {}
     for record in records:
@@ -150,8 +153,8 @@ def _identify(
 
 
 def _out_of_order(
-    wanted: Mapping[Identity, Record], found: Mapping[Identity, Record]
-) -> list[Record]:
+    wanted: Mapping[Identity, ConsumedRecord], found: Mapping[Identity, ConsumedRecord]
+) -> list[ConsumedRecord]:
     place = {identity: index for index, identity in enumerate(wanted)}
     late, highest = [], -1
     for identity, record in found.items():
@@ -162,15 +165,17 @@ def _out_of_order(
     return late
 
 
-def _pair_changed(missing: list[Record], extra: list[Record]) -> list[tuple[Record, Record]]:
-    likenesses: tuple[Callable[[Record], Hashable], ...] = (
+def _pair_changed(
+    missing: list[ConsumedRecord], extra: list[ConsumedRecord]
+) -> list[tuple[ConsumedRecord, ConsumedRecord]]:
+    likenesses: tuple[Callable[[ConsumedRecord], Hashable], ...] = (
         lambda r: (r.key, r.value),
         lambda r: (r.value, r.headers, r.timestamp),
         lambda r: (r.key, r.headers, r.timestamp),
     )
     pairs = []
     for likeness in likenesses:
-        candidates: dict[Hashable, list[Record]] = defaultdict(list)
+        candidates: dict[Hashable, list[ConsumedRecord]] = defaultdict(list)
         for record in extra:
             candidates[likeness(record)].append(record)
         for record in list(missing):

@@ -132,7 +132,7 @@ class Flow:
 
     # --- the end -----------------------------------------------------------------------------
 
-    def judge(self, *, most_duplicates: int = 0) -> None:
+    def judge(self, *, max_duplicates: int = 0) -> None:
         self.heal()
         self.wait_caught_up()
         ends = self._source_ends()
@@ -140,7 +140,7 @@ class Flow:
         assert 0 < acknowledged <= sum(ends.values()), (acknowledged, ends)
         self._judge_commits(ends)
         source, target = self._site.source.bootstrap, self._site.target.bootstrap
-        compare_logs(source, target, self.topic).assert_faultless(most_duplicates=most_duplicates)
+        compare_logs(source, target, self.topic).assert_faultless(max_duplicates=max_duplicates)
         self._fleet.assert_one_leader_per_epoch()
 
     def heal(self) -> None:

@@ -24,7 +24,7 @@ from confluent_kafka import (
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewPartitions, NewTopic
 
-from ureplicator_testkit.records.comparison import Comparison, Headers, Record, compare
+from ureplicator_testkit.records.comparison import Comparison, ConsumedRecord, Headers, compare
 from ureplicator_testkit.servers.processes import NotInTimeError, deadline_factor, eventually
 
 ANSWER_S = 30
@@ -33,8 +33,8 @@ CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 
 __all__ = [
     "CODECS",
+    "ConsumedRecord",
     "NewRecord",
-    "Record",
     "add_partitions",
     "compare_logs",
     "create_topic",
@@ -74,21 +74,21 @@ def create_topic(
     """Create a topic and wait until every partition has a leader."""
     admin = AdminClient({"bootstrap.servers": bootstrap, **QUIET})
     new = NewTopic(topic, partitions, replication_factor, config=dict(config or {}))
-    _answers(admin.create_topics([new]))
+    _await_all(admin.create_topics([new]))
     _await_partitions(admin, topic, partitions)
 
 
 def add_partitions(bootstrap: str, topic: str, total: int) -> None:
     """Grow a topic to this many partitions and wait until each has a leader."""
     admin = AdminClient({"bootstrap.servers": bootstrap, **QUIET})
-    _answers(admin.create_partitions([NewPartitions(topic, total)]))
+    _await_all(admin.create_partitions([NewPartitions(topic, total)]))
     _await_partitions(admin, topic, total)
 
 
 def delete_topic(bootstrap: str, topic: str) -> None:
     """Delete a topic and wait until no broker lists it."""
     admin = AdminClient({"bootstrap.servers": bootstrap, **QUIET})
-    _answers(admin.delete_topics([topic]))
+    _await_all(admin.delete_topics([topic]))
     gone = f"{topic} is gone"
     eventually(lambda: topic not in admin.list_topics(timeout=ANSWER_S).topics, ANSWER_S, gone)
 
@@ -97,7 +97,7 @@ def delete_records(bootstrap: str, topic: str, before: Mapping[int, int]) -> Non
     """Move the log start of these partitions (partition -> first offset that stays)."""
     admin = AdminClient({"bootstrap.servers": bootstrap, **QUIET})
     wanted = [TopicPartition(topic, p, offset) for p, offset in before.items()]
-    _answers(admin.delete_records(wanted))
+    _await_all(admin.delete_records(wanted))
 
 
 def offsets(
@@ -126,7 +126,7 @@ def _await_partitions(admin: AdminClient, topic: str, count: int) -> None:
     eventually(led, ANSWER_S, f"{count} partitions of {topic} have leaders")
 
 
-def _answers(futures: Mapping[Any, "Future[Any]"]) -> None:
+def _await_all(futures: Mapping[Any, "Future[Any]"]) -> None:
     for future in futures.values():
         future.result(timeout=ANSWER_S)
 
@@ -267,14 +267,14 @@ def read_all(
     *,
     only: Collection[int] = (),
     deadline_s: float = 60,
-) -> dict[int, tuple[Record, ...]]:
+) -> dict[int, tuple[ConsumedRecord, ...]]:
     """Every record of a topic as of now, by partition, from the first that is left.
 
     `only` these partitions; all of them when none is named.
     """
     with _consumer(bootstrap, isolation) as consumer:
         partitions = [p for p in _partitions_of(consumer, topic) if p in only or not only]
-        log: dict[int, list[Record]] = {partition: [] for partition in partitions}
+        log: dict[int, list[ConsumedRecord]] = {partition: [] for partition in partitions}
         consumer.assign([TopicPartition(topic, p, OFFSET_BEGINNING) for p in partitions])
         pending = set(partitions)
         quiet_s = 0.0
@@ -305,7 +305,7 @@ def compare_logs(
     return compare(original, copy, timestamps=timestamps)
 
 
-def _take(message: Message, log: Mapping[int, list[Record]], pending: set[int]) -> None:
+def _take(message: Message, log: Mapping[int, list[ConsumedRecord]], pending: set[int]) -> None:
     partition = message.partition()
     assert partition is not None
     error = message.error()
@@ -317,13 +317,15 @@ def _take(message: Message, log: Mapping[int, list[Record]], pending: set[int]) 
         raise KafkaException(error)
 
 
-def _record(message: Message) -> Record:
+def _record(message: Message) -> ConsumedRecord:
     offset = message.offset()
     assert offset is not None
     timestamp_type, timestamp = message.timestamp()
     pairs: Any = message.headers() or ()
     headers = tuple((name, value) for name, value in pairs)
-    return Record(offset, message.key(), message.value(), headers, timestamp_type, timestamp)
+    return ConsumedRecord(
+        offset, message.key(), message.value(), headers, timestamp_type, timestamp
+    )
 
 
 def _partitions_of(consumer: Consumer, topic: str) -> Sequence[int]:

@@ -58,7 +58,7 @@ class BreakableServers:
     """A ZooKeeper of three servers, a source, a target, and the network to them."""
 
     def __init__(self, processes: Sequence[str] = (*CONTROLLERS, *WORKERS)) -> None:
-        self.house = ProxyThread()
+        self.proxies = ProxyThread()
         self.zookeeper = ZooKeeperEnsemble()
         listeners = [id.upper() for id in processes]
         self.source, self.target = (
@@ -70,10 +70,10 @@ class BreakableServers:
     def _links(self, id: str) -> NetworkPaths:
         clusters = []
         for cluster in (self.source, self.target):
-            proxy = self.house.proxy(cluster.listener_port(id.upper()))
+            proxy = self.proxies.proxy(cluster.listener_port(id.upper()))
             cluster.advertise(id.upper(), proxy.port)
             clusters.append(proxy)
-        zookeeper = tuple(self.house.proxy(port) for port in self.zookeeper.ports)
+        zookeeper = tuple(self.proxies.proxy(port) for port in self.zookeeper.ports)
         return NetworkPaths(zookeeper, *clusters)
 
     def cluster(self, end: str) -> KafkaCluster:
@@ -89,7 +89,7 @@ class BreakableServers:
 
     def heal(self) -> None:
         """Every server runs, every path is open."""
-        self.house.heal()
+        self.proxies.heal()
         for cluster in (self.source, self.target):
             cluster.resume()
             if not cluster.process().running:
@@ -99,4 +99,4 @@ class BreakableServers:
     def stop(self) -> None:
         for server in (self.target, self.source, self.zookeeper):
             server.stop()
-        self.house.close()
+        self.proxies.close()

@@ -15,7 +15,7 @@ import traceback
 from collections.abc import Iterator
 from contextlib import nullcontext
 
-from ureplicator_testkit.simulation.kernel import Violation, World
+from ureplicator_testkit.simulation.kernel import SimulationFailure, World
 from ureplicator_testkit.simulation.mutants import MUTANTS, mutated
 from ureplicator_testkit.simulation.run import Simulation
 
@@ -41,7 +41,7 @@ def _run(options: argparse.Namespace) -> int:
         simulation = Simulation(seed)
         try:
             result = simulation.run()
-        except (Violation, Exception) as error:
+        except (SimulationFailure, Exception) as error:
             _show_failure(simulation.world, error, whole=options.trace)
             return 1
         turns, faults = turns + result.turns, faults + result.faults
@@ -80,7 +80,7 @@ def _options() -> argparse.Namespace:
 
 def _show_failure(world: World, error: BaseException, *, whole: bool) -> None:
     _show(world, None if whole else SHOWN)
-    if not isinstance(error, Violation):
+    if not isinstance(error, SimulationFailure):
         traceback.print_exception(error, file=sys.stdout)
     print(f"seed {world.seed}: {error!s}")
     print(f"repeat: python -m {MODULE} --seed {world.seed} --trace")

@@ -1,6 +1,6 @@
 """Copier process: the real `Ownership`, and a simplified data path.
 
-    loop       obeys the driver, copies a few records, commits at an interval, reports
+    loop       follows the driver, copies a few records, commits at an interval, reports
     ownership  the thread that takes partitions over and commits
 
 The loop follows `ureplicator_worker.copier.route_copier` (phases, suspension, draining, messages) and
@@ -131,10 +131,10 @@ class Copier(Process):
         self._inbox.append(message)
         self.world.soon(self._loop)
 
-    def receive_proof(self, go: messages.ProofResponse, proven_at: int) -> None:
+    def receive_proof(self, response: messages.ProofResponse, proven_at: int) -> None:
         """`proven_at`: when the proof was made."""
-        self._proven_at[go.request_id] = proven_at
-        self.receive(go)
+        self._proven_at[response.request_id] = proven_at
+        self.receive(response)
 
     def driver_gone(self) -> None:
         self.lifeline = False
@@ -160,9 +160,9 @@ class Copier(Process):
         self._ownership.step(command)
         return 0.0 if self._commands else self._ownership.timeout_s()
 
-    def _note_proof(self, go: messages.ProofResponse) -> None:
-        proven_at = self._proven_at.pop(go.request_id)
-        for partition, grant in go.granted.items():
+    def _note_proof(self, response: messages.ProofResponse) -> None:
+        proven_at = self._proven_at.pop(response.request_id)
+        for partition, grant in response.granted.items():
             self._ranks[partition] = (self._terms(partition, grant.owner_epoch), proven_at)
             self.positions.partitions[grant.target_topic, partition.number] = partition
 

@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from ureplicator_testkit.simulation.fleet import IDS, TOPICS, SimulatedFleet
 from ureplicator_testkit.simulation.kernel import Chances, Process
-from ureplicator_testkit.simulation.operators import RestProcess
+from ureplicator_testkit.simulation.operators import SimulatedRest
 from ureplicator_testkit.simulation.sessions import SessionProcess
 from ureplicator_testkit.simulation.workers import Worker
 
@@ -63,7 +63,7 @@ class FaultInjector:
             crash=maybe(0.003),
             slow=maybe(0.03),
             freeze=maybe(0.004),
-            lost_answer=maybe(0.05),
+            lost_response=maybe(0.05),
             kafka=maybe(0.03),
             slow_s=self._chance.choice((0.3, 2.0)),
             freeze_s=self._chance.choice((15.0, 30.0)),
@@ -99,7 +99,7 @@ class FaultInjector:
             self._world.later(delay_s, lambda: self._restart(member))
 
     def _restart(self, member: SessionProcess) -> None:
-        if isinstance(member, RestProcess):
+        if isinstance(member, SimulatedRest):
             self._fleet.start_rest(member.name)
         else:
             self._fleet.restart_controllers()

@@ -16,7 +16,7 @@ from ureplicator_testkit.simulation.copiers import Copier
 from ureplicator_testkit.simulation.judge import PATHS, ROUTE, JudgedStore
 from ureplicator_testkit.simulation.kafka import Kafka
 from ureplicator_testkit.simulation.kernel import Process, World
-from ureplicator_testkit.simulation.operators import RestProcess
+from ureplicator_testkit.simulation.operators import SimulatedRest
 from ureplicator_testkit.simulation.sessions import SessionProcess
 from ureplicator_testkit.simulation.workers import Worker
 
@@ -35,7 +35,7 @@ class SimulatedFleet:
         self.kafka = Kafka(self.world, TOPICS)
         self.controllers: dict[str, Controller] = {}
         self.workers: list[Worker] = []
-        self.rests: dict[str, RestProcess] = {}
+        self.rests: dict[str, SimulatedRest] = {}
         self._ensure_skeleton()
         self._born = 0
         self.settled = False
@@ -67,7 +67,7 @@ class SimulatedFleet:
             self.start_controller(name)
 
     def start_rest(self, name: str) -> None:
-        self.rests[name] = RestProcess(self.world, name, self.store, self.kafka)
+        self.rests[name] = SimulatedRest(self.world, name, self.store, self.kafka)
 
     def start_worker(self, id: str) -> None:
         self._born += 1

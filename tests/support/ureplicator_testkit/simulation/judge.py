@@ -1,4 +1,4 @@
-"""The ZooKeeper store with a check at every write, whoever makes it.
+"""The ZooKeeper store with a check at every write of any client.
 
 E  a leader's nodes are written by the process that was elected last, and by no other
 I  after each of its writes the invariants that production checks (`planning.invariants`)
@@ -26,7 +26,7 @@ from ureplicator_common.znodes import (
 )
 from ureplicator_controller.core.planning.invariants import check_invariants
 from ureplicator_controller.core.state.snapshot import DecodeCache, Delays, Snapshot, parse
-from ureplicator_testkit.simulation.kernel import Process, Violation, World
+from ureplicator_testkit.simulation.kernel import Process, SimulationFailure, World
 
 FLEET = "sim"
 ROUTE = Route("source", "target")
@@ -83,7 +83,7 @@ class JudgedStore(MemoryStore):
         if any(path.startswith(LEADERS[:2]) for path in after):
             found = check_invariants(self.parse())
             if found:
-                raise Violation("I", str(found[0]))
+                raise SimulationFailure("I", str(found[0]))
         if any(path.startswith(PATHS.root + "/workers/") for path in after):
             self._note_presence()
 
@@ -107,7 +107,7 @@ class JudgedStore(MemoryStore):
                 self.leader = self.writer
                 self.epochs += 1
             elif self.leader is not self.writer and _is_leaders(operation):
-                raise Violation("E", f"{operation.path} written by a leader of the past")
+                raise SimulationFailure("E", f"{operation.path} written by a leader of the past")
 
     # A
 
@@ -117,7 +117,7 @@ class JudgedStore(MemoryStore):
         if self.writer is self.leader and before is not None and before.data:
             why = _overwritten(path, before, after)
             if why:
-                raise Violation("A", f"{path}: the leader {why}")
+                raise SimulationFailure("A", f"{path}: the leader {why}")
         held = self.operator_values.setdefault(path, [])
         held.append((self._world.now_s, after.data if after else None))
 
@@ -136,7 +136,9 @@ class JudgedStore(MemoryStore):
                 continue
             self.moves += 1
             if was is not None and entry.owner_epoch <= was.owner_epoch:
-                raise Violation("S", f"{partition}: the owner epoch of {entry.worker} did not grow")
+                raise SimulationFailure(
+                    "S", f"{partition}: the owner epoch of {entry.worker} did not grow"
+                )
             self.latest[partition] = self.moves
             if entry.worker is not None:
                 self.terms[partition, entry.worker, entry.owner_epoch] = self.moves
@@ -153,7 +155,7 @@ class JudgedStore(MemoryStore):
             return
         away_s = self._away_s(owner, observed_s)
         if away_s < self._delays.rebalance_s - LATE_S:
-            raise Violation(
+            raise SimulationFailure(
                 "M", f"{partition} moved from {owner}, who was away for {max(away_s, 0):.1f} s only"
             )
 
@@ -197,7 +199,7 @@ class JudgedStore(MemoryStore):
             if partition not in old or old[partition].owner_epoch != entry.owner_epoch:
                 why = self.reason_not_to_give(worker, partition, self.seen[self.writer][1])
                 if why:
-                    raise Violation("T", f"{partition} given to {worker}, but {why}")
+                    raise SimulationFailure("T", f"{partition} given to {worker}, but {why}")
 
 
 def _paths(operations: Sequence[Operation]) -> Iterator[str]:

@@ -23,7 +23,7 @@ from ureplicator_common.model import Partition
 from ureplicator_testkit.kafka.clients import MemoryCluster, MemoryTopicAdmin
 from ureplicator_testkit.kafka.cluster import ClusterModel, Log, cluster_model
 from ureplicator_testkit.kafka.ledger import Ledger, MemoryPositions
-from ureplicator_testkit.simulation.kernel import Process, Violation, World
+from ureplicator_testkit.simulation.kernel import Process, SimulationFailure, World
 
 Rank = tuple[int, int]
 """Of an owner: number of the change of owner that made it one, and time of its last proof."""
@@ -60,7 +60,7 @@ class Kafka:
             if other is access or not other.may_commit(partition):
                 continue
             if other.rank(partition) <= rank:
-                raise Violation(
+                raise SimulationFailure(
                     "S",
                     f"{access.name} read the position of {partition}, which {other.name} can commit",
                 )
@@ -71,19 +71,23 @@ class Kafka:
         key = partition.topic, partition.number
         reader, taken = self._reader(key), self.target.logs[key].end
         if access.rank(partition) < reader.rank:
-            raise Violation("S", f"{access.name} committed {partition} after {reader.name} read it")
+            raise SimulationFailure(
+                "S", f"{access.name} committed {partition} after {reader.name} read it"
+            )
         if after.offset > taken:
-            raise Violation("K", f"{partition} committed at {after.offset} of {taken}")
+            raise SimulationFailure("K", f"{partition} committed at {after.offset} of {taken}")
         if -1 < after.offset < before.offset:
-            raise Violation("K", f"{partition} fell back from {before.offset}")
+            raise SimulationFailure("K", f"{partition} fell back from {before.offset}")
 
     def append(self, access: Positions, partition: Partition, offset: int, count: int) -> None:
         """Records of the source, from `offset` on; the target accepts them from any process."""
         log = self.target.logs[partition.topic, partition.number]
         if offset > log.end:
-            raise Violation("L", f"{partition}: {access.name} left out {log.end} to {offset}")
+            raise SimulationFailure(
+                "L", f"{partition}: {access.name} left out {log.end} to {offset}"
+            )
         if offset < access.begun[partition]:
-            raise Violation("D", f"{partition}: {access.name} repeats what was committed")
+            raise SimulationFailure("D", f"{partition}: {access.name} repeats what was committed")
         self.repeats += max(0, min(log.end, offset + count) - offset)
         log.end = max(log.end, offset + count)
 

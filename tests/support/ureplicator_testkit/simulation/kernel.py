@@ -25,7 +25,7 @@ MAX_TURNS = 100_000
 """A run takes a few thousand; more means an endless loop."""
 
 
-class Violation(BaseException):
+class SimulationFailure(BaseException):
     """An invariant is violated. Not an `Exception`: a loop that survives every error must not hide it."""
 
     def __init__(self, letter: str, what: str) -> None:
@@ -46,7 +46,7 @@ class Chances:
     crash: float = 0.0
     slow: float = 0.0
     freeze: float = 0.0
-    lost_answer: float = 0.0
+    lost_response: float = 0.0
     kafka: float = 0.0
     slow_s: float = 0.5
     freeze_s: float = 20.0
@@ -191,7 +191,7 @@ class World:
         actor.busy = True
         self.turns += 1
         if self.turns > MAX_TURNS:
-            raise Violation("C", f"{actor.name} turns in a circle")
+            raise SimulationFailure("C", f"{actor.name} turns in a circle")
         try:
             again_s = actor.turn()
         except ProcessEnded:

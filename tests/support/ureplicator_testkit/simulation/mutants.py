@@ -97,11 +97,11 @@ def _nothing(*_: Any, **__: Any) -> tuple[()]:
     return ()
 
 
-def _read_first(self: Any, go: ProofResponse) -> None:
+def _read_first(self: Any, response: ProofResponse) -> None:
     """Reads the positions before the other ids are fenced."""
     store, own_read = self._store, self._store.read
     wanted: dict[str, list[int]] = {}
-    for partition, grant in go.granted.items():
+    for partition, grant in response.granted.items():
         wanted.setdefault(grant.target_topic, []).append(partition.number)
     try:
         early = own_read(wanted)
@@ -109,7 +109,7 @@ def _read_first(self: Any, go: ProofResponse) -> None:
     except ClusterUnavailable:
         early = {}
     try:
-        _ON_GO(self, go)
+        _ON_PROOF(self, response)
     finally:
         store.read = own_read
 
@@ -126,7 +126,7 @@ class _Everything:
         return True
 
 
-_ON_GO = Ownership._on_proof
+_ON_PROOF = Ownership._on_proof
 
 _UNCHECKED: Sequence[Patch] = (
     (InvariantChecker, "_check_fence", _nothing),

@@ -25,7 +25,7 @@ from ureplicator_controller.api.services.clusters import ClusterTopics
 from ureplicator_controller.api.services.fleet_cache import FleetCache
 from ureplicator_testkit.simulation.judge import FLEET, PATHS, ROUTE, JudgedStore
 from ureplicator_testkit.simulation.kafka import Kafka, SimulatedAdmin
-from ureplicator_testkit.simulation.kernel import Process, Violation, World
+from ureplicator_testkit.simulation.kernel import Process, SimulationFailure, World
 from ureplicator_testkit.simulation.sessions import SessionProcess
 from ureplicator_testkit.simulation.waiting import virtual_waiting
 
@@ -42,7 +42,7 @@ class _SimulatedFleetCache(FleetCache):
         super().settle(path, wait=wait or partial(self.process.world.sleep, self.process))
 
 
-class RestProcess(SessionProcess):
+class SimulatedRest(SessionProcess):
     """A REST process with its own session; `submit` makes one call at a time."""
 
     def __init__(self, world: World, name: str, store: JudgedStore, kafka: Kafka) -> None:
@@ -89,7 +89,9 @@ class RestProcess(SessionProcess):
             return
         self.world.note(self.name, "%s: done", what)
         if not any(fulfilled(data) for data in self._values_since(path, started_s)):
-            raise Violation("A", f"{what} got a 2xx response, but {path} never had that value")
+            raise SimulationFailure(
+                "A", f"{what} got a 2xx response, but {path} never had that value"
+            )
 
     def _values_since(self, path: str, started_s: float) -> Iterator[bytes | None]:
         held = self._judged.operator_values.get(path, [])

@@ -20,7 +20,7 @@ from ureplicator_controller.core.state.mismatches import mismatches
 from ureplicator_controller.core.state.snapshot import Snapshot
 from ureplicator_testkit.simulation.faults import FaultInjector
 from ureplicator_testkit.simulation.fleet import DELAYS, IDS, TOPICS, SimulatedFleet
-from ureplicator_testkit.simulation.kernel import START_S, Violation, World
+from ureplicator_testkit.simulation.kernel import START_S, SimulationFailure, World
 from ureplicator_testkit.simulation.sessions import SessionProcess
 from ureplicator_testkit.simulation.workers import Worker
 
@@ -52,7 +52,7 @@ class Simulation:
         self.fleet = SimulatedFleet(self.world)
 
     def run(self) -> Result:
-        """Raises Violation."""
+        """Raises SimulationFailure."""
         world, fleet = self.world, self.fleet
         with _logged_errors_raised():
             self._settle()
@@ -120,7 +120,7 @@ class Simulation:
                 self.fleet.start_worker(IDS[0])
             if not self._unsettled_reason():
                 return
-        raise Violation(
+        raise SimulationFailure(
             "C", f"not at rest after {SETTLE_TIMEOUT_S:.0f} s: {self._unsettled_reason()}"
         )
 
@@ -135,7 +135,9 @@ class Simulation:
         self.world.run_until(self.world.now_s + 2 * DELAYS.rebalance_s)
         if fleet.store.moves != before:
             moved = fleet.store.moves - before
-            raise Violation("M", f"{worker.id} was back in time, but {moved} partitions moved")
+            raise SimulationFailure(
+                "M", f"{worker.id} was back in time, but {moved} partitions moved"
+            )
 
     def _join(self) -> None:
         fleet, before = self.fleet, self.fleet.store.moves
@@ -145,7 +147,9 @@ class Simulation:
         share = len(stored.value.entries) if stored else 0
         if fleet.store.moves - before != share:
             moved = fleet.store.moves - before
-            raise Violation("M", f"{NEWCOMER} joined for {share} partitions, but {moved} moved")
+            raise SimulationFailure(
+                "M", f"{NEWCOMER} joined for {share} partitions, but {moved} moved"
+            )
 
     def _free_everything(self) -> None:
         """Operators undo what keeps the fleet from being even."""
@@ -212,7 +216,7 @@ class _ErrorHandler(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         cause = record.exc_info[1] if record.exc_info else None
-        raise Violation("I", record.getMessage()) from cause
+        raise SimulationFailure("I", record.getMessage()) from cause
 
 
 @contextmanager

@@ -38,9 +38,9 @@ class Client(MemoryCoordination):
     def transact(self, operations: Sequence[Operation]) -> None:
         if operations:
             self._member.point(operations[0].path, writes=True)
-        chance, likely = self._member.world.chance, self._member.world.chances.lost_answer
+        chance, likely = self._member.world.chance, self._member.world.chances.lost_response
         if operations and likely and chance.random() < likely:
-            self._member.lose_answer(operations, applied=chance.random() < 0.5)
+            self._member.lose_response(operations, applied=chance.random() < 0.5)
         super().transact(operations)
 
     def tree_cache(self, root: str, changed: Callable[[], None]) -> TreeCache:
@@ -64,12 +64,12 @@ class SessionProcess(Process):
     def tree_changed(self) -> None:
         """Hook: a tree cache changed."""
 
-    def lose_answer(self, operations: Sequence[Operation], *, applied: bool) -> None:
+    def lose_response(self, operations: Sequence[Operation], *, applied: bool) -> None:
         self.world.faults += 1
         self.world.note(
             self.name, "response to %s lost, applied: %s", type(operations[0]).__name__, applied
         )
-        self.client.lose_next_answer(applied=applied)
+        self.client.lose_next_response(applied=applied)
         if self.world.chance.random() < 0.7:
             self.world.later(0.0, lambda: self.cut(self.world.chance.random() * BACK_S))
 

@@ -143,10 +143,10 @@ class Worker(SessionProcess):
             return PROOF_RETRY_S
         return 0.01 if self._prover._queue else None
 
-    def _send_response(self, copier: CopierId, go: messages.ProofResponse) -> None:
+    def _send_response(self, copier: CopierId, response: messages.ProofResponse) -> None:
         running = self.copiers.get(copier)
         if running is not None and running.alive:
-            running.receive_proof(go, self._prover.proven_at)
+            running.receive_proof(response, self._prover.proven_at)
 
     def _fence(self, route: Route, ids: Sequence[str]) -> None:
         for each in ids:

@@ -1,4 +1,4 @@
-"""uReplicator's paths and verbs, as one table: what each answers in the plainest cases.
+"""uReplicator's paths and verbs, as one table: responses in the plainest cases.
 
 `orders` (4 partitions) and `quiet` (1) are in the source; only `orders` is whitelisted, with 3.
 """

@@ -115,7 +115,7 @@ def test_a_topic_added_again_has_another_etag(rest: RestFixture) -> None:
 # --- In the very transaction
 
 
-class Overtaken(MemoryCoordination):
+class OvertakenWrite(MemoryCoordination):
     """Another client writes between the read and the first write."""
 
     overtake: Callable[[], None] | None = None
@@ -129,7 +129,7 @@ class Overtaken(MemoryCoordination):
 
 @pytest.fixture
 def contended() -> RestFixture:
-    rest = RestFixture(client=Overtaken)
+    rest = RestFixture(client=OvertakenWrite)
     rest.put_intent("orders", TopicIntent(2, 2, target_topic="orders"))
     return rest
 
@@ -154,11 +154,11 @@ def test_without_a_precondition_the_edit_is_decided_again(contended: RestFixture
 @pytest.mark.parametrize("applied", [True, False])
 def test_an_unknown_outcome_is_read_back(working: RestFixture, applied: bool) -> None:
     tag = etag(working, "/topics/orders")
-    working.coordination.lose_next_answer(applied=applied)
+    working.coordination.lose_next_response(applied=applied)
     assert write(working, "DELETE", "/topics/orders", None, tag).status_code == 200
 
 
-class Hidden(MemoryCoordination):
+class HiddenWrite(MemoryCoordination):
     """The write is applied, its response lost, and the node overwritten by another client."""
 
     hide: Callable[[], None] | None = None
@@ -167,7 +167,7 @@ class Hidden(MemoryCoordination):
         hide, self.hide = self.hide, None
         if hide is None:
             return super().transact(operations)
-        self.lose_next_answer(applied=True)
+        self.lose_next_response(applied=True)
         try:
             return super().transact(operations)
         finally:
@@ -175,7 +175,7 @@ class Hidden(MemoryCoordination):
 
 
 def test_a_write_that_may_be_hidden_by_another_is_not_reported_as_refused() -> None:
-    rest = RestFixture(client=Hidden)
+    rest = RestFixture(client=HiddenWrite)
     rest.put_intent("orders", TopicIntent(2, 2, target_topic="orders"))
     tag = etag(rest, "/topics/orders")
     other = TopicIntent(3, 2, target_topic="orders")
@@ -191,7 +191,7 @@ def test_a_write_that_may_be_hidden_by_another_is_not_reported_as_refused() -> N
 def one_target() -> RestFixture:
     """`a` and `b` of the source are both called `a` on the target."""
     routes = ({"source": "source", "target": "target", "naming": {"rename": {"b": "a"}}},)
-    rest = RestFixture(routes, client=Overtaken)
+    rest = RestFixture(routes, client=OvertakenWrite)
     rest.source.put("a", 1)
     rest.source.put("b", 1)
     return rest

@@ -103,15 +103,15 @@ def test_a_former_leader_cannot_write(fleet: ControllerFleet) -> None:
 def test_an_election_with_unknown_outcome_is_read_back(fleet: ControllerFleet) -> None:
     fleet.one.identity.claim()
     fleet.one.identity.claim()
-    fleet.one.client.lose_next_answer(applied=True)
+    fleet.one.client.lose_next_response(applied=True)
     assert fleet.one.leadership.attempt()
     assert fleet.one.leadership.epoch() == epoch_version(fleet)
-    fleet.two.client.lose_next_answer(applied=False)
+    fleet.two.client.lose_next_response(applied=False)
     assert not fleet.two.leadership.attempt()
 
 
 def test_an_election_that_was_not_applied_has_no_leader(fleet: ControllerFleet) -> None:
-    fleet.one.client.lose_next_answer(applied=False)
+    fleet.one.client.lose_next_response(applied=False)
     assert not fleet.one.leadership.attempt()
     assert epoch_version(fleet) == 0
     assert fleet.one.leadership.attempt()
@@ -225,7 +225,7 @@ def test_a_new_leader_restarts_the_delay(fleet: ControllerFleet) -> None:
 
 
 def test_conflict_is_planned_again(fleet: ControllerFleet) -> None:
-    """The tree cache does not hear that somebody else changed the node."""
+    """The tree cache misses a change of the node by another client."""
     fleet.worker("a")
     fleet.one.run()
     fleet.topic(1)
@@ -258,7 +258,7 @@ def test_a_write_with_unknown_outcome_is_read_back(fleet: ControllerFleet, appli
     fleet.worker("a")
     fleet.one.run()
     fleet.topic(1)
-    fleet.one.client.lose_next_answer(applied=applied)
+    fleet.one.client.lose_next_response(applied=applied)
     fleet.one.loop.run_once()
     assert fleet.one.figure("cycles_total", outcome="unknown") == 1
     fleet.one.run()
@@ -321,9 +321,11 @@ def test_a_step_that_violates_an_invariant_is_refused(
     def both(seen: Snapshot, now_s: float) -> Plan:
         owner = next(w for w, stored in seen.assignments.items() if stored.value.entries)
         other = WorkerId("b" if owner == "a" else "a")
-        told = seen.assignments[owner].value
+        assignment = seen.assignments[owner].value
         stored = seen.assignments.get(other)
-        step = WriteAssignment(other, told, stored.version if stored else None, revokes_only=False)
+        step = WriteAssignment(
+            other, assignment, stored.version if stored else None, revokes_only=False
+        )
         return Plan((step,), None, ("a mistake",))
 
     monkeypatch.setattr(control_loop_module, "plan", both)

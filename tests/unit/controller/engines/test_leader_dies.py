@@ -23,13 +23,13 @@ from ureplicator_testkit.control.manual_controllers import (
 )
 
 TOPICS, PARTITIONS = ("t", "u"), 3
-MOST_TRANSACTIONS = 60
+MAX_TRANSACTIONS = 60
 
 
-class Mortal(MemoryCoordination):
+class DyingClient(MemoryCoordination):
     """Dies instead of its next transaction when none is left to it."""
 
-    left = MOST_TRANSACTIONS
+    left = MAX_TRANSACTIONS
 
     def transact(self, operations: Sequence[Operation]) -> None:
         if self.left == 0:
@@ -40,13 +40,13 @@ class Mortal(MemoryCoordination):
 
 
 class History:
-    """`a` is lost and `b` is drained while `c` looks on: everything has to go to `c`."""
+    """`a` is lost and `b` is drained while `c` is live: every partition moves to `c`."""
 
     def __init__(self) -> None:
         self.fleet = ControllerFleet()
-        self.mortal = Mortal(self.fleet.store)
-        self.leader: ManualController[Mortal] = ManualController(
-            self.mortal, "mortal", self.fleet.clock
+        self.dying = DyingClient(self.fleet.store)
+        self.leader: ManualController[DyingClient] = ManualController(
+            self.dying, "mortal", self.fleet.clock
         )
         self.workers = {id: self.fleet.worker(id) for id in "abc"}
         self.leader.run()
@@ -58,10 +58,10 @@ class History:
 
     def work(
         self,
-        leader: ManualController[Mortal] | ManualController[MemoryCoordination],
+        leader: ManualController[DyingClient] | ManualController[MemoryCoordination],
         rounds: int = 6,
     ) -> None:
-        """The workers answer what they are told, the leader acts on it."""
+        """The workers report their assignments as copied, the leader acts on it."""
         for _ in range(rounds):
             leader.run()
             for id, client in self.workers.items():
@@ -90,9 +90,9 @@ def test_a_successor_completes_an_interrupted_plan(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(executor, "BATCH_OPERATIONS", 1)
-    for survived in range(MOST_TRANSACTIONS):
+    for survived in range(MAX_TRANSACTIONS):
         history = History()
-        history.mortal.left = survived
+        history.dying.left = survived
         history.disturb()
         history.work(history.leader)
         history.fleet.clock.advance(REBALANCE_S)

@@ -112,8 +112,8 @@ def test_only_the_leader_exports_topic_gauges(world: World) -> None:
     assert world.figure("missing_topics") is None
 
 
-class Meeting(MemoryTopicAdmin):
-    """Answers when all who are expected were asked."""
+class ParallelAdmin(MemoryTopicAdmin):
+    """Responds after every expected admin received its request."""
 
     def __init__(self, barrier: Barrier) -> None:
         super().__init__({"t": 2, "gone": 2})
@@ -127,6 +127,9 @@ class Meeting(MemoryTopicAdmin):
 def test_clusters_are_read_in_parallel(world: World) -> None:
     """Some that are away cost one time-out, not one each: what is new elsewhere is seen in time."""
     barrier = Barrier(2)
-    world.clusters["source"], world.clusters["target"] = Meeting(barrier), Meeting(barrier)
+    world.clusters["source"], world.clusters["target"] = (
+        ParallelAdmin(barrier),
+        ParallelAdmin(barrier),
+    )
     world.observer.poll()
     assert world.figure("missing_topics") == 0

@@ -35,7 +35,7 @@ BY_HAND = replace(AUTO, auto=None)
 
 
 class World:
-    """Two clusters and a store; `look` is the leader's, at the epoch that is there."""
+    """Two clusters and a store; the leader reconciles at the epoch that is there."""
 
     def __init__(self, rules: TopicRules = AUTO) -> None:
         self.source, self.target = MemoryTopicAdmin(), MemoryTopicAdmin()

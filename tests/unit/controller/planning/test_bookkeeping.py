@@ -43,6 +43,6 @@ def test_commit_of_the_owner_is_recorded() -> None:
 
 def test_commit_under_a_former_owner_epoch_is_not_recorded() -> None:
     """A topic is added again after its positions were deleted, while a frozen worker still reports
-    the former commit: the former position would count as lost. Found by simulation seed 8789."""
+    the former commit: the former position would count as lost."""
     assert marked(owned_under=5, reported_under=4) == []
     assert marked(owned_under=None, reported_under=4) == []

@@ -50,7 +50,7 @@ def test_worker_that_does_not_release_in_time_is_evicted_and_fenced() -> None:
     assert "worker a evicted: did not release source.target/t/0" in decided.reasons
     assert mark(fleet) == hanging.session
     assert fleet.fences("b") == ids_of("a")
-    fleet.process("b").obey()
+    fleet.process("b").catch_up()
     before = list(fleet.commits[partition("t")])
     hanging.commit_all()
     assert fleet.commits[partition("t")] == before, "its copiers went on, and are fenced"
@@ -65,10 +65,10 @@ def test_worker_that_releases_in_time_is_not_evicted() -> None:
     fleet, slow = drained_while_it_hangs()
     fleet.wait(29)
     fleet.recover(slow)
-    slow.obey()
+    slow.catch_up()
     fleet.wait(5)
     assert not [step for step in fleet.cycle().steps if isinstance(step, Evict)]
-    assert fleet.entry("t").holders.keys() == {"b"}, "it confirmed: nobody need be fenced"
+    assert fleet.entry("t").holders.keys() == {"b"}, "it confirmed: no former holder to fence"
 
 
 def test_worker_that_releases_one_by_one_is_not_evicted() -> None:
@@ -103,7 +103,7 @@ def test_evicted_worker_gets_no_partitions_before_it_confirms() -> None:
     assert set(fleet.owners("new").values()) == {"b"}
     fleet.recover(hanging)
     fleet.settle()
-    assert mark(fleet) == 0, "it has answered"
+    assert mark(fleet) == 0, "it has responded"
     fleet.wait(200)
     fleet.settle()
     assert fleet.counts() == {"a": 4, "b": 4}
@@ -152,7 +152,7 @@ def test_topic_deletion_does_not_wait_for_a_hanging_worker() -> None:
     fleet.wait(30)
     fleet.settle()
     assert not fleet.snapshot().topics
-    assert fleet.entry("t").holders.keys() == {"a"}, "whoever adds it again fences a"
+    assert fleet.entry("t").holders.keys() == {"a"}, "the next owner fences a"
 
 
 def test_eviction_does_not_apply_to_a_restarted_worker() -> None:
@@ -182,7 +182,7 @@ def test_only_the_observed_session_is_evicted(restarted: bool) -> None:
     observer = Observer(client, fleet="test", clock=ManualClock(), delays=Delays())
     executor = Executor(client, paths=fleet.paths, observer=observer, metrics=metrics)
     assert executor.execute([evict], seen, seen.epoch + 1) is not Outcome.DONE
-    assert metrics.evictions._value.get() == 0, "a refused transaction evicts nobody"
+    assert metrics.evictions._value.get() == 0, "a refused transaction evicts no worker"
     outcome = executor.execute([evict], seen, seen.epoch)
     assert outcome is (Outcome.CONFLICT if restarted else Outcome.DONE)
     assert (fleet.store.node(fleet.paths.worker_live(A)) is not None) is restarted

@@ -83,13 +83,13 @@ def test_unsettled_rates_move_nothing() -> None:
 def test_load_review_is_planned_once_a_minute() -> None:
     meter = fleet_of([10, 10])
     meter.run(10)
-    began_s, looks = meter.fleet.now_s, set()
+    began_s, reviews = meter.fleet.now_s, set()
     while meter.fleet.now_s < began_s + 300:
         meter.fleet.wait(1)
         wake_at_s = meter.fleet.cycle().wake_at_s
         assert wake_at_s is not None
-        looks.add(wake_at_s)
-    assert len(looks) == 300 / LOAD_REVIEW_INTERVAL_S + 1
+        reviews.add(wake_at_s)
+    assert len(reviews) == 300 / LOAD_REVIEW_INTERVAL_S + 1
 
 
 def test_number_of_moves_at_once_is_limited() -> None:

@@ -72,11 +72,11 @@ def test_fewest_moves_lead_to_even_counts(counts: list[int], topics: int) -> Non
     assert sum(after) == sum(counts)
     base, extra = divmod(sum(counts), len(counts))
     quotas = [base + (place < extra) for place in range(len(counts))]
-    least = sum(
+    min_moves = sum(
         max(0, count - quota)
         for count, quota in zip(sorted(counts, reverse=True), quotas, strict=True)
     )
-    assert len(moves) == least
+    assert len(moves) == min_moves
 
 
 @given(st.lists(st.integers(0, 30), min_size=2, max_size=6), st.data())

@@ -253,7 +253,7 @@ def test_handovers_in_both_directions() -> None:
 
 
 def test_share_of_a_lost_worker_goes_to_a_joined_one_when_the_delay_ends() -> None:
-    """The end of the delay must wake the leader. Found by simulation seed 274."""
+    """The end of the delay must wake the leader."""
     fleet = ControlFleet()
     fleet.worker("a")
     fleet.topic("t", 2)

@@ -38,7 +38,7 @@ def test_partition_is_assigned_only_after_its_confirmed_release() -> None:
     fleet.process("a").read()
     fleet.process("a").publish()
     assert fleet.cycle().steps == (), "a still copies it"
-    fleet.process("a").obey()
+    fleet.process("a").catch_up()
     given = fleet.cycle()
     assert [type(step) for step in given.steps] == [WriteIdeal, WriteAssignment]
     assert fleet.entry("t", 0).holders.keys() == {"b"}, "a confirmed"
@@ -171,7 +171,7 @@ def test_new_session_never_confirms_for_an_old_one() -> None:
     fresh.publish()
     fleet.cycle()
     assert fleet.fences("b") == ids_of("a")
-    fleet.process("b").obey()
+    fleet.process("b").catch_up()
     fleet.thaw(frozen)
     for each in list(frozen.copies):
         frozen.commit(each)
@@ -252,7 +252,7 @@ def test_leader_may_die_after_every_step(history: str) -> None:
         for _ in range(6):
             fleet.cycle(die_after=die_after)
             for each in fleet.running():
-                each.obey()
+                each.catch_up()
             fleet.wait(30)
             fleet.cycle()
         for _ in range(3):
@@ -357,7 +357,7 @@ def test_retired_topic_keeps_unconfirmed_holders() -> None:
     for _ in range(4):
         retired += [step for step in fleet.cycle().steps if isinstance(step, Retire)]
         for each in fleet.running():
-            each.obey()
+            each.catch_up()
     (step,) = retired
     assert step.remains is not None
     assert step.remains.entries.keys() == {0}

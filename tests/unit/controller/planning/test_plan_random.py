@@ -51,7 +51,7 @@ SWITCHES = (
 number = st.integers(0, PARTITIONS - 1)
 chosen = st.tuples(st.sampled_from(TOPICS), number)
 CYCLE = st.tuples(st.just("cycle"), st.one_of(st.none(), st.integers(0, 6)))
-WORK = st.tuples(st.sampled_from(["obey", "read", "publish"]), st.integers(0, 9))
+WORK = st.tuples(st.sampled_from(["catch_up", "read", "publish"]), st.integers(0, 9))
 EVENTS = st.one_of(
     CYCLE,
     CYCLE,
@@ -160,7 +160,7 @@ class World:
         elif name == "register_again":
             if process.runs and process.connected:
                 self.fleet.register_again(process)
-        elif process in set(self.fleet.running()) and (process.connected or name == "obey"):
+        elif process in set(self.fleet.running()) and (process.connected or name == "catch_up"):
             getattr(process, name)()
 
     def _process(self, who: int) -> Process | None:
@@ -216,7 +216,7 @@ def _event(chance: random.Random) -> Event:
     who = chance.randrange(10)
     kinds: tuple[tuple[int, Event], ...] = (
         (22, ("cycle", chance.choice([None, None, chance.randrange(7)]))),
-        (26, (chance.choice(["obey", "obey", "obey", "read", "publish"]), who)),
+        (26, (chance.choice(["catch_up", "catch_up", "catch_up", "read", "publish"]), who)),
         (14, (chance.choice(["start", "fence", "position", "commit", "release"]), (who, where))),
         (12, (chance.choice(["kill", "freeze", "expire", "thaw", "thaw"]), who)),
         (4, (chance.choice(["hang", "recover", "register_again"]), who)),
@@ -232,7 +232,7 @@ def _event(chance: random.Random) -> Event:
 
 
 def test_worker_that_returns_with_more_slots_is_fenced_on_all() -> None:
-    """It copied under an id that no later owner had to fence. Found by this seed."""
+    """It copied under an id that no later owner had to fence."""
     run(history(1339))
 
 
@@ -255,7 +255,7 @@ def test_random_histories_keep_the_invariants_and_come_to_rest(
     run(events)
 
 
-def hasty(seen: Snapshot, now_s: float) -> Plan:
+def assigns_early(seen: Snapshot, now_s: float) -> Plan:
     """Deliberate defect: assigns before the revocation, as if every worker had confirmed."""
     deaf = {
         worker: Stored(CurrentState(seen_zxid=2**62), 0, 0, session)
@@ -264,7 +264,7 @@ def hasty(seen: Snapshot, now_s: float) -> Plan:
     return plan(replace(seen, current=deaf), now_s)
 
 
-def forgetful(seen: Snapshot, now_s: float) -> Plan:
+def drops_holders(seen: Snapshot, now_s: float) -> Plan:
     """Deliberate defect: drops absent holders, so they are not fenced."""
     ideal = {
         key: replace(stored, value=IdealTopic(_without_the_gone(seen, stored.value)))
@@ -287,7 +287,7 @@ def _without_the_gone(seen: Snapshot, ideal: IdealTopic) -> dict[int, IdealEntry
     }
 
 
-@pytest.mark.parametrize("planner", [hasty, forgetful])
+@pytest.mark.parametrize("planner", [assigns_early, drops_holders])
 def test_seeded_histories_detect_a_wrong_planner(planner: Planner) -> None:
     """Checks that the histories above detect defects."""
 

@@ -60,7 +60,7 @@ def test_drained_worker_releases_its_partitions(held: ControlFleet) -> None:
     held.settle()
     held.wait(500)
     held.settle()
-    assert held.counts() == {"b": 4}, "taken back, it gets nothing before somebody asks"
+    assert held.counts() == {"b": 4}, "taken back, it gets nothing without a rebalance request"
 
 
 def test_rebalance_is_done_at_once_and_only_once(held: ControlFleet) -> None:

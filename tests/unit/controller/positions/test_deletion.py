@@ -107,8 +107,8 @@ def test_holder_that_may_still_commit_is_fenced(alive: bool) -> None:
         "reported",
         "not requested",
         "not deleted",
-        "fence whom?",
-        "unclear",
+        "unknown slots",
+        "unreadable intent",
     ],
 )
 def test_positions_that_cannot_be_deleted_yet(snapshot: Snapshot) -> None:
@@ -231,7 +231,7 @@ class Leader:
             proof=lambda: self.proof(),
         )
 
-    def look(self, seen: Snapshot | None) -> None:
+    def observe(self, seen: Snapshot | None) -> None:
         assert self.engine(seen, {ROUTE: renewal(self.store)}).run_once()
 
     def marked(self) -> bool:
@@ -242,7 +242,7 @@ class Leader:
 
 def test_mark_is_removed_after_the_deletion() -> None:
     leader = Leader()
-    leader.look(fleet())
+    leader.observe(fleet())
     assert leader.store.positions[("x", 0)].offset == -1
     assert not leader.marked()
 
@@ -270,7 +270,7 @@ def test_failing_topic_does_not_delay_others(other: TwinStore, asked: list[str])
     assert leader.engine(fleet(), {ROUTE: renewal(leader.store)}).run_once()
 
 
-class Walked(dict[TopicKey, Stored[TopicIntent]]):
+class CountedTopics(dict[TopicKey, Stored[TopicIntent]]):
     """Number of iterations over the topics."""
 
     walks = 0
@@ -282,7 +282,7 @@ class Walked(dict[TopicKey, Stored[TopicIntent]]):
 
 def test_unchanged_fleet_is_evaluated_once() -> None:
     """A topic may stay marked for long: its worker is absent, or its route was removed."""
-    topics = Walked({KEY: stored(MARKED)})
+    topics = CountedTopics({KEY: stored(MARKED)})
     engine = Leader().engine(replace(fleet(is_assigned=True), topics=topics), {})
     assert engine.run_once()
     once = topics.walks
@@ -293,16 +293,16 @@ def test_unchanged_fleet_is_evaluated_once() -> None:
 @pytest.mark.parametrize("applied", [True, False])
 def test_write_with_unknown_outcome_is_read_back(applied: bool) -> None:
     leader = Leader()
-    leader.coordination.lose_next_answer(applied=applied)
-    leader.look(fleet())
+    leader.coordination.lose_next_response(applied=applied)
+    leader.observe(fleet())
     assert not leader.marked()
 
 
 def test_nothing_is_done_without_leadership() -> None:
     leader = Leader()
-    leader.look(None)
+    leader.observe(None)
     leader.proof = lambda: None
-    leader.look(fleet())
+    leader.observe(fleet())
     assert leader.store.positions[("x", 0)].offset == 5
     assert leader.marked()
 
@@ -311,5 +311,5 @@ def test_leader_deposed_meanwhile_writes_nothing() -> None:
     leader = Leader()
     leader.coordination.transact([Set(leader.paths.epoch, b"", -1)])
     with pytest.raises(Conflict):
-        leader.look(fleet())
+        leader.observe(fleet())
     assert leader.marked()

@@ -25,21 +25,21 @@ NOW_MS = 1_000_000_000
 HOUR = Lifetime(retention_ms=3_600_000)
 
 
-def tracks_of(*looks: tuple[float, int | None, int, int]) -> LagHistory:
+def tracks_of(*samples: tuple[float, int | None, int, int]) -> LagHistory:
     """(time, position, log start, log end) of each sample."""
     tracks: LagHistory | None = None
-    for at_s, position, start, end in looks:
+    for at_s, position, start, end in samples:
         tracks = add_sample(tracks, LagSample(at_s, position, Extent(start, end)))
     assert tracks is not None
     return tracks
 
 
 def judged(
-    *looks: tuple[float, int | None, int, int],
+    *samples: tuple[float, int | None, int, int],
     record: BatchTime | None = None,
     lifetime: Lifetime | None = HOUR,
 ) -> PartitionLag:
-    return partition_lag(tracks_of(*looks), record=record, lifetime=lifetime, wall_ms=NOW_MS)
+    return partition_lag(tracks_of(*samples), record=record, lifetime=lifetime, wall_ms=NOW_MS)
 
 
 def seconds_ago(age_s: float, *, first: int = 0, last: int = 1_000) -> BatchTime:
@@ -90,10 +90,10 @@ def test_lag_in_seconds(record: BatchTime | None, lag_s: float | None) -> None:
 
 
 def test_time_since_a_sample_whose_end_was_reached_bounds_the_lag() -> None:
-    looks = ((0.0, 50, 0, 100), (4.0, 100, 0, 120))
-    assert judged(*looks).lag_s == 4
-    assert judged(*looks, record=seconds_ago(90, last=99)).lag_s == 4
-    assert judged(*looks, record=seconds_ago(1, first=100, last=110)).lag_s == 1
+    samples = ((0.0, 50, 0, 100), (4.0, 100, 0, 120))
+    assert judged(*samples).lag_s == 4
+    assert judged(*samples, record=seconds_ago(90, last=99)).lag_s == 4
+    assert judged(*samples, record=seconds_ago(1, first=100, last=110)).lag_s == 1
     assert judged((0.0, 50, 0, 100), (4.0, 99, 0, 120)).lag_s is None
 
 
@@ -107,16 +107,16 @@ def test_rate_and_time_to_catch_up() -> None:
 
 
 @pytest.mark.parametrize(
-    "looks",
+    "samples",
     [
         [(0, 0, 0, 100)],
         [(0, 0, 0, 100), (10, 0, 0, 100)],
         [(0, 0, 0, 100), (10, 50, 0, 200)],
     ],
-    ids=["one look", "standing still", "falling behind"],
+    ids=["one sample", "standing still", "falling behind"],
 )
-def test_no_catch_up_time_without_gain(looks: list[tuple[float, int, int, int]]) -> None:
-    assert judged(*looks).catch_up_s is None
+def test_no_catch_up_time_without_gain(samples: list[tuple[float, int, int, int]]) -> None:
+    assert judged(*samples).catch_up_s is None
 
 
 def test_rates_ignore_samples_before_the_window() -> None:
@@ -184,19 +184,19 @@ def test_retention_without_a_time_of_the_record() -> None:
 
 def test_retention_by_size() -> None:
     """The log start advances by 10 offsets per second and is 500 away."""
-    looks = ((0.0, 1_500, 0, 2_000), (100.0, 1_500, 1_000, 3_000))
+    samples = ((0.0, 1_500, 0, 2_000), (100.0, 1_500, 1_000, 3_000))
     by_size = Lifetime(retention_bytes=10**9)
-    assert judged(*looks, lifetime=by_size).retention_s == 50
-    assert judged(*looks, lifetime=Lifetime()).retention_s is None
+    assert judged(*samples, lifetime=by_size).retention_s == 50
+    assert judged(*samples, lifetime=Lifetime()).retention_s is None
     both = Lifetime(retention_ms=610_000, retention_bytes=10**9)
     record = seconds_ago(600, last=5_000)
-    assert judged(*looks, lifetime=both, record=record).retention_s == 10
+    assert judged(*samples, lifetime=both, record=record).retention_s == 10
 
 
 def test_log_start_that_has_not_moved_is_not_approaching() -> None:
-    looks = [(0.0, 500, 0, 900), (1.0, 500, 100, 900)]
-    looks += [(at_s, 500, 100, 900) for at_s in (400.0, 800.0, 1_200.0)]
-    assert judged(*looks, lifetime=Lifetime(retention_bytes=1)).retention_s is None
+    samples = [(0.0, 500, 0, 900), (1.0, 500, 100, 900)]
+    samples += [(at_s, 500, 100, 900) for at_s in (400.0, 800.0, 1_200.0)]
+    assert judged(*samples, lifetime=Lifetime(retention_bytes=1)).retention_s is None
 
 
 def test_offsets_deleted_by_retention_are_reported() -> None:
@@ -209,7 +209,7 @@ def test_offsets_deleted_by_retention_are_reported() -> None:
 # --- Any history
 
 offsets = st.integers(0, 1_000)
-looks = st.lists(
+samples = st.lists(
     st.tuples(st.floats(0.01, 700), st.none() | offsets, offsets, offsets), min_size=1, max_size=12
 )
 records = st.none() | st.builds(
@@ -220,7 +220,7 @@ lifetimes = st.none() | st.builds(
 )
 
 
-@given(looks, records, lifetimes)
+@given(samples, records, lifetimes)
 def test_values_are_never_negative_and_never_0_while_unknown(
     steps: list[tuple[float, int | None, int, int]],
     record: BatchTime | None,
@@ -283,7 +283,7 @@ def test_lagging_partitions_unread_for_longest_are_read_first() -> None:
 
 
 @pytest.mark.parametrize(
-    ("look", "reading"),
+    ("sample", "reading"),
     [
         (LagSample(0, 100, Extent(0, 100)), None),
         (LagSample(0, None, Extent(0, 100)), None),
@@ -293,9 +293,9 @@ def test_lagging_partitions_unread_for_longest_are_read_first() -> None:
     ],
     ids=["done", "never committed", "gone", "above the end", "known"],
 )
-def test_known_timestamps_are_not_read_again(look: LagSample, reading: RecordTime | None) -> None:
+def test_known_timestamps_are_not_read_again(sample: LagSample, reading: RecordTime | None) -> None:
     readings = {ONE: reading} if reading else {}
-    assert record_times_to_read({ONE: look}, before={}, readings=readings, limit=10) == []
+    assert record_times_to_read({ONE: sample}, before={}, readings=readings, limit=10) == []
 
 
 def test_summary_counts_unknown_partitions() -> None:

@@ -73,7 +73,7 @@ class World:
         self.seen = replace(self.seen, memory={**self.seen.memory, route: stored})
         return self
 
-    def look(self, clusters: Clusters, *, after_s: float = 0.0) -> list[IntentChange]:
+    def reconcile(self, clusters: Clusters, *, after_s: float = 0.0) -> list[IntentChange]:
         self.now_s += after_s
         self.last = reconcile_topics(
             self.rules, self.seen, clusters, self.last.unconfirmed, self.now_s
@@ -81,7 +81,7 @@ class World:
         return list(self.last.changes)
 
     def one(self, clusters: Clusters, *, after_s: float = 0.0) -> IntentChange:
-        (change,) = self.look(clusters, after_s=after_s)
+        (change,) = self.reconcile(clusters, after_s=after_s)
         return change
 
 
@@ -112,8 +112,8 @@ def test_deleted_or_recreated_topic_is_stopped_after_two_observations(
     clusters: Clusters, why: str, state: TopicState
 ) -> None:
     world = World().intend(replace(KNOWN, state=state))
-    assert not world.look(clusters)
-    assert not world.look(clusters, after_s=CONFIRM_S - 0.1)
+    assert not world.reconcile(clusters)
+    assert not world.reconcile(clusters, after_s=CONFIRM_S - 0.1)
     change = world.one(clusters, after_s=0.1)
     assert (change.kind, change.intent.stopped, change.version) == ("stopped", why, 7)
     assert replace(change.intent, stopped="") == replace(KNOWN, state=state)
@@ -132,26 +132,26 @@ def test_deleted_or_recreated_topic_is_stopped_after_two_observations(
 def test_unavailable_cluster_changes_nothing(clusters: Clusters, stopped: str) -> None:
     world = World().intend(replace(KNOWN, stopped=stopped))
     for _ in range(3):
-        assert not world.look(clusters, after_s=CONFIRM_S)
+        assert not world.reconcile(clusters, after_s=CONFIRM_S)
 
 
 def test_unconfirmed_observation_survives_an_outage_but_no_other_observation() -> None:
     world = World().intend(KNOWN)
-    world.look(NO_SOURCE)
-    assert not world.look({"a": None, "b": None}, after_s=CONFIRM_S)
+    world.reconcile(NO_SOURCE)
+    assert not world.reconcile({"a": None, "b": None}, after_s=CONFIRM_S)
     assert world.one(NO_SOURCE).kind == "stopped"
     world = World().intend(KNOWN)
-    world.look(NO_SOURCE)
-    assert not world.look(SAME, after_s=CONFIRM_S)
-    assert not world.look(NO_SOURCE)
-    assert not world.look(OTHER_SOURCE, after_s=CONFIRM_S)
+    world.reconcile(NO_SOURCE)
+    assert not world.reconcile(SAME, after_s=CONFIRM_S)
+    assert not world.reconcile(NO_SOURCE)
+    assert not world.reconcile(OTHER_SOURCE, after_s=CONFIRM_S)
 
 
 def test_stop_has_the_latest_reason_and_is_lifted_for_the_same_topic() -> None:
     world = World().intend(replace(KNOWN, stopped=DELETED))
-    world.look(OTHER_SOURCE)
+    world.reconcile(OTHER_SOURCE)
     assert world.one(OTHER_SOURCE, after_s=CONFIRM_S).intent.stopped == RECREATED
-    world.look(SAME)
+    world.reconcile(SAME)
     change = world.one(SAME, after_s=CONFIRM_S)
     assert (change.kind, change.intent) == ("resumed", KNOWN)
 
@@ -159,13 +159,13 @@ def test_stop_has_the_latest_reason_and_is_lifted_for_the_same_topic() -> None:
 def test_stopped_topic_stays_stopped() -> None:
     world = World().intend(replace(KNOWN, stopped=RECREATED))
     for _ in range(3):
-        assert not world.look(OTHER_SOURCE, after_s=CONFIRM_S)
+        assert not world.reconcile(OTHER_SOURCE, after_s=CONFIRM_S)
 
 
 def test_topic_being_deleted_is_not_changed() -> None:
     world = World().intend(replace(KNOWN, state=TopicState.DELETING))
     for _ in range(3):
-        assert not world.look(NO_SOURCE, after_s=CONFIRM_S)
+        assert not world.reconcile(NO_SOURCE, after_s=CONFIRM_S)
 
 
 @pytest.mark.parametrize("policy", [GapPolicy.EARLIEST, GapPolicy.LATEST])
@@ -179,7 +179,7 @@ def test_recreated_topic_is_adopted_by_policy_once_the_former_is_released(
     assignments = {WorkerId("w"): Stored(Assignment(held), 0, 0, SessionId(0))}
     quiet = world.seen
     world.seen = replace(quiet, assignments=assignments)
-    assert not world.look(OTHER_SOURCE)
+    assert not world.reconcile(OTHER_SOURCE)
     world.seen = quiet
     change = world.one(OTHER_SOURCE)
     assert change.target_partitions == 3
@@ -194,7 +194,7 @@ def test_source_topic_with_trouble_or_without_id_is_not_adopted(info: TopicInfo)
     world = World(rules=(TopicRules(ROUTE, RouteSettings(on_gap=GapPolicy.EARLIEST)),))
     world.intend(replace(KNOWN, stopped=TARGET_DELETED, had_position=frozenset({0, 1})))
     for _ in range(3):
-        assert not world.look({"a": {"t": info}, "b": {}}, after_s=CONFIRM_S)
+        assert not world.reconcile({"a": {"t": info}, "b": {}}, after_s=CONFIRM_S)
 
 
 # --- Ids and sizes
@@ -209,7 +209,7 @@ def test_ids_are_recorded_first_and_whether_all_partitions_are_wanted() -> None:
 
 def test_brokers_without_topic_ids_cause_no_changes() -> None:
     world = World().intend(TopicIntent(2, 2, target_topic="t"))
-    assert not world.look({"a": sizes(), "b": None} | {"a": {"t": TopicInfo(2)}})
+    assert not world.reconcile({"a": sizes(), "b": None} | {"a": {"t": TopicInfo(2)}})
 
 
 @pytest.mark.parametrize(
@@ -225,7 +225,7 @@ def test_topic_expands_with_its_source_if_all_partitions_are_wanted(
     intent: TopicIntent, auto_expand: bool, grows: bool
 ) -> None:
     rules = (TopicRules(ROUTE, RouteSettings(), auto_expand=auto_expand),)
-    changes = World(rules=rules).intend(intent).look({**SAME, "a": {"t": TopicInfo(5, "A1")}})
+    changes = World(rules=rules).intend(intent).reconcile({**SAME, "a": {"t": TopicInfo(5, "A1")}})
     assert [change.kind for change in changes] == (["expanded"] if grows else [])
     for change in changes:
         assert change.intent == replace(intent, partitions=5)
@@ -239,7 +239,7 @@ def test_topic_too_big_for_its_nodes_is_refused() -> None:
     """A plan with a node that is too big would fail in every cycle and block all others."""
     huge = TopicInfo(MAX_PARTITIONS + 1, "A2")
     world = World(rules=(auto(),)).remember()
-    assert not world.look({"a": {"t": huge}, "b": {}})
+    assert not world.reconcile({"a": {"t": huge}, "b": {}})
     assert world.last.refused == {KEY: "it has 10001 partitions, more than the maximum of 10000"}
     assert world.one({"a": {"t": TopicInfo(MAX_PARTITIONS, "A2")}, "b": {}})
     follows = TopicRules(ROUTE, RouteSettings(on_gap=GapPolicy.EARLIEST))
@@ -248,19 +248,19 @@ def test_topic_too_big_for_its_nodes_is_refused() -> None:
         (replace(KNOWN, stopped=RECREATED), huge),
     ):
         world = World(rules=(follows,)).intend(known)
-        assert not world.look({**SAME, "a": {"t": seen}})
+        assert not world.reconcile({**SAME, "a": {"t": seen}})
         assert set(world.last.refused) == {KEY}
 
 
 def test_nothing_is_whitelisted_before_the_baseline_is_written() -> None:
     world = World(rules=(auto(),)).intend(replace(KNOWN, source_topic_id="id-t"))
-    assert not world.look({"a": sizes(t=2, old=4), "b": SAME["b"]})
+    assert not world.reconcile({"a": sizes(t=2, old=4), "b": SAME["b"]})
     assert world.last.baselines == {ROUTE: {"old": "id-old"}}
 
 
 def test_baseline_topics_start_at_the_routes_start_and_new_ones_at_their_first_record() -> None:
     world = World(rules=(auto(prefix="x-"),)).remember("old")
-    young, old = world.look({"a": sizes(old=4, young=3), "b": {}})
+    young, old = world.reconcile({"a": sizes(old=4, young=3), "b": {}})
     assert (young.key.topic, young.intent.initial_partitions) == ("young", 0)
     assert (old.key.topic, old.intent.initial_partitions) == ("old", 4)
     assert young.intent == TopicIntent(
@@ -275,9 +275,9 @@ def test_baseline_drops_deleted_whitelisted_and_recreated_topics() -> None:
     stored = Stored(memory, 3, 0, SessionId(0))
     world.seen = replace(world.seen, memory={ROUTE: stored})
     there = {**SAME["a"], **sizes(new=1, kept=1), "dim": TopicInfo(0, error="?")}
-    world.look({"a": there, "b": SAME["b"]})
+    world.reconcile({"a": there, "b": SAME["b"]})
     assert world.last.baselines == {ROUTE: {"kept": "id-k", "dim": "q"}}
-    world.look({"a": None, "b": None})
+    world.reconcile({"a": None, "b": None})
     assert not world.last.baselines
 
 
@@ -297,7 +297,7 @@ def test_patterns_are_for_whole_names_and_exclusion_wins(
     include: tuple[str, ...], exclude: tuple[str, ...], topic: str, wanted: bool
 ) -> None:
     rules = AutoWhitelist(tuple(map(re.compile, include)), tuple(map(re.compile, exclude)))
-    changes = World(rules=(auto(rules),)).remember().look({"a": sizes(**{topic: 1}), "b": {}})
+    changes = World(rules=(auto(rules),)).remember().reconcile({"a": sizes(**{topic: 1}), "b": {}})
     assert bool(changes) == wanted
 
 
@@ -314,20 +314,20 @@ def test_blacklisted_and_unreadable_topics_are_not_whitelisted(
 ) -> None:
     world = World(rules=(auto(),)).remember()
     world.seen = replace(world.seen, **change)  # type: ignore[arg-type]
-    assert not world.look({"a": sizes(t=1), "b": {}})
+    assert not world.reconcile({"a": sizes(t=1), "b": {}})
 
 
 def test_topic_waits_while_a_cluster_is_unavailable() -> None:
     world = World(rules=(auto(),)).remember()
-    assert not world.look({"a": sizes(t=1), "b": None})
-    assert not world.look({"a": {"t": TopicInfo(0, error="?")}, "b": {}})
+    assert not world.reconcile({"a": sizes(t=1), "b": None})
+    assert not world.reconcile({"a": {"t": TopicInfo(0, error="?")}, "b": {}})
     assert not world.last.refused
 
 
 def test_topic_without_its_required_target_topic_is_refused() -> None:
     rules = auto(AutoWhitelist((re.compile(".*"),), require_target=True))
     world = World(rules=(rules,)).remember()
-    assert not world.look({"a": sizes(t=1), "b": {}})
+    assert not world.reconcile({"a": sizes(t=1), "b": {}})
     assert "requires it" in world.last.refused[KEY]
     assert world.one({"a": sizes(t=1), "b": sizes(t=1)}).key == KEY
     assert not world.last.refused
@@ -337,7 +337,7 @@ def test_taken_or_too_long_target_name_is_refused() -> None:
     world = World(rules=(auto(prefix="x-"), auto(prefix="x-", route=Route("c", "b"))))
     world.remember().remember(route=Route("c", "b"))
     long = "l" * 248
-    changes = world.look({"a": sizes(t=1, **{long: 1}), "b": {}, "c": sizes(t=1, u=1)})
+    changes = world.reconcile({"a": sizes(t=1, **{long: 1}), "b": {}, "c": sizes(t=1, u=1)})
     assert [str(change.key) for change in changes] == ["a.b/t", "c.b/u"]
     assert "already the target of a.b/t" in world.last.refused[TopicKey(Route("c", "b"), "t")]
     assert "250 of 249" in world.last.refused[TopicKey(ROUTE, long)]
@@ -347,15 +347,15 @@ def test_copies_are_not_copied_back() -> None:
     there, back = auto(prefix="a."), auto(prefix="b.", route=BACK)
     world = World(rules=(there, back)).remember().remember(route=BACK)
     clusters = {"a": sizes(t=1), "b": sizes(u=1)}
-    changes = world.look(clusters)
+    changes = world.reconcile(clusters)
     assert sorted(str(change.key) for change in changes) == ["a.b/t", "b.a/u"]
     clusters = {"a": {**sizes(t=1), **sizes(**{"b.u": 1})}, "b": {**sizes(u=1, **{"a.t": 1})}}
     for change in changes:
         world.intend(change.intent, change.key)
-    assert all(change.kind == "identified" for change in world.look(clusters))
+    assert all(change.kind == "identified" for change in world.reconcile(clusters))
     assert "it is a copy of t on a" in world.last.refused[TopicKey(BACK, "a.t")]
     world.seen = replace(world.seen, topics={})
-    assert not world.look({"a": {}, "b": sizes(**{"a.t": 1})})
+    assert not world.reconcile({"a": {}, "b": sizes(**{"a.t": 1})})
     assert "its prefix is that of copies" in world.last.refused[TopicKey(BACK, "a.t")]
 
 
@@ -366,5 +366,5 @@ def test_chain_of_copies_ends_before_it_closes_a_loop() -> None:
         world.remember(route=route)
     world.intend(replace(KNOWN, target_topic="a.t"))
     world.intend(replace(KNOWN, target_topic="b.a.t"), TopicKey(routes[1], "a.t"))
-    world.look({"a": SAME["a"], "b": sizes(**{"a.t": 2}), "c": sizes(**{"b.a.t": 2})})
+    world.reconcile({"a": SAME["a"], "b": sizes(**{"a.t": 2}), "c": sizes(**{"b.a.t": 2})})
     assert "it is a copy of t on a" in world.last.refused[TopicKey(routes[2], "b.a.t")]

@@ -22,7 +22,7 @@ def test_a_broker_that_lags_behind_does_not_bring_a_former_leader_back() -> None
     assert newest_leaders(view(1, 6), view(2, 7)) == {KEY: Leader(2, 7)}
 
 
-def test_a_leader_that_is_gone_without_a_successor_is_believed() -> None:
+def test_a_leader_that_is_gone_without_a_successor_is_accepted() -> None:
     assert newest_leaders(view(1, 6), view(-1, 6)) == {KEY: Leader(-1, 6)}
 
 

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kafka.protocol.consumer import FetchRequest, FetchResponse
 
-from ureplicator_testkit.records import batches as b
-from ureplicator_worker.copier.raw.net import fetch_api as fetch
+from ureplicator_testkit.records import batches
+from ureplicator_worker.copier.raw.net import fetch_api
 from ureplicator_worker.copier.raw.net.fetch_api import (
     IDS,
     NAMES,
@@ -44,9 +44,10 @@ def with_version(
 
 IDENTIFIED = st.uuids().filter(lambda id: id.int != 0).map(str)
 ROUNDS = st.one_of(
-    with_version(NAMES, NAMED.map(fetch.by_name)), with_version(IDS, IDENTIFIED.map(fetch.by_id))
+    with_version(NAMES, NAMED.map(fetch_api.by_name)),
+    with_version(IDS, IDENTIFIED.map(fetch_api.by_id)),
 )
-T = fetch.by_name("t")
+T = fetch_api.by_name("t")
 
 
 def sent(session: FetchSession, wanted: dict[TopicKey, Wanted], number: int = 1) -> Any:
@@ -59,7 +60,7 @@ def sent(session: FetchSession, wanted: dict[TopicKey, Wanted], number: int = 1)
 
 
 def on_the_wire(topic: Any) -> bytes:
-    return fetch.by_name(topic.topic) if topic.topic else fetch.by_id(str(topic.topic_id))
+    return fetch_api.by_name(topic.topic) if topic.topic else fetch_api.by_id(str(topic.topic_id))
 
 
 def named(request: Any) -> dict[TopicKey, Wanted]:
@@ -112,7 +113,7 @@ def test_a_session_names_what_changed(rounds: tuple[int, list[dict[TopicKey, Wan
 
 
 def test_a_cluster_older_than_topic_ids_gives_none() -> None:
-    assert fetch.by_id("00000000-0000-0000-0000-000000000000") == b""
+    assert fetch_api.by_id("00000000-0000-0000-0000-000000000000") == b""
 
 
 @pytest.mark.parametrize("response", [FetchResult(0, 70, 0, []), FetchResult(0, 0, 0, [])])
@@ -153,7 +154,7 @@ def encoded(*rows: tuple[str, Any], version: int = NAMES, **fields: Any) -> byte
 
 def wired(topic: str, version: int) -> bytes:
     by_id = version == IDS
-    return fetch.by_id(str(uuid.uuid5(ID, topic))) if by_id else fetch.by_name(topic)
+    return fetch_api.by_id(str(uuid.uuid5(ID, topic))) if by_id else fetch_api.by_name(topic)
 
 
 def row(number: int, **fields: Any) -> Any:
@@ -170,8 +171,8 @@ def row(number: int, **fields: Any) -> Any:
 
 
 @pytest.mark.parametrize("version", [NAMES, IDS])
-def test_an_answer(version: int) -> None:
-    data = b.batch(3)
+def test_a_response(version: int) -> None:
+    data = batches.batch(3)
     raw = encoded(
         ("t", row(0, records=data)),
         ("u" * 200, row(7, error_code=6, high_watermark=-1)),

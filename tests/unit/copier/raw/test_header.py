@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ureplicator_testkit.records import batches as b
+from ureplicator_testkit.records import batches
 from ureplicator_worker.copier.raw.batches.header import (
     CorruptBatch,
     Header,
@@ -21,7 +21,7 @@ INT63 = st.integers(0, 2**62)
 
 @given(
     count=st.integers(1, 5),
-    codec=st.sampled_from(b.CODECS),
+    codec=st.sampled_from(batches.CODECS),
     base=INT63,
     epoch=st.integers(-1, 2**31 - 1),
     at=st.integers(0, 20),
@@ -29,7 +29,7 @@ INT63 = st.integers(0, 2**62)
 def test_a_header_describes_what_was_built(
     count: int, codec: int, base: int, epoch: int, at: int
 ) -> None:
-    whole = b.batch(count, base_offset=base, codec=codec, leader_epoch=epoch)
+    whole = batches.batch(count, base_offset=base, codec=codec, leader_epoch=epoch)
     header = Header(b"\xee" * at + whole + b"\xee", at)
     assert (header.magic, header.codec, header.records) == (2, codec, count)
     assert (header.base_offset, header.last_offset) == (base, base + count - 1)
@@ -39,7 +39,7 @@ def test_a_header_describes_what_was_built(
 
 
 @given(
-    codec=st.sampled_from(b.CODECS),
+    codec=st.sampled_from(batches.CODECS),
     attributes=st.integers(0, 0x7FFF).map(lambda bits: bits & ~0x07),
     base=INT63,
     producer=st.tuples(INT63, st.integers(0, 2**15 - 1), st.integers(0, 2**31 - 1)),
@@ -47,31 +47,31 @@ def test_a_header_describes_what_was_built(
 def test_a_stamp_changes_only_what_it_names(
     codec: int, attributes: int, base: int, producer: tuple[int, int, int]
 ) -> None:
-    before = b.batch(3, base_offset=base, codec=codec, leader_epoch=9, attributes=attributes)
+    before = batches.batch(3, base_offset=base, codec=codec, leader_epoch=9, attributes=attributes)
     after = bytearray(before)
     producer_id, epoch, sequence = producer
     stamp(memoryview(after), producer_id=producer_id, producer_epoch=epoch, sequence=sequence)
-    assert b.checksum_fits(after)
-    assert b.field(after, "base_offset") == 0
-    assert b.field(after, "attributes") == b.field(before, "attributes") & 0x07
-    assert b.field(after, "producer_id") == producer_id
-    assert b.field(after, "producer_epoch") == epoch
-    assert b.field(after, "base_sequence") == sequence
+    assert batches.checksum_fits(after)
+    assert batches.field(after, "base_offset") == 0
+    assert batches.field(after, "attributes") == batches.field(before, "attributes") & 0x07
+    assert batches.field(after, "producer_id") == producer_id
+    assert batches.field(after, "producer_epoch") == epoch
+    assert batches.field(after, "base_sequence") == sequence
     named = {*range(8), *range(17, 23), *range(43, 57)}
     assert all(after[at] == before[at] for at in range(len(before)) if at not in named)
 
 
 def test_a_stamp_may_be_changed() -> None:
-    data = bytearray(b.batch(3, producer_id=4))
+    data = bytearray(batches.batch(3, producer_id=4))
     for sequence in (0, 7):
         stamp(memoryview(data), producer_id=1, producer_epoch=0, sequence=sequence)
-    once = bytearray(b.batch(3, producer_id=4))
+    once = bytearray(batches.batch(3, producer_id=4))
     stamp(memoryview(once), producer_id=1, producer_epoch=0, sequence=7)
     assert data == once
 
 
-WHOLE = b.batch(3, base_offset=10)
-TRANSACTIONAL = b.batch(3, base_offset=10, producer_id=5, attributes=b.TRANSACTIONAL)
+WHOLE = batches.batch(3, base_offset=10)
+TRANSACTIONAL = batches.batch(3, base_offset=10, producer_id=5, attributes=batches.TRANSACTIONAL)
 
 
 @pytest.mark.parametrize(
@@ -79,42 +79,61 @@ TRANSACTIONAL = b.batch(3, base_offset=10, producer_id=5, attributes=b.TRANSACTI
     [
         pytest.param(WHOLE, 10, Kind.PASS, id="contiguous, plain"),
         pytest.param(WHOLE, 0, Kind.PASS, id="ahead of the position"),
-        pytest.param(b.batch(3, base_offset=10, producer_id=5), 10, Kind.PASS, id="idempotent"),
+        pytest.param(
+            batches.batch(3, base_offset=10, producer_id=5), 10, Kind.PASS, id="idempotent"
+        ),
         pytest.param(TRANSACTIONAL, 10, Kind.PASS, id="committed transaction"),
         pytest.param(
-            b.batch(3, base_offset=10, attributes=b.DELETE_HORIZON), 10, Kind.PASS, id="horizon"
-        ),
-        pytest.param(b.batch(3, base_offset=10, attributes=0x7F80), 10, Kind.PASS, id="high bits"),
-        pytest.param(
-            b.marker(base_offset=10, producer_id=5, commit=True), 10, Kind.CONTROL, id="marker"
-        ),
-        pytest.param(
-            b.batch(2, base_offset=10, deltas=[0, 2]), 10, Kind.REBUILD, id="hole in the middle"
+            batches.batch(3, base_offset=10, attributes=batches.DELETE_HORIZON),
+            10,
+            Kind.PASS,
+            id="horizon",
         ),
         pytest.param(
-            b.patched(b.batch(2, base_offset=10), last_offset_delta=5),
+            batches.batch(3, base_offset=10, attributes=0x7F80), 10, Kind.PASS, id="high bits"
+        ),
+        pytest.param(
+            batches.marker(base_offset=10, producer_id=5, commit=True),
+            10,
+            Kind.CONTROL,
+            id="marker",
+        ),
+        pytest.param(
+            batches.batch(2, base_offset=10, deltas=[0, 2]),
+            10,
+            Kind.REBUILD,
+            id="hole in the middle",
+        ),
+        pytest.param(
+            batches.patched(batches.batch(2, base_offset=10), last_offset_delta=5),
             10,
             Kind.REBUILD,
             id="hole at the end",
         ),
-        pytest.param(b.emptied(WHOLE), 10, Kind.DROP, id="emptied"),
+        pytest.param(batches.emptied(WHOLE), 10, Kind.DROP, id="emptied"),
         pytest.param(
-            b.emptied(b.marker(base_offset=10, producer_id=5, commit=False)),
+            batches.emptied(batches.marker(base_offset=10, producer_id=5, commit=False)),
             10,
             Kind.DROP,
             id="emptied marker",
         ),
         pytest.param(
-            b.batch(3, base_offset=10, attributes=b.LOG_APPEND_TIME),
+            batches.batch(3, base_offset=10, attributes=batches.LOG_APPEND_TIME),
             10,
             Kind.REBUILD,
             id="log append time",
         ),
         pytest.param(
-            b.old_batch([(1, b"k", b"v")], magic=0, base_offset=10), 10, Kind.REBUILD, id="format 0"
+            batches.old_batch([(1, b"k", b"v")], magic=0, base_offset=10),
+            10,
+            Kind.REBUILD,
+            id="format 0",
         ),
         pytest.param(
-            b.old_batch([(1, b"k", b"v")], magic=1, base_offset=10), 10, Kind.REBUILD, id="format 1"
+            batches.old_batch([(1, b"k", b"v")], magic=1, base_offset=10),
+            10,
+            Kind.REBUILD,
+            id="format 1",
         ),
         pytest.param(WHOLE, 11, Kind.REBUILD, id="position inside"),
         pytest.param(WHOLE, 12, Kind.REBUILD, id="position at the last record"),
@@ -127,19 +146,19 @@ def test_kind(data: bytes, position: int, kind: Kind) -> None:
 
 def test_markers_tell_how_a_transaction_ended() -> None:
     for commit in (False, True):
-        data = b.marker(base_offset=10, producer_id=5, commit=commit)
+        data = batches.marker(base_offset=10, producer_id=5, commit=commit)
         assert marker_type(memoryview(data)) == int(commit)
 
 
 def test_a_garbled_marker_is_corrupt() -> None:
-    data = b.marker(base_offset=10, producer_id=5, commit=False)
+    data = batches.marker(base_offset=10, producer_id=5, commit=False)
     with pytest.raises(CorruptBatch, match="marker"):
         marker_type(memoryview(data)[:66])
 
 
 @given(st.lists(st.sampled_from([1, 2, 5]), min_size=1, max_size=6), st.data())
 def test_spans_are_the_whole_batches_before_a_cut(counts: list[int], data: st.DataObject) -> None:
-    stored = [b.batch(count) for count in counts]
+    stored = [batches.batch(count) for count in counts]
     raw = b"".join(stored)
     cut = data.draw(st.integers(len(stored[0]), len(raw)))
     places = spans(b"??" + raw, 2, 2 + cut)
@@ -155,19 +174,19 @@ def test_nothing_is_no_batch() -> None:
 
 @pytest.mark.parametrize("length", [-(2**31), -1, 0, 4, 5, 48, 2**31 - 1])
 def test_a_garbage_length_is_corrupt(length: int) -> None:
-    data = b.patched(WHOLE, length=length)
+    data = batches.patched(WHOLE, length=length)
     with pytest.raises(CorruptBatch):
         list(spans(data, 0, len(data)))
 
 
 def test_a_garbage_length_behind_whole_batches_is_a_cut_at_most() -> None:
-    data = WHOLE + b.patched(WHOLE, length=2**31 - 1)
+    data = WHOLE + batches.patched(WHOLE, length=2**31 - 1)
     assert list(spans(data, 0, len(data))) == [(0, len(WHOLE))]
 
 
 @pytest.mark.parametrize("magic", [3, -1])
 def test_an_unknown_format_is_corrupt(magic: int) -> None:
-    data = b.patched(WHOLE, magic=magic)
+    data = batches.patched(WHOLE, magic=magic)
     with pytest.raises(CorruptBatch, match="format"):
         list(spans(data, 0, len(data)))
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from ureplicator_common.model import OwnerEpoch, Partition, Route, RouteSettings
 from ureplicator_testkit.kafka.memory_kafka import BatchLog
-from ureplicator_testkit.records import batches as b
+from ureplicator_testkit.records import batches
 from ureplicator_worker.copier.position_values import StartPosition
 from ureplicator_worker.copier.raw.batches.header import CorruptBatch
 from ureplicator_worker.copier.raw.batches.rebuild import decode
@@ -61,18 +61,18 @@ class Fixture:
         return [record.value for batch in self.window._queue for record in decode(batch.view)]
 
 
-def log(*batches: bytes, start: int = 0, epoch: int = 0) -> bytes:
+def log(*appended: bytes, start: int = 0, epoch: int = 0) -> bytes:
     stored = BatchLog(end=start, epoch=epoch)
-    stored.put(*batches)
+    stored.put(*appended)
     return b"".join(stored.taken)
 
 
 def large(count: int, name: str = "") -> bytes:
-    return b.batch([(1, None, name.encode() + b"x" * (LARGE // count), ())] * count)
+    return batches.batch([(1, None, name.encode() + b"x" * (LARGE // count), ())] * count)
 
 
-def small(*values: bytes, codec: int = b.NONE) -> bytes:
-    return b.batch([(1, None, value, ()) for value in values], codec=codec)
+def small(*values: bytes, codec: int = batches.NONE) -> bytes:
+    return batches.batch([(1, None, value, ()) for value in values], codec=codec)
 
 
 def test_whole_batches_stay_where_they_lie() -> None:
@@ -110,8 +110,8 @@ def test_what_was_fetched_before_is_left_out() -> None:
 
 def test_holes_and_emptied_batches() -> None:
     at = Fixture()
-    gapped = b.batch([(1, None, b"a", ()), (1, None, b"b", ())], deltas=[1, 5])
-    data = log(gapped, b.emptied(large(3)), large(1), b.emptied(large(2)))
+    gapped = batches.batch([(1, None, b"a", ()), (1, None, b"b", ())], deltas=[1, 5])
+    data = log(gapped, batches.emptied(large(3)), large(1), batches.emptied(large(2)))
     at.ingest(data)
     assert at.queued == [(1, 9, 2), (9, 12, 1)]
     assert at.fetch.offset == 12
@@ -120,8 +120,8 @@ def test_holes_and_emptied_batches() -> None:
 
 def test_nothing_to_send_moves_the_position() -> None:
     at = Fixture()
-    marker = b.marker(base_offset=0, producer_id=1, commit=True)
-    at.ingest(log(b.emptied(large(3)), marker, b.emptied(marker), epoch=7))
+    marker = batches.marker(base_offset=0, producer_id=1, commit=True)
+    at.ingest(log(batches.emptied(large(3)), marker, batches.emptied(marker), epoch=7))
     assert at.window.empty
     assert (at.window.position, at.window.leader_epoch) == (5, 7)
     assert at.pool.used_bytes == 0
@@ -129,10 +129,12 @@ def test_nothing_to_send_moves_the_position() -> None:
 
 def test_aborted_transactions_are_left_out() -> None:
     def sent(producer: int, value: bytes) -> bytes:
-        return b.batch([(1, None, value, ())], producer_id=producer, attributes=b.TRANSACTIONAL)
+        return batches.batch(
+            [(1, None, value, ())], producer_id=producer, attributes=batches.TRANSACTIONAL
+        )
 
     def ends(producer: int, commit: bool) -> bytes:
-        return b.marker(base_offset=0, producer_id=producer, commit=commit)
+        return batches.marker(base_offset=0, producer_id=producer, commit=commit)
 
     history = [
         sent(1, b"aborted"),  # 0
@@ -154,7 +156,7 @@ def test_aborted_transactions_are_left_out() -> None:
 
 def test_an_aborted_producer_harms_no_plain_batch_of_its_own() -> None:
     at = Fixture()
-    plain = b.batch([(1, None, b"plain", ())], producer_id=1)
+    plain = batches.batch([(1, None, b"plain", ())], producer_id=1)
     at.ingest(log(plain), (1, 0))
     assert at.values == [b"plain"]
 
@@ -176,8 +178,8 @@ def test_few_small_batches_go_as_they_are() -> None:
 def test_runs_end_where_something_else_comes() -> None:
     at = Fixture()
     run = [small(b"x")] * MERGE_AT_LEAST
-    other = [small(b"x", codec=b.GZIP)] * MERGE_AT_LEAST
-    marker = b.marker(base_offset=0, producer_id=1, commit=True)
+    other = [small(b"x", codec=batches.GZIP)] * MERGE_AT_LEAST
+    marker = batches.marker(base_offset=0, producer_id=1, commit=True)
     at.ingest(log(*run, *other, large(1), *run, marker, *run))
     assert [records for _, _, records in at.queued] == [4, 4, 1, 4, 4]
     assert [following for _, following, _ in at.queued] == [4, 8, 9, 14, 18]
@@ -201,7 +203,7 @@ def test_what_came_before_a_corrupt_batch_is_queued(before: list[bytes]) -> None
     data = whole[:bad_at] + bytes([whole[bad_at] ^ 1]) + whole[bad_at + 1 :]
     with pytest.raises(CorruptBatch):
         at.ingest(data)
-    good = sum(b.field(each, "records") for each in before)
+    good = sum(batches.field(each, "records") for each in before)
     assert at.fetch.offset == good
     assert sum(records for _, _, records in at.queued) == good
     at.ingest(whole)
@@ -210,18 +212,20 @@ def test_what_came_before_a_corrupt_batch_is_queued(before: list[bytes]) -> None
 
 
 def test_a_rebuilt_batch_that_cannot_be_decoded_is_corrupt() -> None:
-    gapped = b.batch([(1, None, b"a", ()), (1, None, b"b", ())], deltas=[0, 5], codec=b.GZIP)
-    bad = b.patched(gapped[:-9] + b"\xff" * 9)
+    gapped = batches.batch(
+        [(1, None, b"a", ()), (1, None, b"b", ())], deltas=[0, 5], codec=batches.GZIP
+    )
+    bad = batches.patched(gapped[:-9] + b"\xff" * 9)
     at = Fixture()
     with pytest.raises(CorruptBatch):
-        at.ingest(log(large(1)) + b.patched(bad, base_offset=1))
+        at.ingest(log(large(1)) + batches.patched(bad, base_offset=1))
     assert at.fetch.offset == 1
     assert at.queued == [(0, 1, 1)]
 
 
 def test_small_batches_that_cannot_be_decoded_go_as_they_are() -> None:
     """The target's broker is the judge of what the checksum calls sound."""
-    bad = b.patched(b.batch(3, codec=b.GZIP)[:-9] + b"\xff" * 9)
+    bad = batches.patched(batches.batch(3, codec=batches.GZIP)[:-9] + b"\xff" * 9)
     at = Fixture()
     at.ingest(log(*[bad] * MERGE_AT_LEAST))
     assert len(at.queued) == MERGE_AT_LEAST
@@ -238,10 +242,10 @@ def test_checksums_are_the_operators_choice() -> None:
 KINDS = {
     "whole": lambda: small(b"whole"),
     "large": lambda: large(2),
-    "gapped": lambda: b.batch([(1, None, b"g", ()), (1, None, b"h", ())], deltas=[1, 3]),
-    "emptied": lambda: b.emptied(small(b"x", b"y")),
-    "marker": lambda: b.marker(base_offset=0, producer_id=1, commit=True),
-    "stamped": lambda: b.batch(2, attributes=b.LOG_APPEND_TIME),
+    "gapped": lambda: batches.batch([(1, None, b"g", ()), (1, None, b"h", ())], deltas=[1, 3]),
+    "emptied": lambda: batches.emptied(small(b"x", b"y")),
+    "marker": lambda: batches.marker(base_offset=0, producer_id=1, commit=True),
+    "stamped": lambda: batches.batch(2, attributes=batches.LOG_APPEND_TIME),
 }
 
 
@@ -253,7 +257,8 @@ def test_every_offset_is_queued_or_passed_over_once(kinds: list[str], data: st.D
     wanted = [
         record
         for whole in stored.taken
-        if b.field(whole, "records") and not b.field(whole, "attributes") & b.CONTROL
+        if batches.field(whole, "records")
+        and not batches.field(whole, "attributes") & batches.CONTROL
         for record in decode(memoryview(whole))
     ]
     at = Fixture(position=data.draw(st.integers(0, stored.end - 1)))

@@ -24,7 +24,7 @@ from ureplicator_worker.copier.raw.net.metadata import (
 E = TypeVar("E")
 
 
-class Desk:
+class MetadataFixture:
     def __init__(self) -> None:
         self.cluster = MemoryCluster(cluster_model("A", {"t": 1, "u": 1}))
         self.events: queue.SimpleQueue[MetadataEvent] = queue.SimpleQueue()
@@ -37,37 +37,37 @@ class Desk:
 
 
 @pytest.fixture
-def desk(monkeypatch: pytest.MonkeyPatch) -> Iterator[Desk]:
+def metadata_fixture(monkeypatch: pytest.MonkeyPatch) -> Iterator[MetadataFixture]:
     monkeypatch.setattr(metadata_module, "MIN_REFRESH_INTERVAL_S", 0.0)
-    desk = Desk()
-    yield desk
-    desk.metadata.close()
-    assert desk.cluster.closed
+    metadata_fixture = MetadataFixture()
+    yield metadata_fixture
+    metadata_fixture.metadata.close()
+    assert metadata_fixture.cluster.closed
 
 
-def test_topics_that_are_followed_are_shown(desk: Desk) -> None:
-    desk.metadata.cover(frozenset({"t"}))
-    assert desk.next(ViewChanged).view.topic_ids == {"t": "A-t"}
-    desk.metadata.cover(frozenset({"t", "u"}))
-    assert set(desk.next(ViewChanged).view.topic_ids) == {"t", "u"}
-    desk.metadata.refresh()
-    desk.next(ViewChanged)
+def test_topics_that_are_followed_are_shown(metadata_fixture: MetadataFixture) -> None:
+    metadata_fixture.metadata.cover(frozenset({"t"}))
+    assert metadata_fixture.next(ViewChanged).view.topic_ids == {"t": "A-t"}
+    metadata_fixture.metadata.cover(frozenset({"t", "u"}))
+    assert set(metadata_fixture.next(ViewChanged).view.topic_ids) == {"t", "u"}
+    metadata_fixture.metadata.refresh()
+    metadata_fixture.next(ViewChanged)
 
 
-def test_an_unreachable_cluster_is_reported(desk: Desk) -> None:
-    desk.cluster.failures = 1
-    desk.metadata.cover(frozenset({"t"}))
-    assert "does not respond" in desk.next(ClusterUnreachable).reason
-    desk.next(ViewChanged)
+def test_an_unreachable_cluster_is_reported(metadata_fixture: MetadataFixture) -> None:
+    metadata_fixture.cluster.failures = 1
+    metadata_fixture.metadata.cover(frozenset({"t"}))
+    assert "does not respond" in metadata_fixture.next(ClusterUnreachable).reason
+    metadata_fixture.next(ViewChanged)
 
 
-def test_an_unreachable_broker_is_reported(desk: Desk) -> None:
-    desk.metadata.connect(Broker(3, "127.0.0.1", 1))
-    assert desk.next(ConnectFailed).node_id == 3
+def test_an_unreachable_broker_is_reported(metadata_fixture: MetadataFixture) -> None:
+    metadata_fixture.metadata.connect(Broker(3, "127.0.0.1", 1))
+    assert metadata_fixture.next(ConnectFailed).node_id == 3
 
 
 def test_positions_do_not_pile_up_while_the_source_is_slow(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch
+    metadata_fixture: MetadataFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     requested, go_on = threading.Semaphore(0), threading.Event()
     published: list[Mapping[tuple[str, int], Position]] = []
@@ -80,22 +80,24 @@ def test_positions_do_not_pile_up_while_the_source_is_slow(
         raise ClusterUnavailable("late")
 
     monkeypatch.setattr(metadata_module, "publish_positions", publish)
-    desk.metadata.publish("g", {("t", 0): Position(1)}, failed=failures.put)
+    metadata_fixture.metadata.publish("g", {("t", 0): Position(1)}, failed=failures.put)
     assert requested.acquire(timeout=30)
     for offset in range(2, 50):
-        desk.metadata.publish("g", {("t", 0): Position(offset)}, failed=failures.put)
+        metadata_fixture.metadata.publish("g", {("t", 0): Position(offset)}, failed=failures.put)
     go_on.set()
     assert failures.get(timeout=30) == "late"
-    desk.metadata.publish("g", {("t", 0): Position(50)}, failed=failures.put)
+    metadata_fixture.metadata.publish("g", {("t", 0): Position(50)}, failed=failures.put)
     failures.get(timeout=30)
     assert published == [{("t", 0): Position(1)}, {("t", 0): Position(50)}]
 
 
-def test_an_unexpected_error_is_reported(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unexpected_error_is_reported(
+    metadata_fixture: MetadataFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def view(_topics: object) -> ClusterView:
         raise ZeroDivisionError
 
     broken: Callable[[Any], ClusterView] = view
-    monkeypatch.setattr(desk.cluster, "view", broken)
-    desk.metadata.cover(frozenset({"t"}))
-    assert isinstance(desk.next(MetadataCrashed).error, ZeroDivisionError)
+    monkeypatch.setattr(metadata_fixture.cluster, "view", broken)
+    metadata_fixture.metadata.cover(frozenset({"t"}))
+    assert isinstance(metadata_fixture.next(MetadataCrashed).error, ZeroDivisionError)

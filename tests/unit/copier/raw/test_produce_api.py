@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kafka.protocol.producer import ProduceRequest, ProduceResponse
 
-from ureplicator_testkit.records import batches as b
+from ureplicator_testkit.records import batches
 from ureplicator_worker.copier.raw.net.produce_api import (
     BROKER_TIMEOUT_MS,
     Produced,
@@ -26,8 +26,8 @@ ROWS = ProduceResponse.TopicProduceResponse.PartitionProduceResponse
         max_size=8,
     )
 )
-def test_a_request(batches: dict[tuple[str, int], bytes]) -> None:
-    pieces = request(((*key, memoryview(data)) for key, data in batches.items()), correlation_id=77)
+def test_a_request(parts: dict[tuple[str, int], bytes]) -> None:
+    pieces = request(((*key, memoryview(data)) for key, data in parts.items()), correlation_id=77)
     raw = b"".join(pieces)
     understood = ProduceRequest.decode(raw[4:], version=9, header=True)
     understood.with_header(correlation_id=77, client_id="ureplicator")
@@ -38,11 +38,11 @@ def test_a_request(batches: dict[tuple[str, int], bytes]) -> None:
         (topic.name, row.index): bytes(row.records)
         for topic in understood.topic_data
         for row in topic.partition_data
-    } == batches
+    } == parts
 
 
 def test_batches_are_not_copied() -> None:
-    view = memoryview(b.batch(3))
+    view = memoryview(batches.batch(3))
     assert any(piece is view for piece in request([("t", 0, view)], correlation_id=1))
 
 
@@ -71,7 +71,7 @@ def encoded(topics: dict[str, list[Any]]) -> bytes:
     return response.encode(framed=False, header=True)
 
 
-def test_an_answer() -> None:
+def test_a_response() -> None:
     raw = encoded({"t": [row(0), row(1, error_code=19, base_offset=-1)], "u" * 200: [row(7)]})
     assert parse(raw) == [
         Produced("t", 0, 0, 5),

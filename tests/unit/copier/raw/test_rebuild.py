@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ureplicator_testkit.records import batches as b
+from ureplicator_testkit.records import batches
 from ureplicator_worker.copier.raw.batches.header import CorruptBatch, Header, Kind, stamp
 from ureplicator_worker.copier.raw.batches.rebuild import (
     Built,
@@ -23,50 +23,50 @@ BYTES = st.none() | st.binary(max_size=40)
 TIMES = st.sampled_from([-1, 0, 1, 1_000]) | st.integers(-1, 2**50)
 HEADERS = st.lists(st.tuples(st.sampled_from(["", "a", "name", "ключ"]), BYTES), max_size=4)
 ROWS = st.lists(st.tuples(TIMES, BYTES, BYTES, HEADERS), min_size=1, max_size=8)
-CODECS = st.sampled_from(b.CODECS)
+CODECS = st.sampled_from(batches.CODECS)
 
 
-def taken(data: bytes | bytearray | memoryview) -> list[b.Row]:
+def taken(data: bytes | bytearray | memoryview) -> list[batches.Row]:
     return [
         (record.timestamp_ms, record.key, record.value, list(record.headers))
         for record in decode(memoryview(data))
     ]
 
 
-def records(rows: Sequence[b.Row], *, first: int = 0) -> list[Record]:
+def records(rows: Sequence[batches.Row], *, first: int = 0) -> list[Record]:
     return [Record(first + place, *row) for place, row in enumerate(rows)]
 
 
-def assert_sendable(built: Built | None, rows: Sequence[b.Row]) -> None:
+def assert_sendable(built: Built | None, rows: Sequence[batches.Row]) -> None:
     """A batch that a broker takes once it is stamped, with these records."""
     assert built is not None
     header = Header(built.data, 0)
     assert header.kind(0) is Kind.PASS
     assert (header.base_offset, header.records) == (0, len(rows)) == (0, built.records)
     stamp(memoryview(built.data), producer_id=1, producer_epoch=0, sequence=0)
-    assert b.checksum_fits(built.data)
+    assert batches.checksum_fits(built.data)
     assert taken(built.data) == [(time, key, value, list(more)) for time, key, value, more in rows]
     latest = max(row[0] for row in rows)
-    assert b.field(built.data, "base_timestamp") == rows[0][0]
-    assert b.field(built.data, "max_timestamp") == latest == built.max_timestamp_ms
+    assert batches.field(built.data, "base_timestamp") == rows[0][0]
+    assert batches.field(built.data, "max_timestamp") == latest == built.max_timestamp_ms
 
 
 @given(ROWS, CODECS)
-def test_built_records_are_the_same(rows: list[b.Row], codec: int) -> None:
+def test_built_records_are_the_same(rows: list[batches.Row], codec: int) -> None:
     assert_sendable(build(records(rows), codec=codec), rows)
 
 
 def test_nothing_is_no_batch() -> None:
-    assert build([], codec=b.NONE) is None
+    assert build([], codec=batches.NONE) is None
 
 
 @given(ROWS.filter(lambda rows: rows[0][0] != -1), CODECS, st.data())
 def test_holes_close_and_what_lies_before_the_position_goes(
-    rows: list[b.Row], codec: int, data: st.DataObject
+    rows: list[batches.Row], codec: int, data: st.DataObject
 ) -> None:
     gaps = data.draw(st.lists(st.integers(1, 3), min_size=len(rows), max_size=len(rows)))
     deltas = [sum(gaps[: place + 1]) - 1 for place in range(len(rows))]
-    stored = b.batch(rows, base_offset=100, codec=codec, deltas=deltas)
+    stored = batches.batch(rows, base_offset=100, codec=codec, deltas=deltas)
     position = 100 + data.draw(st.integers(0, deltas[-1] + 2))
     built = rebuild(memoryview(stored), position=position)
     left = [place for place, delta in enumerate(deltas) if 100 + delta >= position]
@@ -79,36 +79,38 @@ def test_holes_close_and_what_lies_before_the_position_goes(
     assert built.last_offset == 100 + deltas[-1]
 
 
-@pytest.mark.parametrize("codec", b.CODECS)
+@pytest.mark.parametrize("codec", batches.CODECS)
 def test_the_codec_stays(codec: int) -> None:
-    built = rebuild(memoryview(b.batch(b.rows(20, size=200), codec=codec)), position=1)
+    built = rebuild(memoryview(batches.batch(batches.rows(20, size=200), codec=codec)), position=1)
     assert built is not None
     assert Header(built.data, 0).codec == codec
 
 
-@pytest.mark.parametrize("codec", b.CODECS)
+@pytest.mark.parametrize("codec", batches.CODECS)
 def test_the_brokers_time_is_kept_as_create_time(codec: int) -> None:
-    stored = b.patched(
-        b.batch(
-            [(5, None, b"a", ()), (9, None, b"b", ())], codec=codec, attributes=b.LOG_APPEND_TIME
+    stored = batches.patched(
+        batches.batch(
+            [(5, None, b"a", ()), (9, None, b"b", ())],
+            codec=codec,
+            attributes=batches.LOG_APPEND_TIME,
         ),
         max_timestamp=7_777,
     )
     built = rebuild(memoryview(stored), position=0)
     assert_sendable(built, [(7_777, None, b"a", ()), (7_777, None, b"b", ())])
     assert built is not None
-    assert not Header(built.data, 0).attributes & b.LOG_APPEND_TIME
+    assert not Header(built.data, 0).attributes & batches.LOG_APPEND_TIME
 
 
 @pytest.mark.parametrize("magic", [0, 1])
-@pytest.mark.parametrize("codec", [b.NONE, b.GZIP, b.SNAPPY, b.LZ4])
+@pytest.mark.parametrize("codec", [batches.NONE, batches.GZIP, batches.SNAPPY, batches.LZ4])
 def test_old_formats(magic: int, codec: int) -> None:
-    if (magic, codec) == (0, b.LZ4):
-        codec = b.SNAPPY  # format 0 has no LZ4 worth the name
+    if (magic, codec) == (0, batches.LZ4):
+        codec = batches.SNAPPY  # format 0 has no LZ4 worth the name
     rows = [(5, b"k", b"v"), (0, None, b""), (7, b"", None)]
-    stored = b.old_batch(rows, magic=magic, codec=codec, base_offset=50)
-    if codec == b.NONE:
-        size = len(b.old_batch(rows[:1], magic=magic, codec=codec))
+    stored = batches.old_batch(rows, magic=magic, codec=codec, base_offset=50)
+    if codec == batches.NONE:
+        size = len(batches.old_batch(rows[:1], magic=magic, codec=codec))
         stored, rows = stored[:size], rows[:1]
     built = rebuild(memoryview(stored), position=0)
     times = [time if magic else -1 for time, _, _ in rows]
@@ -122,14 +124,14 @@ def test_old_formats(magic: int, codec: int) -> None:
 @pytest.mark.parametrize("magic", [0, 1])
 def test_a_position_inside_of_an_old_wrapper(magic: int) -> None:
     rows = [(n, b"%d" % n, b"v") for n in range(4)]
-    stored = b.old_batch(rows, magic=magic, codec=b.GZIP, base_offset=50)
+    stored = batches.old_batch(rows, magic=magic, codec=batches.GZIP, base_offset=50)
     built = rebuild(memoryview(stored), position=52)
     assert built is not None
     assert (built.first_offset, built.records) == (52, 2)
 
 
 @given(ROWS, CODECS)
-def test_two_halves_are_the_whole(rows: list[b.Row], codec: int) -> None:
+def test_two_halves_are_the_whole(rows: list[batches.Row], codec: int) -> None:
     whole = build(records(rows), codec=codec)
     assert whole is not None
     halves = split(memoryview(whole.data), first_offset=300)
@@ -144,7 +146,7 @@ def test_two_halves_are_the_whole(rows: list[b.Row], codec: int) -> None:
 
 
 @given(st.lists(ROWS, min_size=1, max_size=4), CODECS)
-def test_merged_is_one_after_the_other(parts: list[list[b.Row]], codec: int) -> None:
+def test_merged_is_one_after_the_other(parts: list[list[batches.Row]], codec: int) -> None:
     views = []
     for part in parts:
         built = build(records(part), codec=codec)
@@ -161,21 +163,21 @@ CALLS: dict[str, Callable[[memoryview], object]] = {
 }
 
 
-@pytest.mark.parametrize("codec", b.CODECS[1:])
+@pytest.mark.parametrize("codec", batches.CODECS[1:])
 @pytest.mark.parametrize("call", sorted(CALLS))
 def test_a_garbled_payload_is_corrupt(codec: int, call: str) -> None:
-    whole = b.batch(b.rows(20, size=100), codec=codec)
-    garbage = b"\xa7" * (len(whole) - b.HEADER_BYTES)
-    view = memoryview(b.patched(whole[: b.HEADER_BYTES] + garbage))
+    whole = batches.batch(batches.rows(20, size=100), codec=codec)
+    garbage = b"\xa7" * (len(whole) - batches.HEADER_BYTES)
+    view = memoryview(batches.patched(whole[: batches.HEADER_BYTES] + garbage))
     with pytest.raises(CorruptBatch):
         CALLS[call](view)
 
 
 @given(st.binary(max_size=120), st.integers(1, 5))
 def test_no_payload_is_more_than_corrupt(payload: bytes, count: int) -> None:
-    whole = b.batch(1)[: b.HEADER_BYTES] + payload
+    whole = batches.batch(1)[: batches.HEADER_BYTES] + payload
     view = memoryview(
-        b.patched(whole, length=len(whole) - 12, records=count, last_offset_delta=count - 1)
+        batches.patched(whole, length=len(whole) - 12, records=count, last_offset_delta=count - 1)
     )
     with contextlib.suppress(CorruptBatch):
         list(decode(view))
@@ -183,7 +185,7 @@ def test_no_payload_is_more_than_corrupt(payload: bytes, count: int) -> None:
 
 @pytest.mark.parametrize("magic", [0, 1])
 def test_a_damaged_message_of_an_old_format_is_not_given_a_new_checksum(magic: int) -> None:
-    message = bytearray(b.old_batch([(5, b"k", b"value")], magic=magic, base_offset=3))
+    message = bytearray(batches.old_batch([(5, b"k", b"value")], magic=magic, base_offset=3))
     message[-1] ^= 0xFF
     with pytest.raises(CorruptBatch, match="checksum"):
         list(decode(memoryview(message)))

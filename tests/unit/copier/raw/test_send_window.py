@@ -19,7 +19,7 @@ from hypothesis.stateful import (
 
 from ureplicator_common.kafka.errors import ErrorCode
 from ureplicator_testkit.kafka.memory_kafka import BatchLog
-from ureplicator_testkit.records import batches as b
+from ureplicator_testkit.records import batches
 from ureplicator_worker.copier.raw.batches import send_window as raw_window
 from ureplicator_worker.copier.raw.batches.send_window import Batch, SendWindow
 from ureplicator_worker.copier.raw.net.buffers import BufferPool
@@ -38,7 +38,7 @@ class Request:
 
 def ids(log: BatchLog) -> list[int]:
     """Each batch of a test carries its number as its time."""
-    return [b.field(data, "max_timestamp") for data in log.taken]
+    return [batches.field(data, "max_timestamp") for data in log.taken]
 
 
 class Sending(RuleBasedStateMachine):
@@ -59,7 +59,7 @@ class Sending(RuleBasedStateMachine):
         self.ends: dict[int, int] = {}
         self.skipped: set[int] = set()
         self.pipe: deque[Request] = deque()
-        self.ghosts: deque[Request] = deque()
+        self.late_requests: deque[Request] = deque()
         self.offset = self.position = 0
         self.number = 0
         self.producers = 0
@@ -80,7 +80,7 @@ class Sending(RuleBasedStateMachine):
     def make(self, count: int, *, poison: bool = False) -> Batch:
         self.number += 1
         value = b"x" * (POISON_BYTES if poison else 5)
-        data = b.batch([(self.number, None, value, ())] * count)
+        data = batches.batch([(self.number, None, value, ())] * count)
         lease = self.pool.lease(len(data))
         lease.view[:] = data
         first, self.offset = self.offset, self.offset + count
@@ -106,9 +106,9 @@ class Sending(RuleBasedStateMachine):
         self.offset += size
         self.window.pass_over(self.offset, 0)
 
-    @rule(most=st.integers(1, 6))
-    def send(self, most: int) -> None:
-        for _ in range(most):
+    @rule(count=st.integers(1, 6))
+    def send(self, count: int) -> None:
+        for _ in range(count):
             batch = None if self.new_producer_due else self.window.next()
             if batch is None:
                 return
@@ -160,7 +160,7 @@ class Sending(RuleBasedStateMachine):
         unread = [request for request in self.pipe if request.response is None]
         kept = data.draw(st.integers(0, len(unread)), label="still on their way")
         if not self.forgot:
-            self.ghosts += unread[:kept]
+            self.late_requests += unread[:kept]
         for request in self.pipe:
             self.window.lost(request.batch)
         self.window.detach()
@@ -168,12 +168,12 @@ class Sending(RuleBasedStateMachine):
         self.proven = False
         self.settle()
 
-    @precondition(lambda self: self.ghosts)
+    @precondition(lambda self: self.late_requests)
     @rule()
     def a_request_of_a_broken_connection_arrives(self) -> None:
-        self.arrive(self.ghosts.popleft(), 0)
+        self.arrive(self.late_requests.popleft(), 0)
 
-    @precondition(lambda self: not self.ghosts)
+    @precondition(lambda self: not self.late_requests)
     @rule()
     def the_log_forgets_its_producers(self) -> None:
         self.log.forget_producers()
