@@ -52,7 +52,6 @@ def nothing_left_behind() -> Iterator[None]:
     """Set up before every other fixture, so torn down after all others: then nothing may be left."""
     threads = set(threading.enumerate())
     yield
-    gc.collect()  # the lag threads of a REST fixture end when it is garbage-collected
     try:
         processes.eventually(lambda: not _left(threads), 10, "threads and processes end")
     except processes.NotInTimeError:
@@ -62,6 +61,7 @@ def nothing_left_behind() -> Iterator[None]:
 
 
 def _left(threads: set[threading.Thread]) -> list[str]:
+    gc.collect()  # the lag threads of a REST fixture end when it is garbage-collected
     started = [t for t in threading.enumerate() if t not in threads and t.is_alive()]
     guard = processes.guard_pid()
     children = [c for c in psutil.Process().children() if c.pid != guard]

@@ -50,6 +50,10 @@ log = logging.getLogger(__name__)
 MAX_BODY_BYTES = 64 * 1024
 
 
+LAG_CACHE = "lag_cache"
+"""Key of the lag cache in `Flask.extensions`: close it to end an application before its process."""
+
+
 def _new_id() -> str:
     return uuid.uuid4().hex
 
@@ -84,7 +88,7 @@ def create_app(needs: Dependencies) -> Flask:
     services = build_services(
         coordination=needs.coordination, fleet=fleet, clusters=clusters, new_id=ids.current
     )
-    lag_cache = _lag_cache(needs, fleet)
+    lag_cache = app.extensions[LAG_CACHE] = _lag_cache(needs, fleet)
     registry = CollectorRegistry()
     registry.register(health.FleetMetrics(settings=settings, fleet=fleet, clusters=clusters))
     registry.register(LagMetrics(lag_cache))

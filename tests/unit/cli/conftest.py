@@ -19,8 +19,10 @@ routes: [{source: a, target: b}]
 
 
 @pytest.fixture
-def rest() -> RestFixture:
-    return RestFixture()
+def rest() -> Iterator[RestFixture]:
+    fixture = RestFixture()
+    yield fixture
+    fixture.close()
 
 
 @pytest.fixture

@@ -27,8 +27,10 @@ CALL = re.compile(r"(GET|POST|PUT|DELETE) (/\S*)")
 
 
 @pytest.fixture(scope="module")
-def rest() -> RestFixture:
-    return RestFixture()
+def rest() -> Iterator[RestFixture]:
+    fixture = RestFixture()
+    yield fixture
+    fixture.close()
 
 
 def of_today() -> list[tuple[str, str]]:

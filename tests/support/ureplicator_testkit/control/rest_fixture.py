@@ -49,7 +49,7 @@ from ureplicator_common.znodes import (
     encode_loads,
     encode_route,
 )
-from ureplicator_controller.api.app import Dependencies, create_app
+from ureplicator_controller.api.app import LAG_CACHE, Dependencies, create_app
 from ureplicator_controller.api.http import openapi
 from ureplicator_testkit.kafka.clients import (
     MemoryLogReader,
@@ -105,6 +105,10 @@ class RestFixture:
         )
         self.app = create_app(needs) if described else _undescribed(needs)
         self.client: FlaskClient = self.app.test_client()
+
+    def close(self) -> None:
+        """End the threads that read lag."""
+        self.app.extensions[LAG_CACHE].close()
 
     @property
     def source(self) -> MemoryTopicAdmin:
