@@ -25,3 +25,7 @@ class PermanentError(OperatingError):
 
 class ConfigurationError(PermanentError):
     """Invalid configuration; the text names every key."""
+
+
+class InvalidTransition(AssertionError):
+    """A programming error in a state machine, with the last transitions of the partition."""

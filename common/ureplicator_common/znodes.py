@@ -22,10 +22,10 @@
 
 Contents are JSON with camelCase names, compressed above 8 KiB. Equal values are equal bytes (sets and
 mappings are written in order), so a write that changes nothing is recognised as such. A node must stay
-under 640 KiB of ZooKeeper's 1 MiB. Fields and their types are those of the dataclasses in `model`;
-pydantic encodes and validates them (docs/adr/0015). Unknown fields are ignored when read, so that two
-versions can share a tree during a rolling upgrade. A content that is not of its type is refused:
-every decoder raises `UnreadableContent` for it and nothing else.
+under 640 KiB of ZooKeeper's 1 MiB. Fields and their types are those of the dataclasses in `contents`
+(`RouteSettings`: in `model`); pydantic encodes and validates them (docs/adr/0015). Unknown fields are
+ignored when read, so that two versions can share a tree during a rolling upgrade. A content that is not
+of its type is refused: every decoder raises `UnreadableContent` for it and nothing else.
 
 The nodes that grow are bounded before they are written, since a plan whose node is refused would be
 made again endlessly: a topic has at most `MAX_PARTITIONS`, a worker is assigned at most `MAX_ASSIGNED`.
@@ -36,35 +36,37 @@ from __future__ import annotations
 import json
 import zlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
-from pydantic.alias_generators import to_camel
 
-from ureplicator_common.model import (
+from ureplicator_common.contents import (
     Assignment,
     AssignmentEntry,
-    Content,
     CurrentState,
     IdealEntry,
     IdealTopic,
     KnownWorker,
     LiveController,
     LiveWorker,
-    Partition,
     PartitionLoad,
     PartitionText,
     PastEvent,
-    Route,
     RouteMemory,
-    RouteSettings,
-    SessionId,
     SessionText,
     Switches,
     TopicIntent,
+)
+from ureplicator_common.model import (
+    Content,
+    Partition,
+    Route,
+    RouteSettings,
+    SessionId,
     TopicKey,
     WorkerId,
+    camel,
 )
 
 COMPRESS_ABOVE_BYTES = 8 * 1024
@@ -254,7 +256,7 @@ def _field_names(kind: type[Content], *, required: Sequence[str] = ()) -> Callab
     """For contents whose fields nearly all have defaults: a check that they are not those of a
     version before 1.0, which wrote snake_case. They would be ignored, and defaults read instead."""
     fields = kind.__dataclass_fields__  # type: ignore[attr-defined]
-    snake_case = frozenset(name for name in fields if to_camel(name) != name)
+    snake_case = frozenset(name for name in fields if camel(name) != name)
 
     def check(data: bytes) -> None:
         raw = decode(data)
@@ -307,10 +309,14 @@ encode_live_worker, decode_live_worker = _live_worker.encode, _live_worker.decod
 encode_known_worker, decode_known_worker = _known_worker.encode, _known_worker.decode
 encode_switches, decode_switches = _switches.encode, _switches.decode
 encode_controller, decode_controller = _controller.encode, _controller.decode
-encode_route, decode_route = _route.encode, _route.decode
+decode_route = _route.decode
 decode_history = _history.decode
 decode_loads = _loads.decode
 decode_current = _current.decode
+
+
+def encode_route(settings: RouteSettings) -> bytes:
+    return _route.encode(replace(settings, rename=dict(sorted(settings.rename.items()))))
 
 
 def encode_claim(key: TopicKey) -> bytes:

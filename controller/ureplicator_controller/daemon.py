@@ -36,11 +36,12 @@ from prometheus_client import CollectorRegistry, start_http_server
 from ureplicator_common._version import __version__
 from ureplicator_common.clock import SystemClock
 from ureplicator_common.config.settings import Settings
+from ureplicator_common.contents import LiveController
 from ureplicator_common.coordination import Coordination, Unavailable
 from ureplicator_common.coordination.zookeeper import ZooKeeperCoordination
 from ureplicator_common.errors import OperatingError, PermanentError
 from ureplicator_common.kafka.admin import ConfluentTopicAdmin
-from ureplicator_common.model import LiveController, Route
+from ureplicator_common.model import Route
 from ureplicator_common.znodes import Paths
 from ureplicator_controller.api.rest_process import RestProcess, WsgiConfig, bind
 from ureplicator_controller.core.state.snapshot import BalanceLimits, Delays

@@ -30,10 +30,11 @@ from ureplicator_common import znodes
 from ureplicator_common._version import __version__
 from ureplicator_common.clock import SystemClock
 from ureplicator_common.config.settings import Settings
+from ureplicator_common.contents import LiveWorker
 from ureplicator_common.coordination import Coordination, SessionState, Unavailable
 from ureplicator_common.coordination.zookeeper import ZooKeeperCoordination
 from ureplicator_common.errors import PermanentError
-from ureplicator_common.model import LiveWorker, WorkerId
+from ureplicator_common.model import WorkerId
 from ureplicator_worker.core import state
 from ureplicator_worker.core.events import CopierEnded, DrainRequested, Event
 from ureplicator_worker.engines import spark_entry

@@ -24,6 +24,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 
 from ureplicator_common.clock import Clock
+from ureplicator_common.contents import LiveController
 from ureplicator_common.coordination import (
     EXPIRY_ROUNDING_S,
     Conflict,
@@ -36,7 +37,7 @@ from ureplicator_common.coordination import (
     Set,
 )
 from ureplicator_common.errors import PermanentError
-from ureplicator_common.model import LiveController, SessionId
+from ureplicator_common.model import SessionId
 from ureplicator_common.znodes import Paths, encode_controller
 
 log = logging.getLogger(__name__)

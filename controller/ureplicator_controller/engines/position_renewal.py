@@ -19,13 +19,7 @@ from ureplicator_common.coordination import Unavailable
 from ureplicator_common.kafka import ClusterUnavailable
 from ureplicator_common.kafka.client import ClusterClient
 from ureplicator_common.kafka.positions import CommitRefused, Fenced, PositionStore, TargetPartition
-from ureplicator_common.model import (
-    RENEWER,
-    Partition,
-    Route,
-    position_group,
-    transactional_id,
-)
+from ureplicator_common.model import RENEWER, Partition, Route, position_group, transactional_id
 from ureplicator_controller.core.positions.orphaned import OrphanedPosition
 from ureplicator_controller.engines.periodic_thread import PeriodicThread
 

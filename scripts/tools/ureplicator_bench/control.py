@@ -21,9 +21,7 @@ from typing import TypeVar
 from ureplicator_bench import whitelisting
 from ureplicator_bench.servers import running
 from ureplicator_common.clock import SystemClock
-from ureplicator_common.coordination import Create, Operation
-from ureplicator_common.coordination.zookeeper import ZooKeeperCoordination
-from ureplicator_common.model import (
+from ureplicator_common.contents import (
     Assignment,
     AssignmentEntry,
     CurrentEntry,
@@ -32,11 +30,15 @@ from ureplicator_common.model import (
     IdealTopic,
     KnownWorker,
     LiveWorker,
+    TopicIntent,
+)
+from ureplicator_common.coordination import Create, Operation
+from ureplicator_common.coordination.zookeeper import ZooKeeperCoordination
+from ureplicator_common.model import (
     OwnerEpoch,
     Partition,
     PartitionState,
     SessionId,
-    TopicIntent,
     TopicKey,
     WorkerId,
 )

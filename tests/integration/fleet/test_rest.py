@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 import requests
 
+from ureplicator_common.contents import TopicIntent
 from ureplicator_common.coordination import Create
 from ureplicator_common.coordination.zookeeper import ZooKeeperCoordination
-from ureplicator_common.model import Route, TopicIntent, TopicKey
+from ureplicator_common.model import Route, TopicKey
 from ureplicator_common.znodes import Paths, encode_intent
 from ureplicator_controller.api.rest_process import ENVIRONMENT, WsgiConfig
 from ureplicator_testkit.servers.clusters import ZooKeeperServer

@@ -7,9 +7,7 @@ ZooKeeper.
 import itertools
 import time
 
-from ureplicator_common.model import (
-    RouteSettings,
-)
+from ureplicator_common.model import RouteSettings
 from ureplicator_testkit.copier.driver import partitions_of
 from ureplicator_testkit.copier.lane import RealLane
 from ureplicator_testkit.records.topics import (

@@ -9,13 +9,7 @@ import pytest
 
 from ureplicator_common.kafka.client import ClusterClient
 from ureplicator_common.kafka.positions import fence_ids
-from ureplicator_common.model import (
-    GapPolicy,
-    OwnerEpoch,
-    Partition,
-    PartitionState,
-    RouteSettings,
-)
+from ureplicator_common.model import GapPolicy, OwnerEpoch, Partition, PartitionState, RouteSettings
 from ureplicator_testkit.copier.driver import partitions_of
 from ureplicator_testkit.copier.lane import RealLane
 from ureplicator_testkit.records.topics import (

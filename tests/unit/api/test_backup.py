@@ -10,19 +10,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ureplicator_common.coordination import Operation, Set
-from ureplicator_common.coordination.memory import MemoryCoordination
-from ureplicator_common.model import (
+from ureplicator_common.contents import (
     Assignment,
     AssignmentEntry,
     IdealEntry,
     IdealTopic,
     KnownWorker,
+    Switches,
+    TopicIntent,
+)
+from ureplicator_common.coordination import Operation, Set
+from ureplicator_common.coordination.memory import MemoryCoordination
+from ureplicator_common.model import (
     OwnerEpoch,
     Partition,
     SessionId,
-    Switches,
-    TopicIntent,
     TopicKey,
     TopicState,
     WorkerId,

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from ureplicator_common.model import TopicIntent, TopicState
+from ureplicator_common.contents import TopicIntent
+from ureplicator_common.model import TopicState
 from ureplicator_testkit.control.rest_fixture import RestFixture, problem_of
 
 TWO_ROUTES = (

@@ -6,14 +6,8 @@ import re
 
 import pytest
 
-from ureplicator_common.model import (
-    KnownWorker,
-    PartitionState,
-    Route,
-    TopicIntent,
-    TopicState,
-    WorkerId,
-)
+from ureplicator_common.contents import KnownWorker, TopicIntent
+from ureplicator_common.model import PartitionState, Route, TopicState, WorkerId
 from ureplicator_common.znodes import encode_known_worker
 from ureplicator_testkit.control.rest_fixture import ROUTE, RestFixture, problem_of
 

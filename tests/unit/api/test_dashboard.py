@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from ureplicator_common.model import PartitionState, TopicIntent, TopicState
+from ureplicator_common.contents import TopicIntent
+from ureplicator_common.model import PartitionState, TopicState
 from ureplicator_testkit.control.rest_fixture import RestFixture
 
 PATHS = {

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 
 import pytest
 
+from ureplicator_common.contents import TopicIntent
 from ureplicator_common.coordination import Operation, SessionState
 from ureplicator_common.coordination.memory import MemoryCoordination
 from ureplicator_common.kafka import ClusterUnavailable
-from ureplicator_common.model import TopicIntent
 from ureplicator_testkit.control.rest_fixture import RestFixture, problem_of
 
 READS = ["/topics", "/topics/orders", "/instances", "/instances/w1", "/validation", "/blacklist"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ureplicator_common.model import Switches, TopicIntent
+from ureplicator_common.contents import Switches, TopicIntent
 from ureplicator_common.znodes import decode_switches
 from ureplicator_testkit.control.rest_fixture import RestFixture, problem_of
 

@@ -4,18 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from ureplicator_common.contents import Assignment, AssignmentEntry, RouteMemory, TopicIntent
 from ureplicator_common.coordination import Delete
-from ureplicator_common.model import (
-    Assignment,
-    AssignmentEntry,
-    OwnerEpoch,
-    Partition,
-    RouteMemory,
-    TopicIntent,
-    TopicKey,
-    TopicState,
-    WorkerId,
-)
+from ureplicator_common.model import OwnerEpoch, Partition, TopicKey, TopicState, WorkerId
 from ureplicator_common.znodes import encode_assignment, encode_memory
 from ureplicator_testkit.control.rest_fixture import ROUTE, RestFixture, problem_of
 

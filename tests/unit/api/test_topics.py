@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
+from ureplicator_common.contents import TopicIntent
 from ureplicator_common.kafka import ClusterUnavailable, TopicRefused
 from ureplicator_common.model import (
     PartitionState,
     Route,
     RouteSettings,
-    TopicIntent,
     TopicState,
     position_group,
 )

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from ureplicator_common.model import KnownWorker, SessionId, WorkerId
+from ureplicator_common.contents import KnownWorker
+from ureplicator_common.model import SessionId, WorkerId
 from ureplicator_common.znodes import decode_known_worker, encode_known_worker
 from ureplicator_testkit.control.rest_fixture import RestFixture, problem_of
 

@@ -6,13 +6,8 @@ import json
 
 import pytest
 
-from ureplicator_common.model import (
-    KnownWorker,
-    PartitionState,
-    TopicIntent,
-    TopicState,
-    WorkerId,
-)
+from ureplicator_common.contents import KnownWorker, TopicIntent
+from ureplicator_common.model import PartitionState, TopicState, WorkerId
 from ureplicator_common.znodes import encode_known_worker
 from ureplicator_testkit.control.command import run
 from ureplicator_testkit.control.rest_fixture import ONE_ROUTE, RestFixture

@@ -8,10 +8,7 @@ import pytest
 
 from ureplicator_cli.output import duration
 from ureplicator_common.kafka import BatchTime, Lifetime
-from ureplicator_common.model import (
-    PartitionState,
-    position_group,
-)
+from ureplicator_common.model import PartitionState, position_group
 from ureplicator_testkit.control.command import run
 from ureplicator_testkit.control.rest_fixture import ROUTE, RestFixture
 

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 
-from ureplicator_common.model import (
-    PartitionState,
-)
+from ureplicator_common.model import PartitionState
 from ureplicator_testkit.control.command import run
 from ureplicator_testkit.control.rest_fixture import RestFixture
 

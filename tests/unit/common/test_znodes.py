@@ -9,29 +9,31 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ureplicator_common import znodes
-from ureplicator_common.model import (
+from ureplicator_common.contents import (
     Assignment,
     AssignmentEntry,
     CurrentEntry,
     CurrentState,
-    Delivery,
-    EventKind,
-    GapPolicy,
     IdealEntry,
     IdealTopic,
     KnownWorker,
     LiveController,
     LiveWorker,
+    PartitionLoad,
+    PastEvent,
+    Switches,
+    TopicIntent,
+)
+from ureplicator_common.model import (
+    Delivery,
+    EventKind,
+    GapPolicy,
     OwnerEpoch,
     Partition,
-    PartitionLoad,
     PartitionState,
-    PastEvent,
     Route,
     RouteSettings,
     SessionId,
-    Switches,
-    TopicIntent,
     TopicKey,
     TopicState,
     WorkerId,
@@ -221,6 +223,12 @@ def test_the_order_of_sets_changes_no_byte(intent: TopicIntent) -> None:
     grown: frozenset[int] = frozenset(sorted(intent.had_position, reverse=True))
     again = dataclasses.replace(intent, had_position=grown)
     assert znodes.encode_intent(again) == znodes.encode_intent(intent)
+
+
+@given(settings)
+def test_the_order_of_renames_changes_no_byte(route: RouteSettings) -> None:
+    turned = dataclasses.replace(route, rename=dict(reversed(list(route.rename.items()))))
+    assert znodes.encode_route(turned) == znodes.encode_route(route)
 
 
 @given(st.dictionaries(texts, st.integers() | texts | st.none(), max_size=5))

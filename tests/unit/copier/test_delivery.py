@@ -7,6 +7,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from ureplicator_common.errors import InvalidTransition
 from ureplicator_common.model import Partition, Route
 from ureplicator_worker.copier.delivery import (
     COMMIT_RETRY_S,
@@ -15,7 +16,6 @@ from ureplicator_worker.copier.delivery import (
     DeliveryState,
 )
 from ureplicator_worker.copier.lane import Progress
-from ureplicator_worker.core.partition import InvalidTransition
 
 ROUTE = Route("a", "b")
 P0, P1 = Partition(ROUTE, "t", 0), Partition(ROUTE, "t", 1)

@@ -10,6 +10,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from ureplicator_common.errors import InvalidTransition
 from ureplicator_common.kafka.positions import Producer
 from ureplicator_common.model import (
     GapPolicy,
@@ -55,7 +56,6 @@ from ureplicator_worker.copier.ownership.protocol import (
 )
 from ureplicator_worker.copier.ownership.thread import Ownership
 from ureplicator_worker.copier.position_values import StartPosition
-from ureplicator_worker.core.partition import InvalidTransition
 from ureplicator_worker.lifeline.messages import Failed, Grant, Message, ProofRequest, Released
 
 ROUTE = Route("a", "b")

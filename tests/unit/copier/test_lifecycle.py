@@ -4,6 +4,7 @@ from itertools import product
 
 import pytest
 
+from ureplicator_common.errors import InvalidTransition
 from ureplicator_common.model import Partition, Route
 from ureplicator_worker.copier.lifecycle import (
     CONFIRMED,
@@ -17,7 +18,6 @@ from ureplicator_worker.copier.lifecycle import (
     OwnedPartition,
     move,
 )
-from ureplicator_worker.core.partition import InvalidTransition
 
 P = Partition(Route("a", "b"), "t", 0)
 PAIRS = list(product(CopyState, CopyState))

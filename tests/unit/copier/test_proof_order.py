@@ -2,9 +2,9 @@
 
 import pytest
 
+from ureplicator_common.errors import InvalidTransition
 from ureplicator_common.model import OwnerEpoch, Partition, Route
 from ureplicator_worker.copier.ownership.proof_order import OrderState, ProofOrder
-from ureplicator_worker.core.partition import InvalidTransition
 from ureplicator_worker.lifeline.messages import Grant, ProofResponse
 
 ROUTE = Route("a", "b")

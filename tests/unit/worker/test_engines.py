@@ -20,17 +20,11 @@ from prometheus_client.core import Metric
 
 from ureplicator_common import znodes
 from ureplicator_common.config.settings import Settings
+from ureplicator_common.contents import KnownWorker
 from ureplicator_common.coordination import Create
 from ureplicator_common.coordination.memory import MemoryCoordination, MemoryStore
 from ureplicator_common.errors import PermanentError, TemporaryError
-from ureplicator_common.model import (
-    KnownWorker,
-    OwnerEpoch,
-    Partition,
-    PartitionState,
-    Route,
-    WorkerId,
-)
+from ureplicator_common.model import OwnerEpoch, Partition, PartitionState, Route, WorkerId
 from ureplicator_worker.core.events import FenceFailed, RouteFenced
 from ureplicator_worker.core.partition import HeldPartition, PartitionPhase
 from ureplicator_worker.core.state import initial

@@ -19,14 +19,8 @@ from hypothesis.stateful import (
     rule,
 )
 
-from ureplicator_common.model import (
-    AssignmentEntry,
-    OwnerEpoch,
-    Partition,
-    PartitionState,
-    Route,
-    SessionId,
-)
+from ureplicator_common.contents import AssignmentEntry
+from ureplicator_common.model import OwnerEpoch, Partition, PartitionState, Route, SessionId
 from ureplicator_worker.core import events, instructions
 from ureplicator_worker.core.partition import PartitionPhase
 from ureplicator_worker.core.slots import SlotPhase

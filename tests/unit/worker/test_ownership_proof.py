@@ -8,20 +8,22 @@ from collections.abc import Iterator
 import pytest
 
 from ureplicator_common import znodes
-from ureplicator_common.coordination import Create, Delete, Set, Unavailable
-from ureplicator_common.coordination.memory import MemoryCoordination, MemoryStore
-from ureplicator_common.model import (
-    RENEWER,
+from ureplicator_common.contents import (
     Assignment,
     AssignmentEntry,
     KnownWorker,
     LiveWorker,
+    TopicIntent,
+)
+from ureplicator_common.coordination import Create, Delete, Set, Unavailable
+from ureplicator_common.coordination.memory import MemoryCoordination, MemoryStore
+from ureplicator_common.model import (
+    RENEWER,
     OwnerEpoch,
     Partition,
     Route,
     RouteSettings,
     SessionId,
-    TopicIntent,
     WorkerId,
 )
 from ureplicator_worker.engines.ownership_proof import OwnershipProver

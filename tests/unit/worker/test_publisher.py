@@ -10,19 +10,10 @@ import pytest
 
 from ureplicator_common import znodes
 from ureplicator_common.clock import ManualClock
+from ureplicator_common.contents import CurrentEntry, CurrentState, LiveWorker, PartitionLoad
 from ureplicator_common.coordination import EXPIRY_ROUNDING_S, Create, Delete, Node
 from ureplicator_common.coordination.memory import MemoryCoordination, MemoryStore
-from ureplicator_common.model import (
-    CurrentEntry,
-    CurrentState,
-    LiveWorker,
-    OwnerEpoch,
-    Partition,
-    PartitionLoad,
-    PartitionState,
-    Route,
-    WorkerId,
-)
+from ureplicator_common.model import OwnerEpoch, Partition, PartitionState, Route, WorkerId
 from ureplicator_testkit.servers.processes import eventually
 from ureplicator_worker.engines.publisher import CHECK_EVERY_S, NodePublisher
 

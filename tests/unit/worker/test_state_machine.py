@@ -7,17 +7,12 @@ from dataclasses import replace
 
 import pytest
 
-from ureplicator_common.model import (
-    AssignmentEntry,
-    OwnerEpoch,
-    Partition,
-    PartitionState,
-    Route,
-    SessionId,
-)
+from ureplicator_common.contents import AssignmentEntry
+from ureplicator_common.errors import InvalidTransition
+from ureplicator_common.model import OwnerEpoch, Partition, PartitionState, Route, SessionId
 from ureplicator_worker.core import events, instructions
 from ureplicator_worker.core.copiers import END_TIMEOUT_S, START_TIMEOUT_S
-from ureplicator_worker.core.partition import HeldPartition, InvalidTransition, PartitionPhase, move
+from ureplicator_worker.core.partition import HeldPartition, PartitionPhase, move
 from ureplicator_worker.core.session import READ_EVERY_S
 from ureplicator_worker.core.slot_choice import LastSlot, choose_slot
 from ureplicator_worker.core.slots import Slot

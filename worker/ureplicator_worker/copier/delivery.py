@@ -24,9 +24,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
+from ureplicator_common.errors import InvalidTransition
 from ureplicator_common.model import Partition
 from ureplicator_worker.copier.lane import Progress
-from ureplicator_worker.core.partition import InvalidTransition
 
 RENEW_S = 12 * 3600.0
 """Positions expire on the target after `offsets.retention.minutes` (7 days by default)."""

@@ -32,8 +32,8 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
+from ureplicator_common.errors import InvalidTransition
 from ureplicator_common.model import Partition
-from ureplicator_worker.core.partition import InvalidTransition
 from ureplicator_worker.lifeline.messages import Grant
 
 STORY_LENGTH = 16

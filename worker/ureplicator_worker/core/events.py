@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ureplicator_common.model import AssignmentEntry, Partition, Route, SessionId
+from ureplicator_common.contents import AssignmentEntry
+from ureplicator_common.model import Partition, Route, SessionId
 from ureplicator_worker.lifeline.messages import CopierId, CopierReport
 
 

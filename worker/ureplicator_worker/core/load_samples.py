@@ -13,7 +13,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from ureplicator_common.model import PartitionLoad, PartitionState
+from ureplicator_common.contents import PartitionLoad
+from ureplicator_common.model import PartitionState
 
 WINDOW_S = 300.0
 """Above the few minutes of a producer's batch job, or of the lag after a restart."""

@@ -23,7 +23,9 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from ureplicator_common.backoff import Backoff
-from ureplicator_common.model import CurrentEntry, OwnerEpoch, Partition, PartitionState
+from ureplicator_common.contents import CurrentEntry
+from ureplicator_common.errors import InvalidTransition
+from ureplicator_common.model import OwnerEpoch, Partition, PartitionState
 
 TEMPORARY_DELAYS_S = (0.5, 1.0, 2.0)
 """The last one repeats: a cluster that is back is noticed within 2 s, well within the promised 5."""
@@ -40,10 +42,6 @@ class PartitionPhase(StrEnum):
     ONLINE = "ONLINE"
     STOPPING = "STOPPING"
     ERROR = "ERROR"
-
-
-class InvalidTransition(AssertionError):
-    """A programming error, with the last transitions of the partition."""
 
 
 @dataclass(frozen=True, slots=True)

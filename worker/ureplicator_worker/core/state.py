@@ -14,14 +14,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
+from ureplicator_common.contents import AssignmentEntry, CurrentState
 from ureplicator_common.coordination import SessionState
-from ureplicator_common.model import (
-    AssignmentEntry,
-    CurrentState,
-    Partition,
-    Route,
-    SessionId,
-)
+from ureplicator_common.model import Partition, Route, SessionId
 from ureplicator_worker.core.partition import HeldPartition
 from ureplicator_worker.core.slot_choice import LastSlot
 from ureplicator_worker.core.slots import Slot

@@ -10,8 +10,8 @@ import threading
 from collections.abc import Callable
 
 from ureplicator_common import znodes
+from ureplicator_common.contents import Assignment
 from ureplicator_common.coordination import Coordination, SessionState, TreeCache, Unavailable
-from ureplicator_common.model import Assignment
 from ureplicator_worker.core.events import (
     AssignmentChanged,
     Event,

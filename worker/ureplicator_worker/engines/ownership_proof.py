@@ -33,16 +33,15 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from ureplicator_common import znodes
+from ureplicator_common.contents import Assignment, TopicIntent
 from ureplicator_common.coordination import Coordination, Unavailable
 from ureplicator_common.model import (
     RENEWER,
-    Assignment,
     OwnerEpoch,
     Partition,
     Route,
     RouteSettings,
     SessionId,
-    TopicIntent,
     TopicKey,
     WorkerId,
     transactional_id,

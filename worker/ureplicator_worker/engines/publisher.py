@@ -34,6 +34,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from ureplicator_common import znodes
 from ureplicator_common.clock import Clock
+from ureplicator_common.contents import CurrentState, LiveWorker, PartitionLoad
 from ureplicator_common.coordination import (
     EXPIRY_ROUNDING_S,
     Check,
@@ -49,14 +50,7 @@ from ureplicator_common.coordination import (
     Unavailable,
 )
 from ureplicator_common.errors import OperatingError
-from ureplicator_common.model import (
-    CurrentState,
-    LiveWorker,
-    Partition,
-    PartitionLoad,
-    SessionId,
-    WorkerId,
-)
+from ureplicator_common.model import Partition, SessionId, WorkerId
 
 logger = logging.getLogger(__name__)
 

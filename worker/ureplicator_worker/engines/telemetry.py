@@ -19,7 +19,8 @@ from prometheus_client.core import (
     Metric,
 )
 
-from ureplicator_common.model import Partition, PartitionLoad, PartitionState
+from ureplicator_common.contents import PartitionLoad
+from ureplicator_common.model import Partition, PartitionState
 from ureplicator_worker.core import load_samples
 from ureplicator_worker.core.load_samples import LoadTrend, Sample
 from ureplicator_worker.core.partition import HeldPartition

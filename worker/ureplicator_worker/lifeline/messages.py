@@ -19,7 +19,6 @@ but the initialisation of its own transactional id.
 
 from __future__ import annotations
 
-import functools
 import json
 import re
 from collections.abc import Mapping
@@ -33,6 +32,7 @@ from ureplicator_common.model import (
     Partition,
     PartitionState,
     RouteSettings,
+    camel,
 )
 
 LATENCY_BOUNDS_MS = (1, 2, 3, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, 60_000)
@@ -203,15 +203,8 @@ def _plain(value: Any) -> Any:
     if isinstance(value, tuple):
         return [_plain(item) for item in value]
     if hasattr(value, "__dataclass_fields__"):
-        return {_camel(name): _plain(getattr(value, name)) for name in value.__dataclass_fields__}
+        return {camel(name): _plain(getattr(value, name)) for name in value.__dataclass_fields__}
     return value
-
-
-@functools.cache
-def _camel(name: str) -> str:
-    """`owner_epoch` -> `ownerEpoch`."""
-    first, *rest = name.split("_")
-    return first + "".join(part.capitalize() for part in rest)
 
 
 def _snake(raw: Mapping[str, Any]) -> dict[str, Any]:

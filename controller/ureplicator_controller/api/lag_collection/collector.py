@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from ureplicator_common.clock import Clock
+from ureplicator_common.contents import TopicIntent
 from ureplicator_common.errors import OperatingError
 from ureplicator_common.kafka import (
     BatchTime,
@@ -30,7 +31,7 @@ from ureplicator_common.kafka import (
     Position,
     PositionReader,
 )
-from ureplicator_common.model import Partition, Route, TopicIntent, TopicKey, position_group
+from ureplicator_common.model import Partition, Route, TopicKey, position_group
 from ureplicator_controller.api.lag_collection.cluster_reader import ClusterReader, query_all
 from ureplicator_controller.core.reporting.lag import (
     LagHistory,

@@ -14,7 +14,8 @@ from typing import Any
 from flask_openapi3 import APIBlueprint
 
 from ureplicator_common.config.settings import Settings
-from ureplicator_common.model import PastEvent, Route
+from ureplicator_common.contents import PastEvent
+from ureplicator_common.model import Route
 from ureplicator_controller.api.http.openapi import group
 from ureplicator_controller.api.http.request_ids import is_of
 from ureplicator_controller.api.http.request_models import HistoryQuery, chosen_routes

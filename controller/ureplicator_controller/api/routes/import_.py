@@ -14,14 +14,8 @@ from typing import Any
 from flask_openapi3 import APIBlueprint
 
 from ureplicator_common.config.settings import Settings
-from ureplicator_common.model import (
-    KnownWorker,
-    Switches,
-    TopicIntent,
-    TopicKey,
-    TopicState,
-    WorkerId,
-)
+from ureplicator_common.contents import KnownWorker, Switches, TopicIntent
+from ureplicator_common.model import TopicKey, TopicState, WorkerId
 from ureplicator_controller.api.http.backup_models import (
     RANGES_HINT,
     ImportBlacklistBody,

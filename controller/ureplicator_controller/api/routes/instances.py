@@ -11,7 +11,8 @@ from typing import Any
 
 from flask_openapi3 import APIBlueprint
 
-from ureplicator_common.model import KnownWorker, PartitionState, WorkerId
+from ureplicator_common.contents import KnownWorker
+from ureplicator_common.model import PartitionState, WorkerId
 from ureplicator_controller.api.http.openapi import group
 from ureplicator_controller.api.http.preconditions import etag
 from ureplicator_controller.api.http.request_models import (

@@ -13,7 +13,8 @@ from typing import Any
 from flask_openapi3 import APIBlueprint
 
 from ureplicator_common.config.settings import Settings
-from ureplicator_common.model import TopicIntent, TopicKey
+from ureplicator_common.contents import TopicIntent
+from ureplicator_common.model import TopicKey
 from ureplicator_controller.api.http.openapi import group
 from ureplicator_controller.api.http.request_models import (
     RouteQuery,

@@ -12,11 +12,11 @@ from flask import url_for
 from flask_openapi3 import APIBlueprint
 
 from ureplicator_common.config.settings import Settings
+from ureplicator_common.contents import TopicIntent
 from ureplicator_common.model import (
     Partition,
     PartitionState,
     Route,
-    TopicIntent,
     TopicKey,
     TopicState,
     WorkerId,

@@ -6,9 +6,10 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from ureplicator_common.config.route import RouteConfig
+from ureplicator_common.contents import TopicIntent
 from ureplicator_common.coordination import Coordination, Node
 from ureplicator_common.coordination.edit import Edit
-from ureplicator_common.model import TopicIntent, TopicKey
+from ureplicator_common.model import TopicKey
 from ureplicator_controller.api.http.preconditions import ALWAYS, Precondition
 from ureplicator_controller.api.http.problems import Problem, bad_request, precondition_failed
 from ureplicator_controller.api.services.blacklist_nodes import BlacklistNodes, request_id_of

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
+from ureplicator_common.contents import TopicIntent
 from ureplicator_common.coordination import (
     Coordination,
     Create,
@@ -18,7 +19,7 @@ from ureplicator_common.coordination import (
     version_of,
 )
 from ureplicator_common.coordination.edit import Edit
-from ureplicator_common.model import TopicIntent, TopicKey
+from ureplicator_common.model import TopicKey
 from ureplicator_common.znodes import decode_intent, encode_intent
 from ureplicator_controller.api.http.preconditions import ALWAYS, Precondition
 from ureplicator_controller.api.http.problems import precondition_failed

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
+from ureplicator_common.contents import Switches
 from ureplicator_common.coordination import Coordination, Node, create_or_set, version_of
 from ureplicator_common.coordination.edit import Edit
-from ureplicator_common.model import Switches
 from ureplicator_common.znodes import decode_switches, encode_switches
 from ureplicator_controller.api.http.preconditions import ALWAYS, Precondition
 from ureplicator_controller.api.services.fleet_cache import FleetCache

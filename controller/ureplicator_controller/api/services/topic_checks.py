@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from ureplicator_common.contents import TopicIntent
 from ureplicator_common.kafka import TopicInfo
-from ureplicator_common.model import TopicIntent, TopicKey, TopicState
+from ureplicator_common.model import TopicKey, TopicState
 from ureplicator_common.znodes import MAX_PARTITIONS
 from ureplicator_controller.api.http.problems import Problem, bad_request, conflict, not_found
 

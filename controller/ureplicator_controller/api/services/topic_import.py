@@ -9,9 +9,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from ureplicator_common.config.route import RouteConfig
+from ureplicator_common.contents import TopicIntent
 from ureplicator_common.coordination import Check, Coordination, Node, Operation, Set
 from ureplicator_common.coordination.edit import Edit
-from ureplicator_common.model import TopicIntent, TopicKey
+from ureplicator_common.model import TopicKey
 from ureplicator_common.znodes import UnreadableContent, decode_ideal, encode_intent
 from ureplicator_controller.api.services.blacklist_nodes import BlacklistNodes
 from ureplicator_controller.api.services.fleet_cache import FleetCache

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
+from ureplicator_common.contents import KnownWorker
 from ureplicator_common.coordination import Coordination, Node, create_or_set, version_of
 from ureplicator_common.coordination.edit import Edit
-from ureplicator_common.model import KnownWorker, WorkerId
+from ureplicator_common.model import WorkerId
 from ureplicator_common.znodes import decode_known_worker, decode_live_worker, encode_known_worker
 from ureplicator_controller.api.http.preconditions import ALWAYS, Precondition
 from ureplicator_controller.api.http.problems import Problem, not_found

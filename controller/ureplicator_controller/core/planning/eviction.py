@@ -25,7 +25,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
-from ureplicator_common.model import KnownWorker, Partition, SessionId, WorkerId
+from ureplicator_common.contents import KnownWorker
+from ureplicator_common.model import Partition, SessionId, WorkerId
 from ureplicator_controller.core.planning.steps import Evict
 from ureplicator_controller.core.state.snapshot import ReleaseRequest, Snapshot
 

@@ -18,16 +18,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from ureplicator_common.model import (
-    Assignment,
-    AssignmentEntry,
-    IdealEntry,
-    IdealTopic,
-    Partition,
-    TopicKey,
-    WorkerId,
-    transactional_id,
-)
+from ureplicator_common.contents import Assignment, AssignmentEntry, IdealEntry, IdealTopic
+from ureplicator_common.model import Partition, TopicKey, WorkerId, transactional_id
 from ureplicator_controller.core.planning.steps import Retire, Step, WriteAssignment, WriteIdeal
 from ureplicator_controller.core.state.snapshot import Snapshot
 

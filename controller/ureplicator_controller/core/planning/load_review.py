@@ -17,7 +17,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 
-from ureplicator_common.model import IdealEntry, Partition, WorkerId
+from ureplicator_common.contents import IdealEntry
+from ureplicator_common.model import Partition, WorkerId
 from ureplicator_controller.core.planning.no_progress import (
     entries_without_suspects,
     partitions_to_move,

@@ -19,7 +19,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from ureplicator_common.model import KnownWorker, WorkerId
+from ureplicator_common.contents import KnownWorker
+from ureplicator_common.model import WorkerId
 from ureplicator_controller.core.state.loads import LOAD_REVIEW_INTERVAL_S
 from ureplicator_controller.core.state.snapshot import Snapshot
 

@@ -33,14 +33,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass, replace
 
-from ureplicator_common.model import (
-    IdealEntry,
-    Partition,
-    PartitionLoad,
-    Route,
-    SessionId,
-    WorkerId,
-)
+from ureplicator_common.contents import IdealEntry, PartitionLoad
+from ureplicator_common.model import Partition, Route, SessionId, WorkerId
 from ureplicator_controller.core.planning.switches import is_rebalance_due
 from ureplicator_controller.core.state.external_view import ExternalView, ideal_entry, is_active
 from ureplicator_controller.core.state.snapshot import Snapshot

@@ -10,17 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from ureplicator_common.model import (
-    AssignmentEntry,
-    CurrentEntry,
-    IdealEntry,
-    Partition,
-    PartitionState,
-    SessionId,
-    TopicIntent,
-    TopicKey,
-    WorkerId,
-)
+from ureplicator_common.contents import AssignmentEntry, CurrentEntry, IdealEntry, TopicIntent
+from ureplicator_common.model import Partition, PartitionState, SessionId, TopicKey, WorkerId
 from ureplicator_controller.core.planning.placement import Move
 from ureplicator_controller.core.state.snapshot import Snapshot
 

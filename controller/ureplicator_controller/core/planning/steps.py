@@ -9,17 +9,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ureplicator_common.contents import Assignment, IdealTopic, KnownWorker, Switches, TopicIntent
 from ureplicator_common.coordination import Delete, Operation, create_or_set
-from ureplicator_common.model import (
-    Assignment,
-    IdealTopic,
-    KnownWorker,
-    SessionId,
-    Switches,
-    TopicIntent,
-    TopicKey,
-    WorkerId,
-)
+from ureplicator_common.model import SessionId, TopicKey, WorkerId
 from ureplicator_common.znodes import (
     Paths,
     encode_assignment,

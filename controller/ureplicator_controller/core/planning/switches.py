@@ -24,7 +24,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import replace
 
-from ureplicator_common.model import Switches
+from ureplicator_common.contents import Switches
 from ureplicator_controller.core.planning.steps import MarkRebalanced
 from ureplicator_controller.core.state.snapshot import Snapshot
 

@@ -16,7 +16,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ureplicator_common.model import Partition, Route, TopicIntent, TopicKey
+from ureplicator_common.contents import TopicIntent
+from ureplicator_common.model import Partition, Route, TopicKey
 from ureplicator_controller.core.planning.holders import FenceIds, HolderRules
 from ureplicator_controller.core.planning.partitions import PartitionView, partition_views
 from ureplicator_controller.core.state.snapshot import Snapshot

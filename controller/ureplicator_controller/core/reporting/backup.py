@@ -24,7 +24,8 @@ from dataclasses import dataclass, replace
 from itertools import groupby, pairwise
 from typing import Any
 
-from ureplicator_common.model import IdealTopic, KnownWorker, TopicIntent, TopicKey, TopicState
+from ureplicator_common.contents import IdealTopic, KnownWorker, TopicIntent
+from ureplicator_common.model import TopicKey, TopicState
 from ureplicator_controller.core.planning.membership import is_leaving
 from ureplicator_controller.core.state.snapshot import Snapshot
 

@@ -16,7 +16,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from ureplicator_common.model import EventKind, PastEvent, Switches, WorkerId
+from ureplicator_common.contents import PastEvent, Switches
+from ureplicator_common.model import EventKind, WorkerId
 from ureplicator_controller.core.planning.eviction import NOT_EVICTED
 from ureplicator_controller.core.planning.membership import is_leaving, known_worker
 from ureplicator_controller.core.planning.steps import Evict, Step

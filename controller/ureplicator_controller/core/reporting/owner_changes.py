@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from ureplicator_common.model import IdealEntry, OwnerEpoch, Partition, WorkerId
+from ureplicator_common.contents import IdealEntry
+from ureplicator_common.model import OwnerEpoch, Partition, WorkerId
 from ureplicator_controller.core.planning.steps import Step, WriteIdeal
 from ureplicator_controller.core.state.snapshot import Snapshot
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from ureplicator_common.model import Partition, Route, TopicIntent, TopicKey, TopicState
+from ureplicator_common.contents import TopicIntent
+from ureplicator_common.model import Partition, Route, TopicKey, TopicState
 from ureplicator_controller.core.state.snapshot import Snapshot
 
 PAUSED = "paused"

@@ -8,15 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from ureplicator_common.model import (
-    CurrentEntry,
-    CurrentState,
-    IdealEntry,
-    Partition,
-    Route,
-    TopicState,
-    WorkerId,
-)
+from ureplicator_common.contents import CurrentEntry, CurrentState, IdealEntry
+from ureplicator_common.model import Partition, Route, TopicState, WorkerId
 from ureplicator_controller.core.state.snapshot import Snapshot
 
 ExternalView = Mapping[Partition, Mapping[WorkerId, CurrentEntry]]

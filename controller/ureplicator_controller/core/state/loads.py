@@ -15,8 +15,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from ureplicator_common.contents import PartitionLoad
 from ureplicator_common.coordination import Node
-from ureplicator_common.model import Partition, PartitionLoad, WorkerId
+from ureplicator_common.model import Partition, WorkerId
 from ureplicator_common.znodes import UnreadableContent, decode_loads
 
 LOAD_REVIEW_INTERVAL_S = 60.0

@@ -25,24 +25,19 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
-from ureplicator_common.coordination import Node, Stat
-from ureplicator_common.model import (
+from ureplicator_common.contents import (
     Assignment,
     CurrentState,
     IdealTopic,
     KnownWorker,
     LiveWorker,
-    Partition,
     PastEvent,
-    Route,
     RouteMemory,
-    RouteSettings,
-    SessionId,
     Switches,
     TopicIntent,
-    TopicKey,
-    WorkerId,
 )
+from ureplicator_common.coordination import Node, Stat
+from ureplicator_common.model import Partition, Route, RouteSettings, SessionId, TopicKey, WorkerId
 from ureplicator_common.znodes import (
     Paths,
     UnreadableContent,

@@ -6,14 +6,8 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ureplicator_common.model import (
-    IdealEntry,
-    Partition,
-    PartitionState,
-    Route,
-    TopicKey,
-    WorkerId,
-)
+from ureplicator_common.contents import IdealEntry
+from ureplicator_common.model import Partition, PartitionState, Route, TopicKey, WorkerId
 from ureplicator_controller.core.state.exclusions import exclusion_kind, partition_exclusion
 from ureplicator_controller.core.state.external_view import (
     ExternalView,

@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from ureplicator_common.contents import TopicIntent
 from ureplicator_common.kafka import TopicInfo
-from ureplicator_common.model import TopicIntent, TopicState
+from ureplicator_common.model import TopicState
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from ureplicator_common.model import Route, RouteSettings, TopicIntent, TopicKey
+from ureplicator_common.contents import TopicIntent
+from ureplicator_common.model import Route, RouteSettings, TopicKey
 
 ClusterTopic = tuple[str, str]
 """A cluster's name and a topic there."""

@@ -17,15 +17,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
+from ureplicator_common.contents import IdealEntry, Switches, TopicIntent
 from ureplicator_common.coordination import Check, Conflict, Create, Set
 from ureplicator_common.coordination.memory import MemoryStore
 from ureplicator_common.model import (
-    IdealEntry,
     OwnerEpoch,
     Partition,
     Route,
-    Switches,
-    TopicIntent,
     TopicKey,
     TopicState,
     WorkerId,

@@ -13,19 +13,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from ureplicator_common.clock import ManualClock
+from ureplicator_common.contents import CurrentEntry, CurrentState, LiveWorker, TopicIntent
 from ureplicator_common.coordination import Create, Node, Set
 from ureplicator_common.coordination.memory import MemoryCoordination, MemoryStore
-from ureplicator_common.model import (
-    CurrentEntry,
-    CurrentState,
-    LiveWorker,
-    Partition,
-    PartitionState,
-    SessionId,
-    TopicIntent,
-    TopicKey,
-    WorkerId,
-)
+from ureplicator_common.model import Partition, PartitionState, SessionId, TopicKey, WorkerId
 from ureplicator_common.znodes import (
     decode_assignment,
     encode_current,

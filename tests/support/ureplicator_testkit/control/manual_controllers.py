@@ -7,21 +7,17 @@ from typing import Generic, TypeVar
 from prometheus_client import CollectorRegistry
 
 from ureplicator_common.clock import Clock, ManualClock
-from ureplicator_common.coordination import Coordination, Create, Set
-from ureplicator_common.coordination.memory import MemoryCoordination, MemoryStore
-from ureplicator_common.model import (
+from ureplicator_common.contents import (
     Assignment,
     CurrentEntry,
     CurrentState,
     LiveController,
     LiveWorker,
-    PartitionState,
-    Route,
-    RouteSettings,
     TopicIntent,
-    TopicKey,
-    WorkerId,
 )
+from ureplicator_common.coordination import Coordination, Create, Set
+from ureplicator_common.coordination.memory import MemoryCoordination, MemoryStore
+from ureplicator_common.model import PartitionState, Route, RouteSettings, TopicKey, WorkerId
 from ureplicator_common.znodes import (
     Paths,
     decode_assignment,

@@ -19,22 +19,24 @@ from werkzeug.test import TestResponse
 
 from ureplicator_common.clock import ManualClock
 from ureplicator_common.config.settings import Settings
-from ureplicator_common.coordination import Create, Delete, Node, Operation, Set
-from ureplicator_common.coordination.memory import MemoryCoordination, MemoryStore
-from ureplicator_common.model import (
+from ureplicator_common.contents import (
     CurrentEntry,
     CurrentState,
     IdealEntry,
     IdealTopic,
     LiveController,
     LiveWorker,
+    PartitionLoad,
+    TopicIntent,
+)
+from ureplicator_common.coordination import Create, Delete, Node, Operation, Set
+from ureplicator_common.coordination.memory import MemoryCoordination, MemoryStore
+from ureplicator_common.model import (
     OwnerEpoch,
     Partition,
-    PartitionLoad,
     PartitionState,
     Route,
     RouteSettings,
-    TopicIntent,
     TopicKey,
     WorkerId,
 )

@@ -18,10 +18,9 @@ from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from ureplicator_common.contents import CurrentState, LiveWorker
 from ureplicator_common.coordination import Create, Delete, Operation, Set
 from ureplicator_common.model import (
-    CurrentState,
-    LiveWorker,
     OwnerEpoch,
     Partition,
     PartitionState,

@@ -11,22 +11,24 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ureplicator_common.kafka import BatchTime, Lifetime
-from ureplicator_common.model import (
+from ureplicator_common.contents import (
     Assignment,
     AssignmentEntry,
-    EventKind,
     IdealEntry,
     IdealTopic,
     KnownWorker,
     LiveWorker,
+    PartitionLoad,
+    PastEvent,
+    TopicIntent,
+)
+from ureplicator_common.kafka import BatchTime, Lifetime
+from ureplicator_common.model import (
+    EventKind,
     OwnerEpoch,
     Partition,
-    PartitionLoad,
     PartitionState,
-    PastEvent,
     RouteSettings,
-    TopicIntent,
     TopicKey,
     TopicState,
     WorkerId,

@@ -9,28 +9,30 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ureplicator_common import znodes
-from ureplicator_common.model import (
+from ureplicator_common.contents import (
     Assignment,
     AssignmentEntry,
     CurrentEntry,
     CurrentState,
-    EventKind,
     IdealEntry,
     IdealTopic,
     KnownWorker,
     LiveController,
     LiveWorker,
-    OwnerEpoch,
-    Partition,
     PartitionLoad,
-    PartitionState,
     PastEvent,
-    Route,
     RouteMemory,
-    RouteSettings,
-    SessionId,
     Switches,
     TopicIntent,
+)
+from ureplicator_common.model import (
+    EventKind,
+    OwnerEpoch,
+    Partition,
+    PartitionState,
+    Route,
+    RouteSettings,
+    SessionId,
     TopicKey,
     WorkerId,
 )

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from prometheus_client import CollectorRegistry
 
+from ureplicator_common.contents import LiveController
 from ureplicator_common.errors import PermanentError
-from ureplicator_common.model import LiveController, RouteSettings
+from ureplicator_common.model import RouteSettings
 from ureplicator_controller.core.state.snapshot import Delays, Snapshot
 from ureplicator_controller.engines.control_loop import SETTLE_INTERVAL_S, ControlLoop
 from ureplicator_controller.engines.executor import Executor

@@ -14,9 +14,10 @@ from dataclasses import replace
 from functools import partial
 
 from ureplicator_common.config.route import RouteConfig
+from ureplicator_common.contents import Switches, TopicIntent
 from ureplicator_common.coordination import Conflict, OutcomeUnknown, Unavailable
 from ureplicator_common.errors import OperatingError
-from ureplicator_common.model import Switches, TopicIntent, TopicKey, TopicState, WorkerId
+from ureplicator_common.model import TopicKey, TopicState, WorkerId
 from ureplicator_common.znodes import decode_intent, decode_known_worker, decode_switches
 from ureplicator_controller.api.http.problems import Problem
 from ureplicator_controller.api.services import node_editor

@@ -14,15 +14,9 @@ from collections import deque
 from collections.abc import Sequence
 
 from ureplicator_common import znodes
+from ureplicator_common.contents import Assignment, LiveWorker
 from ureplicator_common.coordination import SessionState, TreeCache, Unavailable
-from ureplicator_common.model import (
-    Assignment,
-    LiveWorker,
-    OwnerEpoch,
-    Partition,
-    Route,
-    WorkerId,
-)
+from ureplicator_common.model import OwnerEpoch, Partition, Route, WorkerId
 from ureplicator_testkit.simulation.copiers import Copier
 from ureplicator_testkit.simulation.judge import FLEET, PATHS, ROUTE, JudgedStore
 from ureplicator_testkit.simulation.kafka import Kafka

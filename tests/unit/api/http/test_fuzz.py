@@ -26,7 +26,8 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
-from ureplicator_common.model import KnownWorker, PartitionState, TopicIntent, TopicState, WorkerId
+from ureplicator_common.contents import KnownWorker, TopicIntent
+from ureplicator_common.model import PartitionState, TopicState, WorkerId
 from ureplicator_common.znodes import encode_known_worker
 from ureplicator_testkit.control.rest_fixture import RestFixture
 

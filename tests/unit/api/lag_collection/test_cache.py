@@ -10,9 +10,10 @@ from collections.abc import Iterator, Mapping, Sequence
 import pytest
 
 from ureplicator_common.clock import ManualClock
+from ureplicator_common.contents import TopicIntent
 from ureplicator_common.coordination import Unavailable
 from ureplicator_common.kafka import BatchTime, Lifetime, Position
-from ureplicator_common.model import Route, TopicIntent, TopicKey, position_group
+from ureplicator_common.model import Route, TopicKey, position_group
 from ureplicator_controller.api.lag_collection import cluster_reader
 from ureplicator_controller.api.lag_collection import collector as collector_module
 from ureplicator_controller.api.lag_collection.cache import FRESH_S, RESPONSE_TIMEOUT_S, LagCache

@@ -6,9 +6,10 @@ import logging
 
 import pytest
 
+from ureplicator_common.contents import Assignment
 from ureplicator_common.coordination import EXPIRY_ROUNDING_S, Create, Delete, Set
 from ureplicator_common.coordination.memory import MemoryCoordination
-from ureplicator_common.model import Assignment, WorkerId
+from ureplicator_common.model import WorkerId
 from ureplicator_common.znodes import decode_route
 from ureplicator_controller.core.planning.plan import Plan, plan
 from ureplicator_controller.core.planning.steps import WriteAssignment

@@ -6,11 +6,9 @@ import logging
 
 import pytest
 
+from ureplicator_common.contents import PastEvent
 from ureplicator_common.coordination import Create
-from ureplicator_common.model import (
-    EventKind,
-    PastEvent,
-)
+from ureplicator_common.model import EventKind
 from ureplicator_common.znodes import (
     decode_history,
 )

@@ -10,9 +10,10 @@ from collections.abc import Sequence
 
 import pytest
 
+from ureplicator_common.contents import KnownWorker
 from ureplicator_common.coordination import Operation, Set, Unavailable
 from ureplicator_common.coordination.memory import MemoryCoordination
-from ureplicator_common.model import KnownWorker, Partition, WorkerId
+from ureplicator_common.model import Partition, WorkerId
 from ureplicator_common.znodes import encode_known_worker
 from ureplicator_controller.engines import executor
 from ureplicator_testkit.control.manual_controllers import (

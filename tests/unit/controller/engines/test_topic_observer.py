@@ -10,9 +10,10 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from ureplicator_common.clock import ManualClock
+from ureplicator_common.contents import TopicIntent
 from ureplicator_common.coordination.memory import MemoryCoordination, MemoryStore
 from ureplicator_common.kafka import TopicInfo
-from ureplicator_common.model import Route, RouteSettings, SessionId, TopicIntent, TopicKey
+from ureplicator_common.model import Route, RouteSettings, SessionId, TopicKey
 from ureplicator_common.znodes import Paths
 from ureplicator_controller.core.state.snapshot import Snapshot, Stored
 from ureplicator_controller.core.topics.rules import TopicRules

@@ -11,10 +11,11 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from ureplicator_common.clock import ManualClock
+from ureplicator_common.contents import RouteMemory, TopicIntent
 from ureplicator_common.coordination import Create, Node, Set
 from ureplicator_common.coordination.memory import MemoryCoordination, MemoryStore
 from ureplicator_common.kafka import TopicRefused
-from ureplicator_common.model import Route, RouteMemory, RouteSettings, TopicIntent, TopicKey
+from ureplicator_common.model import Route, RouteSettings, TopicKey
 from ureplicator_common.znodes import Paths, decode_intent, decode_memory, encode_intent
 from ureplicator_controller.core.state.snapshot import parse
 from ureplicator_controller.core.topics.reconcile import CONFIRM_S

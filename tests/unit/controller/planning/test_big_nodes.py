@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import pytest
 
-from ureplicator_common.model import (
+from ureplicator_common.contents import (
     Assignment,
     AssignmentEntry,
     CurrentEntry,
     CurrentState,
     IdealEntry,
     IdealTopic,
+    TopicIntent,
+)
+from ureplicator_common.model import (
     OwnerEpoch,
     Partition,
     PartitionState,
     SessionId,
-    TopicIntent,
     WorkerId,
     transactional_ids,
 )

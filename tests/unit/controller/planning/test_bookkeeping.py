@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 
+from ureplicator_common.contents import CurrentEntry, IdealEntry, TopicIntent
 from ureplicator_common.model import (
-    CurrentEntry,
-    IdealEntry,
     OwnerEpoch,
     Partition,
     PartitionState,
     Route,
     SessionId,
-    TopicIntent,
     WorkerId,
 )
 from ureplicator_controller.core.planning.bookkeeping import mark_committed_positions

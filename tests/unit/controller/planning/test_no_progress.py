@@ -6,7 +6,8 @@ from itertools import pairwise
 
 import pytest
 
-from ureplicator_common.model import Partition, Switches
+from ureplicator_common.contents import Switches
+from ureplicator_common.model import Partition
 from ureplicator_controller.core.planning.no_progress import (
     MOVE_AFTER_S,
     REPORT_AFTER_S,

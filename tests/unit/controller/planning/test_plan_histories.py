@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from ureplicator_common.model import Assignment, TopicKey, TopicState
+from ureplicator_common.contents import Assignment
+from ureplicator_common.model import TopicKey, TopicState
 from ureplicator_controller.core.planning.handover import EPOCH_SHIFT
 from ureplicator_controller.core.planning.plan import Plan
 from ureplicator_controller.core.state.external_view import external_view

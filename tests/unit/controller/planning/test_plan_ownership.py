@@ -9,8 +9,9 @@ from dataclasses import replace
 
 import pytest
 
+from ureplicator_common.contents import Assignment
 from ureplicator_common.coordination import Create, Delete, Set
-from ureplicator_common.model import Assignment, SessionId, TopicKey, TopicState, WorkerId
+from ureplicator_common.model import SessionId, TopicKey, TopicState, WorkerId
 from ureplicator_controller.core.planning.plan import Plan, plan
 from ureplicator_controller.core.planning.steps import Retire, WriteAssignment, WriteIdeal
 from ureplicator_controller.core.state.external_view import external_view

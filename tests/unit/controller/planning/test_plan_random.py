@@ -16,14 +16,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ureplicator_common.model import (
-    CurrentState,
-    IdealEntry,
-    IdealTopic,
-    Partition,
-    Switches,
-    TopicState,
-)
+from ureplicator_common.contents import CurrentState, IdealEntry, IdealTopic, Switches
+from ureplicator_common.model import Partition, TopicState
 from ureplicator_controller.core.planning.plan import Plan, plan
 from ureplicator_controller.core.state.external_view import external_view
 from ureplicator_controller.core.state.mismatches import mismatches

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from ureplicator_common.model import Switches, WorkerId
+from ureplicator_common.contents import Switches
+from ureplicator_common.model import WorkerId
 from ureplicator_controller.core.planning.plan import Plan
 from ureplicator_controller.core.planning.steps import MarkRebalanced, WriteIdeal
 from ureplicator_testkit.control.fleet import ControlFleet, two_workers

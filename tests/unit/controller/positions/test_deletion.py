@@ -8,12 +8,7 @@ from typing import Any, TypeVar, cast
 
 import pytest
 
-from ureplicator_common.coordination import Conflict, Create, Set
-from ureplicator_common.coordination.memory import MemoryCoordination, MemoryStore
-from ureplicator_common.kafka import ClusterUnavailable, Position
-from ureplicator_common.kafka.client import ClusterClient
-from ureplicator_common.kafka.positions import CommitRefused, PositionStore, TargetPartition
-from ureplicator_common.model import (
+from ureplicator_common.contents import (
     Assignment,
     AssignmentEntry,
     CurrentEntry,
@@ -22,13 +17,20 @@ from ureplicator_common.model import (
     IdealTopic,
     KnownWorker,
     LiveWorker,
+    TopicIntent,
+)
+from ureplicator_common.coordination import Conflict, Create, Set
+from ureplicator_common.coordination.memory import MemoryCoordination, MemoryStore
+from ureplicator_common.kafka import ClusterUnavailable, Position
+from ureplicator_common.kafka.client import ClusterClient
+from ureplicator_common.kafka.positions import CommitRefused, PositionStore, TargetPartition
+from ureplicator_common.model import (
     OwnerEpoch,
     Partition,
     PartitionState,
     Route,
     RouteSettings,
     SessionId,
-    TopicIntent,
     TopicKey,
     TopicState,
     WorkerId,

@@ -3,18 +3,20 @@
 from dataclasses import replace
 from typing import TypeVar
 
-from ureplicator_common.model import (
+from ureplicator_common.contents import (
     Assignment,
     AssignmentEntry,
     IdealEntry,
     IdealTopic,
     KnownWorker,
+    TopicIntent,
+)
+from ureplicator_common.model import (
     OwnerEpoch,
     Partition,
     Route,
     RouteSettings,
     SessionId,
-    TopicIntent,
     TopicKey,
     WorkerId,
 )

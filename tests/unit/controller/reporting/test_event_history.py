@@ -6,16 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from ureplicator_common.model import (
-    CurrentEntry,
-    CurrentState,
-    EventKind,
-    OwnerEpoch,
-    PartitionState,
-    PastEvent,
-    SessionId,
-    WorkerId,
-)
+from ureplicator_common.contents import CurrentEntry, CurrentState, PastEvent
+from ureplicator_common.model import EventKind, OwnerEpoch, PartitionState, SessionId, WorkerId
 from ureplicator_controller.core.reporting.event_history import (
     BLOCK_EVENTS,
     BLOCKS,

@@ -7,8 +7,9 @@ from dataclasses import replace
 
 import pytest
 
+from ureplicator_common.contents import PastEvent, Switches
 from ureplicator_common.coordination import Set
-from ureplicator_common.model import EventKind, PastEvent, Switches, TopicState, WorkerId
+from ureplicator_common.model import EventKind, TopicState, WorkerId
 from ureplicator_common.znodes import encode_known_worker
 from ureplicator_controller.core.planning.plan import plan
 from ureplicator_controller.core.planning.steps import Evict

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import time
 
-from ureplicator_common.coordination import Node, Stat
-from ureplicator_common.kafka import TopicInfo
-from ureplicator_common.model import (
+from ureplicator_common.contents import (
     CurrentEntry,
     CurrentState,
     IdealEntry,
     IdealTopic,
     KnownWorker,
+    TopicIntent,
+)
+from ureplicator_common.coordination import Node, Stat
+from ureplicator_common.kafka import TopicInfo
+from ureplicator_common.model import (
     OwnerEpoch,
     Partition,
     PartitionState,
     Route,
     SessionId,
-    TopicIntent,
     TopicKey,
     TopicState,
     WorkerId,

@@ -8,18 +8,15 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
+from ureplicator_common.contents import Assignment, AssignmentEntry, RouteMemory, TopicIntent
 from ureplicator_common.kafka import TopicInfo
 from ureplicator_common.model import (
-    Assignment,
-    AssignmentEntry,
     GapPolicy,
     OwnerEpoch,
     Partition,
     Route,
-    RouteMemory,
     RouteSettings,
     SessionId,
-    TopicIntent,
     TopicKey,
     TopicState,
     WorkerId,

@@ -20,8 +20,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
+from ureplicator_common.errors import InvalidTransition
 from ureplicator_common.model import OwnerEpoch, Partition
-from ureplicator_worker.core.partition import InvalidTransition
 from ureplicator_worker.lifeline.messages import Grant, ProofResponse
 
 

@@ -1,0 +1,268 @@
+"""Contents of the nodes in ZooKeeper: frozen dataclasses that pydantic encodes and validates (`znodes`).
+
+They are apart from `model`, which imports no pydantic: copiers use partitions and routes, but neither read
+nor write nodes. `RouteSettings`, the content of `routes/<route>`, is in `model`, since copiers use it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Annotated
+
+from pydantic import Field, PlainSerializer, PlainValidator, Strict
+
+from ureplicator_common.model import (
+    Content,
+    EventKind,
+    OwnerEpoch,
+    Partition,
+    PartitionState,
+    SessionId,
+    TopicState,
+    WorkerId,
+    owned,
+)
+
+
+def _ordered(mapping: Mapping[str, str]) -> dict[str, str]:
+    return dict(sorted(mapping.items()))
+
+
+def _ordered_holders(holders: Mapping[WorkerId, SessionId]) -> dict[str, str]:
+    return {worker: str(session) for worker, session in sorted(holders.items())}
+
+
+def _one_decimal(value: float) -> float:
+    return round(value, 1)
+
+
+PartitionText = Annotated[
+    Partition, PlainValidator(Partition.parse), PlainSerializer(str, return_type=str)
+]
+SessionText = Annotated[SessionId, Strict(False), PlainSerializer(str, return_type=str)]
+"""Text: a session id needs all 64 bits, and many JSON readers keep 53."""
+_Numbers = Annotated[frozenset[int], PlainSerializer(sorted, return_type=list[int])]
+_Names = Annotated[Mapping[str, str], PlainSerializer(_ordered)]
+_Holders = Annotated[Mapping[WorkerId, SessionText], PlainSerializer(_ordered_holders)]
+_Rounded = Annotated[float, PlainSerializer(round, return_type=int)]
+_WholeSeconds = Annotated[float, PlainSerializer(int, return_type=int)]
+_Tenths = Annotated[float, PlainSerializer(_one_decimal, return_type=float)]
+
+
+@dataclass(frozen=True, slots=True)
+class TopicIntent(Content):
+    """`topics/<route>/<topic>`: replication of a topic as operators requested it. Written by REST; the
+    leader adds its marks.
+
+    `initial_partitions` partitions existed when the topic was whitelisted by hand: only they begin at
+    the route's `start`; later ones begin at 0. `had_position`: partitions whose position was committed
+    once. If the store has none for one of them, it is lost, and the partition never restarts on its own.
+
+    A name is not a topic: `source_topic_id` and `target_topic_id` are the clusters' own ids of the two
+    topics ("": not known yet; the leader adds them). A recreated topic under the same name has another
+    id and is never copied under this intent: the leader writes the reason to `stopped`, and all
+    partitions are released. `restarted`: operators accepted the topics as they are now, so a position
+    that was stored for others is ignored.
+    """
+
+    partitions: int
+    initial_partitions: int
+    state: TopicState = TopicState.ACTIVE
+    blacklisted: _Numbers = frozenset()
+    had_position: _Numbers = frozenset()
+    target_topic: str = ""
+    lane: str = "raw"
+    forget_positions: bool = False
+    source_topic_id: str = ""
+    target_topic_id: str = ""
+    whole: bool = False
+    """All partitions of the source are replicated, also those added later (`auto_expand`)."""
+    restarted: bool = False
+    stopped: str = ""
+    request_id: str = ""
+    """Id of the request that wrote this last: a writer that lost its response reads it back."""
+
+
+@dataclass(frozen=True, slots=True)
+class RouteMemory(Content):
+    """`memory/<route>`: findings of a leader that its successors need.
+
+    `baseline`: topics (name -> beginning of their id) that existed when auto-whitelisting began on the
+    route and were not whitelisted since; None: it never began. Only they start at the route's `start`;
+    any other topic is younger and begins at its first record. `refused`: topics whose last change
+    failed, and the reason.
+    """
+
+    baseline: _Names | None = None
+    refused: _Names = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class IdealEntry(Content):
+    """Ideal owner of one partition, with the time (wall clock, for display only) and the reason."""
+
+    worker: WorkerId | None
+    owner_epoch: OwnerEpoch
+    since_ms: int
+    reason: str
+    holders: _Holders = field(default_factory=dict)
+    """Workers given the partition since their last confirmed OFFLINE -> session that was given it."""
+    no_progress_moves: int = 0
+    """Moves because it made no progress, since it last made progress."""
+    suspect_session: SessionText = SessionId(0)
+    """Session of the worker that the last such move took it from: see `core.planning.no_progress` of the
+    controller."""
+
+
+@dataclass(frozen=True, slots=True)
+class IdealTopic:
+    """`ideal/<route>/<topic>`: one entry per partition."""
+
+    entries: Mapping[int, IdealEntry]
+
+
+@dataclass(frozen=True, slots=True)
+class AssignmentEntry(Content):
+    """One partition assigned to a worker, and the ids that it must fence before it copies."""
+
+    owner_epoch: OwnerEpoch
+    fence: tuple[str, ...] = ()
+    """Transactional ids of every other worker that may still be able to commit this partition."""
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """`assignments/<worker>`: all partitions that one worker is to hold."""
+
+    entries: Mapping[Partition, AssignmentEntry] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class CurrentEntry(Content):
+    """One partition that a worker holds. `committed`: its position was committed at least once."""
+
+    state: PartitionState
+    owner_epoch: OwnerEpoch
+    reason: str = ""
+    committed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class CurrentState(Content):
+    """`current/<worker>` (ephemeral).
+
+    `seen_zxid` is the mzxid of the assignment that this state reflects (-1: none read yet): the release
+    of a partition that is not listed is *confirmed* only if the assignment that took it away was seen.
+    """
+
+    seen_zxid: int
+    entries: Annotated[Mapping[PartitionText, CurrentEntry], Field(alias="partitions")] = field(
+        default_factory=dict
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionLoad(Content):
+    """Measurements of one partition on its worker, in `loads/<worker>`.
+
+    `bytes_per_s` and `records_per_s` are of the last interval, `steady_bytes_per_s` the mean over the
+    last minutes of copying, `measured_s` of them at most. No progress means: not all is copied, and the
+    committed position does not move. It is counted by the worker's own clock, since `held_s` at most;
+    so it is below `held_s` once there was progress here. -1: not known.
+    """
+
+    bytes_per_s: _Rounded = 0.0
+    records_per_s: _Tenths = 0.0
+    steady_bytes_per_s: _Rounded = 0.0
+    measured_s: _WholeSeconds = 0.0
+    held_s: _WholeSeconds = 0.0
+    no_progress_s: _WholeSeconds = 0.0
+    position: int = -1
+    committed: int = -1
+    lag: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class LiveWorker(Content):
+    """`workers/live/<id>` (ephemeral): address and capacity of a worker."""
+
+    slots: int
+    host: str = ""
+    port: int = 0
+    pid: int = 0
+    version: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class KnownWorker(Content):
+    """`workers/known/<id>`: state that outlives a session. `max_slots` is the maximum it ever had.
+
+    Operators set `blacklisted` and `draining`. `evicted_session` counts as dead, though it may live,
+    until it has reported on its assignment (0: none): see `ureplicator_controller.core.planning.eviction`.
+    """
+
+    max_slots: int
+    blacklisted: bool = False
+    draining: bool = False
+    last_seen_ms: int = 0
+    evicted_session: SessionText = SessionId(0)
+    request_id: str = ""
+    """Id of the request that wrote this last, as in `TopicIntent`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Switches(Content):
+    """`settings`: switches of the operators for the running fleet.
+
+    `auto_balancing` off: a partition stays with its owner, whichever workers join or are lost. `frozen`:
+    beyond that, no owner changes except by a request for exactly that. A rebalance is due
+    while `rebalance_requested` (the request's id) is not `rebalance_done`, which the leader writes.
+    """
+
+    auto_balancing: bool = True
+    frozen: bool = False
+    rebalance_requested: str = ""
+    rebalance_done: str = ""
+    request_id: str = ""
+    """Id of the request that wrote this last, as in `TopicIntent`."""
+
+
+@dataclass(frozen=True, slots=True)
+class PastEvent(Content):
+    """Event of the fleet, in `history`; `number` grows by one with each.
+
+    `request` is the id of the request that caused it, "" without one. The fields from `partition` on are
+    those of a move. `took_ms`: from the decision until the new owner was ONLINE; None until it is.
+    """
+
+    number: int
+    kind: EventKind
+    reason: str
+    wall_ms: int
+    request: str = ""
+    worker: WorkerId | None = None
+    partition: PartitionText | None = None
+    source: WorkerId | None = None
+    target: WorkerId | None = None
+    owner_epoch: OwnerEpoch = OwnerEpoch(0)
+    took_ms: int | None = None
+
+    @property
+    def id(self) -> str:
+        """Name in logs; that of a move is the same in the worker's log."""
+        if self.partition is None:
+            return f"{self.kind}-{self.number}"
+        return owned(self.partition, self.owner_epoch)
+
+
+@dataclass(frozen=True, slots=True)
+class LiveController(Content):
+    """`controllers/<id>` (ephemeral) and, for the leader, `leader`."""
+
+    id: str
+    host: str = ""
+    port: int = 0
+    metrics_port: int = 0
+    pid: int = 0
+    version: str = ""
