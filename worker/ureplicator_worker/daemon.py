@@ -178,7 +178,7 @@ class Worker:
         assignment = self._assignment_watch()
         publisher = self._publisher(assignment, started.web.port)
         prover = self._prover(publisher, started.lifeline)
-        inbox = CopierInbox(spark=spark, prover=prover, put=self._events.put)
+        inbox = CopierInbox(engine=spark, prover=prover, put=self._events.put)
         performer = Performer(
             lifeline=started.lifeline,
             spark=spark,

@@ -54,14 +54,15 @@ class AssignmentWatch:
             self._put(SessionSuspended())
 
     def read_again(self) -> None:
-        """Read in a thread: ZooKeeper may not respond."""
-        threading.Thread(target=self._refresh, name="worker assignment", daemon=True).start()
+        """`refresh` in a thread: ZooKeeper may not respond."""
+        threading.Thread(target=self.refresh, name="worker assignment", daemon=True).start()
 
     def close(self) -> None:
         if self._cache is not None:
             self._cache.close()
 
-    def _refresh(self) -> None:
+    def refresh(self) -> None:
+        """Read the assignment now."""
         if self._cache is None:
             return
         try:

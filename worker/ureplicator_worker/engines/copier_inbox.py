@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Protocol
 
 from ureplicator_worker.core.events import (
     CopierClosed,
@@ -13,7 +14,6 @@ from ureplicator_worker.core.events import (
     Event,
 )
 from ureplicator_worker.engines.ownership_proof import OwnershipProver
-from ureplicator_worker.engines.spark import SparkEngine
 from ureplicator_worker.lifeline.messages import (
     Add,
     CopierId,
@@ -30,14 +30,20 @@ from ureplicator_worker.lifeline.messages import (
 from ureplicator_worker.lifeline.server import Disconnected
 
 
+class CopierEngine(Protocol):
+    """Runs the processes of copiers: `SparkEngine`."""
+
+    def connected(self, copier: CopierId, pid: int) -> None: ...
+
+
 class CopierInbox:
     """`pids` are the process ids of connected copiers."""
 
     def __init__(
-        self, *, spark: SparkEngine, prover: OwnershipProver, put: Callable[[Event], None]
+        self, *, engine: CopierEngine, prover: OwnershipProver, put: Callable[[Event], None]
     ) -> None:
         self.pids: dict[CopierId, int] = {}
-        self._spark = spark
+        self._engine = engine
         self._prover = prover
         self._put = put
 
@@ -46,7 +52,7 @@ class CopierInbox:
         match message:
             case Hello(_, pid):
                 self.pids[copier] = pid
-                self._spark.connected(copier, pid)
+                self._engine.connected(copier, pid)
                 self._put(CopierConnected(copier))
             case CopierReport():
                 self._put(CopierReported(copier, message))

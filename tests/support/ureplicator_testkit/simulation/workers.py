@@ -1,8 +1,10 @@
 """Worker process: the real state machine and engines; only the loop between them is simulated.
 
-    loop      takes events from the queue, steps, performs instructions (as the daemon does)
-    publisher  writes the worker's nodes      prover  responds to the copiers' proof requests
-    fencer    one thread per request
+    loop        takes events from the queue, steps, performs instructions (as the daemon does)
+    publisher   writes the worker's nodes
+    proof       responds to the copiers' proof requests
+    assignment  reads the assignment again
+    fencer      one thread per request
 
 Its copiers are processes of their own: they outlive it for a while, and may freeze without it.
 Another worker process may have the same id, as when a supervisor starts a second one.
@@ -13,9 +15,8 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 
-from ureplicator_common import znodes
-from ureplicator_common.contents import Assignment, LiveWorker
-from ureplicator_common.coordination import SessionState, TreeCache, Unavailable
+from ureplicator_common.contents import LiveWorker
+from ureplicator_common.coordination import SessionState
 from ureplicator_common.model import OwnerEpoch, Partition, Route, WorkerId
 from ureplicator_testkit.simulation.copiers import Copier
 from ureplicator_testkit.simulation.judge import FLEET, PATHS, ROUTE, JudgedStore
@@ -26,6 +27,8 @@ from ureplicator_worker.core import events, instructions
 from ureplicator_worker.core.slots import SlotPhase
 from ureplicator_worker.core.state import WorkerState, initial
 from ureplicator_worker.core.state_machine import step
+from ureplicator_worker.engines.assignment import AssignmentWatch
+from ureplicator_worker.engines.copier_inbox import CopierInbox
 from ureplicator_worker.engines.fencing import Fencer
 from ureplicator_worker.engines.ownership_proof import RETRY_S as PROOF_RETRY_S
 from ureplicator_worker.engines.ownership_proof import OwnershipProver
@@ -33,6 +36,7 @@ from ureplicator_worker.engines.publisher import CHECK_EVERY_S, NodePublisher
 from ureplicator_worker.engines.publisher import RETRY_S as REPORT_RETRY_S
 from ureplicator_worker.lifeline import messages
 from ureplicator_worker.lifeline.messages import CopierId
+from ureplicator_worker.lifeline.server import Disconnected
 
 TICK_S = 0.7
 SILENCE_S = 8.0
@@ -53,6 +57,13 @@ class _Prover(OwnershipProver):
         return problem
 
 
+class _Processes:
+    """Simulated copiers have no process to watch."""
+
+    def connected(self, copier: CopierId, pid: int) -> None:
+        pass
+
+
 class Worker(SessionProcess):
     def __init__(
         self,
@@ -70,8 +81,6 @@ class Worker(SessionProcess):
         self._slots = slots
         self._queue: deque[events.Event] = deque()
         self._ticked_s = 0.0
-        self._registered = False
-        self._tree_cache: TreeCache | None = None
         self.hung = False
         self.copiers: dict[CopierId, Copier] = {}
         self.state: WorkerState = initial(
@@ -88,13 +97,16 @@ class Worker(SessionProcess):
             world.soon(actor)
 
     def _make_engines(self, slots: int) -> None:
+        self._assignment = AssignmentWatch(
+            coordination=self.client, path=PATHS.assignment(self.id), put=self._put
+        )
         self._publisher = NodePublisher(
             coordination=self.client,
             paths=PATHS,
             worker=self.id,
             session_timeout_s=SESSION_TIMEOUT_S,
             clock=self.world,
-            on_registered=self._begin,
+            on_registered=self._assignment.start,
             on_taken=self.kill,
         )
         self._prover = _Prover(
@@ -106,6 +118,7 @@ class Worker(SessionProcess):
             respond=self._send_response,
         )
         self._prover.store = self._judged
+        self._inbox = CopierInbox(engine=_Processes(), prover=self._prover, put=self._put)
         self._fencer = Fencer(
             coordination=self.client,
             paths=PATHS,
@@ -224,7 +237,7 @@ class Worker(SessionProcess):
             send=send,
             ended=ended,
         )
-        self._put(events.CopierConnected(id))
+        self._inbox.receive(id, messages.Hello(token="", pid=0))
 
     def _terms(self, partition: Partition, epoch: OwnerEpoch) -> int:
         return self._judged.terms.get((partition, self.id, epoch), 0)
@@ -243,62 +256,22 @@ class Worker(SessionProcess):
 
     def _closed(self, id: CopierId) -> None:
         self.copiers.pop(id, None)
-        self._prover.cancel(id)
-        self._put(events.CopierClosed(id))
+        self._inbox.receive(id, Disconnected())
 
     def _received(self, id: CopierId, message: messages.Message) -> None:
-        match message:
-            case messages.CopierReport():
-                self._put(events.CopierReported(id, message))
-            case messages.Released(partitions):
-                self._put(events.CopierReleased(id, partitions))
-            case messages.Failed(partition, reason, temporary):
-                self._put(events.CopierFailed(id, partition, reason, temporary))
-            case messages.ProofRequest():
-                self._prover.request(id, message)
-                self.world.soon(self._proving)
+        self._inbox.receive(id, message)
+        if isinstance(message, messages.ProofRequest):
+            self.world.soon(self._proving)
 
     # ZooKeeper.
 
-    def _begin(self) -> None:
-        """The live node is registered: from now on the assignment counts."""
-        self._registered = True
-        self._session_changed(self.client.state())
-        self._tree_cache = self.client.tree_cache(
-            PATHS.assignment(self.id), self._assignment_changed
-        )
-        self._assignment_changed()
-
     def _session_changed(self, state: SessionState) -> None:
-        session = self.client.session()
-        if not self._registered:
-            return
-        if state is SessionState.CONNECTED and session is not None:
-            self._publisher.refresh()
+        self._publisher.session_changed(state)
+        if state is SessionState.CONNECTED:
             self.world.soon(self._reporting)
-            self._put(events.SessionRestored(session))
-        elif state is SessionState.LOST:
-            self._put(events.SessionLost())
-        else:
-            self._put(events.SessionSuspended())
+        self._assignment.session_changed(state)
 
     def _read_assignment(self) -> None:
-        if self._tree_cache is None:
-            return
-        try:
-            self.point("read the assignment")
-            self._tree_cache.refresh()
-        except Unavailable:
-            return
-        self._assignment_changed()
-
-    def _assignment_changed(self) -> None:
-        if self._tree_cache is None:
-            return
-        try:
-            node = self._tree_cache.nodes().get(PATHS.assignment(self.id))
-        except Unavailable:
-            return
-        assignment = Assignment() if node is None else znodes.decode_assignment(node.data)
-        zxid = -1 if node is None else node.stat.mzxid
-        self._put(events.AssignmentChanged(assignment.entries, zxid))
+        """What `AssignmentWatch.read_again` does in a thread of its own."""
+        self.point("read the assignment")
+        self._assignment.refresh()
