@@ -18,7 +18,7 @@ from dataclasses import replace
 from typing import Any
 
 from ureplicator_common.contents import IdealEntry, Switches, TopicIntent
-from ureplicator_common.coordination import Check, Conflict, Create, Set
+from ureplicator_common.coordination import Check, Conflict, Create, Set, with_ancestors
 from ureplicator_common.coordination.memory import MemoryStore
 from ureplicator_common.model import (
     OwnerEpoch,
@@ -79,9 +79,7 @@ class ControlFleet:
         return Ledger()
 
     def _make(self, path: str) -> None:
-        parts = path.strip("/").split("/")
-        for depth in range(1, len(parts) + 1):
-            each = "/" + "/".join(parts[:depth])
+        for each in with_ancestors(path):
             if self.store.node(each) is None:
                 self.store.apply(self._session, [Create(each, b"")])
 

@@ -220,8 +220,7 @@ class OwnershipFleet(ControlFleet):
 
     def offset(self, partition: Partition) -> int:
         """Committed offset; -1 if none."""
-        key = (partition.topic, partition.number)
-        return self.ledger.positions[key].offset if key in self.ledger.positions else -1
+        return self.ledger.read((partition.topic, partition.number)).offset
 
     def written_by(self, partition: Partition) -> str:
         """Worker of the last commit."""
