@@ -124,11 +124,6 @@ def leftovers() -> list[str]:
     return found
 
 
-def assert_nothing_left(deadline_s: float = 10) -> None:
-    """Fail unless everything that was started is gone within the deadline."""
-    eventually(lambda: not leftovers(), deadline_s, "no process is left: " + "; ".join(leftovers()))
-
-
 class Process:
     """One started program: its log, its signals, its end, and its tree."""
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from ureplicator_common.contents import IdealEntry
 from ureplicator_common.coordination import Create, Delete, Node, Operation, Set
 from ureplicator_common.coordination.memory import MemoryStore
-from ureplicator_common.model import Partition, Route, SessionId, TopicKey, WorkerId
+from ureplicator_common.model import Partition, Route, SessionId, WorkerId
 from ureplicator_common.znodes import (
     Paths,
     decode_assignment,
@@ -233,8 +233,3 @@ def _overwritten(path: str, before: Node, after: Node | None) -> str:
     done = decode_switches(after.data)
     same = replace(done, rebalance_done=switched.rebalance_done) == switched
     return "" if same else f"made {done} of {switched}"
-
-
-def topic_key(path: str) -> TopicKey:
-    """Of a node below `topics`."""
-    return Partition.parse(path.removeprefix(PATHS.topics + "/") + "/0").key

@@ -20,7 +20,6 @@ from ureplicator_testkit.simulation.kernel import Process, World
 SESSION_TIMEOUT_S = 6.0
 EXPIRES_S = SESSION_TIMEOUT_S + EXPIRY_ROUNDING_S
 BACK_S = 1.0
-CUT_S = 3.0
 
 
 class Client(MemoryCoordination):
