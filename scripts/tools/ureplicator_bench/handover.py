@@ -21,6 +21,7 @@ from confluent_kafka import Producer
 
 from ureplicator_bench.control import Figure
 from ureplicator_bench.servers import running
+from ureplicator_bench.usage import quantile
 from ureplicator_testkit.fleet.real_fleet import Fleet
 from ureplicator_testkit.records.topics import QUIET, create_topic, offsets, read_all
 from ureplicator_testkit.servers.processes import eventually
@@ -167,10 +168,8 @@ def _judge(moves: Sequence[_Move], ends: Mapping[int, int], target: str, topic: 
     )
     gaps = sorted(_gap_ms([record.timestamp for record in log[m.partition]], m) for m in moves)
 
-    def at(part: float) -> float:
-        return gaps[min(int(len(gaps) * part), len(gaps) - 1)]
-
-    return Handover(len(gaps), at(0.5), at(0.9), at(0.99), gaps[-1], faults)
+    p50, p90, p99 = (quantile(gaps, part) for part in (0.5, 0.9, 0.99))
+    return Handover(len(gaps), p50, p90, p99, gaps[-1], faults)
 
 
 def _gap_ms(times_ms: Sequence[int], move: _Move) -> float:

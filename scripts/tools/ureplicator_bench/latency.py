@@ -21,7 +21,7 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
 from ureplicator_bench.contenders import Contender
 from ureplicator_bench.load import Profile
 from ureplicator_bench.servers import Servers
-from ureplicator_bench.usage import cpu_s, others_cpu_s, share
+from ureplicator_bench.usage import cpu_s, others_cpu_s, quantile, share
 from ureplicator_demo.progress import Ends
 from ureplicator_testkit.records.topics import QUIET
 from ureplicator_testkit.servers.processes import eventually
@@ -88,10 +88,8 @@ def _quantiles(late: Sequence[float], *, sent: int, others_share: float) -> Late
     if not late:
         raise AssertionError("no record arrived")
 
-    def at(part: float) -> float:
-        return late[min(int(len(late) * part), len(late) - 1)]
-
-    return Latency(sent, len(late), at(0.5), at(0.99), at(0.999), late[-1], others_share)
+    p50, p99, p999 = (quantile(late, part) for part in (0.5, 0.99, 0.999))
+    return Latency(sent, len(late), p50, p99, p999, late[-1], others_share)
 
 
 class _Sender:

@@ -1,4 +1,4 @@
-"""Processor time and memory of process trees, read from /proc.
+"""Processor time and memory of process trees, read from /proc, and quantiles of measurements.
 
 The processor time of a tree is that of its live processes and of their ended children; so a child's
 time is counted whether or not it has ended.
@@ -33,6 +33,11 @@ def others_cpu_s(known_s: float) -> float:
 def share(used_s: float, seconds: float) -> float:
     """Share of the whole machine."""
     return max(used_s, 0.0) / (seconds * (os.cpu_count() or 1))
+
+
+def quantile(ordered: Sequence[float], part: float) -> float:
+    """Of values in ascending order, at least one; `part` from 0 to 1."""
+    return ordered[min(int(len(ordered) * part), len(ordered) - 1)]
 
 
 def _machine_cpu_s() -> float:
