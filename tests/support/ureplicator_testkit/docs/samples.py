@@ -6,6 +6,7 @@ import re
 import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from ureplicator_testkit.docs.pages import ROOT, pages
@@ -49,21 +50,23 @@ def _until_command(lines: Sequence[str]) -> Iterator[str]:
         yield line
 
 
-def blocks() -> list[Block]:
-    return [
+@cache
+def blocks() -> tuple[Block, ...]:
+    return tuple(
         Block(_name(page), *(part or "" for part in found.groups()))
         for page in pages()
         for found in _BLOCK.finditer(page.read_text())
-    ]
+    )
 
 
-def inline_code() -> list[tuple[str, str]]:
+@cache
+def inline_code() -> tuple[tuple[str, str], ...]:
     """Page and text of everything in single backticks."""
-    return [
+    return tuple(
         (_name(page), found[1])
         for page in pages()
         for found in _INLINE.finditer(_BLOCK.sub("", page.read_text()))
-    ]
+    )
 
 
 def words_of(command: str) -> list[str]:
