@@ -147,8 +147,7 @@ def test_times_of_small_and_large_batches(
     source_cluster: KafkaCluster, reader: KafkaLogReader, topic: str
 ) -> None:
     """Of eight partitions every other one begins with more than a first request would bring."""
-    keep = {"retention.ms": "-1"}  # the broker deletes records as old as these at its next check
-    create_topic(source_cluster.bootstrap, topic, partitions=8, config=keep)
+    create_topic(source_cluster.bootstrap, topic, partitions=8)
     for number in range(8):
         size = 10 if number % 2 else SMALL_BYTES * 4
         record = NewRecord(b"v" * size, partition=number, timestamp=1_000 + number)
@@ -173,15 +172,16 @@ def test_missing_topics_and_partitions_do_not_affect_others(
     assert reader.lifetimes([topic, f"{topic}-gone"]) == {topic: Lifetime()}
 
 
-def test_the_log_start_and_the_broker_s_own_limits(
-    source_cluster: KafkaCluster, reader: KafkaLogReader, topic: str
-) -> None:
-    create_topic(source_cluster.bootstrap, topic, config={"retention.bytes": "1000"})
-    produce(source_cluster.bootstrap, topic, [NewRecord(b"v") for _ in range(9)])
-    delete_records(source_cluster.bootstrap, topic, {0: 4})
-    assert reader.extents({topic: [0]}) == {(topic, 0): Extent(4, 9)}
+def test_the_log_start_and_the_broker_s_own_limits(topic: str) -> None:
     week_ms = 7 * 24 * HOUR_MS
-    assert reader.lifetimes([topic]) == {topic: Lifetime(week_ms, 1_000)}
+    with KafkaCluster(name="week", properties={"log.retention.ms": str(week_ms)}) as cluster:
+        create_topic(cluster.bootstrap, topic, config={"retention.bytes": "1000"})
+        produce(cluster.bootstrap, topic, [NewRecord(b"v") for _ in range(9)])
+        delete_records(cluster.bootstrap, topic, {0: 4})
+        reader = KafkaLogReader(ClusterClient(cluster.bootstrap))
+        assert reader.extents({topic: [0]}) == {(topic, 0): Extent(4, 9)}
+        assert reader.lifetimes([topic]) == {topic: Lifetime(week_ms, 1_000)}
+        reader.close()
 
 
 def test_a_lost_broker_affects_only_its_partitions(topic: str) -> None:

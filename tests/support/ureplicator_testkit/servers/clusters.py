@@ -390,6 +390,8 @@ class KafkaCluster(_Server):
             **_listeners(node),
             "log.dirs": str(node.folder / "data"),
             "auto.create.topics.enable": "false",
+            # Sample records are of 1970: retention would delete a rolled segment of them within a test.
+            "log.retention.ms": "-1",
             "group.initial.rebalance.delay.ms": "0",
             # A killed broker may come back only when its old session is over: 9 s by default.
             "broker.session.timeout.ms": "5000",
