@@ -5,7 +5,6 @@ first test that needs them and serve all that follow, so every test uses topics 
 A test that freezes or kills a server starts one of its own.
 """
 
-import gc
 import re
 import threading
 import uuid
@@ -61,7 +60,6 @@ def nothing_left_behind() -> Iterator[None]:
 
 
 def _left(threads: set[threading.Thread]) -> list[str]:
-    gc.collect()  # the lag threads of a REST fixture end when it is garbage-collected
     started = [t for t in threading.enumerate() if t not in threads and t.is_alive()]
     guard = processes.guard_pid()
     children = [c for c in psutil.Process().children() if c.pid != guard]

@@ -39,7 +39,7 @@ from ureplicator_common.znodes import (
     encode_switches,
 )
 from ureplicator_controller.core.reporting.backup import numbers, ranges
-from ureplicator_testkit.control.rest_fixture import ROUTE, RestFixture, problem_of
+from ureplicator_testkit.control.rest_fixture import ROUTE, NewRest, RestFixture, problem_of
 
 ORDERS = {
     "partitions": 4,
@@ -249,8 +249,8 @@ class _GivenMeanwhile(MemoryCoordination):
         super().transact(operations)
 
 
-def test_a_topic_assigned_meanwhile_keeps_its_start_position() -> None:
-    rest = RestFixture(client=_GivenMeanwhile)
+def test_a_topic_assigned_meanwhile_keeps_its_start_position(new_rest: NewRest) -> None:
+    rest = new_rest(client=_GivenMeanwhile)
     rest.put_intent("orders", YOUNG)
     rest.place("orders", {0: None})
     assert isinstance(rest.coordination, _GivenMeanwhile)

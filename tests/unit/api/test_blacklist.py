@@ -8,7 +8,7 @@ import pytest
 
 from ureplicator_common.contents import TopicIntent
 from ureplicator_common.model import TopicState
-from ureplicator_testkit.control.rest_fixture import RestFixture, problem_of
+from ureplicator_testkit.control.rest_fixture import NewRest, RestFixture, problem_of
 
 TWO_ROUTES = (
     {"source": "source", "target": "target"},
@@ -164,8 +164,8 @@ def test_blacklisting_with_unknown_outcome_is_read_back(
     assert blacklisted(copying) == [("orders", 1)]
 
 
-def test_with_several_routes_one_is_chosen() -> None:
-    rest = RestFixture(TWO_ROUTES)
+def test_with_several_routes_one_is_chosen(new_rest: NewRest) -> None:
+    rest = new_rest(TWO_ROUTES)
     rest.put_intent("orders", HAD)
     query = "topic=orders&partition=1&opt=blacklist"
     assert problem_of(rest.call("POST", f"/blacklist?{query}"), 400)["field"] == "src"

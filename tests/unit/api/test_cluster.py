@@ -9,7 +9,7 @@ import pytest
 from ureplicator_common.contents import KnownWorker, TopicIntent
 from ureplicator_common.model import PartitionState, Route, TopicState, WorkerId
 from ureplicator_common.znodes import encode_known_worker
-from ureplicator_testkit.control.rest_fixture import ROUTE, RestFixture, problem_of
+from ureplicator_testkit.control.rest_fixture import ROUTE, NewRest, RestFixture, problem_of
 
 ONLINE, ERROR = PartitionState.ONLINE, PartitionState.ERROR
 
@@ -90,9 +90,9 @@ def test_validation(busy: RestFixture) -> None:
     ]
 
 
-def test_validation_of_one_route() -> None:
+def test_validation_of_one_route(new_rest: NewRest) -> None:
     routes = ({"source": "a", "target": "c"}, {"source": "b", "target": "d"})
-    rest = RestFixture(routes)
+    rest = new_rest(routes)
     rest.put_intent("orders", TopicIntent(4, 4), route=Route("a", "c"))
     rest.put_intent("orders", TopicIntent(3, 3), route=Route("b", "d"))
     assert rest.call("GET", "/validation").get_json()["numTopicPartitions"] == 7
@@ -135,8 +135,8 @@ def test_source_validation_without_the_target(rest: RestFixture) -> None:
     assert "no broker responds" in shown["targetReason"]
 
 
-def test_source_validation_of_several_routes() -> None:
-    rest = RestFixture(({"source": "a", "target": "c"}, {"source": "b", "target": "d"}))
+def test_source_validation_of_several_routes(new_rest: NewRest) -> None:
+    rest = new_rest(({"source": "a", "target": "c"}, {"source": "b", "target": "d"}))
     rest.put_intent("orders", TopicIntent(4, 4), route=Route("a", "c"))
     rest.put_intent("orders", TopicIntent(3, 3), route=Route("b", "d"))
     rest.put_intent("lost", TopicIntent(1, 1), route=Route("b", "d"))

@@ -11,7 +11,7 @@ from ureplicator_common.contents import TopicIntent
 from ureplicator_common.coordination import Operation, SessionState
 from ureplicator_common.coordination.memory import MemoryCoordination
 from ureplicator_common.kafka import ClusterUnavailable
-from ureplicator_testkit.control.rest_fixture import RestFixture, problem_of
+from ureplicator_testkit.control.rest_fixture import NewRest, RestFixture, problem_of
 
 READS = ["/topics", "/topics/orders", "/instances", "/instances/w1", "/validation", "/blacklist"]
 READS += ["/validation/srcKafka", "/ready"]
@@ -135,9 +135,9 @@ class CutWhileWriting(MemoryCoordination):
             self.suspend()
 
 
-def test_an_unknown_outcome_that_cannot_be_read_back() -> None:
+def test_an_unknown_outcome_that_cannot_be_read_back(new_rest: NewRest) -> None:
     """The write may have been applied: the response tells so, and in time."""
-    rest = RestFixture(client=CutWhileWriting)
+    rest = new_rest(client=CutWhileWriting)
     began_s = time.monotonic()
     problem = problem_of(rest.call("POST", "/topics/orders"), 503)
     assert time.monotonic() - began_s < 10

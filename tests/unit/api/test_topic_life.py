@@ -8,7 +8,7 @@ from ureplicator_common.contents import Assignment, AssignmentEntry, RouteMemory
 from ureplicator_common.coordination import Delete
 from ureplicator_common.model import OwnerEpoch, Partition, TopicKey, TopicState, WorkerId
 from ureplicator_common.znodes import encode_assignment, encode_memory
-from ureplicator_testkit.control.rest_fixture import ROUTE, RestFixture, problem_of
+from ureplicator_testkit.control.rest_fixture import ROUTE, NewRest, RestFixture, problem_of
 
 AUTO = ({"source": "source", "target": "target", "auto_whitelist": {"enabled": True}},)
 BOTH_WAYS = (
@@ -41,8 +41,7 @@ def blacklisted(rest: RestFixture) -> list[str]:
 # --- Whitelisting by hand
 
 
-def test_whitelisting_by_hand_is_for_the_present_topic() -> None:
-    rest = RestFixture()
+def test_whitelisting_by_hand_is_for_the_present_topic(rest: RestFixture) -> None:
     for count, whole in ((None, True), (4, True), (3, False)):
         body = {"topic": "orders"} | ({} if count is None else {"numPartitions": count})
         assert rest.call("POST", "/topics", json=body).status_code == 201
@@ -59,8 +58,8 @@ def test_expanding_to_all_partitions_makes_a_topic_whole(rest: RestFixture) -> N
         assert intent(rest).whole == whole
 
 
-def test_a_copy_is_not_copied_onto_its_origin() -> None:
-    rest = RestFixture(BOTH_WAYS)
+def test_a_copy_is_not_copied_onto_its_origin(new_rest: NewRest) -> None:
+    rest = new_rest(BOTH_WAYS)
     assert rest.call("POST", "/topics/orders?src=source").status_code == 201
     problem = problem_of(rest.call("POST", "/topics/orders?src=target"), 409)
     assert "replication loop" in problem["detail"]
@@ -154,9 +153,9 @@ def test_blacklisting_a_topic_with_unknown_outcome_is_read_back(
     assert bool(blacklisted(rest)) == (opt == "blacklist")
 
 
-def test_deleting_blacklists_a_topic_on_a_route_with_auto_whitelisting() -> None:
+def test_deleting_blacklists_a_topic_on_a_route_with_auto_whitelisting(new_rest: NewRest) -> None:
     for routes, listed in ((AUTO, ["orders"]), (None, [])):
-        rest = RestFixture(routes) if routes else RestFixture()
+        rest = new_rest(routes) if routes else new_rest()
         rest.put_intent("orders", TopicIntent(4, 4))
         assert rest.call("DELETE", "/topics/orders").status_code == 200
         assert rest.call("DELETE", "/topics/orders").status_code == 200
@@ -165,8 +164,8 @@ def test_deleting_blacklists_a_topic_on_a_route_with_auto_whitelisting() -> None
 
 
 @pytest.mark.parametrize("applied", [True, False])
-def test_adding_by_hand_removes_from_the_blacklist(applied: bool) -> None:
-    rest = RestFixture(AUTO)
+def test_adding_by_hand_removes_from_the_blacklist(new_rest: NewRest, applied: bool) -> None:
+    rest = new_rest(AUTO)
     rest.call("POST", "/blacklist?topic=orders&opt=blacklist")
     rest.call("GET", "/topics")
     rest.coordination.lose_next_response(applied=applied)
@@ -175,8 +174,8 @@ def test_adding_by_hand_removes_from_the_blacklist(applied: bool) -> None:
     assert intent(rest).partitions == 4
 
 
-def test_refusals_of_the_leader_are_shown() -> None:
-    rest = RestFixture((*AUTO, {"source": "other", "target": "target", "naming": {"prefix": "o."}}))
+def test_refusals_of_the_leader_are_shown(new_rest: NewRest) -> None:
+    rest = new_rest((*AUTO, {"source": "other", "target": "target", "naming": {"prefix": "o."}}))
     memory = RouteMemory(baseline={}, refused={"orders": "no room"})
     rest.put(rest.paths.route_memory(ROUTE), encode_memory(memory))
     shown = rest.call("GET", "/validation/srcKafka").get_json()

@@ -16,7 +16,7 @@ from ureplicator_common.model import (
     position_group,
 )
 from ureplicator_common.znodes import MAX_PARTITIONS
-from ureplicator_testkit.control.rest_fixture import ROUTE, RestFixture, problem_of
+from ureplicator_testkit.control.rest_fixture import ROUTE, NewRest, RestFixture, problem_of
 
 ONLINE, OFFLINE, ERROR = PartitionState.ONLINE, PartitionState.OFFLINE, PartitionState.ERROR
 TWO_ROUTES = (
@@ -128,10 +128,8 @@ def test_target_names_by_the_published_settings(rest: RestFixture) -> None:
     assert rest.call("GET", "/topics/orders").get_json()["targetTopic"] == "dc1.orders"
 
 
-def test_two_sources_for_one_target_topic() -> None:
-    rest = RestFixture(
-        ({"source": "source", "target": "target", "naming": {"rename": {"b": "a"}}},)
-    )
+def test_two_sources_for_one_target_topic(new_rest: NewRest) -> None:
+    rest = new_rest(({"source": "source", "target": "target", "naming": {"rename": {"b": "a"}}},))
     rest.source.put("a", 1)
     rest.source.put("b", 1)
     assert rest.call("POST", "/topics/a").status_code == 201
@@ -392,8 +390,8 @@ def test_an_unknown_topic(rest: RestFixture) -> None:
 # --- Several routes
 
 
-def test_a_route_must_be_chosen_where_it_matters() -> None:
-    rest = RestFixture(TWO_ROUTES)
+def test_a_route_must_be_chosen_where_it_matters(new_rest: NewRest) -> None:
+    rest = new_rest(TWO_ROUTES)
     problem = problem_of(rest.call("POST", "/topics/orders"), 400)
     assert problem["field"] == "src"
     assert "other.target, source.target" in problem["detail"]
@@ -407,8 +405,8 @@ def test_a_route_must_be_chosen_where_it_matters() -> None:
     assert rest.call("GET", "/topics?src=other").get_json() == {"topics": ["orders"]}
 
 
-def test_an_unknown_route() -> None:
-    rest = RestFixture(TWO_ROUTES)
+def test_an_unknown_route(new_rest: NewRest) -> None:
+    rest = new_rest(TWO_ROUTES)
     problem = problem_of(rest.call("GET", "/topics?src=nowhere"), 404)
     assert "other.target, source.target" in problem["hint"]
 

@@ -1,4 +1,4 @@
-"""A fleet without topics on the twins, REST over it, and a configuration file."""
+"""REST over a real socket, and a configuration file."""
 
 from __future__ import annotations
 
@@ -16,13 +16,6 @@ zookeeper: {hosts: "z:1"}
 clusters: {a: {bootstrap.servers: "a:1"}, b: {bootstrap.servers: "b:1"}}
 routes: [{source: a, target: b}]
 """
-
-
-@pytest.fixture
-def rest() -> Iterator[RestFixture]:
-    fixture = RestFixture()
-    yield fixture
-    fixture.close()
 
 
 @pytest.fixture

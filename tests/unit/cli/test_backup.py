@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import ExitStack, closing
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -235,11 +236,13 @@ switches = st.builds(Switches, st.booleans(), st.booleans())
 def test_import_restores_what_export_wrote(
     intent: TopicIntent, worker: KnownWorker, switched: Switches
 ) -> None:
-    first, second = RestFixture(), RestFixture()
-    first.put_intent("orders", intent)
-    first.put(first.paths.worker_known(WorkerId("w1")), encode_known_worker(worker))
-    first.put(first.paths.settings, encode_switches(switched))
-    with TemporaryDirectory() as folder, serving(first) as one, serving(second) as two:
+    with ExitStack() as opened:
+        first, second = (opened.enter_context(closing(RestFixture())) for _ in range(2))
+        first.put_intent("orders", intent)
+        first.put(first.paths.worker_known(WorkerId("w1")), encode_known_worker(worker))
+        first.put(first.paths.settings, encode_switches(switched))
+        folder = opened.enter_context(TemporaryDirectory())
+        one, two = (opened.enter_context(serving(each)) for each in (first, second))
         before, after = Path(folder, "before"), Path(folder, "after")
         run("export", before, url=one)
         assert run("import", before, url=two).exit_code == 0

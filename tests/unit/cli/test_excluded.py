@@ -10,12 +10,12 @@ from ureplicator_common.contents import KnownWorker, TopicIntent
 from ureplicator_common.model import PartitionState, TopicState, WorkerId
 from ureplicator_common.znodes import encode_known_worker
 from ureplicator_testkit.control.command import run
-from ureplicator_testkit.control.rest_fixture import ONE_ROUTE, RestFixture
+from ureplicator_testkit.control.rest_fixture import ONE_ROUTE, NewRest, RestFixture
 
 
 @pytest.fixture
-def rest() -> RestFixture:
-    return RestFixture(
+def rest(new_rest: NewRest) -> RestFixture:
+    return new_rest(
         (*ONE_ROUTE, {"source": "other", "target": "target", "naming": {"prefix": "o."}})
     )
 

@@ -13,14 +13,14 @@ import ureplicator_controller.api
 from ureplicator_cli.hints import HINTS, in_commands
 from ureplicator_common.contents import TopicIntent
 from ureplicator_testkit.control.command import run
-from ureplicator_testkit.control.rest_fixture import ONE_ROUTE, RestFixture
+from ureplicator_testkit.control.rest_fixture import ONE_ROUTE, NewRest, RestFixture
 
 REST_WORDS = re.compile(r"\b(GET|PUT|POST|DELETE)\b|\?src|\{\"restart")
 
 
 @pytest.fixture
-def rest() -> RestFixture:
-    return RestFixture(
+def rest(new_rest: NewRest) -> RestFixture:
+    return new_rest(
         (*ONE_ROUTE, {"source": "other", "target": "target", "naming": {"prefix": "o."}})
     )
 

@@ -247,8 +247,9 @@ def test_7_a_former_leader_cannot_write() -> None:
 
 
 @pytest.mark.parametrize("applied", [True, False])
-def test_8_a_write_with_a_lost_response_is_read_back_and_done_once(applied: bool) -> None:
-    rest = RestFixture()
+def test_8_a_write_with_a_lost_response_is_read_back_and_done_once(
+    rest: RestFixture, applied: bool
+) -> None:
     # The write was applied, or not; the client cannot know.
     rest.coordination.lose_next_response(applied=applied)
     assert rest.call("POST", "/topics/orders").status_code == 201

@@ -6,7 +6,7 @@ out unless a test asks for it (`described`); requests and responses are validate
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -199,6 +199,10 @@ class RestFixture:
             yield
         finally:
             self.coordination.restore()
+
+
+NewRest = Callable[..., RestFixture]
+"""The fixture `new_rest`: makes one, and closes it at the end of the test."""
 
 
 def problem_of(response: TestResponse, status: int) -> dict[str, Any]:

@@ -118,7 +118,7 @@ REFUSED_CALL = ExampleCall("POST", "/topics", body={"topic": "ordres"})
 
 
 def example_world() -> RestFixture:
-    """The fleet that the examples are about; REST described, so that the schema is there too."""
+    """The fleet that the examples are about, to be closed; REST described, so that the schema is there."""
     world = RestFixture(described=True)
     world.clock.advance(NOW_S - world.clock.monotonic_s())
     for topic, partitions in {"orders": 6, "clicks": 1, "payments": 8, "returns": 2}.items():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -37,9 +38,9 @@ class _Row:
 
 def reference() -> str:
     """The generated part of the page: all calls by subject."""
-    world = example_world()
-    schema: Schema = world.call("GET", "/openapi.json").get_json()
-    examples = {(call.method, call.rule): (call, *response_text(world, call)) for call in CALLS}
+    with closing(example_world()) as world:
+        schema: Schema = world.call("GET", "/openapi.json").get_json()
+        examples = {(call.method, call.rule): (call, *response_text(world, call)) for call in CALLS}
     sections: dict[str, list[str]] = {}
     for path, item in schema["paths"].items():
         for method in sorted(item, key=lambda method: _ORDER.index(method.upper())):
@@ -59,12 +60,14 @@ def reference() -> str:
 
 def refusal() -> str:
     """An example of a refusal."""
-    return _example(REFUSED_CALL, *response_text(example_world(), REFUSED_CALL))
+    with closing(example_world()) as world:
+        return _example(REFUSED_CALL, *response_text(world, REFUSED_CALL))
 
 
 def response_models() -> Mapping[tuple[str, str, int], type[BaseModel] | None]:
     """Method, path and status -> model of the response; None where it is not JSON."""
-    schema: Schema = example_world().call("GET", "/openapi.json").get_json()
+    with closing(example_world()) as world:
+        schema: Schema = world.call("GET", "/openapi.json").get_json()
     models = {model.__name__: model for model in _models(BaseModel)}
     return {
         (method.upper(), path, int(status)): _model(models, response.get("content", {}))

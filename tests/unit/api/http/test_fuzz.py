@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from contextlib import closing
 from typing import Any
 
 import pytest
@@ -41,7 +42,8 @@ CHECKS = [
 ]
 KNOWN = ({"topic": "orders", "worker": "w1"}, {"partition": "1"})
 
-SCHEMA = schemathesis.openapi.from_wsgi("/openapi.json", RestFixture(described=True).app)
+with closing(RestFixture(described=True)) as described:
+    SCHEMA = schemathesis.openapi.from_wsgi("/openapi.json", described.app)
 CALLS = [(method, path) for path, item in SCHEMA.items() for method in item]
 
 
@@ -57,8 +59,8 @@ def furnish(rest: RestFixture) -> None:
     rest.put(rest.paths.worker_known(WorkerId("w2")), known)
 
 
-def inhabited() -> RestFixture:
-    rest = RestFixture()
+@pytest.fixture
+def inhabited(rest: RestFixture) -> RestFixture:
     rest.put_leader()
     rest.add_worker("w1")
     rest.place("orders", {0: "w1", 1: "w1", 2: None})
@@ -93,8 +95,7 @@ def put_in(case: Any, known: Mapping[str, str]) -> None:
 
 @pytest.mark.parametrize("mode", list(GenerationMode), ids=lambda mode: mode.value)
 @pytest.mark.parametrize(("method", "path"), CALLS)
-def test_call(method: str, path: str, mode: GenerationMode) -> None:
-    rest = inhabited()
+def test_call(inhabited: RestFixture, method: str, path: str, mode: GenerationMode) -> None:
     operation = SCHEMA[path][method]
     negative = mode is GenerationMode.NEGATIVE
 
@@ -107,10 +108,10 @@ def test_call(method: str, path: str, mode: GenerationMode) -> None:
     )
     @given(case=operation.as_strategy(generation_mode=mode))
     def fuzz(case: Any) -> None:
-        send(rest, case, negative=negative)
+        send(inhabited, case, negative=negative)
         for known in KNOWN:
             put_in(case, known)
-            send(rest, case, negative=False)
+            send(inhabited, case, negative=False)
 
     try:
         fuzz()

@@ -9,15 +9,15 @@ import pytest
 from pydantic import ValidationError
 
 from ureplicator_controller.api.http.response_models import TopicList, responses, validated
-from ureplicator_testkit.control.rest_fixture import RestFixture, problem_of
+from ureplicator_testkit.control.rest_fixture import NewRest, RestFixture, problem_of
 
 PAGES = {"/", "/dashboard/<path:filename>", "/openapi.json"}
 """For people and for the schema's readers; not calls."""
 
 
 @pytest.fixture
-def rest() -> RestFixture:
-    return RestFixture(described=True)
+def rest(new_rest: NewRest) -> RestFixture:
+    return new_rest(described=True)
 
 
 @pytest.fixture

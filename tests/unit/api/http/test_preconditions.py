@@ -12,7 +12,7 @@ from ureplicator_common.coordination import Operation
 from ureplicator_common.coordination.memory import MemoryCoordination
 from ureplicator_common.model import TopicState, WorkerId
 from ureplicator_common.znodes import encode_known_worker
-from ureplicator_testkit.control.rest_fixture import RestFixture, problem_of
+from ureplicator_testkit.control.rest_fixture import NewRest, RestFixture, problem_of
 
 WRITES: list[tuple[str, str, Any, str]] = [
     ("PUT", "/topics", {"topic": "orders", "numPartitions": 4}, "/topics/orders"),
@@ -129,8 +129,8 @@ class OvertakenWrite(MemoryCoordination):
 
 
 @pytest.fixture
-def contended() -> RestFixture:
-    rest = RestFixture(client=OvertakenWrite)
+def contended(new_rest: NewRest) -> RestFixture:
+    rest = new_rest(client=OvertakenWrite)
     rest.put_intent("orders", TopicIntent(2, 2, target_topic="orders"))
     return rest
 
@@ -175,8 +175,10 @@ class HiddenWrite(MemoryCoordination):
             hide()
 
 
-def test_a_write_that_may_be_hidden_by_another_is_not_reported_as_refused() -> None:
-    rest = RestFixture(client=HiddenWrite)
+def test_a_write_that_may_be_hidden_by_another_is_not_reported_as_refused(
+    new_rest: NewRest,
+) -> None:
+    rest = new_rest(client=HiddenWrite)
     rest.put_intent("orders", TopicIntent(2, 2, target_topic="orders"))
     tag = etag(rest, "/topics/orders")
     other = TopicIntent(3, 2, target_topic="orders")
@@ -189,10 +191,10 @@ def test_a_write_that_may_be_hidden_by_another_is_not_reported_as_refused() -> N
 
 
 @pytest.fixture
-def one_target() -> RestFixture:
+def one_target(new_rest: NewRest) -> RestFixture:
     """`a` and `b` of the source are both called `a` on the target."""
     routes = ({"source": "source", "target": "target", "naming": {"rename": {"b": "a"}}},)
-    rest = RestFixture(routes, client=OvertakenWrite)
+    rest = new_rest(routes, client=OvertakenWrite)
     rest.source.put("a", 1)
     rest.source.put("b", 1)
     return rest
