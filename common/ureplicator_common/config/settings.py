@@ -37,7 +37,7 @@ class Settings(Section):
     clusters: Mapping[str, ClusterSettings]
     """Kafka clusters: name -> librdkafka properties, at least `bootstrap.servers`."""
     routes: tuple[RouteConfig, ...]
-    """Which cluster is copied to which; at least one route."""
+    """Pairs of source and target cluster; at least one."""
     controller: ControllerSettings = ControllerSettings()
     worker: WorkerSettings = WorkerSettings()
 

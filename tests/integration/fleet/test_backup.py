@@ -27,7 +27,7 @@ def running(whole_fleet: Fleet) -> Fleet:
 
 
 def ureplicator(fleet: Fleet, *words: str | Path) -> str:
-    """What a command of an operator prints; it must succeed."""
+    """Output of an operator's command, which must succeed."""
     done = subprocess.run(  # noqa: S603
         [Path(sys.executable).with_name("ureplicator"), *words, "--url", fleet.url()],
         capture_output=True,

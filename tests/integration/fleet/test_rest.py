@@ -38,7 +38,7 @@ child = subprocess.Popen(command(listen_fd=fds[0]), pass_fds=fds, env=environmen
 os.close(read)
 child.wait()
 """
-"""What the daemon does, and no more."""
+"""The daemon's part in starting the REST process, and no more."""
 
 
 class Rest:

@@ -27,7 +27,7 @@ from ureplicator_testkit.servers.clusters import KafkaCluster, ZooKeeperServer
 from ureplicator_testkit.servers.processes import eventually
 
 NOTICED_S = 10.0
-"""What is promised; the copy itself may take some more on a busy machine."""
+"""The promised time; the copy itself may take longer on a busy machine."""
 COPIED_S = 20.0
 MINE = f"life-{uuid.uuid4().hex[:8]}"
 

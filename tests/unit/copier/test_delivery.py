@@ -199,7 +199,7 @@ class Committing(RuleBasedStateMachine):
             assert self.delivery.offset(partition) <= self.stored[partition]
 
     def teardown(self) -> None:
-        """When nothing fails any more, every position is committed."""
+        """Every position is committed once nothing fails any more."""
         if self.sealed:
             self.end("refused")
         self.wait(INTERVAL_S)

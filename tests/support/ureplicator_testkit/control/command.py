@@ -14,7 +14,7 @@ from ureplicator_cli.main import cli
 from ureplicator_testkit.control.rest_fixture import RestFixture
 
 POLL_S = 0.01
-"""How often the server checks whether it is to stop."""
+"""Interval between two checks of the server for a request to stop."""
 
 
 @contextmanager

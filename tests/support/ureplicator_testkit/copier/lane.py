@@ -79,7 +79,7 @@ class RealLane:
         )
 
     def stored(self, count: int) -> dict[int, Position]:
-        """What the position store holds."""
+        """Positions in the store."""
         client = ClusterClient(self.target.bootstrap)
         try:
             group = position_group(fleet=self.fleet, route=ROUTE)

@@ -245,7 +245,7 @@ class Line:
 
 
 def records(kafka: MemoryKafka, key: tuple[str, int]) -> list[Record]:
-    """What a consumer of the log sees."""
+    """Records of the log as a consumer reads them."""
     found: list[Record] = []
     for stored in kafka.logs[key].taken:
         if field(stored, "records") > 0:

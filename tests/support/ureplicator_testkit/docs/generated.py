@@ -1,4 +1,4 @@
-"""Which parts of which pages are generated, and by what."""
+"""Generated parts of the pages, and the function that makes each."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ class Block:
             yield line.removeprefix("$ ").partition(" #")[0].strip()
 
     def json_text(self) -> str:
-        """What is left of it without command lines and headers. Raises StopIteration."""
+        """The body, without command lines and headers. Raises StopIteration."""
         lines = self.text.splitlines()
         start = next(number for number, line in enumerate(lines) if line.startswith("{"))
         return "\n".join(_until_command(lines[start:]))

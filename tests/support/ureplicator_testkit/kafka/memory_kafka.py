@@ -333,5 +333,5 @@ class MemoryKafka(ClusterModel[BatchLog]):
 
 
 def requested_topic(topic: Any) -> str:
-    """How a request names a topic: by its name, or else by its id."""
+    """Form in which a request identifies a topic: its name, or else its id."""
     return topic.topic or str(topic.topic_id)

@@ -94,7 +94,7 @@ def batch(
 
 
 def emptied(whole: bytes) -> bytes:
-    """What compaction leaves of a batch whose records are all removed: its header."""
+    """Header that compaction leaves of a batch whose records are all removed."""
     length = HEADER_BYTES - 12
     return patched(whole[:HEADER_BYTES], length=length, records=0)
 

@@ -214,7 +214,7 @@ def _is_leaders(operation: Operation) -> bool:
 
 
 def _overwritten(path: str, before: Node, after: Node | None) -> str:
-    """What a leader's write changed of an operator's write; "" if nothing."""
+    """Difference that a leader's write made to an operator's write; "" if none."""
     if path.startswith(PATHS.topics):
         was = decode_intent(before.data)
         if after is None:

@@ -231,7 +231,7 @@ class Sending(RuleBasedStateMachine):
         assert (self.pool.used_bytes == 0) == (not leases)
 
     def teardown(self) -> None:
-        """When nothing fails any more, everything arrives."""
+        """Everything arrives once nothing fails any more."""
         for _ in range(20 * (len(self.expected) + 5)):
             if self.window.empty:
                 break
