@@ -28,6 +28,12 @@ class TargetTaken(PermanentError):
         self.owner = owner
 
 
+def ensure_parents(coordination: Coordination, paths: Paths, key: TopicKey) -> None:
+    """Create the parents of an intent and of its claim, before the transaction. Raises Unavailable."""
+    coordination.ensure(f"{paths.topics}/{key.route}")
+    coordination.ensure(f"{paths.targets}/{key.route.target}")
+
+
 def claim(coordination: Coordination, paths: Paths, key: TopicKey, target_topic: str) -> Operation:
     """The operation to write with the intent. Raises TargetTaken, Unavailable."""
     path = paths.target(key.route.target, target_topic)

@@ -12,7 +12,6 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import replace
 
 from prometheus_client import Gauge
 
@@ -200,8 +199,7 @@ def _differences(
     intents = {
         key.topic: stored.value for key, stored in snapshot.topics.items() if key.route == route
     }
-    found = compare_with_clusters(intents, source, target or {})
-    return found if target is not None else replace(found, target_findings={})
+    return compare_with_clusters(intents, source, target)
 
 
 def _text(found: ClusterComparison) -> str:

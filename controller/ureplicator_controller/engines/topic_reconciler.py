@@ -41,7 +41,7 @@ from ureplicator_controller.core.topics.rules import TopicRules
 from ureplicator_controller.core.topics.topic_ids import TopicInfos
 from ureplicator_controller.engines.fenced_writer import FencedWriter, WriteOutcome
 from ureplicator_controller.engines.metrics import ControlMetrics
-from ureplicator_controller.engines.target_claims import claim
+from ureplicator_controller.engines.target_claims import claim, ensure_parents
 from ureplicator_controller.engines.target_topics import ensure_target
 
 log = logging.getLogger(__name__)
@@ -152,8 +152,7 @@ class TopicReconciler:
     def _claim(self, change: IntentChange) -> Sequence[Operation]:
         """The claim of a new intent on its target topic. Raises TargetTaken, Unavailable."""
         paths, key = self._paths, change.key
-        self._coordination.ensure(f"{paths.topics}/{key.route}")
-        self._coordination.ensure(f"{paths.targets}/{key.route.target}")
+        ensure_parents(self._coordination, paths, key)
         return (claim(self._coordination, paths, key, change.intent.target_topic),)
 
     def _ensure_target(self, change: IntentChange) -> None:

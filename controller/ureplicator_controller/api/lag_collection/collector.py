@@ -134,7 +134,7 @@ class LagCollector:
         for source in self._sources.values():
             source.close()
 
-    # --- RecordTime
+    # --- Reading
 
     def _open_readers(self, topics: IntentsByKey) -> None:
         for route in {key.route for key in topics}:
@@ -219,7 +219,7 @@ class LagCollector:
             time = result.times.get(partition) or (before.time if before else None)
             self._readings[partition] = RecordTime(time, now_s)
 
-    # --- PartitionLag
+    # --- Evaluation
 
     def _figures(
         self,
@@ -318,7 +318,7 @@ def _position(
 def _unknown(
     route: Route, position: int | OperatingError | None, extent: Extent | OperatingError
 ) -> PartitionLag:
-    """PartitionLag of the cluster that responded, and the error of the other one."""
+    """Figures of the cluster that responded, and the error of the other one."""
     errors = [
         f"{cluster}: {end}"
         for cluster, end in ((route.target, position), (route.source, extent))

@@ -63,7 +63,7 @@ def count_requests(app: Flask, registry: CollectorRegistry) -> None:
     tries, would grow without bound."""
     requests = Counter(
         "ureplicator_http_requests",
-        "JsonResult requests by method, rule and status.",
+        "HTTP requests by method, rule and status.",
         ["method", "path", "status"],
         registry=registry,
     )
@@ -131,7 +131,7 @@ def _fleet_metrics(fleet_state: FleetState) -> Iterable[Metric]:
     yield _gauge("controllers", "Live controllers.", len(fleet_state.controllers))
     yield _gauge("live_workers", "Live workers.", len(fleet_state.snapshot.sessions))
     yield _gauge("topics", "Whitelisted topics.", counts.topics)
-    yield _gauge("error_topics", "TopicList with a partition in error.", counts.error_topics)
+    yield _gauge("error_topics", "Topics with a partition in error.", counts.error_topics)
     yield _gauge(
         "unreadable_nodes",
         "Nodes in ZooKeeper that cannot be decoded.",

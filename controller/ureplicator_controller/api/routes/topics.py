@@ -175,9 +175,12 @@ def describe(fleet_state: FleetState, key: TopicKey) -> dict[str, Any]:
     intent = snapshot.topics[key].value
     partitions = [Partition(key.route, key.topic, number) for number in range(intent.partitions)]
     view = {
-        partition.number: {worker: entry.state for worker, entry in entries.items()}
-        for partition, entries in sorted(fleet_state.view.items())
-        if partition.key == key
+        number: {worker: entry.state for worker, entry in entries.items()}
+        for number, entries in sorted(
+            (partition.number, entries)
+            for partition, entries in fleet_state.view.items()
+            if partition.key == key
+        )
     }
     return {
         "topic": key.topic,

@@ -55,7 +55,6 @@ def build_services(
             new_id=new_id,
         ),
         blacklist=BlacklistService(
-            coordination=coordination,
             fleet=fleet,
             editor=editor,
             intents=intents,
@@ -63,7 +62,5 @@ def build_services(
             new_id=new_id,
         ),
         workers=WorkerService(coordination=coordination, fleet=fleet, editor=editor, new_id=new_id),
-        switches=SwitchService(
-            coordination=coordination, fleet=fleet, editor=editor, new_id=new_id
-        ),
+        switches=SwitchService(fleet=fleet, editor=editor, new_id=new_id),
     )

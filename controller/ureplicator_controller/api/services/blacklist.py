@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from ureplicator_common.config.route import RouteConfig
 from ureplicator_common.contents import TopicIntent
-from ureplicator_common.coordination import Coordination, Node
+from ureplicator_common.coordination import Node
 from ureplicator_common.coordination.edit import Edit
 from ureplicator_common.model import TopicKey
 from ureplicator_controller.api.http.preconditions import ALWAYS, Precondition
@@ -25,14 +25,12 @@ class BlacklistService:
     def __init__(
         self,
         *,
-        coordination: Coordination,
         fleet: FleetCache,
         editor: NodeEditor,
         intents: IntentStore,
         nodes: BlacklistNodes,
         new_id: Callable[[], str],
     ) -> None:
-        self._coordination = coordination
         self._paths = fleet.paths
         self._editor = editor
         self._intents = intents
@@ -87,8 +85,7 @@ class BlacklistService:
         def applied(node: Node | None) -> bool:
             return request_id_of(node) == request_id if listed else node is None
 
-        self._coordination.sync(path)
-        self._editor.edit(path, decide, applied)
+        self._editor.edit_latest(path, decide, applied)
 
 
 def _already_set(what: str, *, listed: bool) -> Problem:

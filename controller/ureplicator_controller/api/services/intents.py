@@ -31,7 +31,7 @@ from ureplicator_controller.api.services.topic_checks import (
     require_not_deleting,
     target_conflict,
 )
-from ureplicator_controller.engines.target_claims import TargetTaken, claim
+from ureplicator_controller.engines.target_claims import TargetTaken, claim, ensure_parents
 
 Change = Callable[[TopicIntent | None], TopicIntent | None]
 """Intent before -> after. The same intent, or None: nothing is written. May raise a Problem."""
@@ -81,8 +81,7 @@ class IntentStore:
             created = Create(paths.topic(key), encode_intent(intent))
             return Edit(None, (created, claiming, *unlisting))
 
-        self._coordination.ensure(f"{paths.topics}/{key.route}")
-        self._coordination.ensure(f"{paths.targets}/{key.route.target}")
+        ensure_parents(self._coordination, paths, key)
         also = (paths.target(key.route.target, intent.target_topic), paths.blacklisted(key))
         self.edit(key, decide, request_id=intent.request_id, also=also)
 

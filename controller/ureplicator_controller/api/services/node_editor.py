@@ -53,6 +53,18 @@ class NodeEditor:
         self._fleet.settle(path)
         return result
 
+    def edit_latest(
+        self,
+        path: str,
+        decide: Callable[[Node | None], Edit[T]],
+        applied: Callable[[Node | None], bool],
+        *,
+        expected: Callable[[Node | None], bool] = lambda node: True,
+    ) -> T:
+        """`edit`, decided on a node that is not behind: for callers that have not read it before."""
+        self._coordination.sync(path)
+        return self.edit(path, decide, applied, expected=expected)
+
 
 def decoded(path: str, node: Node, decode: Callable[[bytes], T]) -> T:
     """The node's value. Raises Problem if it cannot be decoded."""

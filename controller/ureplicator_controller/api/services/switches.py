@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 
 from ureplicator_common.contents import Switches
-from ureplicator_common.coordination import Coordination, Node, create_or_set, version_of
+from ureplicator_common.coordination import Node, create_or_set, version_of
 from ureplicator_common.coordination.edit import Edit
 from ureplicator_common.znodes import decode_switches, encode_switches
 from ureplicator_controller.api.http.preconditions import ALWAYS, Precondition
@@ -21,12 +21,10 @@ class SwitchService:
     def __init__(
         self,
         *,
-        coordination: Coordination,
         fleet: FleetCache,
         editor: NodeEditor,
         new_id: Callable[[], str],
     ) -> None:
-        self._coordination = coordination
         self._path = fleet.paths.settings
         self._editor = editor
         self._new_id = new_id
@@ -57,8 +55,7 @@ class SwitchService:
         def applied(node: Node | None) -> bool:
             return self._decoded(node).request_id == request_id
 
-        self._coordination.sync(self._path)
-        return self._editor.edit(self._path, decide, applied, expected=condition.allows)
+        return self._editor.edit_latest(self._path, decide, applied, expected=condition.allows)
 
     def _decoded(self, node: Node | None) -> Switches:
         return decoded(self._path, node, decode_switches) if node else Switches()

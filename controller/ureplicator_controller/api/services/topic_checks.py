@@ -21,11 +21,7 @@ def require_absent(key: TopicKey, intent: TopicIntent | None) -> None:
     if intent is None:
         return
     if intent.state is TopicState.DELETING:
-        raise conflict(
-            f"{key.topic} is being deleted on {key.route}",
-            field="topic",
-            hint="wait until GET returns 404, then add it again",
-        )
+        raise _deleting(key)
     raise conflict(
         f"{key.topic} is already whitelisted on {key.route} with {intent.partitions} partitions",
         field="topic",
@@ -50,11 +46,7 @@ def not_whitelisted(detail: str) -> Problem:
 def require_not_deleting(key: TopicKey, intent: TopicIntent | None) -> TopicIntent:
     known = require_whitelisted(key, intent)
     if known.state is TopicState.DELETING:
-        raise conflict(
-            f"{key.topic} is being deleted on {key.route}",
-            field="topic",
-            hint="wait until GET returns 404, then add it again",
-        )
+        raise _deleting(key)
     return known
 
 
@@ -92,3 +84,11 @@ def check_partition_count(source: TopicInfo, wanted: int, *, field: str = "numPa
         raise bad_request(
             f"{wanted} partitions exceed the limit", field=field, hint=f"use {MAX_PARTITIONS}"
         )
+
+
+def _deleting(key: TopicKey) -> Problem:
+    return conflict(
+        f"{key.topic} is being deleted on {key.route}",
+        field="topic",
+        hint="wait until GET returns 404, then add it again",
+    )

@@ -7,9 +7,9 @@ is no result; without the target only a part is missing, with the reason.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 from ureplicator_common.errors import OperatingError
+from ureplicator_common.kafka import TopicInfo
 from ureplicator_common.model import Route
 from ureplicator_controller.api.services.clusters import ClusterTopics
 from ureplicator_controller.api.services.fleet_cache import FleetState
@@ -32,8 +32,10 @@ def compare(
         if key.route == route
     }
     source = clusters[route.source].recent_topics()
+    target: Mapping[str, TopicInfo] | None = None
+    reason = ""
     try:
-        return compare_with_clusters(intents, source, clusters[route.target].recent_topics()), ""
+        target = clusters[route.target].recent_topics()
     except OperatingError as error:
-        without_target = replace(compare_with_clusters(intents, source, {}), target_findings={})
-        return without_target, f"{route.target}: {error}"
+        reason = f"{route.target}: {error}"
+    return compare_with_clusters(intents, source, target), reason

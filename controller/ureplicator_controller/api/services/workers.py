@@ -93,8 +93,7 @@ class WorkerService:
                 return False
             return decoded(path, node, decode_known_worker).request_id == request_id
 
-        self._coordination.sync(path)
-        return self._editor.edit(path, decide, applied, expected=condition.allows)
+        return self._editor.edit_latest(path, decide, applied, expected=condition.allows)
 
     def _live_worker(self, worker: WorkerId) -> KnownWorker:
         """A live worker that the leader has not registered yet."""

@@ -83,7 +83,7 @@ class Handover:
     def _decide_entry(self, view: PartitionView) -> None:
         """Set the next entry; assign the partition to its owner if no holder prevents that."""
         before = view.before
-        is_recovered = view.partition in self._recovered
+        is_recovered = bool(self._recovered) and view.partition in self._recovered
         is_final = view.move is None and view.is_settled() and not is_recovered
         if view.is_unreadable or is_final:
             view.after = before

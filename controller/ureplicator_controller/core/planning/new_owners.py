@@ -90,23 +90,20 @@ class _OwnerSelection:
         if view.is_unreadable:
             self._count_unreadable(view)
             return False
-        excluded = self._exclusion_reason(view)
+        listed = view.key in self._snapshot.blacklist
+        excluded = exclusion_reason(view.intent, view.partition.number, is_blacklisted=listed)
         if excluded:
             view.move = Move(None, excluded)
             return False
         reason = self._unplaced_reason(view)
-        no_progress = self._review.no_progress.get(view.partition, "")
+        without_progress = self._review.no_progress
+        no_progress = without_progress.get(view.partition, "") if without_progress else ""
         if reason or no_progress:
             view.move = Move(None, reason or no_progress, no_progress=not reason)
             return True
         if view.owner is not None:
             self._count(view, view.owner)
         return False
-
-    def _exclusion_reason(self, view: PartitionView) -> str:
-        is_blacklisted = view.key in self._snapshot.blacklist
-        number = view.partition.number
-        return exclusion_reason(view.intent, number, is_blacklisted=is_blacklisted)
 
     def _count(self, view: PartitionView, owner: WorkerId) -> None:
         """Count for its owner. A partition moved for lack of progress is not moved for even counts."""

@@ -112,6 +112,7 @@ class _Join:
 
     def add_topics(self) -> None:
         """Views of all partitions that have an intent or an ideal state."""
+        found = self._found
         for key in sorted({*self._snapshot.topics, *self._snapshot.ideal}):
             intent = self._intent(key)
             ideal = self._snapshot.ideal.get(key)
@@ -120,7 +121,7 @@ class _Join:
             for number in sorted({*entries, *range(intent.partitions if intent else 0)}):
                 partition = Partition(key.route, key.topic, number)
                 view = PartitionView(partition, key, intent, entries.get(number))
-                self._found[partition] = topic[number] = view
+                found[partition] = topic[number] = view
 
     def _intent(self, key: TopicKey) -> TopicIntent | None:
         stored = self._snapshot.topics.get(key)

@@ -40,9 +40,12 @@ class ClusterComparison:
 def compare_with_clusters(
     intents: Mapping[str, TopicIntent],
     source_topics: Mapping[str, TopicInfo],
-    target_topics: Mapping[str, TopicInfo],
+    target_topics: Mapping[str, TopicInfo] | None,
 ) -> ClusterComparison:
-    """Compare the intents of one route, by source topic. Topics being deleted are left out."""
+    """Compare the intents of one route, by source topic. Topics being deleted are left out.
+
+    `target_topics`: None while the target is unavailable, then there are no findings.
+    """
     compared = {
         topic: intent
         for topic, intent in sorted(intents.items())
@@ -58,7 +61,9 @@ def compare_with_clusters(
     return ClusterComparison(
         missing=tuple(topic for topic in compared if topic not in source_topics),
         mismatched=mismatched,
-        target_findings={
+        target_findings={}
+        if target_topics is None
+        else {
             topic: finding
             for topic, intent in compared.items()
             if (finding := _target_finding(topic, intent, target_topics))
