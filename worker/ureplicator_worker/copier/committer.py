@@ -76,12 +76,14 @@ class Committer:
 
     def on_failed(self, event: CommitFailed, now_s: float) -> None:
         """Retried soon; logged once per disturbance."""
-        if event.number:
-            self._delivery.aborted(event.number, now_s)
+        self._aborted(event.number, now_s)
         if not self._failing:
             self._failing = True
             logger.warning("%s: positions not committed: %s", self._route, event.reason)
 
     def on_fenced(self, event: FencedOut, now_s: float) -> None:
-        if event.number:
-            self._delivery.aborted(event.number, now_s)
+        self._aborted(event.number, now_s)
+
+    def _aborted(self, number: int, now_s: float) -> None:
+        if number:
+            self._delivery.aborted(number, now_s)

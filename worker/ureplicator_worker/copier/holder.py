@@ -21,7 +21,7 @@ from dataclasses import replace
 from typing import Any, assert_never
 
 from ureplicator_common.model import GapPolicy, OwnerEpoch, Partition, Route
-from ureplicator_worker.copier.committer import Committer
+from ureplicator_worker.copier.committer import COMMITTABLE, Committer
 from ureplicator_worker.copier.lane import (
     GapFound,
     Lane,
@@ -259,7 +259,8 @@ class Holder:
                 logger.warning("%s: released before all was committed", partition)
                 self._release(partition, f"not drained in {DRAIN_S:.0f} s")
             else:
-                waiting |= progress.exact
+                committable = self.owned[partition].state in COMMITTABLE
+                waiting |= progress.exact and committable
         return waiting
 
     def _release(self, partition: Partition, reason: str, **change: Any) -> None:

@@ -19,7 +19,8 @@ PUBLISH_EVERY_S = 0.1
 
 def publish_now(state: WorkerState) -> None:
     """Have a change published in this step."""
-    state.publication = replace(state.publication, pending=Pending.NOW)
+    if state.publication.pending is not Pending.NOW:
+        state.publication = replace(state.publication, pending=Pending.NOW)
 
 
 def publish_soon(state: WorkerState) -> None:

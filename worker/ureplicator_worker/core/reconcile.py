@@ -76,9 +76,8 @@ def add_waiting(state: WorkerState) -> list[Instruction]:
     """Send waiting partitions to running copiers, once their route is fenced."""
     fences: list[Instruction] = []
     added: dict[CopierId, dict[Partition, OwnerEpoch]] = {}
-    for partition, held in list(state.held.items()):
-        if not _can_be_sent(state, held):
-            continue
+    waiting = [(part, held) for part, held in state.held.items() if _can_be_sent(state, held)]
+    for partition, held in waiting:
         if not fencing.is_fenced(state, partition.route):
             fences += fencing.fence_if_due(state, partition.route)
             continue

@@ -338,3 +338,15 @@ def test_a_second_unproven_batch_would_overtake_a_refused_one(
 def test_more_than_five_in_flight_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(raw_window, "MAX_IN_FLIGHT_BATCHES", 8)
     assert fails()
+
+
+def test_a_discarded_batch_is_in_flight_no_more() -> None:
+    """Its late response says nothing about what the window holds since."""
+    sending = Sending()
+    sending.restart()
+    sending.push(1, False)
+    batch = sending.window.next()
+    assert batch is not None
+    assert sending.window.is_in_flight(batch)
+    sending.window.discard()
+    assert not sending.window.is_in_flight(batch)

@@ -73,14 +73,17 @@ class RawLane:
             (target_events, self._target.connections),
         )
         self._check_at_s = 0.0
+        self._topics_changed = False
 
     def begin(self, partition: Partition, grant: Grant, beginning: StartPosition) -> None:
         raw = self._partitions[partition] = RawPartition.begin(partition, grant, beginning)
-        self._cover_topics()
+        self._topics_changed = True
         self._target.need_producer(raw.send)
         self._source.add(raw.fetch)
 
     def _cover_topics(self) -> None:
+        """Once a turn: a thousand partitions may begin in one."""
+        self._topics_changed = False
         partitions = self._partitions.values()
         self._source.connections.cover(frozenset(raw.partition.topic for raw in partitions))
         self._target.connections.cover(frozenset(raw.send.topic_partition[0] for raw in partitions))
@@ -106,7 +109,7 @@ class RawLane:
         self._source.finish(raw.fetch)
         self._target.drop(raw.send)
         del self._partitions[partition]
-        self._cover_topics()
+        self._topics_changed = True
 
     def progress(self, partitions: Iterable[Partition]) -> dict[Partition, Progress]:
         progress: dict[Partition, Progress] = {}
@@ -144,6 +147,8 @@ class RawLane:
 
     def work(self, now_s: float) -> None:
         """Fetches first: the source works while we produce."""
+        if self._topics_changed:
+            self._cover_topics()
         for mailbox, connections in self._mail:
             for event in mailbox.take():
                 if connections.on_metadata(event, now_s):
@@ -182,10 +187,7 @@ class RawLane:
         self._stop(self._partitions[fetch.partition], reason, temporary=False, discard=False)
 
     def _send_failed(self, send: SendSide, reason: str, temporary: bool) -> None:
-        """A late response may name a partition that was dropped, or one that began again since."""
-        raw = self._partitions.get(send.partition)
-        if raw is not None and raw.send is send:
-            self._stop(raw, reason, temporary, discard=True)
+        self._stop(self._partitions[send.partition], reason, temporary, discard=True)
 
     def close(self) -> None:
         for connections in self.sockets():

@@ -194,6 +194,8 @@ class Target:
             self._on_lost(node_id, [sent])
 
     def _take(self, send: SendSide, batch: Batch, produced: Produced) -> None:
+        if not send.window.is_in_flight(batch):
+            return
         if 0 <= produced.base_offset < send.target_offset:
             self._went_back(send, produced)
         elif produced.error in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
@@ -287,6 +289,8 @@ class Target:
     def _on_lost(self, node_id: int, lost: list[Sent]) -> None:
         for sent in lost:
             for send, batch in sent.values():
+                if not send.window.is_in_flight(batch):
+                    continue
                 send.window.lost(batch)
                 send.window.detach()
                 self.activate(send)

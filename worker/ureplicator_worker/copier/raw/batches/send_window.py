@@ -198,15 +198,19 @@ class SendWindow:
         """The batch to be sent next, while nothing is in flight."""
         return self._queue[0] if self._queue and not self._in_flight else None
 
+    def is_in_flight(self, batch: Batch) -> bool:
+        """False once it was discarded: a late response says nothing about what the window holds now."""
+        return batch in self._in_flight
+
     def is_head(self, batch: Batch) -> bool:
         """Everything before it is acknowledged, so a refusal concerns this batch."""
         return bool(self._in_flight) and self._in_flight[0] is batch
 
-    def replace_head(self, replacements: list[Batch], *, next_offset: int) -> Batch:
+    def replace_head(self, replacements: list[Batch], *, next_offset: int) -> None:
         """Take the first waiting batch out (refused permanently) and put these in its place.
 
         Only while nothing is in flight. What waits is renumbered from its sequence. With no
-        replacement its offsets, up to `next_offset`, count as passed over. Returns what was taken.
+        replacement its offsets, up to `next_offset`, count as passed over.
         """
         assert not self._in_flight
         head = self._queue.popleft()
@@ -219,7 +223,6 @@ class SendWindow:
         if not replacements:
             self.position, self.leader_epoch = next_offset, head.leader_epoch
         head.release()
-        return head
 
     def detach(self) -> None:
         """See `Batch.detach`."""
