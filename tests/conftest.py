@@ -20,7 +20,7 @@ from ureplicator_testkit.servers.clusters import KafkaCluster, ZooKeeperServer
 
 HERE = Path(__file__).parent
 ORDER = ("unit", "simulation", "helm", "integration", "faults")
-TIMEOUTS_S = {"simulation": 300, "integration": 180, "faults": 600}
+TIMEOUTS_S = {"simulation": 600, "integration": 180, "faults": 600}
 
 settings.register_profile(
     "busy machine",

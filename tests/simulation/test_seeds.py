@@ -14,7 +14,7 @@ from ureplicator_testkit.servers.processes import Process
 SEEDS = 2_000
 SHARDS = 2
 COMMAND = [sys.executable, "-m", "ureplicator_testkit.simulation"]
-DEADLINE_S = 280
+DEADLINE_S = 560
 
 
 def test_two_thousand_seeds_keep_every_invariant(tmp_path: Path) -> None:
