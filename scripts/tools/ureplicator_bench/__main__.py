@@ -22,7 +22,7 @@ import click
 from confluent_kafka import KafkaException
 from rich.console import Console
 
-from ureplicator_bench import control, handover, latency, memory, throughput
+from ureplicator_bench import control, handover, idle, latency, memory, throughput
 from ureplicator_bench.contenders import Contender, MirrorMaker, Ours
 from ureplicator_bench.load import Filler, Profile
 from ureplicator_bench.report import print_figure, print_latency, print_memory, print_throughput
@@ -87,6 +87,12 @@ class Wanted:
 @click.option(
     "--handover", "only_handover", is_flag=True, help="Measure moves of partitions instead."
 )
+@click.option(
+    "--idle",
+    "idle_partitions",
+    type=click.IntRange(1_000),
+    help="Cost of so many idle partitions instead.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print figures for machines.")
 def main(
     names: tuple[str, ...],
@@ -100,6 +106,7 @@ def main(
     only_memory: bool,
     only_control: bool,
     only_handover: bool,
+    idle_partitions: int | None,
     as_json: bool,
 ) -> None:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
@@ -108,7 +115,9 @@ def main(
     profiles = tuple(_changed(base, changes) for base in bases)
     wanted = Wanted(profiles, latency_seconds, deadline, mm2)
     try:
-        if only_control or only_handover:
+        if idle_partitions is not None:
+            good, figures = _idle(idle_partitions)
+        elif only_control or only_handover:
             good, figures = _control() if only_control else _handover()
         else:
             good, figures = _run(wanted, only_memory=only_memory)
@@ -148,6 +157,14 @@ def _control() -> tuple[bool, dict[str, Any]]:
             print_figure(console, figure)
             found.append(figure)
     return all(each.good for each in found), {"control": [asdict(each) for each in found]}
+
+
+def _idle(partitions: int) -> tuple[bool, dict[str, Any]]:
+    found = []
+    for figure in idle.figures(partitions, progress=_print_progress):
+        print_figure(console, figure)
+        found.append(figure)
+    return all(each.good for each in found), {"idle": [asdict(each) for each in found]}
 
 
 def _handover() -> tuple[bool, dict[str, Any]]:

@@ -54,7 +54,7 @@ def test_an_error_of_a_partition_is_logged_as_a_warning(
     before = initial(slots=1, silence_s=1.0, now_s=0.0, routes=(ROUTE,))
     held = HeldPartition(0, OwnerEpoch(1), phase=phase, reason="why")
     with caplog.at_level(logging.INFO):
-        log_changes(before, replace(before, held={PARTITION: held}))
+        log_changes(before, replace(before, held={PARTITION: held}, to_visit={PARTITION: None}))
     (line,) = caplog.records
     assert line.levelno == (logging.WARNING if phase is PartitionPhase.ERROR else logging.INFO)
     assert line.getMessage() == f"a.b/t/0@1: {phase} why"
@@ -163,7 +163,7 @@ def test_totals_grow_over_restarts_and_rates_are_per_second() -> None:
     shown = counters.partition_status(PARTITION)
     assert (shown["records"], shown["position"], shown["lag"]) == (200, 30, 3)
     assert counters.loads(held, 20.0)[PARTITION].bytes_per_s == 0.0
-    counters.keep_only(set())
+    counters.drop([PARTITION])
     assert counters.loads({}, 30.0) == {}
     assert counters.loads(held, 40.0)[PARTITION].held_s == 0.0, "held again, measured from zero"
 

@@ -21,11 +21,12 @@ from hypothesis.stateful import (
 
 from ureplicator_common.contents import AssignmentEntry
 from ureplicator_common.model import OwnerEpoch, Partition, PartitionState, Route, SessionId
-from ureplicator_worker.core import events, instructions
+from ureplicator_worker.core import events, held_partitions, instructions
 from ureplicator_worker.core.partition import PartitionPhase
+from ureplicator_worker.core.reconcile import reconcile
 from ureplicator_worker.core.slots import SlotPhase
 from ureplicator_worker.core.state import Pending, initial
-from ureplicator_worker.core.state_machine import step
+from ureplicator_worker.core.state_machine import check_invariants, step
 from ureplicator_worker.lifeline.messages import CopierId, CopierReport, PartitionReport
 
 SLOTS = 2
@@ -89,7 +90,9 @@ class Histories(RuleBasedStateMachine):
                 self.settle()
 
     def happens(self, event: events.Event) -> None:
-        self.state, decided = step(self.state, event)
+        before, held = self.state, dict(self.state.held)
+        self.state, decided = step(before, event)
+        assert before.held == held, "a step must not change the former state"
         for instruction in decided:
             self.perform(instruction)
 
@@ -254,6 +257,18 @@ class Histories(RuleBasedStateMachine):
                 assert held is not None, f"{partition} released but touched by {copier.id}"
                 assert held.sent
                 assert held.slot == slot
+
+    @invariant()
+    def a_visit_of_all_partitions_finds_nothing_to_do(self) -> None:
+        """A step visits only the partitions that it concerns."""
+        if self.exit is not None:
+            return
+        check_invariants(self.state, self.state.held)
+        again = self.state.copy()
+        held_partitions.visit(again, [*again.held, *again.assignment.entries])
+        assert reconcile(again) == []
+        assert again.held == self.state.held
+        assert again.entries == {p: held.entry for p, held in again.held.items()}
 
     @invariant()
     def one_copier_touches_it(self) -> None:

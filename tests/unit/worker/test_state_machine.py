@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -443,7 +444,7 @@ def test_invariants_are_checked() -> None:
     state = Run().online(0).state
     held = {part(0): replace(state.held[part(0)], sent=False)}
     with pytest.raises(InvalidTransition, match="ONLINE without a copier"):
-        check_invariants(replace(state, held=held))
+        check_invariants(replace(state, held=held), held)
 
 
 @pytest.mark.parametrize(
@@ -465,6 +466,30 @@ def test_counts_stay_even_over_many_assignments() -> None:
     run = Run(slots=3).assign(*range(10))
     slots = [held.slot for held in run.state.held.values()]
     assert sorted(slots.count(number) for number in range(3)) == [3, 3, 4]
+
+
+def test_a_step_costs_as_much_as_it_changes() -> None:
+    """Function calls, since they are the same in every run."""
+    few, many = (_calls_of_a_quiet_second(held) for held in (10, 500))
+    assert many == few
+
+
+def _calls_of_a_quiet_second(held: int) -> int:
+    run = Run(slots=2).online(*range(held))
+    calls = 0
+
+    def count(frame: object, kind: str, argument: object) -> None:
+        nonlocal calls
+        calls += 1
+
+    sys.setprofile(count)
+    try:
+        for _ in range(10):
+            run.wait(0.1)
+            run.report(0, PartitionState.ONLINE, "another reason")
+    finally:
+        sys.setprofile(None)
+    return calls
 
 
 def test_a_copier_id_names_slot_and_run() -> None:

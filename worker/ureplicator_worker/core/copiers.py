@@ -50,6 +50,7 @@ def connected(state: WorkerState, copier: CopierId) -> None:
     slot = _slot_of(state, copier)
     if slot is not None and slot.phase is SlotPhase.STARTING:
         state.slots[slot.number] = slot.connected(state.now_s)
+        held_partitions.visit_unsent(state, held_partitions.in_slot(state, slot.number))
 
 
 def reported(state: WorkerState, event: CopierReported) -> None:
@@ -122,7 +123,9 @@ def ended(state: WorkerState, event: CopierEnded) -> None:
     slot = _slot_of(state, event.copier)
     if slot is None:
         return
-    for partition in held_partitions.in_slot(state, slot.number):
+    partitions = held_partitions.in_slot(state, slot.number)
+    held_partitions.visit(state, partitions)
+    for partition in partitions:
         held = state.held[partition]
         if held.sent:
             held_partitions.mark_unclean(state, partition)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ureplicator_worker.core import copiers, publishing
+from ureplicator_worker.core import copiers, held_partitions, publishing
 from ureplicator_worker.core.instructions import Exit, Instruction, KillCopier
 from ureplicator_worker.core.slots import SlotPhase
 from ureplicator_worker.core.state import Drain, WorkerState
@@ -22,6 +22,7 @@ def request(state: WorkerState, timeout_s: float) -> None:
     until_s = state.now_s + timeout_s
     drain = state.drain or Drain(until_s)
     state.drain = replace(drain, until_s=min(until_s, drain.until_s))
+    held_partitions.visit(state, state.held)
 
 
 def stop_copiers(state: WorkerState) -> list[Instruction]:

@@ -41,6 +41,7 @@ def fence_if_due(state: WorkerState, route: Route) -> list[Instruction]:
 
 def fenced(state: WorkerState, route: Route) -> None:
     state.fences[route] = RouteFence(done=True)
+    held_partitions.visit_unsent(state, [p for p in state.held if p.route == route])
 
 
 def failed(state: WorkerState, event: FenceFailed) -> None:

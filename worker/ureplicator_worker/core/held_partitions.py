@@ -1,4 +1,5 @@
-"""Changes of the partitions that a worker holds; the only writer of `held` and `last_slots`.
+"""Changes of the partitions that a worker holds; the only writer of `held`, `entries`, `last_slots` and
+`to_visit`.
 
 A partition that is released leaves the published current state, and the leader may then assign it to
 another worker. It is released in three cases only: it was never sent to a copier, its copier released
@@ -7,6 +8,7 @@ it, or its copier's process is gone.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 from ureplicator_common.model import OwnerEpoch, Partition
@@ -39,19 +41,44 @@ def release(state: WorkerState, partition: Partition) -> None:
     """No copier of this worker touches it: it leaves what is published."""
     held = state.held[partition]
     move(partition, held, PartitionPhase.OFFLINE, "released", now_s=state.now_s)
-    del state.held[partition]
+    _prepare_write(state, partition)
+    del state.held[partition], state.entries[partition]
     state.last_slots[partition] = LastSlot(held.slot, required=held.unclean)
     publishing.publish_now(state)
 
 
 def put(state: WorkerState, partition: Partition, held: HeldPartition) -> None:
     """Write `held` and have the change published, a change of state or epoch at once."""
-    old = state.held.get(partition)
+    _prepare_write(state, partition)
     state.held[partition] = held
-    if old is None or (old.state, old.owner_epoch) != (held.state, held.owner_epoch):
+    old, entry = state.entries.get(partition), held.entry
+    if entry == old:
+        return
+    state.entries[partition] = entry
+    if old is None or (old.state, old.owner_epoch) != (entry.state, entry.owner_epoch):
         publishing.publish_now(state)
-    elif old.entry != held.entry:
+    else:
         publishing.publish_soon(state)
+
+
+def _prepare_write(state: WorkerState, partition: Partition) -> None:
+    """The former state keeps its mappings."""
+    state.to_visit[partition] = None
+    if state.shared:
+        state.shared = False
+        state.held, state.entries = dict(state.held), dict(state.entries)
+        state.last_slots = dict(state.last_slots)
+
+
+def visit(state: WorkerState, partitions: Iterable[Partition]) -> None:
+    """Have `reconcile` visit them in this step."""
+    state.to_visit.update(dict.fromkeys(partitions))
+
+
+def visit_unsent(state: WorkerState, partitions: Iterable[Partition]) -> None:
+    """Those that no copier was sent and that wait for no retry: they may be sent now."""
+    held, now_s = state.held, state.now_s
+    visit(state, [p for p in partitions if not held[p].sent and held[p].retry_at_s <= now_s])
 
 
 def enter(state: WorkerState, partition: Partition, to: PartitionPhase, reason: str) -> None:

@@ -38,10 +38,7 @@ def publish_if_due(state: WorkerState) -> list[Instruction]:
     """The current state, if it changed and its time has come."""
     if not state.session.connected or not _due(state):
         return []
-    current = CurrentState(
-        seen_zxid=state.assignment.zxid,
-        entries={partition: held.entry for partition, held in state.held.items()},
-    )
+    current = CurrentState(seen_zxid=state.assignment.zxid, entries=state.entries)
     if current == state.publication.last:
         state.publication = replace(state.publication, pending=Pending.NOTHING)
         return []

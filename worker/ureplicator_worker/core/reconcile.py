@@ -1,8 +1,10 @@
 """Reconcile step: the assignment compared with what is held, as a whole.
 
-It runs after every event, so that no instruction depends on one event that could be missed. Parts run
-in this order: give up what is not assigned, hold what is, see to the copiers, fence, send what waits
-to copiers that run, publish.
+It runs after every event, for the partitions that the event concerns (`WorkerState.to_visit`): those
+that were written, those that are assigned otherwise, and at each tick those that no copier was sent.
+For any other partition it has no instruction, since nothing has changed. Parts run in this order: give
+up what is not assigned, hold what is, see to the copiers, fence, send what waits to copiers that run,
+publish.
 
 A new owner epoch without a removal is Remove, Released, Add: the copier must prove the new epoch.
 """
@@ -34,8 +36,9 @@ def reconcile(state: WorkerState) -> list[Instruction]:
 def remove_unassigned(state: WorkerState) -> list[Instruction]:
     """Release what no copier was sent, remove the rest from its copier."""
     removed: dict[CopierId, list[Partition]] = {}
-    for partition, held in list(state.held.items()):
-        if _is_assigned(state, partition, held):
+    for partition in list(state.to_visit):
+        held = state.held.get(partition)
+        if held is None or _is_assigned(state, partition, held):
             continue
         if not held.sent:
             held_partitions.release(state, partition)
@@ -63,12 +66,13 @@ def _why_removed(state: WorkerState, partition: Partition) -> str:
 
 def hold_assigned(state: WorkerState) -> None:
     """Hold what is assigned and not held yet, each partition in a slot."""
-    missing = sorted(state.assigned.keys() - state.held.keys())
+    assigned = state.assigned
+    missing = sorted(p for p in state.to_visit if p in assigned and p not in state.held)
     if not missing:
         return
     counts = held_partitions.counts_per_slot(state)
     for partition in missing:
-        epoch = state.assigned[partition].owner_epoch
+        epoch = assigned[partition].owner_epoch
         held_partitions.hold(state, partition, epoch, counts)
 
 
@@ -76,8 +80,10 @@ def add_waiting(state: WorkerState) -> list[Instruction]:
     """Send waiting partitions to running copiers, once their route is fenced."""
     fences: list[Instruction] = []
     added: dict[CopierId, dict[Partition, OwnerEpoch]] = {}
-    waiting = [(part, held) for part, held in state.held.items() if _can_be_sent(state, held)]
-    for partition, held in waiting:
+    for partition in list(state.to_visit):
+        held = state.held.get(partition)
+        if held is None or not _can_be_sent(state, held):
+            continue
         if not fencing.is_fenced(state, partition.route):
             fences += fencing.fence_if_due(state, partition.route)
             continue

@@ -6,11 +6,13 @@ published. A restored one publishes everything again and reads the assignment.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
+from ureplicator_common.contents import AssignmentEntry
 from ureplicator_common.coordination import SessionState
-from ureplicator_common.model import SessionId
-from ureplicator_worker.core import publishing
+from ureplicator_common.model import Partition, SessionId
+from ureplicator_worker.core import held_partitions, publishing
 from ureplicator_worker.core.events import AssignmentChanged
 from ureplicator_worker.core.instructions import Instruction, ReadAssignment, Register
 from ureplicator_worker.core.state import Session, StoredAssignment, WorkerState
@@ -47,8 +49,21 @@ def change_assignment(state: WorkerState, event: AssignmentChanged) -> None:
         return
     zxid = max(seen.zxid, event.zxid)
     state.assignment = StoredAssignment(event.entries, zxid, seen.read_at_s)
+    held_partitions.visit(state, _changed(seen.entries, event.entries))
     if zxid > seen.zxid:
         publishing.publish_now(state)
+
+
+def _changed(
+    before: Mapping[Partition, AssignmentEntry], after: Mapping[Partition, AssignmentEntry]
+) -> list[Partition]:
+    """Partitions that are in one of them only, or under another owner epoch."""
+    changed = [partition for partition in before if partition not in after]
+    for partition, entry in after.items():
+        known = before.get(partition)
+        if known is None or known.owner_epoch != entry.owner_epoch:
+            changed.append(partition)
+    return changed
 
 
 def _read_assignment(state: WorkerState) -> list[Instruction]:

@@ -2,10 +2,15 @@
 
 `state_machine.step` works on a copy. Each field has one module of `core` that writes it:
 
-    slots           copiers             held, last_slots   held_partitions
-    session         session             fences             fencing
-    assignment      session             drain, exited      draining
-    publication     publishing          now_s              state_machine
+    slots           copiers             held, entries, last_slots   held_partitions
+    session         session             to_visit                    held_partitions
+    assignment      session             fences                      fencing
+    publication     publishing          drain, exited               draining
+                                        now_s                       state_machine
+
+A worker may hold 10,000 partitions, and has dozens of events a second. So a step costs as much as it
+changes: the mappings of all partitions are shared with the former state until the first write, and
+`to_visit` names the partitions of the step. All others are as the former step left them.
 """
 
 from __future__ import annotations
@@ -14,7 +19,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
-from ureplicator_common.contents import AssignmentEntry, CurrentState
+from ureplicator_common.contents import AssignmentEntry, CurrentEntry, CurrentState
 from ureplicator_common.coordination import SessionState
 from ureplicator_common.model import Partition, Route, SessionId
 from ureplicator_worker.core.partition import HeldPartition
@@ -96,8 +101,15 @@ class WorkerState:
     """The ZooKeeper session and its state."""
     held: dict[Partition, HeldPartition] = field(default_factory=dict)
     """Partitions that are in the published current state, that is not OFFLINE here."""
+    entries: dict[Partition, CurrentEntry] = field(default_factory=dict)
+    """Entry of each held partition in the current state."""
     last_slots: dict[Partition, LastSlot] = field(default_factory=dict)
     """The slot that each released partition had last."""
+    shared: bool = False
+    """`held`, `entries` and `last_slots` are also those of the former state: copied before a write."""
+    to_visit: dict[Partition, None] = field(default_factory=dict)
+    """Partitions that this step writes, that are assigned otherwise since the last one, or that may
+    be sent now."""
     fences: dict[Route, RouteFence] = field(default_factory=dict)
     """Fencing of former processes, by route."""
     drain: Drain | None = None
@@ -113,13 +125,9 @@ class WorkerState:
         return {} if self.drain else self.assignment.entries
 
     def copy(self) -> WorkerState:
-        """A copy whose fields can be written without any effect on this one."""
+        """A copy for the next step, which has no effect on this one."""
         return replace(
-            self,
-            slots=list(self.slots),
-            held=dict(self.held),
-            last_slots=dict(self.last_slots),
-            fences=dict(self.fences),
+            self, slots=list(self.slots), fences=dict(self.fences), shared=True, to_visit={}
         )
 
 

@@ -15,9 +15,11 @@ keep a partition in ERROR and retry by itself (`sent` stays): then nothing is re
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import assert_never
 
-from ureplicator_worker.core import copiers, draining, events, fencing, session
+from ureplicator_common.model import Partition
+from ureplicator_worker.core import copiers, draining, events, fencing, held_partitions, session
 from ureplicator_worker.core.events import Event
 from ureplicator_worker.core.instructions import Instruction
 from ureplicator_worker.core.partition import PartitionPhase, invalid
@@ -33,7 +35,7 @@ def step(before: WorkerState, event: Event) -> tuple[WorkerState, list[Instructi
     state = before.copy()
     instructions = apply(state, event)
     instructions += reconcile(state)
-    check_invariants(state)
+    check_invariants(state, state.to_visit)
     return state, instructions
 
 
@@ -42,6 +44,7 @@ def apply(state: WorkerState, event: Event) -> list[Instruction]:
     match event:
         case events.Tick(now_s):
             state.now_s = max(state.now_s, now_s)
+            held_partitions.visit_unsent(state, state.held)
             return session.read_if_due(state)
         case events.AssignmentChanged():
             session.change_assignment(state, event)
@@ -74,9 +77,12 @@ def apply(state: WorkerState, event: Event) -> list[Instruction]:
     return []
 
 
-def check_invariants(state: WorkerState) -> None:
+def check_invariants(state: WorkerState, partitions: Iterable[Partition]) -> None:
     """Raises InvalidTransition; runs after every step, in production too."""
-    for partition, held in state.held.items():
+    for partition in partitions:
+        held = state.held.get(partition)
+        if held is None:
+            continue
         slot = state.slots[held.slot]
         if held.sent and slot.phase not in (SlotPhase.RUNNING, SlotPhase.CLOSING):
             raise invalid(partition, held, f"sent, but slot {held.slot} is {slot.phase.value}")

@@ -55,14 +55,20 @@ class EventLoop:
             now_s = self._clock.monotonic_s()
             if now_s - ticked_s >= TICK_S:
                 ticked_s = now_s
-                self.step(Tick(now_s))
-                self._publish_loads(now_s)
+                self.tick(now_s)
             try:
                 event = self._events.get(timeout=max(0.0, ticked_s + TICK_S - now_s))
             except queue.Empty:
                 continue
             self.step(event)
         return self.exit
+
+    def tick(self, now_s: float) -> None:
+        """What time alone brings."""
+        self.step(Tick(now_s))
+        if self._publisher.registered and now_s - self._loads_s >= PUBLISH_LOADS_EVERY_S:
+            self._loads_s = now_s
+            self._publisher.publish_loads(self._telemetry.loads(self.state.held, now_s))
 
     def step(self, event: Event) -> None:
         """Handle one event and perform what follows."""
@@ -71,8 +77,7 @@ class EventLoop:
         self.stepped_s = self._clock.monotonic_s()
         if isinstance(event, CopierReported):
             self._telemetry.count(event.copier, event.report, self.state.held)
-        if self.state.held.keys() != before.held.keys():
-            self._telemetry.keep_only(self.state.held.keys())
+        self._telemetry.drop(p for p in self.state.to_visit if p not in self.state.held)
         log_changes(before, self.state)
         for instruction in instructions:
             if isinstance(instruction, Exit):
@@ -80,19 +85,15 @@ class EventLoop:
             else:
                 self._performer.perform(instruction)
 
-    def _publish_loads(self, now_s: float) -> None:
-        if self._publisher.registered and now_s - self._loads_s >= PUBLISH_LOADS_EVERY_S:
-            self._loads_s = now_s
-            self._publisher.publish_loads(self._telemetry.loads(self.state.held, now_s))
-
 
 def log_changes(before: WorkerState, after: WorkerState) -> None:
     """One line for each partition whose phase changed."""
-    for partition, held in after.held.items():
-        old = before.held.get(partition)
-        if old is None or old.phase is not held.phase:
+    for partition in after.to_visit:
+        old, held = before.held.get(partition), after.held.get(partition)
+        if held is None:
+            if old is not None:
+                logger.info("%s: released", owned(partition, old.owner_epoch))
+        elif old is None or old.phase is not held.phase:
             level = logging.WARNING if held.phase is PartitionPhase.ERROR else logging.INFO
             name = owned(partition, held.owner_epoch)
             logger.log(level, "%s: %s %s", name, held.phase, held.reason)
-    for partition in before.held.keys() - after.held.keys():
-        logger.info("%s: released", owned(partition, before.held[partition].owner_epoch))

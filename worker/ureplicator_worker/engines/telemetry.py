@@ -74,12 +74,12 @@ class Telemetry:
             if report.latency_ms:
                 self._count_latency(copier, report)
 
-    def keep_only(self, held: Collection[Partition]) -> None:
-        """Drop what is not held any more."""
+    def drop(self, partitions: Iterable[Partition]) -> None:
+        """They are not held any more."""
         with self._lock:
-            for kept in (self._counters, self._trends):
-                for partition in kept.keys() - set(held):
-                    del kept[partition]
+            for partition in partitions:
+                self._counters.pop(partition, None)
+                self._trends.pop(partition, None)
 
     def loads(
         self, held: Mapping[Partition, HeldPartition], now_s: float

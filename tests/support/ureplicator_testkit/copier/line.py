@@ -165,6 +165,7 @@ class Line:
         *,
         settings: RouteSettings | None = None,
         buffer_bytes: int = 64 << 20,
+        commit_interval_s: float = 0.0,
     ) -> None:
         self.source, self.target = source, target
         self.pool = BufferPool(limit_bytes=buffer_bytes)
@@ -188,7 +189,7 @@ class Line:
             publisher=SourceOffsetPublisher(
                 self.source_metadata, group="g", failures=Mailbox(lambda: None)
             ),
-            commit_interval_s=0.0,
+            commit_interval_s=commit_interval_s,
             send=self.sent.append,
         )
 
@@ -203,9 +204,13 @@ class Line:
 
     def turn(self, *, skip_s: float = 0.03) -> None:
         """One turn of the loop, and of everything around it; `skip_s` pass meanwhile."""
-        self._now_s += skip_s
         self.source.pump()
         self.target.pump()
+        self.work(skip_s=skip_s)
+
+    def work(self, *, skip_s: float) -> None:
+        """The copier's part of a turn."""
+        self._now_s += skip_s
         for connections in self.lane.sockets():
             self._ready(connections)
         self.copier.work(self.now_s)
