@@ -37,6 +37,11 @@ def topic_id_text(id: uuid.UUID) -> str:
     return base64.urlsafe_b64encode(id.bytes).rstrip(b"=").decode()
 
 
+def topic_id_uuid(text: str) -> uuid.UUID:
+    """`topic_id_text` reversed. Raises ValueError."""
+    return uuid.UUID(bytes=base64.urlsafe_b64decode(text + "=="))
+
+
 @dataclass(frozen=True, slots=True)
 class TopicInfo:
     """`topic_id` is the cluster's own id (a recreated topic gets another), "" where unknown.
@@ -54,7 +59,7 @@ class Position:
     """Position from which copying continues: `offset` is the next source offset, -1 where none is stored.
 
     `leader_epoch` is that of the last copied batch at the source (-1 unknown). `metadata`: cluster and
-    topic that the position belongs to, and its writer.
+    topic that the position belongs to, and its writer (`provenance`).
     """
 
     offset: int

@@ -22,7 +22,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol, Self
 
-from kafka.protocol.consumer import ListOffsetsRequest, ListOffsetsResponse
 from kafka.protocol.metadata import (
     ApiVersionsRequest,
     ApiVersionsResponse,
@@ -32,7 +31,7 @@ from kafka.protocol.metadata import (
     MetadataResponse,
 )
 
-from ureplicator_common.kafka import ClusterUnavailable, PartitionUnavailable
+from ureplicator_common.kafka import ClusterUnavailable
 from ureplicator_common.kafka.errors import ErrorCode, error_name
 
 CLIENT_ID = "ureplicator"
@@ -43,10 +42,12 @@ MAX_RESPONSE_BYTES = 1 << 28
 API_VERSIONS_VERSION = 0
 METADATA_VERSION = 10
 FIND_COORDINATOR_VERSION = 3
-LIST_OFFSETS_VERSION = 6
 GROUP_COORDINATOR = 0
 TRANSACTION_COORDINATOR = 1
+READ_UNCOMMITTED = 0
+"""The end of a log is its high watermark: what all replicas in sync hold."""
 READ_COMMITTED = 1
+"""The end is the last stable offset: records behind it, in open transactions, are not to be copied yet."""
 EARLIEST = -2
 LATEST = -1
 
@@ -283,30 +284,6 @@ class ClusterClient:
     def forget_coordinator(self, key: str, kind: int) -> None:
         self._coordinators.pop((kind, key), None)
 
-    def offset_at(self, topic: str, partition: int, *, timestamp_ms: int) -> int:
-        """Offset of the first record not older than a time; EARLIEST and LATEST are times too.
-
-        LATEST is the last stable offset. A time after the last record gives the end.
-        Raises PartitionUnavailable, ClusterUnavailable.
-        """
-        found = self._list_offset(topic, partition, timestamp_ms)
-        return found if found >= 0 else self._list_offset(topic, partition, LATEST)
-
-    def _list_offset(self, topic: str, partition: int, timestamp_ms: int) -> int:
-        view = self.view([topic])
-        leader = view.brokers.get(view.leaders.get((topic, partition), Leader(-1, -1)).node_id)
-        if leader is None:
-            raise PartitionUnavailable(f"{topic}/{partition} has no leader", delay_s=0.2)
-        reply = self.call(
-            leader, _list_offsets_request(topic, partition, timestamp_ms), ListOffsetsResponse
-        )
-        (row,) = reply.topics[0].partitions
-        if row.error_code:
-            raise PartitionUnavailable(
-                f"offsets of {topic}/{partition}: {error_name(row.error_code)}", delay_s=0.2
-            )
-        return int(row.offset)
-
     def reset(self) -> None:
         """Close every connection: responses to earlier requests can no longer arrive."""
         for channel in self._channels.values():
@@ -362,24 +339,3 @@ def _view(reply: Any) -> ClusterView:
 
 def _coordinator_request(key: str, kind: int) -> FindCoordinatorRequest:
     return FindCoordinatorRequest(version=FIND_COORDINATOR_VERSION, key=key, key_type=kind)
-
-
-def _list_offsets_request(topic: str, partition: int, timestamp_ms: int) -> ListOffsetsRequest:
-    rows = ListOffsetsRequest.ListOffsetsTopic
-    return ListOffsetsRequest(
-        version=LIST_OFFSETS_VERSION,
-        replica_id=-1,
-        isolation_level=READ_COMMITTED,
-        topics=[
-            rows(
-                name=topic,
-                partitions=[
-                    rows.ListOffsetsPartition(
-                        partition_index=partition,
-                        current_leader_epoch=-1,
-                        timestamp=timestamp_ms,
-                    )
-                ],
-            )
-        ],
-    )

@@ -22,12 +22,7 @@ import uuid
 from collections.abc import Iterator, Mapping, Sequence
 
 from kafka.protocol.admin import DescribeConfigsRequest, DescribeConfigsResponse
-from kafka.protocol.consumer import (
-    FetchRequest,
-    FetchResponse,
-    ListOffsetsRequest,
-    ListOffsetsResponse,
-)
+from kafka.protocol.consumer import FetchRequest, FetchResponse
 
 from ureplicator_common.kafka import (
     BatchTime,
@@ -39,15 +34,19 @@ from ureplicator_common.kafka import (
 from ureplicator_common.kafka.client import (
     EARLIEST,
     LATEST,
-    LIST_OFFSETS_VERSION,
     READ_COMMITTED,
     Broker,
     ClusterClient,
     ClusterView,
 )
-from ureplicator_common.kafka.errors import error_name
-
-TopicPartition = tuple[str, int]
+from ureplicator_common.kafka.list_offsets import (
+    TopicPartition,
+    by_leader,
+    by_topic,
+    list_at,
+    no_leader,
+    refused,
+)
 
 FETCH_VERSION = 12
 DESCRIBE_CONFIGS_VERSION = 1
@@ -82,10 +81,10 @@ class KafkaLogReader:
         self._view = view = self._client.view(list(wanted))
         keys = [(topic, number) for topic, numbers in wanted.items() for number in numbers]
         found: dict[TopicPartition, Extent | PartitionUnavailable] = {}
-        led = _by_leader(view, keys)
+        led = by_leader(view, keys)
         for broker, some in led.items():
             found |= self._extents_at(broker, some)
-        return {key: found.get(key) or _no_leader(key) for key in keys}
+        return {key: found.get(key) or no_leader(key) for key in keys}
 
     def batch_times(
         self, offsets: Mapping[TopicPartition, int]
@@ -94,7 +93,7 @@ class KafkaLogReader:
             return {}
         view = self._view or self._client.view(sorted({topic for topic, _ in offsets}))
         found: dict[TopicPartition, BatchTime] = {}
-        for broker, keys in _by_leader(view, list(offsets)).items():
+        for broker, keys in by_leader(view, list(offsets)).items():
             found |= self._times_at(broker, {key: offsets[key] for key in keys})
         return found
 
@@ -116,23 +115,11 @@ class KafkaLogReader:
     ) -> dict[TopicPartition, Extent | PartitionUnavailable]:
         """Starts first: for a log that grows meanwhile, the end is still not before the start."""
         try:
-            starts = self._offsets_at(broker, keys, EARLIEST)
-            ends = self._offsets_at(broker, keys, LATEST)
+            starts = list_at(self._client, broker, dict.fromkeys(keys, EARLIEST))
+            ends = list_at(self._client, broker, dict.fromkeys(keys, LATEST))
         except ClusterUnavailable as error:
             return dict.fromkeys(keys, PartitionUnavailable(str(error)))
         return {key: _extent(key, starts.get(key), ends.get(key)) for key in keys}
-
-    def _offsets_at(
-        self, broker: Broker, keys: Sequence[TopicPartition], timestamp_ms: int
-    ) -> dict[TopicPartition, tuple[int, int]]:
-        """(error code, offset) of each."""
-        request = _offsets_request(keys, timestamp_ms)
-        response = self._client.call(broker, request, ListOffsetsResponse)
-        return {
-            (topic.name, row.partition_index): (row.error_code, row.offset)
-            for topic in response.topics
-            for row in topic.partitions
-        }
 
     def _times_at(
         self, broker: Broker, offsets: Mapping[TopicPartition, int]
@@ -213,60 +200,15 @@ def _limit(text: str | None) -> int | None:
     return int(text) if text and int(text) >= 0 else None
 
 
-def _by_leader(
-    view: ClusterView, keys: Sequence[TopicPartition]
-) -> dict[Broker, list[TopicPartition]]:
-    """Partitions that have a leader, in the order given."""
-    led: dict[Broker, list[TopicPartition]] = {}
-    for key in keys:
-        leader = view.leaders.get(key)
-        broker = view.brokers.get(leader.node_id) if leader else None
-        if broker is not None:
-            led.setdefault(broker, []).append(key)
-    return led
-
-
-def _by_topic(keys: Sequence[TopicPartition]) -> dict[str, list[int]]:
-    topics: dict[str, list[int]] = {}
-    for topic, number in keys:
-        topics.setdefault(topic, []).append(number)
-    return topics
-
-
 def _extent(
     key: TopicPartition, start: tuple[int, int] | None, end: tuple[int, int] | None
 ) -> Extent | PartitionUnavailable:
     if start is None or end is None:
-        return _no_leader(key)
+        return no_leader(key)
     code = start[0] or end[0]
     if code:
-        return PartitionUnavailable(f"offsets of {key[0]}/{key[1]}: {error_name(code)}")
+        return refused(key, code)
     return Extent(start[1], end[1])
-
-
-def _no_leader(key: TopicPartition) -> PartitionUnavailable:
-    return PartitionUnavailable(f"{key[0]}/{key[1]} has no leader, or does not exist")
-
-
-def _offsets_request(keys: Sequence[TopicPartition], timestamp_ms: int) -> ListOffsetsRequest:
-    rows = ListOffsetsRequest.ListOffsetsTopic
-    return ListOffsetsRequest(
-        version=LIST_OFFSETS_VERSION,
-        replica_id=-1,
-        isolation_level=READ_COMMITTED,
-        topics=[
-            rows(
-                name=topic,
-                partitions=[
-                    rows.ListOffsetsPartition(
-                        partition_index=number, current_leader_epoch=-1, timestamp=timestamp_ms
-                    )
-                    for number in numbers
-                ],
-            )
-            for topic, numbers in _by_topic(keys).items()
-        ],
-    )
 
 
 def _fetch_request(offsets: Mapping[TopicPartition, int], *, max_bytes_each: int) -> FetchRequest:
@@ -296,7 +238,7 @@ def _fetch_request(offsets: Mapping[TopicPartition, int], *, max_bytes_each: int
                     for number in numbers
                 ],
             )
-            for topic, numbers in _by_topic(list(offsets)).items()
+            for topic, numbers in by_topic(list(offsets)).items()
         ],
         forgotten_topics_data=[],
         rack_id="",

@@ -3,8 +3,9 @@
 **The store.** The position of a source partition is the offset of a consumer group on the *target*
 (KIP-656's "fake group", which no consumer ever joins), stored under the target topic's name and the
 same partition number. It is the *next* source offset to copy. Stored with it are the source's leader
-epoch of the last copied batch, and a line of metadata: cluster and topic that it belongs to, and its
-writer. Data and position are on the same cluster, so a position cannot outlive its data.
+epoch of the last copied batch, and a line of metadata (`provenance`): cluster and topic that it belongs
+to, its writer, and the end of the target's log. Data and position are on the same cluster, so a position
+cannot outlive its data.
 
 **The rule: who can commit, owns.** A plain OffsetCommit to a group without members is accepted from any
 client, even from a suspended worker that resumes. So positions are committed in transactions, even where
@@ -37,10 +38,9 @@ OffsetFetch of our own: the client library in use returns garbage for the metada
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from kafka.protocol.consumer import (
@@ -113,31 +113,6 @@ class Producer:
 
     id: int
     epoch: int
-
-
-@dataclass(frozen=True, slots=True)
-class Provenance:
-    """Metadata of a position: cluster and topics that it belongs to, and its writer."""
-
-    source_cluster: str
-    source_topic: str
-    target_topic: str
-    worker: str
-    slot: int
-    owner_epoch: int
-
-    def encode(self) -> str:
-        """About 250 bytes: a coordinator accepts 4 KiB of metadata per partition."""
-        return json.dumps(asdict(self), separators=(",", ":"))
-
-    @classmethod
-    def decode(cls, text: str) -> Provenance | None:
-        """None for metadata of another writer."""
-        try:
-            raw = json.loads(text)
-            return cls(**{name: raw[name] for name in cls.__dataclass_fields__})
-        except (ValueError, KeyError, TypeError):
-            return None
 
 
 class PositionStore:

@@ -1,6 +1,5 @@
 """Positions against a coordinator that follows a script."""
 
-import json
 import socket
 import struct
 import threading
@@ -11,8 +10,6 @@ from contextlib import ExitStack
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from kafka.protocol.metadata import FindCoordinatorResponse
 
 from ureplicator_common.config.roles import ControllerSettings
@@ -30,7 +27,6 @@ from ureplicator_common.kafka.positions import (
     CommitRefused,
     Fenced,
     PositionStore,
-    Provenance,
     publish_positions,
 )
 from ureplicator_worker.copier.holder import DRAIN_S
@@ -149,29 +145,6 @@ def ready(**scripts: list[Any]) -> tuple[PositionStore, Coordinator]:
 @pytest.fixture(autouse=True)
 def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(positions, "RETRY_DELAY_S", 0.0)
-
-
-TEXT = st.text(max_size=20)
-
-
-@given(
-    st.builds(
-        Provenance,
-        source_cluster=TEXT,
-        source_topic=TEXT,
-        target_topic=TEXT,
-        worker=TEXT,
-        slot=st.integers(0, 100),
-        owner_epoch=st.integers(0, 2**62),
-    )
-)
-def test_provenance_round_trip(provenance: Provenance) -> None:
-    assert Provenance.decode(provenance.encode()) == provenance
-
-
-@pytest.mark.parametrize("text", ["", "x", "{}", "[]", "3", "null", json.dumps({"worker": "w"})])
-def test_metadata_of_others_is_no_provenance(text: str) -> None:
-    assert Provenance.decode(text) is None
 
 
 def test_a_commit_is_one_transaction() -> None:

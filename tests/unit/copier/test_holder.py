@@ -12,6 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from ureplicator_common.errors import InvalidTransition
 from ureplicator_common.kafka.positions import Producer
+from ureplicator_common.kafka.provenance import Provenance
 from ureplicator_common.model import (
     GapPolicy,
     OwnerEpoch,
@@ -73,6 +74,7 @@ class StubLane:
         self.finished: set[Partition] = set()
         self.producers: list[tuple[int, int]] = []
         self.error = ""
+        self.target_end = -1
 
     def begin(self, partition: Partition, grant: Grant, beginning: StartPosition) -> None:
         assert partition not in self.position
@@ -100,7 +102,9 @@ class StubLane:
 
     def progress(self, partitions: Iterable[Partition]) -> dict[Partition, Progress]:
         return {
-            part: Progress(self.position[part], 0, self.position[part] == self.end[part])
+            part: Progress(
+                self.position[part], 0, self.position[part] == self.end[part], self.target_end
+            )
             for part in partitions
         }
 
@@ -205,6 +209,23 @@ def test_a_partition_from_add_to_released() -> None:
     fixture.holder.on_ownership(Forgotten(P0))
     assert fixture.sent == [Released((P0,))]
     assert fixture.holder.owned == {}
+
+
+@pytest.mark.parametrize(("acknowledged", "committed"), [(-1, 30), (45, 45)])
+def test_a_commit_holds_the_targets_end(acknowledged: int, committed: int) -> None:
+    """Before the first acknowledgement it is that of the start."""
+    fixture = HolderFixture()
+    fixture.holder.add({P0: OwnerEpoch(1)})
+    beginning = StartPosition(5, 0, 5, "A", "x", "y", target_end=30)
+    grant = Grant(OwnerEpoch(1), "t", settings=fixture.settings)
+    fixture.holder.on_ownership(Begun(P0, grant, beginning))
+    fixture.lane.target_end = acknowledged
+    fixture.work()
+    (_, commit) = fixture.commands.take()
+    assert isinstance(commit, Commit)
+    stored = Provenance.decode(commit.positions[P0].record(worker="w", slot=0).metadata)
+    assert stored is not None
+    assert stored.target_end == committed
 
 
 def test_a_failing_partition_is_committed_and_then_failed() -> None:

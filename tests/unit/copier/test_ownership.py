@@ -8,7 +8,7 @@ from typing import TypeVar
 import pytest
 
 from ureplicator_common.kafka import Position
-from ureplicator_common.kafka.positions import Provenance
+from ureplicator_common.kafka.provenance import Provenance
 from ureplicator_common.model import GapPolicy, OwnerEpoch, Partition, Route, RouteSettings
 from ureplicator_testkit.kafka.clients import MemoryCluster
 from ureplicator_testkit.kafka.cluster import cluster_model
@@ -336,10 +336,48 @@ def test_a_new_partition_without_a_leader_holds_up_no_other(
         ProofResponse(request.request, dict.fromkeys(request.partitions, grant()), {})
     )
     failed = ownership_fixture.next(StartFailed)
-    reason = "source: t/0 has no leader"
+    reason = "source: t/0 has no leader, or does not exist"
     assert (failed.partition, failed.reason, failed.temporary) == (P0, reason, True)
     assert ownership_fixture.until(Begun).partition == P1
     ownership_fixture.nothing_more()
+
+
+def test_a_target_that_lost_records_fails_its_partition_alone(
+    ownership_fixture: OwnershipFixture,
+) -> None:
+    (begun,) = ownership_fixture.own(P0)
+    item = Commitment(15, 0, begun.grant, begun.beginning, target_end=20)
+    ownership_fixture.ownership.put(Commit({P0: item}))
+    ownership_fixture.next(Committed)
+    ownership_fixture.ownership.put(Forget(P0))
+    ownership_fixture.next(Forgotten)
+    ownership_fixture.target.model.hold(start=0, end=18)
+    request = ownership_fixture.start(P0, P1)
+    ownership_fixture.ledger.positions[K1] = Position(10)
+    ownership_fixture.ownership.put(
+        ProofResponse(request.request, dict.fromkeys(request.partitions, grant()), {})
+    )
+    failed = ownership_fixture.next(StartFailed)
+    reason = "target lost offsets 18 to 19 (on_gap: stop)"
+    assert (failed.partition, failed.reason, failed.temporary) == (P0, reason, False)
+    assert ownership_fixture.next(Begun).partition == P1
+
+
+def test_a_loss_that_the_policy_passes_over_is_counted_once(
+    ownership_fixture: OwnershipFixture,
+) -> None:
+    (begun,) = ownership_fixture.own(P0)
+    item = Commitment(15, 0, begun.grant, begun.beginning, target_end=20)
+    ownership_fixture.ownership.put(Commit({P0: item}))
+    ownership_fixture.next(Committed)
+    passing = grant(settings=RouteSettings(on_gap=GapPolicy.LATEST))
+    for expected in ("target lost offsets 0 to 19", ""):
+        ownership_fixture.ownership.put(Forget(P0))
+        ownership_fixture.until(Forgotten)
+        request = ownership_fixture.start(P0)
+        ownership_fixture.ownership.put(ProofResponse(request.request, {P0: passing}, {}))
+        beginning = ownership_fixture.until(Begun).beginning
+        assert (beginning.position, beginning.gap) == (15, expected)
 
 
 @pytest.mark.parametrize("end", ["source", "target"])

@@ -6,12 +6,12 @@ from dataclasses import replace
 import pytest
 
 from ureplicator_common.kafka import BatchTime, Position, topic_id_text
-from ureplicator_common.kafka.positions import Provenance
+from ureplicator_common.kafka.provenance import Provenance
 from ureplicator_common.model import GapPolicy, OwnerEpoch, Partition, Route, RouteSettings
 from ureplicator_testkit.kafka.clients import MemoryCluster
 from ureplicator_testkit.kafka.cluster import cluster_model
 from ureplicator_worker.copier.position_values import StartPosition
-from ureplicator_worker.copier.start_position import CannotStart, ClusterViews, begin
+from ureplicator_worker.copier.start_position import CannotStart, find_starts, read_target
 from ureplicator_worker.lifeline.messages import Grant
 
 AT = Partition(Route("a", "b"), "t", 0)
@@ -25,6 +25,7 @@ OURS = Provenance(
 )
 NONE = Position(-1)
 EARLIEST, LATEST, SINCE = 100, 900, 500
+TARGET_END = 1_200
 
 
 def start(position: Position, **grant: object) -> StartPosition:
@@ -32,12 +33,24 @@ def start(position: Position, **grant: object) -> StartPosition:
     source.model.hold(start=EARLIEST, end=LATEST)
     source.model.logs["t", 0].times = [BatchTime(SINCE, LATEST - 1, 1_234)]
     target = MemoryCluster(cluster_model("B", {"copy": 1}))
-    around = ClusterViews(source.view(["t"]), target.view(["copy"]))
+    target.model.hold(start=0, end=TARGET_END)
     fields = {"owner_epoch": OwnerEpoch(1), "target_topic": "copy", **grant}
-    return begin(AT, Grant(**fields), position, views=around, source=source)  # type: ignore[arg-type]
+    return begin(Grant(**fields), position, source=source, target=target)  # type: ignore[arg-type]
 
 
-def stored(**other: str) -> Position:
+def begin(
+    grant: Grant, position: Position, *, source: MemoryCluster, target: MemoryCluster
+) -> StartPosition:
+    grants, stored = {AT: grant}, {("copy", 0): position}
+    state = read_target(grants, stored, target)
+    (found,) = find_starts(grants, stored, source=source, target=state)
+    beginning = found[AT]
+    if isinstance(beginning, CannotStart):
+        raise beginning
+    return beginning
+
+
+def stored(**other: object) -> Position:
     return Position(42, 7, replace(OURS, **other).encode())  # type: ignore[arg-type]
 
 
@@ -109,9 +122,8 @@ def test_a_missing_topic_or_partition_may_come(
         counts[topics] = partitions
     source = MemoryCluster(cluster_model("A", {k: v for k, v in counts.items() if k == "t"}))
     target = MemoryCluster(cluster_model("B", {k: v for k, v in counts.items() if k == "copy"}))
-    around = ClusterViews(source.view(["t"]), target.view(["copy"]))
     with pytest.raises(CannotStart, match=end) as error:
-        begin(AT, Grant(OwnerEpoch(1), "copy"), NONE, views=around, source=source)
+        begin(Grant(OwnerEpoch(1), "copy"), NONE, source=source, target=target)
     assert error.value.temporary
 
 
@@ -128,14 +140,13 @@ def start_of(
     source.model.hold(start=EARLIEST, end=LATEST)
     source.model.topic_ids["t"] = str(there)
     target = MemoryCluster(cluster_model("B", {"copy": 1}))
-    around = ClusterViews(source.view(["t"]), target.view(["copy"]))
     fields = {
         "owner_epoch": OwnerEpoch(1),
         "target_topic": "copy",
         "source_topic_id": topic_id_text(expected),
         **grant,
     }
-    return begin(AT, Grant(**fields), position, views=around, source=source)  # type: ignore[arg-type]
+    return begin(Grant(**fields), position, source=source, target=target)  # type: ignore[arg-type]
 
 
 def test_a_recreated_topic_waits_for_the_leaders_decision() -> None:
@@ -168,3 +179,50 @@ def test_a_restarted_topic_goes_on_at_its_own_position() -> None:
 def test_a_lost_position_is_no_reason_to_restart_again() -> None:
     with pytest.raises(CannotStart, match="lost"):
         start_of(SOURCE_ID, SOURCE_ID, NONE, restarted=True, had_position=True)
+
+
+# --- The target's end
+
+
+@pytest.mark.parametrize("acknowledged", [-1, 0, TARGET_END - 1, TARGET_END])
+@pytest.mark.parametrize("policy", list(GapPolicy))
+def test_a_target_that_holds_what_it_acknowledged(acknowledged: int, policy: GapPolicy) -> None:
+    beginning = start(stored(target_end=acknowledged), settings=RouteSettings(on_gap=policy))
+    assert (beginning.position, beginning.committed, beginning.gap) == (42, 42, "")
+    assert beginning.target_end == acknowledged
+
+
+def test_a_target_that_lost_records_stops_its_partition() -> None:
+    with pytest.raises(CannotStart) as error:
+        start(stored(target_end=1_250), had_position=True)
+    assert str(error.value) == "target lost offsets 1,200 to 1,249 (on_gap: stop)"
+    assert not error.value.temporary
+
+
+@pytest.mark.parametrize("policy", [GapPolicy.EARLIEST, GapPolicy.LATEST])
+def test_a_target_that_lost_records_is_a_gap_where_the_policy_goes_on(policy: GapPolicy) -> None:
+    """It is committed at once: the next start must not count it again."""
+    beginning = start(stored(target_end=1_250), settings=RouteSettings(on_gap=policy))
+    assert beginning.gap == "target lost offsets 1,200 to 1,249"
+    assert (beginning.position, beginning.leader_epoch) == (42, 7)
+    assert (beginning.committed, beginning.target_end) == (-1, TARGET_END)
+
+
+@pytest.mark.parametrize("field", ["source_topic", "target_topic"])
+def test_the_end_of_another_log_is_not_compared(field: str) -> None:
+    position = stored(**{field: "another"}, target_end=1_250)
+    settings = RouteSettings(on_gap=GapPolicy.EARLIEST)
+    beginning = start(position, had_position=True, settings=settings)
+    assert "recreated" in beginning.gap
+    assert (beginning.position, beginning.target_end) == (EARLIEST, -1)
+
+
+def test_without_the_targets_end_nothing_begins() -> None:
+    source = MemoryCluster(cluster_model("A", {"t": 1}))
+    target = MemoryCluster(cluster_model("B", {"copy": 1}))
+    target.leaderless.add(("copy", 0))
+    grant = Grant(OwnerEpoch(1), "copy")
+    with pytest.raises(CannotStart, match="target: copy/0 has no leader") as error:
+        begin(grant, stored(target_end=5), source=source, target=target)
+    assert error.value.temporary
+    assert begin(grant, stored(), source=source, target=target).position == 42

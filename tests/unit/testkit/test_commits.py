@@ -4,11 +4,11 @@ import struct
 
 import pytest
 
-from ureplicator_common.kafka.positions import Provenance
+from ureplicator_common.kafka.provenance import Provenance
 from ureplicator_testkit.records.commits import CommittedOffset, decode, violations
 from ureplicator_testkit.servers.sessions import password_of
 
-WRITTEN = Provenance("c" * 40, "s", "t", "w1", 0, 7)
+WRITTEN = Provenance("c" * 120, "s", "t", "w1", 0, 7)
 
 
 def text(value: str) -> bytes:

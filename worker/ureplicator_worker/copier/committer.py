@@ -65,7 +65,13 @@ class Committer:
 
     def _commitment(self, partition: Partition, progress: Progress) -> Commitment:
         begun = self._begun[partition]
-        return Commitment(progress.next_offset, progress.leader_epoch, begun.grant, begun.beginning)
+        return Commitment(
+            progress.next_offset,
+            progress.leader_epoch,
+            begun.grant,
+            begun.beginning,
+            max(progress.target_end, begun.beginning.target_end),
+        )
 
     def on_committed(self, event: Committed, now_s: float) -> None:
         """Number 0: first positions, which the ownership thread commits before copying begins."""

@@ -199,6 +199,8 @@ class Holder:
         self._committer.join(begun, self._now_s)
         position = f"from {begun.beginning.position}"
         self._move(partition, CopyState.COPYING, position, grant=begun.grant)
+        if begun.beginning.gap:
+            logger.error("%s: %s; going on", partition, begun.beginning.gap)
         logger.info("%s: copying %s", partition, position)
 
     def _confirm(self, partition: Partition) -> None:

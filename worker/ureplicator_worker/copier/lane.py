@@ -29,12 +29,14 @@ from ureplicator_worker.lifeline.messages import Grant
 class Progress(NamedTuple):
     """Progress of a partition: everything before `next_offset` is acknowledged by the target.
 
-    `exact`: nothing beyond it was fetched that still has to be sent.
+    `exact`: nothing beyond it was fetched that still has to be sent. `target_end`: next offset of the
+    target's log after the last batch that it acknowledged; -1 while it acknowledged none.
     """
 
     next_offset: int
     leader_epoch: int
     exact: bool
+    target_end: int = -1
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ureplicator_common.kafka import Position
-from ureplicator_common.kafka.positions import Provenance
+from ureplicator_common.kafka.provenance import Provenance
 from ureplicator_worker.lifeline.messages import Grant
 
 
@@ -13,8 +13,9 @@ from ureplicator_worker.lifeline.messages import Grant
 class StartPosition:
     """Start position, and the cluster and topics that it belongs to.
 
-    `committed`: what the store has; -1 if nothing that counts. `gap`: why the stored position does not
-    count, where the operator's policy goes on.
+    `committed`: what the store has; -1 if nothing that counts, or what must be committed at once. `gap`:
+    what is lost, where the operator's policy goes on. `target_end`: the target's log held everything
+    before this offset; -1 unknown.
     """
 
     position: int
@@ -24,16 +25,21 @@ class StartPosition:
     source_topic_id: str
     target_topic_id: str
     gap: str = ""
+    target_end: int = -1
 
 
 @dataclass(frozen=True, slots=True)
 class Commitment:
-    """Position to commit for one partition, with the grant and beginning for its metadata."""
+    """Position to commit for one partition, with the grant and beginning for its metadata.
+
+    `target_end`: next offset of the target's log after the last batch that it acknowledged; -1 unknown.
+    """
 
     position: int
     leader_epoch: int
     grant: Grant
     beginning: StartPosition
+    target_end: int = -1
 
     def record(self, *, worker: str, slot: int) -> Position:
         """As the position store keeps it."""
@@ -44,5 +50,6 @@ class Commitment:
             worker=worker,
             slot=slot,
             owner_epoch=self.grant.owner_epoch,
+            target_end=self.target_end,
         )
         return Position(self.position, self.leader_epoch, provenance.encode())

@@ -10,6 +10,8 @@
 | none            | there was one once              | nowhere: it was lost                             |
 | none            | partition known when whitelisted| at the route's `start`                           |
 | none            | partition appeared later        | at its first record                              |
+| a position      | the target's log ends before    | nowhere, or there (the policy), with a gap       |
+|                 | what it acknowledged            |                                                  |
 
 The source topic must be the one that the leader has recorded: nothing of a recreated topic is copied
 before the leader has decided how to go on.
@@ -23,7 +25,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ureplicator_common.errors import OperatingError
 from ureplicator_common.kafka import (
@@ -32,8 +34,15 @@ from ureplicator_common.kafka import (
     Position,
     topic_id_text,
 )
-from ureplicator_common.kafka.client import EARLIEST, LATEST, ClusterClient, ClusterView
-from ureplicator_common.kafka.positions import Provenance
+from ureplicator_common.kafka.client import (
+    EARLIEST,
+    LATEST,
+    READ_UNCOMMITTED,
+    ClusterClient,
+    ClusterView,
+)
+from ureplicator_common.kafka.list_offsets import OffsetOrError, TopicPartition, offsets_at
+from ureplicator_common.kafka.provenance import Provenance
 from ureplicator_common.model import GapPolicy, Partition
 from ureplicator_worker.copier.position_values import StartPosition
 from ureplicator_worker.lifeline.messages import Grant
@@ -50,11 +59,19 @@ class CannotStart(OperatingError):
 
 
 @dataclass(frozen=True, slots=True)
-class ClusterViews:
-    """Both clusters as they are when the partition starts."""
+class TargetState:
+    """The target as it is when partitions start. `ends`: of the logs of those whose position names one."""
 
-    source: ClusterView
-    target: ClusterView
+    view: ClusterView
+    ends: Mapping[TopicPartition, OffsetOrError]
+
+
+@dataclass(frozen=True, slots=True)
+class StartDecision:
+    """`time_ms`: time of the first record to copy, where the source must be requested for its offset."""
+
+    beginning: StartPosition
+    time_ms: int | None = None
 
 
 @contextmanager
@@ -66,73 +83,126 @@ def cluster_errors_named(end: str) -> Iterator[None]:
         raise type(error)(f"{end}: {error}", delay_s=error.delay_s) from error
 
 
-def view_clusters(
-    grants: Mapping[Partition, Grant], *, source: ClusterClient, target: ClusterClient
-) -> ClusterViews:
-    """Metadata of the topics of these partitions. Raises ClusterUnavailable."""
-    with cluster_errors_named("source"):
-        source_view = source.view(sorted({partition.topic for partition in grants}))
-    with cluster_errors_named("target"):
-        target_view = target.view(sorted({grant.target_topic for grant in grants.values()}))
-    return ClusterViews(source_view, target_view)
-
-
-def begin_all(
+def read_target(
     grants: Mapping[Partition, Grant],
-    stored: Mapping[tuple[str, int], Position],
+    stored: Mapping[TopicPartition, Position],
+    target: ClusterClient,
+) -> TargetState:
+    """Raises ClusterUnavailable."""
+    view = target.view(sorted({grant.target_topic for grant in grants.values()}))
+    keys = (_target_key(partition, grant) for partition, grant in grants.items())
+    wanted = {key: LATEST for key in keys if _is_end_known(stored[key]) and key in view.leaders}
+    ends: dict[TopicPartition, OffsetOrError] = {}
+    for portion in offsets_at(target, view, wanted, isolation=READ_UNCOMMITTED):
+        ends |= portion
+    return TargetState(view, ends)
+
+
+def find_starts(
+    grants: Mapping[Partition, Grant],
+    stored: Mapping[TopicPartition, Position],
     *,
     source: ClusterClient,
-    target: ClusterClient,
-) -> dict[Partition, StartPosition | CannotStart]:
-    """For each partition where it begins, or why it cannot. Raises ClusterUnavailable.
+    target: TargetState,
+) -> Iterator[dict[Partition, StartPosition | CannotStart]]:
+    """For each partition where it begins, or why it cannot; in portions, as they become known.
 
-    A partition without a leader fails alone: the others need not wait for it.
+    Raises ClusterUnavailable. A partition without a leader fails alone.
     """
-    views = view_clusters(grants, source=source, target=target)
-    found: dict[Partition, StartPosition | CannotStart] = {}
+    with cluster_errors_named("source"):
+        view = source.view(sorted({partition.topic for partition in grants}))
+    known: dict[Partition, StartPosition | CannotStart] = {}
+    searched: dict[Partition, StartDecision] = {}
     for partition, grant in grants.items():
-        position = stored[(grant.target_topic, partition.number)]
+        position = stored[_target_key(partition, grant)]
         try:
-            found[partition] = begin(partition, grant, position, views=views, source=source)
+            decision = decide(partition, grant, position, source=view, target=target)
         except CannotStart as error:
-            found[partition] = error
-        except PartitionUnavailable as error:
-            found[partition] = CannotStart(str(error), temporary=True)
-    return found
+            known[partition] = error
+            continue
+        if decision.time_ms is None:
+            known[partition] = decision.beginning
+        else:
+            searched[partition] = decision
+    if known:
+        yield known
+    yield from _search(searched, source, view)
 
 
-def begin(
+def _search(
+    decisions: Mapping[Partition, StartDecision], source: ClusterClient, view: ClusterView
+) -> Iterator[dict[Partition, StartPosition | CannotStart]]:
+    """Offsets at the source."""
+    times = {(part.topic, part.number): each.time_ms for part, each in decisions.items()}
+    by_key = {(part.topic, part.number): part for part in decisions}
+    wanted = {key: time_ms for key, time_ms in times.items() if time_ms is not None}
+    for portion in offsets_at(source, view, wanted):
+        found: dict[Partition, StartPosition | CannotStart] = {}
+        for key, offset in portion.items():
+            partition = by_key[key]
+            if isinstance(offset, PartitionUnavailable):
+                found[partition] = CannotStart(f"source: {offset}", temporary=True)
+            else:
+                found[partition] = replace(decisions[partition].beginning, position=offset)
+        yield found
+
+
+def decide(
     partition: Partition,
     grant: Grant,
     stored: Position,
     *,
-    views: ClusterViews,
-    source: ClusterClient,
-) -> StartPosition:
-    """See the table above. Raises CannotStart, ClusterUnavailable."""
-    source_id, target_id = _topics(partition, grant, stored, views)
-    gap = _provenance_mismatch(stored, views.source.cluster_id, source_id, target_id)
+    source: ClusterView,
+    target: TargetState,
+) -> StartDecision:
+    """See the table above. Raises CannotStart."""
+    source_id, target_id = _topics(partition, grant, stored, source, target.view)
+    gap = _provenance_mismatch(stored, source.cluster_id, source_id, target_id)
     if gap and grant.restarted:
         gap, stored = "", NO_POSITION
-    if stored.offset >= 0 and not gap:
-        position, epoch = stored.offset, stored.leader_epoch
-    else:
-        position, epoch = source_offset(partition, source, _time(grant, stored, gap)), -1
-    return StartPosition(
-        position=position,
-        leader_epoch=epoch,
-        committed=stored.offset if not gap else -1,
-        source_cluster=views.source.cluster_id,
+    beginning = StartPosition(
+        position=stored.offset,
+        leader_epoch=stored.leader_epoch,
+        committed=stored.offset,
+        source_cluster=source.cluster_id,
         source_topic_id=source_id,
         target_topic_id=target_id,
-        gap=gap,
     )
+    if stored.offset >= 0 and not gap:
+        end = target.ends.get(_target_key(partition, grant))
+        return StartDecision(_checked_end(beginning, grant, stored, end))
+    fresh = replace(beginning, position=-1, leader_epoch=-1, committed=-1, gap=gap)
+    return StartDecision(fresh, _time(grant, stored, gap))
+
+
+def _checked_end(
+    beginning: StartPosition, grant: Grant, stored: Position, end: OffsetOrError | None
+) -> StartPosition:
+    """Compare the target's present end with what it acknowledged. Raises CannotStart."""
+    provenance = Provenance.decode(stored.metadata)
+    if provenance is None or end is None:
+        return beginning
+    if isinstance(end, PartitionUnavailable):
+        raise CannotStart(f"target: {end}", temporary=True)
+    acknowledged = provenance.target_end
+    if end >= acknowledged:
+        return replace(beginning, target_end=acknowledged)
+    lost = f"target lost offsets {end:,} to {acknowledged - 1:,}"
+    if grant.settings.on_gap is GapPolicy.STOP:
+        raise CannotStart(f"{lost} (on_gap: stop)", temporary=False)
+    return replace(beginning, committed=-1, gap=lost, target_end=end)
 
 
 def source_offset(partition: Partition, source: ClusterClient, timestamp_ms: int) -> int:
     """Raises ClusterUnavailable."""
+    key = (partition.topic, partition.number)
     with cluster_errors_named("source"):
-        return source.offset_at(partition.topic, partition.number, timestamp_ms=timestamp_ms)
+        view = source.view([partition.topic])
+        (portion,) = offsets_at(source, view, {key: timestamp_ms})
+        found = portion[key]
+        if isinstance(found, PartitionUnavailable):
+            raise found
+        return found
 
 
 def policy_time(policy: GapPolicy) -> int:
@@ -141,13 +211,26 @@ def policy_time(policy: GapPolicy) -> int:
     return EARLIEST if policy is GapPolicy.EARLIEST else LATEST
 
 
+def _target_key(partition: Partition, grant: Grant) -> TopicPartition:
+    return (grant.target_topic, partition.number)
+
+
+def _is_end_known(stored: Position) -> bool:
+    provenance = Provenance.decode(stored.metadata)
+    return provenance is not None and provenance.target_end >= 0
+
+
 def _topics(
-    partition: Partition, grant: Grant, stored: Position, views: ClusterViews
+    partition: Partition,
+    grant: Grant,
+    stored: Position,
+    source: ClusterView,
+    target: ClusterView,
 ) -> tuple[str, str]:
     """Ids of both topics. Raises CannotStart if one is missing, or its partition is."""
     ends = (
-        ("source", views.source, partition.topic),
-        ("target", views.target, grant.target_topic),
+        ("source", source, partition.topic),
+        ("target", target, grant.target_topic),
     )
     for end, view, topic in ends:
         if topic in view.missing and stored.offset >= 0:
@@ -158,7 +241,7 @@ def _topics(
             raise CannotStart(
                 f"topic {topic} has no partition {partition.number} on the {end}", temporary=True
             )
-    source_id = views.source.topic_ids[partition.topic]
+    source_id = source.topic_ids[partition.topic]
     if grant.source_topic_id:
         shown = topic_id_text(uuid.UUID(source_id))
         if shown != grant.source_topic_id:
@@ -166,7 +249,7 @@ def _topics(
                 f"source topic was recreated (was {grant.source_topic_id}, is {shown})",
                 temporary=True,
             )
-    return source_id, views.target.topic_ids[grant.target_topic]
+    return source_id, target.topic_ids[grant.target_topic]
 
 
 def _provenance_mismatch(stored: Position, cluster: str, source_id: str, target_id: str) -> str:

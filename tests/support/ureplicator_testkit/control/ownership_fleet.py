@@ -13,7 +13,7 @@ from typing import Any
 
 from ureplicator_common.coordination import Create, Unavailable
 from ureplicator_common.coordination.memory import MemoryCoordination
-from ureplicator_common.kafka.positions import Provenance
+from ureplicator_common.kafka.provenance import Provenance
 from ureplicator_common.model import (
     Partition,
     PartitionState,

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 from ureplicator_common.kafka import (
@@ -22,7 +23,7 @@ from ureplicator_common.kafka import (
     TopicInfo,
     TopicRefused,
 )
-from ureplicator_common.kafka.client import ClusterClient, ClusterView
+from ureplicator_common.kafka.client import Broker, ClusterClient, ClusterView, Leader
 from ureplicator_testkit.kafka.cluster import (
     ClusterModel,
     Log,
@@ -32,10 +33,12 @@ from ureplicator_testkit.kafka.cluster import (
 )
 from ureplicator_testkit.kafka.ledger import Ledger
 
+NO_LEADER = Leader(-1, -1)
+
 
 class MemoryCluster(ClusterClient):
-    """Metadata, offsets and producer ids of a cluster. `leaderless`: partitions whose leader was
-    lost after the last Metadata response; `failures`: so many requests fail next."""
+    """Metadata, offsets and producer ids of a cluster. `leaderless`: partitions without a
+    leader; `failures`: so many requests fail next."""
 
     def __init__(self, model: ClusterModel[Log]) -> None:
         super().__init__("nowhere:1")
@@ -47,13 +50,32 @@ class MemoryCluster(ClusterClient):
 
     def view(self, topics: Sequence[str]) -> ClusterView:
         self._request("metadata")
-        return self.model.view(topics)
+        view = self.model.view(topics)
+        lost = dict.fromkeys(self.leaderless & view.leaders.keys(), NO_LEADER)
+        return replace(view, leaders={**view.leaders, **lost})
 
-    def offset_at(self, topic: str, partition: int, *, timestamp_ms: int) -> int:
+    def call(self, broker: Broker, request: Any, response: Any) -> Any:
+        """ListOffsets, the only request that is made to a broker by its address."""
         self._request("list offsets")
-        if (topic, partition) in self.leaderless:
-            raise PartitionUnavailable(f"{topic}/{partition} has no leader", delay_s=0.0)
-        return self.model.logs[topic, partition].offset_at(timestamp_ms)
+        rows = response.ListOffsetsTopicResponse
+        return response(
+            version=request.version,
+            topics=[
+                rows(
+                    name=topic.name,
+                    partitions=[self._offset(rows, topic.name, row) for row in topic.partitions],
+                )
+                for topic in request.topics
+            ],
+        )
+
+    def _offset(self, rows: Any, topic: str, row: Any) -> Any:
+        log = self.model.logs[topic, row.partition_index]
+        return rows.ListOffsetsPartitionResponse(
+            partition_index=row.partition_index,
+            error_code=0,
+            offset=log.offset_at(row.timestamp),
+        )
 
     def call_any(self, request: Callable[[], Any], response: Any) -> Any:
         """The only request made so is InitProducerId of a plain producer."""

@@ -12,7 +12,7 @@ import struct
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from ureplicator_common.kafka.positions import Provenance
+from ureplicator_common.kafka.provenance import Provenance
 from ureplicator_testkit.records.topics import read_all
 
 METADATA_AT = 14  # behind version, offset and leader epoch

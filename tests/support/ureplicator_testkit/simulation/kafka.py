@@ -168,10 +168,6 @@ class SimulatedCluster(MemoryCluster):
         self._kafka = kafka
         self._process = process
 
-    def offset_at(self, topic: str, partition: int, *, timestamp_ms: int) -> int:
-        """Never fails: `view` before it does so often enough."""
-        return self.model.logs[topic, partition].offset_at(timestamp_ms)
-
     def _request(self, name: str) -> None:
         self._process.point(name)
         if self._kafka.response_is_lost():

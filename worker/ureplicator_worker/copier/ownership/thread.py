@@ -59,12 +59,13 @@ from ureplicator_worker.copier.ownership.protocol import (
     Start,
     StartFailed,
 )
-from ureplicator_worker.copier.position_values import Commitment
+from ureplicator_worker.copier.position_values import Commitment, StartPosition
 from ureplicator_worker.copier.start_position import (
     CannotStart,
-    begin_all,
     cluster_errors_named,
+    find_starts,
     policy_time,
+    read_target,
     source_offset,
 )
 from ureplicator_worker.lifeline.messages import Grant, ProofResponse
@@ -228,7 +229,16 @@ class Ownership:
         starting = {part: grant for part, grant in granted.items() if part in self._order.waiting}
         if not starting:
             return
-        found = begin_all(starting, stored, source=self._source, target=self._target)
+        with cluster_errors_named("target"), self._target.within(COMMAND_S):
+            target = read_target(starting, stored, self._target)
+        for found in find_starts(starting, stored, source=self._source, target=target):
+            self._begin(starting, found)
+
+    def _begin(
+        self,
+        starting: Mapping[Partition, Grant],
+        found: Mapping[Partition, StartPosition | CannotStart],
+    ) -> None:
         begun: dict[Partition, Begun] = {}
         for partition, beginning in found.items():
             if isinstance(beginning, CannotStart):
@@ -244,7 +254,11 @@ class Ownership:
         """Before the first byte is copied: a second start must not choose another position."""
         fresh = {
             partition: Commitment(
-                event.beginning.position, event.beginning.leader_epoch, event.grant, event.beginning
+                event.beginning.position,
+                event.beginning.leader_epoch,
+                event.grant,
+                event.beginning,
+                event.beginning.target_end,
             )
             for partition, event in begun.items()
             if event.beginning.committed != event.beginning.position

@@ -1,0 +1,143 @@
+"""ListOffsets for thousands of partitions: one request to each broker, with all that it leads.
+
+A broker that does not respond, or that refuses, affects only the partitions that it leads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from kafka.protocol.consumer import ListOffsetsRequest, ListOffsetsResponse
+
+from ureplicator_common.kafka import ClusterUnavailable, PartitionUnavailable
+from ureplicator_common.kafka.client import (
+    LATEST,
+    READ_COMMITTED,
+    Broker,
+    ClusterClient,
+    ClusterView,
+)
+from ureplicator_common.kafka.errors import error_name
+
+TopicPartition = tuple[str, int]
+OffsetOrError = int | PartitionUnavailable
+
+VERSION = 6
+RETRY_S = 0.2
+
+
+def offsets_at(
+    client: ClusterClient,
+    view: ClusterView,
+    times_ms: Mapping[TopicPartition, int],
+    *,
+    isolation: int = READ_COMMITTED,
+) -> Iterator[Mapping[TopicPartition, OffsetOrError]]:
+    """Offset of the first record not older than each time; EARLIEST and LATEST are times too.
+
+    A time after the last record gives the end. The results come in portions, as they become known.
+    """
+    led = by_leader(view, times_ms)
+    known = {key for keys in led.values() for key in keys}
+    leaderless = [key for key in times_ms if key not in known]
+    if leaderless:
+        yield {key: no_leader(key) for key in leaderless}
+    for broker, keys in led.items():
+        wanted = {key: times_ms[key] for key in keys}
+        try:
+            yield _offsets_at(client, broker, wanted, isolation)
+        except ClusterUnavailable as error:
+            yield dict.fromkeys(keys, PartitionUnavailable(str(error), delay_s=error.delay_s))
+
+
+def _offsets_at(
+    client: ClusterClient, broker: Broker, times_ms: Mapping[TopicPartition, int], isolation: int
+) -> dict[TopicPartition, OffsetOrError]:
+    """Raises ClusterUnavailable."""
+    rows = list_at(client, broker, times_ms, isolation=isolation)
+    behind = {key: LATEST for key, (code, offset) in rows.items() if not code and offset < 0}
+    if behind:
+        rows |= list_at(client, broker, behind, isolation=isolation)
+    return {key: _offset(key, rows.get(key)) for key in times_ms}
+
+
+def _offset(key: TopicPartition, row: tuple[int, int] | None) -> OffsetOrError:
+    if row is None:
+        return no_leader(key)
+    code, offset = row
+    return refused(key, code) if code else offset
+
+
+def list_at(
+    client: ClusterClient,
+    broker: Broker,
+    times_ms: Mapping[TopicPartition, int],
+    *,
+    isolation: int = READ_COMMITTED,
+) -> dict[TopicPartition, tuple[int, int]]:
+    """(error code, offset) of each; offset -1 behind the last record. Raises ClusterUnavailable."""
+    response = client.call(broker, _request(times_ms, isolation), ListOffsetsResponse)
+    return {
+        (topic.name, row.partition_index): (row.error_code, row.offset)
+        for topic in response.topics
+        for row in topic.partitions
+    }
+
+
+def by_leader(
+    view: ClusterView, keys: Iterable[TopicPartition]
+) -> dict[Broker, list[TopicPartition]]:
+    """Partitions that have a leader, in the order given."""
+    led: dict[Broker, list[TopicPartition]] = {}
+    for key in keys:
+        leader = view.leaders.get(key)
+        broker = view.brokers.get(leader.node_id) if leader else None
+        if broker is not None:
+            led.setdefault(broker, []).append(key)
+    return led
+
+
+def by_topic(keys: Iterable[TopicPartition]) -> dict[str, list[int]]:
+    topics: dict[str, list[int]] = {}
+    for topic, number in keys:
+        topics.setdefault(topic, []).append(number)
+    return topics
+
+
+def no_leader(key: TopicPartition) -> PartitionUnavailable:
+    return PartitionUnavailable(
+        f"{key[0]}/{key[1]} has no leader, or does not exist", delay_s=RETRY_S
+    )
+
+
+def refused(key: TopicPartition, code: int) -> PartitionUnavailable:
+    return PartitionUnavailable(
+        f"offsets of {key[0]}/{key[1]}: {error_name(code)}", delay_s=RETRY_S
+    )
+
+
+def _request(times_ms: Mapping[TopicPartition, int], isolation: int) -> ListOffsetsRequest:
+    rows = ListOffsetsRequest.ListOffsetsTopic
+    return ListOffsetsRequest(
+        version=VERSION,
+        replica_id=-1,
+        isolation_level=isolation,
+        topics=[
+            rows(name=topic, partitions=_partitions(topic, numbers, times_ms))
+            for topic, numbers in by_topic(times_ms).items()
+        ],
+    )
+
+
+def _partitions(
+    topic: str, numbers: Sequence[int], times_ms: Mapping[TopicPartition, int]
+) -> list[object]:
+    rows = ListOffsetsRequest.ListOffsetsTopic.ListOffsetsPartition
+    return [
+        rows(
+            partition_index=number,
+            current_leader_epoch=-1,
+            timestamp=times_ms[topic, number],
+        )
+        for number in numbers
+    ]

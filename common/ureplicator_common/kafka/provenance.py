@@ -1,0 +1,88 @@
+"""Metadata of a position: what it belongs to, who wrote it, and the target's end at that time.
+
+Written with every commit of every partition, so it is short: one JSON array, a version first, topic ids in
+Kafka's own notation (about 120 bytes; a coordinator accepts 4 KiB per partition). A field is only ever
+added at the end: a reader ignores what it does not know, so that two versions can share a group during a
+rolling upgrade. The former form, a JSON object with the names of the fields, is still read.
+
+`target_end` makes lost records of the target visible. The log of a partition only grows, and nothing that
+was acknowledged lies at or beyond its end: an end below `target_end` means that the target has lost
+acknowledged records, as in an unclean election.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ureplicator_common.kafka import topic_id_text, topic_id_uuid
+
+FORMAT = 1
+UNKNOWN_END = -1
+_ID_LENGTH = 22
+"""Of a topic id in Kafka's notation."""
+
+
+@dataclass(frozen=True, slots=True)
+class Provenance:
+    """`target_end`: next offset of the target's log after the last batch that was acknowledged before
+    the commit; -1 unknown."""
+
+    source_cluster: str
+    source_topic: str
+    target_topic: str
+    worker: str
+    slot: int
+    owner_epoch: int
+    target_end: int = UNKNOWN_END
+
+    def encode(self) -> str:
+        fields = [
+            FORMAT,
+            self.source_cluster,
+            _short(self.source_topic),
+            _short(self.target_topic),
+            self.worker,
+            self.slot,
+            self.owner_epoch,
+            self.target_end,
+        ]
+        return json.dumps(fields, separators=(",", ":"))
+
+    @classmethod
+    def decode(cls, text: str) -> Provenance | None:
+        """None for metadata of another writer."""
+        try:
+            raw = json.loads(text)
+            return _of_names(raw) if isinstance(raw, dict) else _of_array(raw)
+        except (ValueError, KeyError, TypeError):
+            return None
+
+
+def _of_array(raw: Sequence[Any]) -> Provenance:
+    """Raises ValueError, TypeError."""
+    form, cluster, source, target, worker, slot, epoch, end, *_ = raw
+    if form != FORMAT:
+        raise ValueError(f"metadata of format {form}")
+    return Provenance(cluster, _long(source), _long(target), worker, slot, epoch, end)
+
+
+def _of_names(raw: Mapping[str, Any]) -> Provenance:
+    """Raises KeyError."""
+    names = [name for name in Provenance.__dataclass_fields__ if name != "target_end"]
+    return Provenance(**{name: raw[name] for name in names})
+
+
+def _short(topic_id: str) -> str:
+    try:
+        id = uuid.UUID(topic_id)
+    except ValueError:
+        return topic_id
+    return topic_id_text(id) if str(id) == topic_id else topic_id
+
+
+def _long(text: str) -> str:
+    return str(topic_id_uuid(text)) if len(text) == _ID_LENGTH else text
