@@ -36,11 +36,12 @@ from ureplicator_common.coordination.zookeeper import ZooKeeperCoordination
 from ureplicator_common.errors import PermanentError
 from ureplicator_common.model import WorkerId
 from ureplicator_worker.core import state
-from ureplicator_worker.core.events import CopierEnded, DrainRequested, Event
+from ureplicator_worker.core.events import CopierEnded, DrainRequested
 from ureplicator_worker.engines import spark_entry
 from ureplicator_worker.engines.assignment import AssignmentWatch
 from ureplicator_worker.engines.copier_inbox import CopierInbox
 from ureplicator_worker.engines.event_loop import EventLoop
+from ureplicator_worker.engines.event_queue import EventQueue
 from ureplicator_worker.engines.fencing import FenceIds, Fencer, kafka_fence
 from ureplicator_worker.engines.ownership_proof import OwnershipProver
 from ureplicator_worker.engines.pages import Pages
@@ -118,7 +119,7 @@ class Worker:
         self._copier_entry, self._exit_process = copier_entry, exit_process
         self._clock = SystemClock()
         self._paths = znodes.Paths(settings.fleet)
-        self._events: queue.SimpleQueue[Event] = queue.SimpleQueue()
+        self._events = EventQueue()
         self._failures: queue.SimpleQueue[str] = queue.SimpleQueue()
         self._stops = 0
 

@@ -10,7 +10,6 @@ own code for it.
 
 from __future__ import annotations
 
-import queue
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -29,10 +28,12 @@ from ureplicator_common.model import (
 )
 from ureplicator_testkit.copier.line import ROUTE, Line
 from ureplicator_testkit.kafka.memory_kafka import MemoryKafka
+from ureplicator_worker.copier.reporting import ReportDelta
 from ureplicator_worker.core import events, instructions
 from ureplicator_worker.core.instructions import EngineInstruction
 from ureplicator_worker.core.state import initial
 from ureplicator_worker.engines.event_loop import TICK_S, EventLoop
+from ureplicator_worker.engines.event_queue import EventQueue
 from ureplicator_worker.engines.performer import Performer
 from ureplicator_worker.engines.publisher import NodePublisher
 from ureplicator_worker.engines.telemetry import Telemetry
@@ -51,6 +52,7 @@ SECONDS = 20
 PER_TOPIC = 100
 REPORTS_PER_S = 5
 FETCHES_PER_S = 10
+ONLINE = PartitionReport(PartitionState.ONLINE, position=5, committed=5, lag=0)
 
 
 def figures(partitions: int, *, progress: Callable[[str], None]) -> Iterator[Figure]:
@@ -92,13 +94,14 @@ class Driver:
         self._performer = _Performer(self._publisher)
         self.loop = EventLoop(
             state=initial(slots=SLOTS, silence_s=60.0, now_s=self.clock.monotonic_s()),
-            events=queue.SimpleQueue(),
+            events=EventQueue(),
             performer=self._performer,
             publisher=self._publisher,
             telemetry=Telemetry(),
             clock=self.clock,
         )
         self.slots: dict[int, list[Partition]] = {}
+        self._reports = {slot: ReportDelta() for slot in range(SLOTS)}
         self._spent_s = 0.0
 
     def start(self) -> float:
@@ -150,16 +153,13 @@ class Driver:
 
     def _report(self) -> None:
         for slot, partitions in self.slots.items():
-            line = encode(_report(partitions))
+            reports = self._reports[slot]
+            due = dict.fromkeys(filter(reports.is_due, partitions), ONLINE)
+            line = encode(CopierReport(reports.changed(due)))
             with self._timed():
                 message = decode(line)
                 assert isinstance(message, CopierReport)
                 self.loop.step(events.CopierReported(CopierId(slot, 1), message))
-
-
-def _report(partitions: list[Partition]) -> CopierReport:
-    figures = PartitionReport(PartitionState.ONLINE, "", 5, 5, 0, 0, 0)
-    return CopierReport(dict.fromkeys(partitions, figures))
 
 
 def _publisher(clock: ManualClock) -> NodePublisher:
@@ -203,13 +203,13 @@ def _all_online(line: Line, partitions: int) -> bool:
 
 def _idle(line: Line, *, turns: int) -> float:
     """Each turn has the responses of all brokers, every second one a report."""
-    spent_s = 0.0
+    spent_s, reports = 0.0, ReportDelta()
     for turn in range(turns):
         line.source.pump()
         line.target.pump()
         began_s = time.process_time()
         line.work(skip_s=1 / FETCHES_PER_S)
         if turn % (FETCHES_PER_S // REPORTS_PER_S) == 0:
-            encode(CopierReport(line.copier.report()))
+            encode(CopierReport(reports.changed(line.copier.report(reports.is_due))))
         spent_s += time.process_time() - began_s
     return spent_s

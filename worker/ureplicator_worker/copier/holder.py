@@ -61,7 +61,7 @@ from ureplicator_worker.copier.ownership.protocol import (
     StartFailed,
 )
 from ureplicator_worker.copier.ownership.thread import Ownership
-from ureplicator_worker.copier.reporting import partition_reports
+from ureplicator_worker.copier.reporting import every, partition_reports
 from ureplicator_worker.lifeline.messages import (
     Failed,
     Message,
@@ -135,9 +135,11 @@ class Holder:
         waiting = bool(self._draining) and self._release_drained()
         self._committer.work(self.owned.values(), drained=waiting, now_s=now_s)
 
-    def report(self) -> dict[Partition, PartitionReport]:
+    def report(
+        self, is_due: Callable[[Partition], bool] = every
+    ) -> dict[Partition, PartitionReport]:
         return partition_reports(
-            self.owned.values(),
+            [owned for partition, owned in self.owned.items() if is_due(partition)],
             lane=self._lane,
             committed=self._committer.offset,
             cluster_error=self._cluster_error,

@@ -39,8 +39,7 @@ class Progress(NamedTuple):
     target_end: int = -1
 
 
-@dataclass(frozen=True, slots=True)
-class LaneStatus:
+class LaneStatus(NamedTuple):
     """One partition for the report. Counters since `begin`; -1: not known yet.
 
     `error`: what fails now, and at which end; `fetching`: the source responds for this partition.

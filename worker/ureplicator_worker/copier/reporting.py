@@ -1,14 +1,60 @@
-"""Reports to the driver: the state of each partition as the fleet sees it, and the copier's latency."""
+"""Reports to the driver: the state of each partition as the fleet sees it, and the copier's latency.
+
+A report holds what has changed: a worker may have 10,000 partitions, and most are idle. Partitions that
+are not ONLINE are compared at each report, so that a start shows at once; those that are ONLINE in turn,
+each once in `ONLINE_EVERY` reports.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 from ureplicator_common.model import Partition, PartitionState
 from ureplicator_worker.copier.lane import Lane, LaneStatus
 from ureplicator_worker.copier.latency import LatencyHistogram
 from ureplicator_worker.copier.lifecycle import DRAINED, IN_LANE, CopyState, OwnedPartition
 from ureplicator_worker.lifeline.messages import PartitionReport
+
+ONLINE_EVERY = 5
+FULL_EVERY = 150
+"""After so many reports everything is sent again: no state of the driver rests on one message for long."""
+
+
+class ReportDelta:
+    """Reports that the driver has, and which others it needs."""
+
+    def __init__(self) -> None:
+        self._sent: dict[Partition, PartitionReport] = {}
+        self._number = 0
+
+    def is_due(self, partition: Partition) -> bool:
+        """True if the partition is to be compared now."""
+        sent = self._sent.get(partition)
+        return (
+            sent is None
+            or sent.state is not PartitionState.ONLINE
+            or partition.number % ONLINE_EVERY == self._number % ONLINE_EVERY
+        )
+
+    def changed(
+        self, reports: Mapping[Partition, PartitionReport]
+    ) -> dict[Partition, PartitionReport]:
+        """Those that differ from what was sent last; they count as sent."""
+        changed = {part: each for part, each in reports.items() if self._sent.get(part) != each}
+        self._sent.update(changed)
+        self._number += 1
+        if self._number % FULL_EVERY == 0:
+            self._sent.clear()
+        return changed
+
+    def forget(self, partitions: Iterable[Partition]) -> None:
+        """They were released: after the next Add the driver has no report of them."""
+        for partition in partitions:
+            self._sent.pop(partition, None)
+
+
+def every(partition: Partition) -> bool:
+    return True
 
 
 def partition_reports(

@@ -21,6 +21,7 @@ from ureplicator_worker.copier.lane import Lane
 from ureplicator_worker.copier.loop.mailbox import Mailbox
 from ureplicator_worker.copier.ownership.protocol import Begun, Committed, OwnershipEvent
 from ureplicator_worker.copier.ownership.thread import Ownership
+from ureplicator_worker.copier.reporting import every
 from ureplicator_worker.copier.source_offsets import SourceOffsetPublisher
 from ureplicator_worker.lifeline.messages import Message, PartitionReport, ProofResponse
 
@@ -78,8 +79,10 @@ class RouteCopier:
         self.holder.work(now_s)
         self._publisher.work(self.holder.owned.values(), self._committer.offset, now_s)
 
-    def report(self) -> dict[Partition, PartitionReport]:
-        return self.holder.report()
+    def report(
+        self, is_due: Callable[[Partition], bool] = every
+    ) -> dict[Partition, PartitionReport]:
+        return self.holder.report(is_due)
 
     def close(self) -> None:
         self.lane.close()

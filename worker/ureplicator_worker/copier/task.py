@@ -34,7 +34,6 @@ from ureplicator_worker.lifeline.client import LifelineClient, LifelineClosed
 from ureplicator_worker.lifeline.messages import (
     Add,
     CopierConfig,
-    CopierReport,
     Hello,
     Message,
     PartitionReport,
@@ -140,14 +139,15 @@ class Copier:
                 route.remove_all()
 
     def _report(self) -> None:
-        """Skipped while the driver does not read: a later report holds everything."""
+        """Skipped while the driver does not read: a later report holds all changes."""
         if not self._driver.ready:
             return
         partitions: dict[Partition, PartitionReport] = {}
         for route in self._routes.values():
-            partitions |= route.report()
-        latency = total_latency(route.lane for route in self._routes.values())
-        self._driver.send(CopierReport(partitions, tuple(latency.counts), int(latency.sum_ms)))
+            partitions |= route.report(self._driver.reports.is_due)
+        self._driver.report(
+            partitions, total_latency(route.lane for route in self._routes.values())
+        )
 
     def _route(self, route: Route) -> RouteCopier:
         known = self._routes.get(route)

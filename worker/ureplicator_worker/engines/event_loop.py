@@ -15,6 +15,7 @@ from ureplicator_worker.core.instructions import Exit
 from ureplicator_worker.core.partition import PartitionPhase
 from ureplicator_worker.core.state import WorkerState
 from ureplicator_worker.core.state_machine import step
+from ureplicator_worker.engines.event_queue import EventQueue
 from ureplicator_worker.engines.performer import Performer
 from ureplicator_worker.engines.publisher import NodePublisher
 from ureplicator_worker.engines.telemetry import Telemetry
@@ -32,7 +33,7 @@ class EventLoop:
         self,
         *,
         state: WorkerState,
-        events: queue.SimpleQueue[Event],
+        events: EventQueue,
         performer: Performer,
         publisher: NodePublisher,
         telemetry: Telemetry,
@@ -57,7 +58,7 @@ class EventLoop:
                 ticked_s = now_s
                 self.tick(now_s)
             try:
-                event = self._events.get(timeout=max(0.0, ticked_s + TICK_S - now_s))
+                event = self._events.get(max(0.0, ticked_s + TICK_S - now_s))
             except queue.Empty:
                 continue
             self.step(event)

@@ -1,8 +1,8 @@
 """Nodes of a worker in ZooKeeper: live node, current state, loads. All ephemeral.
 
 Level-triggered: `publish` and friends only note the expected content, and one thread writes it, with
-retries until it succeeded. A burst of changes becomes one write, and a write of unknown outcome is
-followed by a read of the node.
+retries until it succeeded. A burst of changes is encoded once and becomes one write, and a write of
+unknown outcome is followed by a read of the node.
 
     workers/live/<id>    at registration, and again under each new session
     current/<id>         when a partition's state, owner epoch or reason changes (`core.publishing`)
@@ -88,6 +88,7 @@ class NodePublisher:
         self._clock = clock
         self._on_registered, self._on_taken = on_registered, on_taken
         self._contents: dict[str, bytes] = {}
+        self._unencoded: dict[str, Callable[[], bytes]] = {}
         self._done: dict[str, tuple[SessionId, bytes]] = {}
         self._sessions: set[SessionId] = set()
         self._taken_since_s: float | None = None
@@ -104,19 +105,13 @@ class NodePublisher:
 
     def announce(self, live: LiveWorker) -> None:
         """Set the content of the live node; nothing is written before that."""
-        self._set(self._live_path, znodes.encode_live_worker(live))
+        self._set(self._live_path, lambda: znodes.encode_live_worker(live))
 
     def publish(self, current: CurrentState) -> None:
-        self._set(self._current_path, znodes.encode_current(current))
+        self._set(self._current_path, lambda: znodes.encode_current(current))
 
     def publish_loads(self, loads: Mapping[Partition, PartitionLoad]) -> None:
-        """Loads that do not fit into a node are left out: they count as unknown."""
-        try:
-            data = znodes.encode_loads(loads)
-        except ValueError as error:
-            logger.warning("loads are not published: %s", error)
-            data = znodes.encode_loads({})
-        self._set(self._loads_path, data)
+        self._set(self._loads_path, lambda: _encoded_loads(loads))
 
     def refresh(self) -> None:
         """Read and write all nodes again: the session is new or was suspended."""
@@ -146,9 +141,9 @@ class NodePublisher:
         if self._thread.is_alive():
             self._thread.join(RETRY_S * 5)
 
-    def _set(self, path: str, data: bytes) -> None:
+    def _set(self, path: str, encode: Callable[[], bytes]) -> None:
         with self._changed:
-            self._contents[path] = data
+            self._unencoded[path] = encode
             self._dirty = True
             self._changed.notify_all()
 
@@ -172,10 +167,11 @@ class NodePublisher:
             ):  # also while changes come faster than that
                 self._checked_at_s = now_s
                 self._done.clear()
-            contents = dict(self._contents)
-        written = self._write_all(contents)
+            unencoded, self._unencoded = self._unencoded, {}
+        self._contents |= {path: encode() for path, encode in unencoded.items()}
+        written = self._write_all(self._contents)
         with self._changed:
-            self._dirty = not written or contents != self._contents
+            self._dirty = not written or bool(self._unencoded)
             self._changed.notify_all()
         return written
 
@@ -268,3 +264,12 @@ class NodePublisher:
         registration = [self._registration(session)] if path == self._live_path else []
         former = [Delete(path, node.stat.version)] if node is not None else []
         return [*registration, *former, Create(path, data, ephemeral=True)]
+
+
+def _encoded_loads(loads: Mapping[Partition, PartitionLoad]) -> bytes:
+    """Loads that do not fit into a node are left out: they count as unknown."""
+    try:
+        return znodes.encode_loads(loads)
+    except ValueError as error:
+        logger.warning("loads are not published: %s", error)
+        return znodes.encode_loads({})

@@ -19,11 +19,12 @@ but the initialisation of its own transactional id.
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from ureplicator_common.model import (
     Delivery,
@@ -134,8 +135,7 @@ class ProofResponse:
     refused: Mapping[Partition, str]
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionReport:
+class PartitionReport(NamedTuple):
     """State and counters of one partition since this copier started it; -1: not known yet."""
 
     state: PartitionState
@@ -151,7 +151,10 @@ class PartitionReport:
 
 @dataclass(frozen=True, slots=True)
 class CopierReport:
-    """State of all partitions of the copier; `latency_ms` are counts per bucket of LATENCY_BOUNDS_MS."""
+    """State of the partitions whose state has changed since the last report.
+
+    `latency_ms` are counts per bucket of LATENCY_BOUNDS_MS.
+    """
 
     partitions: Mapping[Partition, PartitionReport]
     latency_ms: tuple[int, ...] = ()
@@ -196,15 +199,26 @@ def decode(line: bytes) -> Message:
 
 
 def _plain(value: Any) -> Any:
+    if isinstance(value, (str, int, float)):
+        return value
     if isinstance(value, Partition):
         return str(value)
+    kind: Any = type(value)
+    fields = _fields(kind)
+    if fields is not None:
+        return {name: _plain(getattr(value, field)) for field, name in fields}
     if isinstance(value, Mapping):
         return {str(key): _plain(item) for key, item in value.items()}
-    if isinstance(value, tuple):
-        return [_plain(item) for item in value]
-    if hasattr(value, "__dataclass_fields__"):
-        return {camel(name): _plain(getattr(value, name)) for name in value.__dataclass_fields__}
-    return value
+    return [_plain(item) for item in value]
+
+
+@functools.cache
+def _fields(kind: Any) -> tuple[tuple[str, str], ...] | None:
+    """Fields of a class with their names in camelCase; None for a plain tuple or a mapping."""
+    for attribute in ("__dataclass_fields__", "_fields"):
+        if hasattr(kind, attribute):
+            return tuple((field, camel(field)) for field in getattr(kind, attribute))
+    return None
 
 
 def _snake(raw: Mapping[str, Any]) -> dict[str, Any]:

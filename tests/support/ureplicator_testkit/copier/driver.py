@@ -9,7 +9,7 @@ import pickle
 import socket
 import sys
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from ureplicator_common.model import OwnerEpoch, Partition, PartitionState, Route
@@ -126,13 +126,19 @@ class StubDriver:
                 self.proof_requests.append(message)
                 self._respond(message)
             case CopierReport(partitions):
-                self._report = partitions
+                self._report = {**self._report, **partitions}
             case Released(partitions):
                 self.released |= set(partitions)
+                self._forget(partitions)
             case Failed(partition):
                 self.failed[partition] = message
+                self._forget((partition,))
             case _:
                 return
+
+    def _forget(self, released: Iterable[Partition]) -> None:
+        gone = set(released)
+        self._report = {part: each for part, each in self._report.items() if part not in gone}
 
     def _respond(self, request: ProofRequest) -> None:
         if self.mode == "grant":

@@ -6,10 +6,21 @@ from collections.abc import Iterator
 
 import pytest
 
-from ureplicator_common.model import OwnerEpoch, Partition, Route
+from ureplicator_common.model import OwnerEpoch, Partition, PartitionState, Route
+from ureplicator_worker.copier.latency import LatencyHistogram
 from ureplicator_worker.copier.loop.driver_link import DriverLink
+from ureplicator_worker.copier.reporting import FULL_EVERY, ONLINE_EVERY
 from ureplicator_worker.lifeline.client import LifelineClient, LifelineClosed
-from ureplicator_worker.lifeline.messages import Message, ProofRequest, ProofResponse, Stop
+from ureplicator_worker.lifeline.messages import (
+    CopierReport,
+    Failed,
+    Message,
+    PartitionReport,
+    ProofRequest,
+    ProofResponse,
+    Released,
+    Stop,
+)
 
 ONE, TWO = Route("a", "b"), Route("c", "d")
 
@@ -93,3 +104,66 @@ def test_reports_wait_while_the_driver_does_not_read(lifeline: MemoryLifeline) -
     link = DriverLink(lifeline, received=lambda _: None)
     lifeline.full = True
     assert not link.ready
+
+
+P0, P1 = Partition(ONE, "t", 0), Partition(ONE, "t", 1)
+
+
+class Reporting:
+    """A link, and the partitions whose state it reports."""
+
+    def __init__(self) -> None:
+        self.lifeline = MemoryLifeline()
+        self.link = DriverLink(self.lifeline, received=lambda _: None)
+        self.now: dict[Partition, PartitionReport] = {}
+
+    def online(self, partition: Partition, position: int = 5) -> None:
+        self.now[partition] = PartitionReport(PartitionState.ONLINE, position=position)
+
+    def report(self, times: int = 1) -> dict[Partition, PartitionReport]:
+        """What the driver is sent in so many reports."""
+        self.lifeline.sent.clear()
+        for _ in range(times):
+            due = {part: each for part, each in self.now.items() if self.link.reports.is_due(part)}
+            self.link.report(due, LatencyHistogram())
+        sent = [each for each in self.lifeline.sent if isinstance(each, CopierReport)]
+        assert len(sent) == times, "each report is sent, if only to show that the copier lives"
+        return {part: row for each in sent for part, row in each.partitions.items()}
+
+
+def test_a_report_holds_what_has_changed() -> None:
+    reporting = Reporting()
+    reporting.online(P0)
+    reporting.online(P1)
+    assert reporting.report() == reporting.now
+    assert reporting.report(2 * ONLINE_EVERY) == {}
+    reporting.online(P1, 6)
+    assert reporting.report(ONLINE_EVERY) == {P1: reporting.now[P1]}
+
+
+@pytest.mark.parametrize("state", [PartitionState.OFFLINE, PartitionState.ERROR])
+def test_a_partition_that_is_not_online_is_compared_at_each_report(state: PartitionState) -> None:
+    reporting = Reporting()
+    for partition in (P0, P1):
+        reporting.now[partition] = PartitionReport(state, "why")
+        assert reporting.report() == {partition: reporting.now[partition]}
+    for partition in (P0, P1):
+        reporting.online(partition)
+        assert reporting.report() == {partition: reporting.now[partition]}
+
+
+@pytest.mark.parametrize("end", [Released((P0,)), Failed(P0, "why", True)])
+def test_a_partition_that_comes_back_is_reported_although_it_is_as_before(end: Message) -> None:
+    reporting = Reporting()
+    reporting.online(P0)
+    reporting.online(P1)
+    reporting.report()
+    reporting.link.send(end)
+    assert reporting.report() == {P0: reporting.now[P0]}
+
+
+def test_everything_is_reported_again_after_a_while() -> None:
+    reporting = Reporting()
+    reporting.online(P0)
+    reporting.report()
+    assert reporting.report(FULL_EVERY) == reporting.now

@@ -1,16 +1,29 @@
 """The driver as the copier's loop sees it: messages over the lifeline, until it closes.
 
+The driver keeps the last report of each partition, so only changes are sent (`reports`). A link has no
+successor: the next copier of the slot begins with a report of everything.
+
 Requests for proofs of all routes share the lifeline. They are numbered together here, and the response
 goes back to the route under the route's own number.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
-from ureplicator_common.model import Route
+from ureplicator_common.model import Partition, Route
+from ureplicator_worker.copier.latency import LatencyHistogram
+from ureplicator_worker.copier.reporting import ReportDelta
 from ureplicator_worker.lifeline.client import LifelineClient, LifelineClosed
-from ureplicator_worker.lifeline.messages import Message, ProofRequest, ProofResponse
+from ureplicator_worker.lifeline.messages import (
+    CopierReport,
+    Failed,
+    Message,
+    PartitionReport,
+    ProofRequest,
+    ProofResponse,
+    Released,
+)
 
 
 class DriverLink:
@@ -18,6 +31,7 @@ class DriverLink:
 
     def __init__(self, lifeline: LifelineClient, *, received: Callable[[Message], None]) -> None:
         self.closed = False
+        self.reports = ReportDelta()
         self._lifeline = lifeline
         self._received = received
         self._proofs: dict[int, tuple[Route, int]] = {}
@@ -32,9 +46,21 @@ class DriverLink:
         """The driver has read everything so far. Reports wait for it, since memory is finite."""
         return not self.closed and not self._lifeline.wants_write
 
+    def report(
+        self, partitions: Mapping[Partition, PartitionReport], latency: LatencyHistogram
+    ) -> None:
+        """Send what has changed, even if that is nothing: a silent copier is killed."""
+        changed = self.reports.changed(partitions)
+        self.send(CopierReport(changed, tuple(latency.counts), int(latency.sum_ms)))
+
     def send(self, message: Message) -> None:
         if self.closed:
             return
+        match message:
+            case Released(partitions):
+                self.reports.forget(partitions)
+            case Failed(partition):
+                self.reports.forget((partition,))
         try:
             self._lifeline.send(message)
         except LifelineClosed:
