@@ -7,6 +7,12 @@ it is handed over. kafka-python's message classes do the encoding; nothing of it
 
 A `ClusterClient` belongs to one thread. Every network failure is ClusterUnavailable: the socket is closed,
 so a late response can never be taken for the response to another request.
+
+No broker can stop a client by its silence. A connection is tried for `CONNECT_TIMEOUT_S`. A request that
+any broker serves goes to them in turn (`broker_order`), and each gets a part of the time that is left
+(`ANY_PART`), so several are tried. A request that one broker must serve gets half of what is left: the rest
+is for finding out who serves it now. These times are silence, that is, the time since the last byte:
+a long response on a slow line is read to its end, within the deadline.
 """
 
 from __future__ import annotations
@@ -18,7 +24,7 @@ import struct
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, Protocol, Self
 
@@ -31,12 +37,17 @@ from kafka.protocol.metadata import (
     MetadataResponse,
 )
 
+from ureplicator_common.clock import Clock, SystemClock
 from ureplicator_common.kafka import ClusterUnavailable
+from ureplicator_common.kafka.broker_order import Address, BrokerOrder
 from ureplicator_common.kafka.errors import ErrorCode, error_name
 
 CLIENT_ID = "ureplicator"
-CONNECT_TIMEOUT_S = 5.0
+CONNECT_TIMEOUT_S = 1.0
 REQUEST_TIMEOUT_S = 10.0
+ANY_PART = 0.25
+ONE_PART = 0.5
+MIN_SILENCE_S = 0.3
 MAX_RESPONSE_BYTES = 1 << 28
 """Far above the metadata of the largest cluster; a peer that announces more is no broker."""
 API_VERSIONS_VERSION = 0
@@ -115,12 +126,20 @@ def connect(
     return connection
 
 
-def receive_exactly(connection: socket.socket, size: int) -> bytearray:
+def receive_exactly(
+    connection: socket.socket,
+    size: int,
+    *,
+    silence_s: float | None = None,
+    deadline_s: float = math.inf,
+) -> bytearray:
     """`size` bytes. Raises ConnectionError when the peer ends first, TimeoutError."""
     buffer = bytearray(size)
     view = memoryview(buffer)
     filled = 0
     while filled < size:
+        if silence_s is not None:
+            connection.settimeout(max(0.001, min(silence_s, deadline_s - time.monotonic())))
         count = connection.recv_into(view[filled:])
         if count == 0:
             raise ConnectionResetError("connection closed by the broker")
@@ -141,33 +160,57 @@ class Channel:
         """Raises ClusterUnavailable."""
         return cls(broker, connect(broker, security=security, timeout_s=timeout_s))
 
-    def call(self, request: Any, response: Any, timeout_s: float) -> Any:
-        """Send `request` (version set), decode its response with class `response`.
+    def call(self, request: Any, response: Any, silence_s: float) -> Any:
+        """`call_all` of one request."""
+        (decoded,) = self.call_all([request], response, silence_s=silence_s)
+        return decoded
 
-        Raises ClusterUnavailable; the channel is closed then.
+    def call_all(
+        self,
+        requests: Sequence[Any],
+        response: Any,
+        *,
+        silence_s: float,
+        deadline_s: float = math.inf,
+    ) -> list[Any]:
+        """Send the requests (versions set) at once, decode their responses with class `response`.
+
+        Raises ClusterUnavailable after `silence_s` without a byte, and at the deadline; the channel is
+        closed then.
         """
-        self._connection.settimeout(timeout_s)
-        self._correlation_id += 1
-        request.with_header(correlation_id=self._correlation_id, client_id=CLIENT_ID)
+        first = self._correlation_id + 1
         try:
-            self._connection.sendall(request.encode(framed=True, header=True))
-            received = self._receive()
+            self._connection.settimeout(silence_s)
+            self._connection.sendall(b"".join(map(self._encoded, requests)))
+            received = [
+                self._receive(first + number, silence_s, deadline_s)
+                for number in range(len(requests))
+            ]
         except OSError as error:
             self.close()
             raise ClusterUnavailable(f"{self.broker} did not respond: {error}") from error
-        return response.decode(bytes(received), version=request.version, header=True)
+        return [
+            response.decode(bytes(each), version=request.version, header=True)
+            for request, each in zip(requests, received, strict=True)
+        ]
 
-    def _receive(self) -> bytearray:
-        """The response to the last request. Raises ConnectionError for anything else."""
-        (size,) = struct.unpack(">i", receive_exactly(self._connection, 4))
+    def _encoded(self, request: Any) -> bytes:
+        self._correlation_id += 1
+        request.with_header(correlation_id=self._correlation_id, client_id=CLIENT_ID)
+        return bytes(request.encode(framed=True, header=True))
+
+    def _receive(self, correlation_id: int, silence_s: float, deadline_s: float) -> bytearray:
+        """The next response. Raises ConnectionError for anything else, TimeoutError."""
+        limits = {"silence_s": silence_s, "deadline_s": deadline_s}
+        (size,) = struct.unpack(">i", receive_exactly(self._connection, 4, **limits))
         if not 4 <= size <= MAX_RESPONSE_BYTES:
             raise ConnectionAbortedError(
                 f"a response of {size} bytes: the peer is not a Kafka broker"
             )
-        received = receive_exactly(self._connection, size)
-        (correlation_id,) = struct.unpack_from(">i", received)
-        if correlation_id != self._correlation_id:
-            raise ConnectionAbortedError(f"response {correlation_id} to {self._correlation_id}")
+        received = receive_exactly(self._connection, size, **limits)
+        (found,) = struct.unpack_from(">i", received)
+        if found != correlation_id:
+            raise ConnectionAbortedError(f"response {found} to {correlation_id}")
         return received
 
     def close(self) -> None:
@@ -186,8 +229,18 @@ def newest_versions(
     return {row.api_key: row.max_version for row in reply.api_keys}
 
 
+class OpenChannel(Protocol):
+    """Connects to a broker. Raises ClusterUnavailable."""
+
+    def __call__(self, broker: Broker, *, security: Security, timeout_s: float) -> Channel: ...
+
+
 class ClusterClient:
-    """Control requests to one cluster: finds brokers and coordinators, keeps a channel to each."""
+    """Control requests to one cluster: finds brokers and coordinators, keeps a channel to each.
+
+    `order`: shared by the clients of the cluster in this process; `timeout_s`: for a request with all its
+    attempts.
+    """
 
     def __init__(
         self,
@@ -195,12 +248,18 @@ class ClusterClient:
         *,
         security: Security | None = None,
         timeout_s: float = REQUEST_TIMEOUT_S,
+        order: BrokerOrder | None = None,
+        open_channel: OpenChannel = Channel.open,
+        clock: Clock | None = None,
+        pause: Callable[[float], None] = time.sleep,
     ) -> None:
-        self._seeds = parse_bootstrap(bootstrap)
+        self._order = order or broker_order(bootstrap)
         self._security = security or Security()
         self._timeout_s = timeout_s
-        self._brokers: dict[int, Broker] = {}
-        self._channels: dict[tuple[str, int], Channel] = {}
+        self._open_channel = open_channel
+        self._clock = clock or SystemClock()
+        self.pause = pause
+        self._channels: dict[Address, Channel] = {}
         self._coordinators: dict[tuple[int, str], Broker] = {}
         self._deadline_s = math.inf
 
@@ -208,21 +267,22 @@ class ClusterClient:
     def within(self, timeout_s: float) -> Iterator[None]:
         """Limit the time of all requests inside together; after it they raise ClusterUnavailable."""
         outer_s = self._deadline_s
-        self._deadline_s = min(outer_s, time.monotonic() + timeout_s)
+        self._deadline_s = self.deadline_s(timeout_s)
         try:
             yield
         finally:
             self._deadline_s = outer_s
 
+    def now_s(self) -> float:
+        return self._clock.monotonic_s()
+
     def deadline_s(self, timeout_s: float) -> float:
         """Deadline for retries: after `timeout_s`, but not beyond `within`."""
-        return min(self._deadline_s, time.monotonic() + timeout_s)
+        return min(self._deadline_s, self.now_s() + timeout_s)
 
-    def _time_left_s(self, limit_s: float) -> float:
-        left_s = self._deadline_s - time.monotonic()
-        if left_s <= 0:
-            raise ClusterUnavailable("time limit exceeded")
-        return min(limit_s, left_s)
+    def has_failed(self, broker: Broker) -> bool:
+        """Lately; it is better tried after the others."""
+        return self._order.has_failed((broker.host, broker.port), self.now_s())
 
     @property
     def security(self) -> Security:
@@ -230,38 +290,88 @@ class ClusterClient:
 
     def call(self, broker: Broker, request: Any, response: Any) -> Any:
         """Request to one broker. Raises ClusterUnavailable."""
+        (reply,) = self.call_all(broker, [request], response)
+        return reply
+
+    def call_all(self, broker: Broker, requests: Sequence[Any], response: Any) -> list[Any]:
+        """Requests to one broker, sent at once. Raises ClusterUnavailable."""
+        with self.within(self._timeout_s):
+            return self._attempt(broker, requests, response, part=ONE_PART)
+
+    def call_any(self, request: Callable[[], Any], response: Any) -> Any:
+        """As `call_any_all`, with one request."""
+        (reply,) = self.call_any_all(lambda: [request()], response)
+        return reply
+
+    def call_any_all(self, requests: Callable[[], Sequence[Any]], response: Any) -> list[Any]:
+        """Try brokers in turn until one responds; the requests are created again for each."""
+        failures: list[str] = []
+        with self.within(self._timeout_s):
+            for address in self._order.in_turn(self.now_s()):
+                broker = Broker(-1, *address)
+                try:
+                    replies = self._attempt(broker, requests(), response, part=ANY_PART)
+                except ClusterUnavailable as error:
+                    if str(error) not in failures:
+                        failures.append(str(error))
+                    continue
+                if self._order.stale and response is not MetadataResponse:
+                    self._read_brokers(broker)
+                return replies
+        raise ClusterUnavailable("; ".join(failures) or "no bootstrap servers")
+
+    def _attempt(
+        self, broker: Broker, requests: Sequence[Any], response: Any, *, part: float
+    ) -> list[Any]:
+        """Raises ClusterUnavailable."""
         address = (broker.host, broker.port)
-        timeout_s = self._time_left_s(self._timeout_s)
+        silence_s = self._silence_s(part)
         try:
             channel = self._channels.get(address)
             if channel is None:
-                connect_s = min(timeout_s, CONNECT_TIMEOUT_S)
-                channel = Channel.open(broker, security=self._security, timeout_s=connect_s)
+                connect_s = min(silence_s, CONNECT_TIMEOUT_S)
+                channel = self._open_channel(broker, security=self._security, timeout_s=connect_s)
                 self._channels[address] = channel
-            return channel.call(request, response, self._time_left_s(self._timeout_s))
+            replies = channel.call_all(
+                requests, response, silence_s=silence_s, deadline_s=self._deadline_s
+            )
         except ClusterUnavailable:
-            self._channels.pop(address, None)
-            self._coordinators = {
-                key: known for key, known in self._coordinators.items() if known != broker
-            }
+            self._failed(address)
             raise
+        self._order.responded(address)
+        return replies
 
-    def call_any(self, request: Callable[[], Any], response: Any) -> Any:
-        """Try brokers in turn until one responds; the request is recreated for each."""
-        failures: list[str] = []
-        for broker in (*self._brokers.values(), *self._seeds):
-            try:
-                return self.call(broker, request(), response)
-            except ClusterUnavailable as error:
-                if str(error) not in failures:
-                    failures.append(str(error))
-        raise ClusterUnavailable("; ".join(failures) or "no bootstrap servers")
+    def _silence_s(self, part: float) -> float:
+        left_s = self._deadline_s - self.now_s()
+        if left_s <= 0:
+            raise ClusterUnavailable("time limit exceeded")
+        return min(left_s, max(MIN_SILENCE_S, left_s * part))
+
+    def _failed(self, address: Address) -> None:
+        self._order.failed(address, self.now_s())
+        self._channels.pop(address, None)
+        self._coordinators = {
+            key: known
+            for key, known in self._coordinators.items()
+            if (known.host, known.port) != address
+        }
+
+    def _read_brokers(self, broker: Broker) -> None:
+        """After a failure, from one that responds. Without a response the next request tries it again."""
+        with suppress(ClusterUnavailable):
+            (reply,) = self._attempt(
+                broker, [_metadata_request(())], MetadataResponse, part=ANY_PART
+            )
+            self._discovered(_view(reply))
+
+    def _discovered(self, view: ClusterView) -> None:
+        self._order.discovered((each.host, each.port) for each in view.brokers.values())
 
     def view(self, topics: Sequence[str]) -> ClusterView:
         """Leaders, brokers and topic ids, for these topics only. Raises ClusterUnavailable."""
         reply = self.call_any(lambda: _metadata_request(topics), MetadataResponse)
         view = _view(reply)
-        self._brokers = dict(view.brokers)
+        self._discovered(view)
         return view
 
     def coordinator(self, key: str, kind: int) -> Broker:
@@ -269,17 +379,35 @@ class ClusterClient:
 
         `forget_coordinator` is for one that responds that it is not the coordinator any more.
         """
-        known = self._coordinators.get((kind, key))
-        if known is not None:
-            return known
-        reply = self.call_any(lambda: _coordinator_request(key, kind), FindCoordinatorResponse)
-        if reply.error_code:
-            raise ClusterUnavailable(
-                f"no coordinator for {key}: {error_name(reply.error_code)}", delay_s=0.2
-            )
-        broker = Broker(reply.node_id, reply.host, reply.port)
-        self._coordinators[(kind, key)] = broker
+        led, reason = self.coordinators([key], kind)
+        if not led:
+            raise ClusterUnavailable(f"{reason} for {key}", delay_s=0.2)
+        (broker,) = led
         return broker
+
+    def coordinators(self, keys: Sequence[str], kind: int) -> tuple[dict[Broker, list[str]], str]:
+        """Coordinators of many keys at once: keys by broker, and the reason why others have none.
+
+        Raises ClusterUnavailable if no broker responds.
+        """
+        reason = ""
+        unknown = [key for key in keys if (kind, key) not in self._coordinators]
+        if unknown:
+            replies = self.call_any_all(
+                lambda: [_coordinator_request(key, kind) for key in unknown],
+                FindCoordinatorResponse,
+            )
+            for key, reply in zip(unknown, replies, strict=True):
+                if reply.error_code:
+                    reason = f"no coordinator: {error_name(reply.error_code)}"
+                else:
+                    self._coordinators[kind, key] = Broker(reply.node_id, reply.host, reply.port)
+        led: dict[Broker, list[str]] = {}
+        for key in keys:
+            broker = self._coordinators.get((kind, key))
+            if broker is not None:
+                led.setdefault(broker, []).append(key)
+        return led, reason
 
     def forget_coordinator(self, key: str, kind: int) -> None:
         self._coordinators.pop((kind, key), None)
@@ -292,6 +420,11 @@ class ClusterClient:
         self._coordinators.clear()
 
     close = reset
+
+
+def broker_order(bootstrap: str) -> BrokerOrder:
+    """Raises ValueError."""
+    return BrokerOrder((seed.host, seed.port) for seed in parse_bootstrap(bootstrap))
 
 
 def parse_bootstrap(bootstrap: str) -> tuple[Broker, ...]:

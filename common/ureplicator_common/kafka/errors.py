@@ -64,6 +64,11 @@ COORDINATOR_MOVED = frozenset(
 )
 """Find the coordinator again, then retry."""
 
+WAIT_FOR_TRANSACTION = frozenset(
+    {ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.UNSTABLE_OFFSET_COMMIT}
+)
+"""A former transaction is being ended: retry."""
+
 LEADER_MOVED = frozenset(
     {
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,

@@ -37,7 +37,7 @@ def offsets_at(
 
     A time after the last record gives the end. The results come in portions, as they become known.
     """
-    led = by_leader(view, times_ms)
+    led = healthy_first(client, by_leader(view, times_ms))
     known = {key for keys in led.values() for key in keys}
     leaderless = [key for key in times_ms if key not in known]
     if leaderless:
@@ -95,6 +95,13 @@ def by_leader(
         if broker is not None:
             led.setdefault(broker, []).append(key)
     return led
+
+
+def healthy_first(
+    client: ClusterClient, led: Mapping[Broker, list[TopicPartition]]
+) -> dict[Broker, list[TopicPartition]]:
+    """One that failed lately must not delay the others."""
+    return dict(sorted(led.items(), key=lambda item: client.has_failed(item[0])))
 
 
 def by_topic(keys: Iterable[TopicPartition]) -> dict[str, list[int]]:

@@ -43,6 +43,7 @@ from ureplicator_common.kafka.list_offsets import (
     TopicPartition,
     by_leader,
     by_topic,
+    healthy_first,
     list_at,
     no_leader,
     refused,
@@ -81,7 +82,7 @@ class KafkaLogReader:
         self._view = view = self._client.view(list(wanted))
         keys = [(topic, number) for topic, numbers in wanted.items() for number in numbers]
         found: dict[TopicPartition, Extent | PartitionUnavailable] = {}
-        led = by_leader(view, keys)
+        led = healthy_first(self._client, by_leader(view, keys))
         for broker, some in led.items():
             found |= self._extents_at(broker, some)
         return {key: found.get(key) or no_leader(key) for key in keys}
@@ -93,7 +94,7 @@ class KafkaLogReader:
             return {}
         view = self._view or self._client.view(sorted({topic for topic, _ in offsets}))
         found: dict[TopicPartition, BatchTime] = {}
-        for broker, keys in by_leader(view, list(offsets)).items():
+        for broker, keys in healthy_first(self._client, by_leader(view, list(offsets))).items():
             found |= self._times_at(broker, {key: offsets[key] for key in keys})
         return found
 

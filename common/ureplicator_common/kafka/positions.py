@@ -38,10 +38,9 @@ OffsetFetch of our own: the client library in use returns garbage for the metada
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from kafka.protocol.consumer import (
     OffsetCommitRequest,
@@ -54,7 +53,6 @@ from kafka.protocol.producer import (
     AddOffsetsToTxnResponse,
     EndTxnRequest,
     EndTxnResponse,
-    InitProducerIdRequest,
     InitProducerIdResponse,
     TxnOffsetCommitRequest,
     TxnOffsetCommitResponse,
@@ -64,15 +62,19 @@ from ureplicator_common.errors import OperatingError
 from ureplicator_common.kafka import ClusterUnavailable, Position
 from ureplicator_common.kafka.client import (
     GROUP_COORDINATOR,
+    MIN_SILENCE_S,
     TRANSACTION_COORDINATOR,
     Broker,
     ClusterClient,
 )
-from ureplicator_common.kafka.errors import COORDINATOR_MOVED, FENCED, ErrorCode, error_name
-
-TRANSACTION_TIMEOUT_MS = 60_000
-"""Longer than any commit; a transaction left open blocks stable reads for this long, unless its id is
-fenced, as every new owner does."""
+from ureplicator_common.kafka.errors import (
+    COORDINATOR_MOVED,
+    FENCED,
+    WAIT_FOR_TRANSACTION,
+    ErrorCode,
+    error_name,
+)
+from ureplicator_common.kafka.fencing import RETRY_DELAY_S, fence_ids, init_request, retry_delays
 
 COORDINATOR_TIMEOUT_S = 15.0
 """Time for which one operation is retried while a coordinator moves or finishes a former transaction."""
@@ -81,8 +83,6 @@ COMMAND_S = 5.0
 """Limit of a commit with all its steps, or of an initialisation: the release of a partition waits for
 what its copier has begun. With the drain before it that must stay below the time after which a worker
 counts as one that does not release (`controller.handover_timeout_s`)."""
-
-RETRY_DELAY_S = 0.02
 
 POSITIONS_PER_REQUEST = 500
 """A coordinator writes the positions of one request as one batch, of 1 MiB by default at most: with the
@@ -133,9 +133,8 @@ class PositionStore:
 
     def fence(self, transactional_ids: Sequence[str]) -> None:
         """Step (3): after it no other process commits under these ids. Raises ClusterUnavailable."""
-        for transactional_id in transactional_ids:
-            with self._client.within(COMMAND_S):
-                init_producer(self._client, transactional_id)
+        with self._client.within(COMMAND_S):
+            fence_ids(self._client, transactional_ids)
 
     def read(self, wanted: Mapping[str, Sequence[int]]) -> dict[TargetPartition, Position]:
         """Step (4): target topic -> partitions in; offset -1 where none is stored.
@@ -261,32 +260,27 @@ def init_producer(client: ClusterClient, transactional_id: str | None) -> Produc
     Waits out a former transaction that is being ended. Raises ClusterUnavailable.
     """
 
-    def request() -> InitProducerIdRequest:
-        return InitProducerIdRequest(
-            version=4,
-            transactional_id=transactional_id,
-            transaction_timeout_ms=TRANSACTION_TIMEOUT_MS,
-            producer_id=-1,
-            producer_epoch=-1,
-        )
-
     def attempt(coordinator: Broker) -> Attempt[Producer]:
-        response = client.call(coordinator, request(), InitProducerIdResponse)
+        response = client.call(coordinator, init_request(transactional_id), InitProducerIdResponse)
         return {response.error_code}, Producer(response.producer_id, response.producer_epoch)
 
     if transactional_id is None:
-        return _init_plain(client, request)
+        return _init_plain(client)
     try:
         return _until_accepted(
-            client, key=transactional_id, kind=TRANSACTION_COORDINATOR, attempt=attempt
+            client,
+            key=transactional_id,
+            kind=TRANSACTION_COORDINATOR,
+            attempt=attempt,
+            repeatable=True,
         )
     except Fenced as error:  # two initialisations at once: one ended a transaction of the other
         raise ClusterUnavailable(f"not initialised: {error}", delay_s=RETRY_DELAY_S) from error
 
 
-def _init_plain(client: ClusterClient, request: Callable[[], Any]) -> Producer:
+def _init_plain(client: ClusterClient) -> Producer:
     """Any broker assigns ids to producers without a transactional id."""
-    response = client.call_any(request, InitProducerIdResponse)
+    response = client.call_any(lambda: init_request(None), InitProducerIdResponse)
     if response.error_code:
         raise ClusterUnavailable(f"no producer id: {error_name(response.error_code)}", delay_s=0.2)
     return Producer(response.producer_id, response.producer_epoch)
@@ -311,7 +305,9 @@ def read_positions(
                 )
         return codes, found
 
-    return _until_accepted(client, key=group, kind=GROUP_COORDINATOR, attempt=attempt)
+    return _until_accepted(
+        client, key=group, kind=GROUP_COORDINATOR, attempt=attempt, repeatable=True
+    )
 
 
 def publish_positions(
@@ -362,15 +358,6 @@ def _publish_batch(
     return {error_name(code) for code in codes if code}
 
 
-def fence_ids(client: ClusterClient, transactional_ids: Sequence[str]) -> None:
-    """InitProducerId on each: ends the copiers of a driver's former processes.
-
-    Raises ClusterUnavailable.
-    """
-    for transactional_id in transactional_ids:
-        init_producer(client, transactional_id)
-
-
 class KafkaPositionReader:
     """Reads positions for display (REST); never writes. Belongs to one thread at a time.
 
@@ -395,26 +382,35 @@ def _until_accepted(
     key: str,
     kind: int,
     attempt: Callable[[Broker], Attempt[T]],
+    repeatable: bool = False,
 ) -> T:
-    """Repeat a request until no error is temporary; its result. Raises Fenced, ClusterUnavailable."""
+    """Repeat a request until no error is temporary; its result. Raises Fenced, ClusterUnavailable.
+
+    `repeatable`: one without a response may be sent again, to the coordinator as it is then.
+    """
     deadline_s = client.deadline_s(COORDINATOR_TIMEOUT_S)
-    while True:
-        returned, result = attempt(client.coordinator(key, kind))
+    for delay_s in retry_delays():
+        try:
+            returned, result = attempt(client.coordinator(key, kind))
+        except ClusterUnavailable:
+            if not repeatable or client.now_s() + MIN_SILENCE_S > deadline_s:
+                raise
+            client.pause(delay_s)
+            continue
         codes = returned - {int(ErrorCode.NONE)}
         if not codes:
             return result
+        names = ", ".join(sorted(map(error_name, codes)))
         if codes & FENCED:
-            raise Fenced(f"{key}: {', '.join(sorted(map(error_name, codes)))}")
+            raise Fenced(f"{key}: {names}")
         if codes & COORDINATOR_MOVED:
             client.forget_coordinator(key, kind)
-        elif not codes <= _WAIT:
-            raise ClusterUnavailable(f"{key}: {', '.join(sorted(map(error_name, codes)))}")
-        if time.monotonic() > deadline_s:
-            raise ClusterUnavailable(f"{key}: still {', '.join(sorted(map(error_name, codes)))}")
-        time.sleep(RETRY_DELAY_S)
-
-
-_WAIT = frozenset({ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.UNSTABLE_OFFSET_COMMIT})
+        elif not codes <= WAIT_FOR_TRANSACTION:
+            raise ClusterUnavailable(f"{key}: {names}")
+        if client.now_s() > deadline_s:
+            raise ClusterUnavailable(f"{key}: still {names}")
+        client.pause(delay_s)
+    raise AssertionError("the delays have no end")
 
 
 def _fetch_request(

@@ -8,7 +8,7 @@ import time
 import pytest
 
 from ureplicator_common.kafka.client import ClusterClient
-from ureplicator_common.kafka.positions import fence_ids
+from ureplicator_common.kafka.fencing import fence_ids
 from ureplicator_common.model import GapPolicy, OwnerEpoch, Partition, PartitionState, RouteSettings
 from ureplicator_testkit.copier.driver import partitions_of
 from ureplicator_testkit.copier.lane import RealLane

@@ -14,7 +14,8 @@ import os
 import sys
 import time
 
-from ureplicator_common.kafka.client import ClusterClient
+from ureplicator_common.kafka.broker_order import BrokerOrder
+from ureplicator_common.kafka.client import ClusterClient, broker_order
 from ureplicator_common.kafka.positions import PositionStore
 from ureplicator_common.logging_setup import set_up
 from ureplicator_common.model import Partition, Route, WorkerId, position_group, transactional_id
@@ -78,6 +79,7 @@ class Copier:
         self._loop = SocketSelector()
         self._pool = BufferPool(limit_bytes=config.buffer_bytes)
         self._routes: dict[Route, RouteCopier] = {}
+        self._orders: dict[str, BrokerOrder] = {}
         self._report_at_s = 0.0
         self._stop_by_s: float | None = None
 
@@ -205,8 +207,10 @@ class Copier:
         return ownership
 
     def _client(self, cluster: str) -> ClusterClient:
+        """All clients of a cluster share what they learn about its brokers."""
         bootstrap = self._config.clusters[cluster]["bootstrap.servers"]
-        return ClusterClient(bootstrap, timeout_s=REQUEST_TIMEOUT_S)
+        order = self._orders.setdefault(cluster, broker_order(bootstrap))
+        return ClusterClient(bootstrap, timeout_s=REQUEST_TIMEOUT_S, order=order)
 
     def close(self) -> None:
         self._driver.close()

@@ -15,7 +15,7 @@ from ureplicator_common.config.settings import Settings
 from ureplicator_common.coordination import Coordination, Unavailable
 from ureplicator_common.errors import ConfigurationError, OperatingError, PermanentError
 from ureplicator_common.kafka.client import ClusterClient
-from ureplicator_common.kafka.positions import fence_ids
+from ureplicator_common.kafka.fencing import fence_ids
 from ureplicator_common.model import Route, WorkerId, transactional_ids
 from ureplicator_worker.core.events import FenceFailed, RouteFenced
 
