@@ -24,9 +24,22 @@ def holding(*partitions: Partition) -> ProofOrder:
     number, _ = order.request()
     order.response(granted(number, *partitions))
     order.proven()
+    order.search(partitions)
     for partition in partitions:
         order.begin(partition, 10)
     return order
+
+
+def searching(*partitions: Partition) -> tuple[ProofOrder, int]:
+    """Everything proven and requested at the source; the number of the proof."""
+    order = ProofOrder()
+    order.add(dict.fromkeys(partitions, ONE))
+    order.initialised()
+    number, _ = order.request()
+    order.response(granted(number, *partitions))
+    order.proven()
+    assert order.search(partitions) == number
+    return order, number
 
 
 def test_nothing_is_due_without_partitions() -> None:
@@ -134,3 +147,46 @@ def test_a_forgotten_partition_is_held_no_more() -> None:
     assert not order.may_commit(P0)
     assert not order.is_ours(P0, 10)
     assert not order.needs_proof
+
+
+def test_what_is_searched_needs_no_further_proof() -> None:
+    order, number = searching(P0, P1)
+    assert not order.needs_proof
+    assert order.is_searched(P0, number)
+    order.begin(P0, 10)
+    assert not order.is_searched(P0, number)
+    assert order.held == {P0: ONE}
+
+
+def test_a_result_from_before_a_restart_does_not_count() -> None:
+    """Another owner may have committed between the restart and the next proof."""
+    order, number = searching(P0)
+    order.restart()
+    assert not order.is_searched(P0, number)
+    assert order.waiting == {P0: ONE}
+    order.initialised()
+    second, _ = order.request()
+    order.response(granted(second, P0))
+    order.proven()
+    order.search([P0])
+    assert not order.is_searched(P0, number)
+    assert order.is_searched(P0, second)
+
+
+@pytest.mark.parametrize("added_again", [True, False])
+def test_a_result_for_what_was_forgotten_does_not_count(added_again: bool) -> None:
+    order, number = searching(P0)
+    order.forget(P0)
+    if added_again:
+        order.add({P0: TWO})
+    assert not order.is_searched(P0, number)
+    assert order.needs_proof == added_again
+
+
+def test_without_a_response_of_the_source_the_rest_waits_again() -> None:
+    order, number = searching(P0, P1)
+    order.begin(P0, 10)
+    order.search_again(number)
+    assert order.waiting == {P1: ONE}
+    assert order.needs_proof
+    assert order.state is OrderState.PROVEN

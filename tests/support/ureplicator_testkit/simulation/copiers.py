@@ -2,6 +2,7 @@
 
     loop       follows the driver, copies a few records, commits at an interval, reports
     ownership  the thread that takes partitions over and commits
+    starts     its second thread, which finds start positions at the source
 
 The loop follows `ureplicator_worker.copier.route_copier` (phases, suspension, draining, messages) and
 `task` (the end). A commit that a dead copier has in flight is left out: the transaction is open or
@@ -13,6 +14,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from ureplicator_common.model import (
     OwnerEpoch,
@@ -71,6 +73,17 @@ class Copy:
     failure: tuple[str, bool] | None = None
 
 
+class SimulatedOwnership(Ownership):
+    """The caller takes the commands (`queue`) and performs the steps."""
+
+    def __init__(self, *, queue: Callable[[Command], None], **about: Any) -> None:
+        self._queue = queue
+        super().__init__(**about)
+
+    def put(self, command: Command) -> None:
+        self._queue(command)
+
+
 class Copier(Process):
     """`send` delivers a message to the driver; `ended` reports that the lifeline is closed."""
 
@@ -106,7 +119,8 @@ class Copier(Process):
         self._report_at_s = 0.0
         id = transactional_id(fleet=FLEET, route=ROUTE, worker=worker, slot=slot)
         self.positions = Positions(kafka, self, id, rank=self._rank, owns=self._owns)
-        self._ownership = Ownership(
+        self._ownership = SimulatedOwnership(
+            queue=self._put,
             name=name,
             worker=worker,
             slot=slot,
@@ -118,6 +132,7 @@ class Copier(Process):
         )
         self._loop = self.actor("loop", self._turn)
         self._owner = self.actor("ownership", self._own)
+        self._starter = self.actor("starts", self._find_starts)
         self.world.soon(self._loop)
 
     def _rank(self, partition: Partition) -> Rank:
@@ -158,7 +173,14 @@ class Copier(Process):
         if isinstance(command, messages.ProofResponse):
             self._note_proof(command)
         self._ownership.step(command)
+        if self._ownership.source_side.pending:
+            self.world.soon(self._starter)
         return 0.0 if self._commands else self._ownership.timeout_s()
+
+    def _find_starts(self) -> float | None:
+        """The thread of the source's side."""
+        self._ownership.source_side.step()
+        return 0.0 if self._ownership.source_side.pending else None
 
     def _note_proof(self, response: messages.ProofResponse) -> None:
         proven_at = self._proven_at.pop(response.request_id)

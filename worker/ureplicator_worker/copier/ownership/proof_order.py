@@ -10,6 +10,9 @@ Between (1) and (3) lies the proof of the driver (2): `request` and `response`. 
 outstanding at a time. It names what waits to be started and, while nothing is proven, everything that is
 held: after a restart all of it must be proven again before anything is committed.
 
+What is proven and waits for the source is `searched`: under the number of its proof, so that results from
+before a restart are recognised. A restart makes it wait again.
+
 What is held was started with a position, and every position that we tried to commit since may be the
 stored one (an outcome may be unknown). Any other stored position was committed by another owner.
 """
@@ -40,11 +43,13 @@ class DriverProof:
 
 
 class ProofOrder:
-    """`waiting`: to be started; `held`: begun, with the owner epochs that were proven."""
+    """`waiting`: to be started; `searched`: start position requested at the source; `held`: begun. All
+    with their owner epochs."""
 
     def __init__(self) -> None:
         self.state = OrderState.UNINITIALISED
         self.waiting: dict[Partition, OwnerEpoch] = {}
+        self.searched: dict[Partition, tuple[OwnerEpoch, int]] = {}
         self.held: dict[Partition, OwnerEpoch] = {}
         self._attempted: dict[Partition, set[int]] = {}
         self._number = 0
@@ -59,15 +64,20 @@ class ProofOrder:
 
     def add(self, partitions: Mapping[Partition, OwnerEpoch]) -> None:
         self.waiting.update(partitions)
+        for partition in partitions:
+            self.searched.pop(partition, None)
 
     def forget(self, partition: Partition) -> None:
         self.waiting.pop(partition, None)
+        self.searched.pop(partition, None)
         self.held.pop(partition, None)
         self._attempted.pop(partition, None)
 
     def restart(self) -> None:
         """Nothing may be committed before the order was gone through again."""
         self.state = OrderState.UNINITIALISED
+        self.waiting |= {part: epoch for part, (epoch, _) in self.searched.items()}
+        self.searched.clear()
 
     def initialised(self) -> None:
         if self.state is not OrderState.UNINITIALISED:
@@ -107,8 +117,25 @@ class ProofOrder:
             raise InvalidTransition("proven before the id was initialised")
         self.state = OrderState.PROVEN
 
+    def search(self, partitions: Iterable[Partition]) -> int:
+        """Proven now, and requested at the source; the number of the proof."""
+        for partition in partitions:
+            self.searched[partition] = (self.waiting.pop(partition), self._number)
+        return self._number
+
+    def is_searched(self, partition: Partition, number: int) -> bool:
+        """The result still counts."""
+        return self.searched.get(partition, (0, -1))[1] == number
+
+    def search_again(self, number: int) -> None:
+        """The source did not respond: what is still searched waits for the next proof."""
+        for partition, (epoch, found) in list(self.searched.items()):
+            if found == number:
+                del self.searched[partition]
+                self.waiting[partition] = epoch
+
     def begin(self, partition: Partition, position: int) -> None:
-        self.held[partition] = self.waiting.pop(partition)
+        self.held[partition] = self.searched.pop(partition)[0]
         self.attempt(partition, position)
 
     def attempt(self, partition: Partition, position: int) -> None:

@@ -9,10 +9,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ureplicator_common.kafka.positions import Producer
+from ureplicator_common.kafka import ClusterUnavailable, Position
+from ureplicator_common.kafka.positions import Producer, TargetPartition
 from ureplicator_common.model import OwnerEpoch, Partition
 from ureplicator_worker.copier.position_values import Commitment, StartPosition
+from ureplicator_worker.copier.start_position import CannotStart, TargetState
 from ureplicator_worker.lifeline.messages import Grant, ProofResponse
+
+SOURCE, TARGET = "source", "target"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +55,52 @@ class Locate:
     grant: Grant
 
 
-Command = Start | Forget | Commit | NewProducer | Locate | ProofResponse | None
+@dataclass(frozen=True, slots=True)
+class FindStarts:
+    """To the source's side: these are proven. `number`: of the proof."""
+
+    number: int
+    grants: Mapping[Partition, Grant]
+    stored: Mapping[TargetPartition, Position]
+    target: TargetState
+
+
+@dataclass(frozen=True, slots=True)
+class StartsFound:
+    """From the source's side: a portion of the results."""
+
+    job: FindStarts
+    found: Mapping[Partition, StartPosition | CannotStart]
+
+
+@dataclass(frozen=True, slots=True)
+class SourceFailed:
+    """From the source's side: no result for the rest."""
+
+    job: FindStarts
+    error: ClusterUnavailable
+
+
+@dataclass(frozen=True, slots=True)
+class GapLocated:
+    """From the source's side: the offset at which the policy continues."""
+
+    job: Locate
+    offset: int | ClusterUnavailable
+
+
+Command = (
+    Start
+    | Forget
+    | Commit
+    | NewProducer
+    | Locate
+    | ProofResponse
+    | StartsFound
+    | SourceFailed
+    | GapLocated
+    | None
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,9 +172,10 @@ class FencedOut:
 
 @dataclass(frozen=True, slots=True)
 class ClusterError:
-    """A cluster does not let us go through the order; it is retried."""
+    """A cluster (`end`: source or target) does not let us go through the order; it is retried."""
 
     reason: str
+    end: str = TARGET
 
 
 @dataclass(frozen=True, slots=True)

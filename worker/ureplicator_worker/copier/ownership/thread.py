@@ -7,7 +7,8 @@
 
 Everything here blocks; the data loop does not. The loop puts commands into the queue of this thread, and
 the thread posts events into the loop's mailbox (`protocol`). Commits go one at a time. Which
-step comes next is decided by `proof_order`.
+step comes next is decided by `proof_order`. This thread speaks to the target only: what a start needs from
+the source is found by another (`source_side`), so commits never wait for the source.
 
 While the id must be initialised again, copying goes on if only a response was missing: data needs no
 ownership in this delivery, and what is copied twice is bounded by the next proof. If the id was *fenced*,
@@ -18,9 +19,9 @@ starts again from the store.
 
 from __future__ import annotations
 
+import math
 import queue
 import threading
-import time
 from collections.abc import Callable, Mapping
 from typing import assert_never
 
@@ -33,11 +34,13 @@ from ureplicator_common.kafka.positions import (
     CommitRefused,
     Fenced,
     PositionStore,
-    init_producer,
 )
 from ureplicator_common.model import Partition
+from ureplicator_worker.copier.ownership.producer_ids import ProducerIds
 from ureplicator_worker.copier.ownership.proof_order import OrderState, ProofOrder
 from ureplicator_worker.copier.ownership.protocol import (
+    SOURCE,
+    TARGET,
     Begun,
     ClusterError,
     Command,
@@ -45,8 +48,10 @@ from ureplicator_worker.copier.ownership.protocol import (
     CommitFailed,
     Committed,
     FencedOut,
+    FindStarts,
     Forget,
     Forgotten,
+    GapLocated,
     Locate,
     Located,
     NewProducer,
@@ -54,19 +59,19 @@ from ureplicator_worker.copier.ownership.protocol import (
     OwnershipCrashed,
     OwnershipEvent,
     OwnershipRefused,
-    ProducerReady,
     ProofRequested,
+    SourceFailed,
     Start,
     StartFailed,
+    StartsFound,
 )
+from ureplicator_worker.copier.ownership.renewals import Records, Renewals
+from ureplicator_worker.copier.ownership.source_side import SourceSide
 from ureplicator_worker.copier.position_values import Commitment, StartPosition
 from ureplicator_worker.copier.start_position import (
     CannotStart,
     cluster_errors_named,
-    find_starts,
-    policy_time,
     read_target,
-    source_offset,
 )
 from ureplicator_worker.lifeline.messages import Grant, ProofResponse
 
@@ -95,9 +100,12 @@ class Ownership:
         self._worker = worker
         self._slot = slot
         self._store = store
-        self._source = source
         self._target = target
         self._post = post
+        self.source_side = SourceSide(name=name, source=source, put=self.put, post=post)
+        self._producer_ids = ProducerIds(target, post)
+        self._renewals = Renewals()
+        self._gaps: dict[Partition, Locate] = {}
         self._commands: queue.SimpleQueue[Command] = queue.SimpleQueue()
         self._order = ProofOrder()
         self._retry_at_s = 0.0
@@ -105,6 +113,7 @@ class Ownership:
 
     def start(self) -> None:
         self._thread.start()
+        self.source_side.start()
 
     def put(self, command: Command) -> None:
         """None ends the thread."""
@@ -113,7 +122,7 @@ class Ownership:
     def close(self) -> None:
         self.put(None)
         self._thread.join(timeout=20.0)
-        self._source.close()
+        self.source_side.close()
         self._target.close()
 
     def may_commit(self, partition: Partition) -> bool:
@@ -135,23 +144,27 @@ class Ownership:
             self._post(OwnershipCrashed(error))
 
     def step(self, *commands: Command) -> None:
-        """Perform commands, then request the proof if it is due."""
+        """Perform commands, then request the proof and a producer id if they are due."""
         try:
             for command in commands:
                 self._perform(command)
         except ClusterUnavailable as error:
             self._retry_later(error)
         self._request_proof()
+        self._producer_ids.work(self._clock.monotonic_s())
 
     def timeout_s(self) -> float | None:
         """Until the next step; None while none is due."""
-        if not self._order.needs_proof:
+        due_at_s = self._producer_ids.due_at_s
+        if self._order.needs_proof:
+            due_at_s = min(due_at_s, self._retry_at_s)
+        if due_at_s == math.inf:
             return None
-        return max(0.01, self._retry_at_s - self._clock.monotonic_s())
+        return max(0.01, due_at_s - self._clock.monotonic_s())
 
-    def _retry_later(self, error: ClusterUnavailable) -> None:
+    def _retry_later(self, error: ClusterUnavailable, end: str = TARGET) -> None:
         self._retry_at_s = self._clock.monotonic_s() + min(RETRY_S, error.delay_s)
-        self._post(ClusterError(str(error)))
+        self._post(ClusterError(str(error), end))
 
     def _request_proof(self) -> None:
         """Steps (1) and (2), as far as they are due."""
@@ -174,6 +187,7 @@ class Ownership:
                 self._order.add(partitions)
             case Forget(partition):
                 self._order.forget(partition)
+                self._gaps.pop(partition, None)
                 self._post(Forgotten(partition))
             case ProofResponse():
                 self._on_proof(command)
@@ -181,9 +195,17 @@ class Ownership:
                 held = {part: positions[part] for part in positions if part in self._order.held}
                 self._commit(held, number)
             case NewProducer():
-                self._new_producer()
-            case Locate(partition, grant):
-                self._locate(partition, grant)
+                self._producer_ids.request()
+            case Locate(partition):
+                self._gaps[partition] = command
+                self.source_side.request(command)
+            case StartsFound(job, found):
+                self._on_found(job, found)
+            case SourceFailed(job, error):
+                self._order.search_again(job.number)
+                self._retry_later(error, SOURCE)
+            case GapLocated(job, offset):
+                self._on_located(job, offset)
             case None:
                 raise AssertionError("the end of the thread is no command to perform")
             case _:
@@ -205,7 +227,12 @@ class Ownership:
             stored = self._store.read(_by_topic(granted))
         self._order.proven()
         self._confirm_held(granted, stored)
-        self._begin_waiting(granted, stored)
+        starting = {part: grant for part, grant in granted.items() if part in self._order.waiting}
+        if starting:
+            with cluster_errors_named("target"), self._target.within(COMMAND_S):
+                target = read_target(starting, stored, self._target)
+            number = self._order.search(starting)
+            self.source_side.request(FindStarts(number, starting, stored, target))
 
     def _confirm_held(
         self,
@@ -221,36 +248,27 @@ class Ownership:
             else:
                 self._fail(partition, f"another owner moved the position to {offset}")
 
-    def _begin_waiting(
-        self,
-        granted: Mapping[Partition, Grant],
-        stored: Mapping[tuple[str, int], Position],
+    def _on_found(
+        self, job: FindStarts, found: Mapping[Partition, StartPosition | CannotStart]
     ) -> None:
-        starting = {part: grant for part, grant in granted.items() if part in self._order.waiting}
-        if not starting:
-            return
-        with cluster_errors_named("target"), self._target.within(COMMAND_S):
-            target = read_target(starting, stored, self._target)
-        for found in find_starts(starting, stored, source=self._source, target=target):
-            self._begin(starting, found)
-
-    def _begin(
-        self,
-        starting: Mapping[Partition, Grant],
-        found: Mapping[Partition, StartPosition | CannotStart],
-    ) -> None:
+        """Step (5), for a portion of what was searched. What was forgotten or restarted counts no more."""
         begun: dict[Partition, Begun] = {}
-        for partition, beginning in found.items():
-            if isinstance(beginning, CannotStart):
-                self._fail(partition, str(beginning), temporary=beginning.temporary)
+        failed: dict[Partition, CannotStart] = {}
+        for partition, result in found.items():
+            if not self._order.is_searched(partition, job.number):
+                continue
+            if isinstance(result, CannotStart):
+                failed[partition] = result
             else:
-                begun[partition] = Begun(partition, starting[partition], beginning)
-        self._commit_first_positions(begun)
+                begun[partition] = Begun(partition, job.grants[partition], result)
+        self._commit_first(begun, self._renewals.due(list(failed), job, self._clock.monotonic_s()))
+        for partition, error in failed.items():
+            self._fail(partition, str(error), temporary=error.temporary)
         for partition, event in begun.items():
             self._order.begin(partition, event.beginning.position)
             self._post(event)
 
-    def _commit_first_positions(self, begun: Mapping[Partition, Begun]) -> None:
+    def _commit_first(self, begun: Mapping[Partition, Begun], renewed: Records) -> None:
         """Before the first byte is copied: a second start must not choose another position."""
         fresh = {
             partition: Commitment(
@@ -263,34 +281,42 @@ class Ownership:
             for partition, event in begun.items()
             if event.beginning.committed != event.beginning.position
         }
+        records = {**self._records(fresh), **renewed}
+        if not records:
+            return
+        if not self._transact(records, number=0):
+            raise ClusterUnavailable("target: first positions could not be committed")
         if fresh:
-            self._commit(fresh, number=0)
-            if self._order.state is not OrderState.PROVEN:
-                raise ClusterUnavailable("target: first positions could not be committed")
+            self._post(Committed(fresh))
 
     def _commit(self, positions: Mapping[Partition, Commitment], number: int) -> None:
         if self._order.state is not OrderState.PROVEN:
             self._post(CommitFailed("the proof that we are still the owner is due", number))
-            return
-        if not positions:
-            self._post(Committed({}, number))
-            return
-        keys = {(item.grant.target_topic, part.number): part for part, item in positions.items()}
-        for partition, item in positions.items():
-            self._order.attempt(partition, item.position)
+        elif not positions or self._transact(self._records(positions), number):
+            self._post(Committed(positions, number))
+
+    def _records(self, positions: Mapping[Partition, Commitment]) -> Records:
+        return {
+            part: (
+                (item.grant.target_topic, part.number),
+                item.record(worker=self._worker, slot=self._slot),
+            )
+            for part, item in positions.items()
+        }
+
+    def _transact(self, records: Records, number: int) -> bool:
+        """Commit all of them; False, with the failure posted, if none was."""
+        for partition, (_, position) in records.items():
+            self._order.attempt(partition, position.offset)
         try:
             with cluster_errors_named("target"):
-                self._store.commit(
-                    {
-                        key: positions[part].record(worker=self._worker, slot=self._slot)
-                        for key, part in keys.items()
-                    }
-                )
+                self._store.commit(dict(records.values()))
         except Fenced:
             self._order.restart()
             self._post(FencedOut(number))
         except CommitRefused as error:
             self._order.restart()
+            keys = {key: part for part, (key, _) in records.items()}
             for key, code in error.refused.items():
                 self._fail(keys[key], refusal(key[0], code))
             self._post(CommitFailed(str(error), number))
@@ -299,28 +325,23 @@ class Ownership:
             self._post(CommitFailed(str(error), number))
             self._retry_later(error)
         else:
-            self._order.committed((part, item.position) for part, item in positions.items())
-            self._post(Committed(positions, number))
+            self._order.committed((part, at.offset) for part, (_, at) in records.items())
+            return True
+        return False
 
     def _fail(self, partition: Partition, reason: str, *, temporary: bool = True) -> None:
         self._order.forget(partition)
         self._post(StartFailed(partition, reason, temporary))
 
-    def _new_producer(self) -> None:
-        try:
-            with cluster_errors_named("target"), self._target.within(COMMAND_S):
-                self._post(ProducerReady(init_producer(self._target, None)))
-        except ClusterUnavailable as error:
-            self._post(ClusterError(str(error)))
-            time.sleep(min(RETRY_S, error.delay_s))
-            self.put(NewProducer())
-
-    def _locate(self, partition: Partition, grant: Grant) -> None:
-        try:
-            offset = source_offset(partition, self._source, policy_time(grant.settings.on_gap))
-            self._post(Located(partition, offset))
-        except ClusterUnavailable as error:
-            self._post(StartFailed(partition, str(error), True))
+    def _on_located(self, job: Locate, offset: int | ClusterUnavailable) -> None:
+        """The partition may have been forgotten since, or located again."""
+        if self._gaps.get(job.partition) is not job:
+            return
+        del self._gaps[job.partition]
+        if isinstance(offset, int):
+            self._post(Located(job.partition, offset))
+        else:
+            self._fail(job.partition, str(offset))
 
 
 def _by_topic(granted: Mapping[Partition, Grant]) -> dict[str, list[int]]:
