@@ -6,11 +6,14 @@ that were set on the source topic only those that decide which records are accep
 are kept: with a smaller message limit the copy would stop, with a longer retention the target would
 hold records that the owner wanted deleted. All other settings (segment sizes, replica placement) are
 left to the operator of the target.
+
+And no limits for timestamps. What the source accepted, the target accepts: records of any age, and of
+clocks that are ahead. Brokers of 4.0 and later refuse by default what is over an hour ahead.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from ureplicator_common.errors import OperatingError
 from ureplicator_common.kafka import (
@@ -31,6 +34,17 @@ COPIED_CONFIGS = frozenset(
         "max.compaction.lag.ms",
     }
 )
+NO_LIMIT_MS = str(2**63 - 1)
+TIMESTAMP_LIMITS: Sequence[Mapping[str, str]] = (
+    {
+        "message.timestamp.before.max.ms": NO_LIMIT_MS,
+        "message.timestamp.after.max.ms": NO_LIMIT_MS,
+    },
+    {"message.timestamp.difference.max.ms": NO_LIMIT_MS},
+    {},
+)
+"""Tried in this order. Brokers before 3.6 do not know the first, those from 4.0 on not the second; a
+cluster with a policy for topics may refuse both, and is taken as it is."""
 _MAX_ATTEMPTS = 3
 """Another writer may create, expand or delete the topic between the read and the write."""
 
@@ -63,11 +77,23 @@ def ensure_target(
         try:
             if there is None:
                 configs = target_configs(source.configs(source_topic))
-                partitions = max(wanted, source_partitions)
-                target.create_topic(topic, partitions=partitions, configs=configs)
+                _create(target, topic, max(wanted, source_partitions), configs)
             else:
                 target.grow_topic(topic, partitions=wanted)
             return
         except (TopicAlreadyExists, TopicRefused) as error:
             refused = error  # or another writer was faster: the next read shows it
     raise TopicRefused(str(refused))
+
+
+def _create(target: TopicAdmin, topic: str, partitions: int, configs: Mapping[str, str]) -> None:
+    """Raises ClusterUnavailable, TopicAlreadyExists, TopicRefused."""
+    refused: TopicRefused | None = None
+    for limits in TIMESTAMP_LIMITS:
+        try:
+            target.create_topic(topic, partitions=partitions, configs={**configs, **limits})
+            return
+        except TopicRefused as error:
+            refused = refused or error
+    assert refused is not None
+    raise refused

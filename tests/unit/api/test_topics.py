@@ -16,6 +16,7 @@ from ureplicator_common.model import (
     position_group,
 )
 from ureplicator_common.znodes import MAX_PARTITIONS
+from ureplicator_controller.engines.target_topics import NO_LIMIT_MS
 from ureplicator_testkit.control.rest_fixture import ROUTE, NewRest, RestFixture, problem_of
 
 ONLINE, OFFLINE, ERROR = PartitionState.ONLINE, PartitionState.OFFLINE, PartitionState.ERROR
@@ -90,7 +91,27 @@ def test_the_target_gets_the_settings_that_decide_about_records(rest: RestFixtur
         "cleanup.policy": "compact",
         "max.message.bytes": "9",
         "retention.ms": "1",
+        "message.timestamp.before.max.ms": NO_LIMIT_MS,
+        "message.timestamp.after.max.ms": NO_LIMIT_MS,
     }
+
+
+@pytest.mark.parametrize(
+    ("known", "set_"),
+    [
+        ("message.timestamp.difference.max.ms", {"message.timestamp.difference.max.ms"}),
+        ("retention.ms", set()),
+    ],
+)
+def test_a_target_that_refuses_limits_for_timestamps(
+    rest: RestFixture, known: str, set_: set[str]
+) -> None:
+    """Brokers before 3.6 have one limit under another name; a policy for topics may forbid any."""
+    rest.source.put("aged", 3, configs={"retention.ms": "1"})
+    rest.target.known_configs = {"retention.ms", known}
+    assert rest.call("POST", "/topics/aged").status_code == 201
+    assert set(rest.target.configs("aged")) == {"retention.ms", *set_}
+    assert rest.target.topics()["aged"].partitions == 3
 
 
 def test_a_smaller_target_is_expanded_and_a_wider_one_kept(rest: RestFixture) -> None:

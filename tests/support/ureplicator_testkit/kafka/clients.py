@@ -119,7 +119,7 @@ class MemoryTopicAdmin(_CanFail):
     `before` is called with the name of each changing request and its topic before the change: there
     a test lets another client be first, or raises what a cluster would. `unlisted`: topics that
     exist but are missing in lists (a broker with old metadata). `troubled`: topics whose
-    description fails.
+    description fails. `known_configs`: names of the settings that the brokers know; None: all.
     """
 
     def __init__(
@@ -130,6 +130,7 @@ class MemoryTopicAdmin(_CanFail):
         self._configs: dict[str, dict[str, str]] = {}
         self.unlisted: set[str] = set()
         self.troubled: set[str] = set()
+        self.known_configs: set[str] | None = None
         self.before: Callable[[str, str], None] = lambda call, topic: None
 
     def put(self, topic: str, partitions: int, *, configs: Mapping[str, str] | None = None) -> None:
@@ -167,6 +168,8 @@ class MemoryTopicAdmin(_CanFail):
             raise TopicAlreadyExists(f"{topic} exists already")
         if partitions < 1:
             raise TopicRefused("the number of partitions must be above 0")
+        if self.known_configs is not None and (unknown := set(configs) - self.known_configs):
+            raise TopicRefused(f"Unknown topic config name: {min(unknown)}")
         self.put(topic, partitions, configs=configs)
 
     def grow_topic(self, topic: str, *, partitions: int) -> None:
