@@ -138,7 +138,6 @@ def test_a_node_that_is_down_stops_its_partitions_only(make: MakeLine, end: str)
         ErrorCode.REQUEST_TIMED_OUT,
         ErrorCode.NOT_LEADER_OR_FOLLOWER,
         ErrorCode.KAFKA_STORAGE_ERROR,
-        ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
         ErrorCode.UNKNOWN_PRODUCER_ID,
         ErrorCode.INVALID_PRODUCER_EPOCH,
     ],
@@ -178,7 +177,7 @@ def test_a_producer_that_the_target_forgot(make: MakeLine) -> None:
 
 def test_no_batch_goes_out_while_a_new_producer_is_due(make: MakeLine) -> None:
     line = make()
-    line.target.refuse[K0] = deque([ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER] * 9)
+    line.target.refuse[K0] = deque([ErrorCode.UNKNOWN_PRODUCER_ID] * 9)
     (partition,) = line.add(0)
     line.run(lambda: line.report(partition).state is PartitionState.ONLINE)
     line.ownership.hold.add(NewProducer)
@@ -246,6 +245,26 @@ def test_what_is_no_fault_of_a_record_leaves_none_out(make: MakeLine, code: int)
     line.run(lambda: bool(line.sent))
     assert isinstance(line.sent[0], Failed)
     assert line.sent[0].temporary
+    assert line.ownership.stored[partition] == 0
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT,
+        ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
+        ErrorCode.INVALID_TIMESTAMP,
+    ],
+)
+def test_a_fault_of_the_topic_leaves_no_record_out(make: MakeLine, code: ErrorCode) -> None:
+    """The policy for records would empty the whole topic, record by record."""
+    line = make(settings=RouteSettings(abort_on_send_failure=False))
+    fill(line, K0, 3)
+    line.target.refuse[K0] = deque([code] * 100)
+    (partition,) = line.add(0)
+    line.run(lambda: bool(line.sent))
+    assert isinstance(line.sent[0], Failed)
+    assert f"refused offset 0: {code.name}" in line.sent[0].reason
     assert line.ownership.stored[partition] == 0
 
 

@@ -65,12 +65,13 @@ class Committer:
 
     def _commitment(self, partition: Partition, progress: Progress) -> Commitment:
         begun = self._begun[partition]
+        end = progress.target_end
         return Commitment(
             progress.next_offset,
             progress.leader_epoch,
             begun.grant,
             begun.beginning,
-            max(progress.target_end, begun.beginning.target_end),
+            begun.beginning.target_end if end < 0 else end,
         )
 
     def on_committed(self, event: Committed, now_s: float) -> None:

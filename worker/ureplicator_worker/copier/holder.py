@@ -149,8 +149,8 @@ class Holder:
         match event:
             case PartitionFailed(partition, reason, temporary):
                 self._fail(partition, reason, temporary=temporary)
-            case GapFound(partition, reason):
-                self._gap(partition, reason)
+            case GapFound():
+                self._gap(event)
             case ProducerNeeded():
                 self._ownership.put(NewProducer())
             case _:
@@ -229,14 +229,19 @@ class Holder:
         elif state in IN_LANE:
             self._release(partition, failure.reason)
 
-    def _gap(self, partition: Partition, reason: str) -> None:
-        """The policy decides where copying goes on after a gap in the source, or that it does not."""
+    def _gap(self, gap: GapFound) -> None:
+        """The policy decides where copying goes on after a gap, or that it does not."""
+        partition, reason = gap.partition, gap.reason
         owned = self.owned.get(partition)
         if owned is None or owned.grant is None or owned.state not in DRAINED:
             return
         policy = owned.grant.settings.on_gap
         if policy is GapPolicy.STOP:
             self._fail(partition, f"{reason} (on_gap: stop)", temporary=False)
+            return
+        if gap.next_offset >= 0:
+            logger.error("%s: %s; going on at offset %d", partition, reason, gap.next_offset)
+            self._lane.seek(partition, gap.next_offset)
             return
         logger.error("%s: %s; going on at the %s", partition, reason, policy)
         self._ownership.put(Locate(partition, owned.grant))

@@ -30,7 +30,7 @@ class Progress(NamedTuple):
     """Progress of a partition: everything before `next_offset` is acknowledged by the target.
 
     `exact`: nothing beyond it was fetched that still has to be sent. `target_end`: next offset of the
-    target's log after the last batch that it acknowledged; -1 while it acknowledged none.
+    target's log after the last batch that it acknowledged, had it lost none; -1 if unknown.
     """
 
     next_offset: int
@@ -66,10 +66,15 @@ class PartitionFailed:
 
 @dataclass(frozen=True, slots=True)
 class GapFound:
-    """The source has no longer what comes next. The partition waits for `seek` or `finish`."""
+    """The source has no longer what comes next, or the target what it acknowledged.
+
+    The partition waits for `seek` or `finish`. `next_offset`: where copying goes on if the policy allows
+    it; -1: the policy names the place.
+    """
 
     partition: Partition
     reason: str
+    next_offset: int = -1
 
 
 @dataclass(frozen=True, slots=True)

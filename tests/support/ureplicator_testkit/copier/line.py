@@ -11,7 +11,7 @@ from ureplicator_common.kafka.client import Broker
 from ureplicator_common.kafka.positions import Producer
 from ureplicator_common.model import OwnerEpoch, Partition, Route, RouteSettings
 from ureplicator_testkit.kafka.memory_kafka import MemoryKafka
-from ureplicator_testkit.records.batches import batch, field
+from ureplicator_testkit.records.batches import Record, batch, decode, field
 from ureplicator_worker.copier.loop.mailbox import Mailbox
 from ureplicator_worker.copier.ownership.protocol import (
     Begun,
@@ -29,7 +29,6 @@ from ureplicator_worker.copier.ownership.protocol import (
 )
 from ureplicator_worker.copier.ownership.thread import Ownership
 from ureplicator_worker.copier.position_values import StartPosition
-from ureplicator_worker.copier.raw.batches.rebuild import Record, decode
 from ureplicator_worker.copier.raw.lane import RawLane
 from ureplicator_worker.copier.raw.net.buffers import BufferPool
 from ureplicator_worker.copier.raw.net.connections import Connections
@@ -106,6 +105,7 @@ class MemoryOwnership(Ownership):
         self.hold: set[type[Any]] = set()
         self.held_back: deque[Command] = deque()
         self.stored: dict[Partition, int] = {}
+        self.ends: dict[Partition, int] = {}
         self.producers = self.commits = 0
         self.located = 0
         self.closed = False
@@ -129,6 +129,7 @@ class MemoryOwnership(Ownership):
             case Commit(positions, number):
                 self.commits += 1
                 self.stored |= {part: item.position for part, item in positions.items()}
+                self.ends |= {part: item.target_end for part, item in positions.items()}
                 self.events.post(Committed(positions, number))
             case Forget(partition):
                 self.events.post(Forgotten(partition))
@@ -147,6 +148,7 @@ class MemoryOwnership(Ownership):
             source_cluster=self.source.cluster_id,
             source_topic_id=self.source.topic_ids[partition.topic],
             target_topic_id=self.target.topic_ids[partition.topic],
+            target_end=self.ends.get(partition, -1),
         )
         return Begun(partition, Grant(epoch, partition.topic, settings=self.settings), beginning)
 
@@ -254,7 +256,7 @@ def records(kafka: MemoryKafka, key: tuple[str, int]) -> list[Record]:
     found: list[Record] = []
     for stored in kafka.logs[key].taken:
         if field(stored, "records") > 0:
-            found += decode(memoryview(stored))
+            found += decode(stored)
     return found
 
 

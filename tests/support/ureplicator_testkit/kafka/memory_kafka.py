@@ -48,6 +48,14 @@ class BatchLog(Log):
     def forget_producers(self) -> None:
         self.producers.clear()
 
+    def truncate(self, end: int) -> None:
+        """Lose what lies behind, and what the producers sent there (an unclean election)."""
+        self.taken = [batch for batch in self.taken if header_field(batch, "base_offset") < end]
+        self.end = end
+        for producer, known in list(self.producers.items()):
+            kept = [row for row in known if row[2] < end]
+            self.producers[producer] = deque(kept, maxlen=REMEMBERED)
+
     def produce(self, batch: bytes) -> tuple[int, int]:
         """(error, base offset)."""
         count = header_field(batch, "records")
@@ -107,7 +115,8 @@ class Peer:
 
 
 class MemoryKafka(ClusterModel[BatchLog]):
-    """Knobs: `refuse` (error codes of the next produces or fetches of a partition), `silent` (nodes
+    """Knobs: `refuse` (error codes of the next produces or fetches of a partition), `belated` (error
+    codes of the next produces, which the log takes none the less), `silent` (nodes
     that read and never respond), `frozen` (nodes that do not even read), `down` (nodes that no
     connection reaches), `cut_after` (bytes that a node still sends before it breaks the
     connection), `omit` (partitions left out of responses to produces), `newest` (the versions it
@@ -117,6 +126,7 @@ class MemoryKafka(ClusterModel[BatchLog]):
         super().__init__(cluster_id, topics, log=BatchLog, nodes=nodes)
         self.newest = {API_KEY: IDS}
         self.refuse: dict[TopicPartition, deque[int]] = {}
+        self.belated: dict[TopicPartition, deque[int]] = {}
         self.silent: set[int] = set()
         self.one_at_a_time = False
         self.frozen: set[int] = set()
@@ -236,6 +246,8 @@ class MemoryKafka(ClusterModel[BatchLog]):
                 error, offset = self._fault(node_id, key), -1
                 if not error:
                     error, offset = self.logs[key].produce(bytes(row.records))
+                    if belated := self.belated.get(key):
+                        error, offset = belated.popleft(), -1
                 rows.append(
                     topics.PartitionProduceResponse(
                         index=row.index,

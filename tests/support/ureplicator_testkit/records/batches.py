@@ -1,12 +1,17 @@
-"""Record batches as a broker stores them, built by kafka-python."""
+"""Record batches as a broker stores them, built and read by aiokafka.
+
+The worker has its own code for records; this library's is the judge of it.
+"""
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 from aiokafka.record.legacy_records import LegacyRecordBatchBuilder
+from aiokafka.record.memory_records import MemoryRecords
 from crc32c import crc32c
 
 NONE, GZIP, SNAPPY, LZ4, ZSTD = range(5)
@@ -32,6 +37,33 @@ FIELDS = {
     "base_sequence": (53, ">i"),
     "records": (57, ">i"),
 }
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One record as a consumer sees it."""
+
+    offset: int
+    timestamp_ms: int
+    key: bytes | None
+    value: bytes | None
+    headers: Sequence[tuple[str, bytes | None]]
+
+
+def decode(stored: bytes | bytearray | memoryview) -> Iterator[Record]:
+    """Records of one or more stored batches, in order."""
+    found = MemoryRecords(bytes(stored))
+    while found.has_next():
+        batch = found.next_batch()
+        assert batch is not None
+        for record in batch:
+            yield Record(
+                offset=record.offset,
+                timestamp_ms=-1 if record.timestamp is None else record.timestamp,
+                key=record.key,
+                value=record.value,
+                headers=record.headers,
+            )
 
 
 def rows(count: int, *, size: int = 10, timestamp_ms: int = 1_000) -> list[Row]:

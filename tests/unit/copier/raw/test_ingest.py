@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from ureplicator_common.model import OwnerEpoch, Partition, Route, RouteSettings
 from ureplicator_testkit.kafka.memory_kafka import BatchLog
 from ureplicator_testkit.records import batches
+from ureplicator_testkit.records.batches import decode
 from ureplicator_worker.copier.position_values import StartPosition
 from ureplicator_worker.copier.raw.batches.header import CorruptBatch
-from ureplicator_worker.copier.raw.batches.rebuild import decode
 from ureplicator_worker.copier.raw.ingest import (
     MERGE_AT_LEAST,
     MERGED_BYTES,
@@ -181,8 +181,54 @@ def test_runs_end_where_something_else_comes() -> None:
     other = [small(b"x", codec=batches.GZIP)] * MERGE_AT_LEAST
     marker = batches.marker(base_offset=0, producer_id=1, commit=True)
     at.ingest(log(*run, *other, large(1), *run, marker, *run))
-    assert [records for _, _, records in at.queued] == [4, 4, 1, 4, 4]
-    assert [following for _, following, _ in at.queued] == [4, 8, 9, 14, 18]
+    assert [records for _, _, records in at.queued] == [4, 4, 1, 8]
+    assert [following for _, following, _ in at.queued] == [4, 8, 9, 18]
+
+
+def test_runs_go_on_over_markers_dropped_and_rebuilt_batches() -> None:
+    """A transactional source is one batch and one marker in turn: each would be a round trip."""
+    at = Fixture()
+
+    def sent(producer: int, value: bytes) -> bytes:
+        return batches.batch(
+            [(1, None, value, ())], producer_id=producer, attributes=batches.TRANSACTIONAL
+        )
+
+    def ends(commit: bool) -> bytes:
+        return batches.marker(base_offset=0, producer_id=1, commit=commit)
+
+    at.ingest(
+        log(
+            *(sent(1, b"a"), ends(True)),
+            *(sent(1, b"aborted"), ends(False)),
+            *(sent(1, b"b"), ends(True)),
+            batches.emptied(small(b"x", b"y")),  # 6
+            batches.batch([(1, None, b"c", ()), (1, None, b"d", ())], deltas=[1, 3]),  # 8
+            batches.batch([(1, None, b"e", ())], attributes=batches.LOG_APPEND_TIME),  # 12
+            ends(True),
+        ),
+        (1, 2),
+    )
+    assert at.values == [b"a", b"b", b"c", b"d", b"e"]
+    assert at.queued == [(0, 14, 5)]
+    (batch,) = at.window._queue
+    assert [batch.source_offsets().at(index) for index in range(5)] == [0, 4, 9, 11, 12]
+    assert at.pool.used_bytes == 0
+
+
+def test_a_corrupt_batch_of_a_run_is_the_place_to_go_on() -> None:
+    """Those before it are queued, those behind it are fetched again."""
+    gapped = batches.batch([(1, None, b"a", ()), (1, None, b"b", ())], deltas=[0, 5])
+    endless = b"\xff" * (len(gapped) - batches.HEADER_BYTES)
+    bad = batches.patched(gapped[: batches.HEADER_BYTES] + endless)
+    at = Fixture()
+    whole = log(*[small(b"x")] * 5, *[gapped] * 2, bad, *[small(b"x")] * 5, epoch=3)
+    with pytest.raises(CorruptBatch):
+        at.ingest(whole)
+    assert at.fetch.offset == 5 + 2 * 6
+    assert at.fetch.leader_epoch == 3
+    assert sum(count for _, _, count in at.queued) == 5 + 2 * 2
+    assert at.queued[-1][1] == 5 + 2 * 6
 
 
 def test_a_merged_batch_has_its_limit() -> None:
@@ -259,7 +305,7 @@ def test_every_offset_is_queued_or_passed_over_once(kinds: list[str], data: st.D
         for whole in stored.taken
         if batches.field(whole, "records")
         and not batches.field(whole, "attributes") & batches.CONTROL
-        for record in decode(memoryview(whole))
+        for record in decode(whole)
     ]
     at = Fixture(position=data.draw(st.integers(0, stored.end - 1)))
     start = at.fetch.offset

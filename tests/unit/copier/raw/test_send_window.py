@@ -34,6 +34,7 @@ class Request:
     batch: Batch
     data: bytes
     response: int | None = None
+    offset: int = -1
 
 
 def ids(log: BatchLog) -> list[int]:
@@ -120,7 +121,8 @@ class Sending(RuleBasedStateMachine):
         """The log takes it, or not; after some refusals it has it none the less."""
         error = int(refusal)
         if error in (0, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND):
-            error = int(self.log.produce(request.data)[0]) or error
+            produced, request.offset = self.log.produce(request.data)
+            error = int(produced) or error
         request.response = error
 
     @precondition(lambda self: any(request.response is None for request in self.pipe))
@@ -143,7 +145,7 @@ class Sending(RuleBasedStateMachine):
         request = self.pipe.popleft()
         batch, error = request.batch, request.response
         if error == 0:
-            self.window.acknowledged(batch)
+            assert self.window.acknowledged(batch, request.offset) is None
             self.proven = not self.window._disturbed
         else:
             if error == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
@@ -222,6 +224,17 @@ class Sending(RuleBasedStateMachine):
         for number in self.expected:
             if self.ends[number] <= self.window.position:
                 assert number in there, number
+
+    @invariant()
+    def the_targets_end_is_behind_the_last_that_was_acknowledged(self) -> None:
+        passed = [number for number in self.expected if self.ends[number] <= self.window.position]
+        if passed and not self.forgot:
+            ends = (
+                batches.field(data, "base_offset") + batches.field(data, "records")
+                for data in self.log.taken
+                if batches.field(data, "max_timestamp") == passed[-1]
+            )
+            assert self.window.target_end == next(ends)
 
     @invariant()
     def the_books_balance(self) -> None:

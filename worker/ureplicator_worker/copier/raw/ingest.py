@@ -4,13 +4,18 @@ Isolation is read_committed: the broker names the aborted transactions of the ra
 batches of their producers are dropped until the producer's abort marker (as in Kafka's own consumer).
 
 Whole batches stay in the buffer of the response. But a Produce request holds one batch per partition, so
-many small ones would wait for each other: a run of them is decoded and merged into one. Runs end with
+many small ones would wait for each other: a run of them is merged into one (`batches.rebuild`). Markers
+and dropped batches between them do not end a run, and batches that must be rebuilt join it. Runs end with
 the response, so no batch waits for others to come; few batches in a response mean that there is no
 backlog.
+
+What a response holds is the source's. Whatever is wrong with it concerns its partition only: every error
+here is a CorruptBatch with the place.
 """
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from collections.abc import Iterator
 
@@ -24,8 +29,9 @@ from ureplicator_worker.copier.raw.batches.header import (
     spans,
     verify_crc,
 )
-from ureplicator_worker.copier.raw.batches.rebuild import Built, merge, rebuild
-from ureplicator_worker.copier.raw.batches.send_window import Batch, SendWindow
+from ureplicator_worker.copier.raw.batches.rebuild import merge, rebuild
+from ureplicator_worker.copier.raw.batches.records import Built
+from ureplicator_worker.copier.raw.batches.send_window import Batch
 from ureplicator_worker.copier.raw.net.buffers import Lease
 from ureplicator_worker.copier.raw.net.fetch_api import Fetched
 from ureplicator_worker.copier.raw.partition import FetchSide
@@ -36,20 +42,32 @@ MERGE_AT_LEAST = 4
 
 Item = tuple[memoryview, Header, Kind]
 
+logger = logging.getLogger(__name__)
+
 
 def ingest(fetch: FetchSide, fetched: Fetched, lease: Lease) -> None:
     """Queue what a response brought and move the fetch offset behind it. Raises CorruptBatch.
 
     Batches before a corrupt one are queued; the fetch offset then is that of the corrupt one.
     """
-    run = Run(fetch.window, lease)
     try:
-        for view, header, kind in _items(fetch, fetched, lease.view):
-            if kind is Kind.PASS:
-                run.add(view, header)
+        _ingest(fetch, fetched, lease)
+    except CorruptBatch:
+        raise
+    except Exception as error:
+        logger.exception("%s: offset %d cannot be read", fetch.partition, fetch.offset)
+        raise CorruptBatch(f"{type(error).__name__}: {error}") from error
+
+
+def _ingest(fetch: FetchSide, fetched: Fetched, lease: Lease) -> None:
+    run = Run(fetch, lease)
+    try:
+        for item in _items(fetch, fetched, lease.view):
+            _, header, kind = item
+            if kind is Kind.PASS or kind is Kind.REBUILD:
+                run.add(item)
             else:
-                run.flush()
-                _take(fetch, view, header, kind)
+                run.pass_over(header)
             fetch.offset = header.last_offset + 1
             fetch.leader_epoch = header.leader_epoch
     finally:
@@ -61,9 +79,11 @@ def _items(fetch: FetchSide, fetched: Fetched, buffer: memoryview) -> Iterator[I
     to_come = deque(sorted(fetched.aborted, key=lambda row: row[1]))
     aborted: set[int] = set()
     check = fetch.verify_crc
+    end = fetched.high_watermark
     for start, stop in spans(buffer, fetched.start, fetched.end):
         header = Header(buffer, start)
-        if header.last_offset < fetch.offset:
+        if not fetch.offset <= header.last_offset < end:
+            _check_offsets(header, end)
             continue
         view = buffer[start:stop]
         if check:
@@ -79,58 +99,91 @@ def _items(fetch: FetchSide, fetched: Fetched, buffer: memoryview) -> Iterator[I
         yield view, header, kind
 
 
-def _take(fetch: FetchSide, view: memoryview, header: Header, kind: Kind) -> None:
-    """Anything but a whole batch."""
-    built = rebuild(view, position=fetch.offset) if kind is Kind.REBUILD else None
-    if built is None:
-        fetch.window.pass_over(header.last_offset + 1, header.leader_epoch)
-    else:
-        fetch.window.push(_built(built, header, first_offset=built.first_offset))
+def _check_offsets(header: Header, end: int) -> None:
+    """A batch before the fetch offset is left out; the checksum does not cover its offset.
+
+    Raises CorruptBatch for offsets that no log has: copying would stand still there, or jump.
+    """
+    if not 0 <= header.base_offset <= header.last_offset < end:
+        raise CorruptBatch(
+            f"a batch from {header.base_offset} to {header.last_offset} in a log up to {end}"
+        )
 
 
 class Run:
-    """Consecutive whole batches of one response, while they are small."""
+    """Consecutive batches of one response, while they are small."""
 
-    def __init__(self, window: SendWindow, lease: Lease) -> None:
-        self._window = window
+    def __init__(self, fetch: FetchSide, lease: Lease) -> None:
+        self._fetch = fetch
+        self._window = fetch.window
         self._lease = lease
-        self._batches: list[tuple[memoryview, Header]] = []
+        self._items: list[Item] = []
         self._size = 0
+        self._position = fetch.offset
+        self._epoch = fetch.leader_epoch
+        self._end = (0, 0)
 
-    def add(self, view: memoryview, header: Header) -> None:
+    def add(self, item: Item) -> None:
+        view, header, _ = item
         size = len(view)
+        if self._items and (
+            self._size + size > MERGED_BYTES
+            or size > SMALL_BATCH_BYTES
+            or self._items[0][1].codec != header.codec
+        ):
+            self.flush()
+        if not self._items:
+            self._position, self._epoch = self._fetch.offset, self._fetch.leader_epoch
+        self._items.append(item)
+        self._size += size
+        self._end = (header.last_offset + 1, header.leader_epoch)
         if size > SMALL_BATCH_BYTES:
             self.flush()
-            self._push_whole(view, header)
-            return
-        fits = self._size + size <= MERGED_BYTES
-        if self._batches and not (fits and self._batches[0][1].codec == header.codec):
-            self.flush()
-        self._batches.append((view, header))
-        self._size += size
+
+    def pass_over(self, header: Header) -> None:
+        """A batch that holds nothing to send."""
+        if self._items:
+            self._end = (header.last_offset + 1, header.leader_epoch)
+        else:
+            self._window.pass_over(header.last_offset + 1, header.leader_epoch)
 
     def flush(self) -> None:
-        """Queue what was added, as one batch if it is many."""
-        built = self._merged()
-        if built is None:
-            for view, header in self._batches:
-                self._push_whole(view, header)
-        else:
-            first, last = self._batches[0][1], self._batches[-1][1]
-            self._window.push(_built(built, last, first_offset=first.base_offset))
-        self._batches.clear()
-        self._size = 0
+        """Queue what was added, as one batch if it is many.
 
-    def _merged(self) -> Built | None:
-        """None if they are few, or cannot be decoded: then they are sent as they are."""
-        if len(self._batches) < MERGE_AT_LEAST:
-            return None
+        Raises CorruptBatch; the fetch offset then is that of the corrupt batch.
+        """
+        if not self._items:
+            return
+        items, self._items, self._size = self._items, [], 0
         try:
-            return merge([view for view, _ in self._batches])
-        except CorruptBatch:
-            return None
+            self._queue(items)
+        except BaseException:
+            self._fetch.offset, self._fetch.leader_epoch = self._position, self._epoch
+            raise
+        if self._position != self._end[0]:
+            self._window.pass_over(*self._end)
 
-    def _push_whole(self, view: memoryview, header: Header) -> None:
+    def _queue(self, items: list[Item]) -> None:
+        """Merge; if that fails, merge each half: only the batch at fault is left alone."""
+        if len(items) == 1 or (
+            len(items) < MERGE_AT_LEAST and all(item[2] is Kind.PASS for item in items)
+        ):
+            for item in items:
+                self._queue_one(*item)
+            return
+        try:
+            built = merge([item[:2] for item in items], position=self._position)
+        except CorruptBatch:
+            middle = len(items) // 2
+            self._queue(items[:middle])
+            self._queue(items[middle:])
+        else:
+            self._push(built, items[-1][1])
+
+    def _queue_one(self, view: memoryview, header: Header, kind: Kind) -> None:
+        if kind is Kind.REBUILD:
+            self._push(rebuild(view, header, position=self._position), header)
+            return
         self._lease.hold()
         self._window.push(
             Batch(
@@ -143,16 +196,28 @@ class Run:
                 max_timestamp_ms=header.max_timestamp_ms,
             )
         )
+        self._passed(header)
+
+    def _push(self, built: Built | None, last: Header) -> None:
+        """A built batch, in a buffer of its own, that ends with `last` of the source."""
+        if built is None:
+            self._window.pass_over(last.last_offset + 1, last.leader_epoch)
+        else:
+            self._window.push(batch_of(built, last.last_offset + 1, last.leader_epoch))
+        self._passed(last)
+
+    def _passed(self, last: Header) -> None:
+        self._position, self._epoch = last.last_offset + 1, last.leader_epoch
 
 
-def _built(built: Built, last: Header, *, first_offset: int) -> Batch:
-    """A built batch, in a buffer of its own, that ends with `last` of the source."""
+def batch_of(built: Built, next_offset: int, leader_epoch: int) -> Batch:
     return Batch(
         memoryview(built.data),
         lease=None,
-        first_offset=first_offset,
-        next_offset=last.last_offset + 1,
-        leader_epoch=last.leader_epoch,
+        first_offset=built.first_offset,
+        next_offset=next_offset,
+        leader_epoch=leader_epoch,
         records=built.records,
         max_timestamp_ms=built.max_timestamp_ms,
+        offsets=built.offsets,
     )

@@ -60,6 +60,7 @@ class RawLane:
             producers=self._producers,
             latency=self.latency,
             failed=self._send_failed,
+            lost=self._target_lost,
         )
         self._source = Source(
             source,
@@ -99,7 +100,9 @@ class RawLane:
         self._target.suspend(raw.send, suspended=False)
 
     def seek(self, partition: Partition, offset: int) -> None:
-        self._source.seek(self._partitions[partition].fetch, offset)
+        raw = self._partitions[partition]
+        raw.window.missing = 0
+        self._source.seek(raw.fetch, offset)
 
     def finish(self, partition: Partition) -> None:
         self._source.finish(self._partitions[partition].fetch)
@@ -115,7 +118,12 @@ class RawLane:
         progress: dict[Partition, Progress] = {}
         for partition in partitions:
             window = self._partitions[partition].window
-            progress[partition] = Progress(window.position, window.leader_epoch, window.empty)
+            progress[partition] = Progress(
+                window.position,
+                window.leader_epoch,
+                window.empty,
+                target_end=window.target_end + window.missing,
+            )
         return progress
 
     def producer(self, id: int, epoch: int) -> None:
@@ -188,6 +196,14 @@ class RawLane:
 
     def _send_failed(self, send: SendSide, reason: str, temporary: bool) -> None:
         self._stop(self._partitions[send.partition], reason, temporary, discard=True)
+
+    def _target_lost(self, send: SendSide, reason: str) -> None:
+        """Hold the partition until the policy for gaps has decided (`seek` or `finish`)."""
+        raw = self._partitions[send.partition]
+        self._source.hold(raw.fetch)
+        raw.window.discard()
+        self._target.need_producer(send)
+        self._events.append(GapFound(raw.partition, reason, next_offset=raw.window.position))
 
     def close(self) -> None:
         for connections in self.sockets():

@@ -67,8 +67,7 @@ class SendSide:
     """State of a partition's batches at the target. Written by `Target` only.
 
     `sent_via`: node that the batches in flight were sent to. `moved_at_s`: when the target last took
-    something of it, or it began to wait. `target_offset`: where the target's log put the last batch
-    that it took.
+    something of it, or it began to wait.
     """
 
     partition: Partition
@@ -81,7 +80,6 @@ class SendSide:
     retry_at_s: float = 0.0
     moved_at_s: float = 0.0
     sent_via: int = -1
-    target_offset: int = -1
     records: int = 0
     bytes: int = 0
     skipped: int = 0
@@ -99,7 +97,11 @@ class RawPartition:
 
     @classmethod
     def begin(cls, partition: Partition, grant: Grant, beginning: StartPosition) -> RawPartition:
-        window = SendWindow(position=beginning.position, leader_epoch=beginning.leader_epoch)
+        window = SendWindow(
+            position=beginning.position,
+            leader_epoch=beginning.leader_epoch,
+            target_end=beginning.target_end,
+        )
         fetch = FetchSide(
             partition=partition,
             topic_partition=(partition.topic, partition.number),

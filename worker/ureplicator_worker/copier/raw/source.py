@@ -43,6 +43,7 @@ IDLE_PAUSE_S = 0.002
 CORRUPT_TRIES = 3
 """Bytes may be garbled on the way; after so many tries the log itself is."""
 NEVER_S = float("inf")
+NO_OFFSET = -1
 
 SESSION_LOST = frozenset(
     {
@@ -108,6 +109,11 @@ class Source:
         fetch.leader_epoch = -1
         fetch.gaps += 1
         fetch.retry_at_s = 0.0
+
+    def hold(self, fetch: FetchSide) -> None:
+        """Fetch no more, and discard what a response still brings, until `seek` or `finish`."""
+        fetch.offset = NO_OFFSET
+        fetch.retry_at_s = NEVER_S
 
     def work(self, now_s: float) -> None:
         """Send the fetches that may be sent now.

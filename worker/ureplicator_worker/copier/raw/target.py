@@ -20,6 +20,7 @@ from ureplicator_worker.copier.latency import LatencyHistogram
 from ureplicator_worker.copier.raw.batches.header import CorruptBatch
 from ureplicator_worker.copier.raw.batches.rebuild import split
 from ureplicator_worker.copier.raw.batches.send_window import Batch
+from ureplicator_worker.copier.raw.ingest import batch_of
 from ureplicator_worker.copier.raw.net.buffers import BufferPool, Lease
 from ureplicator_worker.copier.raw.net.connection import ConnectionClosed
 from ureplicator_worker.copier.raw.net.connections import Connections
@@ -35,21 +36,18 @@ SILENCE_TIMEOUT_S = 15.0
 RETRY_S = 0.1
 DETACH_AFTER_S = 1.0
 
-SEQUENCE_LOST = frozenset(
-    {
-        ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
-        ErrorCode.UNKNOWN_PRODUCER_ID,
-        ErrorCode.INVALID_PRODUCER_EPOCH,
-    }
-)
+PRODUCER_LOST = frozenset({ErrorCode.UNKNOWN_PRODUCER_ID, ErrorCode.INVALID_PRODUCER_EPOCH})
 TOO_LARGE = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE})
-RECORD_FAULTS = TOO_LARGE | {
-    ErrorCode.INVALID_RECORD,
+RECORD_FAULTS = TOO_LARGE | {ErrorCode.INVALID_RECORD}
+"""The fault is in the records, so they may be skipped. What is a fault of the topic or the broker may
+concern every record of a topic, and is none: a lost permission to write, an unsupported codec, a message
+format without what the batches use, or limits for timestamps, which are shorter by default on Kafka 4."""
+PERMANENT_FAULTS = RECORD_FAULTS | {
     ErrorCode.INVALID_TIMESTAMP,
     ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
     ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT,
 }
-"""The fault is in the records, so they may be skipped. A lost permission to write, for example, is not."""
+"""No retry brings the same bytes in before an operator has changed the topic."""
 
 Sent = dict[tuple[str, int], tuple[SendSide, Batch]]
 
@@ -57,7 +55,10 @@ logger = logging.getLogger(__name__)
 
 
 class Target:
-    """`failed(send, reason, temporary)` for a partition that cannot be sent any further."""
+    """`failed(send, reason, temporary)` for a partition that cannot be sent any further.
+
+    `lost(send, reason)`: the target no longer has records that it acknowledged.
+    """
 
     def __init__(
         self,
@@ -67,6 +68,7 @@ class Target:
         producers: Producers,
         latency: LatencyHistogram,
         failed: Callable[[SendSide, str, bool], None],
+        lost: Callable[[SendSide, str], None],
     ) -> None:
         self.connections = Connections(
             metadata,
@@ -78,6 +80,7 @@ class Target:
         self._producers = producers
         self._latency = latency
         self._failed = failed
+        self._lost = lost
         self._active: dict[SendSide, None] = {}
         self._now_s = 0.0
 
@@ -196,15 +199,15 @@ class Target:
     def _take(self, send: SendSide, batch: Batch, produced: Produced) -> None:
         if not send.window.is_in_flight(batch):
             return
-        if 0 <= produced.base_offset < send.target_offset:
-            self._went_back(send, produced)
-        elif produced.error in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
+        if produced.error in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
             self._acknowledged(send, batch, produced)
         elif produced.error in RETRIABLE_PRODUCE:
             self._retry_later(send, batch, produced)
             if produced.error in LEADER_MOVED:
                 self.connections.refresh()
-        elif produced.error in SEQUENCE_LOST:
+        elif produced.error == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
+            self._out_of_order(send, batch, produced)
+        elif produced.error in PRODUCER_LOST:
             send.needs_producer |= send.window.is_head(batch)
             self._retry_later(send, batch, produced)
         else:
@@ -215,23 +218,37 @@ class Target:
         self._settle(send)
 
     def _acknowledged(self, send: SendSide, batch: Batch, produced: Produced) -> None:
-        send.target_offset = max(send.target_offset, produced.base_offset)
         send.error = ""
         send.moved_at_s = self._now_s
         send.records += batch.records
         send.bytes += len(batch.view)
         self._latency.record(batch.max_timestamp_ms)
-        send.window.acknowledged(batch)
+        gone = send.window.acknowledged(batch, produced.base_offset)
+        if gone is not None:
+            self._went_back(send, gone)
 
-    def _went_back(self, send: SendSide, produced: Produced) -> None:
-        """Offsets of a log only grow: this is another log, or it lost records.
+    def _went_back(self, send: SendSide, gone: range) -> None:
+        """Offsets of a log only grow: this is another log, or it lost records (unclean election).
 
         Requests name the topic, so what was in flight when the target topic was recreated lies in the
-        new one now. Nothing follows it, and its position is not committed.
+        new one now. Nothing follows it. The view that is requested here shows a recreated topic.
         """
         self.connections.refresh()
-        reason = f"offset {produced.base_offset} follows {send.target_offset}"
-        self._failed(send, f"target topic was recreated, or lost records: {reason}", True)
+        self._lost(
+            send,
+            f"target lost offsets {gone.start} to {gone.stop - 1}, or its topic was recreated",
+        )
+
+    def _out_of_order(self, send: SendSide, batch: Batch, produced: Produced) -> None:
+        """At the head nothing is missing before the batch, unless the target's log lost it.
+
+        So nothing is appended behind a hole: the restart compares the log's end with the position's.
+        """
+        if send.window.is_head(batch):
+            reason = f"target's log does not continue before offset {batch.first_offset}"
+            self._failed(send, f"{reason}: {error_name(produced.error)}", True)
+        else:
+            self._retry_later(send, batch, produced)
 
     def _retry_later(self, send: SendSide, batch: Batch, produced: Produced) -> None:
         send.error = error_name(produced.error)
@@ -248,16 +265,15 @@ class Target:
 
     def _refused(self, send: SendSide, head: Batch, refusal: Produced) -> None:
         """A batch that no retry will bring in: split it, skip it, or give the partition up."""
-        faulty = refusal.error in RECORD_FAULTS
-        skip = faulty and not send.abort_on_send_failure
+        skip = refusal.error in RECORD_FAULTS and not send.abort_on_send_failure
         if head.records > 1 and (skip or refusal.error in TOO_LARGE):
             self._split(send, head)
             return
-        at = head.first_offset + max(0, refusal.record_index)
+        at = head.source_offsets().at(max(0, refusal.record_index))
         detail = f" ({refusal.message})" if refusal.message else ""
         reason = f"target refused offset {at}: {error_name(refusal.error)}{detail}"
         if not skip:
-            self._failed(send, reason, not faulty)
+            self._failed(send, reason, refusal.error not in PERMANENT_FAULTS)
             return
         send.window.replace_head([], next_offset=head.next_offset)
         send.skipped += head.records
@@ -267,22 +283,11 @@ class Target:
 
     def _split(self, send: SendSide, head: Batch) -> None:
         try:
-            halves = split(head.view, first_offset=head.first_offset)
+            halves = split(head.view, head.source_offsets())
         except CorruptBatch as error:
             self._failed(send, f"corrupt at offset {head.first_offset}: {error}", False)
             return
-        pieces = [
-            Batch(
-                memoryview(half.data),
-                lease=None,
-                first_offset=half.first_offset,
-                next_offset=half.last_offset + 1,
-                leader_epoch=head.leader_epoch,
-                records=half.records,
-                max_timestamp_ms=half.max_timestamp_ms,
-            )
-            for half in halves
-        ]
+        pieces = [batch_of(half, half.last_offset + 1, head.leader_epoch) for half in halves]
         pieces[-1].next_offset = head.next_offset
         send.window.replace_head(pieces, next_offset=head.next_offset)
 

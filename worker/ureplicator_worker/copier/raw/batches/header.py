@@ -36,8 +36,8 @@ from crc32c import crc32c
 HEADER_BYTES = 61
 LENGTH_OFFSET = 12
 """Bytes that the length field does not count."""
-MIN_BYTES = 17
-"""Up to the magic byte, which every format has."""
+MIN_BYTES = 18
+"""Up to the magic byte and the first one of the attributes, which every format has."""
 
 NEWEST_MAGIC = 2
 
@@ -74,6 +74,7 @@ class Header:
     __slots__ = (
         "attributes",
         "base_offset",
+        "base_timestamp_ms",
         "crc",
         "last_offset",
         "leader_epoch",
@@ -96,7 +97,7 @@ class Header:
             self.crc,
             self.attributes,
             last_delta,
-            _base_timestamp,
+            self.base_timestamp_ms,
             self.max_timestamp_ms,
             self.producer_id,
             _producer_epoch,
@@ -111,7 +112,8 @@ class Header:
         self.base_offset = self.last_offset
         self.leader_epoch = -1
         self.crc = 0
-        self.attributes = 0
+        self.attributes = buffer[at + 17] & CODEC_BITS
+        self.base_timestamp_ms = -1
         self.max_timestamp_ms = -1
         self.producer_id = -1
         self.records = 1

@@ -19,7 +19,11 @@ The rules, and why:
   do not follow): they are renumbered from its sequence.
 
 `position` is the next source offset after everything acknowledged without a gap, and after what needed
-no sending (`pass_over`).
+no sending (`pass_over`). `target_end` is the next offset of the target's log after the last of it.
+
+Batches are appended in order, so each begins at `target_end` or behind it, recognised duplicates too. One
+that begins before it shows that the log is another one, or lost records (`acknowledged`). It is judged in
+order: a batch whose outcome was unknown may be acknowledged after its successors.
 """
 
 from __future__ import annotations
@@ -27,15 +31,20 @@ from __future__ import annotations
 from collections import deque
 
 from ureplicator_worker.copier.raw.batches.header import next_sequence, stamp
+from ureplicator_worker.copier.raw.batches.offsets import SourceOffsets
 from ureplicator_worker.copier.raw.net.buffers import Lease
 from ureplicator_worker.copier.raw.net.produce_api import Produced
 
 MAX_IN_FLIGHT_NEW_PRODUCER = 1
 MAX_IN_FLIGHT_BATCHES = 5
+UNKNOWN_OFFSET = -1
 
 
 class Batch:
-    """One batch to be produced. Offsets are the source's; `next_offset` is where copying goes on."""
+    """One batch to be produced. Offsets are the source's; `next_offset` is where copying goes on.
+
+    `offsets`: of its records, for a batch that was built; None: they follow `first_offset`.
+    """
 
     __slots__ = (
         "acknowledged",
@@ -44,10 +53,12 @@ class Batch:
         "lease",
         "max_timestamp_ms",
         "next_offset",
+        "offsets",
         "records",
         "refusal",
         "sequence",
         "settled",
+        "target_base",
         "view",
     )
 
@@ -61,6 +72,7 @@ class Batch:
         leader_epoch: int,
         records: int,
         max_timestamp_ms: int,
+        offsets: SourceOffsets | None = None,
     ) -> None:
         self.view = view
         self.lease = lease
@@ -69,10 +81,15 @@ class Batch:
         self.leader_epoch = leader_epoch
         self.records = records
         self.max_timestamp_ms = max_timestamp_ms
+        self.offsets = offsets
         self.sequence = -1
         self.settled = False
         self.acknowledged = False
+        self.target_base = UNKNOWN_OFFSET
         self.refusal: Produced | None = None
+
+    def source_offsets(self) -> SourceOffsets:
+        return self.offsets or SourceOffsets.from_(self.first_offset)
 
     def release(self) -> None:
         """The batch is no longer needed."""
@@ -89,9 +106,15 @@ class Batch:
 
 
 class SendWindow:
-    def __init__(self, *, position: int, leader_epoch: int) -> None:
+    """`missing`: records that the target lost, before it was decided to go on without them."""
+
+    def __init__(
+        self, *, position: int, leader_epoch: int, target_end: int = UNKNOWN_OFFSET
+    ) -> None:
         self.position = position
         self.leader_epoch = leader_epoch
+        self.target_end = target_end
+        self.missing = 0
         self.queued_bytes = 0
         self._queue: deque[Batch] = deque()
         self._in_flight: deque[Batch] = deque()
@@ -164,18 +187,31 @@ class SendWindow:
         )
         self._sequence = next_sequence(self._sequence, batch.records)
 
-    def acknowledged(self, batch: Batch) -> None:
-        """The broker has it (now, or since an earlier try)."""
+    def acknowledged(self, batch: Batch, target_base: int) -> range | None:
+        """The broker has it (now, or since an earlier try), at this offset of its log.
+
+        Returns the offsets that the target has lost: they were acknowledged, and a later batch was
+        appended over them. The window then stands behind that batch.
+        """
         batch.settled = batch.acknowledged = True
+        batch.target_base = target_base
         while self._in_flight and self._in_flight[0].acknowledged:
-            self._advance(self._in_flight.popleft())
+            head = self._in_flight.popleft()
+            gone = range(head.target_base, self.target_end)
+            self._advance(head)
+            if gone and head.target_base != UNKNOWN_OFFSET:
+                self.missing += len(gone)
+                return gone
         if self._disturbed:
             self._settle()
         else:
             self._limit = MAX_IN_FLIGHT_BATCHES
+        return None
 
     def _advance(self, batch: Batch) -> None:
         self.position, self.leader_epoch = batch.next_offset, batch.leader_epoch
+        if batch.target_base != UNKNOWN_OFFSET:
+            self.target_end = batch.target_base + batch.records
         self.queued_bytes -= len(batch.view)
         batch.release()
 
