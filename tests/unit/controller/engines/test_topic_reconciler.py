@@ -21,6 +21,7 @@ from ureplicator_controller.core.state.snapshot import parse
 from ureplicator_controller.core.topics.reconcile import CONFIRM_S
 from ureplicator_controller.core.topics.rules import AutoWhitelist, TopicRules
 from ureplicator_controller.engines.metrics import ControlMetrics
+from ureplicator_controller.engines.target_topics import TIMESTAMP_LIMITS
 from ureplicator_controller.engines.topic_observer import TopicObserver
 from ureplicator_controller.engines.topic_reconciler import (
     MAX_KAFKA_WORK_S,
@@ -110,7 +111,7 @@ def test_old_and_new_topics_are_whitelisted_and_their_targets_created() -> None:
     assert (old.partitions, old.initial_partitions) == (4, 4)
     assert (young.partitions, young.initial_partitions, young.source_topic_id) == (3, 0, "id-2")
     assert world.target.topics()["x-young"].partitions == 3
-    assert world.target.configs("x-old") == {"retention.ms": "7"}
+    assert world.target.configs("x-old") == {"retention.ms": "7", **TIMESTAMP_LIMITS[0]}
     world.poll()
     assert world.memory == RouteMemory(baseline={})
     assert world.intent("old") == replace(old, target_topic_id="id-2")
