@@ -10,6 +10,7 @@ import requests
 
 from ureplicator_testkit.fleet.real_fleet import SESSION_TIMEOUT_S, Fleet
 from ureplicator_testkit.records.flow import Flow
+from ureplicator_testkit.records.repeats import lost, thawed
 from ureplicator_testkit.records.topics import create_topic
 from ureplicator_testkit.servers.network import BreakableServers
 from ureplicator_testkit.servers.processes import eventually
@@ -39,7 +40,7 @@ def test_a_worker_cut_off_from_zookeeper_is_replaced_and_cannot_commit(
     fleet.workers[victim].assert_running()
     fleet.links[victim].heal()
     fleet.wait_workers(victim)
-    flow.judge(max_duplicates=flow.since_a_commit(times=4))
+    flow.judge(thawed(victim))
 
 
 def test_repeated_resets_of_zookeeper_connections_move_nothing(fleet: Fleet, flow: Flow) -> None:
@@ -105,7 +106,7 @@ def test_two_workers_cut_off_from_a_cluster_each(
     flow.assert_copying()
     assert flow.owners() == owners
     assert fleet.moves(flow.topic) == moves
-    flow.judge(max_duplicates=flow.since_a_commit(times=2))
+    flow.judge(lost("w1", "w2"))
 
 
 def test_workers_whose_connections_are_refused(fleet: Fleet, flow: Flow) -> None:
@@ -120,7 +121,7 @@ def test_workers_whose_connections_are_refused(fleet: Fleet, flow: Flow) -> None
         proxy_of(fleet, id, end).heal()
     fleet.wait_online(flow.topic, flow.partitions, deadline_s=RECOVERY_S)
     assert flow.owners() == owners
-    flow.judge(max_duplicates=flow.since_a_commit())
+    flow.judge(lost("w1", "w2"))
 
 
 def test_connections_that_are_cut_anywhere(fleet: Fleet, flow: Flow) -> None:
@@ -133,7 +134,7 @@ def test_connections_that_are_cut_anywhere(fleet: Fleet, flow: Flow) -> None:
         fleet.wait_seconds(0.7)
     fleet.wait_online(flow.topic, flow.partitions)
     flow.assert_copying()
-    flow.judge(max_duplicates=flow.since_a_commit(times=3))
+    flow.judge(lost(*fleet.workers))
 
 
 def test_a_slow_network_expires_no_session(fleet: Fleet, flow: Flow) -> None:

@@ -10,6 +10,7 @@ import time
 
 from ureplicator_testkit.fleet.real_fleet import SESSION_TIMEOUT_S, Fleet
 from ureplicator_testkit.records.flow import Flow
+from ureplicator_testkit.records.repeats import lost, thawed
 from ureplicator_testkit.servers.processes import eventually
 
 HANDOVER_TIMEOUT_S = 8
@@ -29,6 +30,7 @@ def test_a_worker_killed_at_random_is_replaced_and_nothing_is_lost(
     dice = random.Random(SEED)  # noqa: S311
     took_s: list[float] = []
     dead: list[str] = []
+    victims: set[str] = set()
     for _ in range(3):
         if len(dead) == 2:
             fleet.wait_workers(*dead)
@@ -37,13 +39,14 @@ def test_a_worker_killed_at_random_is_replaced_and_nothing_is_lost(
         fleet.wait_seconds(dice.uniform(0, 1))
         victim = dice.choice(sorted(set(flow.owners().values()).difference(dead)))
         dead.append(victim)
+        victims.add(victim)
         fleet.workers[victim].kill_tree()
         began_s = time.monotonic()
         flow.wait_owned_by(others(fleet, victim), TAKEN_OVER_S)
         took_s.append(time.monotonic() - began_s)
         fleet.start_worker(victim)
     print(f"killed worker's partitions ONLINE elsewhere after {[round(s, 2) for s in took_s]} s")
-    flow.judge(max_duplicates=flow.since_a_commit(times=3))
+    flow.judge(lost(*victims))
 
 
 def test_a_worker_and_a_leader_that_thaw_after_takeover_do_no_harm(
@@ -65,7 +68,7 @@ def test_a_worker_and_a_leader_that_thaw_after_takeover_do_no_harm(
             "the thawed controller is back",
         )
         assert fleet.leader() == successor
-    flow.judge(max_duplicates=flow.since_a_commit(times=4))
+    flow.judge(thawed(victim))
 
 
 def test_a_leader_killed_in_the_middle_of_its_plans_loses_no_request(
@@ -124,4 +127,4 @@ def test_a_worker_whose_loop_hangs_while_its_session_lives_is_evicted(
     fleet.rest("POST", f"/instances/{id}")
     fleet.wait_workers(id)
     fleet.workers[id].assert_running()
-    flow.judge(max_duplicates=flow.since_a_commit(times=10))
+    flow.judge(thawed(id))

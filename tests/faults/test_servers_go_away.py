@@ -9,7 +9,7 @@ import pytest
 
 from ureplicator_testkit.fleet.real_fleet import SESSION_TIMEOUT_S, Fleet
 from ureplicator_testkit.records.flow import Flow
-from ureplicator_testkit.records.topics import create_topic, produce, sample_records
+from ureplicator_testkit.records.topics import create_topic
 from ureplicator_testkit.servers.network import BreakableServers
 from ureplicator_testkit.servers.processes import eventually
 
@@ -44,7 +44,7 @@ def test_a_cluster_is_killed_and_comes_back(
     site.cluster(end).restart()
     fleet.wait_online(flow.topic, flow.partitions, deadline_s=RECOVERY_S)
     assert flow.owners() == owners
-    produce(site.source.bootstrap, flow.topic, sample_records(2_000, partitions=flow.partitions))
+    flow.produce(300)
     flow.judge()
 
 

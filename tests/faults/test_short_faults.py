@@ -12,6 +12,7 @@ from ureplicator_common.coordination.zookeeper import ZooKeeperCoordination
 from ureplicator_common.znodes import Paths
 from ureplicator_testkit.fleet.real_fleet import SESSION_TIMEOUT_S, Fleet, pids_of
 from ureplicator_testkit.records.flow import Flow
+from ureplicator_testkit.records.repeats import NOBODY, lost
 from ureplicator_testkit.servers.network import BreakableServers
 from ureplicator_testkit.servers.processes import eventually
 from ureplicator_testkit.servers.sessions import expire
@@ -46,7 +47,7 @@ def test_a_copier_killed_is_back_on_its_worker_in_5_s(fleet: Fleet, flow: Flow) 
     )
     fleet.wait_online(flow.topic, flow.partitions, deadline_s=5)
     fleet.workers[id].assert_running()
-    flow.judge(max_duplicates=flow.since_a_commit())
+    flow.judge(lost(id))
 
 
 def test_a_jvm_killed_ends_the_worker_and_its_successor_goes_on(fleet: Fleet, flow: Flow) -> None:
@@ -60,7 +61,7 @@ def test_a_jvm_killed_ends_the_worker_and_its_successor_goes_on(fleet: Fleet, fl
     fleet.wait_workers(id)
     flow.wait_owned_by(set(fleet.workers), 40)
     assert flow.owners() == owners
-    flow.judge(max_duplicates=flow.since_a_commit())
+    flow.judge(lost(id))
 
 
 def test_a_short_freeze_of_a_worker_and_of_the_leader_moves_nothing(
@@ -96,7 +97,7 @@ def test_an_expired_session_of_a_healthy_process(
     assert flow.owners() == owners
     assert fleet.moves(flow.topic) == moves
     assert role == "leader" or fleet.leader() == leader
-    flow.judge(max_duplicates=flow.since_a_commit() if role == "worker" else 0)
+    flow.judge(lost(worker) if role == "worker" else NOBODY)
 
 
 def controllers_of(fleet: Fleet) -> set[str]:

@@ -5,6 +5,7 @@ from confluent_kafka import KafkaException
 
 from ureplicator_testkit.fleet.real_fleet import Fleet
 from ureplicator_testkit.records.flow import Flow
+from ureplicator_testkit.records.labels import labelled_records
 from ureplicator_testkit.records.topics import (
     NewRecord,
     add_partitions,
@@ -20,6 +21,8 @@ DELAYS = {"rebalance_delay_s": 120}
 DETECTION_TIMEOUT_S = 15
 """10 s are guaranteed; half as much again on a busy machine."""
 RECORDS = 500
+EARLY = 1_000_000
+"""First number of the records that are produced before the new partitions are noticed."""
 
 Values = dict[int, list[bytes | None]]
 
@@ -52,7 +55,8 @@ def test_partitions_that_the_source_adds_are_copied_from_their_first_record(
 ) -> None:
     total = flow.partitions + 2
     add_partitions(site.source.bootstrap, flow.topic, total)
-    produce(site.source.bootstrap, flow.topic, records(b"early", total))
+    early = labelled_records(flow.topic, partitions=total, count=80, first=EARLY)
+    produce(site.source.bootstrap, flow.topic, early)
     fleet.wait_online(flow.topic, total)
     flow.judge()
 

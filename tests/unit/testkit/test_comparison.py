@@ -1,5 +1,7 @@
 """The comparison: each difference of a copy is reported as what it is, and a good copy as clean."""
 
+import pytest
+
 from ureplicator_testkit.records.comparison import ConsumedRecord, PartitionDifference, compare
 
 
@@ -51,3 +53,11 @@ def test_a_changed_time_is_one_difference() -> None:
 def test_a_partition_missing_on_one_side() -> None:
     comparison = compare({0: [record("a")]}, {1: [record("a")]})
     assert [len(r.missing) + len(r.extra) for r in comparison.partitions] == [1, 1]
+
+
+def test_nothing_is_no_proof() -> None:
+    for empty in (compare({}, {}), compare({0: []}, {0: []})):
+        with pytest.raises(AssertionError, match="nothing was compared"):
+            empty.assert_clean()
+        with pytest.raises(AssertionError, match="nothing was compared"):
+            empty.assert_faultless()

@@ -23,6 +23,7 @@ from ureplicator_testkit.servers.network import NetworkPaths
 from ureplicator_testkit.servers.ports import PortClaim, claim_port
 from ureplicator_testkit.servers.processes import Process, eventually, spawn_ureplicator
 
+FORTH = Route("source", "target")
 SESSION_TIMEOUT_S = 4
 REBALANCE_DELAY_S = 5
 COMMIT_INTERVAL_S = 0.5
@@ -75,10 +76,9 @@ class Fleet:
             "worker": {"slots": 1, "commit_interval_s": COMMIT_INTERVAL_S, **(worker or {})},
         }
 
-    @property
-    def group(self) -> str:
+    def group(self, route: Route = FORTH) -> str:
         """The position group."""
-        return position_group(fleet=self.name, route=Route("source", "target"))
+        return position_group(fleet=self.name, route=route)
 
     @property
     def processes(self) -> dict[str, Process]:
@@ -232,8 +232,9 @@ class Fleet:
         assert response.ok, f"{method} {path}: {response.status_code} {response.text}"
         return response.json()
 
-    def whitelist(self, topic: str) -> None:
-        self.rest("POST", "/topics", json={"topic": topic})
+    def whitelist(self, topic: str, route: Route = FORTH) -> None:
+        path = f"/topics?src={route.source}&dst={route.target}"
+        self.rest("POST", path, json={"topic": topic})
 
     def topic(self, topic: str) -> Any:
         """Its full description from REST."""

@@ -4,7 +4,9 @@
     (fault) injected by the test
     judge   heal, stop the load, and check every guarantee:
 
-L, P, O, D  both logs from their beginning: nothing missing, foreign, out of order; few duplicates
+L, P, O     both logs from their beginning: nothing missing, foreign, out of order; each record is in
+            the partition that it names
+D           what is repeated begins at a position that a lost writer had committed (`repeats`)
 S, K        every commit that the target accepted (`commits`): none by an older owner, none that
             goes back, and the last ones are the ends of the source
 C           the external view is the ideal state, even over the workers
@@ -12,66 +14,88 @@ E           no epoch had two leaders
 """
 
 from collections.abc import Mapping
-from typing import Self
+from typing import Protocol, Self
 
 from ureplicator_common.kafka.client import ClusterClient
 from ureplicator_common.kafka.positions import read_positions
-from ureplicator_testkit.fleet.real_fleet import COMMIT_INTERVAL_S, Fleet
-from ureplicator_testkit.records.commits import commits, last_offsets, violations
-from ureplicator_testkit.records.load import Load
-from ureplicator_testkit.records.topics import (
-    NewRecord,
-    compare_logs,
-    create_topic,
-    offsets,
-    produce,
+from ureplicator_common.model import Route
+from ureplicator_testkit.fleet.real_fleet import FORTH, Fleet
+from ureplicator_testkit.records.commits import (
+    CommittedOffset,
+    commits,
+    last_offsets,
+    violations,
 )
-from ureplicator_testkit.servers.network import BreakableServers
+from ureplicator_testkit.records.comparison import compare
+from ureplicator_testkit.records.labels import assert_holds, numbers
+from ureplicator_testkit.records.load import Load
+from ureplicator_testkit.records.repeats import NOBODY, Lost, unexplained
+from ureplicator_testkit.records.topics import create_topic, offsets, read_all
+from ureplicator_testkit.servers.clusters import KafkaCluster
 from ureplicator_testkit.servers.processes import eventually
 
 RATE = 1_500
 PARTITIONS = 6
-SLACK_S = 2.0
-"""Delay of a commit on a busy machine, beyond the interval."""
+
+
+class Site(Protocol):
+    """Servers that a test breaks and heals."""
+
+    def cluster(self, end: str) -> KafkaCluster: ...
+
+    def heal(self) -> None: ...
 
 
 class Flow:
-    """Belongs to one test; `stop` it, however the test ended."""
+    """Belongs to one test; `stop` it, however the test ended. `prefix`: of the route's target topics."""
 
     def __init__(
         self,
-        site: BreakableServers,
+        site: Site,
         fleet: Fleet,
         topic: str,
         *,
         partitions: int = PARTITIONS,
         rate: int = RATE,
+        route: Route = FORTH,
+        prefix: str = "",
     ) -> None:
         self.topic, self.partitions = topic, partitions
-        self._site, self._fleet, self._rate = site, fleet, rate
-        self._load = Load(site.source.bootstrap, topic, partitions=partitions, records_per_s=rate)
-        self._stopped = False
+        self.copy = prefix + topic
+        self._site, self._fleet, self._route = site, fleet, route
+        self._source = site.cluster(route.source).bootstrap
+        self._target = site.cluster(route.target).bootstrap
+        self._load = Load(self._source, topic, partitions=partitions, records_per_s=rate)
 
     def start(self) -> Self:
         """Wait until all is copied up to the load: from then on commits follow closely."""
-        create_topic(self._site.source.bootstrap, self.topic, partitions=self.partitions)
+        self._create()
         eventually(self._is_established, 20, f"{self.topic} accepts records")
         self._load.start()
-        self._fleet.whitelist(self.topic)
+        self._fleet.whitelist(self.topic, self._route)
         self._fleet.wait_online(self.topic, self.partitions)
         self._fleet.wait_settled()
         self.wait_caught_up()
         return self
 
+    def _create(self) -> None:
+        replicas = -1  # as the cluster has it by default
+        create_topic(
+            self._source, self.topic, partitions=self.partitions, replication_factor=replicas
+        )
+
     def _is_established(self) -> bool:
         """A broker that has just created a partition may acknowledge a first batch and not keep it."""
-        new = [NewRecord(b"first", partition=number) for number in range(self.partitions)]
-        produce(self._site.source.bootstrap, self.topic, new)
+        self._load.produce(1)
         return all(end > 0 for end in self._source_ends().values())
 
     def stop(self) -> None:
         """Stop the load."""
         self._load.stop()
+
+    def produce(self, count: int) -> None:
+        """So many more records in each partition, also after the load was stopped."""
+        self._load.produce(count)
 
     # --- while it flows ----------------------------------------------------------------------
 
@@ -102,19 +126,18 @@ class Flow:
         )
 
     def _target_ends(self) -> Mapping[int, int]:
-        found = offsets(self._site.target.bootstrap, self.topic)
+        found = offsets(self._target, self.copy)
         return {number: end for number, (_, end) in found.items()}
 
     def wait_caught_up(self, deadline_s: float = 40) -> None:
         """Wait until a position is committed past everything that the source has now."""
-        ends = self._source_ends()
-
-        client = ClusterClient(self._site.target.bootstrap)
-        wanted = {self.topic: sorted(ends)}
+        ends, group = self._source_ends(), self._fleet.group(self._route)
+        client = ClusterClient(self._target)
+        wanted = {self.copy: sorted(ends)}
 
         def caught_up() -> bool:
-            found = read_positions(client, self._fleet.group, wanted)
-            return all(found[self.topic, number].offset >= end for number, end in ends.items())
+            found = read_positions(client, group, wanted)
+            return all(found[self.copy, number].offset >= end for number, end in ends.items())
 
         try:
             eventually(caught_up, deadline_s, f"{self.topic} is caught up")
@@ -122,25 +145,24 @@ class Flow:
             client.close()
 
     def _source_ends(self) -> dict[int, int]:
-        source = self._site.source.bootstrap
-        found = offsets(source, self.topic, isolation="read_committed")
+        found = offsets(self._source, self.topic, isolation="read_committed")
         return {number: end for number, (_, end) in found.items()}
-
-    def since_a_commit(self, times: float = 1) -> int:
-        """Maximum number of records between a commit and the next."""
-        return int(times * self._rate * (COMMIT_INTERVAL_S + SLACK_S))
 
     # --- the end -----------------------------------------------------------------------------
 
-    def judge(self, *, max_duplicates: int = 0) -> None:
+    def judge(self, repeats: Lost = NOBODY) -> None:
+        """`repeats`: the writers that were lost, whose last records may be there twice."""
         self.heal()
         self.wait_caught_up()
         ends = self._source_ends()
-        acknowledged = self._load.acknowledged
-        assert 0 < acknowledged <= sum(ends.values()), (acknowledged, ends)
-        self._judge_commits(ends)
-        source, target = self._site.source.bootstrap, self._site.target.bootstrap
-        compare_logs(source, target, self.topic).assert_faultless(max_duplicates=max_duplicates)
+        found = self._judge_commits(ends)
+        source = read_all(self._source, self.topic)
+        target = read_all(self._target, self.copy)
+        assert_holds(source, self.topic, self._load.acknowledged)
+        numbers(target, self.topic)
+        compare(source, target).assert_faultless()
+        wrong = unexplained(source, target, found, repeats)
+        assert not wrong, wrong
         self._fleet.assert_one_leader_per_epoch()
 
     def heal(self) -> None:
@@ -148,8 +170,9 @@ class Flow:
         self._fleet.heal()
         self.stop()
 
-    def _judge_commits(self, ends: Mapping[int, int]) -> None:
-        found = commits(self._site.target.bootstrap, self._fleet.group, self.topic)
+    def _judge_commits(self, ends: Mapping[int, int]) -> list[CommittedOffset]:
+        found = commits(self._target, self._fleet.group(self._route), self.copy)
         wrong = list(violations(found))
         assert not wrong, wrong[:5]
         assert last_offsets(found) == ends
+        return found

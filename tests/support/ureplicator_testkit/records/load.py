@@ -1,48 +1,119 @@
-"""A producer that runs in the background during a fault."""
+"""Every kind of batch, produced in the background during a fault.
 
+    first    a batch of 16,000 records, and two long transactions, one of them aborted: each is more
+             than one fetch brings of a partition
+    then     one thread sends batches of 1 to 2,000 records in each codec; another one transactions
+             of several batches, every third of them aborted
+
+Each record names its topic, its partition and its number (`labels`).
+"""
+
+from __future__ import annotations
+
+import itertools
 import threading
-from typing import Self
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any, Self
 
-from confluent_kafka import Producer
+from confluent_kafka import KafkaError, KafkaException, Producer
 
-BURST = 20
+from ureplicator_testkit.records.labels import labelled
+from ureplicator_testkit.records.topics import CODECS, NewRecord, produce, send_one
+
 FLUSH_S = 60
+LARGEST_BATCH = 16_000
+SIZES = (1, 20, 1, 5, 20, 200, 1, 20, 2_000, 20, 1, 60)
+"""Records of one batch after the other; those of 20 or fewer go round all partitions."""
+ROUND_ROBIN_BELOW = 21
+LONG_TRANSACTION_RECORDS = 1_500
+LONG_RECORD_BYTES = 1_500
+"""2.2 MB together: a fetch brings 1 MiB of a partition."""
+TRANSACTION_BATCHES, TRANSACTION_BATCH_RECORDS = 4, 5
+TRANSACTION_SHARE = 0.2
+TRANSACTION_TIMEOUT_MS = 180_000
+"""Above the time for which any test takes brokers away."""
+
+SETTINGS: dict[str, Any] = {
+    "linger.ms": 5,
+    "enable.idempotence": True,
+    "batch.num.messages": LARGEST_BATCH,
+    "batch.size": 4 << 20,
+    "message.max.bytes": 4 << 20,  # before compression
+    "delivery.timeout.ms": TRANSACTION_TIMEOUT_MS,
+    "socket.timeout.ms": 10_000,
+    "log_level": 0,
+}
 
 
 class Load:
-    """Produces until `stop`; counts what was acknowledged."""
+    """Produces until `stop`; `acknowledged` are the numbers of each partition."""
 
     def __init__(
         self, bootstrap: str, topic: str, *, partitions: int, records_per_s: int = 1_000
     ) -> None:
-        self._topic, self._partitions = topic, partitions
-        self._pause_s = BURST / records_per_s
+        self._bootstrap, self._topic, self._partitions = bootstrap, topic, partitions
+        self._rate = records_per_s
         self._stopping = threading.Event()
-        self._sent = 0
-        self.acknowledged = 0
+        self._numbers = [itertools.count() for _ in range(partitions)]
+        self.acknowledged: defaultdict[int, set[int]] = defaultdict(set)
         self.refused: list[object] = []
-        self._producer = Producer(
+        self._sent = 0
+        self._producers = [self._producer(codec) for codec in CODECS]
+        self._transactional = self._producer(
+            "lz4",
             {
-                "bootstrap.servers": bootstrap,
-                "linger.ms": 5,
-                "enable.idempotence": True,
-                "log_level": 0,
-            }
+                "transactional.id": f"{topic}-load",
+                "transaction.timeout.ms": TRANSACTION_TIMEOUT_MS,
+            },
         )
-        self._thread = threading.Thread(target=self._run, name="load", daemon=True)
+        self._threads = [
+            threading.Thread(target=run, name="load", daemon=True)
+            for run in (self._send_batches, self._send_transactions)
+        ]
+
+    def _producer(self, codec: str, more: dict[str, Any] | None = None) -> Producer:
+        address = {"bootstrap.servers": self._bootstrap, "compression.type": codec}
+        return Producer({**SETTINGS, **address, **(more or {})})
+
+    @property
+    def count(self) -> int:
+        """Acknowledged records."""
+        return sum(map(len, self.acknowledged.values()))
 
     def start(self) -> Self:
-        self._thread.start()
+        """What comes first is acknowledged when this returns."""
+        largest = self._producer("zstd", {"linger.ms": 300})
+        self._send(largest, [0] * LARGEST_BATCH)
+        self._transactional.init_transactions(FLUSH_S)
+        for commit in (False, True):
+            self._transaction(
+                [[0, self._partitions - 1] * LONG_TRANSACTION_RECORDS],
+                commit=commit,
+                filler_bytes=LONG_RECORD_BYTES,
+            )
+        assert largest.flush(FLUSH_S) == 0
+        for thread in self._threads:
+            thread.start()
         return self
 
     def stop(self) -> None:
-        """Everything sent is acknowledged when this returns."""
+        """Everything sent outside of transactions is acknowledged when this returns."""
         self._stopping.set()
-        if self._thread.is_alive():
-            self._thread.join()
-            assert self._producer.flush(FLUSH_S) == 0
+        running = [thread for thread in self._threads if thread.is_alive()]
+        for thread in running:
+            thread.join()
+        if running:
+            assert all(producer.flush(FLUSH_S) == 0 for producer in self._producers)
             assert not self.refused, self.refused[:3]
-            assert self.acknowledged == self._sent > 0, (self.acknowledged, self._sent)
+            assert 0 < self._sent <= self.count, (self._sent, self.count)
+
+    def produce(self, count: int) -> None:
+        """So many more in each partition, now; they are not among the acknowledged."""
+        places = list(range(self._partitions)) * count
+        produce(self._bootstrap, self._topic, [self._next(place)[1] for place in places])
 
     def __enter__(self) -> Self:
         return self.start()
@@ -50,25 +121,89 @@ class Load:
     def __exit__(self, *_: object) -> None:
         self.stop()
 
-    def _run(self) -> None:
-        while not self._stopping.wait(self._pause_s):
-            for _ in range(BURST):
-                self._send()
-            self._producer.poll(0)
+    # --- batches -----------------------------------------------------------------------------
 
-    def _send(self) -> None:
-        value = b"%d" % self._sent
-        partition = self._sent % self._partitions
-        try:
-            self._producer.produce(
-                self._topic, value, partition=partition, on_delivery=self._delivered
-            )
-            self._sent += 1
-        except BufferError:
-            self._producer.poll(0.1)
+    def _send_batches(self) -> None:
+        producers = itertools.cycle(self._producers)
+        for places in self._places():
+            self._send(next(producers), places)
+            self._sent += len(places)
+            for producer in self._producers:
+                producer.poll(0)
+            if self._stopping.wait(len(places) / self._rate):
+                return
 
-    def _delivered(self, error: object, _message: object) -> None:
+    def _places(self) -> Iterator[list[int]]:
+        """The partitions of the records of each batch."""
+        turn = itertools.cycle(range(self._partitions))
+        for size in itertools.cycle(SIZES):
+            if size < ROUND_ROBIN_BELOW:
+                yield list(itertools.islice(turn, size))
+            else:
+                yield [next(turn)] * size
+
+    def _send(self, producer: Producer, places: list[int]) -> None:
+        for partition in places:
+            number, record = self._next(partition)
+            send_one(producer, self._topic, record, partial(self._delivered, partition, number))
+
+    def _next(self, partition: int, filler_bytes: int = 0) -> tuple[int, NewRecord]:
+        number = next(self._numbers[partition])
+        return number, labelled(self._topic, partition, number, filler_bytes=filler_bytes)
+
+    def _delivered(
+        self, partition: int, number: int, error: KafkaError | None, _message: object
+    ) -> None:
         if error is None:
-            self.acknowledged += 1
+            self.acknowledged[partition].add(number)
         else:
             self.refused.append(error)
+
+    # --- transactions ------------------------------------------------------------------------
+
+    def _send_transactions(self) -> None:
+        batch = [n % self._partitions for n in range(TRANSACTION_BATCH_RECORDS * self._partitions)]
+        pause_s = TRANSACTION_BATCH_RECORDS / (self._rate * TRANSACTION_SHARE)
+        for turn in itertools.count(1):
+            self._transaction([batch] * TRANSACTION_BATCHES, commit=bool(turn % 3), pause_s=pause_s)
+            if self._stopping.wait(pause_s * self._partitions):
+                return
+
+    def _transaction(
+        self,
+        batches: list[list[int]],
+        *,
+        commit: bool,
+        filler_bytes: int = 0,
+        pause_s: float = 0.0,
+    ) -> None:
+        producer, sent = self._transactional, []
+        producer.begin_transaction()
+        for places in batches:
+            for partition in places:
+                number, record = self._next(partition, filler_bytes)
+                sent.append((partition, number))
+                send_one(producer, self._topic, record, lambda *_: None)
+            producer.poll(0)
+            self._stopping.wait(pause_s)
+        # All are in the log when the transaction ends; one that never began there is refused.
+        assert producer.flush(FLUSH_S) == 0
+        end = producer.commit_transaction if commit else producer.abort_transaction
+        if self._end(end) and commit:
+            for partition, number in sent:
+                self.acknowledged[partition].add(number)
+
+    def _end(self, end: Callable[[float], None]) -> bool:
+        """Returns false for a commit that became an abort."""
+        while True:
+            try:
+                end(FLUSH_S)
+                return True
+            except KafkaException as error:
+                cause: KafkaError = error.args[0]
+                if cause.txn_requires_abort():
+                    self._end(self._transactional.abort_transaction)
+                    return False
+                if not cause.retriable():
+                    raise
+                time.sleep(0.1)

@@ -45,6 +45,7 @@ __all__ = [
     "produce_in_transaction",
     "read_all",
     "sample_records",
+    "send_one",
     "transaction",
 ]
 
@@ -229,14 +230,15 @@ def _send(
 
     count = 0
     for record in records:
-        _send_one(producer, topic, record, delivered)
+        send_one(producer, topic, record, delivered)
         count += 1
         if count % 1000 == 0:
             producer.poll(0)
     return count
 
 
-def _send_one(producer: Producer, topic: str, record: NewRecord, delivered: Any) -> None:
+def send_one(producer: Producer, topic: str, record: NewRecord, delivered: Any) -> None:
+    """Produce without waiting for more than room in the queue."""
     optional: dict[str, Any] = {}
     if record.timestamp is not None:
         optional["timestamp"] = record.timestamp

@@ -1,0 +1,117 @@
+"""Repeated records of a copy, judged by the commits that the target accepted.
+
+A copier begins at a committed position. So what is repeated begins at a position that a lost writer
+had committed, and a partition that no lost writer ever held repeats nothing. A writer that was frozen
+continues where it stopped: then the repeats need not begin at a position, but lie behind one.
+
+Between two commits of a writer lie the records of one interval. A writer that is lost has sent about so
+many beyond its last one, those of two intervals at most: a commit may just have been on its way.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+
+from ureplicator_testkit.records.commits import CommittedOffset
+from ureplicator_testkit.records.comparison import ConsumedRecord, Log
+from ureplicator_testkit.records.labels import Label, label_of
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """Writers that ended without a last commit, or (`thawed`) continue after they were replaced."""
+
+    workers: frozenset[str] = frozenset()
+    thawed: bool = False
+
+
+NOBODY = Lost()
+
+
+def lost(*workers: str) -> Lost:
+    return Lost(frozenset(workers))
+
+
+def thawed(*workers: str) -> Lost:
+    return Lost(frozenset(workers), thawed=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """Consecutive records that the target already had: the first one's source offset, and how many."""
+
+    offset: int
+    count: int
+
+
+def replays(source: Sequence[ConsumedRecord], target: Sequence[ConsumedRecord]) -> list[Replay]:
+    """In the order of the target's log. Records name themselves, so each is matched for certain."""
+    places = {label_of(record): place for place, record in enumerate(source)}
+    found: list[Replay] = []
+    seen: set[Label] = set()
+    follows = -1
+    """Where the last record, if it was a repeat, is continued."""
+    for record in target:
+        label = label_of(record)
+        place = places[label]
+        if label not in seen:
+            seen.add(label)
+            follows = -1
+            continue
+        if place == follows:
+            found[-1] = Replay(found[-1].offset, found[-1].count + 1)
+        else:
+            found.append(Replay(source[place].offset, 1))
+        follows = place + 1
+    return found
+
+
+def unexplained(
+    source: Log, target: Log, commits: Iterable[CommittedOffset], who: Lost
+) -> list[str]:
+    """Repeats that the commits and the lost writers do not account for."""
+    of: defaultdict[int, list[CommittedOffset]] = defaultdict(list)
+    for commit in commits:
+        of[commit.partition].append(commit)
+    return [
+        f"partition {number}: {replay.count} repeated from offset {replay.offset}: {wrong}"
+        for number in source
+        for replay in replays(source[number], target.get(number, ()))
+        if (wrong := _judge(replay, [r.offset for r in source[number]], of[number], who))
+    ]
+
+
+def _judge(
+    replay: Replay, offsets: Sequence[int], commits: Sequence[CommittedOffset], who: Lost
+) -> str:
+    """`offsets` of the source's records; "" if all is well."""
+    starts = [_next(offsets, each.offset) for each in commits if each.worker in who.workers]
+    if not starts:
+        return "no lost writer held it"
+    if who.thawed:
+        return "" if replay.offset >= min(starts) else f"before the first position {min(starts)}"
+    if replay.offset not in starts:
+        return f"not from a position of {sorted(who.workers)}"
+    most = 2 * _widest(offsets, commits)
+    return "" if replay.count <= most else f"more than {most}, two intervals between commits"
+
+
+def _next(offsets: Sequence[int], position: int) -> int:
+    """Offset of the first record that is copied from this position."""
+    place = bisect_left(offsets, position)
+    return offsets[place] if place < len(offsets) else position
+
+
+def _widest(offsets: Sequence[int], commits: Collection[CommittedOffset]) -> int:
+    """Most records between two commits of one writer."""
+    places: dict[tuple[str, int], int] = {}
+    widest = 0
+    for commit in commits:
+        writer = (commit.worker, commit.owner_epoch)
+        place = bisect_left(offsets, commit.offset)
+        widest = max(widest, place - places.get(writer, place))
+        places[writer] = place
+    return widest

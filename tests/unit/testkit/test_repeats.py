@@ -1,0 +1,76 @@
+"""Repeats are accounted for by commits and lost writers, or they are reported."""
+
+from collections.abc import Iterable
+
+from ureplicator_testkit.records.commits import CommittedOffset
+from ureplicator_testkit.records.comparison import ConsumedRecord
+from ureplicator_testkit.records.labels import labelled
+from ureplicator_testkit.records.repeats import (
+    NOBODY,
+    Lost,
+    Replay,
+    lost,
+    replays,
+    thawed,
+    unexplained,
+)
+
+GAP = 100
+"""Source offsets begin here: they are not the records' numbers."""
+
+
+def log(numbers: Iterable[int]) -> tuple[ConsumedRecord, ...]:
+    made = [(n, labelled("t", 0, n)) for n in numbers]
+    return tuple(
+        ConsumedRecord(GAP + 2 * n, r.key, r.value, r.headers, 1, r.timestamp or 5) for n, r in made
+    )
+
+
+SOURCE = log(range(40))
+COMMITS = [
+    CommittedOffset(0, GAP + 2 * number, epoch, worker)
+    for number, epoch, worker in [(0, 1, "w1"), (6, 1, "w1"), (12, 1, "w1"), (30, 2, "w2")]
+]
+
+
+def wrong(target: Iterable[int], who: Lost) -> list[str]:
+    return unexplained({0: SOURCE}, {0: log(target)}, COMMITS, who)
+
+
+def test_replays() -> None:
+    found = replays(SOURCE, log([0, 1, 2, 1, 2, 3, 4, 2, 5, 6, 5, 6]))
+    assert found == [Replay(GAP + 2, 2), Replay(GAP + 4, 1), Replay(GAP + 10, 2)]
+
+
+def test_a_clean_copy_needs_no_explanation() -> None:
+    assert not wrong(range(40), NOBODY)
+
+
+def test_nothing_is_repeated_unless_a_writer_was_lost() -> None:
+    repeating = [*range(15), *range(12, 40)]
+    assert "no lost writer" in wrong(repeating, NOBODY)[0]
+    assert "no lost writer" in wrong(repeating, lost("w3"))[0]
+    assert not wrong(repeating, lost("w1"))
+
+
+def test_a_repeat_begins_at_a_position_of_the_lost_writer() -> None:
+    assert "not from a position" in wrong([*range(15), *range(11, 40)], lost("w1"))[0]
+    assert "not from a position" in wrong([*range(33), *range(30, 40)], lost("w1"))[0]
+
+
+def test_a_position_between_two_records_means_the_next_one() -> None:
+    commits = [CommittedOffset(0, GAP + 2 * 12 - 1, 1, "w1"), *COMMITS[:2]]
+    target = log([*range(15), *range(12, 40)])
+    assert not unexplained({0: SOURCE}, {0: target}, commits, lost("w1"))
+
+
+def test_a_lost_writer_repeats_no_more_than_two_intervals() -> None:
+    assert not wrong([*range(24), *range(12, 40)], lost("w1"))
+    assert "more than 12" in wrong([*range(25), *range(12, 40)], lost("w1"))[0]
+
+
+def test_a_thawed_writer_continues_where_it_stopped() -> None:
+    beyond = [*range(12), *range(12, 30), *range(15, 32), *range(32, 40)]
+    assert not wrong(beyond, thawed("w1"))
+    assert "no lost writer" in wrong(beyond, thawed("w3"))[0]
+    assert "before the first position" in wrong([*range(33), *range(29, 40)], thawed("w2"))[0]
