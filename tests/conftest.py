@@ -16,7 +16,8 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from ureplicator_testkit.servers import processes
-from ureplicator_testkit.servers.clusters import KafkaCluster, ZooKeeperServer
+from ureplicator_testkit.servers.clusters import KafkaCluster
+from ureplicator_testkit.servers.zookeeper import ZooKeeperServer
 
 HERE = Path(__file__).parent
 ORDER = ("unit", "simulation", "helm", "integration", "faults")

@@ -8,7 +8,8 @@ import pytest
 from ureplicator_testkit.copier.lane import RealLane
 from ureplicator_testkit.fleet.real_fleet import Fleet
 from ureplicator_testkit.records.topics import create_topic
-from ureplicator_testkit.servers.clusters import KafkaCluster, ZooKeeperServer
+from ureplicator_testkit.servers.clusters import KafkaCluster
+from ureplicator_testkit.servers.zookeeper import ZooKeeperServer
 
 
 @pytest.fixture

@@ -7,8 +7,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from ureplicator_testkit.servers.clusters import KafkaCluster, ZooKeeperServer, start_all
+from ureplicator_testkit.servers.clusters import KafkaCluster
 from ureplicator_testkit.servers.processes import Process
+from ureplicator_testkit.servers.server import start_all
+from ureplicator_testkit.servers.zookeeper import ZooKeeperServer
 
 HEAP_MB = 1_024
 _PROPERTIES = {

@@ -35,9 +35,9 @@ from ureplicator_testkit.control.coordination_contract import (
     shows,
     until_shown,
 )
-from ureplicator_testkit.servers.clusters import ZooKeeperServer
 from ureplicator_testkit.servers.ports import claim_port
 from ureplicator_testkit.servers.processes import Process, deadline_factor, eventually
+from ureplicator_testkit.servers.zookeeper import ZooKeeperServer
 
 pytestmark = pytest.mark.integration
 

@@ -32,7 +32,6 @@ from ureplicator_common.znodes import (
     encode_intent,
     encode_live_worker,
 )
-from ureplicator_testkit.servers.clusters import ZooKeeperServer
 from ureplicator_testkit.servers.ports import port_is_free
 from ureplicator_testkit.servers.processes import (
     Process,
@@ -40,6 +39,7 @@ from ureplicator_testkit.servers.processes import (
     spawn_ureplicator,
     wait_for_http,
 )
+from ureplicator_testkit.servers.zookeeper import ZooKeeperServer
 
 pytestmark = pytest.mark.integration
 

@@ -15,8 +15,9 @@ from ureplicator_common.coordination.zookeeper import ZooKeeperCoordination
 from ureplicator_common.znodes import Paths
 from ureplicator_testkit.fleet.real_fleet import Fleet
 from ureplicator_testkit.records.topics import compare_logs, offsets, produce, sample_records
-from ureplicator_testkit.servers.clusters import KafkaCluster, ZooKeeperServer
+from ureplicator_testkit.servers.clusters import KafkaCluster
 from ureplicator_testkit.servers.processes import eventually
+from ureplicator_testkit.servers.zookeeper import ZooKeeperServer
 
 RECORDS = 400
 

@@ -16,9 +16,9 @@ from ureplicator_common.coordination.zookeeper import ZooKeeperCoordination
 from ureplicator_common.model import Route, TopicKey
 from ureplicator_common.znodes import Paths, encode_intent
 from ureplicator_controller.api.rest_process import ENVIRONMENT, WsgiConfig
-from ureplicator_testkit.servers.clusters import ZooKeeperServer
 from ureplicator_testkit.servers.ports import claim_port, port_is_free
 from ureplicator_testkit.servers.processes import Process, eventually
+from ureplicator_testkit.servers.zookeeper import ZooKeeperServer
 
 pytestmark = pytest.mark.integration
 

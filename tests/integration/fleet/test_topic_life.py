@@ -23,8 +23,9 @@ from ureplicator_testkit.records.topics import (
     produce,
     read_all,
 )
-from ureplicator_testkit.servers.clusters import KafkaCluster, ZooKeeperServer
+from ureplicator_testkit.servers.clusters import KafkaCluster
 from ureplicator_testkit.servers.processes import eventually
+from ureplicator_testkit.servers.zookeeper import ZooKeeperServer
 
 NOTICED_S = 10.0
 """The promised time; the copy itself may take longer on a busy machine."""

@@ -23,9 +23,10 @@ from ureplicator_testkit.records.topics import (
     read_all,
     sample_records,
 )
-from ureplicator_testkit.servers.clusters import KafkaCluster, ZooKeeperServer
+from ureplicator_testkit.servers.clusters import KafkaCluster
 from ureplicator_testkit.servers.ports import PortTakenError
 from ureplicator_testkit.servers.processes import eventually
+from ureplicator_testkit.servers.zookeeper import ZooKeeperServer
 
 ROOT = Path(__file__).parents[3]
 
@@ -123,7 +124,7 @@ def test_stack_up_and_down(tmp_path: Path) -> None:
 
 RUNNER = """
 import time
-from ureplicator_testkit.servers.clusters import ZooKeeperServer
+from ureplicator_testkit.servers.zookeeper import ZooKeeperServer
 server = ZooKeeperServer().start()
 print(server.port, server.process.pid, server.folder, flush=True)
 time.sleep(600)

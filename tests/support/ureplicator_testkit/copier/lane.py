@@ -88,10 +88,10 @@ class RealLane:
             client.close()
         return {number: position for (_, number), position in found.items()}
 
-    def failure(self, driver: StubDriver, number: int) -> str:
+    def failure(self, driver: StubDriver, number: int, *, deadline_s: float = 20) -> str:
         """Wait until one partition was given up; its reason."""
         partition = self.at(number)
-        eventually(lambda: partition in driver.failed, 20, f"{partition} fails")
+        eventually(lambda: partition in driver.failed, deadline_s, f"{partition} fails")
         return driver.failed[partition].reason
 
     def copied(self) -> Mapping[int, Sequence[ConsumedRecord]]:

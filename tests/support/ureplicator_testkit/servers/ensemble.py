@@ -8,14 +8,10 @@ takes about a second.
 from collections.abc import Sequence
 from typing import Self
 
-from ureplicator_testkit.servers.clusters import (
-    START_DEADLINE_S,
-    ZOOKEEPER_CONFIG,
-    ZooKeeperServer,
-    start_all,
-)
 from ureplicator_testkit.servers.ports import PortClaim, claim_port
 from ureplicator_testkit.servers.processes import Process, eventually
+from ureplicator_testkit.servers.server import START_DEADLINE_S, start_all
+from ureplicator_testkit.servers.zookeeper import ZOOKEEPER_CONFIG, ZooKeeperServer
 
 ENSEMBLE_CONFIG = """\
 initLimit=20

@@ -13,13 +13,21 @@ from importlib.util import find_spec
 from pathlib import Path
 
 KAFKA_VERSION = "4.1.0"
+KAFKA_VERSIONS = ("2.8.2", "3.9.2", KAFKA_VERSION, "4.3.0")
+"""Those that the whole copy is tested with: the oldest and the newest that are supported, and between."""
 ZOOKEEPER_JARS = (
     *("zookeeper-", "slf4j-api-", "log4j-api-", "log4j-core-", "log4j-slf4j2-impl-"),
     *("netty-", "metrics-core-", "snappy-java-", "commons-cli-", "commons-io-"),
     *("audience-annotations-", "jackson-core-", "jackson-databind-"),
 )
 
-# Servers log to standard output; Kafka and ZooKeeper both use Log4j 2.
+# Servers log to standard output: Kafka before 4.0 by Log4j 1, all others by Log4j 2.
+LOG4J1 = """\
+log4j.rootLogger=INFO, console
+log4j.appender.console=org.apache.log4j.ConsoleAppender
+log4j.appender.console.layout=org.apache.log4j.PatternLayout
+log4j.appender.console.layout.ConversionPattern=%d{ISO8601} %p %c{1} %m%n
+"""
 LOG4J = """\
 status = error
 appender.console.type = Console
@@ -48,9 +56,14 @@ class Java:
         return [str(self.executable), *self.options, "-cp", self.classpath, *tail]
 
 
-def kafka_java(heap_mb: int, folder: Path) -> Java:
+def kafka_java(heap_mb: int, folder: Path, *, version: str = KAFKA_VERSION) -> Java:
     """Java for Kafka's classes; its log settings are written into the folder."""
-    return Java(java_executable(), f"{kafka_jars()}/*", _options(heap_mb, folder))
+    options = _options(heap_mb, folder)
+    if version < "4":
+        settings = folder / "log4j.properties"
+        settings.write_text(LOG4J1)
+        options = (*options, f"-Dlog4j.configuration=file:{settings}")
+    return Java(java_executable(), f"{kafka_jars(version)}/*", options)
 
 
 def zookeeper_java(heap_mb: int, folder: Path) -> Java:
@@ -106,10 +119,11 @@ def jars_folder() -> Path:
     return Path(os.environ.get("UREPLICATOR_JARS") or default)
 
 
-def kafka_jars() -> Path:
-    folder = jars_folder() / f"kafka_2.13-{KAFKA_VERSION}"
-    if not (folder / f"kafka_2.13-{KAFKA_VERSION}.jar").exists():
-        raise NotSetUpError(f"no Kafka jars in {folder}: run scripts/setup")
+def kafka_jars(version: str = KAFKA_VERSION) -> Path:
+    folder = jars_folder() / f"kafka_2.13-{version}"
+    if not (folder / f"kafka_2.13-{version}.jar").exists():
+        option = "" if version == KAFKA_VERSION else " --tests"
+        raise NotSetUpError(f"no Kafka jars in {folder}: run scripts/setup{option}")
     return folder
 
 

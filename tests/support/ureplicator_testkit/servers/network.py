@@ -12,9 +12,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
-from ureplicator_testkit.servers.clusters import KafkaCluster, start_all
+from ureplicator_testkit.servers.clusters import KafkaCluster
 from ureplicator_testkit.servers.ensemble import ZooKeeperEnsemble
 from ureplicator_testkit.servers.proxy import Proxy, ProxyThread, Way
+from ureplicator_testkit.servers.server import start_all
 
 CONTROLLERS = ("c1", "c2")
 WORKERS = ("w1", "w2", "w3")

@@ -21,11 +21,13 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from ureplicator_testkit.servers.clusters import KafkaCluster, ZooKeeperServer, start_all
+from ureplicator_testkit.servers.clusters import KafkaCluster
 from ureplicator_testkit.servers.java import NotSetUpError
 from ureplicator_testkit.servers.ports import PortTakenError
 from ureplicator_testkit.servers.processes import Process, remove_folder
 from ureplicator_testkit.servers.reaper import kill_marked, marked_processes
+from ureplicator_testkit.servers.server import start_all
+from ureplicator_testkit.servers.zookeeper import ZooKeeperServer
 
 ROOT = Path(__file__).resolve().parents[4]
 LOCAL = Path(os.environ.get("UREPLICATOR_LOCAL") or ROOT / ".local").resolve()

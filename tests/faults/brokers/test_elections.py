@@ -1,0 +1,79 @@
+"""An unclean election: the new leader lacks records that the former one had acknowledged.
+
+The copier alone, on a partition of two replicas. The follower is killed, then more is acknowledged by the
+leader alone, then that is killed, and the follower leads. What is lost so is named with its offsets, and
+never passed over.
+"""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ureplicator_testkit.copier.lane import RealLane
+from ureplicator_testkit.records.labels import labelled_records, numbers
+from ureplicator_testkit.records.topics import offsets, read_all
+from ureplicator_testkit.servers.clusters import KafkaCluster
+from ureplicator_testkit.servers.processes import eventually
+from ureplicator_testkit.servers.replicas import create_placed, in_sync, leader
+from ureplicator_testkit.servers.replicated import ReplicatedServers
+
+LEADER, FOLLOWER = 1, 2
+UNCLEAN = {"unclean.leader.election.enable": "true", "min.insync.replicas": "1"}
+FIRST, LATER, AFTERWARDS = 50, 20, 60
+EXPELLED_S = 30
+
+
+@pytest.fixture
+def lane(
+    site: ReplicatedServers, topic: str, unique_name: str, tmp_path: Path
+) -> Iterator[RealLane]:
+    site.heal()
+    lane = RealLane(site.source, site.target, topic, unique_name, tmp_path)
+    yield lane
+    lane.close()
+
+
+def fill(lane: RealLane, first: int, count: int) -> None:
+    lane.fill(labelled_records(lane.topic, partitions=1, count=count, first=first))
+
+
+def kill_follower(cluster: KafkaCluster, topic: str) -> None:
+    cluster.kill(FOLLOWER)
+    eventually(
+        lambda: in_sync(cluster, topic, 0) == {LEADER}, EXPELLED_S, "the follower is expelled"
+    )
+
+
+def elect_follower(cluster: KafkaCluster, topic: str) -> None:
+    """It leads without what was acknowledged meanwhile."""
+    cluster.kill(LEADER)
+    cluster.restart(FOLLOWER)
+    assert leader(cluster, topic, 0) == FOLLOWER
+
+
+def test_a_truncated_source_is_named_with_its_offsets(
+    site: ReplicatedServers, lane: RealLane
+) -> None:
+    """Though its log is longer than before when the copier sees it again (KIP-595)."""
+    create_placed(site.source, lane.topic, [[LEADER, FOLLOWER]], config=UNCLEAN)
+    create_placed(site.target, lane.topic, [[1, 2, 3]])
+    fill(lane, 0, FIRST)
+    driver = lane.start(1)
+    driver.wait_caught_up()
+    kill_follower(site.source, lane.topic)
+    fill(lane, FIRST, LATER)
+    driver.wait_caught_up()
+    driver.process.pause()
+    elect_follower(site.source, lane.topic)
+    fill(lane, FIRST + LATER, AFTERWARDS)
+    assert offsets(site.source.bootstrap, lane.topic)[0] == (0, FIRST + AFTERWARDS)
+    driver.process.resume()
+    reason = lane.failure(driver, 0, deadline_s=40)
+    assert re.search(
+        rf"truncated: epoch \d+ ends at {FIRST}, position is {FIRST + LATER}", reason
+    ), reason
+    driver.stop()
+    copied = numbers(read_all(site.target.bootstrap, lane.topic), lane.topic)[0]
+    assert sorted(copied.elements()) == list(range(FIRST + LATER))

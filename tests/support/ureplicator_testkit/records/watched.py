@@ -1,0 +1,131 @@
+"""A topic of three partitions, each led by another broker, whose copy is watched during a fault.
+
+    trickle -----> topic at the source --> its copy at the target <-- watch: positions and reasons
+    trickle -----> a topic beside the copy, on the same brokers
+
+The copy may stand still as long as the slower of the two plain producers, and `ALLOWED_S` more.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any, Self
+
+import requests
+
+from ureplicator_testkit.fleet.real_fleet import FORTH, Fleet
+from ureplicator_testkit.records.comparison import compare
+from ureplicator_testkit.records.labels import assert_holds, numbers
+from ureplicator_testkit.records.stalls import CopyWatch, Trickle
+from ureplicator_testkit.records.topics import read_all
+from ureplicator_testkit.servers.processes import deadline_factor, eventually
+from ureplicator_testkit.servers.replicas import ROTATED, create_placed
+from ureplicator_testkit.servers.replicated import ReplicatedServers
+
+PARTITIONS = len(ROTATED)
+ALLOWED_S = 2.0
+MOVES_S = 60.0
+
+
+class WatchedTopic:
+    """Belongs to one test; `stop` it, however the test ended."""
+
+    def __init__(
+        self, site: ReplicatedServers, fleet: Fleet, topic: str, *, worker: str, prefix: str
+    ) -> None:
+        self.topic, self.copy, beside = topic, prefix + topic, f"{topic}-beside"
+        self._site, self._fleet, self._worker = site, fleet, worker
+        create_placed(site.source, topic)
+        for each in (self.copy, beside):
+            create_placed(site.target, each)
+        self.at_source, self.at_target = (
+            Trickle(cluster.bootstrap, name, partitions=PARTITIONS)
+            for cluster, name in ((site.source, topic), (site.target, beside))
+        )
+        self.watch = CopyWatch(self._status, partitions=PARTITIONS)
+
+    def start(self) -> Self:
+        self._fleet.whitelist(self.topic)
+        self.at_source.start()
+        self.at_target.start()
+        self._fleet.wait_online(self.topic, PARTITIONS)
+        self.watch.start()
+        self.wait_moving()
+        return self
+
+    def begin(self) -> None:
+        """Pauses and reasons count from here on."""
+        for each in (self.at_source.stalls, self.at_target.stalls):
+            each.begin(time.monotonic())
+        self.watch.begin()
+
+    def stop(self) -> None:
+        self.watch.stop()
+        self.at_source.stop()
+        self.at_target.stop()
+
+    @property
+    def partitions(self) -> int:
+        return PARTITIONS
+
+    def stands_still(self, partition: int) -> bool:
+        """In ERROR, with a reason."""
+        row = self._status().get(partition, {})
+        return row.get("state") == "ERROR" and bool(row["reason"])
+
+    def wait_moving(self) -> None:
+        """Wait until every partition of all three moves again."""
+        began_s = time.monotonic()
+
+        def moving() -> bool:
+            stalls = (self.at_source.stalls, self.at_target.stalls, self.watch.stalls)
+            return all(each.all_moved_since(began_s) for each in stalls)
+
+        eventually(moving, MOVES_S, f"{self.topic} and its copy move")
+
+    def assert_no_slower_than_producers(self) -> None:
+        """Prints the longest pause of each partition."""
+        now_s = time.monotonic()
+        source, target, copy = (
+            each.longest_s(now_s)
+            for each in (self.at_source.stalls, self.at_target.stalls, self.watch.stalls)
+        )
+        for number, pause_s in copy.items():
+            print(
+                f"partition {number} stood still for {pause_s:.1f} s "
+                f"(producers: {source[number]:.1f} s at the source, {target[number]:.1f} s at the "
+                f"target); reasons: {sorted(self.watch.reasons[number])}"
+            )
+        slow = {
+            number: pause_s
+            for number, pause_s in copy.items()
+            if pause_s > max(source[number], target[number]) + ALLOWED_S * deadline_factor()
+        }
+        assert not slow, f"slower than plain producers by more than {ALLOWED_S} s: {slow}"
+
+    def judge(self) -> None:
+        """Stop, and compare both logs from their beginning: nothing missing, repeated or out of order."""
+        self.at_source.stop()
+        self.at_target.stop()
+        source = read_all(self._site.source.bootstrap, self.topic)
+
+        def copied() -> bool:
+            rows = self._status()
+            ends = {number: records[-1].offset + 1 for number, records in source.items()}
+            return all(rows.get(n, {}).get("committed", -1) >= end for n, end in ends.items())
+
+        eventually(copied, MOVES_S, f"{self.topic} is copied")
+        target = read_all(self._site.target.bootstrap, self.copy)
+        assert_holds(source, self.topic, self.at_source.acknowledged)
+        numbers(target, self.topic)
+        compare(source, target).assert_clean()
+
+    def _status(self) -> dict[int, dict[str, Any]]:
+        try:
+            rows = self._fleet.status(self._worker)["partitions"]
+        except requests.RequestException:
+            return {}
+        own = f"{FORTH}/{self.topic}/"
+        return {
+            int(name.removeprefix(own)): row for name, row in rows.items() if name.startswith(own)
+        }

@@ -1,0 +1,41 @@
+"""A cluster of one broker in any version of Kafka: KRaft, or before 3.0 with its metadata in ZooKeeper."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Self
+
+from ureplicator_testkit.servers.broker_config import Node, zookeeper_config
+from ureplicator_testkit.servers.clusters import KafkaCluster
+from ureplicator_testkit.servers.zookeeper import ZooKeeperServer
+
+
+def kafka_of_version(
+    version: str, *, name: str, properties: Mapping[str, str] | None = None
+) -> KafkaCluster:
+    kind = ZooKeeperKafka if version < "3" else KafkaCluster
+    return kind(name=name, version=version, properties=properties, heap_mb=256)
+
+
+class ZooKeeperKafka(KafkaCluster):
+    """With a ZooKeeper of its own."""
+
+    def __init__(
+        self, *, name: str, version: str, properties: Mapping[str, str] | None, heap_mb: int
+    ) -> None:
+        super().__init__(name=name, version=version, properties=properties, heap_mb=heap_mb)
+        self._zookeeper = ZooKeeperServer(name=f"{name}-zookeeper", heap_mb=64)
+
+    def start(self) -> Self:
+        self._zookeeper.start()
+        return super().start()
+
+    def stop(self) -> None:
+        super().stop()
+        self._zookeeper.stop()
+
+    def _format(self, *nodes: Node) -> None:
+        """Logs of these versions are not formatted."""
+
+    def _config(self, node: Node) -> str:
+        return zookeeper_config(node, self._zookeeper.hosts, self._properties)

@@ -1,0 +1,102 @@
+"""A ZooKeeper server on this machine. It counts as started only when it responds in its own protocol."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+from typing import Self
+
+from ureplicator_testkit.servers.java import zookeeper_java
+from ureplicator_testkit.servers.processes import Process, eventually
+from ureplicator_testkit.servers.server import START_DEADLINE_S, Server
+
+# Short tick: sessions of one second are allowed, and expire when they should.
+ZOOKEEPER_CONFIG = """\
+dataDir={data}
+clientPort={port}
+clientPortAddress=127.0.0.1
+tickTime=500
+minSessionTimeout=1000
+maxSessionTimeout=60000
+maxClientCnxns=0
+"""
+
+
+class ZooKeeperServer(Server):
+    """One ZooKeeper server: standalone, or (`ensemble`) a member of several."""
+
+    main_class = "org.apache.zookeeper.server.ZooKeeperServerMain"
+
+    def __init__(
+        self,
+        *,
+        name: str = "zookeeper",
+        port: int | None = None,
+        heap_mb: int = 192,
+        folder: Path | None = None,
+        detached: bool = False,
+    ) -> None:
+        super().__init__(name, folder, detached)
+        self.port = self._claim(port)
+        self._heap_mb = heap_mb
+        self._process: Process | None = None
+
+    @property
+    def hosts(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    @property
+    def process(self) -> Process:
+        assert self._process is not None, "not started"
+        return self._process
+
+    def processes(self) -> list[Process]:
+        return [self._process] if self._process else []
+
+    def start(self) -> Self:
+        """Start it with its data, and wait until it serves."""
+        try:
+            self.launch()
+            eventually(self._serves, START_DEADLINE_S, f"{self.name} serves")
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def launch(self) -> None:
+        """Start it without waiting."""
+        java = zookeeper_java(self._heap_mb, self.folder)
+        config = self.folder / "zookeeper.properties"
+        config.write_text(self.config())
+        command = java.command(self.main_class, config)
+        log = self.folder / "zookeeper.log"
+        self._process = Process(self.name, command, log=log, detached=self.detached)
+
+    def config(self) -> str:
+        return ZOOKEEPER_CONFIG.format(data=self.folder / "data", port=self.port)
+
+    def kill(self) -> None:
+        """End it without warning (SIGKILL); its data stays."""
+        self.process.kill_tree()
+
+    def restart(self) -> None:
+        """Start it again with its data, after `kill` or instead of it."""
+        self.kill()
+        self.start()
+
+    def serves(self) -> bool:
+        """It responds with `Mode: ...` to the `srvr` command, as a serving server does."""
+        return self.responds_with("Mode: ")
+
+    def responds_with(self, part: str) -> bool:
+        try:
+            with socket.create_connection(("127.0.0.1", self.port), timeout=2) as connection:
+                connection.sendall(b"srvr")
+                response = b"".join(iter(lambda: connection.recv(4096), b""))
+                return part.encode() in response
+        except OSError:
+            return False
+
+    def _serves(self) -> bool:
+        self.process.assert_running()
+        return self.serves()
