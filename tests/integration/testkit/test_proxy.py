@@ -153,6 +153,26 @@ def test_a_rate_is_kept(client: socket.socket, proxy: Proxy) -> None:
     assert 0.4 <= time.monotonic() - began_s < 1.5
 
 
+def test_all_connections_share_a_line(proxy: Proxy) -> None:
+    proxy.slow(Way.DOWN, rate_bytes_per_s=200_000)
+    with connected(proxy) as one, connected(proxy) as other:
+        began_s = time.monotonic()
+        one.sendall(b"x" * 40_000)
+        other.sendall(b"y" * 40_000)
+        assert received(one, 40_000) + received(other, 40_000) == b"x" * 40_000 + b"y" * 40_000
+        assert 0.35 <= time.monotonic() - began_s < 1.5
+
+
+def test_a_slow_line_holds_the_sender_up(client: socket.socket, proxy: Proxy, echo: Echo) -> None:
+    """It does not take megabytes at once that arrive much later."""
+    proxy.slow(Way.UP, rate_bytes_per_s=500_000)
+    client.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 16)
+    sent, until_s = 0, time.monotonic() + 1.0
+    while time.monotonic() < until_s:
+        sent += client.send(b"x" * 10_000)
+        assert sent - len(echo.came) < 1 << 19
+
+
 def test_stalled_bytes_arrive_when_it_is_healed(
     client: socket.socket, proxy: Proxy, echo: Echo
 ) -> None:

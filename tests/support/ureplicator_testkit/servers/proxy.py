@@ -5,7 +5,8 @@
 
 Faults, for each way by itself (`Way.UP`, `Way.DOWN`) or both:
 
-    slow       every byte arrives `delay_s` later, and the rate of each connection is limited
+    slow       every byte arrives `delay_s` later, and all connections share a line of this rate,
+               which buffers little: who sends faster is held up, as by a window
     stall      nothing passes, without a signal: the connection stays open (a dropped route)
     half-open  a stall of one way only
     cut after  the connection that carries the nth byte from now on is reset right after it
@@ -32,8 +33,12 @@ from typing import Self
 from ureplicator_testkit.servers.ports import PortClaim, claim_port
 
 CHUNK_BYTES = 16 * 1024
-HELD_CHUNKS = 256
-"""Maximum buffered per way of a connection (4 MiB), as by a network and its windows."""
+HELD_BYTES = 4 << 20
+"""Maximum buffered per way of a connection without a rate."""
+QUEUE_S = 0.1
+"""With a rate a connection has as much under way as the line is long, and so much time more."""
+RECEIVE_BUFFER_BYTES = 1 << 16
+"""Of the sockets: the kernel's own would hold megabytes that the proxy has not taken yet."""
 LINGER_NOT = struct.pack("ii", 1, 0)
 """SO_LINGER value with which close sends RST instead of FIN."""
 
@@ -57,9 +62,25 @@ class _Faults:
     passes: asyncio.Event = field(default_factory=asyncio.Event)
     cut_after_bytes: int | None = None
     carried_bytes: int = 0
+    line_free_at_s: float = 0.0
 
     def __post_init__(self) -> None:
         self.passes.set()
+
+    @property
+    def held_bytes(self) -> float:
+        """Bytes that one connection may have under way."""
+        if not self.rate_bytes_per_s:
+            return HELD_BYTES
+        return self.rate_bytes_per_s * (self.delay_s + QUEUE_S) + CHUNK_BYTES
+
+    async def transmit(self, size: int) -> None:
+        """Wait until the line has carried so many bytes more."""
+        if self.rate_bytes_per_s:
+            now_s = asyncio.get_running_loop().time()
+            began_s = max(now_s, self.line_free_at_s)
+            self.line_free_at_s = began_s + size / self.rate_bytes_per_s
+            await asyncio.sleep(self.line_free_at_s - now_s)
 
 
 class _Reset(Exception):
@@ -67,6 +88,34 @@ class _Reset(Exception):
 
 
 _Item = tuple[float, bytes | Exception]  # b"" is the end of the stream
+
+
+class _Held:
+    """What is under way in one direction of a connection."""
+
+    def __init__(self, faults: _Faults) -> None:
+        self._faults = faults
+        self._items: asyncio.Queue[_Item] = asyncio.Queue()
+        self._bytes = 0
+        self._taken = asyncio.Event()
+
+    async def put(self, item: bytes | Exception) -> None:
+        while self._bytes >= self._faults.held_bytes:
+            self._taken.clear()
+            await self._taken.wait()
+        self._bytes += _size(item)
+        now_s = asyncio.get_running_loop().time()
+        await self._items.put((now_s + self._faults.delay_s, item))
+
+    async def get(self) -> _Item:
+        item = await self._items.get()
+        self._bytes -= _size(item[1])
+        self._taken.set()
+        return item
+
+
+def _size(item: bytes | Exception) -> int:
+    return len(item) if isinstance(item, bytes) else 0
 
 
 class _Connection:
@@ -81,11 +130,13 @@ class _Connection:
     ) -> None:
         self._writers = [writer]
         try:
-            to_server = await asyncio.open_connection("127.0.0.1", server_port)
+            to_server = await asyncio.open_connection("127.0.0.1", server_port, limit=CHUNK_BYTES)
         except OSError:
             self.reset()
             return
         self._writers.append(to_server[1])
+        for each in self._writers:
+            _limit_buffer(each.get_extra_info("socket"))
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._pump(Way.UP, reader, to_server[1]))
@@ -99,28 +150,23 @@ class _Connection:
     async def _pump(
         self, way: Way, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
-        held: asyncio.Queue[_Item] = asyncio.Queue(HELD_CHUNKS)
+        held = _Held(self._weather[way])
         async with asyncio.TaskGroup() as group:
-            group.create_task(self._take(way, reader, held))
+            group.create_task(self._take(reader, held))
             group.create_task(self._give(way, held, writer))
 
-    async def _take(
-        self, way: Way, reader: asyncio.StreamReader, held: asyncio.Queue[_Item]
-    ) -> None:
-        now_s = asyncio.get_running_loop().time
+    async def _take(self, reader: asyncio.StreamReader, held: _Held) -> None:
         while True:
             item: bytes | Exception
             try:
                 item = await reader.read(CHUNK_BYTES)
             except OSError as error:
                 item = error
-            await held.put((now_s() + self._weather[way].delay_s, item))
+            await held.put(item)
             if not item or isinstance(item, Exception):
                 return
 
-    async def _give(
-        self, way: Way, held: asyncio.Queue[_Item], writer: asyncio.StreamWriter
-    ) -> None:
+    async def _give(self, way: Way, held: _Held, writer: asyncio.StreamWriter) -> None:
         faults = self._weather[way]
         now_s = asyncio.get_running_loop().time
         while True:
@@ -136,8 +182,7 @@ class _Connection:
             await self._pass(item, faults, writer)
 
     async def _pass(self, data: bytes, faults: _Faults, writer: asyncio.StreamWriter) -> None:
-        if faults.rate_bytes_per_s:
-            await asyncio.sleep(len(data) / faults.rate_bytes_per_s)
+        await faults.transmit(len(data))
         left = faults.cut_after_bytes
         is_cut = left is not None and left <= len(data)
         if left is not None:
@@ -156,6 +201,10 @@ class _Connection:
                 with contextlib.suppress(OSError):
                     end.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, LINGER_NOT)
             writer.transport.abort()
+
+
+def _limit_buffer(end: socket.socket) -> None:
+    end.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER_BYTES)
 
 
 class Proxy:
@@ -248,7 +297,9 @@ class Proxy:
         self._claim.release()
 
     async def _listen(self) -> None:
-        self._listener = await asyncio.start_server(self._accept, "127.0.0.1", self.port)
+        self._listener = await asyncio.start_server(
+            self._accept, "127.0.0.1", self.port, limit=CHUNK_BYTES
+        )
 
     def _deafen(self) -> None:
         if self._listener is not None:
