@@ -35,7 +35,9 @@ class Settings(Section):
     """Name of the deployment, part of ZooKeeper paths, consumer group names and transactional ids."""
     zookeeper: ZookeeperSettings
     clusters: Mapping[str, ClusterSettings]
-    """Kafka clusters: name -> librdkafka properties, at least `bootstrap.servers`."""
+    """Kafka clusters: name -> librdkafka properties, at least `bootstrap.servers`. `client.id` begins the
+    names of the copiers in the cluster's logs, metrics and quotas: `<client.id>-<fleet>-<worker>-<slot>`;
+    default `ureplicator`."""
     routes: tuple[RouteConfig, ...]
     """Pairs of source and target cluster; at least one."""
     controller: ControllerSettings = ControllerSettings()

@@ -26,6 +26,7 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol, Self
 
 from kafka.protocol.metadata import (
@@ -150,15 +151,21 @@ def receive_exactly(
 class Channel:
     """One blocking connection for control requests."""
 
-    def __init__(self, broker: Broker, connection: socket.socket) -> None:
+    def __init__(
+        self, broker: Broker, connection: socket.socket, *, client_id: str = CLIENT_ID
+    ) -> None:
         self.broker = broker
+        self._client_id = client_id
         self._connection = connection
         self._correlation_id = 0
 
     @classmethod
-    def open(cls, broker: Broker, *, security: Security, timeout_s: float) -> Self:
+    def open(
+        cls, broker: Broker, *, security: Security, timeout_s: float, client_id: str = CLIENT_ID
+    ) -> Self:
         """Raises ClusterUnavailable."""
-        return cls(broker, connect(broker, security=security, timeout_s=timeout_s))
+        connection = connect(broker, security=security, timeout_s=timeout_s)
+        return cls(broker, connection, client_id=client_id)
 
     def call(self, request: Any, response: Any, silence_s: float) -> Any:
         """`call_all` of one request."""
@@ -196,7 +203,7 @@ class Channel:
 
     def _encoded(self, request: Any) -> bytes:
         self._correlation_id += 1
-        request.with_header(correlation_id=self._correlation_id, client_id=CLIENT_ID)
+        request.with_header(correlation_id=self._correlation_id, client_id=self._client_id)
         return bytes(request.encode(framed=True, header=True))
 
     def _receive(self, correlation_id: int, silence_s: float, deadline_s: float) -> bytearray:
@@ -249,14 +256,17 @@ class ClusterClient:
         security: Security | None = None,
         timeout_s: float = REQUEST_TIMEOUT_S,
         order: BrokerOrder | None = None,
-        open_channel: OpenChannel = Channel.open,
+        open_channel: OpenChannel | None = None,
         clock: Clock | None = None,
         pause: Callable[[float], None] = time.sleep,
+        client_id: str = CLIENT_ID,
     ) -> None:
+        """`client_id`: name in the brokers' logs, metrics and quotas."""
         self._order = order or broker_order(bootstrap)
+        self.client_id = client_id
         self._security = security or Security()
         self._timeout_s = timeout_s
-        self._open_channel = open_channel
+        self._open_channel = open_channel or partial(Channel.open, client_id=client_id)
         self._clock = clock or SystemClock()
         self.pause = pause
         self._channels: dict[Address, Channel] = {}

@@ -10,6 +10,7 @@ from ureplicator_testkit.copier.line import MakeLine, assert_same, fill, records
 from ureplicator_testkit.records import batches
 from ureplicator_worker.copier.ownership.protocol import NewProducer
 from ureplicator_worker.copier.raw import target as raw_target
+from ureplicator_worker.copier.raw.net import line_rate
 from ureplicator_worker.lifeline.messages import Failed
 
 K0, K1 = ("t", 0), ("t", 1)
@@ -273,6 +274,7 @@ def test_partitions_take_turns_in_full_requests(
 ) -> None:
     """Five requests at once hold fewer batches than there are partitions."""
     monkeypatch.setattr(raw_target, "REQUEST_BYTES", 20_000)
+    monkeypatch.setattr(line_rate, "FIRST_BYTES", 16 << 20)
     line = make(12)
     for number in range(12):
         fill(line, ("t", number), 40)
@@ -309,3 +311,62 @@ def test_what_waits_for_an_absent_target_is_bounded(make: MakeLine) -> None:
     line.turns(300)
     queued = sum(raw.window.queued_bytes for raw in line.lane._partitions.values())
     assert 0 < queued <= (8 << 20) + 8 * (512 << 10)
+
+
+def test_a_throttled_partition_waits_and_is_not_in_error(make: MakeLine) -> None:
+    """A connection that the broker reads no more, for its quota, is not silent; a new one would
+    evade the quota."""
+    line = make()
+    fill(line, K0, 40)
+    line.target.throttle_ms = 30_000
+    (partition,) = line.add(0)
+    line.run(lambda: line.report(partition).records > 0)
+    count = len(line.target.requests)
+    for _ in range(20):
+        line.turn(skip_s=1.0)
+        assert line.report(partition).state is PartitionState.ONLINE
+    line.target.cut(1)
+    line.turns(5, skip_s=1.0)
+    assert len(line.target.requests) == count
+    line.turns(10, skip_s=1.0)
+    assert len(line.target.requests) > count
+    line.target.throttle_ms = 0
+    line.run(lambda: line.copied(partition), skip_s=1.0)
+    assert_same(line, K0)
+
+
+def test_requests_behind_a_throttled_one_are_not_silent(make: MakeLine) -> None:
+    """The broker reads them when the time is over."""
+    line = make()
+    fill(line, K0, 40)
+    (partition,) = line.add(0)
+    line.run(lambda: line.report(partition).records > 8)
+    line.target.one_at_a_time = True
+    line.run(lambda: next(iter(line.lane.sockets()[1].open)).in_flight > 2)
+    line.target.throttle_ms = 30_000
+    line.turn()
+    line.target.frozen.add(1)
+    for _ in range(25):
+        line.turn(skip_s=1.0)
+        assert line.report(partition).state is PartitionState.ONLINE
+    line.target.frozen.clear()
+    line.target.throttle_ms = 0
+    line.run(lambda: line.copied(partition), skip_s=1.0)
+    assert_same(line, K0)
+
+
+@pytest.mark.parametrize("end", ["source", "target"])
+def test_a_slow_line_is_not_a_silent_broker(make: MakeLine, end: str) -> None:
+    """A response, or a request, may take minutes while its bytes move."""
+    line = make()
+    fill(line, K0, 40, size=50_000)
+    (partition,) = line.add(0)
+    line.run(lambda: line.report(partition).state is PartitionState.ONLINE)
+    getattr(line, end).pace[1] = 4_000
+    reasons = set()
+    for _ in range(600):
+        line.turn(skip_s=0.5)
+        reasons.add(line.report(partition).reason)
+    assert line.copied(partition)
+    assert_same(line, K0)
+    assert reasons == {""}

@@ -15,7 +15,7 @@ import sys
 import time
 
 from ureplicator_common.kafka.broker_order import BrokerOrder
-from ureplicator_common.kafka.client import ClusterClient, broker_order
+from ureplicator_common.kafka.client import CLIENT_ID, ClusterClient, broker_order
 from ureplicator_common.kafka.positions import PositionStore
 from ureplicator_common.logging_setup import set_up
 from ureplicator_common.model import Partition, Route, WorkerId, position_group, transactional_id
@@ -67,6 +67,12 @@ def copy(config: CopierConfig) -> None:
     finally:
         copier.close()
         sys.setswitchinterval(switch_s)
+
+
+def client_id(config: CopierConfig, cluster: str) -> str:
+    """Name of the copier in a cluster's logs, metrics and quotas; `client.id` replaces its beginning."""
+    prefix = config.clusters[cluster].get("client.id", CLIENT_ID)
+    return f"{prefix}-{config.fleet}-{config.worker}-{config.slot}"
 
 
 class Copier:
@@ -209,8 +215,12 @@ class Copier:
     def _client(self, cluster: str) -> ClusterClient:
         """All clients of a cluster share what they learn about its brokers."""
         bootstrap = self._config.clusters[cluster]["bootstrap.servers"]
-        order = self._orders.setdefault(cluster, broker_order(bootstrap))
-        return ClusterClient(bootstrap, timeout_s=REQUEST_TIMEOUT_S, order=order)
+        return ClusterClient(
+            bootstrap,
+            timeout_s=REQUEST_TIMEOUT_S,
+            order=self._orders.setdefault(cluster, broker_order(bootstrap)),
+            client_id=client_id(self._config, cluster),
+        )
 
     def close(self) -> None:
         self._driver.close()

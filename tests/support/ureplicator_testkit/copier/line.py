@@ -50,6 +50,8 @@ TURNS = 5_000
 class MemoryMetadata(ClusterMetadata):
     """Posts at once; a node that is down refuses connections."""
 
+    client_id = "test"
+
     def __init__(self, kafka: MemoryKafka) -> None:
         self.kafka = kafka
         self.events: Mailbox[MetadataEvent] = Mailbox(lambda: None)

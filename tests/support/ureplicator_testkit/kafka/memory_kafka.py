@@ -119,7 +119,8 @@ class MemoryKafka(ClusterModel[BatchLog]):
     codes of the next produces, which the log takes none the less), `silent` (nodes
     that read and never respond), `frozen` (nodes that do not even read), `down` (nodes that no
     connection reaches), `cut_after` (bytes that a node still sends before it breaks the
-    connection), `omit` (partitions left out of responses to produces), `newest` (the versions it
+    connection), `pace` (most bytes that a node reads and sends a turn), `throttle_ms` (in responses
+    to produces), `omit` (partitions left out of responses to produces), `newest` (the versions it
     reports)."""
 
     def __init__(self, cluster_id: str, topics: Mapping[str, int], *, nodes: int = 1) -> None:
@@ -131,6 +132,8 @@ class MemoryKafka(ClusterModel[BatchLog]):
         self.one_at_a_time = False
         self.frozen: set[int] = set()
         self.cut_after: dict[int, int] = {}
+        self.pace: dict[int, int] = {}
+        self.throttle_ms = 0
         self.session_ids = 0
         self.sessions: dict[int, dict[TopicPartition, SessionEntry]] = {}
         self.fetch_error = 0
@@ -166,11 +169,15 @@ class MemoryKafka(ClusterModel[BatchLog]):
         if peer.node_id in self.down:
             self._close(peer)
             return
+        pace = self.pace.get(peer.node_id)
         try:
-            while data := peer.connection.recv(1 << 20):
+            while data := peer.connection.recv(1 << 20 if pace is None else pace):
                 peer.incoming += data
-            self._close(peer)
-            return
+                if pace is not None:
+                    break
+            else:
+                self._close(peer)
+                return
         except BlockingIOError:
             pass
         except OSError:
@@ -195,10 +202,13 @@ class MemoryKafka(ClusterModel[BatchLog]):
 
     def _send(self, peer: Peer) -> None:
         allowed = self.cut_after.get(peer.node_id)
+        pace = self.pace.get(peer.node_id)
         try:
             while peer.outgoing and allowed != 0:
-                count = peer.connection.send(peer.outgoing[:allowed])
+                count = peer.connection.send(peer.outgoing[: pace if allowed is None else allowed])
                 del peer.outgoing[:count]
+                if pace is not None:
+                    break
                 if allowed is not None:
                     allowed = self.cut_after[peer.node_id] = allowed - count
         except BlockingIOError:
@@ -260,7 +270,7 @@ class MemoryKafka(ClusterModel[BatchLog]):
                     )
                 )
             responses.append(topics(name=topic.name, partition_responses=rows))
-        return ProduceResponse(version=9, responses=responses, throttle_time_ms=0)
+        return ProduceResponse(version=9, responses=responses, throttle_time_ms=self.throttle_ms)
 
     def _fetch(self, node_id: int, request: Any) -> Any:
         self.requests.append(request)

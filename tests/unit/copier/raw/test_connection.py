@@ -32,8 +32,8 @@ class Wire:
         self.responses.append((context, bytes(lease.view[4:])))
         lease.release()
 
-    def read(self) -> None:
-        self.connection.on_readable(self.take)
+    def read(self, *, now_s: float = 0.0) -> None:
+        self.connection.on_readable(self.take, now_s=now_s)
 
 
 def response(number: int, body: bytes = b"") -> bytes:
@@ -146,14 +146,48 @@ def test_close_returns_the_requests_without_a_response(wire: Wire) -> None:
     assert wire.pool.used_bytes == 0
 
 
-def test_the_age_of_the_oldest_request(wire: Wire) -> None:
-    assert wire.connection.oldest_age_s(50.0) == 0.0
-    number = wire.request(b"x", now_s=10.0)
-    wire.request(b"x", now_s=12.0)
-    assert wire.connection.oldest_age_s(13.0) == 3.0
-    wire.peer.sendall(response(number))
-    wire.read()
-    assert wire.connection.oldest_age_s(13.0) == 1.0
+def test_silence_is_the_time_since_the_last_byte(wire: Wire) -> None:
+    assert wire.connection.silence_s(50.0) == 0.0
+    number = wire.request(b"x", now_s=60.0)
+    assert wire.peer.recv(100) == b"x"
+    assert wire.connection.silence_s(60.0) == 0.0
+    assert wire.connection.silence_s(63.0) == 3.0
+    raw = response(number, b"body")
+    for at in range(len(raw) - 1):
+        wire.peer.sendall(raw[at : at + 1])
+        wire.read(now_s=70.0 + at)
+        assert wire.connection.silence_s(70.5 + at) == 0.5
+    wire.peer.sendall(raw[-1:])
+    wire.read(now_s=90.0)
+    assert wire.connection.silence_s(99.0) == 0.0
+
+
+def test_a_request_that_the_peer_takes_slowly_is_not_silence(wire: Wire) -> None:
+    wire.request(bytes(1 << 20), now_s=10.0)
+    for turn in range(4):
+        wire.peer.recv(100_000)
+        assert wire.connection.silence_s(20.0 + turn) == 0.0
+        wire.connection.on_writable()
+    assert wire.connection.silence_s(33.0) == 10.0
+
+
+def test_later_requests_do_not_end_a_silence(wire: Wire) -> None:
+    """The kernel of a frozen broker takes them."""
+    wire.request(b"x", now_s=10.0)
+    wire.peer.recv(100)
+    wire.connection.silence_s(10.5)
+    wire.request(b"y", now_s=12.0)
+    wire.peer.recv(100)
+    assert wire.connection.silence_s(15.0) == 4.5
+
+
+def test_the_kernel_may_fit_its_buffers_to_the_line(wire: Wire) -> None:
+    """A size that was set is not adapted any more."""
+    with socket.socket() as fresh:
+        usual = fresh.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF)
+        connection = BrokerConnection(fresh, pool=wire.pool, newest={})
+        assert fresh.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) == usual
+        connection.close()
 
 
 def test_a_callee_may_close_the_channel(wire: Wire) -> None:
@@ -164,5 +198,5 @@ def test_a_callee_may_close_the_channel(wire: Wire) -> None:
         wire.take(context, lease)
         wire.connection.close()
 
-    wire.connection.on_readable(take)
+    wire.connection.on_readable(take, now_s=0.0)
     assert wire.responses == [("request 1", b"")]

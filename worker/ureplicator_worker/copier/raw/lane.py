@@ -167,7 +167,8 @@ class RawLane:
             self._check_at_s = now_s + CHECK_EVERY_S
             self._source.connections.drop_silent(now_s)
             self._target.connections.drop_silent(now_s)
-            self._target.detach_stalled(now_s)
+            if self._source.out_of_room:
+                self._target.detach_stalled(now_s)
 
     def _check_topics(self) -> None:
         """Stop what belongs to a topic that was deleted or recreated."""

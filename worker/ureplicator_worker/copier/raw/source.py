@@ -85,11 +85,12 @@ class Source:
         self._filled = filled
         self._partitions: dict[FetchSide, None] = {}
         self._sessions: dict[int, FetchSession] = {}
-        self._hold_until_s: dict[int, float] = {}
         self._now_s = 0.0
         self._scanned_s = 0.0
         self._pause_s = 0.0
         self._room = 0
+        self.out_of_room = False
+        """The last fetch was not sent, since the buffers are used up."""
         self._used: list[BrokerConnection] = []
 
     def add(self, fetch: FetchSide) -> None:
@@ -124,7 +125,8 @@ class Source:
         self._now_s = now_s
         busy = bool(self._used) and all(connection.in_flight for connection in self._used)
         pause_s = BUSY_PAUSE_S if busy else self._pause_s
-        if now_s - self._scanned_s < pause_s or not self._pool.has_room(self._response_bytes):
+        self.out_of_room = not self._pool.has_room(self._response_bytes)
+        if now_s - self._scanned_s < pause_s or self.out_of_room:
             return
         self._scanned_s = now_s
         self._used.clear()
@@ -165,7 +167,7 @@ class Source:
         if connection is None:
             return False
         self._used.append(connection)
-        held = self._now_s < self._hold_until_s.get(node_id, 0.0)
+        held = self._now_s < self.connections.health.held_until_s(node_id)
         if connection.in_flight or held or not self._pool.has_room(self._response_bytes):
             return False
         version = fetch_version(connection, partitions)
@@ -182,7 +184,7 @@ class Source:
             {key: self._wanted(fetch) for key, fetch in requested.items()},
             correlation_id=correlation_id,
             max_wait_ms=MAX_WAIT_MS,
-            max_bytes=self._response_bytes,
+            max_bytes=min(self._response_bytes, connection.receive_rate.limit_bytes),
         )
         try:
             connection.send(
@@ -196,7 +198,9 @@ class Source:
     def _session(self, node_id: int, version: int) -> FetchSession:
         session = self._sessions.get(node_id)
         if session is None or session.version != version:
-            session = self._sessions[node_id] = FetchSession(version)
+            session = self._sessions[node_id] = FetchSession(
+                version, client_id=self.connections.client_id
+            )
         return session
 
     def _wanted(self, fetch: FetchSide) -> Wanted:
@@ -213,7 +217,7 @@ class Source:
             response = parse(lease.view, session.version)
             offsets = {key: want.offset for key, want in session.known.items()}
             session.on_response(response)
-            self._hold_until_s[node_id] = self._now_s + response.throttle_ms / 1_000
+            self.connections.health.hold(node_id, response.throttle_ms / 1_000, self._now_s)
             if response.error:
                 self._on_error(node_id, requested, response.error)
                 return
@@ -243,7 +247,7 @@ class Source:
         """Nothing of the request was done; a session that the broker has dropped is recreated."""
         if error in SESSION_LOST:
             return
-        self._hold_until_s[node_id] = self._now_s + RETRY_S
+        self.connections.health.hold(node_id, RETRY_S, self._now_s)
         for fetch in requested.values():
             fetch.fetching = False
             fetch.error = error_name(error)

@@ -22,8 +22,9 @@ from ureplicator_worker.copier.raw.batches.rebuild import split
 from ureplicator_worker.copier.raw.batches.send_window import Batch
 from ureplicator_worker.copier.raw.ingest import batch_of
 from ureplicator_worker.copier.raw.net.buffers import BufferPool, Lease
-from ureplicator_worker.copier.raw.net.connection import ConnectionClosed
+from ureplicator_worker.copier.raw.net.connection import BrokerConnection, ConnectionClosed
 from ureplicator_worker.copier.raw.net.connections import Connections
+from ureplicator_worker.copier.raw.net.line_rate import MIN_BYTES
 from ureplicator_worker.copier.raw.net.metadata import ClusterMetadata
 from ureplicator_worker.copier.raw.net.produce_api import Produced, parse, request
 from ureplicator_worker.copier.raw.partition import SendSide
@@ -35,6 +36,7 @@ SILENCE_TIMEOUT_S = 15.0
 """Above what a broker may wait for its followers (`produce_api.BROKER_TIMEOUT_MS`)."""
 RETRY_S = 0.1
 DETACH_AFTER_S = 1.0
+OBSERVE_EVERY_S = 0.02
 
 PRODUCER_LOST = frozenset({ErrorCode.UNKNOWN_PRODUCER_ID, ErrorCode.INVALID_PRODUCER_EPOCH})
 TOO_LARGE = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE})
@@ -83,6 +85,7 @@ class Target:
         self._lost = lost
         self._active: dict[SendSide, None] = {}
         self._now_s = 0.0
+        self._observe_at_s = 0.0
 
     def activate(self, send: SendSide) -> None:
         """The partition may have something to send."""
@@ -105,6 +108,10 @@ class Target:
     def work(self, now_s: float) -> None:
         """Send the requests that may be sent now."""
         self._now_s = now_s
+        if now_s >= self._observe_at_s:
+            self._observe_at_s = now_s + OBSERVE_EVERY_S
+            for connection in self.connections.open:
+                connection.observe(now_s)
         by_leader: dict[int, deque[SendSide]] = {}
         for send in list(self._active):
             if send.window.empty:
@@ -130,19 +137,18 @@ class Target:
 
     def _produce(self, node_id: int, partitions: deque[SendSide]) -> None:
         connection = self.connections.connection_to(node_id, self._now_s)
-        if connection is None:
-            for send in partitions:  # must not keep the buffers that others need
-                send.window.detach()
+        if connection is None or self._now_s < self.connections.health.held_until_s(node_id):
             return
         try:
-            while connection.in_flight < MAX_IN_FLIGHT_REQUESTS:
-                sent = self._next_round(node_id, partitions)
+            while limit_bytes := request_limit_bytes(connection):
+                sent = self._next_round(node_id, partitions, limit_bytes)
                 if not sent:
                     return
                 correlation_id = connection.next_correlation_id()
                 pieces = request(
                     ((*key, batch.view) for key, (_, batch) in sent.items()),
                     correlation_id=correlation_id,
+                    client_id=self.connections.client_id,
                 )
                 connection.send(
                     pieces, correlation_id=correlation_id, context=sent, now_s=self._now_s
@@ -150,7 +156,7 @@ class Target:
         except ConnectionClosed as error:
             self.connections.drop(node_id, str(error), now_s=self._now_s)
 
-    def _next_round(self, node_id: int, partitions: deque[SendSide]) -> Sent:
+    def _next_round(self, node_id: int, partitions: deque[SendSide], limit_bytes: int) -> Sent:
         """One batch of each partition, as far as the size of a request allows.
 
         A partition that was served goes to the end: what did not fit is first in the next request.
@@ -158,7 +164,7 @@ class Target:
         sent: Sent = {}
         size = 0
         for _ in range(len(partitions)):
-            if size >= REQUEST_BYTES:
+            if size >= limit_bytes:
                 break
             send = partitions.popleft()
             partitions.append(send)
@@ -171,7 +177,7 @@ class Target:
         return sent
 
     def detach_stalled(self, now_s: float) -> None:
-        """Give back the buffers of partitions without progress.
+        """Give back the buffers of partitions without progress, since others need them.
 
         A batch holds the whole response that it lies in, and a few that wait long enough would hold all
         buffers.
@@ -186,10 +192,11 @@ class Target:
 
     def _on_response(self, node_id: int, sent: Sent, lease: Lease) -> None:
         try:
-            rows = parse(lease.view)
+            response = parse(lease.view)
         finally:
             lease.release()
-        for produced in rows:
+        self.connections.health.hold(node_id, response.throttle_ms / 1_000, self._now_s)
+        for produced in response.partitions:
             requested = sent.pop((produced.topic, produced.number), None)
             if requested is not None:
                 self._take(*requested, produced)
@@ -297,6 +304,18 @@ class Target:
                 if not send.window.is_in_flight(batch):
                     continue
                 send.window.lost(batch)
-                send.window.detach()
                 self.activate(send)
                 self._settle(send)
+
+
+def request_limit_bytes(connection: BrokerConnection) -> int:
+    """Size of the next request; 0 while none may be sent.
+
+    The socket must have accepted the former ones, so that what waits here is not yet tied to a request.
+    A request takes a part of what may be under way: the next one is sent while responses are due.
+    """
+    progress = connection.send_progress
+    full = progress.under_way_bytes >= progress.limit_bytes and connection.in_flight
+    if connection.wants_write or connection.in_flight >= MAX_IN_FLIGHT_REQUESTS or full:
+        return 0
+    return min(REQUEST_BYTES, max(MIN_BYTES, progress.limit_bytes // 4))

@@ -2,24 +2,32 @@
 
 Responses come in the order of the requests (brokers process a connection one by one), so a queue of
 requests is all the bookkeeping. The socket is connected, encrypted and authenticated elsewhere,
-blocking (`ureplicator_common.kafka.client.connect`), and handed over ready.
+blocking (`ureplicator_common.kafka.client.connect`), and handed over ready. The sizes of its buffers are
+left to the kernel, which fits them to the line; an option would switch that off.
+
+A connection with requests is silent while no byte moves: nothing is received, and the peer's kernel takes
+nothing of the oldest request. Later requests do not count: a frozen broker's kernel still takes them.
 """
 
 from __future__ import annotations
 
+import fcntl
 import socket
 import ssl
 import struct
+import sys
+import termios
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from ureplicator_worker.copier.raw.net.buffers import BufferPool, Lease
+from ureplicator_worker.copier.raw.net.line_rate import ReceiveRate, SendProgress
 from ureplicator_worker.copier.raw.net.produce_api import Piece
 
 PIECES_PER_CALL = 512
 """Below IOV_MAX, which is 1024 on Linux."""
-SOCKET_BUFFER_BYTES = 4 << 20
+MOST_UNDER_WAY_BYTES = 20 << 20
 TLS_PIECE_BYTES = 1 << 16
 READS_PER_TURN = 16
 """After that other connections are read."""
@@ -30,6 +38,14 @@ _SIZE = struct.Struct(">i")
 _CORRELATION_ID = struct.Struct(">i")
 
 WOULD_BLOCK = (BlockingIOError, InterruptedError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
+
+
+class _Request(NamedTuple):
+    """`end`: its place in the stream of all requests."""
+
+    correlation_id: int
+    context: Any
+    end: int
 
 
 class ConnectionClosed(Exception):
@@ -44,13 +60,14 @@ class BrokerConnection:
     ) -> None:
         """`newest`: the highest version that the broker supports, by API key."""
         connection.setblocking(False)
-        for option in (socket.SO_RCVBUF, socket.SO_SNDBUF):
-            connection.setsockopt(socket.SOL_SOCKET, option, SOCKET_BUFFER_BYTES)
         self.newest = newest
         self._connection = connection
         self._pool = pool
         self._outgoing: deque[memoryview] = deque()
-        self._requests: deque[tuple[int, Any, float]] = deque()
+        self._requests: deque[_Request] = deque()
+        self.receive_rate = ReceiveRate()
+        self.send_progress = SendProgress()
+        self._moved_s = 0.0
         self._correlation_id = 0
         self._size = bytearray(4)
         self._size_filled = 0
@@ -68,9 +85,18 @@ class BrokerConnection:
     def wants_write(self) -> bool:
         return bool(self._outgoing)
 
-    def oldest_age_s(self, now_s: float) -> float:
-        """Age of the oldest request without a response; 0 if there is none."""
-        return now_s - self._requests[0][2] if self._requests else 0.0
+    def silence_s(self, now_s: float) -> float:
+        """Time since the last byte moved; 0 without a request that waits for a response."""
+        self.observe(now_s)
+        return now_s - self._moved_s if self._requests else 0.0
+
+    def observe(self, now_s: float) -> None:
+        """Note what the peer has taken. To be called many times a second while requests are sent."""
+        if self._requests:
+            end = self._requests[0].end
+            unacknowledged = _unacknowledged_bytes(self._connection)
+            if self.send_progress.observe(unacknowledged, oldest_end=end, now_s=now_s):
+                self._moved_s = now_s
 
     def next_correlation_id(self) -> int:
         self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
@@ -80,8 +106,12 @@ class BrokerConnection:
         self, pieces: Iterable[Piece], *, correlation_id: int, context: Any, now_s: float
     ) -> None:
         """Queue a framed request and send what the socket accepts now. Raises ConnectionClosed."""
-        self._outgoing.extend(memoryview(piece) for piece in pieces)
-        self._requests.append((correlation_id, context, now_s))
+        if not self._requests:
+            self._moved_s = now_s
+        for piece in pieces:
+            self._outgoing.append(memoryview(piece))
+            self.send_progress.queued += len(piece)
+        self._requests.append(_Request(correlation_id, context, self.send_progress.queued))
         self.on_writable()
 
     def on_writable(self) -> None:
@@ -101,6 +131,7 @@ class BrokerConnection:
         return self._connection.sendmsg(pieces)
 
     def _sent(self, count: int) -> None:
+        self.send_progress.accepted += count
         while count:
             piece = self._outgoing[0]
             if count < len(piece):
@@ -109,16 +140,16 @@ class BrokerConnection:
             count -= len(piece)
             self._outgoing.popleft()
 
-    def on_readable(self, on_response: Callable[[Any, Lease], None]) -> None:
+    def on_readable(self, on_response: Callable[[Any, Lease], None], *, now_s: float) -> None:
         """Call `on_response(context, lease)` for each whole response; the callee releases the lease.
 
         Raises ConnectionClosed.
         """
         try:
             for _ in range(READS_PER_TURN):
-                if not self._read_some(on_response):
+                if not self._read_some(on_response, now_s):
                     return
-            while self._decrypted and self._read_some(on_response):
+            while self._decrypted and self._read_some(on_response, now_s):
                 pass
         except WOULD_BLOCK:
             return
@@ -130,24 +161,26 @@ class BrokerConnection:
         """True for decrypted bytes, which the selector does not see."""
         return isinstance(self._connection, ssl.SSLSocket) and self._connection.pending() > 0
 
-    def _read_some(self, on_response: Callable[[Any, Lease], None]) -> bool:
+    def _read_some(self, on_response: Callable[[Any, Lease], None], now_s: float) -> bool:
         """One recv. False when the selector is to be waited for again."""
         if self._lease is None:
-            return self._read_size()
+            return self._read_size(now_s)
         wanted = self._lease.view[self._filled :]
         count = self._connection.recv_into(wanted)
         if count == 0:
             raise ConnectionClosed("closed by the broker")
+        self._moved_s = now_s
         self._filled += count
         if self._filled == len(self._lease.view):
-            self._complete(on_response)
+            self._complete(on_response, now_s)
             return bool(self._requests)
         return True
 
-    def _read_size(self) -> bool:
+    def _read_size(self, now_s: float) -> bool:
         count = self._connection.recv_into(memoryview(self._size)[self._size_filled :])
         if count == 0:
             raise ConnectionClosed("closed by the broker")
+        self._moved_s = now_s
         self._size_filled += count
         if self._size_filled == 4:
             (size,) = _SIZE.unpack(self._size)
@@ -155,19 +188,22 @@ class BrokerConnection:
                 raise ConnectionClosed(
                     f"a response of {size} bytes to {len(self._requests)} requests"
                 )
+            self.receive_rate.began(now_s)
             self._lease = self._pool.lease(size)
             self._filled = self._size_filled = 0
         return True
 
-    def _complete(self, on_response: Callable[[Any, Lease], None]) -> None:
+    def _complete(self, on_response: Callable[[Any, Lease], None], now_s: float) -> None:
         lease, self._lease = self._lease, None
         assert lease is not None
-        correlation_id, context, _sent_s = self._requests[0]
+        correlation_id, context, end = self._requests[0]
         (response_id,) = _CORRELATION_ID.unpack_from(lease.view)
         if response_id != correlation_id:
             lease.release()
             raise ConnectionClosed(f"response {response_id} where {correlation_id} was expected")
         self._requests.popleft()
+        self.receive_rate.ended(len(lease.view), now_s)
+        self.send_progress.on_response(end, most_bytes=MOST_UNDER_WAY_BYTES)
         on_response(context, lease)
 
     def close(self) -> list[Any]:
@@ -177,6 +213,12 @@ class BrokerConnection:
             self._lease.release()
             self._lease = None
         self._outgoing.clear()
-        lost = [context for _, context, _ in self._requests]
+        lost = [request.context for request in self._requests]
         self._requests.clear()
         return lost
+
+
+def _unacknowledged_bytes(connection: socket.socket) -> int:
+    """Bytes that the socket has accepted and the peer's kernel has not acknowledged."""
+    count = fcntl.ioctl(connection.fileno(), termios.TIOCOUTQ, b"\0\0\0\0")
+    return int.from_bytes(count, sys.byteorder, signed=True)

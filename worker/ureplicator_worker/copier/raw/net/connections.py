@@ -1,16 +1,14 @@
-"""The connections for Fetch and Produce to the brokers of one cluster, and their errors.
-
-A broker is in error from the moment its connection fails until it *responds* again: a frozen broker
-still accepts connections.
-"""
+"""The connections for Fetch and Produce to the brokers of one cluster."""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, assert_never
 
 from ureplicator_common.kafka.client import ClusterView, Leader
+from ureplicator_worker.copier.raw.net.broker_health import BrokerHealth
 from ureplicator_worker.copier.raw.net.buffers import BufferPool, Lease
 from ureplicator_worker.copier.raw.net.connection import BrokerConnection, ConnectionClosed
 from ureplicator_worker.copier.raw.net.metadata import (
@@ -23,8 +21,9 @@ from ureplicator_worker.copier.raw.net.metadata import (
     ViewChanged,
 )
 
-RECONNECT_DELAY_S = 0.25
 NO_LEADER = Leader(-1, -1)
+
+logger = logging.getLogger(__name__)
 
 
 class Connections:
@@ -41,6 +40,7 @@ class Connections:
         silence_timeout_s: float,
     ) -> None:
         self._metadata = metadata
+        self.client_id = metadata.client_id
         self.view: ClusterView | None = None
         self.covered: frozenset[str] = frozenset()
         """Topics that the view was read for; one that it does not show does not exist."""
@@ -50,8 +50,7 @@ class Connections:
         self._silence_timeout_s = silence_timeout_s
         self._open: dict[int, BrokerConnection] = {}
         self._connecting: set[int] = set()
-        self._retry_at_s: dict[int, float] = {}
-        self._errors: dict[int, str] = {}
+        self.health = BrokerHealth()
         self.cluster_error = ""
         """Error of the last attempt to read the metadata; "" if it succeeded."""
 
@@ -76,17 +75,16 @@ class Connections:
     def error(self, topic: str, number: int) -> str:
         """Error between us and the leader of a partition; "" if none is known."""
         leader = self.leader(topic, number)
-        if leader.node_id in self._errors:
-            return self._errors[leader.node_id]
-        if self.cluster_error and leader.node_id not in self._open:
+        error = self.health.error(leader.node_id)
+        if not error and leader.node_id not in self._open:
             return self.cluster_error
-        return ""
+        return error
 
     def connection_to(self, node_id: int, now_s: float) -> BrokerConnection | None:
         """The connection to a broker; None while it is being opened."""
         connection = self._open.get(node_id)
         if connection is None and self.view is not None and node_id in self.view.brokers:
-            due = now_s >= self._retry_at_s.get(node_id, 0.0)
+            due = self.health.may_connect(node_id, now_s)
             if due and node_id not in self._connecting:
                 self._connecting.add(node_id)
                 self._metadata.connect(self.view.brokers[node_id])
@@ -110,8 +108,7 @@ class Connections:
                 self._on_connected(event)
             case ConnectFailed(node_id, reason):
                 self._connecting.discard(node_id)
-                self._errors[node_id] = reason
-                self._retry_at_s[node_id] = now_s + RECONNECT_DELAY_S
+                self.health.failed(node_id, reason, now_s)
                 self.refresh()
             case MetadataCrashed(error):
                 raise RuntimeError("the metadata thread crashed") from error
@@ -146,7 +143,9 @@ class Connections:
         if node_id is None:
             return
         try:
-            connection.on_readable(lambda context, lease: self._take(node_id, context, lease))
+            connection.on_readable(
+                lambda context, lease: self._take(node_id, context, lease), now_s=now_s
+            )
         except ConnectionClosed as error:
             self.drop(node_id, str(error), now_s=now_s)
 
@@ -163,8 +162,9 @@ class Connections:
         """Close a connection and give up its requests; a new one is opened when it is needed."""
         connection = self._open.pop(node_id)
         broker = self.view.brokers.get(node_id) if self.view else None
-        self._errors[node_id] = f"{broker or node_id}: {reason}"
-        self._retry_at_s[node_id] = now_s + RECONNECT_DELAY_S
+        reason = f"{broker or node_id}: {reason}"
+        logger.warning("connection dropped: %s", reason)
+        self.health.failed(node_id, reason, now_s)
         self._on_lost(node_id, connection.close())
         self.refresh()
 
@@ -173,9 +173,13 @@ class Connections:
             self.drop(node_id, reason, now_s=now_s)
 
     def drop_silent(self, now_s: float) -> None:
-        """Drop connections whose oldest request has been without a response for too long."""
+        """Drop connections on which no byte has moved for too long.
+
+        A broker reads nothing of a client while it throttles it.
+        """
         for node_id, connection in list(self._open.items()):
-            if connection.oldest_age_s(now_s) > self._silence_timeout_s:
+            silence_s = min(connection.silence_s(now_s), now_s - self.health.held_until_s(node_id))
+            if silence_s > self._silence_timeout_s:
                 self.drop(node_id, f"silent for {self._silence_timeout_s:.0f} s", now_s=now_s)
 
     def close(self) -> None:
@@ -185,7 +189,7 @@ class Connections:
         self._metadata.close()
 
     def _take(self, node_id: int, context: Any, lease: Lease) -> None:
-        self._errors.pop(node_id, None)
+        self.health.responded(node_id)
         self._on_response(node_id, context, lease)
 
     def _node(self, connection: BrokerConnection) -> int | None:

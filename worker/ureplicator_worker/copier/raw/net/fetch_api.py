@@ -107,8 +107,9 @@ class FetchResult:
 class FetchSession:
     """Our side of one broker's fetch session: what the broker remembers, and what changed since."""
 
-    def __init__(self, version: int) -> None:
+    def __init__(self, version: int, *, client_id: str = CLIENT_ID) -> None:
         self.version = version
+        self._client_id = client_id.encode()
         self._id = 0
         self._epoch = NO_SESSION_EPOCH
         self._known: dict[TopicKey, Wanted] = {}
@@ -132,7 +133,11 @@ class FetchSession:
         forgotten = [key for key in known if key not in wanted] if self._id else []
         self._known = dict(wanted)
         body = _BODY.pack(-1, max_wait_ms, 1, max_bytes, READ_COMMITTED, self._id, self._epoch)
-        parts = [_request_header(self.version, correlation_id), body, *_partitions(changed)]
+        parts = [
+            _request_header(self.version, correlation_id, self._client_id),
+            body,
+            *_partitions(changed),
+        ]
         parts += [*_forgotten(forgotten), b"\x01", b"\x00"]
         payload = b"".join(parts)
         return _INT32.pack(len(payload)) + payload
@@ -151,8 +156,7 @@ class FetchSession:
         self._known = {}
 
 
-def _request_header(version: int, correlation_id: int) -> bytes:
-    client = CLIENT_ID.encode()
+def _request_header(version: int, correlation_id: int, client: bytes) -> bytes:
     return _HEADER.pack(API_KEY, version, correlation_id, len(client)) + client + b"\x00"
 
 

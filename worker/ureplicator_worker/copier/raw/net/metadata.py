@@ -86,6 +86,11 @@ class ClusterMetadata:
         self._thread = threading.Thread(target=self._run, name=f"metadata-{cluster}", daemon=True)
         self._thread.start()
 
+    @property
+    def client_id(self) -> str:
+        """Name of this client in its requests."""
+        return self._client.client_id
+
     def cover(self, topics: frozenset[str]) -> None:
         """Topics that the view is read for from now on."""
         if topics != self._topics:

@@ -47,12 +47,23 @@ class Produced:
     message: str = ""
 
 
-def request(batches: Iterable[tuple[str, int, memoryview]], *, correlation_id: int) -> list[Piece]:
+@dataclass(frozen=True, slots=True)
+class ProduceResult:
+    throttle_ms: int
+    partitions: list[Produced]
+
+
+def request(
+    batches: Iterable[tuple[str, int, memoryview]],
+    *,
+    correlation_id: int,
+    client_id: str = CLIENT_ID,
+) -> list[Piece]:
     """Pieces of a framed request for (topic, partition, batch) triples."""
     topics: dict[str, list[tuple[int, memoryview]]] = {}
     for topic, number, batch in batches:
         topics.setdefault(topic, []).append((number, batch))
-    client = CLIENT_ID.encode()
+    client = client_id.encode()
     pending = bytearray(
         _HEADER.pack(API_KEY, VERSION, correlation_id, len(client))
         + client
@@ -77,7 +88,7 @@ def request(batches: Iterable[tuple[str, int, memoryview]], *, correlation_id: i
     return pieces
 
 
-def parse(buffer: bytearray | memoryview | bytes) -> list[Produced]:
+def parse(buffer: bytearray | memoryview | bytes) -> ProduceResult:
     """A response without its length, correlation id first."""
     at = varint.skip_tags(buffer, 4)
     topics, at = varint.read(buffer, at)
@@ -89,7 +100,8 @@ def parse(buffer: bytearray | memoryview | bytes) -> list[Produced]:
             produced, at = _row(buffer, at, topic)
             found.append(produced)
         at = varint.skip_tags(buffer, at)
-    return found
+    (throttle_ms,) = _INT32.unpack_from(buffer, at)
+    return ProduceResult(throttle_ms, found)
 
 
 def _row(buffer: bytearray | memoryview | bytes, at: int, topic: str) -> tuple[Produced, int]:

@@ -1,0 +1,100 @@
+"""A copier with a backlog behind a slow line: it uses the line, and drops no connection.
+
+The proxy carries so many bytes a second, with a delay, for all connections together.
+"""
+
+import random
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from ureplicator_testkit.copier.driver import StubDriver, partitions_of
+from ureplicator_testkit.records.topics import NewRecord, compare_logs, create_topic, produce
+from ureplicator_testkit.servers.clusters import KafkaCluster
+from ureplicator_testkit.servers.processes import eventually
+from ureplicator_testkit.servers.proxy import Proxy, ProxyThread, Way
+
+PARTITIONS = 8
+LISTENER = "SLOW"
+ROUND_TRIP_S = 0.15
+SHARE = 0.8
+"""Of the line, at least."""
+BEGUN_BYTES = 200_000
+"""More than the requests that come before the records."""
+
+
+@dataclass
+class SlowLine:
+    """A cluster behind a proxy."""
+
+    cluster: KafkaCluster
+    proxy: Proxy
+
+
+@pytest.fixture(scope="module")
+def slow_line() -> Iterator[SlowLine]:
+    with ProxyThread() as proxies:
+        cluster = KafkaCluster(name="slow", listeners=[LISTENER])
+        proxy = proxies.proxy(cluster.listener_port(LISTENER))
+        cluster.advertise(LISTENER, proxy.port)
+        with cluster:
+            yield SlowLine(cluster, proxy)
+
+
+def fill(bootstrap: str, topic: str, size_bytes: int) -> None:
+    """Records that no codec makes smaller, in batches of about 100 KB."""
+    dice = random.Random(1)  # noqa: S311
+    records = [
+        NewRecord(dice.randbytes(10_000), key=b"%d" % n, partition=n % PARTITIONS)
+        for n in range(size_bytes // 10_000)
+    ]
+    produce(bootstrap, topic, records, settings={"batch.size": 100_000, "linger.ms": 50})
+
+
+@pytest.mark.parametrize(("rate", "size_bytes"), [(1_000_000, 24_000_000), (50_000, 1_600_000)])
+@pytest.mark.parametrize("end", ["source", "target"])
+def test_a_backlog_takes_the_time_of_the_line(
+    slow_line: SlowLine,
+    source_cluster: KafkaCluster,
+    topic: str,
+    fleet: str,
+    tmp_path: Path,
+    end: str,
+    rate: int,
+    size_bytes: int,
+) -> None:
+    other, proxy = source_cluster, slow_line.proxy
+    source = slow_line.cluster if end == "source" else other
+    target = other if end == "source" else slow_line.cluster
+    for cluster in (source, target):
+        create_topic(cluster.bootstrap, topic, partitions=PARTITIONS)
+    fill(source.bootstrap, topic, size_bytes)
+    way = Way.DOWN if end == "source" else Way.UP
+    proxy.slow(rate_bytes_per_s=rate, delay_s=ROUND_TRIP_S / 2)
+    before = proxy.carried_bytes(way)
+    driver = StubDriver(
+        partitions_of(topic, PARTITIONS),
+        source=proxy.address if end == "source" else other.bootstrap,
+        target=other.bootstrap if end == "source" else proxy.address,
+        fleet=fleet,
+        folder=tmp_path,
+    )
+    try:
+        begun = before + min(BEGUN_BYTES, size_bytes // 10)
+        eventually(lambda: proxy.carried_bytes(way) > begun, 40, "records are on the way")
+        began_s = time.monotonic()
+        ends = dict.fromkeys(partitions_of(topic, PARTITIONS), size_bytes // 10_000 // PARTITIONS)
+        limit_s = size_bytes / rate / SHARE
+        eventually(lambda: driver.caught_up(ends), 2 * limit_s, "all is copied and committed")
+        took_s = time.monotonic() - began_s
+        proxy.heal()
+        driver.stop()
+        assert "dropped" not in driver.process.log_text()
+        assert took_s < limit_s
+    finally:
+        proxy.heal()
+        driver.close()
+    compare_logs(source.bootstrap, target.bootstrap, topic).assert_clean()
