@@ -37,6 +37,8 @@ HELD_BYTES = 4 << 20
 """Maximum buffered per way of a connection without a rate."""
 QUEUE_S = 0.1
 """With a rate a connection has as much under way as the line is long, and so much time more."""
+GUST_S = 0.05
+"""A busy machine wakes the proxy late; the line carries the rest at once then."""
 RECEIVE_BUFFER_BYTES = 1 << 16
 """Of the sockets: the kernel's own would hold megabytes that the proxy has not taken yet."""
 LINGER_NOT = struct.pack("ii", 1, 0)
@@ -78,7 +80,7 @@ class _Faults:
         """Wait until the line has carried so many bytes more."""
         if self.rate_bytes_per_s:
             now_s = asyncio.get_running_loop().time()
-            began_s = max(now_s, self.line_free_at_s)
+            began_s = max(now_s - GUST_S, self.line_free_at_s)
             self.line_free_at_s = began_s + size / self.rate_bytes_per_s
             await asyncio.sleep(self.line_free_at_s - now_s)
 
