@@ -11,6 +11,7 @@ from ureplicator_testkit.records import batches
 from ureplicator_worker.copier.ownership.protocol import NewProducer
 from ureplicator_worker.copier.raw import target as raw_target
 from ureplicator_worker.copier.raw.net import line_rate
+from ureplicator_worker.copier.raw.net.buffers import Lease
 from ureplicator_worker.lifeline.messages import Failed
 
 K0, K1 = ("t", 0), ("t", 1)
@@ -310,7 +311,77 @@ def test_what_waits_for_an_absent_target_is_bounded(make: MakeLine) -> None:
     line.add(*range(8))
     line.turns(300)
     queued = sum(raw.window.queued_bytes for raw in line.lane._partitions.values())
-    assert 0 < queued <= (8 << 20) + 8 * (512 << 10)
+    assert 0 < queued <= line.pool.used_bytes <= 8 << 20
+
+
+def test_memory_is_bounded_however_many_partitions_wait(make: MakeLine) -> None:
+    """Each fetches at least 256 KiB, which for all of them is many times the limit."""
+    line = make(100, buffer_bytes=4 << 20)
+    line.target.frozen.add(1)
+    for number in range(100):
+        fill(line, ("t", number), 20, size=20_000)
+    line.add(*range(100))
+    most = 0
+    for _ in range(200):
+        line.turn()
+        queued = sum(raw.window.queued_bytes for raw in line.lane._partitions.values())
+        most = max(most, line.pool.used_bytes + line.pool.reserved_bytes, queued)
+    assert most <= (4 << 20) + (128 << 10)
+    line.target.frozen.clear()
+    line.run(lambda: sum(report.lag for report in line.copier.report().values()) == 0)
+    for number in range(100):
+        assert_same(line, ("t", number))
+
+
+@pytest.mark.parametrize("fault", ["frozen", "down", "slow"])
+def test_a_broker_that_is_away_or_slow_holds_up_no_other(make: MakeLine, fault: str) -> None:
+    """What waits for it has used up the buffers before another partition has something to copy."""
+    line = make(60, nodes=2, buffer_bytes=4 << 20)
+    numbers = range(60)
+    for number in numbers:
+        line.target.move(("t", number), 2 if number % 6 else 1)
+    partitions = line.add(*numbers)
+    line.run(lambda: all(line.report(part).state is PartitionState.ONLINE for part in partitions))
+    if fault == "slow":
+        line.target.pace[2] = 3_000
+    else:
+        getattr(line.target, fault).add(2)
+    for number in numbers:
+        if number % 6:
+            fill(line, ("t", number), 25, size=20_000)
+    line.turns(100)
+    began_s = line.now_s
+    for number in numbers[::6]:
+        fill(line, ("t", number), 3, size=20_000)
+    line.run(lambda: all(map(line.copied, partitions[::6])))
+    assert line.now_s - began_s < 3.0
+    assert line.pool.used_bytes + line.pool.reserved_bytes <= (4 << 20) + (128 << 10)
+    line.target.pace.clear()
+    line.target.frozen.clear()
+    line.target.down.clear()
+    line.run(lambda: all(map(line.copied, partitions)))
+    for number in numbers:
+        assert_same(line, ("t", number))
+
+
+def test_batches_behind_a_slow_line_are_copied_once_at_most(
+    make: MakeLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    line = make(buffer_bytes=1 << 20)
+    partitions = line.add(0, 1)
+    copied: list[bytes] = []
+    adopt = line.pool.adopt
+
+    def count(data: bytes) -> Lease:
+        copied.append(data)
+        return adopt(data)
+
+    monkeypatch.setattr(line.pool, "adopt", count)
+    fill(line, K0, 150)
+    line.target.pace[1] = 10_000
+    line.run(lambda: line.copied(partitions[0]))
+    assert len(copied) <= 2 * 150
+    assert line.pool.used_bytes == 0
 
 
 def test_a_throttled_partition_waits_and_is_not_in_error(make: MakeLine) -> None:

@@ -212,6 +212,24 @@ def test_what_came_before_a_corrupt_batch_arrives_though_the_target_is_slow(make
 
 
 @pytest.mark.parametrize("end", ["source", "target"])
+def test_a_malformed_response_ends_its_connection_only(make: MakeLine, end: str) -> None:
+    line = make(nodes=2)
+    partitions = line.add(0, 1)
+    fill(line, K0, 10)
+    fill(line, K1, 10)
+    kafka = getattr(line, end)
+    kafka.garbled[2] = 5
+    line.run(lambda: line.copied(partitions[0]))
+    line.run(lambda: "malformed response" in line.report(partitions[1]).reason)
+    began_s = line.now_s
+    line.run(lambda: line.copied(partitions[1]))
+    assert line.now_s - began_s > 0.5 + 1.0 + 2.0
+    assert_same(line, K0)
+    assert_same(line, K1)
+    assert line.report(partitions[1]).state is PartitionState.ONLINE
+
+
+@pytest.mark.parametrize("end", ["source", "target"])
 def test_a_recreated_topic_is_another_topic(make: MakeLine, end: str) -> None:
     line = make()
     (partition,) = line.add(0)

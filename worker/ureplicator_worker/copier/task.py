@@ -26,7 +26,7 @@ from ureplicator_worker.copier.loop.socket_selector import SocketSelector, handl
 from ureplicator_worker.copier.ownership.protocol import OwnershipEvent
 from ureplicator_worker.copier.ownership.thread import Ownership
 from ureplicator_worker.copier.raw.lane import RawLane
-from ureplicator_worker.copier.raw.net.buffers import BufferPool
+from ureplicator_worker.copier.raw.net.buffers import RouteShares
 from ureplicator_worker.copier.raw.net.metadata import ClusterMetadata, MetadataEvent
 from ureplicator_worker.copier.reporting import total_latency
 from ureplicator_worker.copier.route_copier import RouteCopier
@@ -83,7 +83,7 @@ class Copier:
             LifelineClient(config.host, config.port), received=self._handle_message
         )
         self._loop = SocketSelector()
-        self._pool = BufferPool(limit_bytes=config.buffer_bytes)
+        self._memory = RouteShares(limit_bytes=config.buffer_bytes)
         self._routes: dict[Route, RouteCopier] = {}
         self._orders: dict[str, BrokerOrder] = {}
         self._report_at_s = 0.0
@@ -108,6 +108,7 @@ class Copier:
             handle(group, ready, mask, time.monotonic())
         if self._driver.closed:
             self._stop()
+        self._memory.share({name for name, route in self._routes.items() if not route.idle})
         now_s = time.monotonic()
         for route in self._routes.values():
             route.work(now_s)
@@ -178,7 +179,7 @@ class Copier:
             source_events=source_events,
             target=target,
             target_events=target_events,
-            pool=self._pool,
+            pool=self._memory.pool(route),
         )
         events: Mailbox[OwnershipEvent] = Mailbox(self._loop.wake)
         return RouteCopier(

@@ -120,8 +120,8 @@ class MemoryKafka(ClusterModel[BatchLog]):
     that read and never respond), `frozen` (nodes that do not even read), `down` (nodes that no
     connection reaches), `cut_after` (bytes that a node still sends before it breaks the
     connection), `pace` (most bytes that a node reads and sends a turn), `throttle_ms` (in responses
-    to produces), `omit` (partitions left out of responses to produces), `newest` (the versions it
-    reports)."""
+    to produces), `garbled` (how many responses of a node are none), `omit` (partitions left out of
+    responses to produces), `newest` (the versions it reports)."""
 
     def __init__(self, cluster_id: str, topics: Mapping[str, int], *, nodes: int = 1) -> None:
         super().__init__(cluster_id, topics, log=BatchLog, nodes=nodes)
@@ -134,6 +134,7 @@ class MemoryKafka(ClusterModel[BatchLog]):
         self.cut_after: dict[int, int] = {}
         self.pace: dict[int, int] = {}
         self.throttle_ms = 0
+        self.garbled: dict[int, int] = {}
         self.session_ids = 0
         self.sessions: dict[int, dict[TopicPartition, SessionEntry]] = {}
         self.fetch_error = 0
@@ -195,6 +196,9 @@ class MemoryKafka(ClusterModel[BatchLog]):
             request = bytes(peer.incoming[4 : 4 + size])
             del peer.incoming[: 4 + size]
             response = self._respond(peer.node_id, request)
+            if self.garbled.get(peer.node_id):
+                self.garbled[peer.node_id] -= 1
+                response = response[:8] + b"\xff" * (len(response) - 8)
             if peer.node_id not in self.silent:
                 peer.outgoing += response
             if self.one_at_a_time:

@@ -5,7 +5,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, rule
 
-from ureplicator_worker.copier.raw.net.buffers import BufferPool, Lease
+from ureplicator_worker.copier.raw.net.buffers import BufferPool, Lease, RouteShares
 
 LIMIT = 1 << 20
 
@@ -14,7 +14,7 @@ class Pool(RuleBasedStateMachine):
     """Every holder writes its mark, and must find only its own."""
 
     leases = Bundle("leases")
-    former = Bundle("former")
+    reserved = Bundle("reserved")
 
     def __init__(self) -> None:
         super().__init__()
@@ -22,6 +22,7 @@ class Pool(RuleBasedStateMachine):
         self.held: dict[int, tuple[Lease, int]] = {}
         self.abandoned: dict[int, memoryview] = {}
         self.count = 0
+        self.reserved_bytes = 0
 
     @rule(target=leases, size=st.integers(0, LIMIT))
     def lease(self, size: int) -> Lease:
@@ -31,6 +32,34 @@ class Pool(RuleBasedStateMachine):
         lease.view[: min(4, size)] = self.count.to_bytes(4, "big")[: min(4, size)]
         self.held[id(lease)] = (lease, self.count)
         return lease
+
+    @rule(target=leases, size=st.integers(0, LIMIT))
+    def adopt(self, size: int) -> Lease:
+        lease = self.pool.adopt(bytearray(size))
+        self.count += 1
+        lease.view[: min(4, size)] = self.count.to_bytes(4, "big")[: min(4, size)]
+        self.held[id(lease)] = (lease, self.count)
+        return lease
+
+    @rule(target=reserved, size=st.integers(0, LIMIT))
+    def reserve(self, size: int) -> int:
+        self.pool.reserve(size)
+        self.reserved_bytes += size
+        return size
+
+    @rule(size=consumes(reserved))
+    def unreserve(self, size: int) -> None:
+        self.pool.unreserve(size)
+        self.reserved_bytes -= size
+
+    @rule(limit=st.integers(0, 2 * LIMIT))
+    def another_route_comes_or_goes(self, limit: int) -> None:
+        self.pool.limit_bytes = limit
+
+    @rule(size=st.integers(1, LIMIT))
+    def room_is_what_the_limit_leaves(self, size: int) -> None:
+        used = self.pool.used_bytes + self.reserved_bytes
+        assert self.pool.has_room(size) == (used == 0 or used + size <= self.pool.limit_bytes)
 
     @rule(target=leases, lease=leases)
     def hold(self, lease: Lease) -> Lease:
@@ -71,7 +100,14 @@ class Pool(RuleBasedStateMachine):
         assert self.pool.used_bytes == sum(lease.size_bytes for lease, _ in self.held.values())
         kept = sum(len(each) for buffers in self.pool._kept.values() for each in buffers)
         assert kept == self.pool._kept_bytes
-        assert kept == 0 or self.pool.used_bytes + kept <= LIMIT
+        assert self.pool.reserved_bytes == self.reserved_bytes
+        used = self.pool.used_bytes + self.reserved_bytes
+        assert kept == 0 or used + kept <= self.pool.limit_bytes
+
+    @invariant()
+    def the_waste_is_small(self) -> None:
+        for lease, _ in self.held.values():
+            assert len(lease.view) <= lease.size_bytes <= 1.125 * len(lease.view)
 
 
 TestPool = Pool.TestCase
@@ -92,7 +128,7 @@ def test_buffers_are_used_again() -> None:
     lease = pool.lease(70_000)
     first = lease.view.obj
     lease.release()
-    assert pool.lease(80_000).view.obj is first
+    assert pool.lease(71_000).view.obj is first
 
 
 def test_released_more_often_than_held_is_a_mistake() -> None:
@@ -100,3 +136,24 @@ def test_released_more_often_than_held_is_a_mistake() -> None:
     lease.release()
     with pytest.raises(AssertionError):
         lease.release()
+
+
+def test_routes_with_partitions_have_equal_shares() -> None:
+    shares = RouteShares(limit_bytes=60)
+    a, b, c = (shares.pool(name) for name in "abc")
+    shares.share({"a"})
+    assert (a.limit_bytes, b.limit_bytes, c.limit_bytes) == (60, 0, 0)
+    a.adopt(bytes(60))
+    shares.share({"a", "b", "c"})
+    assert (a.limit_bytes, b.limit_bytes, c.limit_bytes) == (20, 20, 20)
+    assert b.has_room(20)
+    assert not a.has_room(1)
+    shares.share({"b"})
+    assert (a.limit_bytes, b.limit_bytes) == (0, 60)
+
+
+def test_a_reservation_frees_what_is_kept() -> None:
+    pool = BufferPool(limit_bytes=LIMIT)
+    pool.lease(LIMIT).release()
+    pool.reserve(LIMIT)
+    assert pool._kept_bytes == 0

@@ -10,6 +10,7 @@ import pytest
 
 from ureplicator_worker.copier.raw.net.buffers import BufferPool, Lease
 from ureplicator_worker.copier.raw.net.connection import BrokerConnection, ConnectionClosed
+from ureplicator_worker.copier.raw.net.varint import MalformedResponse
 
 
 @dataclass
@@ -21,10 +22,14 @@ class Wire:
         ours, self.peer = socket.socketpair()
         self.connection = BrokerConnection(ours, pool=self.pool, newest={})
 
-    def request(self, *pieces: bytes, now_s: float = 0.0) -> int:
+    def request(self, *pieces: bytes, now_s: float = 0.0, response_bytes: int = 0) -> int:
         number = self.connection.next_correlation_id()
         self.connection.send(
-            pieces, correlation_id=number, context=f"request {number}", now_s=now_s
+            pieces,
+            correlation_id=number,
+            context=f"request {number}",
+            now_s=now_s,
+            response_bytes=response_bytes,
         )
         return number
 
@@ -46,7 +51,7 @@ def wire() -> Iterator[Wire]:
     yield wire
     wire.connection.close()
     wire.peer.close()
-    assert wire.pool.used_bytes == 0
+    assert wire.pool.used_bytes == wire.pool.reserved_bytes == 0
 
 
 def test_a_request_and_its_response(wire: Wire) -> None:
@@ -99,7 +104,7 @@ def test_a_request_larger_than_the_socket_takes_goes_out_in_order(wire: Wire) ->
 def test_a_wrong_correlation_id_closes(wire: Wire) -> None:
     number = wire.request(b"x")
     wire.peer.sendall(response(number + 1))
-    with pytest.raises(ConnectionClosed, match="where 1 was expected"):
+    with pytest.raises(MalformedResponse, match="where 1 was expected"):
         wire.read()
     assert wire.connection.close() == ["request 1"]
 
@@ -108,13 +113,13 @@ def test_a_wrong_correlation_id_closes(wire: Wire) -> None:
 def test_an_impossible_response_size_closes(wire: Wire, size: int) -> None:
     wire.request(b"x")
     wire.peer.sendall(struct.pack(">i", size))
-    with pytest.raises(ConnectionClosed, match="a response of"):
+    with pytest.raises(MalformedResponse, match="a response of"):
         wire.read()
 
 
 def test_a_response_without_a_request_closes(wire: Wire) -> None:
     wire.peer.sendall(response(1))
-    with pytest.raises(ConnectionClosed):
+    with pytest.raises(MalformedResponse):
         wire.read()
 
 
@@ -143,6 +148,37 @@ def test_close_returns_the_requests_without_a_response(wire: Wire) -> None:
     wire.read()
     assert wire.connection.close() == ["request 2", "request 3"]
     assert (wire.connection.in_flight, wire.connection.wants_write) == (0, False)
+    assert wire.pool.used_bytes == 0
+
+
+def test_a_response_is_counted_before_it_comes(wire: Wire) -> None:
+    number = wire.request(b"x", response_bytes=5_000)
+    wire.request(b"x", response_bytes=700)
+    assert (wire.pool.reserved_bytes, wire.pool.used_bytes) == (5_700, 0)
+    raw = response(number, b"body")
+    wire.peer.sendall(raw[:6])
+    wire.read()
+    wire.read()
+    assert (wire.pool.reserved_bytes, wire.pool.used_bytes) == (700, len(raw) - 4)
+    wire.connection.close()
+    assert (wire.pool.reserved_bytes, wire.pool.used_bytes) == (0, 0)
+
+
+def test_what_the_socket_has_not_taken_is_copied_once(wire: Wire) -> None:
+    """The buffers that it came from may be used again then."""
+    data = bytearray(b"y" * (1 << 20))
+    wire.request(memoryview(data))  # type: ignore[arg-type]
+    taken = bytearray(wire.peer.recv(1 << 20))
+    wire.connection.detach()
+    detached = wire.pool.used_bytes
+    assert 0 < detached < len(data)
+    wire.connection.detach()
+    assert wire.pool.used_bytes == detached
+    data[:] = b"n" * len(data)
+    while len(taken) < len(data):
+        wire.connection.on_writable()
+        taken += wire.peer.recv(1 << 20)
+    assert bytes(taken) == b"y" * len(data)
     assert wire.pool.used_bytes == 0
 
 

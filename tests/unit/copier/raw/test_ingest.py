@@ -166,6 +166,8 @@ def test_many_small_batches_become_one() -> None:
     at.ingest(log(*(small(b"%d" % n) for n in range(MERGE_AT_LEAST))))
     assert at.queued == [(0, MERGE_AT_LEAST, MERGE_AT_LEAST)]
     assert at.values == [b"%d" % n for n in range(MERGE_AT_LEAST)]
+    assert at.pool.used_bytes == at.window.queued_bytes
+    at.window.discard()
     assert at.pool.used_bytes == 0
 
 

@@ -203,17 +203,20 @@ class Run:
         if built is None:
             self._window.pass_over(last.last_offset + 1, last.leader_epoch)
         else:
-            self._window.push(batch_of(built, last.last_offset + 1, last.leader_epoch))
+            after = last.last_offset + 1
+            self._window.push(batch_of(built, after, last.leader_epoch, self._lease))
         self._passed(last)
 
     def _passed(self, last: Header) -> None:
         self._position, self._epoch = last.last_offset + 1, last.leader_epoch
 
 
-def batch_of(built: Built, next_offset: int, leader_epoch: int) -> Batch:
+def batch_of(built: Built, next_offset: int, leader_epoch: int, source: Lease) -> Batch:
+    """A batch that was built from bytes of a lease, in memory of its own."""
+    lease = source.adopt(built.data)
     return Batch(
-        memoryview(built.data),
-        lease=None,
+        lease.view,
+        lease=lease,
         first_offset=built.first_offset,
         next_offset=next_offset,
         leader_epoch=leader_epoch,

@@ -68,6 +68,7 @@ class RawLane:
             failed=self._fetch_failed,
             gap=lambda fetch, reason: self._events.append(GapFound(fetch.partition, reason)),
             filled=lambda fetch: self._target.activate(self._partitions[fetch.partition].send),
+            target_node=lambda fetch: self._target.leader(self._partitions[fetch.partition].send),
         )
         self._mail = (
             (source_events, self._source.connections),
@@ -168,7 +169,23 @@ class RawLane:
             self._source.connections.drop_silent(now_s)
             self._target.connections.drop_silent(now_s)
             if self._source.out_of_room:
-                self._target.detach_stalled(now_s)
+                self._relieve(now_s)
+
+    def _relieve(self, now_s: float) -> None:
+        """The buffers are used up: partitions that stand still must not hold up the others.
+
+        What waits for a broker that is away, behind the first batch, is fetched again later.
+        """
+        stalled = self._target.stalled(now_s)
+        if len(stalled) == len(self._partitions):
+            return
+        self._target.detach(stalled)
+        for send in stalled:
+            raw = self._partitions[send.partition]
+            if raw.fetch.may_rewind and self._target.is_stuck(send, now_s):
+                place = raw.window.shed()
+                if place is not None:
+                    self._source.rewind(raw.fetch, *place)
 
     def _check_topics(self) -> None:
         """Stop what belongs to a topic that was deleted or recreated."""

@@ -21,6 +21,8 @@ from ureplicator_worker.lifeline.messages import Grant
 
 TopicPartition = tuple[str, int]
 
+NEVER_S = float("inf")
+
 
 @dataclass(slots=True, eq=False)
 class FetchSide:
@@ -53,6 +55,11 @@ class FetchSide:
     @property
     def has_id(self) -> bool:
         return bool(self.keys[IDS][0])
+
+    @property
+    def may_rewind(self) -> bool:
+        """What was fetched can be fetched again. Not at a gap: the holder decides what follows it."""
+        return not self.finished and self.retry_at_s < NEVER_S
 
     @property
     def lag(self) -> int:

@@ -1,7 +1,10 @@
 """Fetching: one request in flight per source broker, for all partitions there that have room.
 
 The next request is sent before what the last one brought is produced, so source and target work at the
-same time. A partition takes part while its window has room; the pool bounds all of them together.
+same time. The pool bounds all partitions together, responses on their way included; half of it is left
+for what waits. A partition takes part while its window is smaller than its share of that half, which
+shrinks while the pool fills up: partitions whose target is slow stop there, those with an empty window
+go on. And what waits for one target broker never takes more than that half.
 """
 
 from __future__ import annotations
@@ -25,24 +28,19 @@ from ureplicator_worker.copier.raw.net.fetch_api import (
     parse,
 )
 from ureplicator_worker.copier.raw.net.metadata import ClusterMetadata
-from ureplicator_worker.copier.raw.partition import FetchSide
+from ureplicator_worker.copier.raw.partition import NEVER_S, FetchSide
 
 MAX_WAIT_MS = 100
 """Limit for a broker that holds a request without data. An added partition may wait so long."""
 RESPONSE_BYTES = 8 << 20
 PARTITION_BYTES = 1 << 20
 MIN_PARTITION_BYTES = 256 << 10
-MIN_ROOM_BYTES = 64 << 10
-"""Batches that wait for an absent target outlive the buffers they came in (`SendWindow.detach`). So a
-partition may keep its share of half of the buffers and one fetch more: 64 MiB of 100 partitions, but
-never less than 64 KiB and a fetch of 256 KiB, so 320 MiB of 1,000."""
 SILENCE_TIMEOUT_S = 5.0
 RETRY_S = 0.1
 BUSY_PAUSE_S = 0.02
 IDLE_PAUSE_S = 0.002
 CORRUPT_TRIES = 3
 """Bytes may be garbled on the way; after so many tries the log itself is."""
-NEVER_S = float("inf")
 NO_OFFSET = -1
 
 SESSION_LOST = frozenset(
@@ -59,7 +57,8 @@ Requested = dict[TopicKey, FetchSide]
 class Source:
     """`failed(fetch, reason)`: the log is corrupt; `gap(fetch, reason)`: the offset is not there.
 
-    `filled(fetch)`: its window holds something to send.
+    `filled(fetch)`: its window holds something to send. `target_node(fetch)`: the broker that it
+    waits for.
     """
 
     def __init__(
@@ -70,6 +69,7 @@ class Source:
         failed: Callable[[FetchSide, str], None],
         gap: Callable[[FetchSide, str], None],
         filled: Callable[[FetchSide], None],
+        target_node: Callable[[FetchSide], int],
     ) -> None:
         self.connections = Connections(
             metadata,
@@ -79,10 +79,12 @@ class Source:
             silence_timeout_s=SILENCE_TIMEOUT_S,
         )
         self._pool = pool
-        self._response_bytes = min(RESPONSE_BYTES, pool.limit_bytes // 4)
+        self._response_bytes = 0
+        self._least_bytes = 0
         self._failed = failed
         self._gap = gap
         self._filled = filled
+        self._target_node = target_node
         self._partitions: dict[FetchSide, None] = {}
         self._sessions: dict[int, FetchSession] = {}
         self._now_s = 0.0
@@ -116,6 +118,10 @@ class Source:
         fetch.offset = NO_OFFSET
         fetch.retry_at_s = NEVER_S
 
+    def rewind(self, fetch: FetchSide, offset: int, leader_epoch: int) -> None:
+        """Fetch again from here, what was fetched and never sent."""
+        fetch.offset, fetch.leader_epoch = offset, leader_epoch
+
     def work(self, now_s: float) -> None:
         """Send the fetches that may be sent now.
 
@@ -125,10 +131,13 @@ class Source:
         self._now_s = now_s
         busy = bool(self._used) and all(connection.in_flight for connection in self._used)
         pause_s = BUSY_PAUSE_S if busy else self._pause_s
-        self.out_of_room = not self._pool.has_room(self._response_bytes)
-        if now_s - self._scanned_s < pause_s or self.out_of_room:
+        if now_s - self._scanned_s < pause_s:
+            return
+        self.out_of_room = not self._pool.has_room(self._least_bytes)
+        if self.out_of_room:
             return
         self._scanned_s = now_s
+        self._least_bytes = self._response_bytes
         self._used.clear()
         sent = self._scan()
         self._pause_s = 0.0 if sent else IDLE_PAUSE_S
@@ -137,12 +146,18 @@ class Source:
         """True if anything was requested."""
         now_s = self._now_s
         by_leader: dict[int, list[FetchSide]] = {}
+        waiting = 0
+        full = self._full_targets()
         for fetch in self._partitions:
+            waiting += not fetch.window.empty
+            if full and self._target_node(fetch) in full:
+                continue
             if not fetch.suspended and now_s >= fetch.retry_at_s:
                 leader = self.connections.leader(*fetch.topic_partition)
                 by_leader.setdefault(leader.node_id, []).append(fetch)
-        share = self._pool.limit_bytes // (2 * max(1, len(self._partitions)))
-        self._room = max(MIN_ROOM_BYTES, share)
+        half = max(1, self._pool.limit_bytes // 2)
+        self._room = min(half, self._pool.free_bytes) // max(1, waiting)
+        self._response_bytes = min(RESPONSE_BYTES, half // max(2, len(by_leader)))
         sent = False
         for node_id, led in by_leader.items():
             if node_id < 0:
@@ -150,6 +165,18 @@ class Source:
             else:
                 sent |= self._fetch(node_id, led)
         return sent
+
+    def _full_targets(self) -> set[int]:
+        """Target brokers for which so much waits that nothing more is fetched for them."""
+        half = self._pool.limit_bytes // 2
+        if self._pool.free_bytes >= half:
+            return set()
+        held: dict[int, int] = {}
+        for fetch in self._partitions:
+            if not fetch.window.empty:
+                node_id = self._target_node(fetch)
+                held[node_id] = held.get(node_id, 0) + fetch.window.queued_bytes
+        return {node for node, count in held.items() if count + self._response_bytes > half}
 
     def _wait(self, partitions: Iterable[FetchSide]) -> None:
         """A topic that the metadata do not cover yet is unknown, not in error."""
@@ -168,13 +195,18 @@ class Source:
             return False
         self._used.append(connection)
         held = self._now_s < self.connections.health.held_until_s(node_id)
-        if connection.in_flight or held or not self._pool.has_room(self._response_bytes):
+        max_bytes = min(self._response_bytes, connection.receive_rate.limit_bytes)
+        if connection.in_flight or held:
+            return False
+        if not self._pool.has_room(max_bytes):
+            self.out_of_room = True
+            self._least_bytes = min(self._least_bytes, max_bytes)
             return False
         version = fetch_version(connection, partitions)
         requested: Requested = {
             fetch.keys[version]: fetch
             for fetch in partitions
-            if fetch.window.queued_bytes < self._room
+            if fetch.window.empty or fetch.window.queued_bytes < self._room
         }
         if not requested:
             return False
@@ -184,11 +216,15 @@ class Source:
             {key: self._wanted(fetch) for key, fetch in requested.items()},
             correlation_id=correlation_id,
             max_wait_ms=MAX_WAIT_MS,
-            max_bytes=min(self._response_bytes, connection.receive_rate.limit_bytes),
+            max_bytes=max_bytes,
         )
         try:
             connection.send(
-                [request], correlation_id=correlation_id, context=requested, now_s=self._now_s
+                [request],
+                correlation_id=correlation_id,
+                context=requested,
+                now_s=self._now_s,
+                response_bytes=max_bytes,
             )
         except ConnectionClosed as error:
             self.connections.drop(node_id, str(error), now_s=self._now_s)

@@ -35,7 +35,7 @@ REQUEST_BYTES = 4 << 20
 SILENCE_TIMEOUT_S = 15.0
 """Above what a broker may wait for its followers (`produce_api.BROKER_TIMEOUT_MS`)."""
 RETRY_S = 0.1
-DETACH_AFTER_S = 1.0
+STALLED_AFTER_S = 1.0
 OBSERVE_EVERY_S = 0.02
 
 PRODUCER_LOST = frozenset({ErrorCode.UNKNOWN_PRODUCER_ID, ErrorCode.INVALID_PRODUCER_EPOCH})
@@ -93,6 +93,10 @@ class Target:
             send.moved_at_s = self._now_s
             self._active[send] = None
 
+    def leader(self, send: SendSide) -> int:
+        """Node that the partition is sent to."""
+        return self.connections.leader(*send.topic_partition).node_id
+
     def suspend(self, send: SendSide, *, suspended: bool) -> None:
         send.suspended = suspended
 
@@ -119,7 +123,7 @@ class Target:
             elif send.suspended or send.needs_producer:
                 continue
             elif send.window.can_send and now_s >= send.retry_at_s:
-                node_id = self.connections.leader(*send.topic_partition).node_id
+                node_id = self.leader(send)
                 if send.window.in_flight == 0 or send.sent_via == node_id:
                     by_leader.setdefault(node_id, deque()).append(send)
         for node_id, partitions in by_leader.items():
@@ -176,15 +180,27 @@ class Target:
                 size += len(batch.view)
         return sent
 
-    def detach_stalled(self, now_s: float) -> None:
+    def stalled(self, now_s: float) -> list[SendSide]:
+        """Partitions of which the target has taken nothing for a while."""
+        return [send for send in self._active if now_s - send.moved_at_s > STALLED_AFTER_S]
+
+    def detach(self, stalled: Iterable[SendSide]) -> None:
         """Give back the buffers of partitions without progress, since others need them.
 
         A batch holds the whole response that it lies in, and a few that wait long enough would hold all
         buffers.
         """
-        for send in self._active:
-            if now_s - send.moved_at_s > DETACH_AFTER_S:
-                send.window.detach()
+        for connection in self.connections.open:
+            connection.detach()
+        for send in stalled:
+            send.window.detach()
+
+    def is_stuck(self, send: SendSide, now_s: float) -> bool:
+        """Nothing moves, while a slow partition's bytes do."""
+        if send.error or send.suspended or send.needs_producer:
+            return True
+        connection = self.connections.connection_to(self.leader(send), now_s)
+        return connection is None or connection.silence_s(now_s) > STALLED_AFTER_S
 
     def need_producer(self, send: SendSide) -> None:
         """Restart the partition's sequences under a producer id that it has not used."""
@@ -294,7 +310,10 @@ class Target:
         except CorruptBatch as error:
             self._failed(send, f"corrupt at offset {head.first_offset}: {error}", False)
             return
-        pieces = [batch_of(half, half.last_offset + 1, head.leader_epoch) for half in halves]
+        assert head.lease is not None
+        pieces = [
+            batch_of(half, half.last_offset + 1, head.leader_epoch, head.lease) for half in halves
+        ]
         pieces[-1].next_offset = head.next_offset
         send.window.replace_head(pieces, next_offset=head.next_offset)
 

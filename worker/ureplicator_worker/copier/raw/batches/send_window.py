@@ -98,11 +98,11 @@ class Batch:
             self.lease = None
 
     def detach(self) -> None:
-        """Copy the bytes and give their buffer back: other partitions may need it."""
-        if self.lease is not None:
-            self.view = memoryview(bytearray(self.view))
-            self.lease.abandon()
-            self.lease = None
+        """Copy the bytes, once, and give their buffer back: other partitions may need it."""
+        if self.lease is not None and not self.lease.adopted:
+            buffer, self.lease = self.lease, self.lease.adopt(bytearray(self.view))
+            self.view = self.lease.view
+            buffer.abandon()
 
 
 class SendWindow:
@@ -260,6 +260,20 @@ class SendWindow:
             self.position, self.leader_epoch = next_offset, head.leader_epoch
         head.release()
 
+    def shed(self) -> tuple[int, int] | None:
+        """Give up what was never sent, except for the first batch; it is to be fetched again.
+
+        Returns offset and leader epoch to fetch from; None if there is nothing to give up.
+        """
+        last: Batch | None = None
+        while len(self._queue) > 1 and self._queue[-1].sequence < 0:
+            last = self._queue.pop()
+            self.queued_bytes -= len(last.view)
+            last.release()
+        if last is None:
+            return None
+        return self._queue[-1].next_offset, self._queue[-1].leader_epoch
+
     def detach(self) -> None:
         """See `Batch.detach`."""
         for batch in (*self._queue, *self._in_flight):
@@ -270,7 +284,9 @@ class SendWindow:
         for batch in self._queue:
             batch.release()
         for batch in self._in_flight:
-            batch.detach()
+            if batch.lease is not None:
+                batch.lease.abandon()
+                batch.lease = None
         self._queue.clear()
         self._in_flight.clear()
         self.queued_bytes = 0

@@ -6,7 +6,11 @@ still accepts connections. Delays outlive connections, so that a new one evades 
 
 from __future__ import annotations
 
+from ureplicator_common.backoff import Backoff
+
 RECONNECT_DELAY_S = 0.25
+MALFORMED_DELAYS_S = (0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
+"""A broker that sends garbage will probably do so again."""
 
 
 class BrokerHealth:
@@ -16,6 +20,7 @@ class BrokerHealth:
         self._errors: dict[int, str] = {}
         self._connect_at_s: dict[int, float] = {}
         self._held_until_s: dict[int, float] = {}
+        self._malformed: dict[int, Backoff] = {}
 
     def error(self, node_id: int) -> str:
         """Why the last connection ended; "" since a response."""
@@ -24,6 +29,15 @@ class BrokerHealth:
     def failed(self, node_id: int, reason: str, now_s: float) -> None:
         self._errors[node_id] = reason
         self._connect_at_s[node_id] = now_s + RECONNECT_DELAY_S
+
+    def malformed(self, node_id: int, now_s: float) -> None:
+        """A response could not be parsed; call after `failed`."""
+        backoff = self._malformed.get(node_id, Backoff(MALFORMED_DELAYS_S)).failed()
+        self._malformed[node_id] = backoff
+        self._connect_at_s[node_id] = now_s + backoff.delay_s
+
+    def parsed(self, node_id: int) -> None:
+        self._malformed.pop(node_id, None)
 
     def responded(self, node_id: int) -> None:
         self._errors.pop(node_id, None)

@@ -24,6 +24,7 @@ from typing import Any, NamedTuple
 from ureplicator_worker.copier.raw.net.buffers import BufferPool, Lease
 from ureplicator_worker.copier.raw.net.line_rate import ReceiveRate, SendProgress
 from ureplicator_worker.copier.raw.net.produce_api import Piece
+from ureplicator_worker.copier.raw.net.varint import MalformedResponse
 
 PIECES_PER_CALL = 512
 """Below IOV_MAX, which is 1024 on Linux."""
@@ -41,11 +42,12 @@ WOULD_BLOCK = (BlockingIOError, InterruptedError, ssl.SSLWantReadError, ssl.SSLW
 
 
 class _Request(NamedTuple):
-    """`end`: its place in the stream of all requests."""
+    """`end`: its place in the stream of all requests; `reserved_bytes`: memory for its response."""
 
     correlation_id: int
     context: Any
     end: int
+    reserved_bytes: int
 
 
 class ConnectionClosed(Exception):
@@ -64,6 +66,7 @@ class BrokerConnection:
         self._connection = connection
         self._pool = pool
         self._outgoing: deque[memoryview] = deque()
+        self._detached: Lease | None = None
         self._requests: deque[_Request] = deque()
         self.receive_rate = ReceiveRate()
         self.send_progress = SendProgress()
@@ -103,15 +106,26 @@ class BrokerConnection:
         return self._correlation_id
 
     def send(
-        self, pieces: Iterable[Piece], *, correlation_id: int, context: Any, now_s: float
+        self,
+        pieces: Iterable[Piece],
+        *,
+        correlation_id: int,
+        context: Any,
+        now_s: float,
+        response_bytes: int = 0,
     ) -> None:
-        """Queue a framed request and send what the socket accepts now. Raises ConnectionClosed."""
+        """Queue a framed request and send what the socket accepts now. Raises ConnectionClosed.
+
+        `response_bytes`: most bytes of the response, reserved until it comes.
+        """
         if not self._requests:
             self._moved_s = now_s
         for piece in pieces:
             self._outgoing.append(memoryview(piece))
             self.send_progress.queued += len(piece)
-        self._requests.append(_Request(correlation_id, context, self.send_progress.queued))
+        self._pool.reserve(response_bytes)
+        end = self.send_progress.queued
+        self._requests.append(_Request(correlation_id, context, end, response_bytes))
         self.on_writable()
 
     def on_writable(self) -> None:
@@ -119,6 +133,7 @@ class BrokerConnection:
         try:
             while self._outgoing:
                 self._sent(self._send_some())
+            self._release_detached()
         except WOULD_BLOCK:
             return
         except OSError as error:
@@ -140,10 +155,22 @@ class BrokerConnection:
             count -= len(piece)
             self._outgoing.popleft()
 
+    def detach(self) -> None:
+        """Copy, once, what the socket has not accepted: nothing is sent from other buffers then."""
+        if self._outgoing and self._detached is None:
+            self._detached = self._pool.adopt(b"".join(self._outgoing))
+            self._outgoing.clear()
+            self._outgoing.append(self._detached.view)
+
+    def _release_detached(self) -> None:
+        if self._detached is not None:
+            self._detached.release()
+            self._detached = None
+
     def on_readable(self, on_response: Callable[[Any, Lease], None], *, now_s: float) -> None:
         """Call `on_response(context, lease)` for each whole response; the callee releases the lease.
 
-        Raises ConnectionClosed.
+        Raises ConnectionClosed, MalformedResponse.
         """
         try:
             for _ in range(READS_PER_TURN):
@@ -185,10 +212,11 @@ class BrokerConnection:
         if self._size_filled == 4:
             (size,) = _SIZE.unpack(self._size)
             if not (self._requests and _CORRELATION_ID.size <= size <= MAX_RESPONSE_BYTES):
-                raise ConnectionClosed(
+                raise MalformedResponse(
                     f"a response of {size} bytes to {len(self._requests)} requests"
                 )
             self.receive_rate.began(now_s)
+            self._pool.unreserve(self._requests[0].reserved_bytes)
             self._lease = self._pool.lease(size)
             self._filled = self._size_filled = 0
         return True
@@ -196,11 +224,11 @@ class BrokerConnection:
     def _complete(self, on_response: Callable[[Any, Lease], None], now_s: float) -> None:
         lease, self._lease = self._lease, None
         assert lease is not None
-        correlation_id, context, end = self._requests[0]
+        correlation_id, context, end, _reserved = self._requests[0]
         (response_id,) = _CORRELATION_ID.unpack_from(lease.view)
         if response_id != correlation_id:
-            lease.release()
-            raise ConnectionClosed(f"response {response_id} where {correlation_id} was expected")
+            self._lease = lease
+            raise MalformedResponse(f"response {response_id} where {correlation_id} was expected")
         self._requests.popleft()
         self.receive_rate.ended(len(lease.view), now_s)
         self.send_progress.on_response(end, most_bytes=MOST_UNDER_WAY_BYTES)
@@ -209,10 +237,14 @@ class BrokerConnection:
     def close(self) -> list[Any]:
         """Contexts of the requests that get no response any more."""
         self._connection.close()
+        reserved = sum(request.reserved_bytes for request in self._requests)
         if self._lease is not None:
             self._lease.release()
             self._lease = None
+            reserved -= self._requests[0].reserved_bytes
+        self._pool.unreserve(reserved)
         self._outgoing.clear()
+        self._release_detached()
         lost = [request.context for request in self._requests]
         self._requests.clear()
         return lost

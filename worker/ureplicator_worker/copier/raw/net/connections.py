@@ -20,6 +20,7 @@ from ureplicator_worker.copier.raw.net.metadata import (
     MetadataEvent,
     ViewChanged,
 )
+from ureplicator_worker.copier.raw.net.varint import MalformedResponse
 
 NO_LEADER = Leader(-1, -1)
 
@@ -148,6 +149,9 @@ class Connections:
             )
         except ConnectionClosed as error:
             self.drop(node_id, str(error), now_s=now_s)
+        except MalformedResponse as error:
+            self.drop(node_id, str(error), now_s=now_s)
+            self.health.malformed(node_id, now_s)
 
     def on_writable(self, connection: BrokerConnection, now_s: float) -> None:
         node_id = self._node(connection)
@@ -190,7 +194,12 @@ class Connections:
 
     def _take(self, node_id: int, context: Any, lease: Lease) -> None:
         self.health.responded(node_id)
-        self._on_response(node_id, context, lease)
+        try:
+            self._on_response(node_id, context, lease)
+        except MalformedResponse:
+            self._on_lost(node_id, [context])
+            raise
+        self.health.parsed(node_id)
 
     def _node(self, connection: BrokerConnection) -> int | None:
         return next((node for node, known in self._open.items() if known is connection), None)

@@ -32,6 +32,7 @@ from dataclasses import dataclass
 
 from ureplicator_common.kafka.client import CLIENT_ID, READ_COMMITTED
 from ureplicator_worker.copier.raw.net import varint
+from ureplicator_worker.copier.raw.net.varint import MalformedResponse
 
 API_KEY = 1
 NAMES, IDS = 12, 13
@@ -200,7 +201,14 @@ def _forgotten(forgotten: list[TopicKey]) -> list[bytes]:
 
 
 def parse(buffer: bytearray | memoryview | bytes, version: int) -> FetchResult:
-    """A response without its length, correlation id first."""
+    """A response without its length, correlation id first. Raises MalformedResponse."""
+    try:
+        return _parse(buffer, version)
+    except (IndexError, OverflowError, struct.error) as error:
+        raise MalformedResponse(f"malformed response to Fetch: {error}") from error
+
+
+def _parse(buffer: bytearray | memoryview | bytes, version: int) -> FetchResult:
     at = varint.skip_tags(buffer, 4)
     throttle_ms, error, session_id = _RESPONSE.unpack_from(buffer, at)
     at += _RESPONSE.size
@@ -219,7 +227,7 @@ def parse(buffer: bytearray | memoryview | bytes, version: int) -> FetchResult:
 
 def _end_of_text(buffer: bytearray | memoryview | bytes, at: int) -> int:
     size, at = varint.read(buffer, at)
-    return at + size - 1
+    return at + max(0, size - 1)
 
 
 def _row(buffer: bytearray | memoryview | bytes, at: int, topic: bytes) -> tuple[Fetched, int]:

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 
 from ureplicator_common.kafka.client import CLIENT_ID
 from ureplicator_worker.copier.raw.net import varint
+from ureplicator_worker.copier.raw.net.varint import MalformedResponse
 
 API_KEY = 0
 VERSION = 9
@@ -89,7 +90,14 @@ def request(
 
 
 def parse(buffer: bytearray | memoryview | bytes) -> ProduceResult:
-    """A response without its length, correlation id first."""
+    """A response without its length, correlation id first. Raises MalformedResponse."""
+    try:
+        return _parse(buffer)
+    except (IndexError, OverflowError, struct.error) as error:
+        raise MalformedResponse(f"malformed response to Produce: {error}") from error
+
+
+def _parse(buffer: bytearray | memoryview | bytes) -> ProduceResult:
     at = varint.skip_tags(buffer, 4)
     topics, at = varint.read(buffer, at)
     found: list[Produced] = []

@@ -2,6 +2,13 @@
 
 from __future__ import annotations
 
+MAX_SHIFT = 28
+"""Five bytes hold 32 bits."""
+
+
+class MalformedResponse(Exception):
+    """The bytes are no response of the protocol; whatever sent them, the connection is of no use."""
+
 
 def read(buffer: bytearray | memoryview | bytes, at: int) -> tuple[int, int]:
     """(value, place behind it)."""
@@ -17,6 +24,8 @@ def read(buffer: bytearray | memoryview | bytes, at: int) -> tuple[int, int]:
         value |= (byte & 0x7F) << shift
         if byte < 0x80:
             return value, at
+        if shift == MAX_SHIFT:
+            raise MalformedResponse("malformed response: a varint of more than five bytes")
         shift += 7
 
 

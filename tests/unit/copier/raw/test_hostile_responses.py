@@ -1,0 +1,110 @@
+"""Responses that are none: parsing raises MalformedResponse, and nothing else."""
+
+import contextlib
+import uuid
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from kafka.protocol.consumer import FetchResponse
+from kafka.protocol.producer import ProduceResponse
+
+from ureplicator_testkit.records import batches
+from ureplicator_worker.copier.raw.net import fetch_api, produce_api, varint
+from ureplicator_worker.copier.raw.net.varint import MalformedResponse
+
+TOPICS = FetchResponse.FetchableTopicResponse
+ROWS = ProduceResponse.TopicProduceResponse.PartitionProduceResponse
+MANY = settings(max_examples=300)
+
+
+def fetched(version: int) -> bytes:
+    rows = [
+        TOPICS.PartitionData(
+            partition_index=number,
+            error_code=0,
+            high_watermark=9,
+            last_stable_offset=9,
+            log_start_offset=0,
+            aborted_transactions=[
+                TOPICS.PartitionData.AbortedTransaction(producer_id=4, first_offset=2)
+            ],
+            preferred_read_replica=-1,
+            records=batches.batch(3),
+        )
+        for number in range(3)
+    ]
+    topic = TOPICS(topic="topic", topic_id=uuid.UUID(int=7), partitions=rows)
+    response = FetchResponse(
+        version=version, throttle_time_ms=0, error_code=0, session_id=5, responses=[topic] * 2
+    )
+    response.with_header(correlation_id=1, client_id="")
+    return bytes(response.encode(framed=False, header=True))
+
+
+def produced() -> bytes:
+    rows = [
+        ROWS(
+            index=number,
+            error_code=87,
+            base_offset=5,
+            log_append_time_ms=-1,
+            log_start_offset=0,
+            record_errors=[
+                ROWS.BatchIndexAndErrorMessage(batch_index=3, batch_index_error_message="why")
+            ],
+            error_message="text",
+        )
+        for number in range(3)
+    ]
+    topic = ProduceResponse.TopicProduceResponse(name="topic", partition_responses=rows)
+    response = ProduceResponse(version=9, responses=[topic] * 2, throttle_time_ms=0)
+    response.with_header(correlation_id=1, client_id="")
+    return bytes(response.encode(framed=False, header=True))
+
+
+WHOLE = {"fetch 12": fetched(12), "fetch 13": fetched(13), "produce": produced()}
+
+
+def parse(kind: str, raw: bytes) -> None:
+    """Inside of an exact buffer, as a lease is."""
+    view = memoryview(bytearray(raw))
+    with contextlib.suppress(MalformedResponse):
+        if kind == "produce":
+            produce_api.parse(view)
+        else:
+            for row in fetch_api.parse(view, int(kind[-2:])).partitions:
+                assert 0 <= row.start <= row.end <= len(raw)
+
+
+@pytest.mark.parametrize("kind", WHOLE)
+@MANY
+@given(st.binary(max_size=200))
+def test_random_bytes(kind: str, raw: bytes) -> None:
+    parse(kind, raw)
+
+
+@pytest.mark.parametrize("kind", WHOLE)
+@MANY
+@given(st.data())
+def test_responses_with_some_bytes_changed(kind: str, data: st.DataObject) -> None:
+    raw = bytearray(WHOLE[kind])
+    for _ in range(data.draw(st.integers(1, 6))):
+        at = data.draw(st.integers(0, len(raw) - 1))
+        raw[at : at + data.draw(st.integers(0, 3))] = data.draw(st.binary(max_size=6))
+    parse(kind, bytes(raw))
+
+
+@pytest.mark.parametrize("kind", WHOLE)
+def test_every_cut_and_every_byte_replaced(kind: str) -> None:
+    whole = WHOLE[kind]
+    for at in range(len(whole)):
+        parse(kind, whole[:at])
+        for byte in (b"\0", b"\x01", b"\x7f", b"\x80", b"\xff", b"\xff" * 20):
+            parse(kind, whole[:at] + byte + whole[at + 1 :])
+
+
+def test_a_long_varint_is_refused() -> None:
+    assert varint.read(b"\xff\xff\xff\xff\x0f", 0) == (2**32 - 1, 5)
+    with pytest.raises(MalformedResponse):
+        varint.read(b"\xff" * 19 + b"\x01", 0)
