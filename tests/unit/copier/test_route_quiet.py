@@ -5,6 +5,7 @@ import pytest
 from ureplicator_common.model import Partition, PartitionState
 from ureplicator_testkit.copier.line import ROUTE, Line, MakeLine, fill
 from ureplicator_worker.copier.delivery import RENEW_S
+from ureplicator_worker.copier.raw.net.metadata import ClusterUnreachable
 from ureplicator_worker.copier.source_offsets import PUBLISH_EVERY_S
 
 K0 = ("t", 0)
@@ -83,6 +84,21 @@ def test_an_error_that_has_passed_is_cleared_without_a_record(make: MakeLine, nu
     line.lane._partitions[partitions[number]].fetch.error = "no leader"
     assert line.report(partitions[number]).state is PartitionState.ERROR
     line.run(lambda: line.report(partitions[number]).state is PartitionState.ONLINE)
+
+
+def test_unreachable_metadata_are_no_error_where_the_leader_responds(make: MakeLine) -> None:
+    """The next partition of the same leader is copied; a leader that has sent nothing may be away."""
+    line = make(nodes=2)
+    partitions = line.add(0, 1)
+    fill(line, K0, 1)
+    line.run(lambda: line.copied(partitions[0]))
+    line.target_metadata.events.post(ClusterUnreachable("no broker responds"))
+    line.source_metadata.events.post(ClusterUnreachable("no broker responds"))
+    line.turn()
+    assert line.report(partitions[0]).reason == ""
+    assert line.report(partitions[1]).reason == "target: no broker responds"
+    line.turns(2, skip_s=10.0)
+    assert line.report(partitions[0]).reason == "target: no broker responds"
 
 
 def test_a_topic_without_metadata_yet_is_not_in_error(make: MakeLine) -> None:

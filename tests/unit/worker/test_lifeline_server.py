@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import queue
 import socket
 import threading
+import time
 from collections.abc import Iterator
 from typing import TypeVar
 
@@ -222,3 +224,23 @@ def next_of(received: Received, kind: type[T]) -> T:
         if isinstance(sent, kind):
             return sent
     raise AssertionError(f"no {kind.__name__}")
+
+
+def test_a_server_without_descriptors_waits_for_some(
+    driver: LifelineServer, received: Received, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The connection that it cannot accept stays in the queue, and would keep the thread busy."""
+    tries: list[float] = []
+
+    def accept(_server: socket.socket) -> None:
+        tries.append(time.monotonic())
+        raise OSError(errno.EMFILE, "too many open files")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(socket.socket, "accept", accept)
+        peer = connect(driver, hello(driver.admit(COPIER)))
+        eventually(lambda: tries, 5, "the server has tried")
+        time.sleep(0.2)
+        assert len(tries) == 1
+    assert received.get(timeout=10)[0] == COPIER
+    peer.close()

@@ -18,7 +18,12 @@ class LatencyHistogram:
         self.sum_ms = 0.0
 
     def record(self, timestamp_ms: int) -> None:
-        """A time in the future comes from another machine's clock and counts as no latency."""
+        """A time in the future comes from another machine's clock and counts as no latency.
+
+        Batches of the oldest format have no time (-1) and are not counted.
+        """
+        if timestamp_ms < 0:
+            return
         latency_ms = max(0.0, time.time() * 1_000 - timestamp_ms)
         self.counts[bisect_left(LATENCY_BOUNDS_MS, latency_ms)] += 1
         self.sum_ms += latency_ms

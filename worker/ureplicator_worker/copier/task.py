@@ -13,6 +13,7 @@ from __future__ import annotations
 import os
 import sys
 import time
+from functools import partial
 
 from ureplicator_common.kafka.broker_order import BrokerOrder
 from ureplicator_common.kafka.client import CLIENT_ID, ClusterClient, broker_order
@@ -168,11 +169,9 @@ class Copier:
         config = self._config
         group = position_group(fleet=config.fleet, route=route)
         source_events, target_events = self._metadata_mailbox(), self._metadata_mailbox()
-        source = ClusterMetadata(
-            route.source, client=self._client(route.source), post=source_events.post
-        )
-        target = ClusterMetadata(
-            route.target, client=self._client(route.target), post=target_events.post
+        source, target = (
+            ClusterMetadata(name, new_client=partial(self._client, name), post=events.post)
+            for name, events in ((route.source, source_events), (route.target, target_events))
         )
         lane = RawLane(
             source=source,

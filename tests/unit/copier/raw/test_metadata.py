@@ -1,6 +1,7 @@
 """The thread that reads a cluster's metadata: it posts results, and its own crash."""
 
 import queue
+import socket
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeVar
@@ -13,6 +14,7 @@ from ureplicator_testkit.kafka.clients import MemoryCluster
 from ureplicator_testkit.kafka.cluster import cluster_model
 from ureplicator_worker.copier.raw.net import metadata as metadata_module
 from ureplicator_worker.copier.raw.net.metadata import (
+    CONNECTS_AT_ONCE,
     ClusterMetadata,
     ClusterUnreachable,
     ConnectFailed,
@@ -28,7 +30,7 @@ class MetadataFixture:
     def __init__(self) -> None:
         self.cluster = MemoryCluster(cluster_model("A", {"t": 1, "u": 1}))
         self.events: queue.SimpleQueue[MetadataEvent] = queue.SimpleQueue()
-        self.metadata = ClusterMetadata("a", client=self.cluster, post=self.events.put)
+        self.metadata = ClusterMetadata("a", new_client=lambda: self.cluster, post=self.events.put)
 
     def next(self, kind: type[E]) -> E:
         event = self.events.get(timeout=30)
@@ -91,6 +93,38 @@ def test_positions_do_not_pile_up_while_the_source_is_slow(
     assert published == [{("t", 0): Position(1)}, {("t", 0): Position(50)}]
 
 
+def test_none_waits_for_another(
+    metadata_fixture: MetadataFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A leader's move is seen, and its broker connected to, while all others are silent."""
+    go_on, waiting = threading.Event(), threading.Semaphore(0)
+
+    def publish(_client: object, _group: str, _positions: object) -> set[str]:
+        waiting.release()
+        go_on.wait(30.0)
+        return set()
+
+    def connect(broker: Broker, **_options: object) -> socket.socket:
+        if broker.node_id < CONNECTS_AT_ONCE:
+            waiting.release()
+            go_on.wait(30.0)
+        raise ClusterUnavailable("refused")
+
+    monkeypatch.setattr(metadata_module, "publish_positions", publish)
+    monkeypatch.setattr(metadata_module, "connect", connect)
+    metadata = metadata_fixture.metadata
+    metadata.publish("g", {("t", 0): Position(1)}, failed=lambda reason: None)
+    for node_id in range(1, CONNECTS_AT_ONCE):
+        metadata.connect(Broker(node_id, "silent", 1))
+    for _ in range(CONNECTS_AT_ONCE):
+        assert waiting.acquire(timeout=30)
+    metadata.cover(frozenset({"t"}))
+    metadata_fixture.next(ViewChanged)
+    metadata.connect(Broker(99, "well", 1))
+    assert metadata_fixture.next(ConnectFailed).node_id == 99
+    go_on.set()
+
+
 def test_an_unexpected_error_is_reported(
     metadata_fixture: MetadataFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -100,4 +134,15 @@ def test_an_unexpected_error_is_reported(
     broken: Callable[[Any], ClusterView] = view
     monkeypatch.setattr(metadata_fixture.cluster, "view", broken)
     metadata_fixture.metadata.cover(frozenset({"t"}))
+    assert isinstance(metadata_fixture.next(MetadataCrashed).error, ZeroDivisionError)
+
+
+def test_an_unexpected_error_of_a_connect_is_reported(
+    metadata_fixture: MetadataFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def connect(_broker: Broker, **_options: object) -> socket.socket:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(metadata_module, "connect", connect)
+    metadata_fixture.metadata.connect(Broker(1, "h", 1))
     assert isinstance(metadata_fixture.next(MetadataCrashed).error, ZeroDivisionError)

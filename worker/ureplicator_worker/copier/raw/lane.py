@@ -74,6 +74,7 @@ class RawLane:
             (source_events, self._source.connections),
             (target_events, self._target.connections),
         )
+        self._now_s = 0.0
         self._check_at_s = 0.0
         self._topics_changed = False
 
@@ -139,7 +140,7 @@ class RawLane:
 
     def status(self, partition: Partition) -> LaneStatus:
         raw = self._partitions[partition]
-        error = error_of(raw, self._source.connections, self._target.connections)
+        error = error_of(raw, self._source.connections, self._target.connections, now_s=self._now_s)
         return LaneStatus(
             error=error,
             fetching=raw.fetch.fetching,
@@ -156,6 +157,7 @@ class RawLane:
 
     def work(self, now_s: float) -> None:
         """Fetches first: the source works while we produce."""
+        self._now_s = now_s
         if self._topics_changed:
             self._cover_topics()
         for mailbox, connections in self._mail:
@@ -228,18 +230,20 @@ class RawLane:
             connections.close()
 
 
-def error_of(raw: RawPartition, source: Connections, target: Connections) -> str:
+def error_of(raw: RawPartition, source: Connections, target: Connections, *, now_s: float) -> str:
     """Error of a partition, with the end that it concerns; "" if none is known.
 
     With nothing to send a connection to the target proves nothing: brokers close idle ones, and no
-    response would clear the error. Then the metadata count, which are read every few seconds.
+    response would clear the error. Then the metadata count, which are read every few seconds, unless
+    the leader responds to requests for other partitions.
     """
     fetch, send = raw.fetch, raw.send
     source_error = source.error(*fetch.topic_partition) or fetch.error
     if source_error:
         return f"source: {source_error}"
     if raw.window.empty:
-        target_error = target.cluster_error
+        leader = target.leader(*send.topic_partition).node_id
+        target_error = "" if target.health.is_well(leader, now_s) else target.cluster_error
     else:
         target_error = target.error(*send.topic_partition) or send.error
     return f"target: {target_error}" if target_error else ""

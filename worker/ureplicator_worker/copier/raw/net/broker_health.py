@@ -9,6 +9,7 @@ from __future__ import annotations
 from ureplicator_common.backoff import Backoff
 
 RECONNECT_DELAY_S = 0.25
+RECENT_S = 10.0
 MALFORMED_DELAYS_S = (0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
 """A broker that sends garbage will probably do so again."""
 
@@ -20,6 +21,7 @@ class BrokerHealth:
         self._errors: dict[int, str] = {}
         self._connect_at_s: dict[int, float] = {}
         self._held_until_s: dict[int, float] = {}
+        self._responded_s: dict[int, float] = {}
         self._malformed: dict[int, Backoff] = {}
 
     def error(self, node_id: int) -> str:
@@ -39,8 +41,14 @@ class BrokerHealth:
     def parsed(self, node_id: int) -> None:
         self._malformed.pop(node_id, None)
 
-    def responded(self, node_id: int) -> None:
+    def responded(self, node_id: int, now_s: float) -> None:
         self._errors.pop(node_id, None)
+        self._responded_s[node_id] = now_s
+
+    def is_well(self, node_id: int, now_s: float) -> bool:
+        """It has responded lately, and not failed since."""
+        lately = now_s - self._responded_s.get(node_id, -RECENT_S) < RECENT_S
+        return lately and node_id not in self._errors
 
     def may_connect(self, node_id: int, now_s: float) -> bool:
         return now_s >= self._connect_at_s.get(node_id, 0.0)

@@ -145,7 +145,7 @@ class Connections:
             return
         try:
             connection.on_readable(
-                lambda context, lease: self._take(node_id, context, lease), now_s=now_s
+                lambda context, lease: self._take(node_id, context, lease, now_s), now_s=now_s
             )
         except ConnectionClosed as error:
             self.drop(node_id, str(error), now_s=now_s)
@@ -192,8 +192,8 @@ class Connections:
         self._open.clear()
         self._metadata.close()
 
-    def _take(self, node_id: int, context: Any, lease: Lease) -> None:
-        self.health.responded(node_id)
+    def _take(self, node_id: int, context: Any, lease: Lease, now_s: float) -> None:
+        self.health.responded(node_id, now_s)
         try:
             self._on_response(node_id, context, lease)
         except MalformedResponse:

@@ -1,8 +1,13 @@
-"""Metadata of one cluster: a thread reads them and opens connections, so that the data loop never blocks.
+"""Whatever of one cluster may block, in threads: metadata, connections, publication of positions.
 
-The thread posts events: a new view of the cluster, a connection ready for Fetch and Produce, or a
-failure. It also refreshes the view every few seconds: former leaders refuse requests, but only the topic
-ids show that a topic was recreated.
+    metadata       one thread: refreshes the view when it is wanted, and every few seconds: former leaders
+                   refuse requests, but only the topic ids show that a topic was recreated
+    connections    a few threads, so that brokers that do not respond hold up no others
+    publication    one thread, with a client of its own
+
+None waits for another: a leader's move is seen, and its broker connected to, while a coordinator or
+another broker is silent. The threads post events: a new view of the cluster, a connection ready for
+Fetch and Produce, or a failure. All requests have time limits, so `close` ends all threads.
 """
 
 from __future__ import annotations
@@ -12,6 +17,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from ureplicator_common.kafka import ClusterUnavailable, Position
@@ -28,6 +34,8 @@ REFRESH_EVERY_S = 5.0
 MIN_REFRESH_INTERVAL_S = 0.1
 REQUEST_TIMEOUT_S = 3.0
 CONNECT_TIMEOUT_S = 2.0
+CONNECTS_AT_ONCE = 8
+PUBLISH_TIMEOUT_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +70,7 @@ class ConnectFailed:
 
 @dataclass(frozen=True, slots=True)
 class MetadataCrashed:
-    """An unexpected error has ended the thread: the copier must end, too."""
+    """An unexpected error in a thread: the copier must end, too."""
 
     error: Exception
 
@@ -74,10 +82,19 @@ class ClusterMetadata:
     """All methods return at once; results come through `post`."""
 
     def __init__(
-        self, cluster: str, *, client: ClusterClient, post: Callable[[MetadataEvent], None]
+        self,
+        cluster: str,
+        *,
+        new_client: Callable[[], ClusterClient],
+        post: Callable[[MetadataEvent], None],
     ) -> None:
-        self._client = client
+        self._new_client = new_client
+        self._client = new_client()
+        self._publisher: ClusterClient | None = None
         self._post = post
+        self._closed = False
+        self._connects = ThreadPoolExecutor(CONNECTS_AT_ONCE, f"connect-{cluster}")
+        self._publications = ThreadPoolExecutor(1, f"publish-{cluster}")
         self._work: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._topics: frozenset[str] = frozenset()
         self._due_s = 0.0
@@ -101,7 +118,7 @@ class ClusterMetadata:
         self._work.put(self._hasten_refresh)
 
     def connect(self, broker: Broker) -> None:
-        self._work.put(lambda: self._connect(broker))
+        self._connects.submit(self._guard, lambda: self._connect(broker))
 
     def publish(
         self,
@@ -110,26 +127,38 @@ class ClusterMetadata:
         *,
         failed: Callable[[str], None],
     ) -> bool:
-        """Commit positions to a group of the cluster. `failed` is called in the thread.
+        """Commit positions to a group of the cluster. `failed` is called in a thread.
 
         False, and nothing done, while the last publication is in progress.
         """
         if self._publishing:
             return False
         self._publishing = True
-        self._work.put(lambda: self._publish(group, positions, failed))
+        self._publications.submit(self._guard, lambda: self._publish(group, positions, failed))
         return True
 
     def close(self) -> None:
-        """End the thread; it may be waiting for a broker, for a few seconds at most."""
+        """End the threads; they may be waiting for brokers, for a few seconds at most."""
+        self._closed = True
         self._work.put(None)
+        pools = (self._connects, self._publications)
+        for pool in pools:
+            pool.shutdown(wait=False, cancel_futures=True)
         self._thread.join(timeout=2 * REQUEST_TIMEOUT_S)
+        for pool in pools:
+            pool.shutdown()
         self._client.close()
+        if self._publisher is not None:
+            self._publisher.close()
 
     def _run(self) -> None:
+        self._guard(self._serve)
+
+    def _guard(self, task: Callable[[], None]) -> None:
+        """A thread's error is seen only if it is posted."""
         try:
-            self._serve()
-        except Exception as error:  # a thread's error is seen only if it is posted
+            task()
+        except Exception as error:
             self._post(MetadataCrashed(error))
 
     def _serve(self) -> None:
@@ -169,6 +198,9 @@ class ClusterMetadata:
             newest = newest_versions(broker, connection, timeout_s=CONNECT_TIMEOUT_S)
         except ClusterUnavailable as error:
             self._post(ConnectFailed(broker.node_id, str(error)))
+            return
+        if self._closed:
+            connection.close()
         else:
             self._post(Connected(broker.node_id, connection, newest))
 
@@ -178,8 +210,11 @@ class ClusterMetadata:
         positions: Mapping[tuple[str, int], Position],
         failed: Callable[[str], None],
     ) -> None:
+        if self._publisher is None:
+            self._publisher = self._new_client()
         try:
-            refused = publish_positions(self._client, group, positions)
+            with self._publisher.within(PUBLISH_TIMEOUT_S):
+                refused = publish_positions(self._publisher, group, positions)
         except ClusterUnavailable as error:
             refused = {str(error)}
         finally:
