@@ -15,7 +15,6 @@ Messages of copiers go to the receiver as they come, from this thread; it must r
 from __future__ import annotations
 
 import contextlib
-import errno
 import logging
 import queue
 import selectors
@@ -26,6 +25,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from ureplicator_worker.lifeline.connection import LifelineConnection, Tokens
+from ureplicator_worker.lifeline.listener import Listener
 from ureplicator_worker.lifeline.messages import CopierId, Hello, Message, decode, encode
 
 logger = logging.getLogger(__name__)
@@ -33,9 +33,6 @@ logger = logging.getLogger(__name__)
 HELLO_TIMEOUT_S = 10.0
 MAX_BUFFER_BYTES = 64 * 1024 * 1024
 REVOKE_TIMEOUT_S = 5.0
-ACCEPT_PAUSE_S = 1.0
-EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
-"""No descriptor or no memory is left for another connection."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,10 +64,9 @@ class LifelineServer:
         self._wake_in.setblocking(False)
         self._wake_out.setblocking(False)
         self._selector = selectors.DefaultSelector()
-        self._selector.register(self._server, selectors.EVENT_READ)
+        self._listener = Listener(self._server, self._selector)
         self._selector.register(self._wake_in, selectors.EVENT_READ)
         self._stopping = False
-        self._accept_at_s = 0.0
         self._thread = threading.Thread(target=self._serve, name="worker lifeline", daemon=True)
 
     def start(self, receive: Receiver) -> None:
@@ -129,7 +125,7 @@ class LifelineServer:
                     self._ready(key)
                 self._run_commands()
                 self._close_late_hellos()
-                self._resume_accepting()
+                self._listener.resume(time.monotonic())
         finally:
             self._close_all()
 
@@ -153,28 +149,14 @@ class LifelineServer:
             command()
 
     def _accept(self) -> None:
-        try:
-            peer, _ = self._server.accept()
-        except OSError as error:
-            if error.errno in EXHAUSTED:
-                self._pause_accepting(error)
+        peer = self._listener.accept(time.monotonic())
+        if peer is None:
             return
         peer.setblocking(False)
         peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         connection = LifelineConnection(peer, time.monotonic())
         self._unadmitted.add(connection)
         self._selector.register(peer, selectors.EVENT_READ, connection)
-
-    def _pause_accepting(self, error: OSError) -> None:
-        """The connection stays in the queue, and would wake the thread again and again."""
-        logger.warning("no lifeline accepted for %.0f s: %s", ACCEPT_PAUSE_S, error)
-        self._selector.unregister(self._server)
-        self._accept_at_s = time.monotonic() + ACCEPT_PAUSE_S
-
-    def _resume_accepting(self) -> None:
-        if self._accept_at_s and time.monotonic() >= self._accept_at_s:
-            self._accept_at_s = 0.0
-            self._selector.register(self._server, selectors.EVENT_READ)
 
     def _close_late_hellos(self) -> None:
         oldest_s = time.monotonic() - HELLO_TIMEOUT_S

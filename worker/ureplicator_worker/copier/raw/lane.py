@@ -30,6 +30,7 @@ from ureplicator_worker.copier.raw.net.connections import Connections
 from ureplicator_worker.copier.raw.net.metadata import ClusterMetadata, MetadataEvent
 from ureplicator_worker.copier.raw.partition import FetchSide, RawPartition, SendSide
 from ureplicator_worker.copier.raw.producers import Producers
+from ureplicator_worker.copier.raw.relief import relieve
 from ureplicator_worker.copier.raw.source import Source
 from ureplicator_worker.copier.raw.target import Target
 from ureplicator_worker.lifeline.messages import Grant
@@ -171,23 +172,7 @@ class RawLane:
             self._source.connections.drop_silent(now_s)
             self._target.connections.drop_silent(now_s)
             if self._source.out_of_room:
-                self._relieve(now_s)
-
-    def _relieve(self, now_s: float) -> None:
-        """The buffers are used up: partitions that stand still must not hold up the others.
-
-        What waits for a broker that is away, behind the first batch, is fetched again later.
-        """
-        stalled = self._target.stalled(now_s)
-        if len(stalled) == len(self._partitions):
-            return
-        self._target.detach(stalled)
-        for send in stalled:
-            raw = self._partitions[send.partition]
-            if raw.fetch.may_rewind and self._target.is_stuck(send, now_s):
-                place = raw.window.shed()
-                if place is not None:
-                    self._source.rewind(raw.fetch, *place)
+                relieve(self._partitions, source=self._source, target=self._target, now_s=now_s)
 
     def _check_topics(self) -> None:
         """Stop what belongs to a topic that was deleted or recreated."""

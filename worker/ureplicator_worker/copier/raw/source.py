@@ -146,8 +146,12 @@ class Source:
         """True if anything was requested."""
         now_s = self._now_s
         by_leader: dict[int, list[FetchSide]] = {}
-        waiting = 0
-        full = self._full_targets()
+        waiting, half = 0, max(1, self._pool.limit_bytes // 2)
+        full: set[int] = set()
+        if self._pool.free_bytes < half:
+            full = full_targets(
+                self._partitions, self._target_node, limit_bytes=half - self._response_bytes
+            )
         for fetch in self._partitions:
             waiting += not fetch.window.empty
             if full and self._target_node(fetch) in full:
@@ -155,7 +159,6 @@ class Source:
             if not fetch.suspended and now_s >= fetch.retry_at_s:
                 leader = self.connections.leader(*fetch.topic_partition)
                 by_leader.setdefault(leader.node_id, []).append(fetch)
-        half = max(1, self._pool.limit_bytes // 2)
         self._room = min(half, self._pool.free_bytes) // max(1, waiting)
         self._response_bytes = min(RESPONSE_BYTES, half // max(2, len(by_leader)))
         sent = False
@@ -165,18 +168,6 @@ class Source:
             else:
                 sent |= self._fetch(node_id, led)
         return sent
-
-    def _full_targets(self) -> set[int]:
-        """Target brokers for which so much waits that nothing more is fetched for them."""
-        half = self._pool.limit_bytes // 2
-        if self._pool.free_bytes >= half:
-            return set()
-        held: dict[int, int] = {}
-        for fetch in self._partitions:
-            if not fetch.window.empty:
-                node_id = self._target_node(fetch)
-                held[node_id] = held.get(node_id, 0) + fetch.window.queued_bytes
-        return {node for node, count in held.items() if count + self._response_bytes > half}
 
     def _wait(self, partitions: Iterable[FetchSide]) -> None:
         """A topic that the metadata do not cover yet is unknown, not in error."""
@@ -213,7 +204,14 @@ class Source:
         session = self._session(node_id, version)
         correlation_id = connection.next_correlation_id()
         request = session.request(
-            {key: self._wanted(fetch) for key, fetch in requested.items()},
+            {
+                key: wanted(
+                    fetch,
+                    leader_epoch=self.connections.leader(*fetch.topic_partition).epoch,
+                    room_bytes=self._room,
+                )
+                for key, fetch in requested.items()
+            },
             correlation_id=correlation_id,
             max_wait_ms=MAX_WAIT_MS,
             max_bytes=max_bytes,
@@ -238,14 +236,6 @@ class Source:
                 version, client_id=self.connections.client_id
             )
         return session
-
-    def _wanted(self, fetch: FetchSide) -> Wanted:
-        return Wanted(
-            offset=fetch.offset,
-            leader_epoch=self.connections.leader(*fetch.topic_partition).epoch,
-            last_fetched_epoch=fetch.leader_epoch,
-            max_bytes=min(PARTITION_BYTES, max(MIN_PARTITION_BYTES, self._room)),
-        )
 
     def _on_response(self, node_id: int, requested: Requested, lease: Lease) -> None:
         try:
@@ -338,6 +328,30 @@ class Source:
         for requested in lost:
             for fetch in requested.values():
                 fetch.fetching = False
+
+
+def full_targets(
+    partitions: Iterable[FetchSide],
+    target_node: Callable[[FetchSide], int],
+    *,
+    limit_bytes: int,
+) -> set[int]:
+    """Target brokers for which so much waits that nothing more is fetched for them."""
+    held: dict[int, int] = {}
+    for fetch in partitions:
+        if not fetch.window.empty:
+            node_id = target_node(fetch)
+            held[node_id] = held.get(node_id, 0) + fetch.window.queued_bytes
+    return {node_id for node_id, count in held.items() if count > limit_bytes}
+
+
+def wanted(fetch: FetchSide, *, leader_epoch: int, room_bytes: int) -> Wanted:
+    return Wanted(
+        offset=fetch.offset,
+        leader_epoch=leader_epoch,
+        last_fetched_epoch=fetch.leader_epoch,
+        max_bytes=min(PARTITION_BYTES, max(MIN_PARTITION_BYTES, room_bytes)),
+    )
 
 
 def fetch_version(connection: BrokerConnection, partitions: Iterable[FetchSide]) -> int:

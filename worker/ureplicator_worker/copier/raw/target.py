@@ -35,7 +35,6 @@ REQUEST_BYTES = 4 << 20
 SILENCE_TIMEOUT_S = 15.0
 """Above what a broker may wait for its followers (`produce_api.BROKER_TIMEOUT_MS`)."""
 RETRY_S = 0.1
-STALLED_AFTER_S = 1.0
 OBSERVE_EVERY_S = 0.02
 
 PRODUCER_LOST = frozenset({ErrorCode.UNKNOWN_PRODUCER_ID, ErrorCode.INVALID_PRODUCER_EPOCH})
@@ -83,15 +82,16 @@ class Target:
         self._latency = latency
         self._failed = failed
         self._lost = lost
-        self._active: dict[SendSide, None] = {}
+        self.active: dict[SendSide, None] = {}
+        """Partitions that may have something to send."""
         self._now_s = 0.0
         self._observe_at_s = 0.0
 
     def activate(self, send: SendSide) -> None:
         """The partition may have something to send."""
-        if send not in self._active:
+        if send not in self.active:
             send.moved_at_s = self._now_s
-            self._active[send] = None
+            self.active[send] = None
 
     def leader(self, send: SendSide) -> int:
         """Node that the partition is sent to."""
@@ -107,7 +107,7 @@ class Target:
                 send.sent_via, "a partition was released", now_s=self._now_s
             )
         send.window.discard()
-        self._active.pop(send, None)
+        self.active.pop(send, None)
 
     def work(self, now_s: float) -> None:
         """Send the requests that may be sent now."""
@@ -117,9 +117,9 @@ class Target:
             for connection in self.connections.open:
                 connection.observe(now_s)
         by_leader: dict[int, deque[SendSide]] = {}
-        for send in list(self._active):
+        for send in list(self.active):
             if send.window.empty:
-                del self._active[send]
+                del self.active[send]
             elif send.suspended or send.needs_producer:
                 continue
             elif send.window.can_send and now_s >= send.retry_at_s:
@@ -174,33 +174,11 @@ class Target:
             partitions.append(send)
             batch = send.window.next()
             if batch is not None:
-                self._active[send] = self._active.pop(send)
+                self.active[send] = self.active.pop(send)
                 send.sent_via = node_id
                 sent[send.topic_partition] = (send, batch)
                 size += len(batch.view)
         return sent
-
-    def stalled(self, now_s: float) -> list[SendSide]:
-        """Partitions of which the target has taken nothing for a while."""
-        return [send for send in self._active if now_s - send.moved_at_s > STALLED_AFTER_S]
-
-    def detach(self, stalled: Iterable[SendSide]) -> None:
-        """Give back the buffers of partitions without progress, since others need them.
-
-        A batch holds the whole response that it lies in, and a few that wait long enough would hold all
-        buffers.
-        """
-        for connection in self.connections.open:
-            connection.detach()
-        for send in stalled:
-            send.window.detach()
-
-    def is_stuck(self, send: SendSide, now_s: float) -> bool:
-        """Nothing moves, while a slow partition's bytes do."""
-        if send.error or send.suspended or send.needs_producer:
-            return True
-        connection = self.connections.connection_to(self.leader(send), now_s)
-        return connection is None or connection.silence_s(now_s) > STALLED_AFTER_S
 
     def need_producer(self, send: SendSide) -> None:
         """Restart the partition's sequences under a producer id that it has not used."""

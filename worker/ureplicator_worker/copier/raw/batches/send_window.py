@@ -131,10 +131,6 @@ class SendWindow:
     def in_flight(self) -> int:
         return len(self._in_flight)
 
-    @property
-    def batches(self) -> int:
-        return len(self._queue) + len(self._in_flight)
-
     def push(self, batch: Batch) -> None:
         self._queue.append(batch)
         self.queued_bytes += len(batch.view)
