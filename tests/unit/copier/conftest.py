@@ -23,4 +23,4 @@ def make() -> Iterator[MakeLine]:
     yield make
     for line in lines:
         line.close()
-        assert line.pool.used_bytes == 0
+        assert line.pool.used_bytes == line.pool.reserved_bytes == 0

@@ -213,6 +213,8 @@ class RawLane:
     def close(self) -> None:
         for connections in self.sockets():
             connections.close()
+        for raw in self._partitions.values():
+            raw.window.discard()
 
 
 def error_of(raw: RawPartition, source: Connections, target: Connections, *, now_s: float) -> str:
