@@ -21,7 +21,7 @@ from ureplicator_common.model import (
     Route,
     RouteSettings,
 )
-from ureplicator_worker.copier.committer import Committer
+from ureplicator_worker.copier.committer import COMMITS_WAIT_S, Committer
 from ureplicator_worker.copier.delivery import AtLeastOnce
 from ureplicator_worker.copier.holder import DRAIN_S, Holder
 from ureplicator_worker.copier.lane import (
@@ -155,6 +155,7 @@ class HolderFixture:
             delivery=AtLeastOnce(interval_s=0.0),
             lane=self.lane,
             ownership=self.commands,
+            wall_ms=lambda: 60_000_000,
         )
         self.holder = Holder(
             ROUTE,
@@ -342,18 +343,49 @@ def test_a_start_that_comes_after_the_remove_begins_nothing() -> None:
     assert fixture.sent == [Released((P0,))]
 
 
-def test_reports_name_the_error_that_is_nearest() -> None:
+def test_an_error_of_the_ownership_thread_concerns_what_waits_for_it() -> None:
+    """A partition whose own brokers are well is copied meanwhile."""
     fixture = HolderFixture()
     fixture.copying(P0)
     fixture.holder.add({P1: OwnerEpoch(1)})
-    assert fixture.holder.report()[P0].state is PartitionState.ONLINE
     assert fixture.holder.report()[P1].reason == "starting"
     fixture.holder.on_ownership(ClusterError("target: away"))
     reports = fixture.holder.report()
-    assert {report.reason for report in reports.values()} == {"target: away"}
-    assert {report.state for report in reports.values()} == {PartitionState.ERROR}
+    assert (reports[P0].state, reports[P0].reason) == (PartitionState.ONLINE, "")
+    assert (reports[P1].state, reports[P1].reason) == (PartitionState.ERROR, "target: away")
     fixture.lane.error = "source: broker away"
     assert fixture.holder.report()[P0].reason == "source: broker away"
+
+
+def test_an_error_of_the_source_lasts_while_commits_go_through() -> None:
+    fixture = HolderFixture()
+    fixture.copying(P0)
+    fixture.holder.add({P1: OwnerEpoch(1)})
+    fixture.holder.on_ownership(ClusterError("source: away", "source"))
+    fixture.holder.on_ownership(ClusterError("target: away"))
+    fixture.holder.on_ownership(Committed({}))
+    assert fixture.holder.report()[P1].reason == "source: away"
+    fixture.holder.on_ownership(fixture.begun(P1))
+    assert fixture.holder.report()[P1].state is PartitionState.ONLINE
+
+
+def test_commits_that_wait_too_long_are_an_error() -> None:
+    fixture = HolderFixture()
+    fixture.copying(P0)
+    for _ in range(2):
+        for reason in (
+            "target: b1 did not respond",
+            "the proof that we are still the owner is due",
+        ):
+            fixture.holder.on_ownership(CommitFailed(reason))
+            fixture.work(skip_s=COMMITS_WAIT_S / 2)
+            assert fixture.holder.report()[P0].state is PartitionState.ONLINE
+        fixture.work()
+        report = fixture.holder.report()[P0]
+        expected = "target: commits wait for the coordinator since 16:40:00 UTC: b1 did not respond"
+        assert (report.state, report.reason) == (PartitionState.ERROR, expected)
+        fixture.holder.on_ownership(Committed({}))
+        assert fixture.holder.report()[P0].state is PartitionState.ONLINE
 
 
 def test_give_up_drops_everything() -> None:

@@ -281,13 +281,15 @@ def test_an_error_of_the_clusters_ends_with_a_response(make: MakeLine) -> None:
     line = make()
     (partition,) = line.add(0)
     line.run(lambda: line.report(partition).state is PartitionState.ONLINE)
-    line.ownership.events.post(ClusterError("source: no response"))
-    line.turn()
-    report = line.report(partition)
-    assert (report.state, report.reason) == (PartitionState.ERROR, "source: no response")
-    line.ownership.put(NewProducer())
+    line.ownership.hold.add(Start)
+    (second,) = line.add(1)
+    line.ownership.events.post(ClusterError("source: no response", "source"))
     line.turn()
     assert line.report(partition).state is PartitionState.ONLINE
+    report = line.report(second)
+    assert (report.state, report.reason) == (PartitionState.ERROR, "source: no response")
+    line.ownership.let_pass()
+    line.run(lambda: line.report(second).state is PartitionState.ONLINE)
 
 
 def test_committed_positions_are_published_at_the_source(make: MakeLine) -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+import time
+from collections.abc import Callable, Iterable
 
+from ureplicator_common.clock import SystemClock
 from ureplicator_common.model import Partition, Route
 from ureplicator_worker.copier.delivery import AtLeastOnce
 from ureplicator_worker.copier.lane import Lane, Progress
@@ -19,6 +21,12 @@ from ureplicator_worker.copier.ownership.protocol import (
 from ureplicator_worker.copier.ownership.thread import Ownership
 from ureplicator_worker.copier.position_values import Commitment
 
+COMMITS_WAIT_S = 30.0
+"""Partitions are copied while commits wait for a coordinator that moves, for some seconds on a healthy
+cluster. Beyond this time, too much would be copied again after a failure: operators must know."""
+
+CLOCK = SystemClock()
+
 COMMITTABLE = (CopyState.COPYING, CopyState.DRAINING)
 """Suspended partitions wait for the proof."""
 
@@ -26,15 +34,25 @@ logger = logging.getLogger(__name__)
 
 
 class Committer:
+    """`wall_ms`: the time of day, shown to operators."""
+
     def __init__(
-        self, route: Route, *, delivery: AtLeastOnce, lane: Lane, ownership: Ownership
+        self,
+        route: Route,
+        *,
+        delivery: AtLeastOnce,
+        lane: Lane,
+        ownership: Ownership,
+        wall_ms: Callable[[], int] = CLOCK.wall_ms,
     ) -> None:
         self._route = route
         self._delivery = delivery
         self._lane = lane
         self._ownership = ownership
         self._begun: dict[Partition, Begun] = {}
-        self._failing = False
+        self._wall_ms = wall_ms
+        self._failing_since_s: float | None = None
+        self._error = ""
 
     def join(self, begun: Begun, now_s: float) -> None:
         beginning = begun.beginning
@@ -76,7 +94,7 @@ class Committer:
 
     def on_committed(self, event: Committed, now_s: float) -> None:
         """Number 0: first positions, which the ownership thread commits before copying begins."""
-        self._failing = False
+        self._failing_since_s = None
         if event.number:
             offsets = ((part, item.position) for part, item in event.positions.items())
             self._delivery.committed(event.number, offsets, now_s)
@@ -84,9 +102,17 @@ class Committer:
     def on_failed(self, event: CommitFailed, now_s: float) -> None:
         """Retried soon; logged once per disturbance."""
         self._aborted(event.number, now_s)
-        if not self._failing:
-            self._failing = True
+        if self._failing_since_s is None:
+            self._failing_since_s = now_s
+            since = time.strftime("%H:%M:%S", time.gmtime(self._wall_ms() / 1_000))
+            reason = event.reason.removeprefix("target: ")
+            self._error = f"target: commits wait for the coordinator since {since} UTC: {reason}"
             logger.warning("%s: positions not committed: %s", self._route, event.reason)
+
+    def error(self, now_s: float) -> str:
+        """Reason if no commit has succeeded for too long; "" otherwise."""
+        since_s = self._failing_since_s
+        return self._error if since_s is not None and now_s - since_s > COMMITS_WAIT_S else ""
 
     def on_fenced(self, event: FencedOut, now_s: float) -> None:
         self._aborted(event.number, now_s)

@@ -41,6 +41,7 @@ from ureplicator_worker.copier.lifecycle import (
     move,
 )
 from ureplicator_worker.copier.ownership.protocol import (
+    TARGET,
     Begun,
     ClusterError,
     CommitFailed,
@@ -96,7 +97,7 @@ class Holder:
         self._ownership = ownership
         self._send = send
         self._draining: dict[Partition, None] = {}
-        self._cluster_error = ""
+        self._cluster_errors: dict[str, str] = {}
         self._now_s = 0.0
 
     def add(self, partitions: Mapping[Partition, OwnerEpoch]) -> None:
@@ -142,7 +143,8 @@ class Holder:
             [owned for partition, owned in self.owned.items() if is_due(partition)],
             lane=self._lane,
             committed=self._committer.offset,
-            cluster_error=self._cluster_error,
+            cluster_error=next(iter(self._cluster_errors.values()), ""),
+            commit_error=self._committer.error(self._now_s),
         )
 
     def on_lane(self, event: LaneEvent) -> None:
@@ -174,18 +176,18 @@ class Holder:
                 if self._state(partition) in DRAINED:
                     self._lane.seek(partition, offset)
             case ProducerReady(producer):
-                self._cluster_error = ""
+                self._cluster_errors.pop(TARGET, None)
                 self._lane.producer(producer.id, producer.epoch)
             case Committed():
-                self._cluster_error = ""
+                self._cluster_errors.pop(TARGET, None)
                 self._committer.on_committed(event, self._now_s)
             case CommitFailed():
                 self._committer.on_failed(event, self._now_s)
             case FencedOut():
                 self._committer.on_fenced(event, self._now_s)
                 self._suspend()
-            case ClusterError(reason):
-                self._cluster_error = reason
+            case ClusterError(reason, end):
+                self._cluster_errors[end] = reason
             case OwnershipCrashed(error):
                 raise RuntimeError(f"{self._route}: the ownership thread crashed") from error
             case _:
@@ -193,7 +195,7 @@ class Holder:
 
     def _begin(self, begun: Begun) -> None:
         """Hand the partition to the lane unless it was removed."""
-        self._cluster_error = ""
+        self._cluster_errors.clear()
         partition = begun.partition
         if self._state(partition) is not CopyState.STARTING:
             return
@@ -207,7 +209,7 @@ class Holder:
 
     def _confirm(self, partition: Partition) -> None:
         """Proven again: a suspended partition goes on from memory."""
-        self._cluster_error = ""
+        self._cluster_errors.pop(TARGET, None)
         state = self._state(partition)
         if state is not None and state in CONFIRMED:
             self._lane.resume(partition)

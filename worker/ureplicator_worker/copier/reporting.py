@@ -53,6 +53,9 @@ class ReportDelta:
             self._sent.pop(partition, None)
 
 
+FENCED = "fenced: waiting for the proof of ownership"
+
+
 def every(partition: Partition) -> bool:
     return True
 
@@ -63,18 +66,21 @@ def partition_reports(
     lane: Lane,
     committed: Callable[[Partition], int],
     cluster_error: str,
+    commit_error: str,
 ) -> dict[Partition, PartitionReport]:
     """A partition that is being released is reported no more.
 
-    `cluster_error`: why the ownership thread of the route gets no further; it names the end.
+    `cluster_error`: why the ownership thread of the route gets no further; it names the end. It concerns
+    what waits for the thread, not what is copied: that depends on its own brokers, and on commits that
+    go through at times (`commit_error`).
     """
     reports: dict[Partition, PartitionReport] = {}
     for each in owned:
         if each.state in IN_LANE:
             status = lane.status(each.partition)
-            reports[each.partition] = _in_lane(
-                each.state, status, committed(each.partition), cluster_error
-            )
+            fenced = each.state is CopyState.SUSPENDED
+            error = (cluster_error or FENCED) if fenced else commit_error
+            reports[each.partition] = _in_lane(each.state, status, committed(each.partition), error)
         elif each.state is CopyState.STARTING:
             state = PartitionState.ERROR if cluster_error else PartitionState.OFFLINE
             reports[each.partition] = PartitionReport(state, cluster_error or "starting")
@@ -82,9 +88,9 @@ def partition_reports(
 
 
 def _in_lane(
-    copy_state: CopyState, status: LaneStatus, committed: int, cluster_error: str
+    copy_state: CopyState, status: LaneStatus, committed: int, ownership_error: str
 ) -> PartitionReport:
-    state, reason = fleet_state_of(copy_state, status, cluster_error)
+    state, reason = fleet_state_of(copy_state, status, ownership_error)
     return PartitionReport(
         state=state,
         reason=reason,
@@ -99,14 +105,12 @@ def _in_lane(
 
 
 def fleet_state_of(
-    state: CopyState, status: LaneStatus, cluster_error: str
+    state: CopyState, status: LaneStatus, ownership_error: str
 ) -> tuple[PartitionState, str]:
     """State and reason for the fleet; an error of the partition's own brokers comes first."""
     if state not in DRAINED:
         return PartitionState.OFFLINE, "stopping"
-    error = status.error or cluster_error
-    if not error and state is CopyState.SUSPENDED:
-        error = "fenced: waiting for the proof of ownership"
+    error = status.error or ownership_error
     if error:
         return PartitionState.ERROR, error
     if status.fetching:
