@@ -7,11 +7,11 @@ import pytest
 from ureplicator_common.model import GapPolicy, PartitionState, RouteSettings
 from ureplicator_testkit.copier.line import MakeLine, assert_same, fill, records, seen
 from ureplicator_testkit.records import batches
+from ureplicator_worker.copier.delivery import RENEW_S
 from ureplicator_worker.copier.ownership.protocol import (
     ClusterError,
     FencedOut,
     Forget,
-    NewProducer,
     OwnershipConfirmed,
     OwnershipCrashed,
     OwnershipRefused,
@@ -300,6 +300,29 @@ def test_committed_positions_are_published_at_the_source(make: MakeLine) -> None
     fill(line, K0, 1)
     line.run(lambda: line.copied(partition), skip_s=6.0)
     assert [position.offset for position in (line.source_metadata.published[-1][K0],)] == [8]
+
+
+def test_only_changed_positions_are_published(make: MakeLine) -> None:
+    """And those that would expire at the source; after a failure all that may be missing."""
+    line = make()
+    published = line.source_metadata.published
+    for number in (0, 1):
+        fill(line, ("t", number), 1)
+    first, second = line.add(0, 1)
+    line.run(lambda: line.copied(first) and line.copied(second))
+    line.turns(3, skip_s=6.0)
+    assert published[-1].keys() | published[0].keys() == {K0, K1}
+    for _ in range(2):
+        fill(line, K0, 1)
+        line.run(lambda: line.copied(first), skip_s=6.0)
+        line.turns(2, skip_s=6.0)
+        assert published[-1].keys() == {K0}
+    before = len(published)
+    line.source_metadata.fail_publication("no coordinator")
+    line.turns(2, skip_s=6.0)
+    assert [each.keys() for each in published[before:]] == [{K0}]
+    line.turns(3, skip_s=RENEW_S)
+    assert {key for each in published[before + 1 :] for key in each} == {K0, K1}
 
 
 def test_give_up_keeps_nothing(make: MakeLine) -> None:

@@ -1,21 +1,25 @@
 """Positions published at the source, trailing, for the usual lag tools. The product never reads them.
 
-They go to an ordinary group, at most every few seconds and one publication at a time. The last positions
-before a partition falls quiet must be published, too: otherwise tools would show a constant lag.
+They go to an ordinary group, at most every few seconds and one publication at a time: those that changed,
+and those that would expire. The last positions before a partition falls quiet must be published, too:
+otherwise tools would show a constant lag.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 from ureplicator_common.kafka import Position
 from ureplicator_common.model import Partition
+from ureplicator_worker.copier.delivery import RENEW_S
 from ureplicator_worker.copier.lifecycle import IN_LANE, OwnedPartition
 from ureplicator_worker.copier.loop.mailbox import Mailbox
 from ureplicator_worker.copier.raw.net.metadata import ClusterMetadata
 
 PUBLISH_EVERY_S = 5.0
+
+TopicPartition = tuple[str, int]
 
 logger = logging.getLogger(__name__)
 
@@ -27,6 +31,8 @@ class SourceOffsetPublisher:
         self._metadata = metadata
         self._group = group
         self._failures = failures
+        self._published: dict[TopicPartition, tuple[int, float]] = {}
+        self._last: Mapping[TopicPartition, Position] = {}
         self._due = False
         self._at_s = 0.0
         self._warned = False
@@ -43,20 +49,39 @@ class SourceOffsetPublisher:
         if not self._due or now_s < self._at_s:
             return
         self._at_s = now_s + PUBLISH_EVERY_S
+        positions = self._changed(owned, committed, now_s)
         self._due = False
-        positions = {
-            (each.partition.topic, each.partition.number): Position(committed(each.partition), -1)
+        if not positions:
+            return
+        if self._metadata.publish(self._group, positions, failed=self._failures.post):
+            self._last = positions
+            self._published |= {key: (each.offset, now_s) for key, each in positions.items()}
+        else:
+            self._due = True
+
+    def _changed(
+        self, owned: Iterable[OwnedPartition], committed: Callable[[Partition], int], now_s: float
+    ) -> dict[TopicPartition, Position]:
+        """What was released since is forgotten."""
+        present = {
+            (each.partition.topic, each.partition.number): committed(each.partition)
             for each in owned
             if each.state in IN_LANE and each.grant and each.grant.settings.publish_to_source
         }
-        if positions:
-            self._due = not self._metadata.publish(
-                self._group, positions, failed=self._failures.post
-            )
+        self._published = {key: at for key, at in self._published.items() if key in present}
+        nothing = (-1, -RENEW_S)
+        changed: dict[TopicPartition, Position] = {}
+        for key, offset in present.items():
+            last, at_s = self._published.get(key, nothing)
+            if offset != last or now_s - at_s >= RENEW_S:
+                changed[key] = Position(offset, -1)
+        return changed
 
     def _failed(self, reason: str) -> None:
         """Retried; logged once, since nothing depends on it."""
         self._due = True
+        for key in self._last:
+            self._published.pop(key, None)
         if not self._warned:
             self._warned = True
             logger.warning("%s: positions are not published at the source: %s", self._group, reason)
