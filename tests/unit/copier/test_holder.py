@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator
 
 import pytest
 from hypothesis import settings
@@ -21,18 +20,15 @@ from ureplicator_common.model import (
     Route,
     RouteSettings,
 )
+from ureplicator_testkit.copier.stub_lane import StubLane
 from ureplicator_worker.copier.committer import COMMITS_WAIT_S, Committer
 from ureplicator_worker.copier.delivery import AtLeastOnce
 from ureplicator_worker.copier.holder import DRAIN_S, Holder
 from ureplicator_worker.copier.lane import (
     GapFound,
-    LaneEvent,
-    LaneStatus,
     PartitionFailed,
     ProducerNeeded,
-    Progress,
 )
-from ureplicator_worker.copier.latency import LatencyHistogram
 from ureplicator_worker.copier.lifecycle import CopyState
 from ureplicator_worker.copier.ownership.protocol import (
     Begun,
@@ -61,70 +57,6 @@ from ureplicator_worker.lifeline.messages import Failed, Grant, Message, ProofRe
 
 ROUTE = Route("a", "b")
 P0, P1 = Partition(ROUTE, "t", 0), Partition(ROUTE, "t", 1)
-
-
-class StubLane:
-    """Counts offsets in place of records. `position` is acknowledged, `end` is fetched."""
-
-    def __init__(self) -> None:
-        self.latency = LatencyHistogram()
-        self.position: dict[Partition, int] = {}
-        self.end: dict[Partition, int] = {}
-        self.suspended: set[Partition] = set()
-        self.finished: set[Partition] = set()
-        self.producers: list[tuple[int, int]] = []
-        self.error = ""
-        self.target_end = -1
-
-    def begin(self, partition: Partition, grant: Grant, beginning: StartPosition) -> None:
-        assert partition not in self.position
-        self.position[partition] = self.end[partition] = beginning.position
-
-    def suspend(self, partition: Partition) -> None:
-        assert partition in self.position
-        self.suspended.add(partition)
-
-    def resume(self, partition: Partition) -> None:
-        self.suspended.remove(partition)
-
-    def seek(self, partition: Partition, offset: int) -> None:
-        assert partition not in self.finished
-        self.position[partition] = self.end[partition] = offset
-
-    def finish(self, partition: Partition) -> None:
-        assert partition in self.position
-        self.finished.add(partition)
-
-    def drop(self, partition: Partition) -> None:
-        del self.position[partition], self.end[partition]
-        self.suspended.discard(partition)
-        self.finished.discard(partition)
-
-    def progress(self, partitions: Iterable[Partition]) -> dict[Partition, Progress]:
-        return {
-            part: Progress(
-                self.position[part], 0, self.position[part] == self.end[part], self.target_end
-            )
-            for part in partitions
-        }
-
-    def producer(self, id: int, epoch: int) -> None:
-        self.producers.append((id, epoch))
-
-    def take_events(self) -> Iterator[LaneEvent]:
-        return iter(())
-
-    def status(self, partition: Partition) -> LaneStatus:
-        return LaneStatus(self.error, True, self.position[partition], 0, 0, 0, 0, 0)
-
-    def sockets(self) -> tuple[()]:
-        return ()
-
-    def work(self, now_s: float) -> None:
-        """Nothing moves by itself."""
-
-    def close(self) -> None:
-        """Nothing is open."""
 
 
 class Commands(Ownership):
