@@ -5,7 +5,9 @@ Shared by all tests of this folder; each begins with every broker healed.
 | fault                                                            | module               |
 |------------------------------------------------------------------|----------------------|
 | one broker of three killed or frozen, in each of its roles       | test_brokers         |
+| every broker of both clusters restarted in turn                  | test_brokers         |
 | an unclean election                                              | test_elections       |
+| too few replicas in sync; replicas moved to a broker that is new | test_replicas        |
 """
 
 import uuid

@@ -3,12 +3,14 @@
 Every test ends with both logs, of two routes, and all commits, read from the beginning.
 """
 
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 
 from ureplicator_testkit.fleet.real_fleet import Fleet
 from ureplicator_testkit.records.flow import Flow
 from ureplicator_testkit.records.watched import WatchedTopic
-from ureplicator_testkit.servers.replicated import ReplicatedServers
+from ureplicator_testkit.servers.replicated import BROKERS, ReplicatedServers
 
 FROZEN_S = 15
 
@@ -58,5 +60,18 @@ def test_a_broker_freezes(
     site.cluster(end).pause_broker(broker)
     fleet.wait_seconds(FROZEN_S)
     site.cluster(end).resume_broker(broker)
+    watched.wait_moving()
+    judge(flows, watched)
+
+
+def test_all_brokers_are_restarted_in_turn(
+    site: ReplicatedServers, fleet: Fleet, flows: list[Flow], watched: WatchedTopic
+) -> None:
+    """One of the source and one of the target at a time; the next when all replicas are in sync."""
+    watched.begin()
+    for broker in range(1, BROKERS + 1):
+        with ThreadPoolExecutor(2) as pool:
+            list(pool.map(lambda cluster: cluster.restart(broker), site.clusters))  # noqa: B023
+        site.heal()
     watched.wait_moving()
     judge(flows, watched)
