@@ -384,6 +384,50 @@ def test_batches_behind_a_slow_line_are_copied_once_at_most(
     assert line.pool.used_bytes == 0
 
 
+def test_a_partition_with_slow_followers_holds_up_no_other(make: MakeLine) -> None:
+    """A broker works on the requests of a connection one by one, and waits for followers."""
+    line = make(3)
+    partitions = line.add(0, 1, 2)
+    for number in range(3):
+        fill(line, ("t", number), 5)
+    line.run(lambda: all(map(line.copied, partitions)))
+    fill(line, K0, 40)
+    line.run(lambda: line.lane._partitions[partitions[0]].window.in_flight == 5)
+    line.target.hung.add(K0)
+    longest_s = 0.0
+    for turn in range(60):
+        began_s = line.now_s
+        fill(line, K1, 1)
+        fill(line, ("t", 2), 1)
+        line.run(lambda: all(map(line.copied, partitions[1:])))
+        longest_s = max(longest_s, line.now_s - began_s)
+        assert line.report(partitions[1]).state is PartitionState.ONLINE
+        if turn == 0:
+            assert longest_s < 2.5
+            longest_s = 0.0
+    assert longest_s < 0.5
+    assert "REQUEST_TIMED_OUT" in line.report(partitions[0]).reason
+    line.target.hung.clear()
+    line.run(lambda: line.copied(partitions[0]), skip_s=0.03)
+    fill(line, K0, 5)
+    line.run(lambda: line.copied(partitions[0]))
+    for number in range(3):
+        assert_same(line, ("t", number))
+
+
+def test_a_leader_that_moves_while_followers_are_slow(make: MakeLine) -> None:
+    line = make(nodes=2)
+    partitions = line.add(0, 1)
+    line.target.hung.add(K0)
+    fill(line, K0, 20)
+    line.run(lambda: "REQUEST_TIMED_OUT" in line.report(partitions[0]).reason)
+    line.turns(30)
+    line.target.move(K0, 2)
+    line.target.hung.clear()
+    line.run(lambda: line.copied(partitions[0]))
+    assert_same(line, K0)
+
+
 def test_a_throttled_partition_waits_and_is_not_in_error(make: MakeLine) -> None:
     """A connection that the broker reads no more, for its quota, is not silent; a new one would
     evade the quota."""

@@ -25,6 +25,7 @@ from ureplicator_testkit.records.batches import field as header_field
 from ureplicator_worker.copier.raw.net.fetch_api import API_KEY, IDS
 
 REMEMBERED = 5
+TURN_MS = 30
 SEQUENCES = 1 << 31
 INVALID_RECORD = 87
 
@@ -112,6 +113,7 @@ class Peer:
     outgoing: bytearray = field(default_factory=bytearray)
     held: deque[bytes] = field(default_factory=deque)
     closed: bool = False
+    busy_turns: int = 0
 
 
 class MemoryKafka(ClusterModel[BatchLog]):
@@ -121,7 +123,8 @@ class MemoryKafka(ClusterModel[BatchLog]):
     connection reaches), `cut_after` (bytes that a node still sends before it breaks the
     connection), `pace` (most bytes that a node reads and sends a turn), `throttle_ms` (in responses
     to produces), `garbled` (how many responses of a node are none), `omit` (partitions left out of
-    responses to produces), `newest` (the versions it reports)."""
+    responses to produces), `hung` (partitions whose followers are slow: a request with one takes its
+    time limit, in turns of 0.03 s), `newest` (the versions it reports)."""
 
     def __init__(self, cluster_id: str, topics: Mapping[str, int], *, nodes: int = 1) -> None:
         super().__init__(cluster_id, topics, log=BatchLog, nodes=nodes)
@@ -135,6 +138,7 @@ class MemoryKafka(ClusterModel[BatchLog]):
         self.pace: dict[int, int] = {}
         self.throttle_ms = 0
         self.garbled: dict[int, int] = {}
+        self.hung: set[TopicPartition] = set()
         self.session_ids = 0
         self.sessions: dict[int, dict[TopicPartition, SessionEntry]] = {}
         self.fetch_error = 0
@@ -189,13 +193,14 @@ class MemoryKafka(ClusterModel[BatchLog]):
 
     def _take_requests(self, peer: Peer) -> None:
         """Take whole requests: all there are, or one a call (`one_at_a_time`)."""
-        while len(peer.incoming) >= 4:
+        peer.busy_turns = max(0, peer.busy_turns - 1)
+        while len(peer.incoming) >= 4 and not peer.busy_turns:
             (size,) = struct.unpack_from(">i", peer.incoming)
             if len(peer.incoming) < 4 + size:
                 return
             request = bytes(peer.incoming[4 : 4 + size])
             del peer.incoming[: 4 + size]
-            response = self._respond(peer.node_id, request)
+            response = self._respond(peer, request)
             if self.garbled.get(peer.node_id):
                 self.garbled[peer.node_id] -= 1
                 response = response[:8] + b"\xff" * (len(response) - 8)
@@ -228,11 +233,20 @@ class MemoryKafka(ClusterModel[BatchLog]):
         peer.closed = True
         peer.connection.close()
 
-    def _respond(self, node_id: int, raw: bytes) -> bytes:
+    def _respond(self, peer: Peer, raw: bytes) -> bytes:
+        node_id = peer.node_id
         (api_key,) = struct.unpack_from(">h", raw)
         (correlation_id,) = struct.unpack_from(">i", raw, 4)
         if api_key == 0:
-            response = self._produce(node_id, ProduceRequest.decode(raw, version=9, header=True))
+            request = ProduceRequest.decode(raw, version=9, header=True)
+            response = self._produce(node_id, request)
+            if any(
+                row.error_code == ErrorCode.REQUEST_TIMED_OUT
+                and (topic.name, row.index) in self.hung
+                for topic in response.responses
+                for row in topic.partition_responses
+            ):
+                peer.busy_turns = request.timeout_ms // TURN_MS
         else:
             (version,) = struct.unpack_from(">h", raw, 2)
             response = self._fetch(node_id, FetchRequest.decode(raw, version=version, header=True))
@@ -260,6 +274,8 @@ class MemoryKafka(ClusterModel[BatchLog]):
                 error, offset = self._fault(node_id, key), -1
                 if not error:
                     error, offset = self.logs[key].produce(bytes(row.records))
+                    if not error and key in self.hung:
+                        error, offset = int(ErrorCode.REQUEST_TIMED_OUT), -1
                     if belated := self.belated.get(key):
                         error, offset = belated.popleft(), -1
                 rows.append(

@@ -11,7 +11,7 @@ sent; batches that were fetched by name may be of either.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from ureplicator_common.model import Partition
 from ureplicator_worker.copier.lane import (
@@ -27,7 +27,12 @@ from ureplicator_worker.copier.loop.mailbox import Mailbox
 from ureplicator_worker.copier.position_values import StartPosition
 from ureplicator_worker.copier.raw.net.buffers import BufferPool
 from ureplicator_worker.copier.raw.net.connections import Connections
-from ureplicator_worker.copier.raw.net.metadata import ClusterMetadata, MetadataEvent
+from ureplicator_worker.copier.raw.net.metadata import (
+    ClusterMetadata,
+    Connected,
+    ConnectFailed,
+    MetadataEvent,
+)
 from ureplicator_worker.copier.raw.partition import FetchSide, RawPartition, SendSide
 from ureplicator_worker.copier.raw.producers import Producers
 from ureplicator_worker.copier.raw.relief import relieve
@@ -71,9 +76,10 @@ class RawLane:
             filled=lambda fetch: self._target.activate(self._partitions[fetch.partition].send),
             target_node=lambda fetch: self._target.leader(self._partitions[fetch.partition].send),
         )
+        self._metadata = (source, target)
         self._mail = (
-            (source_events, self._source.connections),
-            (target_events, self._target.connections),
+            (source_events, (self._source.connections,)),
+            (target_events, (self._target.connections, self._target.aside)),
         )
         self._now_s = 0.0
         self._check_at_s = 0.0
@@ -153,24 +159,24 @@ class RawLane:
             gaps=raw.fetch.gaps,
         )
 
-    def sockets(self) -> tuple[Connections, Connections]:
-        return self._source.connections, self._target.connections
+    def sockets(self) -> tuple[Connections, Connections, Connections]:
+        return self._source.connections, self._target.connections, self._target.aside
 
     def work(self, now_s: float) -> None:
         """Fetches first: the source works while we produce."""
         self._now_s = now_s
         if self._topics_changed:
             self._cover_topics()
-        for mailbox, connections in self._mail:
+        for mailbox, groups in self._mail:
             for event in mailbox.take():
-                if connections.on_metadata(event, now_s):
+                if deliver(event, groups, now_s):
                     self._check_topics()
         self._source.work(now_s)
         self._target.work(now_s)
         if now_s >= self._check_at_s:
             self._check_at_s = now_s + CHECK_EVERY_S
-            self._source.connections.drop_silent(now_s)
-            self._target.connections.drop_silent(now_s)
+            for connections in self.sockets():
+                connections.drop_silent(now_s)
             if self._source.out_of_room:
                 relieve(self._partitions, source=self._source, target=self._target, now_s=now_s)
 
@@ -213,8 +219,21 @@ class RawLane:
     def close(self) -> None:
         for connections in self.sockets():
             connections.close()
+        for metadata in self._metadata:
+            metadata.close()
         for raw in self._partitions.values():
             raw.window.discard()
+
+
+def deliver(event: MetadataEvent, groups: Sequence[Connections], now_s: float) -> bool:
+    """Hand an event over: a connection to the first that waits for it, all else to each.
+
+    True for a new view of the cluster.
+    """
+    expecting = [connections for connections in groups if connections.expects(event)]
+    if isinstance(event, Connected | ConnectFailed):
+        expecting = expecting[:1]
+    return any([connections.on_metadata(event, now_s) for connections in expecting])
 
 
 def error_of(raw: RawPartition, source: Connections, target: Connections, *, now_s: float) -> str:

@@ -73,7 +73,9 @@ class FetchSide:
 class SendSide:
     """State of a partition's batches at the target. Written by `Target` only.
 
-    `sent_via`: node that the batches in flight were sent to. `moved_at_s`: when the target last took
+    `sent_via`: node that the batches in flight were sent to, and if `aside`. `aside`: its followers are
+    slow, so its requests go on a connection of their own. `sent_at_s`: time of the last batch that was
+    sent while none was in flight. `moved_at_s`: when the target last took
     something of it, or it began to wait.
     """
 
@@ -86,7 +88,9 @@ class SendSide:
     error: str = ""
     retry_at_s: float = 0.0
     moved_at_s: float = 0.0
-    sent_via: int = -1
+    sent_via: tuple[int, bool] = (-1, False)
+    sent_at_s: float = 0.0
+    aside: bool = False
     records: int = 0
     bytes: int = 0
     skipped: int = 0

@@ -28,8 +28,9 @@ def relieve(
     stalled = [send for send in target.active if now_s - send.moved_at_s > STALLED_AFTER_S]
     if len(stalled) == len(partitions):
         return
-    for connection in target.connections.open:
-        connection.detach()
+    for connections in (target.connections, target.aside):
+        for connection in connections.open:
+            connection.detach()
     for send in stalled:
         send.window.detach()
         raw = partitions[send.partition]
@@ -42,5 +43,6 @@ def relieve(
 def _is_stuck(send: SendSide, target: Target, now_s: float) -> bool:
     if send.error or send.suspended or send.needs_producer:
         return True
-    connection = target.connections.connection_to(target.leader(send), now_s)
+    connections = target.aside if send.aside else target.connections
+    connection = connections.connection_to(target.leader(send), now_s)
     return connection is None or connection.silence_s(now_s) > STALLED_AFTER_S

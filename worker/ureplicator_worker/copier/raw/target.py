@@ -1,5 +1,10 @@
 """Producing: up to five requests in flight per target broker, one batch per partition in each.
 
+A broker works on the requests of a connection one by one, and waits until the followers have what a
+request holds. One partition whose followers hang would hold up all others. So the wait is short, and
+partitions that exceed it are sent on a connection of their own (`aside`) until they are fast again.
+What is in flight behind them is sent again on a new connection: the broker has not read it yet.
+
 Only partitions with something to send are scanned. Each request takes the first batch of each of them,
 in turn, so that none waits behind another's backlog.
 """
@@ -8,7 +13,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 from ureplicator_common.kafka.errors import (
     LEADER_MOVED,
@@ -26,15 +31,22 @@ from ureplicator_worker.copier.raw.net.connection import BrokerConnection, Conne
 from ureplicator_worker.copier.raw.net.connections import Connections
 from ureplicator_worker.copier.raw.net.line_rate import MIN_BYTES
 from ureplicator_worker.copier.raw.net.metadata import ClusterMetadata
-from ureplicator_worker.copier.raw.net.produce_api import Produced, parse, request
+from ureplicator_worker.copier.raw.net.produce_api import (
+    ASIDE_TIMEOUT_MS,
+    BROKER_TIMEOUT_MS,
+    Produced,
+    parse,
+    request,
+)
 from ureplicator_worker.copier.raw.partition import SendSide
 from ureplicator_worker.copier.raw.producers import Producers
 
 MAX_IN_FLIGHT_REQUESTS = 5
 REQUEST_BYTES = 4 << 20
 SILENCE_TIMEOUT_S = 15.0
-"""Above what a broker may wait for its followers (`produce_api.BROKER_TIMEOUT_MS`)."""
+"""Above what a broker may wait for its followers (`produce_api.ASIDE_TIMEOUT_MS`)."""
 RETRY_S = 0.1
+FAST_S = BROKER_TIMEOUT_MS / 2_000
 OBSERVE_EVERY_S = 0.02
 
 PRODUCER_LOST = frozenset({ErrorCode.UNKNOWN_PRODUCER_ID, ErrorCode.INVALID_PRODUCER_EPOCH})
@@ -71,12 +83,15 @@ class Target:
         failed: Callable[[SendSide, str, bool], None],
         lost: Callable[[SendSide, str], None],
     ) -> None:
-        self.connections = Connections(
-            metadata,
-            pool=pool,
-            on_response=self._on_response,
-            on_lost=self._on_lost,
-            silence_timeout_s=SILENCE_TIMEOUT_S,
+        self.connections, self.aside = (
+            Connections(
+                metadata,
+                pool=pool,
+                on_response=self._on_response,
+                on_lost=self._on_lost,
+                silence_timeout_s=SILENCE_TIMEOUT_S,
+            )
+            for _ in range(2)
         )
         self._producers = producers
         self._latency = latency
@@ -102,10 +117,10 @@ class Target:
 
     def drop(self, send: SendSide) -> None:
         """Discard what is not acknowledged; requests in flight are cut off with their connection."""
-        if send.window.in_flight and send.sent_via >= 0:
-            self.connections.drop_if_open(
-                send.sent_via, "a partition was released", now_s=self._now_s
-            )
+        if send.window.in_flight:
+            node_id, aside = send.sent_via
+            connections = self.aside if aside else self.connections
+            connections.reopen(node_id)
         send.window.discard()
         self.active.pop(send, None)
 
@@ -114,53 +129,54 @@ class Target:
         self._now_s = now_s
         if now_s >= self._observe_at_s:
             self._observe_at_s = now_s + OBSERVE_EVERY_S
-            for connection in self.connections.open:
+            for connection in (*self.connections.open, *self.aside.open):
                 connection.observe(now_s)
-        by_leader: dict[int, deque[SendSide]] = {}
+        by_leader: dict[tuple[int, bool], deque[SendSide]] = {}
         for send in list(self.active):
             if send.window.empty:
                 del self.active[send]
             elif send.suspended or send.needs_producer:
                 continue
             elif send.window.can_send and now_s >= send.retry_at_s:
-                node_id = self.leader(send)
-                if send.window.in_flight == 0 or send.sent_via == node_id:
-                    by_leader.setdefault(node_id, deque()).append(send)
-        for node_id, partitions in by_leader.items():
-            if node_id < 0:
-                self.connections.refresh()
-                self._wait(partitions)
-            else:
-                self._produce(node_id, partitions)
+                via = self.leader(send), send.aside
+                if send.window.in_flight == 0 or send.sent_via == via:
+                    by_leader.setdefault(via, deque()).append(send)
+        for via, partitions in by_leader.items():
+            if via[0] >= 0:
+                self._produce(via, partitions)
+                continue
+            self.connections.refresh()
+            for send in partitions:
+                send.error = "" if self.connections.view is None else "no leader"
+                send.retry_at_s = now_s + RETRY_S
 
-    def _wait(self, partitions: Iterable[SendSide]) -> None:
-        for send in partitions:
-            if self.connections.view is not None:
-                send.error = "no leader"
-            send.retry_at_s = self._now_s + RETRY_S
-
-    def _produce(self, node_id: int, partitions: deque[SendSide]) -> None:
-        connection = self.connections.connection_to(node_id, self._now_s)
+    def _produce(self, via: tuple[int, bool], partitions: deque[SendSide]) -> None:
+        node_id, aside = via
+        connections = self.aside if aside else self.connections
+        connection = connections.connection_to(node_id, self._now_s)
         if connection is None or self._now_s < self.connections.health.held_until_s(node_id):
             return
         try:
             while limit_bytes := request_limit_bytes(connection):
-                sent = self._next_round(node_id, partitions, limit_bytes)
+                sent = self._next_round(via, partitions, limit_bytes)
                 if not sent:
                     return
                 correlation_id = connection.next_correlation_id()
                 pieces = request(
                     ((*key, batch.view) for key, (_, batch) in sent.items()),
                     correlation_id=correlation_id,
-                    client_id=self.connections.client_id,
+                    client_id=connections.client_id,
+                    timeout_ms=ASIDE_TIMEOUT_MS if aside else BROKER_TIMEOUT_MS,
                 )
                 connection.send(
                     pieces, correlation_id=correlation_id, context=sent, now_s=self._now_s
                 )
         except ConnectionClosed as error:
-            self.connections.drop(node_id, str(error), now_s=self._now_s)
+            connections.drop(node_id, str(error), now_s=self._now_s)
 
-    def _next_round(self, node_id: int, partitions: deque[SendSide], limit_bytes: int) -> Sent:
+    def _next_round(
+        self, via: tuple[int, bool], partitions: deque[SendSide], limit_bytes: int
+    ) -> Sent:
         """One batch of each partition, as far as the size of a request allows.
 
         A partition that was served goes to the end: what did not fit is first in the next request.
@@ -175,7 +191,9 @@ class Target:
             batch = send.window.next()
             if batch is not None:
                 self.active[send] = self.active.pop(send)
-                send.sent_via = node_id
+                send.sent_via = via
+                if send.window.in_flight == 1:
+                    send.sent_at_s = self._now_s
                 sent[send.topic_partition] = (send, batch)
                 size += len(batch.view)
         return sent
@@ -204,6 +222,8 @@ class Target:
             self._acknowledged(send, batch, produced)
         elif produced.error in RETRIABLE_PRODUCE:
             self._retry_later(send, batch, produced)
+            if produced.error == ErrorCode.REQUEST_TIMED_OUT:
+                self._set_aside(send)
             if produced.error in LEADER_MOVED:
                 self.connections.refresh()
         elif produced.error == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
@@ -220,6 +240,7 @@ class Target:
 
     def _acknowledged(self, send: SendSide, batch: Batch, produced: Produced) -> None:
         send.error = ""
+        send.aside &= self._now_s - send.sent_at_s > FAST_S
         send.moved_at_s = self._now_s
         send.records += batch.records
         send.bytes += len(batch.view)
@@ -250,6 +271,12 @@ class Target:
             self._failed(send, f"{reason}: {error_name(produced.error)}", True)
         else:
             self._retry_later(send, batch, produced)
+
+    def _set_aside(self, send: SendSide) -> None:
+        send.aside = True
+        node_id, aside = send.sent_via
+        if send.window.in_flight and not aside:
+            self.connections.reopen(node_id)
 
     def _retry_later(self, send: SendSide, batch: Batch, produced: Produced) -> None:
         send.error = error_name(produced.error)

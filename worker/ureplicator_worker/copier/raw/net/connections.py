@@ -97,6 +97,12 @@ class Connections:
     def refresh(self) -> None:
         self._metadata.refresh()
 
+    def expects(self, event: MetadataEvent) -> bool:
+        """False for a connection that others of the cluster wait for."""
+        if isinstance(event, Connected | ConnectFailed):
+            return event.node_id in self._connecting
+        return True
+
     def on_metadata(self, event: MetadataEvent, now_s: float) -> bool:
         """True for a new view of the cluster."""
         match event:
@@ -172,9 +178,11 @@ class Connections:
         self._on_lost(node_id, connection.close())
         self.refresh()
 
-    def drop_if_open(self, node_id: int, reason: str, *, now_s: float) -> None:
-        if node_id in self._open:
-            self.drop(node_id, reason, now_s=now_s)
+    def reopen(self, node_id: int) -> None:
+        """Give up the requests of a connection though its broker is well."""
+        connection = self._open.pop(node_id, None)
+        if connection is not None:
+            self._on_lost(node_id, connection.close())
 
     def drop_silent(self, now_s: float) -> None:
         """Drop connections on which no byte has moved for too long.
@@ -190,7 +198,6 @@ class Connections:
         for connection in self._open.values():
             connection.close()
         self._open.clear()
-        self._metadata.close()
 
     def _take(self, node_id: int, context: Any, lease: Lease, now_s: float) -> None:
         self.health.responded(node_id, now_s)

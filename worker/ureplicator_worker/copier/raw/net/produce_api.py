@@ -25,8 +25,11 @@ from ureplicator_worker.copier.raw.net.varint import MalformedResponse
 API_KEY = 0
 VERSION = 9
 ACKS_ALL = -1
-BROKER_TIMEOUT_MS = 10_000
-"""Limit for a broker's wait for its followers, before it responds with REQUEST_TIMED_OUT."""
+BROKER_TIMEOUT_MS = 1_500
+"""Limit for a broker's wait for its followers, before it responds with REQUEST_TIMED_OUT. It reads no
+other request of the connection meanwhile."""
+ASIDE_TIMEOUT_MS = 10_000
+"""The same on the connection of partitions whose followers are known to be slow."""
 
 Piece = bytes | bytearray | memoryview
 
@@ -59,6 +62,7 @@ def request(
     *,
     correlation_id: int,
     client_id: str = CLIENT_ID,
+    timeout_ms: int = BROKER_TIMEOUT_MS,
 ) -> list[Piece]:
     """Pieces of a framed request for (topic, partition, batch) triples."""
     topics: dict[str, list[tuple[int, memoryview]]] = {}
@@ -69,7 +73,7 @@ def request(
         _HEADER.pack(API_KEY, VERSION, correlation_id, len(client))
         + client
         + b"\x00\x00"
-        + _BODY.pack(ACKS_ALL, BROKER_TIMEOUT_MS)
+        + _BODY.pack(ACKS_ALL, timeout_ms)
         + varint.encode(len(topics) + 1)
     )
     pieces: list[Piece] = []
