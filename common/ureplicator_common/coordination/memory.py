@@ -10,6 +10,7 @@ It behaves like the real one (the same contract tests run over both) and fails o
 | next requests fail                  | `client.fail_next(count)`: Unavailable, nothing done      |
 | response of the next write is lost  | `client.lose_next_response(applied=...)`: OutcomeUnknown  |
 | watches late, or lost               | `client.hold_watches()`, then `release_` or `drop_`       |
+| server of the client lags behind    | `client.fall_behind()`, then `client.catch_up()`          |
 
 Nothing happens without a call and there is no thread: before a transaction returns, it updates every
 tree cache that watches its paths and calls `changed`, in the caller's thread and without the store's
@@ -253,19 +254,40 @@ class MemoryCoordination(MemorySession):
         self._lost_write_is_applied: bool | None = None
         self._holds_watches = False
         self._held: set[str] = set()
+        self._view: Mapping[str, Node] | None = None
         self._tree_caches: list[MemoryTreeCache] = []
         store.attach(self)
 
     def get(self, path: str) -> Node | None:
         self._request(path)
-        return self._store.node(path)
+        return self._store.node(path) if self._view is None else self._view.get(path)
 
     def children(self, path: str) -> Sequence[str]:
         self._request(path)
-        return self._store.children(path)
+        if self._view is None:
+            return self._store.children(path)
+        return sorted(_name(each) for each in self._view if _parent(each) == path)
+
+    def subtree(self, root: str) -> Mapping[str, Node]:
+        """For a tree cache."""
+        if self._view is None:
+            return self._store.subtree(root)
+        return {path: node for path, node in self._view.items() if below(root, path)}
 
     def sync(self, path: str) -> None:
         self._request(path)
+        self._advance()
+
+    def fall_behind(self) -> None:
+        """Reads show the tree as it is now, until `sync` or a write of this client: then as of that."""
+        self._view = self._store.subtree("/")
+
+    def catch_up(self) -> None:
+        self._view = None
+
+    def _advance(self) -> None:
+        if self._view is not None:
+            self._view = self._store.subtree("/")
 
     def transact(self, operations: Sequence[Operation]) -> None:
         if not operations:
@@ -275,6 +297,7 @@ class MemoryCoordination(MemorySession):
         applied, self._lost_write_is_applied = self._lost_write_is_applied, None
         if applied is None:
             self._store.apply(self._session, operations)
+            self._advance()
             return
         if applied:
             with suppress(Conflict):
@@ -377,7 +400,7 @@ class MemoryTreeCache:
 
     def load(self) -> None:
         with self._store.lock:
-            differs = self._publish(self._store.subtree(self._root))
+            differs = self._publish(self._client.subtree(self._root))
         if differs:
             self._changed()
 

@@ -102,6 +102,15 @@ def test_an_assigned_partition_is_granted_with_all_that_its_start_needs(stage: S
     assert stage.prove(part(0)) == ProofResponse(7, {part(0): expected}, {})
 
 
+def test_a_proof_is_of_the_present_though_the_server_lags_behind(stage: Stage) -> None:
+    """A follower may show an assignment that was taken away long ago."""
+    stage.client.fall_behind()
+    stage.assign({})
+    assert stage.prove(part(0)).refused == {part(0): "not assigned to this worker any more"}
+    stage.assign({part(0): AssignmentEntry(OwnerEpoch(4))})
+    assert stage.prove(part(0), epoch=4).granted.keys() == {part(0)}
+
+
 def test_more_slots_than_the_leader_has_recorded_wait_for_it(stage: Stage) -> None:
     stage.note(1)
     with pytest.raises(Unavailable, match="recorded 1 of 2 slots"):

@@ -3,14 +3,19 @@
 from dataclasses import replace
 from typing import TypeVar
 
+from ureplicator_common import znodes
+from ureplicator_common.clock import ManualClock
 from ureplicator_common.contents import (
     Assignment,
     AssignmentEntry,
     IdealEntry,
     IdealTopic,
     KnownWorker,
+    LiveWorker,
     TopicIntent,
 )
+from ureplicator_common.coordination import Set
+from ureplicator_common.coordination.memory import MemoryCoordination, MemoryStore
 from ureplicator_common.model import (
     OwnerEpoch,
     Partition,
@@ -20,8 +25,10 @@ from ureplicator_common.model import (
     TopicKey,
     WorkerId,
 )
+from ureplicator_controller.core.planning.holders import FenceIds
 from ureplicator_controller.core.positions.orphaned import OrphanedPosition, orphaned_positions
-from ureplicator_controller.core.state.snapshot import Snapshot, Stored
+from ureplicator_controller.core.state.snapshot import Delays, Snapshot, Stored
+from ureplicator_controller.engines.observer import Observer
 
 ROUTE = Route("a", "b")
 KEY = TopicKey(ROUTE, "t")
@@ -74,6 +81,31 @@ def test_holder_that_may_still_commit_is_fenced_before_a_renewal() -> None:
     known = {W1: stored(KnownWorker(max_slots=2))}
     found = orphaned_positions(replace(seen, known=known), ROUTE)
     assert found[Partition(ROUTE, "t", 0)].fence == ("f.a.b.w1.0", "f.a.b.w1.1")
+
+
+def test_a_worker_that_has_fewer_slots_now_is_fenced_in_all_it_ever_had() -> None:
+    """A copier of its former process may have been frozen in the fourth slot."""
+    seen = fleet(owner=W1, is_assigned=True, alive=True)
+    live = {W1: stored(LiveWorker(slots=2))}
+    for max_slots in (4, 1):
+        known = {W1: stored(KnownWorker(max_slots=max_slots))}
+        found = FenceIds(replace(seen, known=known, live=live)).of(ROUTE, [W1])
+        assert found == tuple(f"f.a.b.w1.{slot}" for slot in range(max(max_slots, 2)))
+
+
+def test_leaders_proof_is_of_the_present_though_its_server_lags_behind() -> None:
+    """A partition that was given out meanwhile must not be taken for an orphan."""
+    paths, store = znodes.Paths("f"), MemoryStore()
+    leader, other = MemoryCoordination(store), MemoryCoordination(store)
+    for path in paths.skeleton:
+        other.ensure(path)
+    observer = Observer(leader, fleet="f", clock=ManualClock(), delays=Delays())
+    leader.fall_behind()
+    leader.hold_watches()
+    intent = znodes.encode_intent(TopicIntent(2, 2))
+    other.ensure(paths.topic(KEY))
+    other.transact([Set(paths.topic(KEY), intent, -1)])
+    assert KEY in observer.fresh().topics
 
 
 def test_nothing_is_renewed_while_ids_to_fence_are_unknown() -> None:
