@@ -225,14 +225,15 @@ class Channel:
 
 
 def newest_versions(
-    broker: Broker, connection: socket.socket, *, timeout_s: float
+    broker: Broker, connection: socket.socket, *, timeout_s: float, client_id: str = CLIENT_ID
 ) -> Mapping[int, int]:
     """Highest version of each request that a broker accepts, by API key; for a fresh connection.
 
     Raises ClusterUnavailable; the connection is closed then.
     """
     request = ApiVersionsRequest(version=API_VERSIONS_VERSION)
-    reply = Channel(broker, connection).call(request, ApiVersionsResponse, timeout_s)
+    channel = Channel(broker, connection, client_id=client_id)
+    reply = channel.call(request, ApiVersionsResponse, timeout_s)
     return {row.api_key: row.max_version for row in reply.api_keys}
 
 

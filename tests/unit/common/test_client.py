@@ -3,6 +3,7 @@
 import socket
 
 import pytest
+from kafka.protocol.metadata import ApiVersionsResponse
 
 from ureplicator_common.clock import ManualClock
 from ureplicator_common.kafka import ClusterUnavailable, Position
@@ -14,6 +15,7 @@ from ureplicator_common.kafka.client import (
     Security,
     broker_order,
     connect,
+    newest_versions,
 )
 from ureplicator_common.kafka.positions import COMMAND_S, PositionStore, read_positions
 from ureplicator_testkit.kafka.cluster import ClusterModel, Log
@@ -202,3 +204,14 @@ def test_a_name_that_resolves_to_several_addresses(monkeypatch: pytest.MonkeyPat
         assert connection.getpeername() == live
         assert connection.gettimeout() == CONNECT_TIMEOUT_S
         connection.close()
+
+
+def test_requests_carry_the_client_id() -> None:
+    ours, theirs = socket.socketpair()
+    response = ApiVersionsResponse(version=0, error_code=0, api_keys=[])
+    response.with_header(correlation_id=1, client_id="")
+    theirs.sendall(response.encode(framed=True, header=True))
+    assert newest_versions(Broker(1, "h", 1), ours, timeout_s=5.0, client_id="mirror-eu") == {}
+    assert b"\x00\x09mirror-eu" in theirs.recv(1000)
+    ours.close()
+    theirs.close()

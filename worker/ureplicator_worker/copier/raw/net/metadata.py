@@ -195,7 +195,9 @@ class ClusterMetadata:
             connection = connect(
                 broker, security=self._client.security, timeout_s=CONNECT_TIMEOUT_S
             )
-            newest = newest_versions(broker, connection, timeout_s=CONNECT_TIMEOUT_S)
+            newest = newest_versions(
+                broker, connection, timeout_s=CONNECT_TIMEOUT_S, client_id=self.client_id
+            )
         except ClusterUnavailable as error:
             self._post(ConnectFailed(broker.node_id, str(error)))
             return
