@@ -1,56 +1,42 @@
-"""Copier process: the real `Ownership`, and a simplified data path.
+"""Copier process: the real `Holder`, `Committer`, `AtLeastOnce` and `Ownership`, over a lane that counts.
 
     loop       follows the driver, copies a few records, commits at an interval, reports
     ownership  the thread that takes partitions over and commits
     starts     its second thread, which finds start positions at the source
 
-The loop follows `ureplicator_worker.copier.route_copier` (phases, suspension, draining, messages) and
-`task` (the end). A commit that a dead copier has in flight is left out: the transaction is open or
-complete, and positions are only read when stable.
+The loop follows `ureplicator_worker.copier.route_copier` and `task` (the end). A commit that a dead copier
+has in flight is left out: the transaction is open or complete, and positions are only read when stable.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable
 from typing import Any
 
 from ureplicator_common.model import (
     OwnerEpoch,
     Partition,
-    PartitionState,
     WorkerId,
     transactional_id,
 )
+from ureplicator_testkit.copier.stub_lane import StubLane
 from ureplicator_testkit.simulation.judge import FLEET, ROUTE
 from ureplicator_testkit.simulation.kafka import Kafka, Positions, Rank, SimulatedCluster
 from ureplicator_testkit.simulation.kernel import Process
+from ureplicator_worker.copier.committer import Committer
+from ureplicator_worker.copier.delivery import AtLeastOnce
+from ureplicator_worker.copier.holder import Holder
 from ureplicator_worker.copier.ownership.protocol import (
-    Begun,
-    ClusterError,
     Command,
-    Commit,
-    CommitFailed,
-    Committed,
-    FencedOut,
-    Forget,
-    Forgotten,
-    OwnershipConfirmed,
     OwnershipEvent,
-    OwnershipRefused,
-    ProofRequested,
-    Start,
-    StartFailed,
 )
 from ureplicator_worker.copier.ownership.thread import Ownership
-from ureplicator_worker.copier.position_values import Commitment
+from ureplicator_worker.copier.position_values import StartPosition
 from ureplicator_worker.lifeline import messages
 
 TURN_S = 0.7
 COMMIT_S = 1.5
-COMMIT_RETRY_S = 0.2
-DRAIN_S = 10.0
 STOP_TIMEOUT_S = 15.0
 BATCH = 5
 REPORT_S = 3.0
@@ -59,18 +45,30 @@ Terms = Callable[[Partition, OwnerEpoch], int]
 """Number of the change of owner that made the worker the owner with that owner epoch."""
 
 
-@dataclass(slots=True, eq=False)
-class Copy:
-    """One partition being copied: `position` is what the target has acknowledged."""
+class CountingLane(StubLane):
+    """Copies a few records of each partition a turn; the target acknowledges them at once."""
 
-    partition: Partition
-    begun: Begun
-    position: int
-    committed: int
-    draining_until_s: float | None = None
-    suspended: bool = False
-    fetched: bool = False
-    failure: tuple[str, bool] | None = None
+    def __init__(self, kafka: Kafka, process: Process, positions: Positions) -> None:
+        super().__init__()
+        self._kafka, self._process, self._positions = kafka, process, positions
+
+    def begin(self, partition: Partition, grant: messages.Grant, beginning: StartPosition) -> None:
+        super().begin(partition, grant, beginning)
+        self._positions.begun[partition] = beginning.position
+
+    def work(self, now_s: float) -> None:
+        for partition in list(self.position):
+            if partition not in self.finished | self.suspended:
+                self._copy(partition)
+
+    def _copy(self, partition: Partition) -> None:
+        log = self._kafka.source.logs[partition.topic, partition.number]
+        position = self.position[partition]
+        count = min(BATCH, log.end - position)
+        if count > 0:
+            self._process.point("produce")
+            self._kafka.append(self._positions, partition, position, count)
+            self.position[partition] = self.end[partition] = position + count
 
 
 class SimulatedOwnership(Ownership):
@@ -108,12 +106,6 @@ class Copier(Process):
         self._inbox: deque[messages.Message] = deque()
         self._events: deque[OwnershipEvent] = deque()
         self._commands: deque[Command] = deque()
-        self._starting: dict[Partition, OwnerEpoch] = {}
-        self._releasing: dict[Partition, messages.Message] = {}
-        self.copies: dict[Partition, Copy] = {}
-        self._trouble = ""
-        self._committing = False
-        self._commit_at_s = self._again_at_s = 0.0
         self._stop_by_s: float | None = None
         self._reported: dict[Partition, messages.PartitionReport] = {}
         self._report_at_s = 0.0
@@ -129,6 +121,21 @@ class Copier(Process):
             target=SimulatedCluster(kafka, self, kafka.target),
             post=self._post,
             clock=self.world,
+        )
+        self.lane = CountingLane(kafka, self, self.positions)
+        committer = Committer(
+            ROUTE,
+            delivery=AtLeastOnce(interval_s=COMMIT_S),
+            lane=self.lane,
+            ownership=self._ownership,
+            wall_ms=self.world.wall_ms,
+        )
+        self._holder = Holder(
+            ROUTE,
+            lane=self.lane,
+            committer=committer,
+            ownership=self._ownership,
+            send=self._send_to_driver,
         )
         self._loop = self.actor("loop", self._turn)
         self._owner = self.actor("ownership", self._own)
@@ -200,8 +207,9 @@ class Copier(Process):
         while self._inbox:
             self._handle_message(self._inbox.popleft())
         while self._events:
-            self._handle_event(self._events.popleft())
-        self._work()
+            self._holder.on_ownership(self._events.popleft())
+        self.lane.work(self.world.now_s)
+        self._holder.work(self.world.now_s)
         self._send_report()
         if self._is_done():
             self.kill("stop requested")
@@ -218,8 +226,7 @@ class Copier(Process):
     def _is_done(self) -> bool:
         if self._stop_by_s is None:
             return False
-        held = self._starting or self.copies or self._releasing
-        return not held or self.world.now_s > self._stop_by_s
+        return not self._holder.owned or self.world.now_s > self._stop_by_s
 
     def _send_to_driver(self, message: messages.Message) -> None:
         if self.lifeline:
@@ -228,163 +235,26 @@ class Copier(Process):
     def _handle_message(self, message: messages.Message) -> None:
         match message:
             case messages.Add(partitions):
-                self._add(partitions)
+                self._holder.add(partitions)
             case messages.Remove(partitions):
                 for partition in partitions:
-                    self._remove(partition)
+                    self._holder.remove(partition)
             case messages.ProofResponse():
                 self._put(message)
             case messages.Stop():
                 self._stop()
 
-    def _add(self, partitions: Mapping[Partition, OwnerEpoch]) -> None:
-        new = {part: epoch for part, epoch in partitions.items() if part not in self.copies}
-        self._starting.update(new)
-        if new:
-            self._put(Start(new))
-
-    def _remove(self, partition: Partition) -> None:
-        copy = self.copies.get(partition)
-        if copy is None:
-            self._starting.pop(partition, None)
-            self._forget(partition, messages.Released((partition,)))
-        else:
-            copy.failure = None
-            self._drain(copy)
-
-    def _drain(self, copy: Copy) -> None:
-        if copy.draining_until_s is None:
-            copy.draining_until_s = self.world.now_s + DRAIN_S
-
     def _stop(self) -> None:
         if self._stop_by_s is None:
             self._stop_by_s = self.world.now_s + STOP_TIMEOUT_S
-            for partition in [*self._starting, *self.copies]:
-                self._remove(partition)
-
-    def _work(self) -> None:
-        for copy in list(self.copies.values()):
-            if self.copies.get(copy.partition) is copy and copy.draining_until_s is None:
-                self._copy_some(copy)
-        now_s = self.world.now_s
-        drained = [copy for copy in self.copies.values() if copy.draining_until_s is not None]
-        for copy in drained:
-            if copy.committed == copy.position or now_s > (copy.draining_until_s or 0.0):
-                self._release(copy)
-        waiting = len(drained) > 0 and now_s >= self._again_at_s
-        if now_s >= self._commit_at_s or waiting:
-            self._commit()
-
-    def _copy_some(self, copy: Copy) -> None:
-        log = self._kafka.source.logs[copy.partition.topic, copy.partition.number]
-        copy.fetched = True
-        count = min(BATCH, log.end - copy.position)
-        if count <= 0 or copy.suspended:
-            return
-        self.point("produce")
-        self._kafka.append(self.positions, copy.partition, copy.position, count)
-        copy.position += count
-
-    def _commit(self) -> None:
-        self._commit_at_s = self.world.now_s + COMMIT_S
-        if self._committing:
-            return
-        due = {
-            copy.partition: Commitment(copy.position, 0, copy.begun.grant, copy.begun.beginning)
-            for copy in self.copies.values()
-            if not copy.suspended and copy.position != copy.committed
-        }
-        if due:
-            self._committing = True
-            self._put(Commit(due))
-
-    def _release(self, copy: Copy) -> None:
-        del self.copies[copy.partition]
-        failure = copy.failure
-        self._forget(
-            copy.partition,
-            messages.Failed(copy.partition, *failure)
-            if failure
-            else messages.Released((copy.partition,)),
-        )
-
-    def _forget(self, partition: Partition, message: messages.Message) -> None:
-        if partition not in self._releasing:
-            self._put(Forget(partition))
-        self._releasing[partition] = message
-
-    def _handle_event(self, event: OwnershipEvent) -> None:
-        match event:
-            case ProofRequested(request, partitions):
-                self._send_to_driver(messages.ProofRequest(request, partitions))
-            case Begun(partition):
-                self._begin(partition, event)
-            case OwnershipConfirmed(partition):
-                self._trouble = ""
-                if partition in self.copies:
-                    self.copies[partition].suspended = False
-            case OwnershipRefused(partition, reason):
-                self._end(partition, reason, temporary=True)
-            case StartFailed(partition, reason, temporary):
-                self._end(partition, reason, temporary)
-            case Forgotten(partition):
-                message = self._releasing.pop(partition, None)
-                if message is not None:
-                    self._send_to_driver(message)
-            case Committed(positions):
-                self._committed(positions)
-            case CommitFailed():
-                self._committing = False
-                self._again_at_s = self.world.now_s + COMMIT_RETRY_S
-            case FencedOut():
-                self._committing = False
-                for copy in self.copies.values():
-                    copy.suspended = True
-            case ClusterError(reason):
-                self._trouble = reason
-
-    def _begin(self, partition: Partition, event: Begun) -> None:
-        self._trouble = ""
-        if self._starting.pop(partition, None) is None:
-            return
-        position = event.beginning.position
-        self.positions.begun[partition] = position
-        self.copies[partition] = Copy(partition, event, position, position)
-
-    def _end(self, partition: Partition, reason: str, temporary: bool) -> None:
-        copy = self.copies.get(partition)
-        if copy is not None:
-            if copy.draining_until_s is None:
-                copy.failure = (reason, temporary)
-            self._release(copy)
-        elif self._starting.pop(partition, None) is not None:
-            self._forget(partition, messages.Failed(partition, reason, temporary))
-
-    def _committed(self, positions: Mapping[Partition, Commitment]) -> None:
-        self._trouble = ""
-        self._committing = False
-        for partition, item in positions.items():
-            if partition in self.copies:
-                self.copies[partition].committed = item.position
+            for partition in list(self._holder.owned):
+                self._holder.remove(partition)
 
     def _report(self) -> dict[Partition, messages.PartitionReport]:
-        waiting = PartitionState.ERROR if self._trouble else PartitionState.OFFLINE
-        reports = {
-            partition: messages.PartitionReport(waiting, self._trouble or "starting")
-            for partition in self._starting
-        }
-        for partition, copy in self.copies.items():
-            state, reason = self._state(copy)
-            reports[partition] = messages.PartitionReport(
-                state, reason, committed=min(copy.committed, 0)
+        """Without figures, which change at each turn."""
+        return {
+            partition: messages.PartitionReport(
+                each.state, each.reason, committed=min(each.committed, 0)
             )
-        return reports
-
-    def _state(self, copy: Copy) -> tuple[PartitionState, str]:
-        if copy.draining_until_s is not None:
-            return PartitionState.OFFLINE, "stopping"
-        if self._trouble or copy.suspended:
-            return PartitionState.ERROR, self._trouble or "fenced: waiting for the proof"
-        if copy.fetched:
-            return PartitionState.ONLINE, ""
-        return PartitionState.OFFLINE, "starting: waiting for the first response"
+            for partition, each in self._holder.report().items()
+        }

@@ -110,7 +110,7 @@ class SimulatedFleet:
             if not self.store.alive(session) or not self._counts(worker):
                 continue
             for copier in worker.copiers.values():
-                copies = copier.alive and partition in copier.copies
+                copies = copier.alive and partition in copier.lane.position
                 if copies and copier.positions.may_commit(partition):
                     return f"{copier.name} copies it"
         return ""

@@ -14,7 +14,7 @@ from typing import Any
 
 from ureplicator_common.coordination import Check, OutcomeUnknown, Unavailable
 from ureplicator_common.kafka import ClusterUnavailable
-from ureplicator_common.model import Route, WorkerId
+from ureplicator_common.model import Partition, Route, WorkerId
 from ureplicator_controller.core.planning import handover as handover_module
 from ureplicator_controller.core.planning import holders as holders_module
 from ureplicator_controller.core.planning.invariants import InvariantChecker
@@ -24,7 +24,10 @@ from ureplicator_controller.core.state.snapshot import Snapshot
 from ureplicator_controller.engines import control_loop as control_loop_module
 from ureplicator_controller.engines import fenced_writer as fenced_writer_module
 from ureplicator_testkit.simulation import waiting as waiting_module
+from ureplicator_worker.copier.committer import Committer
+from ureplicator_worker.copier.lane import Progress
 from ureplicator_worker.copier.ownership.thread import Ownership
+from ureplicator_worker.copier.position_values import Commitment
 from ureplicator_worker.engines import ownership_proof as proof_module
 from ureplicator_worker.engines.fencing import Fencer
 from ureplicator_worker.engines.publisher import NodePublisher
@@ -114,6 +117,12 @@ def _read_first(self: Any, response: ProofResponse) -> None:
         store.read = own_read
 
 
+def _ahead(self: Any, partition: Partition, progress: Progress) -> Commitment:
+    """Commits one record that the target has not acknowledged."""
+    item = _COMMITMENT(self, partition, progress)
+    return replace(item, position=item.position + 1)
+
+
 class _NoFences(holders_module.FenceIds):
     def of(self, route: Route, workers: Sequence[WorkerId]) -> tuple[str, ...] | None:
         return ()
@@ -127,6 +136,7 @@ class _Everything:
 
 
 _ON_PROOF = Ownership._on_proof
+_COMMITMENT = Committer._commitment
 
 _UNCHECKED: Sequence[Patch] = (
     (InvariantChecker, "_check_fence", _nothing),
@@ -146,6 +156,7 @@ MUTANTS: Mapping[str, Sequence[Patch]] = {
     ),
     "renewed-without-fence": ((orphaned_module, "FenceIds", _NoFences),),
     "no-proof": ((proof_module.OwnershipProver, "prove", _granted_unproven),),
+    "commit-ahead": ((Committer, "_commitment", _ahead),),
     "position-before-fence": ((Ownership, "_on_proof", _read_first),),
     "former-process-not-fenced": ((Fencer, "_max_slots", lambda self: 0),),
     "former-process-returns": ((NodePublisher, "own_sessions", lambda self: _Everything()),),
