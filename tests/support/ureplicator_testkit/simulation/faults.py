@@ -36,6 +36,7 @@ class FaultInjector:
             (4, self._expire),
             (4, self._cut),
             (4, self._watches),
+            (3, self._lag_behind),
             (3, self._kill_copier),
             (2, self._hang),
             (2, self._stop),
@@ -144,6 +145,11 @@ class FaultInjector:
         if member is not None:
             for_s = self._chance.random() * LATE_S
             member.hold_watches(for_s, lost=self._chance.random() < 0.5)
+
+    def _lag_behind(self) -> None:
+        member = self._member()
+        if member is not None:
+            member.fall_behind(self._chance.random() * HANG_S)
 
     def _kill_copier(self) -> None:
         copier = self._any([copier for copier in self._fleet.copiers() if copier.alive])

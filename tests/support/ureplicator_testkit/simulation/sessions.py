@@ -6,6 +6,7 @@ frozen                   receives nothing; if its session expired meanwhile, it 
                          thaws, maybe only by the request that it was about to send
 response lost            OutcomeUnknown, whether the write was made or not; mostly disconnected, too
 watches                  late by seconds, or lost
+server lags behind       reads show an older tree, until a `sync` or a write
 """
 
 from __future__ import annotations
@@ -107,6 +108,19 @@ class SessionProcess(Process):
         self.world.note(self.name, "watches %s for %.1f s", "lost" if lost else "late", for_s)
         self.client.hold_watches()
         self.world.later(for_s, self.client.drop_watches if lost else self.release_watches)
+
+    def fall_behind(self, for_s: float) -> None:
+        """Its server does: watches are late, too."""
+        if not self.alive or self.frozen:
+            return
+        self.world.note(self.name, "its server lags behind for %.1f s", for_s)
+        self.client.fall_behind()
+        self.client.hold_watches()
+        self.world.later(for_s, self._catch_up)
+
+    def _catch_up(self) -> None:
+        self.client.catch_up()
+        self.release_watches()
 
     def release_watches(self) -> None:
         if self.alive and not self.frozen:
