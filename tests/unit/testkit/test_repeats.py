@@ -65,8 +65,19 @@ def test_a_position_between_two_records_means_the_next_one() -> None:
 
 
 def test_a_lost_writer_repeats_no_more_than_two_intervals() -> None:
-    assert not wrong([*range(24), *range(12, 40)], lost("w1"))
-    assert "more than 12" in wrong([*range(25), *range(12, 40)], lost("w1"))[0]
+    commits = [CommittedOffset(0, GAP + 2 * number, 1, "w1") for number in (0, 6, 12, 18, 23)]
+
+    def wrong(end: int) -> list[str]:
+        target = log([*range(end), *range(12, 40)])
+        return unexplained({0: SOURCE}, {0: target}, commits, lost("w1"))
+
+    assert not wrong(24)
+    assert "more than 12" in wrong(25)[0]
+
+
+def test_a_writer_lost_in_its_first_interval_may_repeat_all_that_it_found() -> None:
+    """It took over at 12, copied up to 36, and was lost; its successor committed at 30 first."""
+    assert not wrong([*range(12), *range(12, 36), *range(12, 40)], lost("w1", "w2"))
 
 
 def test_a_thawed_writer_continues_where_it_stopped() -> None:

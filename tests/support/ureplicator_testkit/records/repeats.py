@@ -4,16 +4,18 @@ A copier begins at a committed position. So what is repeated begins at a positio
 had committed, and a partition that no lost writer ever held repeats nothing. A writer that was frozen
 continues where it stopped: then the repeats need not begin at a position, but lie behind one.
 
-Between two commits of a writer lie the records of one interval. A writer that is lost has sent about so
-many beyond its last one, those of two intervals at most: a commit may just have been on its way.
+Between two commits lie the records of one interval, or what a new writer found waiting and copied in its
+first. A writer that is lost has sent about so many beyond its last commit, twice as many at most: one may
+just have been on its way.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from ureplicator_testkit.records.commits import CommittedOffset
 from ureplicator_testkit.records.comparison import ConsumedRecord, Log
@@ -96,7 +98,7 @@ def _judge(
     if replay.offset not in starts:
         return f"not from a position of {sorted(who.workers)}"
     most = 2 * _widest(offsets, commits)
-    return "" if replay.count <= most else f"more than {most}, two intervals between commits"
+    return "" if replay.count <= most else f"more than {most}, twice what any commit covers"
 
 
 def _next(offsets: Sequence[int], position: int) -> int:
@@ -105,13 +107,7 @@ def _next(offsets: Sequence[int], position: int) -> int:
     return offsets[place] if place < len(offsets) else position
 
 
-def _widest(offsets: Sequence[int], commits: Collection[CommittedOffset]) -> int:
-    """Most records between two commits of one writer."""
-    places: dict[tuple[str, int], int] = {}
-    widest = 0
-    for commit in commits:
-        writer = (commit.worker, commit.owner_epoch)
-        place = bisect_left(offsets, commit.offset)
-        widest = max(widest, place - places.get(writer, place))
-        places[writer] = place
-    return widest
+def _widest(offsets: Sequence[int], commits: Iterable[CommittedOffset]) -> int:
+    """Most records from one commit to the next; a new writer begins at the last one's position."""
+    places = [bisect_left(offsets, commit.offset) for commit in commits]
+    return max((later - place for place, later in pairwise(places)), default=0)
