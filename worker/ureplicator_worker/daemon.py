@@ -1,6 +1,7 @@
 """Worker process: builds the engines around the event loop, starts them, and closes them.
 
     ZooKeeper --> AssignmentWatch (assignment, session) --+             +--> LifelineServer (Add, ...)
+    ZooKeeper --> RouteSettingsWatch (settings of routes) ---------------> LifelineServer (Settings)
     lifeline  --> CopierInbox (messages of copiers) ------+--> queue --+--> SparkEngine (start, kill)
     Spark     --> SparkEngine (copier ended) -------------+   step()   +--> Fencer
     clock     --> EventLoop (tick, every 100 ms) ---------+             +--> NodePublisher
@@ -38,7 +39,7 @@ from ureplicator_common.model import WorkerId
 from ureplicator_worker.core import state
 from ureplicator_worker.core.events import CopierEnded, DrainRequested
 from ureplicator_worker.engines import spark_entry
-from ureplicator_worker.engines.assignment import AssignmentWatch
+from ureplicator_worker.engines.assignment import AssignmentWatch, RouteSettingsWatch
 from ureplicator_worker.engines.copier_inbox import CopierInbox
 from ureplicator_worker.engines.event_loop import EventLoop
 from ureplicator_worker.engines.event_queue import EventQueue
@@ -90,6 +91,7 @@ class _Started:
 @dataclass(frozen=True, slots=True)
 class _Engines:
     assignment: AssignmentWatch
+    settings: RouteSettingsWatch
     publisher: NodePublisher
     prover: OwnershipProver
     inbox: CopierInbox
@@ -177,7 +179,10 @@ class Worker:
         spark = started.spark
         telemetry = Telemetry()
         assignment = self._assignment_watch()
-        publisher = self._publisher(assignment, started.web.port)
+        settings = RouteSettingsWatch(
+            coordination=self._coordination, paths=self._paths, send=started.lifeline.send_all
+        )
+        publisher = self._publisher(assignment, settings, started.web.port)
         prover = self._prover(publisher, started.lifeline)
         inbox = CopierInbox(engine=spark, prover=prover, put=self._events.put)
         performer = Performer(
@@ -212,7 +217,9 @@ class Worker:
             spark=spark,
             telemetry=telemetry,
         )
-        return _Engines(assignment, publisher, prover, inbox, loop, abort, watchdog, pages)
+        return _Engines(
+            assignment, settings, publisher, prover, inbox, loop, abort, watchdog, pages
+        )
 
     def _assignment_watch(self) -> AssignmentWatch:
         return AssignmentWatch(
@@ -221,9 +228,12 @@ class Worker:
             put=self._events.put,
         )
 
-    def _publisher(self, assignment: AssignmentWatch, port: int) -> NodePublisher:
+    def _publisher(
+        self, assignment: AssignmentWatch, settings: RouteSettingsWatch, port: int
+    ) -> NodePublisher:
         def registered() -> None:
             logger.info("worker %s: registered; status on port %d", self._id, port)
+            settings.start()
             assignment.start()
 
         return NodePublisher(
@@ -302,6 +312,7 @@ class Worker:
         closing.callback(engines.publisher.close)
         closing.callback(self._flush, engines.publisher)
         closing.callback(engines.assignment.close)
+        closing.callback(engines.settings.close)
         threading.Thread(
             target=self._register,
             args=(engines.publisher, started.web.port),

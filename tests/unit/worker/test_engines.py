@@ -21,14 +21,22 @@ from prometheus_client.core import Metric
 from ureplicator_common import znodes
 from ureplicator_common.config.settings import Settings
 from ureplicator_common.contents import KnownWorker
-from ureplicator_common.coordination import Create
+from ureplicator_common.coordination import Create, Set
 from ureplicator_common.coordination.memory import MemoryCoordination, MemoryStore
 from ureplicator_common.errors import PermanentError, TemporaryError
-from ureplicator_common.model import OwnerEpoch, Partition, PartitionState, Route, WorkerId
+from ureplicator_common.model import (
+    OwnerEpoch,
+    Partition,
+    PartitionState,
+    Route,
+    RouteSettings,
+    WorkerId,
+)
 from ureplicator_worker.core.events import FenceFailed, RouteFenced
 from ureplicator_worker.core.partition import HeldPartition, PartitionPhase
 from ureplicator_worker.core.state import initial
 from ureplicator_worker.engines import jvm, spark_entry, telemetry
+from ureplicator_worker.engines.assignment import RouteSettingsWatch
 from ureplicator_worker.engines.event_loop import log_changes
 from ureplicator_worker.engines.fencing import Fencer, kafka_fence
 from ureplicator_worker.engines.processes import ProcessId
@@ -39,6 +47,7 @@ from ureplicator_worker.lifeline.messages import (
     CopierId,
     CopierReport,
     PartitionReport,
+    PublishedSettings,
 )
 
 ROUTE = Route("a", "b")
@@ -132,6 +141,26 @@ def test_a_fence_that_fails_has_the_reason() -> None:
     failed = stage.result()
     assert isinstance(failed, FenceFailed)
     assert failed.reason.startswith("ZooKeeper unreachable")
+
+
+def test_changed_settings_of_routes_are_sent_with_growing_versions() -> None:
+    store = MemoryStore()
+    leader, client = MemoryCoordination(store), MemoryCoordination(store)
+    leader.ensure(PATHS.routes)
+    sent: queue.SimpleQueue[PublishedSettings] = queue.SimpleQueue()
+    watch = RouteSettingsWatch(coordination=client, paths=PATHS, send=sent.put)
+    path, first, second = PATHS.route(ROUTE), RouteSettings(), RouteSettings(verify_crc=False)
+    leader.transact([Create(path, znodes.encode_route(first))])
+    watch.start()
+    before = sent.get(timeout=30)
+    assert (before.route, before.settings) == (ROUTE, first)
+    leader.transact([Set(path, b"unreadable", -1)])
+    leader.transact([Create(f"{path}-x", b"of no route")])
+    leader.transact([Set(path, znodes.encode_route(second), -1)])
+    after = sent.get(timeout=30)
+    assert after.settings == second
+    assert after.version > before.version
+    watch.close()
 
 
 def report(records: int, *, latency: Sequence[int] = (), sum_ms: int = 0) -> CopierReport:

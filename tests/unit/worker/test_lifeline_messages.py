@@ -15,6 +15,7 @@ from ureplicator_common.model import (
     Route,
     RouteSettings,
 )
+from ureplicator_worker.lifeline.client import MAX_LINE_BYTES
 from ureplicator_worker.lifeline.messages import (
     Add,
     CopierReport,
@@ -25,6 +26,7 @@ from ureplicator_worker.lifeline.messages import (
     PartitionReport,
     ProofRequest,
     ProofResponse,
+    PublishedSettings,
     Released,
     Remove,
     Stop,
@@ -34,7 +36,8 @@ from ureplicator_worker.lifeline.messages import (
 
 NAMES = st.text("abc.-_", min_size=1, max_size=10)
 ALIASES = st.text("abc-_", min_size=1, max_size=10)
-PARTITIONS = st.builds(Partition, st.builds(Route, ALIASES, ALIASES), NAMES, st.integers(0, 10_000))
+ROUTES = st.builds(Route, ALIASES, ALIASES)
+PARTITIONS = st.builds(Partition, ROUTES, NAMES, st.integers(0, 10_000))
 EPOCHS = st.integers(0, 2**62).map(OwnerEpoch)
 TEXT = st.text(max_size=30)
 COUNTS = st.integers(-1, 2**62)
@@ -56,6 +59,7 @@ GRANTS = st.builds(
     initial=st.booleans(),
     had_position=st.booleans(),
     settings=SETTINGS,
+    settings_version=COUNTS,
 )
 REPORTS = st.builds(
     PartitionReport,
@@ -76,6 +80,7 @@ MESSAGES: st.SearchStrategy[Message] = st.one_of(
     st.builds(Add, OWNED),
     st.builds(Remove, SOME),
     st.just(Stop()),
+    st.builds(PublishedSettings, ROUTES, COUNTS, SETTINGS),
     st.builds(ProofRequest, st.integers(0, 2**31), OWNED),
     st.builds(
         ProofResponse,
@@ -128,6 +133,7 @@ def test_a_cut_line_is_refused(message: Message, data: st.DataObject) -> None:
         b"[" * 100_000,
         b'{"type":["Stop"]}',
         b'{"type":"ProofResponse","requestId":1,"granted":{"a.b/t/0":{}},"refused":{}}',
+        b'{"type":"PublishedSettings","route":"a","version":1,"settings":{}}',
         b"GET / HTTP/1.1\r\n",
         b"\xff\xfe\x00",
     ],
@@ -145,3 +151,16 @@ def test_garbage_is_a_value_error(line: bytes) -> None:
 
 def test_a_message_names_its_type() -> None:
     assert json.loads(encode(Stop())) == {"type": "Stop"}
+
+
+def test_settings_of_a_route_are_sent_once_with_all_its_grants() -> None:
+    """A thousand renames times a thousand partitions would be more than a line may hold."""
+    settings = RouteSettings(rename={f"topic-{n}": f"target-{n}" for n in range(1_000)})
+    grants = {
+        Partition(Route("a", "b"), f"topic-{n}", 0): Grant(OwnerEpoch(1), "t", settings=settings)
+        for n in range(1_300)
+    }
+    response = ProofResponse(1, grants, {})
+    line = encode(response)
+    assert len(line) < MAX_LINE_BYTES / 50
+    assert decode(line) == response

@@ -175,7 +175,7 @@ def test_a_message_to_an_unknown_copier_is_dropped(
     driver: LifelineServer, received: Received
 ) -> None:
     driver.send(COPIER, messages.Stop())
-    driver.disconnect(COPIER)
+    driver.revoke(COPIER)
     assert received.empty()
 
 

@@ -79,6 +79,11 @@ class Stage:
         self.leader.ensure(path)
         self.leader.transact([Set(path, data, -1)])
 
+    def zxid_of(self, path: str) -> int:
+        node = self.leader.get(path)
+        assert node is not None
+        return node.stat.mzxid
+
     def prove(self, *partitions: Partition, epoch: int = 3) -> ProofResponse:
         return self.prover.prove(ProofRequest(7, dict.fromkeys(partitions, OwnerEpoch(epoch))))
 
@@ -98,6 +103,7 @@ def test_an_assigned_partition_is_granted_with_all_that_its_start_needs(stage: S
         initial=True,
         had_position=True,
         settings=stage.settings,
+        settings_version=stage.zxid_of(PATHS.route(ROUTE)),
     )
     assert stage.prove(part(0)) == ProofResponse(7, {part(0): expected}, {})
 

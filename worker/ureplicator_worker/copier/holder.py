@@ -65,9 +65,11 @@ from ureplicator_worker.copier.ownership.thread import Ownership
 from ureplicator_worker.copier.reporting import every, partition_reports
 from ureplicator_worker.lifeline.messages import (
     Failed,
+    Grant,
     Message,
     PartitionReport,
     ProofRequest,
+    PublishedSettings,
     Released,
 )
 
@@ -98,6 +100,7 @@ class Holder:
         self._send = send
         self._draining: dict[Partition, None] = {}
         self._cluster_errors: dict[str, str] = {}
+        self._settings: PublishedSettings | None = None
         self._now_s = 0.0
 
     def add(self, partitions: Mapping[Partition, OwnerEpoch]) -> None:
@@ -120,6 +123,19 @@ class Holder:
             self._release(partition, "removed")
         elif owned.state in DRAINED:
             self._drain(partition, "removed")
+
+    def change_settings(self, changed: PublishedSettings) -> None:
+        """Settings of the route, for the partitions that run and for those whose grant is older."""
+        if self._settings is not None and changed.version <= self._settings.version:
+            return
+        self._settings = changed
+        for partition, owned in self.owned.items():
+            if owned.grant is not None:
+                grant = with_newest(owned.grant, changed)
+                self.owned[partition] = replace(owned, grant=grant)
+                if owned.state in IN_LANE:
+                    self._lane.change_settings(partition, grant.settings)
+        logger.info("%s: settings of version %d apply", self._route, changed.version)
 
     def give_up(self) -> None:
         """Drop everything without a last commit: the driver waits no longer."""
@@ -173,7 +189,7 @@ class Holder:
             case Forgotten(partition):
                 self._forgotten(partition)
             case Located(partition, offset):
-                if self._state(partition) in DRAINED:
+                if state_of(self.owned, partition) in DRAINED:
                     self._lane.seek(partition, offset)
             case ProducerReady(producer):
                 self._cluster_errors.pop(TARGET, None)
@@ -197,12 +213,13 @@ class Holder:
         """Hand the partition to the lane unless it was removed."""
         self._cluster_errors.clear()
         partition = begun.partition
-        if self._state(partition) is not CopyState.STARTING:
+        if state_of(self.owned, partition) is not CopyState.STARTING:
             return
-        self._lane.begin(partition, begun.grant, begun.beginning)
+        grant = with_newest(begun.grant, self._settings)
+        self._lane.begin(partition, grant, begun.beginning)
         self._committer.join(begun, self._now_s)
         position = f"from {begun.beginning.position}"
-        self._move(partition, CopyState.COPYING, position, grant=begun.grant)
+        self._move(partition, CopyState.COPYING, position, grant=grant)
         if begun.beginning.gap:
             logger.error("%s: %s; going on", partition, begun.beginning.gap)
         logger.info("%s: copying %s", partition, position)
@@ -210,7 +227,7 @@ class Holder:
     def _confirm(self, partition: Partition) -> None:
         """Proven again: a suspended partition goes on from memory."""
         self._cluster_errors.pop(TARGET, None)
-        state = self._state(partition)
+        state = state_of(self.owned, partition)
         if state is not None and state in CONFIRMED:
             self._lane.resume(partition)
             self._move(partition, CONFIRMED[state], "proof granted")
@@ -225,7 +242,7 @@ class Holder:
     def _lose(self, partition: Partition, failure: Failure) -> None:
         """The ownership thread has forgotten it already. What was removed is Released, not Failed."""
         logger.warning("%s: %s", partition, failure.reason)
-        state = self._state(partition)
+        state = state_of(self.owned, partition)
         if state is CopyState.STARTING or state in DRAINED:
             self._release(partition, failure.reason, failure=failure)
         elif state in IN_LANE:
@@ -250,7 +267,7 @@ class Holder:
 
     def _fail(self, partition: Partition, reason: str, *, temporary: bool) -> None:
         """Give a partition up after a last commit; one that is being removed just ends."""
-        if self._state(partition) in DRAINED:
+        if state_of(self.owned, partition) in DRAINED:
             logger.warning("%s: failed: %s", partition, reason)
             self._drain(partition, reason, failure=Failure(reason, temporary))
 
@@ -293,10 +310,18 @@ class Holder:
         else:
             self._send(Failed(partition, failure.reason, failure.temporary))
 
-    def _state(self, partition: Partition) -> CopyState | None:
-        owned = self.owned.get(partition)
-        return None if owned is None else owned.state
-
     def _move(self, partition: Partition, to: CopyState, reason: str, **change: Any) -> None:
         owned = self.owned[partition]
         self.owned[partition] = move(owned, to, reason, now_s=self._now_s, **change)
+
+
+def state_of(owned: Mapping[Partition, OwnedPartition], partition: Partition) -> CopyState | None:
+    found = owned.get(partition)
+    return None if found is None else found.state
+
+
+def with_newest(grant: Grant, published: PublishedSettings | None) -> Grant:
+    """The grant with the newer settings of both."""
+    if published is None or published.version <= grant.settings_version:
+        return grant
+    return replace(grant, settings=published.settings, settings_version=published.version)

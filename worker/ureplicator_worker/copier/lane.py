@@ -11,7 +11,7 @@ lane has to report are events that the holder takes once a turn, so neither call
                finishing ----> `exact` ----> drop
 
 A lane for another delivery or another kind of record adds operations here: transactions need one to stop
-adding records and one to go back to the committed offsets, handlers and limits need their settings live.
+adding records and one to go back to the committed offsets.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
-from ureplicator_common.model import Partition
+from ureplicator_common.model import Partition, RouteSettings
 from ureplicator_worker.copier.latency import LatencyHistogram
 from ureplicator_worker.copier.position_values import StartPosition
 from ureplicator_worker.lifeline.messages import Grant
@@ -115,6 +115,9 @@ class Lane(Protocol):
         """Neither fetch nor send; keep what is there."""
 
     def resume(self, partition: Partition) -> None: ...
+
+    def change_settings(self, partition: Partition, settings: RouteSettings) -> None:
+        """The settings of the route have changed: those that count while copying count from now on."""
 
     def seek(self, partition: Partition, offset: int) -> None:
         """Go on at another offset, over a gap that the operator's policy allows."""

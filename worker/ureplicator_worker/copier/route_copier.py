@@ -23,7 +23,12 @@ from ureplicator_worker.copier.ownership.protocol import Begun, Committed, Owner
 from ureplicator_worker.copier.ownership.thread import Ownership
 from ureplicator_worker.copier.reporting import every
 from ureplicator_worker.copier.source_offsets import SourceOffsetPublisher
-from ureplicator_worker.lifeline.messages import Message, PartitionReport, ProofResponse
+from ureplicator_worker.lifeline.messages import (
+    Message,
+    PartitionReport,
+    ProofResponse,
+    PublishedSettings,
+)
 
 
 class RouteCopier:
@@ -62,6 +67,11 @@ class RouteCopier:
     def remove_all(self) -> None:
         for partition in list(self.holder.owned):
             self.holder.remove(partition)
+
+    def change_settings(self, changed: PublishedSettings) -> None:
+        """For partitions that run: without a restart, and without a new proof."""
+        self.holder.change_settings(changed)
+        self._publisher.changed()
 
     def on_proof(self, response: ProofResponse) -> None:
         """The driver's response to a request for the proof."""

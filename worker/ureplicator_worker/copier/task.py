@@ -40,6 +40,7 @@ from ureplicator_worker.lifeline.messages import (
     Message,
     PartitionReport,
     ProofResponse,
+    PublishedSettings,
     Remove,
     Stop,
 )
@@ -133,6 +134,10 @@ class Copier:
             case Remove(partitions):
                 for partition in partitions:
                     self._route(partition.route).holder.remove(partition)
+            case PublishedSettings():
+                known = self._routes.get(message.route)
+                if known is not None:
+                    known.change_settings(message)
             case ProofResponse():
                 found = self._driver.route_of(message)
                 if found is not None:

@@ -1,6 +1,12 @@
-"""Session and assignment of a worker as events, read from ZooKeeper.
+"""Session and assignment of a worker as events, and settings of routes for its copiers.
 
-Nothing is put before `start`: until the live node is ours, the assignment does not count.
+All are read from ZooKeeper. Nothing is put before `start`: until the live node is ours, the assignment
+does not count.
+
+A copier gets the settings of a partition with its grant (`ownership_proof`), and those that come later
+from here. Both carry the zxid of the last write of the route's node as version, so their order on the
+way does not matter. No copier misses a change: one that is not connected yet has to request its first
+proof, which is read after that.
 """
 
 from __future__ import annotations
@@ -11,7 +17,14 @@ from collections.abc import Callable
 
 from ureplicator_common import znodes
 from ureplicator_common.contents import Assignment
-from ureplicator_common.coordination import Coordination, SessionState, TreeCache, Unavailable
+from ureplicator_common.coordination import (
+    Coordination,
+    Node,
+    SessionState,
+    TreeCache,
+    Unavailable,
+)
+from ureplicator_common.model import Route
 from ureplicator_worker.core.events import (
     AssignmentChanged,
     Event,
@@ -19,6 +32,7 @@ from ureplicator_worker.core.events import (
     SessionRestored,
     SessionSuspended,
 )
+from ureplicator_worker.lifeline.messages import PublishedSettings
 
 logger = logging.getLogger(__name__)
 
@@ -85,3 +99,52 @@ class AssignmentWatch:
             return
         zxid = -1 if node is None else node.stat.mzxid
         self._put(AssignmentChanged(assignment.entries, zxid))
+
+
+class RouteSettingsWatch:
+    """`send` gets the settings of each route, and again when they change."""
+
+    def __init__(
+        self,
+        *,
+        coordination: Coordination,
+        paths: znodes.Paths,
+        send: Callable[[PublishedSettings], None],
+    ) -> None:
+        self._coordination = coordination
+        self._root = paths.routes
+        self._send = send
+        self._versions: dict[Route, int] = {}
+        self._lock = threading.Lock()
+        self._cache: TreeCache | None = None
+
+    def start(self) -> None:
+        self._cache = self._coordination.tree_cache(self._root, self._changed)
+        self._changed()
+
+    def close(self) -> None:
+        if self._cache is not None:
+            self._cache.close()
+
+    def _changed(self) -> None:
+        if self._cache is None:
+            return
+        try:
+            nodes = self._cache.nodes()
+        except Unavailable:
+            return
+        with self._lock:
+            for path, node in nodes.items():
+                if path != self._root:
+                    self._take(path, node)
+
+    def _take(self, path: str, node: Node) -> None:
+        try:
+            route = Route.parse(path.rpartition("/")[2])
+            settings = znodes.decode_route(node.data)
+        except ValueError as error:
+            logger.error("%s cannot be read, its last settings stay: %s", path, error)
+            return
+        if node.stat.mzxid > self._versions.get(route, -1):
+            self._versions[route] = node.stat.mzxid
+            self._send(PublishedSettings(route, node.stat.mzxid, settings))

@@ -23,6 +23,7 @@ from ureplicator_worker.lifeline.messages import (
     Message,
     ProofRequest,
     ProofResponse,
+    PublishedSettings,
     Released,
     Remove,
     Stop,
@@ -66,5 +67,5 @@ class CopierInbox:
                 self.pids.pop(copier, None)
                 self._prover.cancel(copier)
                 self._put(CopierClosed(copier))
-            case Add() | Remove() | Stop() | ProofResponse():
+            case Add() | Remove() | Stop() | PublishedSettings() | ProofResponse():
                 raise ValueError(f"a copier may not send {type(message).__name__}")

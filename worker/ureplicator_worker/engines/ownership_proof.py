@@ -34,19 +34,24 @@ from typing import TypeVar
 
 from ureplicator_common import znodes
 from ureplicator_common.contents import Assignment, TopicIntent
-from ureplicator_common.coordination import Coordination, Unavailable
+from ureplicator_common.coordination import Coordination, Node, Unavailable
 from ureplicator_common.model import (
     RENEWER,
     OwnerEpoch,
     Partition,
     Route,
-    RouteSettings,
     SessionId,
     TopicKey,
     WorkerId,
     transactional_id,
 )
-from ureplicator_worker.lifeline.messages import CopierId, Grant, ProofRequest, ProofResponse
+from ureplicator_worker.lifeline.messages import (
+    CopierId,
+    Grant,
+    ProofRequest,
+    ProofResponse,
+    PublishedSettings,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -148,7 +153,7 @@ class OwnershipProver:
             return ProofResponse(request.request_id, {}, dict.fromkeys(request.partitions, taken))
         self._check_known_slots()
         assignment = self._assignment()
-        settings = {r: self._settings(r) for r in {p.route for p in request.partitions}}
+        settings = {r: self._route(r) for r in {p.route for p in request.partitions}}
         intents = {k: self._intent(k) for k in {p.key for p in request.partitions}}
         renewers = {
             r: transactional_id(fleet=self._paths.fleet, route=r, worker=RENEWER, slot=0)
@@ -201,15 +206,21 @@ class OwnershipProver:
             raise Unavailable(f"{path} cannot be read: {error}") from error
         return {p: (entry.owner_epoch, entry.fence) for p, entry in assignment.entries.items()}
 
-    def _settings(self, route: Route) -> RouteSettings | None:
-        return self._read(self._paths.route(route), znodes.decode_route)
+    def _route(self, route: Route) -> PublishedSettings | None:
+        node = self._coordination.get(self._paths.route(route))
+        settings = self._decoded(self._paths.route(route), node, znodes.decode_route)
+        if node is None or settings is None:
+            return None
+        return PublishedSettings(route, node.stat.mzxid, settings)
 
     def _intent(self, key: TopicKey) -> TopicIntent | None:
         return self._read(self._paths.topic(key), znodes.decode_intent)
 
     def _read(self, path: str, decode: Callable[[bytes], T]) -> T | None:
-        """The decoded node; one that cannot be read counts as missing, and grants nothing."""
-        node = self._coordination.get(path)
+        return self._decoded(path, self._coordination.get(path), decode)
+
+    def _decoded(self, path: str, node: Node | None, decode: Callable[[bytes], T]) -> T | None:
+        """One that cannot be read counts as missing, and grants nothing."""
         try:
             return None if node is None else decode(node.data)
         except znodes.UnreadableContent as error:
@@ -222,7 +233,7 @@ def grant_or_refusal(
     epoch: OwnerEpoch,
     *,
     assignment: Mapping[Partition, tuple[OwnerEpoch, tuple[str, ...]]],
-    settings: RouteSettings | None,
+    settings: PublishedSettings | None,
     intent: TopicIntent | None,
     renewer: str,
 ) -> Grant | str:
@@ -238,11 +249,12 @@ def grant_or_refusal(
         return f"topic {partition.key} is not whitelisted any more, or unreadable"
     return Grant(
         owner_epoch=epoch,
-        target_topic=intent.target_topic or settings.target_topic(partition.topic),
+        target_topic=intent.target_topic or settings.settings.target_topic(partition.topic),
         fence=(*fence, renewer),
         initial=partition.number < intent.initial_partitions,
         had_position=partition.number in intent.had_position,
         source_topic_id=intent.source_topic_id,
         restarted=intent.restarted,
-        settings=settings,
+        settings=settings.settings,
+        settings_version=settings.version,
     )

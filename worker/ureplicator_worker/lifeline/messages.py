@@ -9,6 +9,7 @@
         | <------------- Failed(partition, reason) ---------- |   refused or given up, no longer touched
         | -- Remove(partitions) --------------------------->  |
         | <------------- Released(partitions) --------------- |   drained, committed, no longer touched
+        | -- PublishedSettings(route, version, ...) ------->  |   when the leader has published others
         | -- Stop() --------------------------------------->  |
         | <------------- Released(all), then close ---------- |
 
@@ -22,7 +23,7 @@ from __future__ import annotations
 import functools
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -32,6 +33,7 @@ from ureplicator_common.model import (
     OwnerEpoch,
     Partition,
     PartitionState,
+    Route,
     RouteSettings,
     camel,
 )
@@ -114,6 +116,7 @@ class Grant:
     `had_position`: a position was committed once; a store without one has lost it.
     `source_topic_id`: the expected topic id, whichever topic has the name now ("": not known yet).
     `restarted`: a position stored for another source or target topic counts as none.
+    `settings` are those of the route; `settings_version` orders them and `PublishedSettings`.
     """
 
     owner_epoch: OwnerEpoch
@@ -124,6 +127,16 @@ class Grant:
     source_topic_id: str = ""
     restarted: bool = False
     settings: RouteSettings = field(default_factory=RouteSettings)
+    settings_version: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class PublishedSettings:
+    """Settings of a route, for its partitions that run. An older `version` has no effect."""
+
+    route: Route
+    version: int
+    settings: RouteSettings
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,13 +191,23 @@ class Failed:
 
 
 Message = (
-    Hello | Add | Remove | Stop | ProofRequest | ProofResponse | CopierReport | Released | Failed
+    Hello
+    | Add
+    | Remove
+    | Stop
+    | PublishedSettings
+    | ProofRequest
+    | ProofResponse
+    | CopierReport
+    | Released
+    | Failed
 )
 
 
 def encode(message: Message) -> bytes:
     """Message -> one line, newline included."""
-    body = {"type": type(message).__name__, **_plain(message)}
+    fields = _proof(message) if isinstance(message, ProofResponse) else _plain(message)
+    body = {"type": type(message).__name__, **fields}
     return json.dumps(body, separators=(",", ":")).encode() + b"\n"
 
 
@@ -194,14 +217,14 @@ def decode(line: bytes) -> Message:
         raw = json.loads(line)
         message: Message = _DECODERS[raw["type"]](raw)
         return message
-    except (KeyError, TypeError, AttributeError, RecursionError) as error:
+    except (LookupError, TypeError, AttributeError, RecursionError) as error:
         raise ValueError(f"not a lifeline message: {line[:200]!r}") from error
 
 
 def _plain(value: Any) -> Any:
     if isinstance(value, (str, int, float)):
         return value
-    if isinstance(value, Partition):
+    if isinstance(value, (Partition, Route)):
         return str(value)
     kind: Any = type(value)
     fields = _fields(kind)
@@ -219,6 +242,25 @@ def _fields(kind: Any) -> tuple[tuple[str, str], ...] | None:
         if hasattr(kind, attribute):
             return tuple((field, camel(field)) for field in getattr(kind, attribute))
     return None
+
+
+def _proof(response: ProofResponse) -> dict[str, Any]:
+    """The settings of a route once, and their place in each grant: they may name a thousand topics."""
+    distinct = {id(grant.settings): grant.settings for grant in response.granted.values()}
+    places = {identity: place for place, identity in enumerate(distinct)}
+    granted: dict[str, Any] = {}
+    for partition, grant in response.granted.items():
+        granted[str(partition)] = {
+            name: _plain(getattr(grant, field))
+            for field, name in _fields(Grant) or ()
+            if field != "settings"
+        } | {"settings": places[id(grant.settings)]}
+    return {
+        "requestId": response.request_id,
+        "settings": [_plain(settings) for settings in distinct.values()],
+        "granted": granted,
+        "refused": _plain(response.refused),
+    }
 
 
 def _snake(raw: Mapping[str, Any]) -> dict[str, Any]:
@@ -241,11 +283,15 @@ def _hello(token: Any, pid: Any) -> Hello:
     return Hello(token, pid)
 
 
-def _grant(item: dict[str, Any]) -> Grant:
-    raw = _snake(item)
-    settings = _snake(raw["settings"])
+def _route_settings(raw: dict[str, Any]) -> RouteSettings:
+    settings = _snake(raw)
     settings["delivery"] = Delivery(settings["delivery"])
     settings["on_gap"] = GapPolicy(settings["on_gap"])
+    return RouteSettings(**settings)
+
+
+def _grant(item: dict[str, Any], settings: Sequence[RouteSettings]) -> Grant:
+    raw = _snake(item)
     return Grant(
         owner_epoch=OwnerEpoch(raw["owner_epoch"]),
         target_topic=raw["target_topic"],
@@ -254,14 +300,17 @@ def _grant(item: dict[str, Any]) -> Grant:
         had_position=raw["had_position"],
         source_topic_id=raw["source_topic_id"],
         restarted=raw["restarted"],
-        settings=RouteSettings(**settings),
+        settings=settings[raw["settings"]],
+        settings_version=raw["settings_version"],
     )
 
 
 def _proof_response(raw: dict[str, Any]) -> ProofResponse:
+    settings = [_route_settings(item) for item in raw["settings"]]
+    granted = raw["granted"].items()
     return ProofResponse(
         request_id=raw["requestId"],
-        granted={Partition.parse(text): _grant(item) for text, item in raw["granted"].items()},
+        granted={Partition.parse(text): _grant(item, settings) for text, item in granted},
         refused={Partition.parse(text): why for text, why in raw["refused"].items()},
     )
 
@@ -283,6 +332,9 @@ _DECODERS: Mapping[str, Any] = {
     "Add": lambda raw: Add(partitions=_epochs(raw["partitions"])),
     "Remove": lambda raw: Remove(partitions=_partitions(raw["partitions"])),
     "Stop": lambda raw: Stop(),
+    "PublishedSettings": lambda raw: PublishedSettings(
+        Route.parse(raw["route"]), raw["version"], _route_settings(raw["settings"])
+    ),
     "ProofRequest": lambda raw: ProofRequest(
         request_id=raw["requestId"], partitions=_epochs(raw["partitions"])
     ),

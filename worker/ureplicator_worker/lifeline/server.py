@@ -94,7 +94,7 @@ class LifelineServer:
         """
         done = threading.Event()
         self._tokens.withdraw(copier)
-        self.disconnect(copier)
+        self._do(lambda: self._drop(self._connections.get(copier)))
         self._do(done.set)
         if self._thread.is_alive():
             done.wait(REVOKE_TIMEOUT_S)
@@ -104,9 +104,10 @@ class LifelineServer:
         line = encode(message)
         self._do(lambda: self._enqueue(copier, line))
 
-    def disconnect(self, copier: CopierId) -> None:
-        """Close the copier's connection."""
-        self._do(lambda: self._drop(self._connections.get(copier)))
+    def send_all(self, message: Message) -> None:
+        """Send to every copier that is connected."""
+        for copier in tuple(self._connections):
+            self.send(copier, message)
 
     # The serving thread.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from ureplicator_common.model import Partition
+from ureplicator_common.model import Partition, RouteSettings
 from ureplicator_worker.copier.lane import LaneEvent, LaneStatus, Progress
 from ureplicator_worker.copier.latency import LatencyHistogram
 from ureplicator_worker.copier.position_values import StartPosition
@@ -34,6 +34,9 @@ class StubLane:
 
     def resume(self, partition: Partition) -> None:
         self.suspended.remove(partition)
+
+    def change_settings(self, partition: Partition, settings: RouteSettings) -> None:
+        """Nothing here depends on them."""
 
     def seek(self, partition: Partition, offset: int) -> None:
         assert partition not in self.finished

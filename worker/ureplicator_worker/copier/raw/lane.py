@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 
-from ureplicator_common.model import Partition
+from ureplicator_common.model import Partition, RouteSettings
 from ureplicator_worker.copier.lane import (
     GapFound,
     LaneEvent,
@@ -65,7 +65,9 @@ class RawLane:
             pool=pool,
             producers=self._producers,
             latency=self.latency,
-            failed=self._send_failed,
+            failed=lambda send, reason, temporary: self._stop(
+                self._partitions[send.partition], reason, temporary, discard=True
+            ),
             lost=self._target_lost,
         )
         self._source = Source(
@@ -107,6 +109,9 @@ class RawLane:
         raw = self._partitions[partition]
         self._source.suspend(raw.fetch, suspended=False)
         self._target.suspend(raw.send, suspended=False)
+
+    def change_settings(self, partition: Partition, settings: RouteSettings) -> None:
+        self._partitions[partition].change_settings(settings)
 
     def seek(self, partition: Partition, offset: int) -> None:
         raw = self._partitions[partition]
@@ -204,9 +209,6 @@ class RawLane:
 
     def _fetch_failed(self, fetch: FetchSide, reason: str) -> None:
         self._stop(self._partitions[fetch.partition], reason, temporary=False, discard=False)
-
-    def _send_failed(self, send: SendSide, reason: str, temporary: bool) -> None:
-        self._stop(self._partitions[send.partition], reason, temporary, discard=True)
 
     def _target_lost(self, send: SendSide, reason: str) -> None:
         """Hold the partition until the policy for gaps has decided (`seek` or `finish`)."""

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ureplicator_common.model import Partition
+from ureplicator_common.model import Partition, RouteSettings
 from ureplicator_worker.copier.position_values import StartPosition
 from ureplicator_worker.copier.raw.batches.send_window import SendWindow
 from ureplicator_worker.copier.raw.net.fetch_api import IDS, NAMES, TopicKey, by_id, by_name
@@ -26,7 +26,8 @@ NEVER_S = float("inf")
 
 @dataclass(slots=True, eq=False)
 class FetchSide:
-    """Fetch position of a partition, and errors of its source. Written by `Source` and `ingest`.
+    """Fetch position of a partition, and errors of its source. Written by `Source` and `ingest`; settings
+    by `RawPartition`.
 
     `keys`: the source topic as each version of Fetch names it. The id is the one that the position was
     proven against, so a recreated topic is never read under it. `read_by_name`: something was fetched
@@ -71,7 +72,7 @@ class FetchSide:
 
 @dataclass(slots=True, eq=False)
 class SendSide:
-    """State of a partition's batches at the target. Written by `Target` only.
+    """State of a partition's batches at the target. Written by `Target`; settings by `RawPartition`.
 
     `sent_via`: node that the batches in flight were sent to, and if `aside`. `aside`: its followers are
     slow, so its requests go on a connection of their own. `sent_at_s`: time of the last batch that was
@@ -133,3 +134,8 @@ class RawPartition:
             window=window,
         )
         return cls(partition, beginning, fetch, send, window)
+
+    def change_settings(self, settings: RouteSettings) -> None:
+        """For what is fetched and sent from now on."""
+        self.fetch.verify_crc = settings.verify_crc
+        self.send.abort_on_send_failure = settings.abort_on_send_failure
