@@ -22,7 +22,7 @@ import click
 from confluent_kafka import KafkaException
 from rich.console import Console
 
-from ureplicator_bench import control, handover, idle, latency, memory, throughput
+from ureplicator_bench import control, handover, idle, latency, memory, merge, throughput
 from ureplicator_bench.contenders import Contender, MirrorMaker, Ours
 from ureplicator_bench.load import Filler, Profile
 from ureplicator_bench.report import print_figure, print_latency, print_memory, print_throughput
@@ -93,6 +93,9 @@ class Wanted:
     type=click.IntRange(1_000),
     help="Cost of so many idle partitions instead.",
 )
+@click.option(
+    "--merge", "only_merge", is_flag=True, help="Measure the merging of small batches instead."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print figures for machines.")
 def main(
     names: tuple[str, ...],
@@ -107,6 +110,7 @@ def main(
     only_control: bool,
     only_handover: bool,
     idle_partitions: int | None,
+    only_merge: bool,
     as_json: bool,
 ) -> None:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
@@ -117,6 +121,8 @@ def main(
     try:
         if idle_partitions is not None:
             good, figures = _idle(idle_partitions)
+        elif only_merge:
+            good, figures = _merge()
         elif only_control or only_handover:
             good, figures = _control() if only_control else _handover()
         else:
@@ -165,6 +171,14 @@ def _idle(partitions: int) -> tuple[bool, dict[str, Any]]:
         print_figure(console, figure)
         found.append(figure)
     return all(each.good for each in found), {"idle": [asdict(each) for each in found]}
+
+
+def _merge() -> tuple[bool, dict[str, Any]]:
+    found = []
+    for figure in merge.figures(progress=_print_progress):
+        print_figure(console, figure)
+        found.append(figure)
+    return all(each.good for each in found), {"merge": [asdict(each) for each in found]}
 
 
 def _handover() -> tuple[bool, dict[str, Any]]:

@@ -5,7 +5,7 @@ to 20 MB: every call names its limit, and nothing beyond it is held in memory.
 
 * gzip, lz4 and zstd allow several members or frames in one payload, which are decoded one after the other.
   For small payloads the set-up of a decoder of lz4 or zstd takes longer than the decoding, so those of a run
-  of batches are decoded together (`CONCATENATE`).
+  of batches are decoded together (`CONCATENATE`; plain ones need no decoding at all).
 * snappy comes raw, or in blocks behind a header (snappy-java's framing). Brokers read both; the latter is
   written.
 * lz4 frames have independent blocks: brokers refuse linked ones. Checksums are written for neither.
@@ -25,7 +25,7 @@ import cramjam
 from ureplicator_worker.copier.raw.batches.header import CorruptBatch
 
 NONE, GZIP, SNAPPY, LZ4, ZSTD = range(5)
-CONCATENATE = frozenset({LZ4, ZSTD})
+CONCATENATE = frozenset({NONE, LZ4, ZSTD})
 """Codecs whose payloads may be joined and decoded in one call."""
 
 GZIP_LEVEL = 1
@@ -36,7 +36,8 @@ FIRST_GUESS_BYTES = 64 << 10
 GUESSED_RATIO = 8
 GROWTH = 4
 
-_SNAPPY_HEADER = b"\x82SNAPPY\x00" + struct.pack(">ii", 1, 1)
+_SNAPPY_MAGIC = b"\x82SNAPPY\x00"
+_SNAPPY_HEADER = _SNAPPY_MAGIC + struct.pack(">ii", 1, 1)
 _INT32 = struct.Struct(">i")
 _GZIP_WINDOW = 31
 _BUFFER_FULL = "whole buffer"
@@ -81,7 +82,8 @@ def _gunzip(payload: Bytes, limit_bytes: int) -> Bytes:
 
 
 def _unsnap(payload: Bytes, limit_bytes: int) -> Bytes:
-    if bytes(payload[:8]) != _SNAPPY_HEADER[:8]:
+    payload = bytes(payload)
+    if not payload.startswith(_SNAPPY_MAGIC):
         return _unsnap_block(payload, limit_bytes)
     blocks = []
     at = len(_SNAPPY_HEADER)
@@ -100,7 +102,7 @@ def _unsnap(payload: Bytes, limit_bytes: int) -> Bytes:
 def _unsnap_block(block: Bytes, limit_bytes: int) -> bytes:
     if cramjam.snappy.decompress_raw_len(block) > limit_bytes:
         raise TooLarge(limit_bytes)
-    return bytes(cramjam.snappy.decompress_raw(block))
+    return memoryview(cramjam.snappy.decompress_raw(block)).tobytes()
 
 
 def _unlz4(payload: Bytes, limit_bytes: int) -> Bytes:

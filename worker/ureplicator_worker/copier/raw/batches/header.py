@@ -75,6 +75,7 @@ class Header:
         "attributes",
         "base_offset",
         "base_timestamp_ms",
+        "codec",
         "crc",
         "last_offset",
         "leader_epoch",
@@ -105,6 +106,7 @@ class Header:
             self.records,
         ) = _FIXED.unpack_from(buffer, at)
         self.last_offset = self.base_offset + last_delta
+        self.codec = self.attributes & CODEC_BITS
 
     def _read_old(self, buffer: bytearray | memoryview | bytes, at: int) -> None:
         """Formats 0 and 1: one message (or a wrapper) with the offset of its *last* record."""
@@ -112,15 +114,11 @@ class Header:
         self.base_offset = self.last_offset
         self.leader_epoch = -1
         self.crc = 0
-        self.attributes = buffer[at + 17] & CODEC_BITS
+        self.attributes = self.codec = buffer[at + 17] & CODEC_BITS
         self.base_timestamp_ms = -1
         self.max_timestamp_ms = -1
         self.producer_id = -1
         self.records = 1
-
-    @property
-    def codec(self) -> int:
-        return int(self.attributes & CODEC_BITS)
 
     def kind(self, position: int) -> Kind:
         """Treatment of the batch when copying goes on at `position`."""

@@ -44,43 +44,35 @@ def merge(
     codec = stored[0][1].codec
     records = Records()
     if codec in CONCATENATE and all(header.magic >= 2 for _, header in stored):
-        _add_joined(records, stored, position=position, limit_bytes=limit_bytes)
-    else:
-        for view, header in stored:
-            left_bytes = limit_bytes - records.size_bytes
-            if header.magic < 2:
-                collect(view, records, first=position, limit_bytes=left_bytes)
-            else:
-                data = decompress(codec, view[HEADER_BYTES:], limit_bytes=max(0, left_bytes))
-                if _add(records, bytes(data), 0, header, position) != len(data):
-                    raise CorruptBatch("more records than the header promises")
+        payload = b"".join([view[HEADER_BYTES:] for view, _ in stored])
+        data = decompress(codec, payload, limit_bytes=limit_bytes)
+        _add(records, data, [header for _, header in stored], position)
+        return records.build(codec=codec)
+    for view, header in stored:
+        left_bytes = max(0, limit_bytes - records.size_bytes)
+        if header.magic < 2:
+            collect(view, records, first=position, limit_bytes=left_bytes)
+        else:
+            data = decompress(codec, view[HEADER_BYTES:], limit_bytes=left_bytes)
+            _add(records, data, (header,), position)
     return records.build(codec=codec)
 
 
-def _add_joined(
-    records: Records, stored: Sequence[Stored], *, position: int, limit_bytes: int
-) -> None:
-    """Decode several payloads in one call; the records show where each batch ends."""
-    payload = b"".join([view[HEADER_BYTES:] for view, _ in stored])
-    data = decompress(stored[0][1].codec, payload, limit_bytes=limit_bytes)
+def _add(records: Records, data: Bytes, headers: Sequence[Header], position: int) -> None:
+    """Batches that were decoded in one call: the records show where each ends."""
     at = 0
-    for _, header in stored:
-        at = _add(records, data, at, header, position)
+    for header in headers:
+        at = records.splice(
+            data,
+            at,
+            header.records,
+            header.base_offset,
+            header.base_timestamp_ms,
+            header.max_timestamp_ms if header.attributes & LOG_APPEND_TIME else None,
+            position,
+        )
     if at != len(data):
-        raise CorruptBatch("more records than the headers promise")
-
-
-def _add(records: Records, data: Bytes, at: int, header: Header, position: int) -> int:
-    stamped = header.attributes & LOG_APPEND_TIME
-    return records.splice(
-        data,
-        at,
-        header.records,
-        base_offset=header.base_offset,
-        base_ms=header.base_timestamp_ms,
-        stamped_ms=header.max_timestamp_ms if stamped else None,
-        first=position,
-    )
+        raise CorruptBatch("more records than the header promises")
 
 
 def split(view: memoryview, offsets: SourceOffsets) -> list[Built]:
@@ -89,20 +81,12 @@ def split(view: memoryview, offsets: SourceOffsets) -> list[Built]:
     A batch of one record comes back alone. Raises CorruptBatch.
     """
     header = Header(view, 0)
-    data = decompress(header.codec, view[HEADER_BYTES:], limit_bytes=MAX_DECODED_BYTES)
+    data = bytes(decompress(header.codec, view[HEADER_BYTES:], limit_bytes=MAX_DECODED_BYTES))
     middle = (header.records + 1) // 2
     halves = []
     for start, stop in pairwise(sorted({0, middle, header.records})):
         records = Records()
-        records.splice(
-            data,
-            0,
-            header.records,
-            base_offset=0,
-            base_ms=header.base_timestamp_ms,
-            first=start,
-            stop=stop,
-        )
+        records.splice(data, 0, header.records, 0, header.base_timestamp_ms, None, start, stop)
         built = records.build(codec=header.codec)
         if built is None or built.records != stop - start:
             raise CorruptBatch("fewer records than the header promises")

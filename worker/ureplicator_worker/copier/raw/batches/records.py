@@ -85,87 +85,72 @@ class Records:
         data: Bytes,
         at: int,
         count: int,
-        *,
         base_offset: int,
         base_ms: int,
         stamped_ms: int | None = None,
         first: int = 0,
         stop: int = MAX_OFFSET,
     ) -> int:
-        """Take `count` records of a stored batch; returns the place behind them.
+        """Take `count` records of a stored batch; returns the place behind them. Raises CorruptBatch.
 
         `stamped_ms`: the time of all of them, if the broker stamped them. Only those whose offset is at
-        least `first` and below `stop` are taken. Raises CorruptBatch.
+        least `first` and below `stop` are taken. The numbers of one byte, nearly all, are read in place.
         """
         try:
-            return self._splice(data, at, count, base_offset, base_ms, stamped_ms, first, stop)
+            codes, code_size, out, size = _CODES, _CODE_SIZE, self._data, len(data)
+            for _ in range(count):
+                length = data[at]
+                if length < 0x80 and not length & 1:
+                    length >>= 1
+                    at += 1
+                else:
+                    length, at = read_zigzag(data, at)
+                end = at + length
+                attributes = at
+                delta_ms = data[at + 1]
+                if delta_ms < 0x80:
+                    delta_ms = (delta_ms >> 1) ^ -(delta_ms & 1)
+                    at += 2
+                else:
+                    delta_ms, at = read_zigzag(data, at + 1)
+                offset = data[at]
+                if offset < 0x80:
+                    offset = base_offset + ((offset >> 1) ^ -(offset & 1))
+                    at += 1
+                else:
+                    offset, at = read_zigzag(data, at)
+                    offset += base_offset
+                if at > end or end > size:
+                    raise CorruptBatch(f"a record of {length} bytes at byte {attributes} of {size}")
+                if first <= offset < stop:
+                    time_ms = base_ms + delta_ms if stamped_ms is None else stamped_ms
+                    index = self.count
+                    if not index:
+                        self._base_ms = self._latest_ms = time_ms
+                    elif time_ms > self._latest_ms:
+                        self._latest_ms = time_ms
+                    if offset != self._next_offset:
+                        self._runs.append((index, offset))
+                    self._next_offset = offset + 1
+                    self.count = index + 1
+                    delta_ms = time_ms - self._base_ms
+                    head = codes[delta_ms] if 0 <= delta_ms < code_size else zigzag(delta_ms)
+                    head += codes[index] if index < code_size else zigzag(index)
+                    length = 1 + len(head) + end - at
+                    out += codes[length] if length < code_size else zigzag(length)
+                    out.append(data[attributes])
+                    out += head
+                    out += data[at:end]
+                at = end
+            return at
         except IndexError as error:
             raise CorruptBatch("fewer records than the header promises") from error
-
-    def _splice(
-        self,
-        data: Bytes,
-        at: int,
-        count: int,
-        base_offset: int,
-        base_ms: int,
-        stamped_ms: int | None,
-        first: int,
-        stop: int,
-    ) -> int:
-        """One pass over the bytes; the numbers of one byte, nearly all, are read in place."""
-        codes, code_size, out, size = _CODES, _CODE_SIZE, self._data, len(data)
-        for _ in range(count):
-            length = data[at]
-            if length < 0x80 and not length & 1:
-                length >>= 1
-                at += 1
-            else:
-                length, at = read_zigzag(data, at)
-            end = at + length
-            attributes = at
-            delta_ms = data[at + 1]
-            if delta_ms < 0x80:
-                delta_ms = (delta_ms >> 1) ^ -(delta_ms & 1)
-                at += 2
-            else:
-                delta_ms, at = read_zigzag(data, at + 1)
-            offset = data[at]
-            if offset < 0x80:
-                offset = base_offset + ((offset >> 1) ^ -(offset & 1))
-                at += 1
-            else:
-                offset, at = read_zigzag(data, at)
-                offset += base_offset
-            if at > end or end > size:
-                raise CorruptBatch(f"a record of {length} bytes at byte {attributes} of {size}")
-            if first <= offset < stop:
-                time_ms = base_ms + delta_ms if stamped_ms is None else stamped_ms
-                index = self.count
-                if not index:
-                    self._base_ms = self._latest_ms = time_ms
-                elif time_ms > self._latest_ms:
-                    self._latest_ms = time_ms
-                if offset != self._next_offset:
-                    self._runs.append((index, offset))
-                self._next_offset = offset + 1
-                self.count = index + 1
-                delta_ms = time_ms - self._base_ms
-                head = codes[delta_ms] if 0 <= delta_ms < code_size else zigzag(delta_ms)
-                head += codes[index] if index < code_size else zigzag(index)
-                length = 1 + len(head) + end - at
-                out += codes[length] if length < code_size else zigzag(length)
-                out.append(data[attributes])
-                out += head
-                out += data[at:end]
-            at = end
-        return at
 
     def append(self, rest: bytes, *, offset: int, time_ms: int) -> None:
         """One record; `rest`: its key, value and headers with their lengths."""
         record = b"\x00" + zigzag(0) + zigzag(0) + rest
         record = zigzag(len(record)) + record
-        self._splice(record, 0, 1, offset, time_ms, None, 0, MAX_OFFSET)
+        self.splice(record, 0, 1, offset, time_ms)
 
     @property
     def size_bytes(self) -> int:
