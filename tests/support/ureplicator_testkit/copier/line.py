@@ -1,4 +1,7 @@
-"""One route's copier between two clusters in memory, turn by turn; the test advances the clock."""
+"""One route's copier between two clusters in memory, turn by turn; the test advances the clock.
+
+`wall_s` is the copier's wall clock. It stands at 0 unless a test sets it: no record is old.
+"""
 
 from __future__ import annotations
 
@@ -178,12 +181,14 @@ class Line:
         self.target_metadata = MemoryMetadata(target)
         self.sent: list[Message] = []
         self._now_s = 1_000.0
+        self.wall_s = 0.0
         self.lane = RawLane(
             source=self.source_metadata,
             source_events=self.source_metadata.events,
             target=self.target_metadata,
             target_events=self.target_metadata.events,
             pool=self.pool,
+            wall_s=lambda: self.wall_s,
         )
         self.copier = RouteCopier(
             ROUTE,

@@ -32,12 +32,16 @@ INVALID_RECORD = 87
 
 @dataclass
 class BatchLog(Log):
-    """One partition. `taken`: batches as they were produced or put, with their offsets set."""
+    """One partition. `taken`: batches as they were produced or put, with their offsets set.
+
+    `expired_ms`: producers whose last batch is of a time before are forgotten, at once.
+    """
 
     taken: list[bytes] = field(default_factory=list)
     max_bytes: int = 1 << 20
     aborted: list[tuple[int, int]] = field(default_factory=list)
     producers: dict[int, deque[tuple[int, int, int]]] = field(default_factory=dict)
+    expired_ms: int = -1
 
     def put(self, *batches: bytes) -> None:
         """As they are, under the next offsets."""
@@ -48,6 +52,15 @@ class BatchLog(Log):
 
     def forget_producers(self) -> None:
         self.producers.clear()
+
+    def _expire(self) -> None:
+        times = {
+            header_field(batch, "base_offset"): header_field(batch, "max_timestamp")
+            for batch in self.taken[-REMEMBERED:]
+        }
+        for producer, known in list(self.producers.items()):
+            if known and times.get(known[-1][2], self.expired_ms) < self.expired_ms:
+                del self.producers[producer]
 
     def truncate(self, end: int) -> None:
         """Lose what lies behind, and what the producers sent there (an unclean election)."""
@@ -72,6 +85,7 @@ class BatchLog(Log):
         first = header_field(batch, "base_sequence")
         producer = header_field(batch, "producer_id")
         last = (first + count - 1) % SEQUENCES
+        self._expire()
         known = self.producers.setdefault(producer, deque(maxlen=REMEMBERED))
         for old_first, old_last, offset in known:
             if (old_first, old_last) == (first, last):

@@ -10,8 +10,9 @@ sent; batches that were fetched by name may be of either.
 
 from __future__ import annotations
 
+import time
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from ureplicator_common.model import Partition, RouteSettings
 from ureplicator_worker.copier.lane import (
@@ -55,6 +56,7 @@ class RawLane:
         target: ClusterMetadata,
         target_events: Mailbox[MetadataEvent],
         pool: BufferPool,
+        wall_s: Callable[[], float] = time.time,
     ) -> None:
         self.latency = LatencyHistogram()
         self._partitions: dict[Partition, RawPartition] = {}
@@ -69,6 +71,7 @@ class RawLane:
                 self._partitions[send.partition], reason, temporary, discard=True
             ),
             lost=self._target_lost,
+            wall_s=wall_s,
         )
         self._source = Source(
             source,

@@ -24,7 +24,7 @@ from ureplicator_common.kafka.errors import (
 from ureplicator_worker.copier.latency import LatencyHistogram
 from ureplicator_worker.copier.raw.batches.header import CorruptBatch
 from ureplicator_worker.copier.raw.batches.rebuild import split
-from ureplicator_worker.copier.raw.batches.send_window import Batch
+from ureplicator_worker.copier.raw.batches.send_window import NEVER_MS, Batch
 from ureplicator_worker.copier.raw.ingest import batch_of
 from ureplicator_worker.copier.raw.net.buffers import BufferPool, Lease
 from ureplicator_worker.copier.raw.net.connection import BrokerConnection, ConnectionClosed
@@ -48,6 +48,11 @@ SILENCE_TIMEOUT_S = 15.0
 RETRY_S = 0.1
 FAST_S = BROKER_TIMEOUT_MS / 2_000
 OBSERVE_EVERY_S = 0.02
+PRODUCER_KEPT_S = 23 * 3600.0
+"""For so long brokers know a producer after the time of its last batch, less an hour for the clocks
+(`producer.id.expiration.ms`, a day by default)."""
+DOUBT_AFTER_S = 3600.0
+"""Pause after which a producer counts as unproven: the setting may be shorter than its default."""
 
 PRODUCER_LOST = frozenset({ErrorCode.UNKNOWN_PRODUCER_ID, ErrorCode.INVALID_PRODUCER_EPOCH})
 TOO_LARGE = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE})
@@ -82,6 +87,7 @@ class Target:
         latency: LatencyHistogram,
         failed: Callable[[SendSide, str, bool], None],
         lost: Callable[[SendSide, str], None],
+        wall_s: Callable[[], float],
     ) -> None:
         self.connections, self.aside = (
             Connections(
@@ -99,12 +105,16 @@ class Target:
         self._lost = lost
         self.active: dict[SendSide, None] = {}
         """Partitions that may have something to send."""
+        self._wall_s = wall_s
+        self._expired_ms = NEVER_MS
         self._now_s = 0.0
         self._observe_at_s = 0.0
 
     def activate(self, send: SendSide) -> None:
         """The partition may have something to send."""
         if send not in self.active:
+            if self._now_s - send.moved_at_s > DOUBT_AFTER_S:
+                send.window.doubt()
             send.moved_at_s = self._now_s
             self.active[send] = None
 
@@ -127,6 +137,7 @@ class Target:
     def work(self, now_s: float) -> None:
         """Send the requests that may be sent now."""
         self._now_s = now_s
+        self._expired_ms = round((self._wall_s() - PRODUCER_KEPT_S) * 1_000)
         if now_s >= self._observe_at_s:
             self._observe_at_s = now_s + OBSERVE_EVERY_S
             for connection in (*self.connections.open, *self.aside.open):
@@ -137,7 +148,7 @@ class Target:
                 del self.active[send]
             elif send.suspended or send.needs_producer:
                 continue
-            elif send.window.can_send and now_s >= send.retry_at_s:
+            elif send.window.can_send(self._expired_ms) and now_s >= send.retry_at_s:
                 via = self.leader(send), send.aside
                 if send.window.in_flight == 0 or send.sent_via == via:
                     by_leader.setdefault(via, deque()).append(send)
@@ -188,7 +199,7 @@ class Target:
                 break
             send = partitions.popleft()
             partitions.append(send)
-            batch = send.window.next()
+            batch = send.window.next(self._expired_ms)
             if batch is not None:
                 self.active[send] = self.active.pop(send)
                 send.sent_via = via

@@ -11,6 +11,10 @@ The rules, and why:
   in flight is lost, the second is taken for the beginning, and the first stays out of order. Hence one
   in flight until the first acknowledgement under a producer id and after each disturbance; then up to
   five, as many as a broker remembers for recognising duplicates.
+* Brokers forget a producer that long appended nothing (`producer.id.expiration.ms`), by the time of the
+  last batch that they appended, not by the time of its arrival: when old data is copied they may forget it
+  between any two batches. Hence one in flight, too, next to a batch whose time is older than that, and
+  after a pause (`doubt`).
 * A batch of unknown outcome is sent again from memory with the same sequence: the broker recognises a
   duplicate. Fetched again it might have other boundaries, and would not be recognised.
 * Sequences are assigned when a batch is first sent, so that waiting batches can be stamped again at no
@@ -38,6 +42,7 @@ from ureplicator_worker.copier.raw.net.produce_api import Produced
 MAX_IN_FLIGHT_NEW_PRODUCER = 1
 MAX_IN_FLIGHT_BATCHES = 5
 UNKNOWN_OFFSET = -1
+NEVER_MS = -(1 << 63)
 
 
 class Batch:
@@ -119,6 +124,7 @@ class SendWindow:
         self._queue: deque[Batch] = deque()
         self._in_flight: deque[Batch] = deque()
         self._limit = MAX_IN_FLIGHT_NEW_PRODUCER
+        self._appended_ms = NEVER_MS
         self._disturbed = False
         self._producer: tuple[int, int] | None = None
         self._sequence = 0
@@ -152,36 +158,38 @@ class SendWindow:
         for batch in self._queue:
             batch.sequence = -1
 
-    @property
-    def can_send(self) -> bool:
-        return bool(self._queue) and (
-            self._producer is not None
-            and len(self._in_flight) < self._limit
-            and not (self._disturbed and self._in_flight)
+    def doubt(self) -> None:
+        """The broker may have forgotten the producer: one in flight until it acknowledges again."""
+        self._limit = MAX_IN_FLIGHT_NEW_PRODUCER
+
+    def can_send(self, expired_ms: int = NEVER_MS) -> bool:
+        """True if `next` has a batch. Brokers may have forgotten a producer whose last batch is of a time
+        before `expired_ms`."""
+        if not self._queue or self._producer is None:
+            return False
+        if not self._in_flight:
+            return True
+        return (
+            len(self._in_flight) < self._limit
+            and not self._disturbed
+            and self._appended_ms >= expired_ms
+            and self._in_flight[-1].max_timestamp_ms >= expired_ms
         )
 
-    def next(self) -> Batch | None:
+    def next(self, expired_ms: int = NEVER_MS) -> Batch | None:
         """The next batch, stamped and in flight; None while nothing may be sent."""
-        if not self.can_send:
+        if not self.can_send(expired_ms):
             return None
         batch = self._queue.popleft()
         if batch.sequence < 0:
-            self._stamp(batch)
+            assert self._producer is not None
+            id, epoch = self._producer
+            batch.sequence = self._sequence
+            stamp(batch.view, producer_id=id, producer_epoch=epoch, sequence=batch.sequence)
+            self._sequence = next_sequence(self._sequence, batch.records)
         batch.settled = batch.acknowledged = False
         self._in_flight.append(batch)
         return batch
-
-    def _stamp(self, batch: Batch) -> None:
-        assert self._producer is not None
-        producer_id, producer_epoch = self._producer
-        batch.sequence = self._sequence
-        stamp(
-            batch.view,
-            producer_id=producer_id,
-            producer_epoch=producer_epoch,
-            sequence=batch.sequence,
-        )
-        self._sequence = next_sequence(self._sequence, batch.records)
 
     def acknowledged(self, batch: Batch, target_base: int) -> range | None:
         """The broker has it (now, or since an earlier try), at this offset of its log.
@@ -206,6 +214,7 @@ class SendWindow:
 
     def _advance(self, batch: Batch) -> None:
         self.position, self.leader_epoch = batch.next_offset, batch.leader_epoch
+        self._appended_ms = batch.max_timestamp_ms
         if batch.target_base != UNKNOWN_OFFSET:
             self.target_end = batch.target_base + batch.records
         self.queued_bytes -= len(batch.view)
