@@ -10,9 +10,9 @@ so a late response can never be taken for the response to another request.
 
 No broker can stop a client by its silence. A connection is tried for `CONNECT_TIMEOUT_S`. A request that
 any broker serves goes to them in turn (`broker_order`), and each gets a part of the time that is left
-(`ANY_PART`), so several are tried. A request that one broker must serve gets half of what is left: the rest
-is for finding out who serves it now. These times are silence, that is, the time since the last byte:
-a long response on a slow line is read to its end, within the deadline.
+(`ANY_PART`; the last one all of it), so several are tried. A request that one broker must serve gets half
+of what is left: the rest is for finding out who serves it now. These times are silence, that is, the time
+since the last byte: a long response on a slow line is read to its end, within the deadline.
 """
 
 from __future__ import annotations
@@ -318,10 +318,12 @@ class ClusterClient:
         """Try brokers in turn until one responds; the requests are created again for each."""
         failures: list[str] = []
         with self.within(self._timeout_s):
-            for address in self._order.in_turn(self.now_s()):
+            in_turn = self._order.in_turn(self.now_s())
+            for address in in_turn:
                 broker = Broker(-1, *address)
+                part = 1.0 if address == in_turn[-1] else ANY_PART
                 try:
-                    replies = self._attempt(broker, requests(), response, part=ANY_PART)
+                    replies = self._attempt(broker, requests(), response, part=part)
                 except ClusterUnavailable as error:
                     if str(error) not in failures:
                         failures.append(str(error))

@@ -71,6 +71,15 @@ def test_all_silent_seeds_but_the_last() -> None:
     assert took() < 0.1
 
 
+@pytest.mark.parametrize("nodes", [1, 2])
+def test_the_last_broker_in_turn_may_take_all_the_time(nodes: int) -> None:
+    """On a slow line nothing is gained by giving it up early."""
+    net = network(nodes=nodes)
+    net.slow_s[nodes] = 2.5
+    net.blackholed = set(range(1, nodes))
+    assert net.client(timeout_s=4.0).view(["t"])
+
+
 def test_the_broker_that_responded_last_is_tried_first() -> None:
     net = network()
     client = net.client()

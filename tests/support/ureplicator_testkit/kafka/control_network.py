@@ -22,7 +22,8 @@ from ureplicator_testkit.kafka.ledger import Ledger
 
 class ControlNetwork:
     """Knobs, by node: `down` (refuses connections), `blackholed` (no connection comes about), `frozen`
-    (takes requests, never responds). `names`: addresses that lead to a node, besides its own."""
+    (takes requests, never responds), `slow_s` (time until it responds). `names`: addresses that lead to
+    a node, besides its own."""
 
     def __init__(
         self, model: ClusterModel[Log], *, clock: ManualClock, latency_s: float = 0.0
@@ -34,6 +35,7 @@ class ControlNetwork:
         self.down: set[int] = set()
         self.blackholed: set[int] = set()
         self.frozen: set[int] = set()
+        self.slow_s: dict[int, float] = {}
         self.names = {(node.host, node.port): n for n, node in model.nodes.items()}
         self.requests: list[tuple[int, str]] = []
         self.coordinators: dict[str, int] = {}
@@ -83,10 +85,11 @@ class ControlChannel(Channel):
         deadline_s: float = 0.0,
     ) -> list[Any]:
         network = self._network
-        if self._node_id in network.frozen | network.blackholed:
+        slow_s = network.slow_s.get(self._node_id, 0.0)
+        if self._node_id in network.frozen | network.blackholed or slow_s > silence_s:
             network.clock.advance(silence_s)
             raise ClusterUnavailable(f"{self.broker} did not respond", delay_s=0.0)
-        network.clock.advance(network.latency_s)
+        network.clock.advance(network.latency_s + slow_s)
         if self._node_id in network.down:
             raise ClusterUnavailable(f"{self.broker} closed the connection", delay_s=0.0)
         return [self._respond(request, response) for request in requests]
