@@ -279,6 +279,15 @@ def test_small_batches_that_cannot_be_decoded_go_as_they_are() -> None:
     assert len(at.queued) == MERGE_AT_LEAST
 
 
+def test_one_batch_that_cannot_be_decoded_leaves_the_others_of_its_run_merged() -> None:
+    good = small(b"x", codec=batches.GZIP)
+    bad = batches.patched(good[:-9] + b"\xff" * 9)
+    at = Fixture()
+    at.ingest(log(*[good] * 5, bad, *[good] * 26))
+    assert sum(records for _, _, records in at.queued) == 32
+    assert len(at.queued) == 7
+
+
 def test_checksums_are_the_operators_choice() -> None:
     data = bytearray(log(large(1)))
     data[-1] ^= 1
