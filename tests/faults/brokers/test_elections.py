@@ -77,3 +77,29 @@ def test_a_truncated_source_is_named_with_its_offsets(
     driver.stop()
     copied = numbers(read_all(site.target.bootstrap, lane.topic), lane.topic)[0]
     assert sorted(copied.elements()) == list(range(FIRST + LATER))
+
+
+@pytest.mark.parametrize("lost", [1, LATER], ids=["exactly the last record", "several batches"])
+def test_a_target_that_lost_records_is_named_with_its_offsets(
+    site: ReplicatedServers, lane: RealLane, lost: int
+) -> None:
+    """By the copier that runs, which sends nothing behind the hole, and by the next one that starts."""
+    create_placed(site.source, lane.topic, [[1, 2, 3]])
+    create_placed(site.target, lane.topic, [[LEADER, FOLLOWER]], config=UNCLEAN)
+    fill(lane, 0, FIRST)
+    driver = lane.start(1)
+    driver.wait_caught_up()
+    kill_follower(site.target, lane.topic)
+    fill(lane, FIRST, lost)
+    driver.wait_caught_up()
+    elect_follower(site.target, lane.topic)
+    fill(lane, FIRST + lost, AFTERWARDS)
+    reason = lane.failure(driver, 0, deadline_s=40)
+    gone = f"target lost offsets {FIRST} to {FIRST + lost - 1}"
+    assert gone in reason or f"does not continue before offset {FIRST + lost}" in reason, reason
+    driver.stop()
+    again = lane.resume(1)
+    assert gone in lane.failure(again, 0, deadline_s=40)
+    again.stop()
+    copied = numbers(read_all(site.target.bootstrap, lane.topic), lane.topic)[0]
+    assert sorted(copied.elements()) == list(range(FIRST))
