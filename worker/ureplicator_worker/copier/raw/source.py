@@ -346,11 +346,12 @@ def full_targets(
 
 
 def wanted(fetch: FetchSide, *, leader_epoch: int, room_bytes: int) -> Wanted:
+    """One of two sizes: in a session each partition whose size changes is named again."""
     return Wanted(
         offset=fetch.offset,
         leader_epoch=leader_epoch,
         last_fetched_epoch=fetch.leader_epoch,
-        max_bytes=min(PARTITION_BYTES, max(MIN_PARTITION_BYTES, room_bytes)),
+        max_bytes=PARTITION_BYTES if room_bytes >= PARTITION_BYTES else MIN_PARTITION_BYTES,
     )
 
 

@@ -218,7 +218,8 @@ class Target:
             response = parse(lease.view)
         finally:
             lease.release()
-        self.connections.health.hold(node_id, response.throttle_ms / 1_000, self._now_s)
+        for connections in (self.connections, self.aside):
+            connections.health.hold(node_id, response.throttle_ms / 1_000, self._now_s)
         for produced in response.partitions:
             requested = sent.pop((produced.topic, produced.number), None)
             if requested is not None:
