@@ -1,9 +1,9 @@
 """Error codes of the Kafka protocol that are handled by name.
 
 Request versions are the highest that brokers 2.8 have and brokers 4.x still accept (KIP-896), so one fixed
-version each serves all supported brokers without negotiation, except for Fetch: see
-`ureplicator_worker.copier.raw.net.fetch_api`. EndTxn stays below 5 and AddPartitionsToTxn below 4 on
-purpose: see `positions`.
+version each serves all supported brokers without negotiation, except for Fetch and Produce: see
+`fetch_api` and `produce_api` in `ureplicator_worker.copier.raw.net`. EndTxn stays below 5 and
+AddPartitionsToTxn below 4 on purpose: see `positions`.
 Source of the codes: https://kafka.apache.org/protocol.html#protocol_error_codes
 """
 

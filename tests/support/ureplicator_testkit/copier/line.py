@@ -51,7 +51,7 @@ TURNS = 5_000
 
 
 class MemoryMetadata(ClusterMetadata):
-    """Posts at once; a node that is down refuses connections."""
+    """Posts at once; a node that is down refuses connections. `silent`: no response to Metadata."""
 
     client_id = "test"
 
@@ -60,7 +60,7 @@ class MemoryMetadata(ClusterMetadata):
         self.events: Mailbox[MetadataEvent] = Mailbox(lambda: None)
         self.published: list[Mapping[tuple[str, int], Position]] = []
         self.topics: frozenset[str] = frozenset()
-        self.closed = False
+        self.closed = self.silent = False
         self._failed: list[Callable[[str], None]] = []
 
     def cover(self, topics: frozenset[str]) -> None:
@@ -69,6 +69,8 @@ class MemoryMetadata(ClusterMetadata):
             self.refresh()
 
     def refresh(self) -> None:
+        if self.silent:
+            return
         self.events.post(ViewChanged(self.kafka.view(self.topics), frozenset(self.topics)))
 
     def connect(self, broker: Broker) -> None:

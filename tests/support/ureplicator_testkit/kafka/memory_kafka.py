@@ -1,4 +1,4 @@
-"""Brokers in memory that can fail: they speak Fetch 12 and 13 and Produce 9 over socket pairs.
+"""Brokers in memory that can fail: they speak Fetch 12, 13, 16 and Produce 9, 10, 13 over socket pairs.
 
 They run only when `pump` is called, in the thread of the test, so the test decides the order of
 events. A log accepts batches by a broker's rules: base offset 0, a correct checksum, as many
@@ -22,7 +22,7 @@ from ureplicator_common.kafka.errors import ErrorCode
 from ureplicator_testkit.kafka.cluster import ClusterModel, Log, TopicPartition
 from ureplicator_testkit.records.batches import checksum_fits, patched
 from ureplicator_testkit.records.batches import field as header_field
-from ureplicator_worker.copier.raw.net.fetch_api import API_KEY, IDS
+from ureplicator_worker.copier.raw.net import fetch_api, produce_api
 
 REMEMBERED = 5
 TURN_MS = 30
@@ -142,7 +142,7 @@ class MemoryKafka(ClusterModel[BatchLog]):
 
     def __init__(self, cluster_id: str, topics: Mapping[str, int], *, nodes: int = 1) -> None:
         super().__init__(cluster_id, topics, log=BatchLog, nodes=nodes)
-        self.newest = {API_KEY: IDS}
+        self.newest = {fetch_api.API_KEY: fetch_api.LEADERS, produce_api.API_KEY: produce_api.IDS}
         self.refuse: dict[TopicPartition, deque[int]] = {}
         self.belated: dict[TopicPartition, deque[int]] = {}
         self.silent: set[int] = set()
@@ -250,9 +250,11 @@ class MemoryKafka(ClusterModel[BatchLog]):
     def _respond(self, peer: Peer, raw: bytes) -> bytes:
         node_id = peer.node_id
         (api_key,) = struct.unpack_from(">h", raw)
+        (version,) = struct.unpack_from(">h", raw, 2)
         (correlation_id,) = struct.unpack_from(">i", raw, 4)
-        if api_key == 0:
-            request = ProduceRequest.decode(raw, version=9, header=True)
+        assert version <= self.newest[api_key]
+        if api_key == produce_api.API_KEY:
+            request = ProduceRequest.decode(raw, version=version, header=True)
             response = self._produce(node_id, request)
             if any(
                 row.error_code == ErrorCode.REQUEST_TIMED_OUT
@@ -262,7 +264,6 @@ class MemoryKafka(ClusterModel[BatchLog]):
             ):
                 peer.busy_turns = request.timeout_ms // TURN_MS
         else:
-            (version,) = struct.unpack_from(">h", raw, 2)
             response = self._fetch(node_id, FetchRequest.decode(raw, version=version, header=True))
         response.with_header(correlation_id=correlation_id, client_id="")
         return bytes(response.encode(framed=True, header=True))
@@ -278,14 +279,17 @@ class MemoryKafka(ClusterModel[BatchLog]):
     def _produce(self, node_id: int, request: Any) -> Any:
         self.requests.append(request)
         topics = ProduceResponse.TopicProduceResponse
-        responses = []
+        responses: list[Any] = []
+        moved: set[int] = set()
         for topic in request.topic_data:
-            rows = []
+            rows: list[Any] = []
             for row in topic.partition_data:
-                key = (topic.name, row.index)
+                key = (self._name(topic.name or str(topic.topic_id)), row.index)
                 if key in self.omit:
                     continue
                 error, offset = self._fault(node_id, key), -1
+                if request.version >= produce_api.IDS and key not in self.logs:
+                    error = ErrorCode.UNKNOWN_TOPIC_ID
                 if not error:
                     error, offset = self.logs[key].produce(bytes(row.records))
                     if not error and key in self.hung:
@@ -303,8 +307,26 @@ class MemoryKafka(ClusterModel[BatchLog]):
                         error_message=None,
                     )
                 )
-            responses.append(topics(name=topic.name, partition_responses=rows))
-        return ProduceResponse(version=9, responses=responses, throttle_time_ms=self.throttle_ms)
+                if error == ErrorCode.NOT_LEADER_OR_FOLLOWER and request.version >= 10:
+                    moved.add(self.leaders[key])
+                    rows[-1].current_leader = topics.PartitionProduceResponse.LeaderIdAndEpoch(
+                        leader_id=self.leaders[key], leader_epoch=self.logs[key].epoch
+                    )
+            named = topics(name=topic.name, topic_id=topic.topic_id, partition_responses=rows)
+            responses.append(named)
+        return ProduceResponse(
+            version=request.version,
+            responses=responses,
+            throttle_time_ms=self.throttle_ms,
+            node_endpoints=self._endpoints(ProduceResponse, moved),
+        )
+
+    def _endpoints(self, response: Any, nodes: set[int]) -> list[Any]:
+        return [
+            response.NodeEndpoint(node_id=node, host=broker.host, port=broker.port, rack=None)
+            for node, broker in self.nodes.items()
+            if node in nodes
+        ]
 
     def _fetch(self, node_id: int, request: Any) -> Any:
         self.requests.append(request)
@@ -342,11 +364,17 @@ class MemoryKafka(ClusterModel[BatchLog]):
         topics = FetchResponse.FetchableTopicResponse
         room = request.max_bytes
         responses: dict[str, Any] = {}
+        moved: set[int] = set()
         for (named, number), entry in session.items():
             key = (self._name(named), number)
             fault = self._fetch_fault(node_id, key, request.version)
             row = self._fetched_row(fault, key, entry.row, room)
             room -= len(row.records or b"")
+            if fault == ErrorCode.NOT_LEADER_OR_FOLLOWER and request.version >= fetch_api.LEADERS:
+                moved.add(self.leaders[key])
+                row.current_leader = topics.PartitionData.LeaderIdAndEpoch(
+                    leader_id=self.leaders[key], leader_epoch=self.logs[key].epoch
+                )
             if row.records or row.error_code or request.session_epoch == 0:
                 empty = topics(topic=named, topic_id=entry.topic_id, partitions=[])
                 responses.setdefault(named, empty).partitions.append(row)
@@ -356,6 +384,7 @@ class MemoryKafka(ClusterModel[BatchLog]):
             error_code=0,
             session_id=session_id,
             responses=list(responses.values()),
+            node_endpoints=self._endpoints(FetchResponse, moved),
         )
 
     def _name(self, named: str) -> str:
@@ -363,7 +392,7 @@ class MemoryKafka(ClusterModel[BatchLog]):
         return next((name for name, id in self.topic_ids.items() if id == named), named)
 
     def _fetch_fault(self, node_id: int, key: TopicPartition, version: int) -> int:
-        unknown_id = version >= IDS and key not in self.logs
+        unknown_id = version >= fetch_api.IDS and key not in self.logs
         return ErrorCode.UNKNOWN_TOPIC_ID if unknown_id else self._fault(node_id, key)
 
     def _fetched_row(self, error: int, key: TopicPartition, want: Any, room: int) -> Any:

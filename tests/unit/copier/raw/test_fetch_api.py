@@ -8,18 +8,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kafka.protocol.consumer import FetchRequest, FetchResponse
 
+from ureplicator_common.kafka.client import Broker, Leader
 from ureplicator_testkit.records import batches
-from ureplicator_worker.copier.raw.net import fetch_api
 from ureplicator_worker.copier.raw.net.fetch_api import (
     IDS,
+    LEADERS,
     NAMES,
     FetchResult,
     FetchSession,
-    TopicKey,
     Wanted,
     parse,
+    version_for,
 )
+from ureplicator_worker.copier.raw.net.topic_keys import TopicKey, by_id, by_name
 
+FETCH: Any = FetchResponse
 ROWS = FetchResponse.FetchableTopicResponse.PartitionData
 NAMED = st.text("abc.-_9", min_size=1, max_size=130)
 INT31 = st.integers(-1, 2**31 - 1)
@@ -44,10 +47,11 @@ def with_version(
 
 IDENTIFIED = st.uuids().filter(lambda id: id.int != 0).map(str)
 ROUNDS = st.one_of(
-    with_version(NAMES, NAMED.map(fetch_api.by_name)),
-    with_version(IDS, IDENTIFIED.map(fetch_api.by_id)),
+    with_version(NAMES, NAMED.map(by_name)),
+    with_version(IDS, IDENTIFIED.map(by_id)),
+    with_version(LEADERS, IDENTIFIED.map(by_id)),
 )
-T = fetch_api.by_name("t")
+T = by_name("t")
 
 
 def sent(session: FetchSession, wanted: dict[TopicKey, Wanted], number: int = 1) -> Any:
@@ -60,7 +64,7 @@ def sent(session: FetchSession, wanted: dict[TopicKey, Wanted], number: int = 1)
 
 
 def on_the_wire(topic: Any) -> bytes:
-    return fetch_api.by_name(topic.topic) if topic.topic else fetch_api.by_id(str(topic.topic_id))
+    return by_name(topic.topic) if topic.topic else by_id(str(topic.topic_id))
 
 
 def named(request: Any) -> dict[TopicKey, Wanted]:
@@ -113,7 +117,7 @@ def test_a_session_names_what_changed(rounds: tuple[int, list[dict[TopicKey, Wan
 
 
 def test_a_cluster_older_than_topic_ids_gives_none() -> None:
-    assert fetch_api.by_id("00000000-0000-0000-0000-000000000000") == b""
+    assert by_id("00000000-0000-0000-0000-000000000000") == b""
 
 
 @pytest.mark.parametrize("response", [FetchResult(0, 70, 0, []), FetchResult(0, 0, 0, [])])
@@ -153,8 +157,7 @@ def encoded(*rows: tuple[str, Any], version: int = NAMES, **fields: Any) -> byte
 
 
 def wired(topic: str, version: int) -> bytes:
-    by_id = version == IDS
-    return fetch_api.by_id(str(uuid.uuid5(ID, topic))) if by_id else fetch_api.by_name(topic)
+    return by_id(str(uuid.uuid5(ID, topic))) if version >= IDS else by_name(topic)
 
 
 def row(number: int, **fields: Any) -> Any:
@@ -170,7 +173,7 @@ def row(number: int, **fields: Any) -> Any:
     return ROWS(partition_index=number, **{**usual, **fields})
 
 
-@pytest.mark.parametrize("version", [NAMES, IDS])
+@pytest.mark.parametrize("version", [NAMES, IDS, LEADERS])
 def test_a_response(version: int) -> None:
     data = batches.batch(3)
     raw = encoded(
@@ -210,10 +213,43 @@ def test_aborted_transactions_and_a_diverging_epoch() -> None:
     assert third.diverging is None
 
 
-def test_tags_of_newer_brokers_are_skipped() -> None:
+def test_new_leaders_and_where_they_are() -> None:
+    leaders = [ROWS.LeaderIdAndEpoch(leader_id=n, leader_epoch=9) for n in (3, 4, -1)]
+    rows = [row(n, error_code=6, current_leader=leader) for n, leader in enumerate(leaders)]
+    places = [
+        FETCH.NodeEndpoint(node_id=node, host="b" * 150, port=9_000 + node, rack=rack)
+        for node, rack in ((7, "r1"), (3, None))
+    ]
+    raw = encoded(*(("t", each) for each in rows), version=LEADERS, node_endpoints=places)
+    found = parse(raw, LEADERS).partitions
+    assert [each.error for each in found] == [6, 6, 6]
+    assert [each.leader for each in found] == [Leader(3, 9), Leader(4, 9), None]
+    assert [each.broker for each in found] == [Broker(3, "b" * 150, 9_003), None, None]
+
+
+def test_leaders_without_endpoints() -> None:
     leader = ROWS.LeaderIdAndEpoch(leader_id=3, leader_epoch=9)
     raw = encoded(("t", row(0, error_code=6, current_leader=leader)), ("t", row(1)))
-    assert [fetched.error for fetched in parse(raw, NAMES).partitions] == [6, 0]
+    found = parse(raw, NAMES).partitions
+    assert [(each.error, each.leader, each.broker) for each in found] == [
+        (6, Leader(3, 9), None),
+        (0, None, None),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("newest", "has_ids", "version"),
+    [
+        (12, True, 12),
+        (13, True, 13),
+        (15, True, 13),
+        (16, True, 16),
+        (18, True, 16),
+        (18, False, 12),
+    ],
+)
+def test_the_version_for_a_broker(newest: int, has_ids: bool, version: int) -> None:
+    assert version_for(newest, has_ids=has_ids) == version
 
 
 def test_a_response_without_data() -> None:
@@ -221,7 +257,7 @@ def test_a_response_without_data() -> None:
     assert (response.error, response.partitions) == (70, [])
 
 
-@given(st.lists(st.binary(max_size=300), max_size=5), st.sampled_from([NAMES, IDS]))
+@given(st.lists(st.binary(max_size=300), max_size=5), st.sampled_from([NAMES, IDS, LEADERS]))
 def test_records_are_found_wherever_they_lie(datas: list[bytes], version: int) -> None:
     rows = (("t", row(number, records=data)) for number, data in enumerate(datas))
     raw = encoded(*rows, version=version)

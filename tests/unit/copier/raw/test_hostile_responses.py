@@ -2,6 +2,7 @@
 
 import contextlib
 import uuid
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -13,6 +14,8 @@ from ureplicator_testkit.records import batches
 from ureplicator_worker.copier.raw.net import fetch_api, produce_api, varint
 from ureplicator_worker.copier.raw.net.varint import MalformedResponse
 
+PRODUCE: Any = ProduceResponse
+FETCH: Any = FetchResponse
 TOPICS = FetchResponse.FetchableTopicResponse
 ROWS = ProduceResponse.TopicProduceResponse.PartitionProduceResponse
 MANY = settings(max_examples=300)
@@ -30,19 +33,26 @@ def fetched(version: int) -> bytes:
                 TOPICS.PartitionData.AbortedTransaction(producer_id=4, first_offset=2)
             ],
             preferred_read_replica=-1,
+            current_leader=TOPICS.PartitionData.LeaderIdAndEpoch(leader_id=3, leader_epoch=9),
             records=batches.batch(3),
         )
         for number in range(3)
     ]
     topic = TOPICS(topic="topic", topic_id=uuid.UUID(int=7), partitions=rows)
+    place = FETCH.NodeEndpoint(node_id=3, host="b3", port=9_092, rack="r")
     response = FetchResponse(
-        version=version, throttle_time_ms=0, error_code=0, session_id=5, responses=[topic] * 2
+        version=version,
+        throttle_time_ms=0,
+        error_code=0,
+        session_id=5,
+        responses=[topic] * 2,
+        node_endpoints=[place] * 2,
     )
     response.with_header(correlation_id=1, client_id="")
     return bytes(response.encode(framed=False, header=True))
 
 
-def produced() -> bytes:
+def produced(version: int) -> bytes:
     rows = [
         ROWS(
             index=number,
@@ -54,26 +64,35 @@ def produced() -> bytes:
                 ROWS.BatchIndexAndErrorMessage(batch_index=3, batch_index_error_message="why")
             ],
             error_message="text",
+            current_leader=ROWS.LeaderIdAndEpoch(leader_id=3, leader_epoch=9),
         )
         for number in range(3)
     ]
-    topic = ProduceResponse.TopicProduceResponse(name="topic", partition_responses=rows)
-    response = ProduceResponse(version=9, responses=[topic] * 2, throttle_time_ms=0)
+    topic = ProduceResponse.TopicProduceResponse(
+        name="topic", topic_id=uuid.UUID(int=7), partition_responses=rows
+    )
+    place = PRODUCE.NodeEndpoint(node_id=3, host="b3", port=9_092, rack="r")
+    response = ProduceResponse(
+        version=version, responses=[topic] * 2, throttle_time_ms=0, node_endpoints=[place] * 2
+    )
     response.with_header(correlation_id=1, client_id="")
     return bytes(response.encode(framed=False, header=True))
 
 
-WHOLE = {"fetch 12": fetched(12), "fetch 13": fetched(13), "produce": produced()}
+WHOLE = {f"fetch {version}": fetched(version) for version in (12, 13, 16)} | {
+    f"produce {version}": produced(version) for version in (9, 10, 13)
+}
 
 
 def parse(kind: str, raw: bytes) -> None:
     """Inside of an exact buffer, as a lease is."""
     view = memoryview(bytearray(raw))
     with contextlib.suppress(MalformedResponse):
-        if kind == "produce":
-            produce_api.parse(view)
+        api, version = kind.split()
+        if api == "produce":
+            produce_api.parse(view, int(version))
         else:
-            for row in fetch_api.parse(view, int(kind[-2:])).partitions:
+            for row in fetch_api.parse(view, int(version)).partitions:
                 assert 0 <= row.start <= row.end <= len(raw)
 
 

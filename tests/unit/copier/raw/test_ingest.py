@@ -34,7 +34,7 @@ class Fixture:
 
     def __init__(self, *, position: int = 0, verify_crc: bool = True) -> None:
         grant = Grant(OwnerEpoch(1), "t", settings=RouteSettings(verify_crc=verify_crc))
-        raw = RawPartition.begin(AT, grant, StartPosition(position, -1, position, "A", ID, "y"))
+        raw = RawPartition.begin(AT, grant, StartPosition(position, -1, position, "A", ID, ID))
         self.fetch, self.window = raw.fetch, raw.window
         self.pool = BufferPool(limit_bytes=1 << 20)
 

@@ -51,7 +51,8 @@ def test_topics_that_are_followed_are_shown(metadata_fixture: MetadataFixture) -
     metadata_fixture.metadata.cover(frozenset({"t"}))
     assert metadata_fixture.next(ViewChanged).view.topic_ids == {"t": "A-t"}
     metadata_fixture.metadata.cover(frozenset({"t", "u"}))
-    assert set(metadata_fixture.next(ViewChanged).view.topic_ids) == {"t", "u"}
+    while set(metadata_fixture.next(ViewChanged).view.topic_ids) != {"t", "u"}:
+        pass  # the former topics may be read once more
     metadata_fixture.metadata.refresh()
     metadata_fixture.next(ViewChanged)
 

@@ -151,7 +151,7 @@ class Sending(RuleBasedStateMachine):
             if error == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
                 self.new_producer_due |= self.window.is_head(batch)
             elif error == ErrorCode.MESSAGE_TOO_LARGE and self.window.is_head(batch):
-                batch.refusal = Produced("t", 0, error, -1)
+                batch.refusal = Produced((b"\x02t", 0), error, -1)
             self.window.lost(batch)
             self.proven = False
         self.settle()

@@ -27,7 +27,7 @@ from ureplicator_worker.copier.latency import LatencyHistogram
 from ureplicator_worker.copier.loop.mailbox import Mailbox
 from ureplicator_worker.copier.position_values import StartPosition
 from ureplicator_worker.copier.raw.net.buffers import BufferPool
-from ureplicator_worker.copier.raw.net.connections import Connections
+from ureplicator_worker.copier.raw.net.connections import Connections, topic_change
 from ureplicator_worker.copier.raw.net.metadata import (
     ClusterMetadata,
     Connected,
@@ -190,11 +190,11 @@ class RawLane:
 
     def _check_topics(self) -> None:
         """Stop what belongs to a topic that was deleted or recreated."""
-        source, target = self._source.connections, self._target.connections
+        source, target = self._source.connections.view, self._target.connections.view
         for raw in self._partitions.values():
             known = raw.beginning
-            gone = source.topic_change(raw.partition.topic, known.source_topic_id)
-            other = target.topic_change(raw.send.topic_partition[0], known.target_topic_id)
+            gone = topic_change(source, raw.partition.topic, known.source_topic_id)
+            other = topic_change(target, raw.send.topic_partition[0], known.target_topic_id)
             if gone:
                 rest_is_former = not raw.fetch.read_by_name and not other
                 self._stop(raw, f"source {gone[0]}", gone[1], discard=not rest_is_former)

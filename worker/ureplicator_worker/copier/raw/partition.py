@@ -10,13 +10,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ureplicator_common.model import Partition, RouteSettings
 from ureplicator_worker.copier.position_values import StartPosition
 from ureplicator_worker.copier.raw.batches.send_window import SendWindow
-from ureplicator_worker.copier.raw.net.fetch_api import IDS, NAMES, TopicKey, by_id, by_name
+from ureplicator_worker.copier.raw.net.topic_keys import TopicKeys
 from ureplicator_worker.lifeline.messages import Grant
 
 TopicPartition = tuple[str, int]
@@ -29,7 +28,7 @@ class FetchSide:
     """Fetch position of a partition, and errors of its source. Written by `Source` and `ingest`; settings
     by `RawPartition`.
 
-    `keys`: the source topic as each version of Fetch names it. The id is the one that the position was
+    `keys`: the source topic as the versions of Fetch name it. The id is the one that the position was
     proven against, so a recreated topic is never read under it. `read_by_name`: something was fetched
     without that guard.
     `fetching`: the last response of the source was no error. `finished`: fetch no more, and discard
@@ -38,7 +37,7 @@ class FetchSide:
 
     partition: Partition
     topic_partition: TopicPartition
-    keys: Mapping[int, TopicKey]
+    keys: TopicKeys
     verify_crc: bool
     window: SendWindow
     offset: int
@@ -52,10 +51,6 @@ class FetchSide:
     corrupt_tries: int = 0
     read_by_name: bool = False
     gaps: int = 0
-
-    @property
-    def has_id(self) -> bool:
-        return bool(self.keys[IDS][0])
 
     @property
     def may_rewind(self) -> bool:
@@ -74,6 +69,8 @@ class FetchSide:
 class SendSide:
     """State of a partition's batches at the target. Written by `Target`; settings by `RawPartition`.
 
+    `keys`: the target topic as the versions of Produce name it. The id is the one that the position was
+    proven against, so no batch reaches a recreated topic under it.
     `sent_via`: node that the batches in flight were sent to, and if `aside`. `aside`: its followers are
     slow, so its requests go on a connection of their own. `sent_at_s`: time of the last batch that was
     sent while none was in flight. `moved_at_s`: when the target last took
@@ -82,6 +79,7 @@ class SendSide:
 
     partition: Partition
     topic_partition: TopicPartition
+    keys: TopicKeys
     abort_on_send_failure: bool
     window: SendWindow
     suspended: bool = False
@@ -117,10 +115,7 @@ class RawPartition:
         fetch = FetchSide(
             partition=partition,
             topic_partition=(partition.topic, partition.number),
-            keys={
-                NAMES: (by_name(partition.topic), partition.number),
-                IDS: (by_id(beginning.source_topic_id), partition.number),
-            },
+            keys=TopicKeys.of(partition.topic, beginning.source_topic_id, partition.number),
             verify_crc=grant.settings.verify_crc,
             window=window,
             offset=beginning.position,
@@ -130,6 +125,7 @@ class RawPartition:
         send = SendSide(
             partition=partition,
             topic_partition=(grant.target_topic, partition.number),
+            keys=TopicKeys.of(grant.target_topic, beginning.target_topic_id, partition.number),
             abort_on_send_failure=grant.settings.abort_on_send_failure,
             window=window,
         )

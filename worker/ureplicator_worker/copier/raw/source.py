@@ -23,11 +23,12 @@ from ureplicator_worker.copier.raw.net.fetch_api import (
     NAMES,
     Fetched,
     FetchSession,
-    TopicKey,
     Wanted,
     parse,
+    version_for,
 )
 from ureplicator_worker.copier.raw.net.metadata import ClusterMetadata
+from ureplicator_worker.copier.raw.net.topic_keys import TopicKey
 from ureplicator_worker.copier.raw.partition import NEVER_S, FetchSide
 
 MAX_WAIT_MS = 100
@@ -195,7 +196,7 @@ class Source:
             return False
         version = fetch_version(connection, partitions)
         requested: Requested = {
-            fetch.keys[version]: fetch
+            fetch.keys.key(ids=version >= IDS): fetch
             for fetch in partitions
             if fetch.window.empty or fetch.window.queued_bytes < self._room
         }
@@ -266,7 +267,7 @@ class Source:
         if fetch is None or fetch.finished:
             return
         if offsets[fetched.key] == fetch.offset:
-            fetch.read_by_name |= fetched.key == fetch.keys[NAMES]
+            fetch.read_by_name |= fetched.key == fetch.keys.by_name
             self._take(fetch, fetched, lease)
 
     def _on_error(self, node_id: int, requested: Requested, error: int) -> None:
@@ -313,7 +314,8 @@ class Source:
             self._stop_at_gap(fetch, f"offset {fetch.offset} is out of range at the source")
         elif fetched.error in LEADER_MOVED:
             fetch.error = error_name(fetched.error)
-            self.connections.refresh()
+            moved = self.connections.learn(fetch.topic_partition, fetched.leader, fetched.broker)
+            fetch.retry_at_s = 0.0 if moved else fetch.retry_at_s
         else:
             fetch.error = error_name(fetched.error)
             fetch.retry_at_s = self._now_s + 1.0
@@ -357,5 +359,5 @@ def wanted(fetch: FetchSide, *, leader_epoch: int, room_bytes: int) -> Wanted:
 
 def fetch_version(connection: BrokerConnection, partitions: Iterable[FetchSide]) -> int:
     """By ids if the broker can and the topics have some: those of clusters older than 2.8 do not."""
-    ids = connection.newest.get(API_KEY, NAMES) >= IDS and all(fetch.has_id for fetch in partitions)
-    return IDS if ids else NAMES
+    newest = connection.newest.get(API_KEY, NAMES)
+    return version_for(newest, has_ids=all(fetch.keys.has_id for fetch in partitions))

@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 
 from ureplicator_common.kafka.errors import (
     LEADER_MOVED,
@@ -32,12 +33,17 @@ from ureplicator_worker.copier.raw.net.connections import Connections
 from ureplicator_worker.copier.raw.net.line_rate import MIN_BYTES
 from ureplicator_worker.copier.raw.net.metadata import ClusterMetadata
 from ureplicator_worker.copier.raw.net.produce_api import (
+    API_KEY,
     ASIDE_TIMEOUT_MS,
     BROKER_TIMEOUT_MS,
+    IDS,
+    NAMES,
     Produced,
     parse,
     request,
+    version_for,
 )
+from ureplicator_worker.copier.raw.net.topic_keys import TopicKey
 from ureplicator_worker.copier.raw.partition import SendSide
 from ureplicator_worker.copier.raw.producers import Producers
 
@@ -67,7 +73,14 @@ PERMANENT_FAULTS = RECORD_FAULTS | {
 }
 """No retry brings the same bytes in before an operator has changed the topic."""
 
-Sent = dict[tuple[str, int], tuple[SendSide, Batch]]
+
+@dataclass(slots=True)
+class Sent:
+    """A request in flight: its version, and the batch of each partition in it."""
+
+    version: int
+    batches: dict[TopicKey, tuple[SendSide, Batch]] = field(default_factory=dict)
+
 
 logger = logging.getLogger(__name__)
 
@@ -169,12 +182,14 @@ class Target:
             return
         try:
             while limit_bytes := request_limit_bytes(connection):
-                sent = self._next_round(via, partitions, limit_bytes)
-                if not sent:
+                sent = Sent(produce_version(connection, partitions))
+                self._next_round(sent, via, partitions, limit_bytes)
+                if not sent.batches:
                     return
                 correlation_id = connection.next_correlation_id()
                 pieces = request(
-                    ((*key, batch.view) for key, (_, batch) in sent.items()),
+                    ((key, batch.view) for key, (_, batch) in sent.batches.items()),
+                    version=sent.version,
                     correlation_id=correlation_id,
                     client_id=connections.client_id,
                     timeout_ms=ASIDE_TIMEOUT_MS if aside else BROKER_TIMEOUT_MS,
@@ -186,13 +201,12 @@ class Target:
             connections.drop(node_id, str(error), now_s=self._now_s)
 
     def _next_round(
-        self, via: tuple[int, bool], partitions: deque[SendSide], limit_bytes: int
-    ) -> Sent:
+        self, sent: Sent, via: tuple[int, bool], partitions: deque[SendSide], limit_bytes: int
+    ) -> None:
         """One batch of each partition, as far as the size of a request allows.
 
         A partition that was served goes to the end: what did not fit is first in the next request.
         """
-        sent: Sent = {}
         size = 0
         for _ in range(len(partitions)):
             if size >= limit_bytes:
@@ -205,9 +219,8 @@ class Target:
                 send.sent_via = via
                 if send.window.in_flight == 1:
                     send.sent_at_s = self._now_s
-                sent[send.topic_partition] = (send, batch)
+                sent.batches[send.keys.key(ids=sent.version >= IDS)] = (send, batch)
                 size += len(batch.view)
-        return sent
 
     def need_producer(self, send: SendSide) -> None:
         """Restart the partition's sequences under a producer id that it has not used."""
@@ -215,16 +228,16 @@ class Target:
 
     def _on_response(self, node_id: int, sent: Sent, lease: Lease) -> None:
         try:
-            response = parse(lease.view)
+            response = parse(lease.view, sent.version)
         finally:
             lease.release()
         for connections in (self.connections, self.aside):
             connections.health.hold(node_id, response.throttle_ms / 1_000, self._now_s)
         for produced in response.partitions:
-            requested = sent.pop((produced.topic, produced.number), None)
+            requested = sent.batches.pop(produced.key, None)
             if requested is not None:
                 self._take(*requested, produced)
-        if sent:
+        if sent.batches:
             self._on_lost(node_id, [sent])
 
     def _take(self, send: SendSide, batch: Batch, produced: Produced) -> None:
@@ -236,8 +249,10 @@ class Target:
             self._retry_later(send, batch, produced)
             if produced.error == ErrorCode.REQUEST_TIMED_OUT:
                 self._set_aside(send)
-            if produced.error in LEADER_MOVED:
-                self.connections.refresh()
+            if produced.error in LEADER_MOVED and self.connections.learn(
+                send.topic_partition, produced.leader, produced.broker
+            ):
+                send.retry_at_s = 0.0
         elif produced.error == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
             self._out_of_order(send, batch, produced)
         elif produced.error in PRODUCER_LOST:
@@ -336,12 +351,17 @@ class Target:
 
     def _on_lost(self, node_id: int, lost: list[Sent]) -> None:
         for sent in lost:
-            for send, batch in sent.values():
+            for send, batch in sent.batches.values():
                 if not send.window.is_in_flight(batch):
                     continue
                 send.window.lost(batch)
                 self.activate(send)
                 self._settle(send)
+
+
+def produce_version(connection: BrokerConnection, partitions: Iterable[SendSide]) -> int:
+    newest = connection.newest.get(API_KEY, NAMES)
+    return version_for(newest, has_ids=all(send.keys.has_id for send in partitions))
 
 
 def request_limit_bytes(connection: BrokerConnection) -> int:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, assert_never
 
-from ureplicator_common.kafka.client import ClusterView, Leader
+from ureplicator_common.kafka.client import Broker, ClusterView, Leader
 from ureplicator_worker.copier.raw.net.broker_health import BrokerHealth
 from ureplicator_worker.copier.raw.net.buffers import BufferPool, Lease
 from ureplicator_worker.copier.raw.net.connection import BrokerConnection, ConnectionClosed
@@ -62,17 +62,6 @@ class Connections:
     def leader(self, topic: str, number: int) -> Leader:
         return NO_LEADER if self.view is None else self.view.leaders.get((topic, number), NO_LEADER)
 
-    def topic_change(self, topic: str, proven_id: str) -> tuple[str, bool] | None:
-        """Reason and `temporary` if a topic is not the proven one; None if it is."""
-        if self.view is None:
-            return None
-        if topic in self.view.missing:
-            return f"topic {topic} was deleted", True
-        now_id = self.view.topic_ids.get(topic, proven_id)
-        if now_id != proven_id:
-            return f"topic {topic} was recreated: its id was {proven_id}, now it is {now_id}", False
-        return None
-
     def error(self, topic: str, number: int) -> str:
         """Error between us and the leader of a partition; "" if none is known."""
         leader = self.leader(topic, number)
@@ -90,6 +79,23 @@ class Connections:
                 self._connecting.add(node_id)
                 self._metadata.connect(self.view.brokers[node_id])
         return connection
+
+    def learn(
+        self, topic_partition: tuple[str, int], leader: Leader | None, broker: Broker | None
+    ) -> bool:
+        """Follow a new leader that a broker names. False, and the metadata are read, if it names none
+        that is newer than the one in use."""
+        view = self.view
+        known = self.leader(*topic_partition)
+        if view is None or leader is None or leader.epoch <= known.epoch:
+            self.refresh()
+            return False
+        leaders = {**view.leaders, topic_partition: leader}
+        brokers = view.brokers
+        if broker is not None and leader.node_id not in brokers:
+            brokers = {**brokers, leader.node_id: broker}
+        self.view = replace(view, leaders=leaders, brokers=brokers)
+        return leader.node_id in brokers
 
     def cover(self, topics: frozenset[str]) -> None:
         self._metadata.cover(topics)
@@ -210,6 +216,18 @@ class Connections:
 
     def _node(self, connection: BrokerConnection) -> int | None:
         return next((node for node, known in self._open.items() if known is connection), None)
+
+
+def topic_change(view: ClusterView | None, topic: str, proven_id: str) -> tuple[str, bool] | None:
+    """Reason and `temporary` if a topic is not the proven one; None if it is, or nothing is known."""
+    if view is None:
+        return None
+    if topic in view.missing:
+        return f"topic {topic} was deleted", True
+    now_id = view.topic_ids.get(topic, proven_id)
+    if now_id != proven_id:
+        return f"topic {topic} was recreated: its id was {proven_id}, now it is {now_id}", False
+    return None
 
 
 def newest_leaders(former: ClusterView, latest: ClusterView) -> Mapping[tuple[str, int], Leader]:

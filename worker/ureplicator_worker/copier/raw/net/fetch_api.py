@@ -1,13 +1,13 @@
-"""Fetch requests (API 1, versions 12 and 13) and responses, encoded by hand. Hot path.
+"""Fetch requests (API 1, versions 12, 13 and 16) and responses, encoded by hand. Hot path.
 
-Both carry `last_fetched_epoch`: with it a leader reports that its log is not the one we read
+All carry `last_fetched_epoch`: with it a leader reports that its log is not the one we read
 (truncation, KIP-595) instead of returning other records under the same offsets. Version 13 names a topic
 by its id (KIP-516), so one that was deleted and recreated is never read in place of the former. Brokers
-below 3.1 support only version 12, with topic names. Nothing else differs, so a topic is kept here as it
-stands on the wire (`by_name`, `by_id`).
+below 3.1 support only version 12, with topic names (`topic_keys`). From version 16 on (3.7) a broker that
+refuses a partition names its new leader (`new_leaders`), and the request has no replica id.
 
 Request (flexible; C = compact, T = tag section):
-    replica_id i32, max_wait_ms i32, min_bytes i32, max_bytes i32, isolation i8, session_id i32,
+    replica_id i32 (below 15), max_wait_ms i32, min_bytes i32, max_bytes i32, isolation i8, session_id i32,
     session_epoch i32, C[ topic Cstr or id, C[ partition i32, current_leader_epoch i32, fetch_offset i64,
     last_fetched_epoch i32, log_start_offset i64, partition_max_bytes i32, T ], T ],
     C[ forgotten: topic Cstr or id, C[ i32 ], T ], rack Cstr, T
@@ -15,7 +15,8 @@ Request (flexible; C = compact, T = tag section):
 Response:
     throttle_ms i32, error i16, session_id i32, C[ topic Cstr or id, C[ partition i32, error
     i16, high_watermark i64, last_stable_offset i64, log_start i64, C[ producer_id i64, first_offset i64,
-    T ], preferred_replica i32, records Cbytes, T(0: diverging epoch i32, end_offset i64, T) ], T ], T
+    T ], preferred_replica i32, records Cbytes, T(0: diverging epoch i32, end_offset i64, T; 1: current
+    leader) ], T ], T(0: node endpoints)
 
 Sessions (KIP-227): the broker remembers what we fetch, so a request names only what changed and a
 response only what has data or an error; a thousand quiet partitions cost nothing. A partition that must
@@ -26,22 +27,25 @@ session keeps to one version.
 from __future__ import annotations
 
 import struct
-import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ureplicator_common.kafka.client import CLIENT_ID, READ_COMMITTED
+from ureplicator_common.kafka.client import CLIENT_ID, READ_COMMITTED, Broker, Leader
 from ureplicator_worker.copier.raw.net import varint
+from ureplicator_worker.copier.raw.net.new_leaders import read_endpoints, read_leader
+from ureplicator_worker.copier.raw.net.topic_keys import TopicKey, read_topic
 from ureplicator_worker.copier.raw.net.varint import MalformedResponse
 
 API_KEY = 1
-NAMES, IDS = 12, 13
-"""Versions: topics by name, topics by id."""
+NAMES, IDS, LEADERS = 12, 13, 16
+"""Versions: topics by name, topics by id, and with new leaders."""
 NO_SESSION_EPOCH = 0
 DIVERGING_EPOCH_TAG = 0
+CURRENT_LEADER_TAG = 1
 
 _HEADER = struct.Struct(">hhih")
-_BODY = struct.Struct(">iiiibii")
+_REPLICA_ID = struct.Struct(">i")
+_BODY = struct.Struct(">iiibii")
 _PARTITION = struct.Struct(">iiqiqi")
 _RESPONSE = struct.Struct(">ihi")
 _ROW = struct.Struct(">ihq16x")
@@ -49,20 +53,12 @@ _ABORTED = struct.Struct(">qq")
 _DIVERGING = struct.Struct(">iq")
 _INT32 = struct.Struct(">i")
 
-ID_BYTES = 16
 
-TopicKey = tuple[bytes, int]
-"""Topic as it stands on the wire in the version in use, and partition."""
-
-
-def by_name(topic: str) -> bytes:
-    return varint.text(topic)
-
-
-def by_id(topic_id: str) -> bytes:
-    """Empty for a topic without an id: its cluster is still on a version without them."""
-    found = uuid.UUID(topic_id)
-    return found.bytes if found.int else b""
+def version_for(newest: int, *, has_ids: bool) -> int:
+    """Version for a broker that knows versions up to `newest`, and topics with or without ids."""
+    if not has_ids or newest < IDS:
+        return NAMES
+    return LEADERS if newest >= LEADERS else IDS
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,15 +72,20 @@ class Wanted:
 
 
 class Fetched:
-    """One partition of a response. `start`..`end` is where its records lie in the buffer."""
+    """One partition of a response. `start`..`end` is where its records lie in the buffer.
+
+    `leader`: the new leader, where the broker names it, and `broker`: its address, if it is given.
+    """
 
     __slots__ = (
         "aborted",
+        "broker",
         "diverging",
         "end",
         "error",
         "high_watermark",
         "key",
+        "leader",
         "start",
     )
 
@@ -94,6 +95,8 @@ class Fetched:
         self.high_watermark = high_watermark
         self.aborted: list[tuple[int, int]] = []
         self.diverging: tuple[int, int] | None = None
+        self.leader: Leader | None = None
+        self.broker: Broker | None = None
         self.start = self.end = 0
 
 
@@ -133,7 +136,9 @@ class FetchSession:
         changed = {key: want for key, want in wanted.items() if known.get(key) != want}
         forgotten = [key for key in known if key not in wanted] if self._id else []
         self._known = dict(wanted)
-        body = _BODY.pack(-1, max_wait_ms, 1, max_bytes, READ_COMMITTED, self._id, self._epoch)
+        body = _BODY.pack(max_wait_ms, 1, max_bytes, READ_COMMITTED, self._id, self._epoch)
+        if self.version < LEADERS:
+            body = _REPLICA_ID.pack(-1) + body
         parts = [
             _request_header(self.version, correlation_id, self._client_id),
             body,
@@ -215,19 +220,18 @@ def _parse(buffer: bytearray | memoryview | bytes, version: int) -> FetchResult:
     topics, at = varint.read(buffer, at)
     found: list[Fetched] = []
     for _ in range(topics - 1):
-        end = at + ID_BYTES if version == IDS else _end_of_text(buffer, at)
-        topic, at = bytes(buffer[at:end]), end
+        topic, at = read_topic(buffer, at, ids=version >= IDS)
         rows, at = varint.read(buffer, at)
         for _ in range(rows - 1):
             fetched, at = _row(buffer, at, topic)
             found.append(fetched)
         at = varint.skip_tags(buffer, at)
+    moved = [fetched for fetched in found if fetched.leader is not None]
+    brokers = read_endpoints(buffer, at) if moved else {}
+    for fetched in moved:
+        assert fetched.leader is not None
+        fetched.broker = brokers.get(fetched.leader.node_id)
     return FetchResult(throttle_ms, error, session_id, found)
-
-
-def _end_of_text(buffer: bytearray | memoryview | bytes, at: int) -> int:
-    size, at = varint.read(buffer, at)
-    return at + max(0, size - 1)
 
 
 def _row(buffer: bytearray | memoryview | bytes, at: int, topic: bytes) -> tuple[Fetched, int]:
@@ -252,5 +256,7 @@ def _row_tags(buffer: bytearray | memoryview | bytes, at: int, fetched: Fetched)
             epoch, end_offset = _DIVERGING.unpack_from(buffer, at)
             if epoch >= 0 or end_offset >= 0:
                 fetched.diverging = (epoch, end_offset)
+        elif tag == CURRENT_LEADER_TAG:
+            fetched.leader = read_leader(buffer, at)
         at += size
     return at

@@ -1,29 +1,38 @@
-"""Produce requests (API 0, version 9) and responses, encoded by hand. Hot path.
+"""Produce requests (API 0, versions 9, 10 and 13) and responses, encoded by hand. Hot path.
 
 One request holds at most one batch per partition: brokers refuse more. The batches are not moved in
 memory; a request is a list of pieces for `socket.sendmsg`, small headers between large batches.
 
+From version 10 on (3.7) a broker that refuses a partition names its new leader (`new_leaders`). Version 13
+(4.1) names a topic by its id (KIP-516), so that a batch for a topic that was deleted and recreated is
+refused with UNKNOWN_TOPIC_ID instead of landing in the new one.
+
 Request (flexible; C = compact, T = tag section):
     transactional_id Cstr or null, acks i16, timeout_ms i32,
-    C[ topic Cstr, C[ partition i32, records Cbytes, T ], T ], T
+    C[ topic Cstr or id, C[ partition i32, records Cbytes, T ], T ], T
 
 Response:
-    C[ topic Cstr, C[ partition i32, error i16, base_offset i64, append_time i64, log_start i64,
-    C[ batch_index i32, message Cstr or null, T ], message Cstr or null, T ], T ], throttle_ms i32, T
+    C[ topic Cstr or id, C[ partition i32, error i16, base_offset i64, append_time i64, log_start i64,
+    C[ batch_index i32, message Cstr or null, T ], message Cstr or null, T(0: current leader) ], T ],
+    throttle_ms i32, T(0: node endpoints)
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 
-from ureplicator_common.kafka.client import CLIENT_ID
+from ureplicator_common.kafka.client import CLIENT_ID, Broker, Leader
 from ureplicator_worker.copier.raw.net import varint
+from ureplicator_worker.copier.raw.net.new_leaders import read_endpoints, read_leader
+from ureplicator_worker.copier.raw.net.topic_keys import TopicKey, read_topic
 from ureplicator_worker.copier.raw.net.varint import MalformedResponse
 
 API_KEY = 0
-VERSION = 9
+NAMES, LEADERS, IDS = 9, 10, 13
+"""Versions: topics by name, the same with new leaders, topics by id."""
+CURRENT_LEADER_TAG = 0
 ACKS_ALL = -1
 BROKER_TIMEOUT_MS = 1_500
 """Limit for a broker's wait for its followers, before it responds with REQUEST_TIMED_OUT. It reads no
@@ -41,14 +50,18 @@ _ROW = struct.Struct(">ihqqq")
 
 @dataclass(frozen=True, slots=True)
 class Produced:
-    """The response for one partition. `record_index` is the first record refused, -1 if not given."""
+    """The response for one partition. `record_index` is the first record refused, -1 if not given.
 
-    topic: str
-    number: int
+    `leader`: the new leader, where the broker names it, and `broker`: its address, if it is given.
+    """
+
+    key: TopicKey
     error: int
     base_offset: int
     record_index: int = -1
     message: str = ""
+    leader: Leader | None = None
+    broker: Broker | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,20 +70,28 @@ class ProduceResult:
     partitions: list[Produced]
 
 
+def version_for(newest: int, *, has_ids: bool) -> int:
+    """Version for a broker that knows versions up to `newest`, and topics with or without ids."""
+    if has_ids and newest >= IDS:
+        return IDS
+    return LEADERS if newest >= LEADERS else NAMES
+
+
 def request(
-    batches: Iterable[tuple[str, int, memoryview]],
+    batches: Iterable[tuple[TopicKey, memoryview]],
     *,
+    version: int,
     correlation_id: int,
     client_id: str = CLIENT_ID,
     timeout_ms: int = BROKER_TIMEOUT_MS,
 ) -> list[Piece]:
-    """Pieces of a framed request for (topic, partition, batch) triples."""
-    topics: dict[str, list[tuple[int, memoryview]]] = {}
-    for topic, number, batch in batches:
+    """Pieces of a framed request for pairs of partition and batch."""
+    topics: dict[bytes, list[tuple[int, memoryview]]] = {}
+    for (topic, number), batch in batches:
         topics.setdefault(topic, []).append((number, batch))
     client = client_id.encode()
     pending = bytearray(
-        _HEADER.pack(API_KEY, VERSION, correlation_id, len(client))
+        _HEADER.pack(API_KEY, version, correlation_id, len(client))
         + client
         + b"\x00\x00"
         + _BODY.pack(ACKS_ALL, timeout_ms)
@@ -79,7 +100,7 @@ def request(
     pieces: list[Piece] = []
     size = 0
     for topic, rows in topics.items():
-        pending += varint.text(topic) + varint.encode(len(rows) + 1)
+        pending += topic + varint.encode(len(rows) + 1)
         for number, batch in rows:
             pending += _INT32.pack(number) + varint.encode(len(batch) + 1)
             pieces += [bytes(pending), batch]
@@ -93,47 +114,60 @@ def request(
     return pieces
 
 
-def parse(buffer: bytearray | memoryview | bytes) -> ProduceResult:
+def parse(buffer: bytearray | memoryview | bytes, version: int) -> ProduceResult:
     """A response without its length, correlation id first. Raises MalformedResponse."""
     try:
-        return _parse(buffer)
+        return _parse(buffer, version)
     except (IndexError, OverflowError, struct.error) as error:
         raise MalformedResponse(f"malformed response to Produce: {error}") from error
 
 
-def _parse(buffer: bytearray | memoryview | bytes) -> ProduceResult:
+def _parse(buffer: bytearray | memoryview | bytes, version: int) -> ProduceResult:
     at = varint.skip_tags(buffer, 4)
     topics, at = varint.read(buffer, at)
     found: list[Produced] = []
     for _ in range(topics - 1):
-        topic, at = _text(buffer, at)
+        topic, at = read_topic(buffer, at, ids=version >= IDS)
         rows, at = varint.read(buffer, at)
         for _ in range(rows - 1):
             produced, at = _row(buffer, at, topic)
             found.append(produced)
         at = varint.skip_tags(buffer, at)
     (throttle_ms,) = _INT32.unpack_from(buffer, at)
+    if any(produced.leader for produced in found):
+        brokers = read_endpoints(buffer, at + 4)
+        found = [_located(produced, brokers) for produced in found]
     return ProduceResult(throttle_ms, found)
 
 
-def _row(buffer: bytearray | memoryview | bytes, at: int, topic: str) -> tuple[Produced, int]:
+def _located(produced: Produced, brokers: Mapping[int, Broker]) -> Produced:
+    leader = produced.leader
+    return produced if leader is None else replace(produced, broker=brokers.get(leader.node_id))
+
+
+def _row(buffer: bytearray | memoryview | bytes, at: int, topic: bytes) -> tuple[Produced, int]:
     number, error, base_offset, _append_time, _log_start = _ROW.unpack_from(buffer, at)
     count, at = varint.read(buffer, at + _ROW.size)
     index, message = -1, ""
     for _ in range(count - 1):
         (row_index,) = _INT32.unpack_from(buffer, at)
-        text, at = _text(buffer, at + 4)
+        text, at = varint.read_text(buffer, at + 4)
         at = varint.skip_tags(buffer, at)
         if index < 0:
             index, message = row_index, text
-    text, at = _text(buffer, at)
-    at = varint.skip_tags(buffer, at)
-    return Produced(topic, number, error, base_offset, index, message or text), at
+    text, at = varint.read_text(buffer, at)
+    leader, at = _row_tags(buffer, at)
+    key = (topic, number)
+    return Produced(key, error, base_offset, index, message or text, leader), at
 
 
-def _text(buffer: bytearray | memoryview | bytes, at: int) -> tuple[str, int]:
-    """Compact nullable string; null is "" here."""
-    size, at = varint.read(buffer, at)
-    if size <= 1:
-        return "", at
-    return bytes(buffer[at : at + size - 1]).decode(errors="replace"), at + size - 1
+def _row_tags(buffer: bytearray | memoryview | bytes, at: int) -> tuple[Leader | None, int]:
+    leader: Leader | None = None
+    count, at = varint.read(buffer, at)
+    for _ in range(count):
+        tag, at = varint.read(buffer, at)
+        size, at = varint.read(buffer, at)
+        if tag == CURRENT_LEADER_TAG:
+            leader = read_leader(buffer, at)
+        at += size
+    return leader, at

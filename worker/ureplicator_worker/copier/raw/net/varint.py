@@ -47,6 +47,14 @@ def text(value: str) -> bytes:
     return encode(len(raw) + 1) + raw
 
 
+def read_text(buffer: bytearray | memoryview | bytes, at: int) -> tuple[str, int]:
+    """(compact nullable string, place behind it); null is "" here."""
+    size, at = read(buffer, at)
+    if size <= 1:
+        return "", at
+    return bytes(buffer[at : at + size - 1]).decode(errors="replace"), at + size - 1
+
+
 def skip_tags(buffer: bytearray | memoryview | bytes, at: int) -> int:
     """Place behind a tagged-field section, whose fields are skipped."""
     count, at = read(buffer, at)

@@ -8,7 +8,8 @@ from ureplicator_common.kafka.errors import ErrorCode
 from ureplicator_common.model import Partition, PartitionState
 from ureplicator_testkit.copier.line import Line, MakeLine, fill, values
 from ureplicator_testkit.records import batches
-from ureplicator_worker.copier.raw.net.fetch_api import API_KEY, IDS, NAMES
+from ureplicator_worker.copier.raw.net import produce_api
+from ureplicator_worker.copier.raw.net.fetch_api import API_KEY, LEADERS, NAMES
 from ureplicator_worker.copier.raw.target import MAX_IN_FLIGHT_REQUESTS
 from ureplicator_worker.lifeline.messages import Failed
 
@@ -100,11 +101,11 @@ def test_an_upgraded_broker_is_fetched_by_id(make: MakeLine) -> None:
     line = make(1)
     line.source.newest = {API_KEY: NAMES}
     partition = copying(line)
-    line.source.newest = {API_KEY: IDS}
+    line.source.newest = {API_KEY: LEADERS}
     line.source.cut(1)
     put(line, OLD, 1)
     line.run(lambda: line.copied(partition))
-    assert line.source.requests[-1].version == IDS
+    assert line.source.requests[-1].version == LEADERS
     assert values(line.target, K0) == [OLD] * 4
 
 
@@ -132,9 +133,24 @@ def test_an_unknown_id_is_no_deletion_while_the_metadata_have_it(make: MakeLine)
     assert line.report(partition).state is PartitionState.ONLINE
 
 
-def test_a_recreated_target_topic_gets_no_more_than_was_on_its_way(make: MakeLine) -> None:
-    """Produce names the topic, and a new log accepts any sequence: but its offsets start again at 0."""
+def test_a_recreated_target_topic_gets_nothing_of_the_former(make: MakeLine) -> None:
+    """Produce names the topic's id; whoever fills the new one, and however far."""
     line = make(1)
+    partition = copying(line)
+    line.target.delete("t")
+    line.target.create("t", 1)
+    put(line, OLD, 20)
+    line.run(lambda: bool(line.target.requests[-1].version == produce_api.IDS))
+    line.target_metadata.refresh()
+    assert failure(line).reason.startswith("target topic t was recreated")
+    assert line.target.logs[K0].taken == []
+    assert line.ownership.stored[partition] == 3
+
+
+def test_a_recreated_target_topic_gets_no_more_than_was_on_its_way(make: MakeLine) -> None:
+    """Brokers below 4.1 know topics by name only: but the offsets of a new log start again at 0."""
+    line = make(1)
+    line.target.newest = {produce_api.API_KEY: produce_api.LEADERS}
     partition = copying(line)
     line.target.delete("t")
     line.target.create("t", 1)
@@ -166,6 +182,7 @@ def test_late_responses_of_a_failed_partition_are_ignored(
     The other responses arrive later, also for a partition that was added again meanwhile.
     """
     line = make(1)
+    line.target.newest = {produce_api.API_KEY: produce_api.LEADERS}
     fill(line, K0, 20)
     (partition,) = line.add(0)
     line.run(lambda: line.copied(partition))
