@@ -113,6 +113,7 @@ class MemoryOwnership(Ownership):
         self.held_back: deque[Command] = deque()
         self.stored: dict[Partition, int] = {}
         self.ends: dict[Partition, int] = {}
+        self.epochs: dict[Partition, int] = {}
         self.producers = self.commits = 0
         self.located = 0
         self.closed = False
@@ -137,6 +138,7 @@ class MemoryOwnership(Ownership):
                 self.commits += 1
                 self.stored |= {part: item.position for part, item in positions.items()}
                 self.ends |= {part: item.target_end for part, item in positions.items()}
+                self.epochs |= {part: item.leader_epoch for part, item in positions.items()}
                 self.events.post(Committed(positions, number))
             case Forget(partition):
                 self.events.post(Forgotten(partition))
@@ -150,7 +152,7 @@ class MemoryOwnership(Ownership):
         position = self.stored.setdefault(partition, 0)
         beginning = StartPosition(
             position=position,
-            leader_epoch=-1,
+            leader_epoch=self.epochs.get(partition, -1),
             committed=position,
             source_cluster=self.source.cluster_id,
             source_topic_id=self.source.topic_ids[partition.topic],

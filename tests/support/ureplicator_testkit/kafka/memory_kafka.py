@@ -96,6 +96,17 @@ class BatchLog(Log):
         self.put(batch)
         return ErrorCode.NONE, known[-1][2]
 
+    def diverging(self, offset: int, last_epoch: int) -> tuple[int, int] | None:
+        """Largest epoch up to the last fetched one, and its end, if the log is not the one that was read
+        (KIP-595)."""
+        starts = [
+            (header_field(batch, "leader_epoch"), header_field(batch, "base_offset"))
+            for batch in self.taken
+        ]
+        known = max((epoch for epoch, _ in starts if epoch <= last_epoch), default=-1)
+        end = next((base for epoch, base in starts if epoch > known), self.end)
+        return (known, end) if known >= 0 and (known < last_epoch or end < offset) else None
+
     def fetch(self, offset: int, limit: int) -> bytes:
         """Whole batches from the one that holds the offset, one at least."""
         found = b""
@@ -375,7 +386,7 @@ class MemoryKafka(ClusterModel[BatchLog]):
                 row.current_leader = topics.PartitionData.LeaderIdAndEpoch(
                     leader_id=self.leaders[key], leader_epoch=self.logs[key].epoch
                 )
-            if row.records or row.error_code or request.session_epoch == 0:
+            if changed(row) or request.session_epoch == 0:
                 empty = topics(topic=named, topic_id=entry.topic_id, partitions=[])
                 responses.setdefault(named, empty).partitions.append(row)
         return FetchResponse(
@@ -397,12 +408,17 @@ class MemoryKafka(ClusterModel[BatchLog]):
 
     def _fetched_row(self, error: int, key: TopicPartition, want: Any, room: int) -> Any:
         data, log = b"", self.logs.get(key, BatchLog())
-        if not error and not log.start <= want.fetch_offset <= log.end:
+        diverging = None if error else log.diverging(want.fetch_offset, want.last_fetched_epoch)
+        if diverging:
+            room = 0
+        elif not error and not log.start <= want.fetch_offset <= log.end:
             error = ErrorCode.OFFSET_OUT_OF_RANGE
         if not error and room > 0:
             data = log.fetch(want.fetch_offset, min(room, want.partition_max_bytes))
         rows = FetchResponse.FetchableTopicResponse.PartitionData
+        epoch, end_offset = diverging or (-1, -1)
         return rows(
+            diverging_epoch=rows.EpochEndOffset(epoch=epoch, end_offset=end_offset),
             partition_index=key[1],
             error_code=int(error),
             high_watermark=-1 if error else log.end,
@@ -415,6 +431,11 @@ class MemoryKafka(ClusterModel[BatchLog]):
             preferred_read_replica=-1,
             records=data,
         )
+
+
+def changed(row: Any) -> bool:
+    """True if a session's response has to hold the partition."""
+    return bool(row.records or row.error_code or row.diverging_epoch.end_offset >= 0)
 
 
 def requested_topic(topic: Any) -> str:

@@ -77,7 +77,9 @@ class RawLane:
             source,
             pool=pool,
             failed=self._fetch_failed,
-            gap=lambda fetch, reason: self._events.append(GapFound(fetch.partition, reason)),
+            gap=lambda fetch, reason, next_offset: self._events.append(
+                GapFound(fetch.partition, reason, next_offset)
+            ),
             filled=lambda fetch: self._target.activate(self._partitions[fetch.partition].send),
             target_node=lambda fetch: self._target.leader(self._partitions[fetch.partition].send),
         )

@@ -56,7 +56,8 @@ Requested = dict[TopicKey, FetchSide]
 
 
 class Source:
-    """`failed(fetch, reason)`: the log is corrupt; `gap(fetch, reason)`: the offset is not there.
+    """`failed(fetch, reason)`: the log is corrupt; `gap(fetch, reason,
+    next_offset)`: the offset is not there, and the place to go on if it is known (else -1).
 
     `filled(fetch)`: its window holds something to send. `target_node(fetch)`: the broker that it
     waits for.
@@ -68,7 +69,7 @@ class Source:
         *,
         pool: BufferPool,
         failed: Callable[[FetchSide, str], None],
-        gap: Callable[[FetchSide, str], None],
+        gap: Callable[[FetchSide, str, int], None],
         filled: Callable[[FetchSide], None],
         target_node: Callable[[FetchSide], int],
     ) -> None:
@@ -108,15 +109,15 @@ class Source:
 
     def seek(self, fetch: FetchSide, offset: int) -> None:
         """Go on at another offset, over a gap."""
-        fetch.window.pass_over(offset, -1)
+        fetch.window.pass_over(offset, fetch.leader_epoch)
         fetch.offset = offset
-        fetch.leader_epoch = -1
         fetch.gaps += 1
         fetch.retry_at_s = 0.0
 
     def hold(self, fetch: FetchSide) -> None:
         """Fetch no more, and discard what a response still brings, until `seek` or `finish`."""
         fetch.offset = NO_OFFSET
+        fetch.leader_epoch = -1
         fetch.retry_at_s = NEVER_S
 
     def rewind(self, fetch: FetchSide, offset: int, leader_epoch: int) -> None:
@@ -305,11 +306,11 @@ class Source:
         fetch.retry_at_s = self._now_s + RETRY_S
         if fetched.diverging:
             epoch, end_offset = fetched.diverging
-            self._stop_at_gap(
-                fetch,
+            reason = (
                 f"source log was truncated: epoch {epoch} ends at {end_offset}, "
-                f"position is {fetch.offset}",
+                f"position is {fetch.offset}"
             )
+            self._stop_at_gap(fetch, reason, epoch=epoch, next_offset=end_offset)
         elif fetched.error == ErrorCode.OFFSET_OUT_OF_RANGE:
             self._stop_at_gap(fetch, f"offset {fetch.offset} is out of range at the source")
         elif fetched.error in LEADER_MOVED:
@@ -320,10 +321,17 @@ class Source:
             fetch.error = error_name(fetched.error)
             fetch.retry_at_s = self._now_s + 1.0
 
-    def _stop_at_gap(self, fetch: FetchSide, reason: str) -> None:
-        """Until `seek`, or `finish`."""
+    def _stop_at_gap(
+        self, fetch: FetchSide, reason: str, *, epoch: int = -1, next_offset: int = -1
+    ) -> None:
+        """Until `seek`, or `finish`.
+
+        A truncated log is another one from `next_offset` on (KIP-595): what follows there was never
+        read. The next fetch names `epoch`, so the leader compares again, for logs that differ in several.
+        """
         fetch.retry_at_s = NEVER_S
-        self._gap(fetch, reason)
+        fetch.leader_epoch = epoch
+        self._gap(fetch, reason, next_offset)
 
     def _on_lost(self, node_id: int, lost: list[Requested]) -> None:
         self._sessions.pop(node_id, None)
