@@ -1,9 +1,10 @@
 """`scripts/bench`: copy the same topics with this replicator and with MirrorMaker 2, and compare.
 
 Both use the same brokers, the same full topic and an empty target topic with as many partitions, one
-after the other. Each copies for a while before the measurement: the brokers of a cluster in use have
-long compiled the code paths of both. All processes of either count: here a controller with its REST
-server, a driver, its JVM and the copiers; there one JVM.
+after the other. The first copies, on brokers that have just started, are shown as cold. Then each copies
+for the same time unmeasured, since the brokers of a cluster in use have long compiled the code paths of
+both, and is measured twice, in both orders. All processes of either count: here a controller with its
+REST server, a driver, its JVM and the copiers; there one JVM.
 """
 
 from __future__ import annotations
@@ -13,19 +14,35 @@ import os
 import platform
 import signal
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any
 
 import click
 from confluent_kafka import KafkaException
 from rich.console import Console
 
-from ureplicator_bench import control, handover, idle, latency, memory, merge, throughput
+from ureplicator_bench import (
+    control,
+    handover,
+    idle,
+    latency,
+    memory,
+    merge,
+    open_loop,
+    throughput,
+)
 from ureplicator_bench.contenders import Contender, MirrorMaker, Ours
 from ureplicator_bench.load import Filler, Profile
-from ureplicator_bench.report import print_figure, print_latency, print_memory, print_throughput
+from ureplicator_bench.report import (
+    print_figure,
+    print_latency,
+    print_memory,
+    print_open_loop,
+    print_throughput,
+)
 from ureplicator_bench.servers import Servers, running
 from ureplicator_cli.rest_client import RestFailure
 from ureplicator_testkit.records.topics import CODECS, create_topic, delete_topic
@@ -43,7 +60,8 @@ PROFILES = {
     )
 }
 WARM_UP_S = 15.0
-WARM_UP_ROUNDS = 4
+"""Of copying, for each contender."""
+WARM_UP_ROUNDS = 6
 MEMORY = Profile("memory", records=5_000_000, size=1_000)
 
 console = Console(stderr=True, highlight=False)
@@ -57,6 +75,7 @@ class Wanted:
     seconds: float
     deadline_s: float
     mm2: str
+    load_s: float
 
 
 @click.command(help=(__doc__ or "").partition("`: ")[2])
@@ -80,6 +99,13 @@ class Wanted:
 )
 @click.option(
     "--latency-seconds", type=float, default=20.0, show_default=True, help="0: no latency."
+)
+@click.option(
+    "--load",
+    "load_seconds",
+    type=float,
+    default=0.0,
+    help="Measure lag under 50 and 80 % of the capacity instead, so many seconds each.",
 )
 @click.option("--deadline", type=float, default=300.0, show_default=True, help="For one copy, s.")
 @click.option("--memory", "only_memory", is_flag=True, help="Copy 5 GB and show memory instead.")
@@ -105,6 +131,7 @@ def main(
     partitions: int | None,
     mm2: str,
     latency_seconds: float,
+    load_seconds: float,
     deadline: float,
     only_memory: bool,
     only_control: bool,
@@ -117,7 +144,7 @@ def main(
     changes = {"records": records, "size": size, "codec": codec, "partitions": partitions}
     bases = [MEMORY] if only_memory else [PROFILES[name] for name in names or ("1k", "100b")]
     profiles = tuple(_changed(base, changes) for base in bases)
-    wanted = Wanted(profiles, latency_seconds, deadline, mm2)
+    wanted = Wanted(profiles, latency_seconds, deadline, mm2, load_seconds)
     try:
         if idle_partitions is not None:
             good, figures = _idle(idle_partitions)
@@ -153,6 +180,8 @@ def _run(wanted: Wanted, *, only_memory: bool) -> tuple[bool, dict[str, Any]]:
         contenders: list[Contender] = [ours]
         if wanted.mm2 != "none":
             contenders.append(MirrorMaker(servers, FOLDER, tuned=wanted.mm2 == "tuned"))
+        if wanted.load_s:
+            return _lag_under_load(wanted, servers, contenders)
         return _compare(wanted, servers, contenders)
 
 
@@ -211,14 +240,20 @@ def _compare(
     good = True
     for number, profile in enumerate(wanted.profiles):
         with _filled(profile, servers) as topic:
+            copy = partial(
+                _copied, servers=servers, topic=topic, profile=profile, deadline_s=wanted.deadline_s
+            )
             if number == 0:
-                for contender in contenders:
-                    _warm_up(contender, servers, topic, profile, wanted.deadline_s)
-            results = [
-                (each.name, _copied(each, servers, topic, profile, wanted.deadline_s))
-                for each in contenders
-            ]
-        print_throughput(console, profile, results)
+                cold = [(each.name, copy(each, why="cold")) for each in contenders]
+                print_throughput(console, profile, cold, "cold")
+                for each in contenders:
+                    _warm_up(partial(copy, each, why="to warm up"))
+            measured = [(each, copy(each)) for each in (*contenders, *reversed(contenders))]
+        results = [
+            (one.name, throughput.combined([found for each, found in measured if each is one]))
+            for one in contenders
+        ]
+        print_throughput(console, profile, results, "warm")
         figures["throughput"][profile.name] = {"profile": asdict(profile)} | {
             name: asdict(result)
             | {"records_per_s": result.records_per_s, "cpu_s_per_gb": result.cpu_s_per_gb}
@@ -228,8 +263,28 @@ def _compare(
     if wanted.seconds > 0:
         late = _latency(wanted, servers, contenders)
         print_latency(console, late, latency.PER_S)
-        figures["latency"] = {name: asdict(result) for name, result in late}
+        figures["latency"] = {
+            name: {phase.phase: asdict(phase) for phase in phases} for name, phases in late
+        }
     return good, figures
+
+
+def _lag_under_load(
+    wanted: Wanted, servers: Servers, contenders: Sequence[Contender]
+) -> tuple[bool, dict[str, Any]]:
+    profile = wanted.profiles[0]
+    results = []
+    for number, contender in enumerate(contenders):
+        _print_progress(f"{profile.name}: {contender.name} under load")
+        topic = f"bench-load-{number}"
+        for cluster in (servers.source, servers.target):
+            create_topic(cluster.bootstrap, topic, partitions=profile.partitions)
+        found = open_loop.measure(contender, servers, topic, profile, seconds=wanted.load_s)
+        results.append((contender.name, found))
+        for cluster in (servers.source, servers.target):
+            delete_topic(cluster.bootstrap, topic)
+    print_open_loop(console, profile, results)
+    return True, {"load": {name: [asdict(each) for each in found] for name, found in results}}
 
 
 @contextmanager
@@ -242,18 +297,17 @@ def _filled(profile: Profile, servers: Servers) -> Iterator[str]:
     delete_topic(source, topic)
 
 
-def _warm_up(
-    contender: Contender, servers: Servers, topic: str, profile: Profile, deadline_s: float
-) -> None:
-    """Let it copy for a while, in as many rounds as that takes."""
+def _warm_up(copy: Callable[[], throughput.Throughput]) -> None:
+    """Copy for a while, in as many rounds as that takes."""
     copied_s, rounds = 0.0, 0
     while copied_s < WARM_UP_S and rounds < WARM_UP_ROUNDS:
-        copied_s += _copied(contender, servers, topic, profile, deadline_s, "to warm up").seconds
+        copied_s += copy().seconds
         rounds += 1
 
 
 def _copied(
     contender: Contender,
+    *,
     servers: Servers,
     topic: str,
     profile: Profile,
@@ -272,16 +326,26 @@ def _copied(
 
 def _latency(
     wanted: Wanted, servers: Servers, contenders: Sequence[Contender]
-) -> list[tuple[str, latency.Latency]]:
+) -> list[tuple[str, list[latency.Latency]]]:
     results = []
     profile = wanted.profiles[0]
-    for number, contender in enumerate(contenders):
-        _print_progress(f"latency: {contender.name} for {wanted.seconds:.0f} s")
-        topic = f"bench-latency-{number}"
-        for cluster in (servers.source, servers.target):
-            create_topic(cluster.bootstrap, topic, partitions=profile.partitions)
-        found = latency.measure(contender, servers, topic, profile, seconds=wanted.seconds)
-        results.append((contender.name, found))
+    with _filled(profile, servers) as full_topic:
+        for number, contender in enumerate(contenders):
+            _print_progress(f"latency: {contender.name} for {wanted.seconds:.0f} s in each phase")
+            topic = f"bench-latency-{number}"
+            for cluster in (servers.source, servers.target):
+                create_topic(cluster.bootstrap, topic, partitions=profile.partitions)
+            create_topic(servers.target.bootstrap, full_topic, partitions=profile.partitions)
+            found = latency.measure(
+                contender,
+                servers,
+                topic,
+                profile,
+                seconds=wanted.seconds,
+                full_topic=full_topic,
+            )
+            delete_topic(servers.target.bootstrap, full_topic)
+            results.append((contender.name, found))
     return results
 
 

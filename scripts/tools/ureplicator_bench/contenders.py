@@ -1,4 +1,4 @@
-"""The two replicators: each is started for one topic, and stopped after it."""
+"""The two replicators: each is started for some topics, and stopped after them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ clusters = A, B
 A.bootstrap.servers = {source}
 B.bootstrap.servers = {target}
 A->B.enabled = true
-A->B.topics = {topic}
+A->B.topics = {topics}
 B->A.enabled = false
 B->A.emit.heartbeats.enabled = false
 A->B.emit.heartbeats.enabled = false
@@ -69,8 +69,8 @@ class Contender(Protocol):
 
     name: str
 
-    def start(self, topic: str, profile: Profile) -> None:
-        """Start copying; the target topic exists and is empty."""
+    def start(self, topics: Sequence[str], profile: Profile) -> None:
+        """Start copying; the target topics exist and are empty."""
 
     def processes(self) -> Sequence[Process]:
         """Root processes of all its process trees."""
@@ -88,7 +88,7 @@ class Ours:
         self._runs = 0
         self._fleet: Fleet | None = None
 
-    def start(self, topic: str, profile: Profile) -> None:
+    def start(self, topics: Sequence[str], profile: Profile) -> None:
         self._runs += 1
         folder = self._folder / f"ureplicator-{self._runs}"
         folder.mkdir()
@@ -105,7 +105,8 @@ class Ours:
         self._fleet = Fleet(config, folder, name=name, workers=1, mark=mark)
         self._fleet.start()
         self._fleet.wait_ready()
-        self._fleet.rest("POST", "/topics", {"topic": topic})
+        for topic in topics:
+            self._fleet.rest("POST", "/topics", {"topic": topic})
 
     def processes(self) -> Sequence[Process]:
         return self._fleet.processes if self._fleet else ()
@@ -135,7 +136,7 @@ class MirrorMaker:
         self._runs = 0
         self._process: Process | None = None
 
-    def start(self, topic: str, profile: Profile) -> None:
+    def start(self, topics: Sequence[str], profile: Profile) -> None:
         self._runs += 1
         folder = self._folder / f"mirror-maker-{self._runs}"
         folder.mkdir()
@@ -145,7 +146,7 @@ class MirrorMaker:
             text.format(
                 source=self._servers.source.bootstrap,
                 target=self._servers.target.bootstrap,
-                topic=topic,
+                topics=",".join(topics),
                 partitions=profile.partitions,
                 codec=profile.codec,
             )

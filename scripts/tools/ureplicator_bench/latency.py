@@ -1,7 +1,12 @@
-"""Latency: from just before a record is produced until a consumer of the target has it.
+"""Latency: from just before a record is produced until a consumer has it.
 
-The value contains the time of producing. The consumer is a process of its own, so that only the copy
-lies between the two; it long-polls with a broker's minimum, one byte.
+    producer --> source --> replicator --> target --> consumer        what users wait for
+                       \\-> consumer                                   the floor, in the same run
+
+The value contains the time of producing. Both consumers are processes, alike, and read the same records:
+what the floor shows is none of the replicator's doing. They long-poll with a broker's minimum, one byte.
+
+The probe runs through three phases: beside a full topic that is copied, right after it, and quiet.
 """
 
 from __future__ import annotations
@@ -11,8 +16,10 @@ import json
 import struct
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,67 +36,114 @@ from ureplicator_testkit.servers.processes import eventually
 PER_S = 500
 WARM_S = 8.0
 SIZE = 200
+BESIDE, AFTER, QUIET_PHASE = "beside copying", "right after copying", "quiet"
 _STAMP = struct.Struct(">d")
+_END = -1.0
+"""Stamp of the last record of each partition."""
 _GRACE_S = 10.0
+
+Seen = Sequence[tuple[float, float]]
+"""Time sent and latency in ms of each record."""
 
 
 @dataclass(frozen=True, slots=True)
-class Latency:
-    """Quantiles in milliseconds over all records sent after the warm-up."""
+class Quantiles:
+    """Latency in milliseconds of the records of one phase."""
 
-    sent: int
-    received: int
     p50_ms: float
     p99_ms: float
     p999_ms: float
     max_ms: float
+
+
+@dataclass(frozen=True, slots=True)
+class Latency:
+    """One phase: the copy, and the floor of the same records."""
+
+    phase: str
+    sent: int
+    received: int
+    copy: Quantiles
+    floor: Quantiles
     others_share: float
 
 
+@dataclass(frozen=True, slots=True)
+class _Phase:
+    name: str
+    from_s: float
+    to_s: float
+
+
 def measure(
-    contender: Contender, servers: Servers, topic: str, profile: Profile, *, seconds: float
-) -> Latency:
-    partitions = profile.partitions
-    target = servers.target.bootstrap
+    contender: Contender,
+    servers: Servers,
+    topic: str,
+    profile: Profile,
+    *,
+    seconds: float,
+    full_topic: str,
+) -> list[Latency]:
+    """`full_topic` is copied first, by the same replicator; its records are those of `profile`."""
+    source, target = servers.source.bootstrap, servers.target.bootstrap
+    sender = _Sender(source, topic, profile.partitions)
+    began = time.monotonic()
     try:
-        contender.start(topic, profile)
-        sender = _Sender(servers.source.bootstrap, topic, partitions)
-        sender.run(1.0)
-        ends = Ends(target, topic, partitions)
-        eventually(lambda: ends.total() >= sender.sent, 120, f"{contender.name} copies", poll_s=0.2)
-        others_s, began = _others_s(contender, servers), time.monotonic()
-        total = sender.sent + int((WARM_S + seconds) * PER_S)
-        consumer = subprocess.Popen(  # noqa: S603
-            [sys.executable, "-m", __name__, target, topic, str(partitions), str(total)],
-            stdout=subprocess.PIPE,
-        )
-        try:
-            sender.run(WARM_S)
-            counted_from = time.time()
-            before = sender.sent
-            sender.run(seconds)
-            output, _ = consumer.communicate(timeout=60)
-        finally:
-            consumer.kill()
-            consumer.wait()
-        others_s = _others_s(contender, servers) - others_s
-        others_share = share(others_s, time.monotonic() - began)
+        others_s = -_others_s(contender, servers)
+        with (
+            _consumer(source, topic, profile) as at_source,
+            _consumer(target, topic, profile) as at,
+        ):
+            contender.start([topic, full_topic], profile)
+            phases = list(
+                _phases(sender, Ends(target, full_topic, profile.partitions), profile, seconds)
+            )
+            sender.end()
+            floor, copied = at_source(), at()
+        others_s += _others_s(contender, servers)
     finally:
         contender.stop()
-    late = [ms for stamp, ms in json.loads(output) if stamp >= counted_from]
-    return _quantiles(sorted(late), sent=sender.sent - before, others_share=others_share)
+    others_share = share(others_s, time.monotonic() - began)
+    return [_latency(phase, sender.stamps, copied, floor, others_share) for phase in phases]
+
+
+def _phases(sender: _Sender, copied: Ends, profile: Profile, seconds: float) -> Iterator[_Phase]:
+    """Send through all phases. A phase lies in wall-clock time, as the stamps do."""
+    sender.run_until(lambda: copied.total() > 0, "copying begins")
+    copying_s = time.time()
+    sender.run_until(lambda: copied.total() >= profile.records, "the full topic is copied")
+    copied_s = time.time()
+    sender.run(seconds)
+    yield _Phase(BESIDE, copying_s, copied_s)
+    yield _Phase(AFTER, copied_s, copied_s + seconds)
+    sender.run(WARM_S)
+    quiet_s = time.time()
+    sender.run(seconds)
+    yield _Phase(QUIET_PHASE, quiet_s, quiet_s + seconds)
+
+
+def _latency(
+    phase: _Phase, stamps: Sequence[float], copied: Seen, floor: Seen, others_share: float
+) -> Latency:
+    sent = sum(phase.from_s <= stamp < phase.to_s for stamp in stamps)
+    found, lowest = (_late_ms(phase, seen) for seen in (copied, floor))
+    return Latency(phase.name, sent, len(found), quantiles(found), quantiles(lowest), others_share)
+
+
+def _late_ms(phase: _Phase, seen: Seen) -> list[float]:
+    return sorted(ms for stamp, ms in seen if phase.from_s <= stamp < phase.to_s)
 
 
 def _others_s(contender: Contender, servers: Servers) -> float:
     return others_cpu_s(cpu_s([*contender.processes(), *servers.brokers()]))
 
 
-def _quantiles(late: Sequence[float], *, sent: int, others_share: float) -> Latency:
-    if not late:
+def quantiles(late_ms: Sequence[float]) -> Quantiles:
+    """Of latencies in ascending order. Raises AssertionError if there are none."""
+    if not late_ms:
         raise AssertionError("no record arrived")
-
-    p50, p99, p999 = (quantile(late, part) for part in (0.5, 0.99, 0.999))
-    return Latency(sent, len(late), p50, p99, p999, late[-1], others_share)
+    p50, p99, p999 = (quantile(late_ms, part) for part in (0.5, 0.99, 0.999))
+    return Quantiles(p50, p99, p999, late_ms[-1])
 
 
 class _Sender:
@@ -99,24 +153,69 @@ class _Sender:
         settings: dict[str, Any] = {"bootstrap.servers": bootstrap, "linger.ms": 0, "acks": "1"}
         self._producer = Producer({**settings, **QUIET})
         self._topic, self._partitions = topic, partitions
-        self.sent = 0
+        self.stamps: list[float] = []
 
     def run(self, seconds: float) -> None:
+        """Send for so long."""
         began = time.monotonic()
         for number in range(int(seconds * PER_S)):
-            value = _STAMP.pack(time.time()) + b"x" * (SIZE - _STAMP.size)
-            self._producer.produce(self._topic, value, partition=self.sent % self._partitions)
+            self._send(time.time(), len(self.stamps) % self._partitions)
             self._producer.poll(0)
-            self.sent += 1
             wait_s = began + (number + 1) / PER_S - time.monotonic()
             if wait_s > 0:
                 time.sleep(wait_s)
+
+    def run_until(self, predicate: Callable[[], bool], what: str) -> None:
+        """Send until it is true; it is polled in a thread, since it blocks."""
+        done = threading.Event()
+
+        def watch() -> None:
+            eventually(predicate, 300, what, poll_s=0.05)
+            done.set()
+
+        watcher = threading.Thread(target=watch, daemon=True)
+        watcher.start()
+        while watcher.is_alive():
+            self.run(0.1)
+        if not done.is_set():
+            raise AssertionError(f"not in time: {what}")
+
+    def end(self) -> None:
+        """Send the last record of each partition."""
+        for partition in range(self._partitions):
+            self._produce(_END, partition)
         if self._producer.flush(30):
             raise AssertionError("the source took not every record")
 
+    def _send(self, stamp: float, partition: int) -> None:
+        self.stamps.append(stamp)
+        self._produce(stamp, partition)
 
-def consume(bootstrap: str, topic: str, partitions: int, total: int) -> None:
-    """Read `total` records and print [time sent, latency in ms] of each."""
+    def _produce(self, stamp: float, partition: int) -> None:
+        value = _STAMP.pack(stamp) + b"x" * (SIZE - _STAMP.size)
+        self._producer.produce(self._topic, value, partition=partition)
+
+
+@contextmanager
+def _consumer(bootstrap: str, topic: str, profile: Profile) -> Iterator[Callable[[], Seen]]:
+    """A consumer process; the function waits for its end and returns what it saw."""
+    command = [sys.executable, "-m", __name__, bootstrap, topic, str(profile.partitions)]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE)  # noqa: S603
+
+    def seen() -> Seen:
+        output, _ = process.communicate(timeout=120)
+        found: Seen = json.loads(output)
+        return found
+
+    try:
+        yield seen
+    finally:
+        process.kill()
+        process.wait()
+
+
+def consume(bootstrap: str, topic: str, partitions: int) -> None:
+    """Read until the last record of each partition, and print the others: time sent, latency in ms."""
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap,
@@ -130,9 +229,10 @@ def consume(bootstrap: str, topic: str, partitions: int, total: int) -> None:
     )
     consumer.assign([TopicPartition(topic, p, OFFSET_BEGINNING) for p in range(partitions)])
     seen: list[tuple[float, float]] = []
+    ended = 0
     gc.disable()
     last = time.monotonic()
-    while len(seen) < total and time.monotonic() - last < _GRACE_S:
+    while ended < partitions and (not seen or time.monotonic() - last < _GRACE_S):
         message = consumer.poll(0.1)
         now = time.time()
         if message is None or message.error():
@@ -140,11 +240,14 @@ def consume(bootstrap: str, topic: str, partitions: int, total: int) -> None:
         value = message.value()
         assert isinstance(value, bytes)
         (stamp,) = _STAMP.unpack_from(value)
-        seen.append((stamp, (now - stamp) * 1_000))
+        if stamp == _END:
+            ended += 1
+        else:
+            seen.append((stamp, (now - stamp) * 1_000))
         last = time.monotonic()
     consumer.close()
     sys.stdout.write(json.dumps(seen))
 
 
 if __name__ == "__main__":
-    consume(sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4]))
+    consume(sys.argv[1], sys.argv[2], int(sys.argv[3]))

@@ -34,7 +34,9 @@ class Profile:
 class Filler:
     """Produces to all partitions of one topic in turn."""
 
-    def __init__(self, bootstrap: str, topic: str, profile: Profile) -> None:
+    def __init__(
+        self, bootstrap: str, topic: str, profile: Profile, *, linger_ms: int = 50
+    ) -> None:
         self._topic, self._profile = topic, profile
         self._producer = Producer(
             {
@@ -43,7 +45,7 @@ class Filler:
                 "acks": "1",
                 "batch.size": BATCH_BYTES,
                 "batch.num.messages": 100_000,
-                "linger.ms": 50,
+                "linger.ms": linger_ms,
                 "queue.buffering.max.messages": 1_000_000,
                 "queue.buffering.max.kbytes": 262_144,
                 **QUIET,
@@ -54,14 +56,19 @@ class Filler:
 
     def add(self, records: int) -> None:
         """Produce so many records; returns when all are acknowledged."""
+        self.send(records)
+        if self._producer.flush(120):
+            raise AssertionError(f"{self._topic} could not be filled")
+
+    def send(self, records: int) -> None:
+        """Produce so many records; returns when all are queued."""
         left = records
         while left > 0:
             count = min(left, len(self._messages))
             self._send(self._messages[:count], self._turn % self._profile.partitions)
             self._turn += 1
             left -= count
-        if self._producer.flush(120):
-            raise AssertionError(f"{self._topic} could not be filled")
+        self._producer.poll(0)
 
     def _send(self, messages: list[dict[str, Any]], partition: int) -> None:
         while messages:

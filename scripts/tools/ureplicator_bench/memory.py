@@ -64,7 +64,7 @@ def measure(
         filler = Filler(servers.source.bootstrap, topic, profile)
         ahead = min(MAX_LAG_BYTES // profile.size, profile.records)
         filler.add(ahead)
-        ours.start(topic, profile)
+        ours.start([topic], profile)
         began = time.monotonic()
         copied = _copy(
             ours, filler, ahead, Ends(target, topic, profile.partitions), profile, progress

@@ -12,6 +12,7 @@ from ureplicator_bench.control import Figure
 from ureplicator_bench.latency import Latency
 from ureplicator_bench.load import Profile
 from ureplicator_bench.memory import LIMIT_MB, Memory
+from ureplicator_bench.open_loop import OpenLoop
 from ureplicator_bench.throughput import Throughput
 
 
@@ -40,10 +41,11 @@ OTHERS_SHARE = 0.1
 
 
 def print_throughput(
-    console: Console, profile: Profile, results: Sequence[tuple[str, Throughput]]
+    console: Console, profile: Profile, results: Sequence[tuple[str, Throughput]], how: str
 ) -> None:
+    """`how`: cold or warm."""
     console.print(
-        f"[bold]{profile.name}: {profile.records:,} records of {profile.size:,} bytes,"
+        f"[bold]{profile.name}, {how}: {profile.records:,} records of {profile.size:,} bytes,"
         f" codec {profile.codec}, {profile.partitions} partitions"
     )
     table = _table([name for name, _ in results])
@@ -61,18 +63,40 @@ def print_throughput(
             console.print(f"[yellow]{name} was not done in time: figures are of what it did")
 
 
-def print_latency(console: Console, results: Sequence[tuple[str, Latency]], per_s: int) -> None:
-    console.print(f"[bold]latency at {per_s} records/s, consumer included")
-    table = _table([name for name, _ in results])
-    for what in ("p50_ms", "p99_ms", "p999_ms", "max_ms"):
-        figures = [getattr(result, what) for _, result in results]
-        name = what.removesuffix("_ms").replace("p999", "p99.9")
-        table.add_row(f"{name}, ms", *map(_short, figures), *_ratio(figures, False))
+def print_latency(
+    console: Console, results: Sequence[tuple[str, Sequence[Latency]]], per_s: int
+) -> None:
+    """One table a phase; in brackets the floor, a consumer of the source in the same run."""
+    names = [name for name, _ in results]
+    for phases in zip(*(phases for _, phases in results), strict=True):
+        console.print(f"[bold]latency at {per_s} records/s, {phases[0].phase}, consumer included")
+        table = _table(names)
+        for what in ("p50_ms", "p99_ms", "p999_ms", "max_ms"):
+            figures = [getattr(phase.copy, what) for phase in phases]
+            floors = [getattr(phase.floor, what) for phase in phases]
+            cells = [
+                f"{_short(figure)} ({_short(floor)})"
+                for figure, floor in zip(figures, floors, strict=True)
+            ]
+            name = what.removesuffix("_ms").replace("p999", "p99.9")
+            table.add_row(f"{name}, ms (floor)", *cells, *_ratio(figures, False))
+        console.print(table)
+        for name, phase in zip(names, phases, strict=True):
+            _warn(console, name, phase.others_share)
+            if phase.received != phase.sent:
+                console.print(f"[yellow]{name}: {phase.received} of {phase.sent} records arrived")
+
+
+def print_open_loop(
+    console: Console, profile: Profile, results: Sequence[tuple[str, Sequence[OpenLoop]]]
+) -> None:
+    console.print(f"[bold]lag under load, records of {profile.size:,} bytes")
+    table = Table("", "of its capacity", "records/s", "p50, ms", "p99, ms", "longest, ms")
+    for name, found in results:
+        for each in found:
+            figures = (each.produced_per_s, each.p50_ms, each.p99_ms, each.max_ms)
+            table.add_row(name, f"{each.part:.0%}", *map(_short, figures))
     console.print(table)
-    for name, result in results:
-        _warn(console, name, result.others_share)
-        if result.received != result.sent:
-            console.print(f"[yellow]{name}: {result.received} of {result.sent} records arrived")
 
 
 def print_memory(console: Console, found: Memory) -> None:

@@ -7,6 +7,7 @@ second half is also reported separately, because a JVM takes some seconds to com
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ureplicator_bench.contenders import Contender
@@ -55,6 +56,23 @@ class Throughput:
         return self.brokers_cpu_s / (self.records * self.size / 1e9)
 
 
+def combined(results: Sequence[Throughput]) -> Throughput:
+    """Several measurements of one contender as one: sums, and the highest memory."""
+    return Throughput(
+        records=sum(each.records for each in results),
+        size=results[0].size,
+        seconds=sum(each.seconds for each in results),
+        start_s=sum(each.start_s for each in results) / len(results),
+        second_half_records_per_s=sum(each.second_half_records_per_s for each in results)
+        / len(results),
+        cpu_s=sum(each.cpu_s for each in results),
+        brokers_cpu_s=sum(each.brokers_cpu_s for each in results),
+        others_cpu_s=sum(each.others_cpu_s for each in results),
+        peak_rss_bytes=max(each.peak_rss_bytes for each in results),
+        finished=all(each.finished for each in results),
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class _Sample:
     at_s: float
@@ -79,7 +97,7 @@ def measure(
 
     try:
         with PeakRss(contender.processes) as memory:
-            contender.start(topic, profile)
+            contender.start([topic], profile)
             first = sample(_wait(contender, target, 1, end))
             half = sample(_wait(contender, target, (profile.records + first.copied) // 2, end))
             last = sample(_wait(contender, target, profile.records, end))
