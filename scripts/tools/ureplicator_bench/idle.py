@@ -52,6 +52,7 @@ SECONDS = 20
 PER_TOPIC = 100
 REPORTS_PER_S = 5
 FETCHES_PER_S = 10
+TURNS_PER_FETCH = 2
 ONLINE = PartitionReport(PartitionState.ONLINE, position=5, committed=5, lag=0)
 
 
@@ -202,13 +203,14 @@ def _all_online(line: Line, partitions: int) -> bool:
 
 
 def _idle(line: Line, *, turns: int) -> float:
-    """Each turn has the responses of all brokers, every second one a report."""
+    """Every second turn has the responses of all brokers, every fourth one a report."""
     spent_s, reports = 0.0, ReportDelta()
     for turn in range(turns):
         line.source.pump()
         line.target.pump()
         began_s = time.process_time()
-        line.work(skip_s=1 / FETCHES_PER_S)
+        for _ in range(TURNS_PER_FETCH):
+            line.work(skip_s=1 / FETCHES_PER_S / TURNS_PER_FETCH)
         if turn % (FETCHES_PER_S // REPORTS_PER_S) == 0:
             encode(CopierReport(reports.changed(line.copier.report(reports.is_due))))
         spent_s += time.process_time() - began_s

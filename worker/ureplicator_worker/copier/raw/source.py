@@ -9,7 +9,7 @@ go on. And what waits for one target broker never takes more than that half.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 from ureplicator_common.kafka.errors import LEADER_MOVED, ErrorCode, error_name
 from ureplicator_worker.copier.raw.batches.header import CorruptBatch
@@ -39,6 +39,8 @@ MIN_PARTITION_BYTES = 256 << 10
 SILENCE_TIMEOUT_S = 5.0
 RETRY_S = 0.1
 BUSY_PAUSE_S = 0.02
+BUSY_PAUSE_PER_PARTITION_S = 0.0001
+"""A scan costs about a hundredth of that for each partition, so that it never takes more than 1 %."""
 IDLE_PAUSE_S = 0.002
 CORRUPT_TRIES = 3
 """Bytes may be garbled on the way; after so many tries the log itself is."""
@@ -99,6 +101,7 @@ class Source:
 
     def add(self, fetch: FetchSide) -> None:
         self._partitions[fetch] = None
+        self._scanned_s = 0.0
 
     def suspend(self, fetch: FetchSide, *, suspended: bool) -> None:
         fetch.suspended = suspended
@@ -132,7 +135,8 @@ class Source:
         """
         self._now_s = now_s
         busy = bool(self._used) and all(connection.in_flight for connection in self._used)
-        pause_s = BUSY_PAUSE_S if busy else self._pause_s
+        busy_pause_s = max(BUSY_PAUSE_S, len(self._partitions) * BUSY_PAUSE_PER_PARTITION_S)
+        pause_s = busy_pause_s if busy else self._pause_s
         if now_s - self._scanned_s < pause_s:
             return
         self.out_of_room = not self._pool.has_room(self._least_bytes)
@@ -243,7 +247,7 @@ class Source:
         try:
             session = self._sessions[node_id]
             response = parse(lease.view, session.version)
-            offsets = {key: want.offset for key, want in session.known.items()}
+            known = session.known
             session.on_response(response)
             self.connections.health.hold(node_id, response.throttle_ms / 1_000, self._now_s)
             if response.error:
@@ -253,7 +257,7 @@ class Source:
                 fetch.fetching = True
                 fetch.error = ""
             for fetched in response.partitions:
-                self._take_current(requested.get(fetched.key), fetched, lease, offsets)
+                self._take_current(requested.get(fetched.key), fetched, lease, known)
         finally:
             lease.release()
 
@@ -262,12 +266,12 @@ class Source:
         fetch: FetchSide | None,
         fetched: Fetched,
         lease: Lease,
-        offsets: dict[TopicKey, int],
+        known: Mapping[TopicKey, Wanted],
     ) -> None:
         """Ingest unless the partition was finished, or moved to another offset, since the request."""
         if fetch is None or fetch.finished:
             return
-        if offsets[fetched.key] == fetch.offset:
+        if known[fetched.key].offset == fetch.offset:
             fetch.read_by_name |= fetched.key == fetch.keys.by_name
             self._take(fetch, fetched, lease)
 

@@ -29,6 +29,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from ureplicator_common.kafka.client import CLIENT_ID, READ_COMMITTED, Broker, Leader
 from ureplicator_worker.copier.raw.net import varint
@@ -61,8 +62,7 @@ def version_for(newest: int, *, has_ids: bool) -> int:
     return LEADERS if newest >= LEADERS else IDS
 
 
-@dataclass(frozen=True, slots=True)
-class Wanted:
+class Wanted(NamedTuple):
     """Fetch of one partition; epochs are -1 where unknown."""
 
     offset: int
