@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 from ureplicator_common.model import TopicState, WorkerId
 from ureplicator_controller.core.planning.switches import is_rebalance_due
+from ureplicator_controller.core.state.exclusions import exclusion_reason
 from ureplicator_controller.core.state.external_view import external_view
 from ureplicator_controller.core.state.mismatches import mismatches
 from ureplicator_controller.core.state.snapshot import Snapshot
@@ -176,6 +177,9 @@ class Simulation:
             if stored.value.state is TopicState.DELETING:
                 return f"{key} is being deleted"
             for number, entry in seen.ideal[key].value.entries.items():
+                excluded = exclusion_reason(stored.value, number)
+                if entry.worker is not None and excluded:
+                    return f"{key}/{number} is excluded ({excluded}), and still assigned"
                 if entry.worker is not None and entry.holders.keys() != {entry.worker}:
                     return f"{key}/{number} is held by {sorted(entry.holders)}"
         return self._uneven_reason(seen) or self._not_copied_reason(seen)
