@@ -289,7 +289,8 @@ def _init_plain(client: ClusterClient) -> Producer:
 def read_positions(
     client: ClusterClient, group: str, wanted: Mapping[str, Sequence[int]], *, stable: bool = True
 ) -> dict[TargetPartition, Position]:
-    """See `PositionStore.read`. Not `stable`: the last commit, also while another one is open."""
+    """See `PositionStore.read`. Not `stable`, for display: the last commit, also while another one is
+    open, and a cluster that does not respond is reported at once."""
 
     def attempt(coordinator: Broker) -> Attempt[dict[TargetPartition, Position]]:
         response = client.call(
@@ -306,7 +307,7 @@ def read_positions(
         return codes, found
 
     return _until_accepted(
-        client, key=group, kind=GROUP_COORDINATOR, attempt=attempt, repeatable=True
+        client, key=group, kind=GROUP_COORDINATOR, attempt=attempt, repeatable=stable
     )
 
 

@@ -17,7 +17,12 @@ from ureplicator_common.kafka.client import (
     connect,
     newest_versions,
 )
-from ureplicator_common.kafka.positions import COMMAND_S, PositionStore, read_positions
+from ureplicator_common.kafka.positions import (
+    COMMAND_S,
+    KafkaPositionReader,
+    PositionStore,
+    read_positions,
+)
 from ureplicator_testkit.kafka.cluster import ClusterModel, Log
 from ureplicator_testkit.kafka.control_network import ControlNetwork
 
@@ -118,6 +123,16 @@ def test_a_dead_coordinator_is_left_soon_after_it_moved() -> None:
     positions.initialise()
     positions.commit({KEY: Position(5)})
     assert took() < 1.0
+
+
+def test_positions_for_display_wait_for_no_cluster() -> None:
+    """REST reports that nothing responds, while the request for the page lasts."""
+    net = network()
+    net.down = {1, 2, 3}
+    took = Took(net.clock)
+    with pytest.raises(ClusterUnavailable):
+        KafkaPositionReader(net.client()).read("g", {"t": [0]})
+    assert took() < 0.5
 
 
 def test_the_list_of_brokers_is_read_again_after_a_failure() -> None:
