@@ -29,6 +29,7 @@ from ureplicator_testkit.servers.processes import NotInTimeError, deadline_facto
 
 ANSWER_S = 30
 QUIET: dict[str, Any] = {"log_level": 0, "allow.auto.create.topics": "false"}
+MOVING = frozenset({KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE})
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 
 __all__ = [
@@ -109,10 +110,24 @@ def offsets(
         found = {}
         for partition in _partitions_of(consumer, topic):
             where = TopicPartition(topic, partition)
-            low_high = consumer.get_watermark_offsets(where, timeout=ANSWER_S)
+            low_high = eventually(
+                lambda: _watermarks(consumer, where),  # noqa: B023
+                ANSWER_S,
+                f"the leader of {topic}/{partition} responds",
+            )
             assert low_high is not None
             found[partition] = low_high
         return found
+
+
+def _watermarks(consumer: Consumer, where: TopicPartition) -> tuple[int, int] | None:
+    """None while the metadata name a leader that does not know it yet: the topic is new, or it moves."""
+    try:
+        return consumer.get_watermark_offsets(where, timeout=ANSWER_S)
+    except KafkaException as error:
+        if error.args[0].code() not in MOVING:
+            raise
+        return None
 
 
 def _await_partitions(admin: AdminClient, topic: str, count: int) -> None:
