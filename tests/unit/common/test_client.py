@@ -1,4 +1,4 @@
-"""Which brokers a client of control requests tries, and how long: no silent one stops it."""
+"""Brokers that a client of control requests tries, and for how long: no silent one stops it."""
 
 import socket
 

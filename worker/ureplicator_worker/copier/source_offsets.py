@@ -62,7 +62,7 @@ class SourceOffsetPublisher:
     def _changed(
         self, owned: Iterable[OwnedPartition], committed: Callable[[Partition], int], now_s: float
     ) -> dict[TopicPartition, Position]:
-        """What was released since is forgotten."""
+        """Positions to publish now. Partitions that were released since are forgotten."""
         present = {
             (each.partition.topic, each.partition.number): committed(each.partition)
             for each in owned

@@ -65,7 +65,7 @@ class EventLoop:
         return self.exit
 
     def tick(self, now_s: float) -> None:
-        """What time alone brings."""
+        """Handle the passing of time, and publish the loads when they are due."""
         self.step(Tick(now_s))
         if self._publisher.registered and now_s - self._loads_s >= PUBLISH_LOADS_EVERY_S:
             self._loads_s = now_s

@@ -84,7 +84,7 @@ class Load:
         return sum(map(len, self.acknowledged.values()))
 
     def start(self) -> Self:
-        """What comes first is acknowledged when this returns."""
+        """Return when the first records are acknowledged; the rest follows in a thread."""
         largest = self._producer("zstd", {"linger.ms": 300})
         self._send(largest, [0] * LARGEST_BATCH)
         self._transactional.init_transactions(FLUSH_S)

@@ -55,7 +55,7 @@ def replays(source: Sequence[ConsumedRecord], target: Sequence[ConsumedRecord]) 
     found: list[Replay] = []
     seen: set[Label] = set()
     follows = -1
-    """Where the last record, if it was a repeat, is continued."""
+    """Continuation of the last record, if it was a repeat."""
     for record in target:
         label = label_of(record)
         place = places[label]

@@ -1,4 +1,4 @@
-"""How long each partition stood still: by a plain producer's acknowledgements, and by a copy's progress.
+"""Pauses of each partition: by a plain producer's acknowledgements, and by a copy's progress.
 
 A broker that is lost stops every client for a while, until its partitions have another leader, or the
 others wait for it no more. What a copy may add to that is measured against a plain producer on the same

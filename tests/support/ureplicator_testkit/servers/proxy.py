@@ -93,7 +93,7 @@ _Item = tuple[float, bytes | Exception]  # b"" is the end of the stream
 
 
 class _Held:
-    """What is under way in one direction of a connection."""
+    """Bytes under way in one direction of a connection."""
 
     def __init__(self, faults: _Faults) -> None:
         self._faults = faults

@@ -1,4 +1,4 @@
-"""Which broker of a cluster does what, and where the replicas of a partition are.
+"""Roles of the brokers of a cluster, and places of the replicas of a partition.
 
 Faults are injected into a broker because of its role: the leader of a partition, the coordinator of a
 group or of a transactional id, the first bootstrap server (always broker 1).

@@ -1,4 +1,4 @@
-"""What ZooKeeper and Kafka have in common as servers of tests, and how several are started at once."""
+"""Parts common to ZooKeeper and Kafka as servers of tests, and the start of several at once."""
 
 from __future__ import annotations
 

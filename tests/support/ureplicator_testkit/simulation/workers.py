@@ -272,6 +272,6 @@ class Worker(SessionProcess):
         self._assignment.session_changed(state)
 
     def _read_assignment(self) -> None:
-        """What `AssignmentWatch.read_again` does in a thread of its own."""
+        """The read that `AssignmentWatch.read_again` makes in a thread."""
         self.point("read the assignment")
         self._assignment.refresh()

@@ -121,7 +121,7 @@ class Reporting:
         self.now[partition] = PartitionReport(PartitionState.ONLINE, position=position)
 
     def report(self, times: int = 1) -> dict[Partition, PartitionReport]:
-        """What the driver is sent in so many reports."""
+        """Partitions in each of so many reports to the driver."""
         self.lifeline.sent.clear()
         for _ in range(times):
             due = {part: each for part, each in self.now.items() if self.link.reports.is_due(part)}

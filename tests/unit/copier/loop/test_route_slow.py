@@ -52,7 +52,7 @@ def test_memory_is_bounded_however_many_partitions_wait(make: MakeLine) -> None:
 
 @pytest.mark.parametrize("fault", ["frozen", "down", "slow"])
 def test_a_broker_that_is_away_or_slow_holds_up_no_other(make: MakeLine, fault: str) -> None:
-    """What waits for it has used up the buffers before another partition has something to copy."""
+    """Batches that wait for it have used up the buffers before another partition has something to copy."""
     line = make(60, nodes=2, buffer_bytes=4 << 20)
     numbers = range(60)
     for number in numbers:

@@ -54,7 +54,7 @@ class FetchSide:
 
     @property
     def may_rewind(self) -> bool:
-        """What was fetched can be fetched again. Not at a gap: the holder decides what follows it."""
+        """False at a gap, where the holder decides what follows, and once fetching has ended."""
         return not self.finished and self.retry_at_s < NEVER_S
 
     @property

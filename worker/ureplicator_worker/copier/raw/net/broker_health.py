@@ -25,7 +25,7 @@ class BrokerHealth:
         self._malformed: dict[int, Backoff] = {}
 
     def error(self, node_id: int) -> str:
-        """Why the last connection ended; "" since a response."""
+        """Reason of the last connection's end; "" since a response."""
         return self._errors.get(node_id, "")
 
     def failed(self, node_id: int, reason: str, now_s: float) -> None:
