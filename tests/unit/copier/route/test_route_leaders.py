@@ -41,3 +41,15 @@ def test_a_former_leader_is_not_followed(make: MakeLine, end: str) -> None:
     assert connections.leader(*K0) == before
     assert not connections.learn(K0, None, None)
     assert connections.learn(K0, Leader(2, before.epoch + 1), None)
+
+
+@pytest.mark.parametrize("end", ["source", "target"])
+def test_a_leader_whose_address_is_unknown_waits_for_the_metadata(make: MakeLine, end: str) -> None:
+    line = make(1)
+    (partition,) = line.add(0)
+    line.run(lambda: line.report(partition).state is PartitionState.ONLINE)
+    connections = line.lane.sockets()[0 if end == "source" else 1]
+    metadata = getattr(line, f"{end}_metadata")
+    assert not list(metadata.events.take())
+    assert not connections.learn(K0, Leader(9, connections.leader(*K0).epoch + 1), None)
+    assert list(metadata.events.take())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any, assert_never
 
@@ -43,6 +43,8 @@ class Connections:
         self._metadata = metadata
         self.client_id = metadata.client_id
         self.view: ClusterView | None = None
+        self._leaders: dict[tuple[str, int], Leader] = {}
+        """Those of the view. A broker that is lost moves thousands, so each is changed in place."""
         self.covered: frozenset[str] = frozenset()
         """Topics that the view was read for; one that it does not show does not exist."""
         self._pool = pool
@@ -84,18 +86,19 @@ class Connections:
         self, topic_partition: tuple[str, int], leader: Leader | None, broker: Broker | None
     ) -> bool:
         """Follow a new leader that a broker names. False, and the metadata are read, if it names none
-        that is newer than the one in use."""
+        that is newer than the one in use, or none with an address."""
         view = self.view
         known = self.leader(*topic_partition)
         if view is None or leader is None or leader.epoch <= known.epoch:
             self.refresh()
             return False
-        leaders = {**view.leaders, topic_partition: leader}
-        brokers = view.brokers
-        if broker is not None and leader.node_id not in brokers:
-            brokers = {**brokers, leader.node_id: broker}
-        self.view = replace(view, leaders=leaders, brokers=brokers)
-        return leader.node_id in brokers
+        self._leaders[topic_partition] = leader
+        if leader.node_id not in view.brokers:
+            if broker is None:
+                self.refresh()
+                return False
+            self.view = replace(view, brokers={**view.brokers, leader.node_id: broker})
+        return True
 
     def cover(self, topics: frozenset[str]) -> None:
         self._metadata.cover(topics)
@@ -131,11 +134,12 @@ class Connections:
 
     def _on_view(self, event: ViewChanged) -> None:
         self.cluster_error = ""
-        former, self.view = self.view, event.view
+        former = self.view
+        self._leaders = newest_leaders(former, event.view)
+        self.view = replace(event.view, leaders=self._leaders)
         self.covered = event.topics
         if former is None:
             return
-        self.view = replace(event.view, leaders=newest_leaders(former, event.view))
         for node_id in [node for node in self._open if node not in event.view.brokers]:
             self.drop(node_id, "left the cluster", now_s=0.0)
         for node_id, broker in event.view.brokers.items():
@@ -230,12 +234,16 @@ def topic_change(view: ClusterView | None, topic: str, proven_id: str) -> tuple[
     return None
 
 
-def newest_leaders(former: ClusterView, latest: ClusterView) -> Mapping[tuple[str, int], Leader]:
+def newest_leaders(
+    former: ClusterView | None, latest: ClusterView
+) -> dict[tuple[str, int], Leader]:
     """A broker that lags behind may name a former leader: its epoch is lower.
 
     Epochs of a recreated topic start again.
     """
     leaders = dict(latest.leaders)
+    if former is None:
+        return leaders
     for key, leader in former.leaders.items():
         same = former.topic_ids.get(key[0]) == latest.topic_ids.get(key[0])
         if same and key in leaders and leader.epoch > leaders[key].epoch:
