@@ -15,6 +15,7 @@ from collections.abc import Iterator, Sequence
 
 from kafka.protocol.producer import InitProducerIdRequest, InitProducerIdResponse
 
+from ureplicator_common.backoff import Backoff
 from ureplicator_common.kafka import ClusterUnavailable
 from ureplicator_common.kafka.client import MIN_SILENCE_S, TRANSACTION_COORDINATOR, ClusterClient
 from ureplicator_common.kafka.errors import (
@@ -30,8 +31,7 @@ TRANSACTION_TIMEOUT_MS = 60_000
 fenced, as every new owner does."""
 
 RETRY_DELAY_S = 0.02
-LONGEST_DELAYS = 32
-"""The delay grows to this many times the first."""
+RETRY_DELAYS_S = tuple(RETRY_DELAY_S * times for times in (1, 2, 4, 8, 16, 32))
 FENCE_S = 15.0
 PIPELINED = 100
 """Requests sent before the first response is read: they fit into the buffers of any socket."""
@@ -93,10 +93,10 @@ def init_request(transactional_id: str | None) -> InitProducerIdRequest:
 
 def retry_delays() -> Iterator[float]:
     """Growing, and spread, without end."""
-    times = 1
+    backoff = Backoff(RETRY_DELAYS_S)
     while True:
-        yield RETRY_DELAY_S * times * (0.5 + random.random() / 2)  # noqa: S311  # not secret
-        times = min(2 * times, LONGEST_DELAYS)
+        backoff = backoff.failed()
+        yield backoff.delay_s * (0.5 + random.random() / 2)  # noqa: S311  # not secret
 
 
 def _portions(ids: Sequence[str]) -> Iterator[Sequence[str]]:

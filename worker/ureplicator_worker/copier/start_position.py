@@ -133,9 +133,12 @@ def _search(
     decisions: Mapping[Partition, StartDecision], source: ClusterClient, view: ClusterView
 ) -> Iterator[dict[Partition, StartPosition | CannotStart]]:
     """Offsets at the source."""
-    times = {(part.topic, part.number): each.time_ms for part, each in decisions.items()}
     by_key = {(part.topic, part.number): part for part in decisions}
-    wanted = {key: time_ms for key, time_ms in times.items() if time_ms is not None}
+    wanted = {
+        key: each.time_ms
+        for key, each in zip(by_key, decisions.values(), strict=True)
+        if each.time_ms is not None
+    }
     for portion in offsets_at(source, view, wanted):
         found: dict[Partition, StartPosition | CannotStart] = {}
         for key, offset in portion.items():
@@ -157,7 +160,8 @@ def decide(
 ) -> StartDecision:
     """See the table above. Raises CannotStart."""
     source_id, target_id = _topics(partition, grant, stored, source, target.view)
-    gap = _provenance_mismatch(stored, source.cluster_id, source_id, target_id)
+    provenance = Provenance.decode(stored.metadata) if stored.offset >= 0 else None
+    gap = _provenance_mismatch(provenance, source.cluster_id, source_id, target_id)
     if gap and grant.restarted:
         gap, stored = "", NO_POSITION
     beginning = StartPosition(
@@ -170,16 +174,18 @@ def decide(
     )
     if stored.offset >= 0 and not gap:
         end = target.ends.get(_target_key(partition, grant))
-        return StartDecision(_checked_end(beginning, grant, stored, end))
+        return StartDecision(_checked_end(beginning, grant, provenance, end))
     fresh = replace(beginning, position=-1, leader_epoch=-1, committed=-1, gap=gap)
     return StartDecision(fresh, _time(grant, stored, gap))
 
 
 def _checked_end(
-    beginning: StartPosition, grant: Grant, stored: Position, end: OffsetOrError | None
+    beginning: StartPosition,
+    grant: Grant,
+    provenance: Provenance | None,
+    end: OffsetOrError | None,
 ) -> StartPosition:
     """Compare the target's present end with what it acknowledged. Raises CannotStart."""
-    provenance = Provenance.decode(stored.metadata)
     if provenance is None or end is None:
         return beginning
     if isinstance(end, PartitionUnavailable):
@@ -252,10 +258,11 @@ def _topics(
     return source_id, target.topic_ids[grant.target_topic]
 
 
-def _provenance_mismatch(stored: Position, cluster: str, source_id: str, target_id: str) -> str:
+def _provenance_mismatch(
+    provenance: Provenance | None, cluster: str, source_id: str, target_id: str
+) -> str:
     """Reason if a stored position does not belong to these topics; "" if it does, or none is stored."""
-    provenance = Provenance.decode(stored.metadata)
-    if stored.offset < 0 or provenance is None:
+    if provenance is None:
         return ""
     if provenance.source_cluster != cluster:
         raise CannotStart(

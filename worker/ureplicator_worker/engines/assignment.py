@@ -141,10 +141,11 @@ class RouteSettingsWatch:
     def _take(self, path: str, node: Node) -> None:
         try:
             route = Route.parse(path.rpartition("/")[2])
+            if node.stat.mzxid <= self._versions.get(route, -1):
+                return
             settings = znodes.decode_route(node.data)
         except ValueError as error:
             logger.error("%s cannot be read, its last settings stay: %s", path, error)
             return
-        if node.stat.mzxid > self._versions.get(route, -1):
-            self._versions[route] = node.stat.mzxid
-            self._send(PublishedSettings(route, node.stat.mzxid, settings))
+        self._versions[route] = node.stat.mzxid
+        self._send(PublishedSettings(route, node.stat.mzxid, settings))

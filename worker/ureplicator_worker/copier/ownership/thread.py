@@ -29,6 +29,7 @@ from ureplicator_common.clock import Clock, SystemClock
 from ureplicator_common.kafka import ClusterUnavailable, Position
 from ureplicator_common.kafka.client import ClusterClient
 from ureplicator_common.kafka.errors import ErrorCode
+from ureplicator_common.kafka.list_offsets import by_topic
 from ureplicator_common.kafka.positions import (
     COMMAND_S,
     CommitRefused,
@@ -224,7 +225,9 @@ class Ownership:
             return
         with cluster_errors_named("target"):
             self._store.fence(sorted({id for grant in granted.values() for id in grant.fence}))
-            stored = self._store.read(_by_topic(granted))
+            stored = self._store.read(
+                by_topic((grant.target_topic, part.number) for part, grant in granted.items())
+            )
         self._order.proven()
         self._confirm_held(granted, stored)
         starting = {part: grant for part, grant in granted.items() if part in self._order.waiting}
@@ -342,13 +345,6 @@ class Ownership:
             self._post(Located(job.partition, offset))
         else:
             self._fail(job.partition, str(offset))
-
-
-def _by_topic(granted: Mapping[Partition, Grant]) -> dict[str, list[int]]:
-    wanted: dict[str, list[int]] = {}
-    for partition, grant in granted.items():
-        wanted.setdefault(grant.target_topic, []).append(partition.number)
-    return wanted
 
 
 def refusal(target_topic: str, code: str) -> str:

@@ -58,8 +58,8 @@ Requested = dict[TopicKey, FetchSide]
 
 
 class Source:
-    """`failed(fetch, reason)`: the log is corrupt; `gap(fetch, reason,
-    next_offset)`: the offset is not there, and the place to go on if it is known (else -1).
+    """`failed(fetch, reason)`: the log is corrupt. `gap(fetch, reason, next_offset)`: the offset is not
+    there; copying may go on at `next_offset`, -1 if that is not known.
 
     `filled(fetch)`: its window holds something to send. `target_node(fetch)`: the broker that it
     waits for.
@@ -84,7 +84,7 @@ class Source:
         )
         self._pool = pool
         self._response_bytes = 0
-        self._least_bytes = 0
+        self._min_bytes = 0
         self._failed = failed
         self._gap = gap
         self._filled = filled
@@ -139,11 +139,11 @@ class Source:
         pause_s = busy_pause_s if busy else self._pause_s
         if now_s - self._scanned_s < pause_s:
             return
-        self.out_of_room = not self._pool.has_room(self._least_bytes)
+        self.out_of_room = not self._pool.has_room(self._min_bytes)
         if self.out_of_room:
             return
         self._scanned_s = now_s
-        self._least_bytes = self._response_bytes
+        self._min_bytes = self._response_bytes
         self._used.clear()
         sent = self._scan()
         self._pause_s = 0.0 if sent else IDLE_PAUSE_S
@@ -197,7 +197,7 @@ class Source:
             return False
         if not self._pool.has_room(max_bytes):
             self.out_of_room = True
-            self._least_bytes = min(self._least_bytes, max_bytes)
+            self._min_bytes = min(self._min_bytes, max_bytes)
             return False
         version = fetch_version(connection, partitions)
         requested: Requested = {

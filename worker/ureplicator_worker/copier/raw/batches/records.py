@@ -31,7 +31,7 @@ from ureplicator_worker.copier.raw.batches.offsets import Run, SourceOffsets
 
 MAX_OFFSET = 1 << 62
 INT64 = 1 << 63
-_LONGEST_SHIFT = 63
+_MAX_SHIFT = 63
 _HEADER = struct.Struct(">qiibIhiqqqhii")
 _CODE_SIZE = 1 << 14
 """Numbers whose varints are looked up: those of one and two bytes."""
@@ -63,7 +63,7 @@ def read_zigzag(data: Bytes, at: int) -> tuple[int, int]:
         if byte < 0x80:
             return (left >> 1) ^ -(left & 1), at
         shift += 7
-        if shift > _LONGEST_SHIFT:
+        if shift > _MAX_SHIFT:
             raise CorruptBatch("a number of a record has no end")
 
 

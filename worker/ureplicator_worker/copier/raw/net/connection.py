@@ -28,7 +28,7 @@ from ureplicator_worker.copier.raw.net.varint import MalformedResponse
 
 PIECES_PER_CALL = 512
 """Below IOV_MAX, which is 1024 on Linux."""
-MOST_UNDER_WAY_BYTES = 20 << 20
+MAX_UNDER_WAY_BYTES = 20 << 20
 TLS_PIECE_BYTES = 1 << 16
 READS_PER_TURN = 16
 """After that other connections are read."""
@@ -231,7 +231,7 @@ class BrokerConnection:
             raise MalformedResponse(f"response {response_id} where {correlation_id} was expected")
         self._requests.popleft()
         self.receive_rate.ended(len(lease.view), now_s)
-        self.send_progress.on_response(end, most_bytes=MOST_UNDER_WAY_BYTES)
+        self.send_progress.on_response(end, max_bytes=MAX_UNDER_WAY_BYTES)
         on_response(context, lease)
 
     def close(self) -> list[Any]:

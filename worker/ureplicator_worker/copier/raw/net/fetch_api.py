@@ -248,15 +248,11 @@ def _row(buffer: bytearray | memoryview | bytes, at: int, topic: bytes) -> tuple
 
 
 def _row_tags(buffer: bytearray | memoryview | bytes, at: int, fetched: Fetched) -> int:
-    count, at = varint.read(buffer, at)
-    for _ in range(count):
-        tag, at = varint.read(buffer, at)
-        size, at = varint.read(buffer, at)
-        if tag == DIVERGING_EPOCH_TAG:
-            epoch, end_offset = _DIVERGING.unpack_from(buffer, at)
-            if epoch >= 0 or end_offset >= 0:
-                fetched.diverging = (epoch, end_offset)
-        elif tag == CURRENT_LEADER_TAG:
-            fetched.leader = read_leader(buffer, at)
-        at += size
+    tags, at = varint.read_tags(buffer, at)
+    if DIVERGING_EPOCH_TAG in tags:
+        epoch, end_offset = _DIVERGING.unpack_from(buffer, tags[DIVERGING_EPOCH_TAG])
+        if epoch >= 0 or end_offset >= 0:
+            fetched.diverging = (epoch, end_offset)
+    if CURRENT_LEADER_TAG in tags:
+        fetched.leader = read_leader(buffer, tags[CURRENT_LEADER_TAG])
     return at

@@ -21,7 +21,7 @@ FIRST_BYTES = 256 << 10
 MIN_BYTES = 64 << 10
 SAMPLE_S = 1.0
 """Lines deliver in gusts."""
-SHORTEST_S = 0.001
+MIN_TOOK_S = 0.001
 """A response that was there at once took no time that could be measured."""
 
 
@@ -41,7 +41,7 @@ class ReceiveRate:
     def ended(self, size_bytes: int, now_s: float) -> None:
         """Small responses do not measure a line."""
         if size_bytes >= MIN_BYTES:
-            took_s = max(SHORTEST_S, now_s - self._began_s)
+            took_s = max(MIN_TOOK_S, now_s - self._began_s)
             self.limit_bytes = max(MIN_BYTES, int(BUSY_S * size_bytes / took_s))
 
 
@@ -102,10 +102,10 @@ class SendProgress:
             self.limit_bytes = max(MIN_BYTES, int(BUSY_S * self._sample_bytes / self._sample_s))
             self._sample_bytes, self._sample_s = 0, 0.0
 
-    def on_response(self, end: int, *, most_bytes: int) -> None:
-        """The request that ends there got its response; `most_bytes`: where the limit stops growing."""
+    def on_response(self, end: int, *, max_bytes: int) -> None:
+        """The request that ends there got its response; `max_bytes`: where the limit stops growing."""
         size = end - self.responded
         self.responded = end
         if not self._busy and size >= self.limit_bytes // 8:
-            self.limit_bytes = min(most_bytes, 2 * self.limit_bytes)
+            self.limit_bytes = min(max_bytes, 2 * self.limit_bytes)
         self._busy = False

@@ -31,15 +31,8 @@ def read_leader(buffer: Bytes, at: int) -> Leader | None:
 
 def read_endpoints(buffer: Bytes, at: int) -> Mapping[int, Broker]:
     """Brokers in the tags at the end of a response, by node id."""
-    brokers: dict[int, Broker] = {}
-    count, at = varint.read(buffer, at)
-    for _ in range(count):
-        tag, at = varint.read(buffer, at)
-        size, at = varint.read(buffer, at)
-        if tag == _ENDPOINTS_TAG:
-            brokers = _endpoints(buffer, at)
-        at += size
-    return brokers
+    tags, _end = varint.read_tags(buffer, at)
+    return _endpoints(buffer, tags[_ENDPOINTS_TAG]) if _ENDPOINTS_TAG in tags else {}
 
 
 def _endpoints(buffer: Bytes, at: int) -> dict[int, Broker]:

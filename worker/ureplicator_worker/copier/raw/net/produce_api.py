@@ -156,18 +156,7 @@ def _row(buffer: bytearray | memoryview | bytes, at: int, topic: bytes) -> tuple
         if index < 0:
             index, message = row_index, text
     text, at = varint.read_text(buffer, at)
-    leader, at = _row_tags(buffer, at)
+    tags, at = varint.read_tags(buffer, at)
+    leader = read_leader(buffer, tags[CURRENT_LEADER_TAG]) if CURRENT_LEADER_TAG in tags else None
     key = (topic, number)
     return Produced(key, error, base_offset, index, message or text, leader), at
-
-
-def _row_tags(buffer: bytearray | memoryview | bytes, at: int) -> tuple[Leader | None, int]:
-    leader: Leader | None = None
-    count, at = varint.read(buffer, at)
-    for _ in range(count):
-        tag, at = varint.read(buffer, at)
-        size, at = varint.read(buffer, at)
-        if tag == CURRENT_LEADER_TAG:
-            leader = read_leader(buffer, at)
-        at += size
-    return leader, at

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 MAX_SHIFT = 28
 """Five bytes hold 32 bits."""
 
@@ -53,6 +55,23 @@ def read_text(buffer: bytearray | memoryview | bytes, at: int) -> tuple[str, int
     if size <= 1:
         return "", at
     return bytes(buffer[at : at + size - 1]).decode(errors="replace"), at + size - 1
+
+
+NO_TAGS: Mapping[int, int] = {}
+
+
+def read_tags(buffer: bytearray | memoryview | bytes, at: int) -> tuple[Mapping[int, int], int]:
+    """(places of the contents by tag, place behind the section)."""
+    count, at = read(buffer, at)
+    if not count:
+        return NO_TAGS, at
+    places: dict[int, int] = {}
+    for _ in range(count):
+        tag, at = read(buffer, at)
+        size, at = read(buffer, at)
+        places[tag] = at
+        at += size
+    return places, at
 
 
 def skip_tags(buffer: bytearray | memoryview | bytes, at: int) -> int:
