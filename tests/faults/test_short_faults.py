@@ -12,7 +12,7 @@ from ureplicator_common.coordination.zookeeper import ZooKeeperCoordination
 from ureplicator_common.znodes import Paths
 from ureplicator_testkit.fleet.real_fleet import SESSION_TIMEOUT_S, Fleet, pids_of
 from ureplicator_testkit.records.flow import Flow
-from ureplicator_testkit.records.repeats import NOBODY, lost
+from ureplicator_testkit.records.repeats import NO_LOST_WRITER, lost
 from ureplicator_testkit.servers.network import BreakableServers
 from ureplicator_testkit.servers.processes import eventually
 from ureplicator_testkit.servers.sessions import expire
@@ -97,7 +97,7 @@ def test_an_expired_session_of_a_healthy_process(
     assert flow.owners() == owners
     assert fleet.moves(flow.topic) == moves
     assert role == "leader" or fleet.leader() == leader
-    flow.judge(lost(worker) if role == "worker" else NOBODY)
+    flow.judge(lost(worker) if role == "worker" else NO_LOST_WRITER)
 
 
 def controllers_of(fleet: Fleet) -> set[str]:

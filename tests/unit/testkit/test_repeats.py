@@ -6,7 +6,7 @@ from ureplicator_testkit.records.commits import CommittedOffset
 from ureplicator_testkit.records.comparison import ConsumedRecord
 from ureplicator_testkit.records.labels import labelled
 from ureplicator_testkit.records.repeats import (
-    NOBODY,
+    NO_LOST_WRITER,
     Lost,
     Replay,
     lost,
@@ -43,12 +43,12 @@ def test_replays() -> None:
 
 
 def test_a_clean_copy_needs_no_explanation() -> None:
-    assert not wrong(range(40), NOBODY)
+    assert not wrong(range(40), NO_LOST_WRITER)
 
 
 def test_nothing_is_repeated_unless_a_writer_was_lost() -> None:
     repeating = [*range(15), *range(12, 40)]
-    assert "no lost writer" in wrong(repeating, NOBODY)[0]
+    assert "no lost writer" in wrong(repeating, NO_LOST_WRITER)[0]
     assert "no lost writer" in wrong(repeating, lost("w3"))[0]
     assert not wrong(repeating, lost("w1"))
 

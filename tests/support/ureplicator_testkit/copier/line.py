@@ -44,7 +44,7 @@ from ureplicator_worker.copier.raw.net.metadata import (
 )
 from ureplicator_worker.copier.route_copier import RouteCopier
 from ureplicator_worker.copier.source_offsets import SourceOffsetPublisher
-from ureplicator_worker.lifeline.messages import Grant, Message, PartitionReport
+from ureplicator_worker.lifeline.messages import Failed, Grant, Message, PartitionReport
 
 ROUTE = Route("a", "b")
 TURNS = 5_000
@@ -260,6 +260,14 @@ class Line:
         self.target.close()
         assert self.ownership.closed
         assert self.source_metadata.closed
+
+
+def failure(line: Line) -> Failed:
+    """Run until the copier gives up its only partition."""
+    line.run(lambda: bool(line.sent))
+    (sent,) = line.sent
+    assert isinstance(sent, Failed)
+    return sent
 
 
 def records(kafka: MemoryKafka, key: tuple[str, int]) -> list[Record]:

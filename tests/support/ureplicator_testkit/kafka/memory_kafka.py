@@ -318,11 +318,8 @@ class MemoryKafka(ClusterModel[BatchLog]):
                         error_message=None,
                     )
                 )
-                if error == ErrorCode.NOT_LEADER_OR_FOLLOWER and request.version >= 10:
-                    moved.add(self.leaders[key])
-                    rows[-1].current_leader = topics.PartitionProduceResponse.LeaderIdAndEpoch(
-                        leader_id=self.leaders[key], leader_epoch=self.logs[key].epoch
-                    )
+                if request.version >= produce_api.LEADERS:
+                    moved |= self._name_leader(rows[-1], key)
             named = topics(name=topic.name, topic_id=topic.topic_id, partition_responses=rows)
             responses.append(named)
         return ProduceResponse(
@@ -331,6 +328,15 @@ class MemoryKafka(ClusterModel[BatchLog]):
             throttle_time_ms=self.throttle_ms,
             node_endpoints=self._endpoints(ProduceResponse, moved),
         )
+
+    def _name_leader(self, row: Any, key: TopicPartition) -> set[int]:
+        """Name the new leader in a row that refuses the partition (KIP-951); its node."""
+        if row.error_code != ErrorCode.NOT_LEADER_OR_FOLLOWER:
+            return set()
+        row.current_leader = type(row).LeaderIdAndEpoch(
+            leader_id=self.leaders[key], leader_epoch=self.logs[key].epoch
+        )
+        return {self.leaders[key]}
 
     def _endpoints(self, response: Any, nodes: set[int]) -> list[Any]:
         return [
@@ -381,11 +387,8 @@ class MemoryKafka(ClusterModel[BatchLog]):
             fault = self._fetch_fault(node_id, key, request.version)
             row = self._fetched_row(fault, key, entry.row, room)
             room -= len(row.records or b"")
-            if fault == ErrorCode.NOT_LEADER_OR_FOLLOWER and request.version >= fetch_api.LEADERS:
-                moved.add(self.leaders[key])
-                row.current_leader = topics.PartitionData.LeaderIdAndEpoch(
-                    leader_id=self.leaders[key], leader_epoch=self.logs[key].epoch
-                )
+            if request.version >= fetch_api.LEADERS:
+                moved |= self._name_leader(row, key)
             if changed(row) or request.session_epoch == 0:
                 empty = topics(topic=named, topic_id=entry.topic_id, partitions=[])
                 responses.setdefault(named, empty).partitions.append(row)

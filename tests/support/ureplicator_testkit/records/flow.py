@@ -29,7 +29,7 @@ from ureplicator_testkit.records.commits import (
 from ureplicator_testkit.records.comparison import compare
 from ureplicator_testkit.records.labels import assert_holds, numbers
 from ureplicator_testkit.records.load import Load
-from ureplicator_testkit.records.repeats import NOBODY, Lost, unexplained
+from ureplicator_testkit.records.repeats import NO_LOST_WRITER, Lost, unexplained
 from ureplicator_testkit.records.topics import create_topic, offsets, read_all
 from ureplicator_testkit.servers.clusters import KafkaCluster
 from ureplicator_testkit.servers.processes import eventually
@@ -150,7 +150,7 @@ class Flow:
 
     # --- the end -----------------------------------------------------------------------------
 
-    def judge(self, repeats: Lost = NOBODY) -> None:
+    def judge(self, repeats: Lost = NO_LOST_WRITER) -> None:
         """`repeats`: the writers that were lost, whose last records may be there twice."""
         self.heal()
         self.wait_caught_up()

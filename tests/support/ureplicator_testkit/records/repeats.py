@@ -30,7 +30,7 @@ class Lost:
     thawed: bool = False
 
 
-NOBODY = Lost()
+NO_LOST_WRITER = Lost()
 
 
 def lost(*workers: str) -> Lost:

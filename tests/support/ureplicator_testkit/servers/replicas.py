@@ -155,21 +155,22 @@ def _described(cluster: KafkaCluster) -> Mapping[str, Mapping[int, PartitionMeta
 
 def _behind(cluster: KafkaCluster) -> list[str]:
     """Partitions with replicas that are not in sync."""
-    found = _described(cluster)
-    return [
-        f"{topic}/{number}"
-        for topic, partitions in found.items()
-        for number, each in partitions.items()
-        if set(each.isrs) != set(each.replicas)
-    ] or ([] if found else ["unknown"])
+    return _partitions_where(cluster, lambda each: set(each.isrs) != set(each.replicas))
 
 
 def _moved(cluster: KafkaCluster) -> list[str]:
     """Partitions that another than their preferred leader leads."""
+    return _partitions_where(cluster, lambda each: each.leader != each.replicas[0])
+
+
+def _partitions_where(
+    cluster: KafkaCluster, wrong: Callable[[PartitionMetadata], bool]
+) -> list[str]:
+    """Their names; `unknown` if no broker responds."""
     found = _described(cluster)
     return [
         f"{topic}/{number}"
         for topic, partitions in found.items()
         for number, each in partitions.items()
-        if each.leader != each.replicas[0]
+        if wrong(each)
     ] or ([] if found else ["unknown"])

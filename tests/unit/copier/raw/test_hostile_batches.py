@@ -1,4 +1,4 @@
-"""Batches that nobody's producer wrote: each is CorruptBatch at worst, and costs bounded memory."""
+"""Batches that no producer wrote: each is CorruptBatch at worst, and costs bounded memory."""
 
 import contextlib
 import gzip

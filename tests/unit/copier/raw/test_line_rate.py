@@ -61,7 +61,7 @@ class Sending:
             )
             if taken >= progress.queued:
                 self.now_s += self._think_s
-                progress.on_response(progress.queued, most_bytes=MOST)
+                progress.on_response(progress.queued, max_bytes=MOST)
             self.now_s += 0.02
             taken = min(taken + 0.02 * rate, progress.accepted)
         self.longest_s = self.now_s - began_s

@@ -6,9 +6,8 @@ import pytest
 
 from ureplicator_common.kafka.errors import ErrorCode
 from ureplicator_common.model import GapPolicy, Partition, PartitionState, RouteSettings
-from ureplicator_testkit.copier.line import Line, MakeLine, assert_same, values
+from ureplicator_testkit.copier.line import Line, MakeLine, assert_same, failure, values
 from ureplicator_testkit.records import batches
-from ureplicator_worker.lifeline.messages import Failed
 
 K0 = ("t", 0)
 RECORDS = 4
@@ -28,13 +27,6 @@ def copying(line: Line, count: int) -> Partition:
     (partition,) = line.add(0)
     line.run(lambda: line.copied(partition))
     return partition
-
-
-def failure(line: Line) -> Failed:
-    line.run(lambda: bool(line.sent))
-    (sent,) = line.sent
-    assert isinstance(sent, Failed)
-    return sent
 
 
 @pytest.mark.parametrize("lost", [1, 2, 3])

@@ -6,12 +6,11 @@ import pytest
 
 from ureplicator_common.kafka.errors import ErrorCode
 from ureplicator_common.model import Partition, PartitionState
-from ureplicator_testkit.copier.line import Line, MakeLine, fill, values
+from ureplicator_testkit.copier.line import Line, MakeLine, failure, fill, values
 from ureplicator_testkit.records import batches
 from ureplicator_worker.copier.raw.net import produce_api
 from ureplicator_worker.copier.raw.net.fetch_api import API_KEY, LEADERS, NAMES
 from ureplicator_worker.copier.raw.target import MAX_IN_FLIGHT_REQUESTS
-from ureplicator_worker.lifeline.messages import Failed
 
 K0 = ("t", 0)
 OLD, NEW = b"old", b"new"
@@ -28,13 +27,6 @@ def copying(line: Line, count: int = 3) -> Partition:
     (partition,) = line.add(0)
     line.run(lambda: line.copied(partition))
     return partition
-
-
-def failure(line: Line) -> Failed:
-    line.run(lambda: bool(line.sent))
-    (sent,) = line.sent
-    assert isinstance(sent, Failed)
-    return sent
 
 
 def recreated_at_once(line: Line, count: int) -> tuple[str, str]:

@@ -6,9 +6,8 @@ import pytest
 
 from ureplicator_common.kafka.errors import ErrorCode
 from ureplicator_common.model import GapPolicy, Partition, PartitionState, RouteSettings
-from ureplicator_testkit.copier.line import Line, MakeLine, values
+from ureplicator_testkit.copier.line import Line, MakeLine, failure, values
 from ureplicator_testkit.records.batches import batch
-from ureplicator_worker.lifeline.messages import Failed
 
 K0 = ("t", 0)
 GOES_ON = [GapPolicy.EARLIEST, GapPolicy.LATEST]
@@ -38,10 +37,8 @@ def copied(make: MakeLine, on_gap: GapPolicy = GapPolicy.STOP) -> tuple[Line, Pa
     return line, partition
 
 
-def failure(line: Line) -> str:
-    line.run(lambda: bool(line.sent))
-    (failed,) = line.sent
-    assert isinstance(failed, Failed)
+def reason_of_stop(line: Line) -> str:
+    failed = failure(line)
     assert not failed.temporary
     return failed.reason
 
@@ -53,7 +50,7 @@ def test_a_truncated_log_stops_the_partition_though_it_is_longer_now(
     line, partition = copied(make)
     elect(line, end)
     put(line, *(b"new-%d" % number for number in range(9)))
-    reason = failure(line)
+    reason = reason_of_stop(line)
     assert f"truncated: epoch {epoch} ends at {place}, position is 6 (on_gap: stop)" in reason
     assert values(line.target, K0) == [b"0", b"1", b"2", b"3", b"4", b"5"]
     assert line.ownership.stored[partition] == 6
@@ -96,7 +93,7 @@ def test_the_epoch_in_the_position_finds_what_happened_meanwhile(make: MakeLine)
     elect(line, 4)
     put(line, b"new-4", b"new-5", b"new-6")
     line.add(0)
-    assert "truncated: epoch 0 ends at 4, position is 6" in failure(line)
+    assert "truncated: epoch 0 ends at 4, position is 6" in reason_of_stop(line)
     assert values(line.target, K0) == [b"0", b"1", b"2", b"3", b"4", b"5"]
     assert line.ownership.stored[partition] == 6
 
