@@ -84,11 +84,17 @@ LEADER_MOVED = frozenset(
 )
 """Refresh the metadata, then retry at the leader."""
 
-RETRIABLE_PRODUCE = LEADER_MOVED | {
-    ErrorCode.REQUEST_TIMED_OUT,
+TOO_FEW_IN_SYNC = frozenset(
+    {
+        ErrorCode.REQUEST_TIMED_OUT,
+        ErrorCode.NOT_ENOUGH_REPLICAS,
+        ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+    }
+)
+"""The leader of a partition waits for its followers, or has too few of them."""
+
+RETRIABLE_PRODUCE = (LEADER_MOVED | TOO_FEW_IN_SYNC) | {
     ErrorCode.NETWORK_EXCEPTION,
-    ErrorCode.NOT_ENOUGH_REPLICAS,
-    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
     ErrorCode.THROTTLING_QUOTA_EXCEEDED,
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
 }

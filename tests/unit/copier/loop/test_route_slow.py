@@ -147,7 +147,9 @@ def test_a_partition_with_slow_followers_holds_up_no_other(make: MakeLine) -> No
             assert longest_s < 2.5
             longest_s = 0.0
     assert longest_s < 0.5
-    assert "REQUEST_TIMED_OUT" in line.report(partitions[0]).reason
+    assert line.report(partitions[0]).reason == (
+        "target: broker 1 waits for in-sync replicas: REQUEST_TIMED_OUT"
+    )
     line.target.hung.clear()
     line.run(lambda: line.copied(partitions[0]), skip_s=0.03)
     fill(line, K0, 5)

@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from ureplicator_common.kafka.errors import (
     LEADER_MOVED,
     RETRIABLE_PRODUCE,
+    TOO_FEW_IN_SYNC,
     ErrorCode,
     error_name,
 )
@@ -306,7 +307,7 @@ class Target:
             self.connections.reopen(node_id)
 
     def _retry_later(self, send: SendSide, batch: Batch, produced: Produced) -> None:
-        send.error = error_name(produced.error)
+        send.error = retry_reason(produced.error, leader=send.sent_via[0])
         send.retry_at_s = self._now_s + RETRY_S
         send.window.lost(batch)
 
@@ -357,6 +358,14 @@ class Target:
                 send.window.lost(batch)
                 self.activate(send)
                 self._settle(send)
+
+
+def retry_reason(code: int, *, leader: int) -> str:
+    """Why a batch is sent again. A leader that waits for its followers is well itself."""
+    name = error_name(code)
+    return (
+        f"broker {leader} waits for in-sync replicas: {name}" if code in TOO_FEW_IN_SYNC else name
+    )
 
 
 def produce_version(connection: BrokerConnection, partitions: Iterable[SendSide]) -> int:
