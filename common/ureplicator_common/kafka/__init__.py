@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from ureplicator_common.errors import PermanentError, TemporaryError
+from ureplicator_common.errors import OperatingError, PermanentError, TemporaryError
 
 
 class ClusterUnavailable(TemporaryError):
@@ -80,6 +80,12 @@ class TopicAdmin(Protocol):
 
     def configs(self, topic: str) -> Mapping[str, str]:
         """Settings of the topic itself, without defaults."""
+        ...
+
+    def effective_configs(
+        self, topics: Sequence[str], *, timeout_s: float
+    ) -> Mapping[str, Mapping[str, str] | OperatingError]:
+        """Settings of each topic with the brokers' defaults, or why the cluster does not describe it."""
         ...
 
     def create_topic(self, topic: str, *, partitions: int, configs: Mapping[str, str]) -> None:

@@ -107,6 +107,31 @@ class ConfluentTopicAdmin:
             if entry.source in own and entry.value is not None
         }
 
+    def effective_configs(
+        self, topics: Sequence[str], *, timeout_s: float
+    ) -> Mapping[str, Mapping[str, str] | OperatingError]:
+        if not topics:
+            return {}
+        resources = [ConfigResource(ResourceType.TOPIC, topic) for topic in topics]
+        futures = self._call(
+            lambda: self._client.describe_configs(resources, request_timeout=timeout_s)
+        )
+        found: dict[str, Mapping[str, str] | OperatingError] = {}
+        for resource, future in futures.items():
+            try:
+                entries = future.result(timeout=timeout_s * 2)
+            except KafkaException as error:
+                if _is_client_error(_cause(error)):
+                    raise self._translated(error) from error
+                found[resource.name] = self._translated(error)
+            except FutureTimeout as error:
+                raise self._no_response() from error
+            else:
+                found[resource.name] = {
+                    name: entry.value for name, entry in entries.items() if entry.value is not None
+                }
+        return found
+
     def create_topic(self, topic: str, *, partitions: int, configs: Mapping[str, str]) -> None:
         new = NewTopic(
             topic,

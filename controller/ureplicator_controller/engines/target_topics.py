@@ -22,6 +22,7 @@ from ureplicator_common.kafka import (
     TopicAlreadyExists,
     TopicRefused,
 )
+from ureplicator_controller.core.topics.record_limits import NO_LIMIT_MS
 
 COPIED_CONFIGS = frozenset(
     {
@@ -34,13 +35,12 @@ COPIED_CONFIGS = frozenset(
         "max.compaction.lag.ms",
     }
 )
-NO_LIMIT_MS = str(2**63 - 1)
 TIMESTAMP_LIMITS: Sequence[Mapping[str, str]] = (
     {
-        "message.timestamp.before.max.ms": NO_LIMIT_MS,
-        "message.timestamp.after.max.ms": NO_LIMIT_MS,
+        "message.timestamp.before.max.ms": str(NO_LIMIT_MS),
+        "message.timestamp.after.max.ms": str(NO_LIMIT_MS),
     },
-    {"message.timestamp.difference.max.ms": NO_LIMIT_MS},
+    {"message.timestamp.difference.max.ms": str(NO_LIMIT_MS)},
     {},
 )
 """Tried in this order. Brokers before 3.6 do not know the first, those from 4.0 on not the second; a

@@ -16,7 +16,7 @@ from ureplicator_common.model import (
     position_group,
 )
 from ureplicator_common.znodes import MAX_PARTITIONS
-from ureplicator_controller.engines.target_topics import NO_LIMIT_MS
+from ureplicator_controller.core.topics.record_limits import NO_LIMIT_MS
 from ureplicator_testkit.control.rest_fixture import ROUTE, NewRest, RestFixture, problem_of
 
 ONLINE, OFFLINE, ERROR = PartitionState.ONLINE, PartitionState.OFFLINE, PartitionState.ERROR
@@ -91,8 +91,8 @@ def test_the_target_gets_the_settings_that_decide_about_records(rest: RestFixtur
         "cleanup.policy": "compact",
         "max.message.bytes": "9",
         "retention.ms": "1",
-        "message.timestamp.before.max.ms": NO_LIMIT_MS,
-        "message.timestamp.after.max.ms": NO_LIMIT_MS,
+        "message.timestamp.before.max.ms": str(NO_LIMIT_MS),
+        "message.timestamp.after.max.ms": str(NO_LIMIT_MS),
     }
 
 

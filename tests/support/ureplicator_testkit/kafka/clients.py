@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
+from ureplicator_common.errors import OperatingError
 from ureplicator_common.kafka import (
     BatchTime,
     ClusterUnavailable,
@@ -120,6 +121,8 @@ class MemoryTopicAdmin(_CanFail):
     a test lets another client be first, or raises what a cluster would. `unlisted`: topics that
     exist but are missing in lists (a broker with old metadata). `troubled`: topics whose
     description fails. `known_configs`: names of the settings that the brokers know; None: all.
+    `defaults`: the brokers' own settings of topics. `configs_failure`: raised when settings with
+    defaults are read.
     """
 
     def __init__(
@@ -131,6 +134,8 @@ class MemoryTopicAdmin(_CanFail):
         self.unlisted: set[str] = set()
         self.troubled: set[str] = set()
         self.known_configs: set[str] | None = None
+        self.defaults: dict[str, str] = {}
+        self.configs_failure: Exception | None = None
         self.before: Callable[[str, str], None] = lambda call, topic: None
 
     def put(self, topic: str, partitions: int, *, configs: Mapping[str, str] | None = None) -> None:
@@ -160,6 +165,19 @@ class MemoryTopicAdmin(_CanFail):
     def configs(self, topic: str) -> Mapping[str, str]:
         self._request()
         return dict(self._configs.get(topic, {}))
+
+    def effective_configs(
+        self, topics: Sequence[str], *, timeout_s: float
+    ) -> Mapping[str, Mapping[str, str] | OperatingError]:
+        self._request()
+        if self.configs_failure is not None:
+            raise self.configs_failure
+        return {topic: self._effective(topic) for topic in topics}
+
+    def _effective(self, topic: str) -> Mapping[str, str] | OperatingError:
+        if topic in self.troubled or topic not in self.model.topic_ids:
+            return ClusterUnavailable(f"{topic} cannot be described")
+        return {**self.defaults, **self._configs.get(topic, {})}
 
     def create_topic(self, topic: str, *, partitions: int, configs: Mapping[str, str]) -> None:
         self._request()

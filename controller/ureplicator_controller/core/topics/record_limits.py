@@ -1,0 +1,65 @@
+"""Limits of a target topic for records, compared with those of its source topic. Pure.
+
+A record that the source accepted and the target refuses (INVALID_TIMESTAMP, MESSAGE_TOO_LARGE) stops its
+partition. The settings that decide, as a broker describes them with its defaults:
+
+* `message.timestamp.before.max.ms`: any limit at the target is too strict, also one that the source has:
+  records grow older there before they are copied.
+* `message.timestamp.after.max.ms`: too strict if it is lower than at the source. By default an hour on
+  brokers of 4.0 and later, none before. Records that the source stamped itself are not ahead.
+* `message.timestamp.difference.max.ms`, until 4.0: counts for a side whose own setting has no limit, or does
+  not exist (before 3.6).
+* `message.timestamp.type`: a target that stamps records itself applies no limit to their time.
+* `max.message.bytes`: of a batch. Too strict if it is lower than at the source.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+NO_LIMIT_MS = 2**63 - 1
+
+Settings = Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class _Limit:
+    setting: str
+    value: int
+
+
+def limit_findings(target_topic: str, *, source: Settings, target: Settings) -> tuple[str, ...]:
+    """One sentence for each setting of the target topic to raise: its value, and the value to set."""
+    found: dict[str, str] = {}
+
+    def find(limit: _Limit, accepted: int, refused: str) -> None:
+        if limit.value < accepted and limit.setting not in found:
+            found[limit.setting] = (
+                f"target topic {target_topic}: {limit.setting} is {limit.value}, it refuses {refused}"
+                f" (set it to {accepted})"
+            )
+
+    if not _stamps(target):
+        find(_time_limit(target, "before"), NO_LIMIT_MS, "records that are older")
+        ahead_ms = 0 if _stamps(source) else _time_limit(source, "after").value
+        find(_time_limit(target, "after"), ahead_ms, "records that are further ahead of its clock")
+    if "max.message.bytes" in source and "max.message.bytes" in target:
+        find(
+            _limit(target, "max.message.bytes"), int(source["max.message.bytes"]), "larger batches"
+        )
+    return tuple(found.values())
+
+
+def _stamps(settings: Settings) -> bool:
+    return settings.get("message.timestamp.type") == "LogAppendTime"
+
+
+def _time_limit(settings: Settings, side: str) -> _Limit:
+    own = _limit(settings, f"message.timestamp.{side}.max.ms")
+    both = _limit(settings, "message.timestamp.difference.max.ms")
+    return own if own.value < NO_LIMIT_MS else both
+
+
+def _limit(settings: Settings, setting: str) -> _Limit:
+    return _Limit(setting, int(settings.get(setting, NO_LIMIT_MS)))
