@@ -97,7 +97,8 @@ def _restore(client: RestClient, item: Item, *, dry_run: bool) -> dict[str, Any]
         if not error.refused:
             raise
         return {"key": item.key, "result": _REFUSED, "changes": [str(error)], "refused": []}
-    return {"key": item.key} | {name: response[name] for name in ("result", "changes", "refused")}
+    shown = ("result", "changes", "refused", "warnings")
+    return {"key": item.key} | {name: response[name] for name in shown if name in response}
 
 
 def _is_refused(result: Mapping[str, Any]) -> bool:
@@ -113,6 +114,8 @@ def _print_result(result: Mapping[str, Any]) -> None:
     for each in result["refused"]:
         reason = f"{each['field']}: {each['detail']} ({each['hint']})"
         click.echo(f"{_REFUSED:<9} {result['key']}.{reason}", err=True)
+    for warning in result.get("warnings", ()):
+        click.echo(f"{'warning':<9} {result['key']}: {warning}", err=True)
 
 
 def _print_counts(results: list[dict[str, Any]], *, dry_run: bool) -> None:

@@ -72,6 +72,9 @@ def add_topic(
     body = {"topic": topic} | ({} if partitions is None else {"numPartitions": partitions})
     added = request("POST", url, "/topics", src=src, dst=dst, body=body)
     confirm(added, as_json, "{topic}: copying {partitions} partitions on {route}")
+    if not as_json:
+        for warning in added.get("warnings", ()):
+            warn(f"warning: {warning}")
 
 
 @topics.command("expand")

@@ -42,6 +42,7 @@ from ureplicator_controller.core.topics.topic_ids import TopicInfos
 from ureplicator_controller.engines.fenced_writer import FencedWriter, WriteOutcome
 from ureplicator_controller.engines.metrics import ControlMetrics
 from ureplicator_controller.engines.target_claims import claim, ensure_parents
+from ureplicator_controller.engines.target_limits import topic_warnings
 from ureplicator_controller.engines.target_topics import ensure_target
 
 log = logging.getLogger(__name__)
@@ -148,6 +149,18 @@ class TopicReconciler:
         self._metrics.topic_changes.labels(change.kind).inc()
         level = logging.WARNING if change.intent.stopped else logging.INFO
         log.log(level, "topic %s %s: %s", change.key, change.kind, change.reason)
+        if change.version is None:
+            self._log_limits(change)
+
+    def _log_limits(self, added: IntentChange) -> None:
+        key = added.key
+        for warning in topic_warnings(
+            key.topic,
+            added.intent.target_topic or key.topic,
+            source=self._admins(key.route.source),
+            target=self._admins(key.route.target),
+        ):
+            log.warning("topic %s: %s", key, warning)
 
     def _claim(self, change: IntentChange) -> Sequence[Operation]:
         """The claim of a new intent on its target topic. Raises TargetTaken, Unavailable."""

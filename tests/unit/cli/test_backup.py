@@ -62,6 +62,18 @@ def test_the_file_is_sorted_commented_yaml(file: Path) -> None:
     assert "      partitions: 4\n      initialPartitions: 3\n" in text
 
 
+def test_warnings_about_the_target_topic(rest: RestFixture, url: str, file: Path) -> None:
+    rest.target.put("orders", 4)
+    rest.target.defaults = {"message.timestamp.after.max.ms": "3600000"}
+    result = run("import", file, url=url)
+    assert result.exit_code == 0
+    assert [line for line in result.stderr.splitlines() if "orders" in line] == [
+        "warning   topics.source.target.orders: target topic orders:"
+        " message.timestamp.after.max.ms is 3600000, it refuses records that are further ahead of"
+        " its clock (set it to 9223372036854775807)"
+    ]
+
+
 def test_to_standard_output(url: str) -> None:
     result = run("export", url=url)
     assert result.exit_code == 0

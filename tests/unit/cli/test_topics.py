@@ -23,6 +23,22 @@ def test_a_topics_life(url: str) -> None:
     assert "no longer" in run("topics", "delete", "orders", url=url).stdout
 
 
+def test_warnings_about_the_target_topic(rest: RestFixture, url: str) -> None:
+    """One line on stderr each; the topic is copied."""
+    for topic in ("orders", "quiet"):
+        rest.target.put(topic, 4)
+    rest.target.defaults = {"message.timestamp.after.max.ms": "3600000"}
+    result = run("topics", "add", "orders", url=url)
+    assert (result.exit_code, "4 partitions" in result.stdout) == (0, True)
+    assert result.stderr.startswith(
+        "warning: target topic orders: message.timestamp.after.max.ms is 3600000, "
+    )
+    assert result.stderr.count("\n") == 1
+    result = run("topics", "add", "quiet", "--json", url=url)
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert len(json.loads(result.stdout)["warnings"]) == 1
+
+
 def test_a_refusal_is_one_line_and_names_the_hint(url: str) -> None:
     run("topics", "add", "orders", url=url)
     for words in (["add", "orders"], ["add", "nowhere"], ["expand", "orders", "9"]):

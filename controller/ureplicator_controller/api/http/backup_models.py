@@ -170,3 +170,10 @@ class ImportResult(ResponseModel):
     result: Literal["created", "changed", "unchanged"]
     changes: list[str]
     refused: list[RejectedField]
+
+
+class TopicImportResult(ImportResult):
+    warnings: list[str] | None = Field(
+        default=None,
+        description="of a new topic: settings of its target topic that refuse what the source accepts",
+    )

@@ -98,6 +98,13 @@ class TopicChanged(ResponseModel):
     state: TopicState | None = None
 
 
+class TopicAdded(TopicChanged):
+    warnings: list[str] | None = Field(
+        default=None,
+        description="settings of the target topic that refuse what the source accepts",
+    )
+
+
 class PartitionMismatch(ResponseModel):
     partition: int
     ideal: dict[str, PartitionState]

@@ -26,6 +26,7 @@ from ureplicator_controller.api.http.backup_models import (
     ImportTopicBody,
     ImportTopicQuery,
     ImportWorkerBody,
+    TopicImportResult,
 )
 from ureplicator_controller.api.http.openapi import group
 from ureplicator_controller.api.http.problems import bad_request
@@ -65,7 +66,7 @@ def blueprint(
 def _add_topics(
     api: APIBlueprint, *, settings: Settings, importer: TopicImporter, blacklist: BlacklistService
 ) -> None:
-    @api.put("/import/topics/<path:topic>", responses=responses(ImportResult, 404, 409, 413))
+    @api.put("/import/topics/<path:topic>", responses=responses(TopicImportResult, 404, 409, 413))
     def import_topic(path: TopicPath, query: ImportTopicQuery, body: ImportTopicBody) -> JsonResult:
         """Restore a topic from an export; a new one is copied from its committed positions."""
         config = chosen_route(settings, query)
@@ -153,13 +154,14 @@ def _topic_imported(topic: str, done: Restoration) -> JsonResult:
     )
     if done.unlisted:
         changes.append("removed from the route's blacklist")
-    return _result(changes, is_new=done.before is None, refused=done.made.refused)
+    result = _result(changes, is_new=done.before is None, refused=done.made.refused)
+    return result | ({"warnings": done.warnings} if done.warnings else {})
 
 
 def _imported(before: Mapping[str, Any] | None, after: Mapping[str, Any]) -> JsonResult:
     return _result(list(differences(before, after)), is_new=before is None)
 
 
-def _result(changes: list[str], *, is_new: bool, refused: Sequence[Refusal] = ()) -> JsonResult:
+def _result(changes: list[str], *, is_new: bool, refused: Sequence[Refusal] = ()) -> dict[str, Any]:
     result = "created" if is_new else "changed" if changes else "unchanged"
     return {"result": result, "changes": changes, "refused": [asdict(each) for each in refused]}

@@ -41,6 +41,7 @@ from ureplicator_controller.api.http.request_models import (
 )
 from ureplicator_controller.api.http.response_models import (
     JsonResult,
+    TopicAdded,
     TopicChanged,
     TopicDetails,
     TopicList,
@@ -97,7 +98,7 @@ def blueprint(
 
 
 def _add_whitelisting(api: APIBlueprint, *, settings: Settings, topics: TopicService) -> None:
-    declared = write_responses(TopicChanged, 404, 409, status=201)
+    declared = write_responses(TopicAdded, 404, 409, status=201)
 
     @api.post("/topics", responses=declared)
     def add_topic(query: RouteQuery, body: AddTopicBody, header: IfMatchHeader) -> JsonResult:
@@ -117,8 +118,10 @@ def _add_whitelisting(api: APIBlueprint, *, settings: Settings, topics: TopicSer
     ) -> JsonResult:
         config = chosen_route(settings, query)
         intent = topics.add(config, topic, partitions, header.condition)
+        warnings = topics.limit_warnings(config, topic, intent)
+        shown = _changed(config.route, topic, intent) | ({"warnings": warnings} if warnings else {})
         location = url_for(".show_topic", topic=topic, src=config.source, dst=config.target)
-        return _changed(config.route, topic, intent), 201, {"Location": location}
+        return shown, 201, {"Location": location}
 
 
 def _add_expanding(api: APIBlueprint, *, settings: Settings, topics: TopicService) -> None:

@@ -23,7 +23,7 @@ from ureplicator_controller.api.http.response_models import (
 from ureplicator_controller.api.routes.topics import mismatch_json
 from ureplicator_controller.api.services.clusters import ClusterTopics
 from ureplicator_controller.api.services.fleet_cache import FleetCache, FleetState
-from ureplicator_controller.api.services.validation import compare
+from ureplicator_controller.api.services.validation import compare_with_limits
 from ureplicator_controller.core.state.exclusions import excluded_partitions
 from ureplicator_controller.core.state.mismatches import mismatches
 from ureplicator_controller.core.state.validation_counts import validation_counts
@@ -68,7 +68,7 @@ def blueprint(
         """Whitelist compared with the topics of the clusters. Changes nothing."""
         chosen = [config.route for config in chosen_routes(settings, query)]
         fleet_state = fleet.current()
-        found = {route: compare(fleet_state, route, clusters) for route in chosen}
+        found = {route: compare_with_limits(fleet_state, route, clusters) for route in chosen}
         merged = _merged({route: compared for route, (compared, _) in found.items()})
         reasons = [reason for _, reason in found.values() if reason]
         return (

@@ -13,6 +13,7 @@ from ureplicator_controller.api.services.clusters import ClusterTopics
 from ureplicator_controller.api.services.fleet_cache import FleetCache
 from ureplicator_controller.api.services.topic_checks import target_conflict
 from ureplicator_controller.core.topics.loops import copies_by_target, origins
+from ureplicator_controller.engines.target_limits import topic_warnings
 from ureplicator_controller.engines.target_topics import ensure_target
 
 
@@ -44,6 +45,15 @@ class TopicClusters:
             wanted=wanted,
             source_topic=key.topic,
             source_partitions=source.partitions,
+            source=self._clusters[key.route.source].admin(),
+            target=self._clusters[key.route.target].admin(),
+        )
+
+    def limit_warnings(self, key: TopicKey, target_topic: str) -> tuple[str, ...]:
+        """What the target topic refuses though the source accepts it, or why that was not checked."""
+        return topic_warnings(
+            key.topic,
+            target_topic,
             source=self._clusters[key.route.source].admin(),
             target=self._clusters[key.route.target].admin(),
         )

@@ -32,11 +32,13 @@ from ureplicator_controller.core.topics.reconcile import held_topics
 
 @dataclass(frozen=True, slots=True)
 class Restoration:
-    """The intent before and after, and whether the topic was removed from the blacklist."""
+    """The intent before and after, whether the topic was removed from the blacklist, and warnings
+    about the target of a new one."""
 
     before: TopicIntent | None
     made: RestoredIntent
     unlisted: bool
+    warnings: tuple[str, ...] = ()
 
 
 class TopicImporter:
@@ -81,7 +83,9 @@ class TopicImporter:
         else:
             done = self._restore_existing(key, wanted, done, unlist=unlist)
         self._fleet.settle(self._fleet.paths.blacklisted(key))
-        return done
+        if before is not None:
+            return done
+        return replace(done, warnings=self._clusters.limit_warnings(key, wanted.target_topic))
 
     def _prepare_target(
         self, key: TopicKey, before: TopicIntent | None, after: TopicIntent, *, dry_run: bool

@@ -83,6 +83,13 @@ class TopicService:
         self._intents.create(key, intent)
         return intent
 
+    def limit_warnings(
+        self, config: RouteConfig, topic: str, added: TopicIntent
+    ) -> tuple[str, ...]:
+        """Warnings about the target of a topic that was added: the topic is copied in any case."""
+        key = TopicKey(config.route, topic)
+        return self._clusters.limit_warnings(key, added.target_topic)
+
     def expand(
         self, config: RouteConfig, topic: str, partitions: int, condition: Precondition = ALWAYS
     ) -> TopicIntent:

@@ -7,16 +7,22 @@ is no result; without the target only a part is missing, with the reason.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
+from ureplicator_common.contents import TopicIntent
 from ureplicator_common.errors import OperatingError
 from ureplicator_common.kafka import TopicInfo
-from ureplicator_common.model import Route
+from ureplicator_common.model import Route, TopicState
 from ureplicator_controller.api.services.clusters import ClusterTopics
 from ureplicator_controller.api.services.fleet_cache import FleetState
 from ureplicator_controller.core.topics.cluster_comparison import (
     ClusterComparison,
     compare_with_clusters,
 )
+from ureplicator_controller.engines.target_limits import check_limits
+
+LIMITS_TIMEOUT_S = 5.0
+"""For the settings of all topics on one cluster."""
 
 
 def compare(
@@ -39,3 +45,37 @@ def compare(
     except OperatingError as error:
         reason = f"{route.target}: {error}"
     return compare_with_clusters(intents, source, target), reason
+
+
+def compare_with_limits(
+    fleet_state: FleetState, route: Route, clusters: Mapping[str, ClusterTopics]
+) -> tuple[ClusterComparison, str]:
+    """As `compare`, and with the limits for records of the target topics that have no other finding.
+
+    It reads the settings of all topics, so metrics do without. The reason is also that of topics whose
+    limits were not checked.
+    """
+    comparison, reason = compare(fleet_state, route, clusters)
+    if reason:
+        return comparison, reason
+    targets = {
+        key.topic: stored.value.target_topic or key.topic
+        for key, stored in fleet_state.snapshot.topics.items()
+        if key.route == route and _has_both_topics(key.topic, stored.value, comparison)
+    }
+    limits, unchecked = check_limits(
+        targets,
+        source=clusters[route.source].admin(),
+        target=clusters[route.target].admin(),
+        timeout_s=LIMITS_TIMEOUT_S,
+    )
+    found = {topic: "; ".join(texts) for topic, texts in limits.items()}
+    return replace(comparison, target_findings={**comparison.target_findings, **found}), unchecked
+
+
+def _has_both_topics(topic: str, intent: TopicIntent, comparison: ClusterComparison) -> bool:
+    return (
+        intent.state is not TopicState.DELETING
+        and topic not in comparison.missing
+        and topic not in comparison.target_findings
+    )

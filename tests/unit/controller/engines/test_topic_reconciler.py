@@ -14,7 +14,7 @@ from ureplicator_common.clock import ManualClock
 from ureplicator_common.contents import RouteMemory, TopicIntent
 from ureplicator_common.coordination import Create, Node, Set
 from ureplicator_common.coordination.memory import MemoryCoordination, MemoryStore
-from ureplicator_common.kafka import TopicRefused
+from ureplicator_common.kafka import ClusterUnavailable, TopicRefused
 from ureplicator_common.model import Route, RouteSettings, TopicKey
 from ureplicator_common.znodes import Paths, decode_intent, decode_memory, encode_intent
 from ureplicator_controller.core.state.snapshot import parse
@@ -116,6 +116,26 @@ def test_old_and_new_topics_are_whitelisted_and_their_targets_created() -> None:
     assert world.memory == RouteMemory(baseline={})
     assert world.intent("old") == replace(old, target_topic_id="id-2")
     assert world.figure("topic_changes_total", kind="whitelisted") == 2
+
+
+def test_limits_of_a_target_topic_that_exists_are_logged_at_whitelisting(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    world = World()
+    world.poll()
+    world.target.defaults = {"message.timestamp.after.max.ms": "3600000"}
+    world.target.put("x-there", 1)
+    world.source.put("there", 1)
+    world.source.put("young", 1)
+    for _ in range(3):
+        world.poll()
+    assert world.intent("there") is not None
+    assert caplog.text.count("message.timestamp.after.max.ms is 3600000") == 1
+    world.target.configs_failure = ClusterUnavailable("t:1")
+    world.source.put("next", 1)
+    world.poll()
+    assert world.intent("next") is not None
+    assert "source.target/next: limits for records were not checked: t:1" in caplog.text
 
 
 def test_the_baseline_survives_a_change_of_leader() -> None:
