@@ -78,6 +78,51 @@ def test_a_partition_known_when_whitelisted_begins_at_the_routes_start(
     assert (beginning.position, beginning.leader_epoch, beginning.committed) == (offset, -1, -1)
 
 
+OPEN_FROM, BEHIND_IT = 700, 800
+
+
+@pytest.mark.parametrize("open_from", [None, OPEN_FROM])
+@pytest.mark.parametrize(
+    ("text", "stable"),
+    [
+        ("earliest", EARLIEST),
+        ("1234", SINCE),
+        ("2000", BEHIND_IT),
+        ("9999", LATEST),
+        ("latest", LATEST),
+    ],
+)
+def test_nothing_of_an_open_transaction_is_left_out(
+    text: str, stable: int, open_from: int | None
+) -> None:
+    """It may commit later: the end is that of what is stable, also for times behind it."""
+    source = MemoryCluster(cluster_model("A", {"t": 1}))
+    source.model.hold(start=EARLIEST, end=LATEST)
+    log = source.model.logs["t", 0]
+    log.times = [
+        BatchTime(SINCE, OPEN_FROM - 1, 1_234),
+        BatchTime(OPEN_FROM, BEHIND_IT - 1, 1_500),
+        BatchTime(BEHIND_IT, LATEST - 1, 2_000),
+    ]
+    log.open_from = open_from
+    target = MemoryCluster(cluster_model("B", {"copy": 1}))
+    grant = Grant(OwnerEpoch(1), "copy", settings=RouteSettings(start=text))
+    beginning = begin(grant, NONE, source=source, target=target)
+    assert beginning.position == (stable if open_from is None else min(stable, open_from))
+
+
+def test_an_open_transaction_at_the_target_is_no_loss() -> None:
+    """What another producer has begun there moves the last stable offset, not the log's end."""
+    source = MemoryCluster(cluster_model("A", {"t": 1}))
+    source.model.hold(start=EARLIEST, end=LATEST)
+    target = MemoryCluster(cluster_model("B", {"copy": 1}))
+    target.model.hold(start=0, end=TARGET_END)
+    target.model.logs["copy", 0].open_from = TARGET_END - 1
+    position = stored(target_end=TARGET_END)
+    beginning = begin(Grant(OwnerEpoch(1), "copy"), position, source=source, target=target)
+    assert (beginning.position, beginning.target_end) == (42, TARGET_END)
+
+
 def test_a_partition_that_appeared_later_begins_at_its_first_record() -> None:
     assert start(NONE, initial=False, settings=RouteSettings(start="latest")).position == EARLIEST
 

@@ -41,13 +41,12 @@ class MemoryCluster(ClusterClient):
     """Metadata, offsets and producer ids of a cluster. `leaderless`: partitions without a
     leader; `failures`: so many requests fail next."""
 
-    def __init__(self, model: ClusterModel[Log]) -> None:
+    def __init__(self, model: ClusterModel[Any]) -> None:
         super().__init__("nowhere:1")
         self.model = model
         self.leaderless: set[TopicPartition] = set()
         self.failures = 0
         self.closed = False
-        self._producers = 0
 
     def view(self, topics: Sequence[str]) -> ClusterView:
         self._request("metadata")
@@ -64,25 +63,28 @@ class MemoryCluster(ClusterClient):
             topics=[
                 rows(
                     name=topic.name,
-                    partitions=[self._offset(rows, topic.name, row) for row in topic.partitions],
+                    partitions=[
+                        self._offset(rows, topic.name, row, isolation=request.isolation_level)
+                        for row in topic.partitions
+                    ],
                 )
                 for topic in request.topics
             ],
         )
 
-    def _offset(self, rows: Any, topic: str, row: Any) -> Any:
+    def _offset(self, rows: Any, topic: str, row: Any, *, isolation: int) -> Any:
         log = self.model.logs[topic, row.partition_index]
         return rows.ListOffsetsPartitionResponse(
             partition_index=row.partition_index,
             error_code=0,
-            offset=log.offset_at(row.timestamp),
+            offset=log.offset_at(row.timestamp, isolation=isolation),
         )
 
     def call_any(self, request: Callable[[], Any], response: Any) -> Any:
         """The only request made so is InitProducerId of a plain producer."""
         self._request("init producer id")
-        self._producers += 1
-        return response(version=4, error_code=0, producer_id=self._producers, producer_epoch=0)
+        id = next(self.model.producer_ids)
+        return response(version=4, error_code=0, producer_id=id, producer_epoch=0)
 
     def close(self) -> None:
         self.closed = True

@@ -15,7 +15,14 @@ from itertools import count
 from typing import Generic, TypeVar
 
 from ureplicator_common.kafka import BatchTime
-from ureplicator_common.kafka.client import EARLIEST, LATEST, Broker, ClusterView, Leader
+from ureplicator_common.kafka.client import (
+    EARLIEST,
+    LATEST,
+    READ_COMMITTED,
+    Broker,
+    ClusterView,
+    Leader,
+)
 
 TopicPartition = tuple[str, int]
 NO_LEADER = -1
@@ -24,21 +31,29 @@ NO_LEADER = -1
 @dataclass
 class Log:
     """One partition: offsets `start` to before `end`. `epoch`: of its leader. `times`: its batches,
-    where their times matter."""
+    where their times matter. `open_from`: first offset of a transaction that is open."""
 
     start: int = 0
     end: int = 0
     epoch: int = 0
     times: list[BatchTime] = field(default_factory=list)
+    open_from: int | None = None
 
-    def offset_at(self, timestamp_ms: int) -> int:
-        """As ListOffsets finds it; the end for a time after the last batch."""
+    @property
+    def stable_end(self) -> int:
+        """The last stable offset: end of what is read as committed."""
+        return self.end if self.open_from is None else self.open_from
+
+    def offset_at(self, timestamp_ms: int, *, isolation: int) -> int:
+        """As ListOffsets finds it; -1 for a time after the last batch that this isolation shows."""
+        end = self.stable_end if isolation == READ_COMMITTED else self.end
         if timestamp_ms == EARLIEST:
             return self.start
         if timestamp_ms == LATEST:
-            return self.end
+            return end
         later = (batch.first for batch in self.times if batch.timestamp_ms >= timestamp_ms)
-        return next(later, self.end)
+        found = next(later, end)
+        return found if found < end else -1
 
 
 L = TypeVar("L", bound=Log)
@@ -74,6 +89,7 @@ class ClusterModel(Generic[L]):
         self.logs: dict[TopicPartition, L] = {}
         self.leaders: dict[TopicPartition, int] = {}
         self.down: set[int] = set()
+        self.producer_ids = count(1)
         self._log = log
         self._new_id = new_id
         for topic, partitions in topics.items():

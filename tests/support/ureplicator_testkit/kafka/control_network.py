@@ -225,18 +225,21 @@ class ControlChannel(Channel):
             topics=[
                 topics(
                     name=topic.name,
-                    partitions=[self._offset(topics, topic.name, row) for row in topic.partitions],
+                    partitions=[
+                        self._offset(topics, topic.name, row, isolation=request.isolation_level)
+                        for row in topic.partitions
+                    ],
                 )
                 for topic in request.topics
             ],
         )
 
-    def _offset(self, topics: Any, topic: str, row: Any) -> Any:
+    def _offset(self, topics: Any, topic: str, row: Any, *, isolation: int) -> Any:
         key = (topic, row.partition_index)
         model = self._network.model
         here = model.leaders[key] == self._node_id
         return topics.ListOffsetsPartitionResponse(
             partition_index=row.partition_index,
             error_code=0 if here else int(ErrorCode.NOT_LEADER_OR_FOLLOWER),
-            offset=model.logs[key].offset_at(row.timestamp) if here else -1,
+            offset=model.logs[key].offset_at(row.timestamp, isolation=isolation) if here else -1,
         )

@@ -3,7 +3,8 @@
 They run only when `pump` is called, in the thread of the test, so the test decides the order of
 events. A log accepts batches by a broker's rules: base offset 0, a correct checksum, as many
 records as offsets, and idempotence (the last five batches of a producer are remembered; an unknown
-producer may begin anywhere).
+producer may begin anywhere). Fetches are read_committed: up to the last stable offset, with the aborted
+transactions of the range that a response holds, as a broker finds them in its index.
 """
 
 from __future__ import annotations
@@ -20,7 +21,13 @@ from kafka.protocol.producer import ProduceRequest, ProduceResponse
 
 from ureplicator_common.kafka.errors import ErrorCode
 from ureplicator_testkit.kafka.cluster import ClusterModel, Log, TopicPartition
-from ureplicator_testkit.records.batches import checksum_fits, patched
+from ureplicator_testkit.records.batches import (
+    CONTROL,
+    HEADER_BYTES,
+    TRANSACTIONAL,
+    checksum_fits,
+    patched,
+)
 from ureplicator_testkit.records.batches import field as header_field
 from ureplicator_worker.copier.raw.net import fetch_api, produce_api
 
@@ -28,18 +35,23 @@ REMEMBERED = 5
 TURN_MS = 30
 SEQUENCES = 1 << 31
 INVALID_RECORD = 87
+MARKER_TYPE = slice(HEADER_BYTES + 7, HEADER_BYTES + 9)
+"""Of the record in a marker: behind five varints of a byte each and the version of its key."""
+ABORT = b"\0\0"
 
 
 @dataclass
 class BatchLog(Log):
-    """One partition. `taken`: batches as they were produced or put, with their offsets set.
+    """One partition. `taken`: batches as they were produced or put, with their offsets set. `aborted`:
+    producer id, first and last offset (the marker's) of aborted transactions.
 
     `expired_ms`: producers whose last batch is of a time before are forgotten, at once.
     """
 
     taken: list[bytes] = field(default_factory=list)
     max_bytes: int = 1 << 20
-    aborted: list[tuple[int, int]] = field(default_factory=list)
+    aborted: list[tuple[int, int, int]] = field(default_factory=list)
+    transactions: dict[int, int] = field(default_factory=dict)
     producers: dict[int, deque[tuple[int, int, int]]] = field(default_factory=dict)
     expired_ms: int = -1
 
@@ -48,7 +60,20 @@ class BatchLog(Log):
         for batch in batches:
             placed = patched(batch, base_offset=self.end, leader_epoch=self.epoch)
             self.taken.append(placed)
+            self._follow_transaction(placed)
             self.end += header_field(batch, "last_offset_delta") + 1
+
+    def _follow_transaction(self, batch: bytes) -> None:
+        """Transactions are open from their first batch to their marker."""
+        attributes, producer = header_field(batch, "attributes"), header_field(batch, "producer_id")
+        base = header_field(batch, "base_offset")
+        if attributes & CONTROL:
+            first = self.transactions.pop(producer, None)
+            if first is not None and batch[MARKER_TYPE] == ABORT:
+                self.aborted.append((producer, first, base))
+        elif attributes & TRANSACTIONAL:
+            self.transactions.setdefault(producer, base)
+        self.open_from = min(self.transactions.values(), default=None)
 
     def forget_producers(self) -> None:
         self.producers.clear()
@@ -66,6 +91,10 @@ class BatchLog(Log):
         """Lose what lies behind, and what the producers sent there (an unclean election)."""
         self.taken = [batch for batch in self.taken if header_field(batch, "base_offset") < end]
         self.end = end
+        self.aborted.clear()
+        self.transactions.clear()
+        for batch in self.taken:
+            self._follow_transaction(batch)
         for producer, known in list(self.producers.items()):
             kept = [row for row in known if row[2] < end]
             self.producers[producer] = deque(kept, maxlen=REMEMBERED)
@@ -107,17 +136,28 @@ class BatchLog(Log):
         end = next((base for epoch, base in starts if epoch > known), self.end)
         return (known, end) if known >= 0 and (known < last_epoch or end < offset) else None
 
-    def fetch(self, offset: int, limit: int) -> bytes:
+    def fetch(self, offset: int, limit: int) -> list[bytes]:
         """Whole batches from the one that holds the offset, one at least."""
-        found = b""
+        found: list[bytes] = []
+        size = 0
         for batch in self.taken:
             base = header_field(batch, "base_offset")
             if base + header_field(batch, "last_offset_delta") < offset:
                 continue
-            if found and len(found) + len(batch) > limit:
+            size += len(batch)
+            if (found and size > limit) or base >= self.stable_end:
                 break
-            found += batch
+            found.append(batch)
         return found
+
+    def aborted_in(self, offset: int, fetched: list[bytes]) -> list[tuple[int, int]]:
+        """Producer id and first offset of the aborted transactions that overlap with a response."""
+        end = header_field(fetched[-1], "base_offset") + 1 if fetched else offset
+        return [
+            (producer, first)
+            for producer, first, last in self.aborted
+            if last >= offset and first < end
+        ]
 
 
 @dataclass(frozen=True)
@@ -410,14 +450,15 @@ class MemoryKafka(ClusterModel[BatchLog]):
         return ErrorCode.UNKNOWN_TOPIC_ID if unknown_id else self._fault(node_id, key)
 
     def _fetched_row(self, error: int, key: TopicPartition, want: Any, room: int) -> Any:
-        data, log = b"", self.logs.get(key, BatchLog())
+        found: list[bytes] = []
+        log = self.logs.get(key, BatchLog())
         diverging = None if error else log.diverging(want.fetch_offset, want.last_fetched_epoch)
         if diverging:
             room = 0
         elif not error and not log.start <= want.fetch_offset <= log.end:
             error = ErrorCode.OFFSET_OUT_OF_RANGE
         if not error and room > 0:
-            data = log.fetch(want.fetch_offset, min(room, want.partition_max_bytes))
+            found = log.fetch(want.fetch_offset, min(room, want.partition_max_bytes))
         rows = FetchResponse.FetchableTopicResponse.PartitionData
         epoch, end_offset = diverging or (-1, -1)
         return rows(
@@ -425,14 +466,14 @@ class MemoryKafka(ClusterModel[BatchLog]):
             partition_index=key[1],
             error_code=int(error),
             high_watermark=-1 if error else log.end,
-            last_stable_offset=-1 if error else log.end,
+            last_stable_offset=-1 if error else log.stable_end,
             log_start_offset=log.start,
             aborted_transactions=[
                 rows.AbortedTransaction(producer_id=producer, first_offset=first)
-                for producer, first in log.aborted
+                for producer, first in log.aborted_in(want.fetch_offset, found)
             ],
             preferred_read_replica=-1,
-            records=data,
+            records=b"".join(found),
         )
 
 

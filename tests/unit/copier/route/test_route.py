@@ -54,7 +54,6 @@ def test_transactions_arrive_committed_only(make: MakeLine) -> None:
     log = line.source.logs[K0]
     log.put(batches.batch(2, producer_id=5, attributes=batches.TRANSACTIONAL))
     log.put(batches.marker(base_offset=0, producer_id=5, commit=True))
-    log.aborted.append((6, log.end))
     log.put(batches.batch(3, producer_id=6, attributes=batches.TRANSACTIONAL))
     log.put(batches.batch(1))
     log.put(batches.marker(base_offset=0, producer_id=6, commit=False))
