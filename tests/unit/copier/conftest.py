@@ -23,4 +23,3 @@ def make() -> Iterator[MakeLine]:
     yield make
     for line in lines:
         line.close()
-        assert line.pool.used_bytes == line.pool.reserved_bytes == 0

@@ -236,3 +236,21 @@ def test_no_commit_waits_while_no_broker_gives_out_producer_ids() -> None:
     starts.step()
     assert starts.take(ProducerReady)
     assert starts.ownership.timeout_s() is None
+
+
+def test_the_leader_epoch_of_a_position_comes_back_at_the_next_start() -> None:
+    """Without it no leader could report that its log was truncated between two owners (KIP-595)."""
+    starts = Starts(1)
+    (partition,) = starts.partitions
+    starts.prove(partition)
+    starts.find()
+    (begun,) = starts.begun()
+    starts.step(Commit({partition: Commitment(150, 7, begun.grant, begun.beginning)}, 1))
+    stored = starts.target.ledger.positions[LEDGER_KEY]
+    assert (stored.offset, stored.leader_epoch) == (150, 7)
+    starts.step(Forget(partition))
+    starts.events.clear()
+    starts.prove(partition)
+    starts.find()
+    (again,) = starts.begun()
+    assert (again.beginning.position, again.beginning.leader_epoch) == (150, 7)

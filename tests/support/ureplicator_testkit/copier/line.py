@@ -168,19 +168,21 @@ class MemoryOwnership(Ownership):
 MakeLine = Callable[..., "Line"]
 
 
-class Line:
+class CopierLine:
+    """A copier between two clusters. `ownership` posts its events to `events`."""
+
     def __init__(
         self,
         source: MemoryKafka,
         target: MemoryKafka,
         *,
-        settings: RouteSettings | None = None,
+        ownership: Ownership,
+        events: Mailbox[OwnershipEvent],
         buffer_bytes: int = 64 << 20,
         commit_interval_s: float = 0.0,
     ) -> None:
         self.source, self.target = source, target
         self.pool = BufferPool(limit_bytes=buffer_bytes)
-        self.ownership = MemoryOwnership(source, target, settings or RouteSettings())
         self.source_metadata = MemoryMetadata(source)
         self.target_metadata = MemoryMetadata(target)
         self.sent: list[Message] = []
@@ -197,8 +199,8 @@ class Line:
         self.copier = RouteCopier(
             ROUTE,
             lane=self.lane,
-            ownership=self.ownership,
-            events=self.ownership.events,
+            ownership=ownership,
+            events=events,
             publisher=SourceOffsetPublisher(
                 self.source_metadata, group="g", failures=Mailbox(lambda: None)
             ),
@@ -210,9 +212,9 @@ class Line:
     def now_s(self) -> float:
         return self._now_s
 
-    def add(self, *numbers: int, topic: str = "t") -> list[Partition]:
+    def add(self, *numbers: int, topic: str = "t", epoch: int = 1) -> list[Partition]:
         partitions = [Partition(ROUTE, topic, number) for number in numbers]
-        self.copier.holder.add(dict.fromkeys(partitions, OwnerEpoch(1)))
+        self.copier.holder.add(dict.fromkeys(partitions, OwnerEpoch(epoch)))
         return partitions
 
     def turn(self, *, skip_s: float = 0.03) -> None:
@@ -256,10 +258,31 @@ class Line:
 
     def close(self) -> None:
         self.copier.close()
+        assert self.source_metadata.closed
+        assert self.pool.used_bytes == self.pool.reserved_bytes == 0
+
+
+class Line(CopierLine):
+    """The only copier between its clusters; it is granted everything."""
+
+    def __init__(
+        self,
+        source: MemoryKafka,
+        target: MemoryKafka,
+        *,
+        settings: RouteSettings | None = None,
+        **more: Any,
+    ) -> None:
+        self.ownership = MemoryOwnership(source, target, settings or RouteSettings())
+        super().__init__(
+            source, target, ownership=self.ownership, events=self.ownership.events, **more
+        )
+
+    def close(self) -> None:
+        super().close()
         self.source.close()
         self.target.close()
         assert self.ownership.closed
-        assert self.source_metadata.closed
 
 
 def failure(line: Line) -> Failed:
