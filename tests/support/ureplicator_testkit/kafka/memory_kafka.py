@@ -4,7 +4,8 @@ They run only when `pump` is called, in the thread of the test, so the test deci
 events. A log accepts batches by a broker's rules: base offset 0, a correct checksum, as many
 records as offsets, and idempotence (the last five batches of a producer are remembered; an unknown
 producer may begin anywhere). Fetches are read_committed: up to the last stable offset, with the aborted
-transactions of the range that a response holds, as a broker finds them in its index.
+transactions of the range that a response holds, as a broker finds them in its index. Responses to produces
+name the partitions in another order than the request: brokers promise none.
 """
 
 from __future__ import annotations
@@ -360,8 +361,9 @@ class MemoryKafka(ClusterModel[BatchLog]):
                 )
                 if request.version >= produce_api.LEADERS:
                     moved |= self._name_leader(rows[-1], key)
+            rows.reverse()
             named = topics(name=topic.name, topic_id=topic.topic_id, partition_responses=rows)
-            responses.append(named)
+            responses.insert(0, named)
         return ProduceResponse(
             version=request.version,
             responses=responses,
@@ -371,7 +373,7 @@ class MemoryKafka(ClusterModel[BatchLog]):
 
     def _name_leader(self, row: Any, key: TopicPartition) -> set[int]:
         """Name the new leader in a row that refuses the partition (KIP-951); its node."""
-        if row.error_code != ErrorCode.NOT_LEADER_OR_FOLLOWER:
+        if row.error_code not in (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH):
             return set()
         row.current_leader = type(row).LeaderIdAndEpoch(
             leader_id=self.leaders[key], leader_epoch=self.logs[key].epoch
@@ -424,7 +426,7 @@ class MemoryKafka(ClusterModel[BatchLog]):
         moved: set[int] = set()
         for (named, number), entry in session.items():
             key = (self._name(named), number)
-            fault = self._fetch_fault(node_id, key, request.version)
+            fault = self._fetch_fault(node_id, key, entry.row, request.version)
             row = self._fetched_row(fault, key, entry.row, room)
             room -= len(row.records or b"")
             if request.version >= fetch_api.LEADERS:
@@ -445,9 +447,16 @@ class MemoryKafka(ClusterModel[BatchLog]):
         """Of a topic that a request names by name or id; an unknown id stays what it is."""
         return next((name for name, id in self.topic_ids.items() if id == named), named)
 
-    def _fetch_fault(self, node_id: int, key: TopicPartition, version: int) -> int:
-        unknown_id = version >= fetch_api.IDS and key not in self.logs
-        return ErrorCode.UNKNOWN_TOPIC_ID if unknown_id else self._fault(node_id, key)
+    def _fetch_fault(self, node_id: int, key: TopicPartition, want: Any, version: int) -> int:
+        """A leader compares the epoch that the client knows with its own (KIP-320)."""
+        if version >= fetch_api.IDS and key not in self.logs:
+            return ErrorCode.UNKNOWN_TOPIC_ID
+        fault = self._fault(node_id, key)
+        known = want.current_leader_epoch
+        if fault or known < 0 or known == self.logs[key].epoch:
+            return fault
+        is_older = known < self.logs[key].epoch
+        return ErrorCode.FENCED_LEADER_EPOCH if is_older else ErrorCode.UNKNOWN_LEADER_EPOCH
 
     def _fetched_row(self, error: int, key: TopicPartition, want: Any, room: int) -> Any:
         found: list[bytes] = []

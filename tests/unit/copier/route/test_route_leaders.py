@@ -53,3 +53,32 @@ def test_a_leader_whose_address_is_unknown_waits_for_the_metadata(make: MakeLine
     assert not list(metadata.events.take())
     assert not connections.learn(K0, Leader(9, connections.leader(*K0).epoch + 1), None)
     assert list(metadata.events.take())
+
+
+def test_a_broker_that_still_lives_in_a_former_epoch_is_not_read(make: MakeLine) -> None:
+    """What it takes for the log may be truncated once it learns of its successor (KIP-320)."""
+    line = make(1)
+    log = line.source.logs[K0]
+    line.source.move(K0, 1)
+    fill(line, K0, 2)
+    (partition,) = line.add(0)
+    line.run(lambda: line.copied(partition))
+    fill(line, K0, 2)
+    log.epoch -= 1
+    line.run(lambda: "UNKNOWN_LEADER_EPOCH" in line.report(partition).reason)
+    line.turns(20)
+    assert len(line.target.logs[K0].taken) == 2
+    log.epoch += 1
+    line.run(lambda: line.copied(partition))
+    assert_same(line, K0)
+
+
+def test_a_new_epoch_of_the_same_leader_is_learned(make: MakeLine) -> None:
+    line = make(1)
+    (partition,) = line.add(0)
+    line.run(lambda: line.report(partition).state is PartitionState.ONLINE)
+    line.source.move(K0, 1)
+    fill(line, K0, 2)
+    line.run(lambda: line.copied(partition))
+    assert line.lane.sockets()[0].leader(*K0).epoch == line.source.logs[K0].epoch
+    assert line.report(partition).gaps == 0
