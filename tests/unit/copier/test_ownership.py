@@ -164,6 +164,16 @@ def test_a_partition_that_joins_needs_no_new_initialisation(
     assert ownership_fixture.ledger.done == ["initialise", "fence", "read", "fence", "read"]
 
 
+def test_the_former_owners_of_every_partition_are_fenced(
+    ownership_fixture: OwnershipFixture,
+) -> None:
+    request = ownership_fixture.start(P0, P1)
+    fences = {P0: grant(fence=("b", "leader")), P1: grant(fence=("a", "leader"))}
+    ownership_fixture.ownership.put(ProofResponse(request.request, fences, {}))
+    ownership_fixture.until(Begun)
+    assert ownership_fixture.ledger.calls[1] == ("fence", "a", "b", "leader")
+
+
 def test_a_refused_partition_is_released(ownership_fixture: OwnershipFixture) -> None:
     request = ownership_fixture.start(P0, P1)
     ownership_fixture.ledger.positions[K1] = Position(20)

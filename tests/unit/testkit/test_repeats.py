@@ -1,6 +1,7 @@
 """Repeats are accounted for by commits and lost writers, or they are reported."""
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from ureplicator_testkit.records.commits import CommittedOffset
 from ureplicator_testkit.records.comparison import ConsumedRecord
@@ -85,3 +86,14 @@ def test_a_thawed_writer_continues_where_it_stopped() -> None:
     assert not wrong(beyond, thawed("w1"))
     assert "no lost writer" in wrong(beyond, thawed("w3"))[0]
     assert "before the first position" in wrong([*range(33), *range(29, 40)], thawed("w2"))[0]
+
+
+def test_commits_of_another_partition_explain_nothing() -> None:
+    """Neither who held it, nor how much an interval is."""
+    repeating = {0: log([*range(15), *range(12, 40)])}
+    elsewhere = [replace(commit, partition=1) for commit in COMMITS]
+    assert "no lost writer" in unexplained({0: SOURCE}, repeating, elsewhere, lost("w1"))[0]
+    narrow = [CommittedOffset(0, GAP + 2 * number, 1, "w1") for number in (11, 12, 13)]
+    assert not unexplained({0: SOURCE}, repeating, COMMITS, lost("w1"))
+    (found,) = unexplained({0: SOURCE}, repeating, [*narrow, *elsewhere], lost("w1"))
+    assert "3 repeated from offset 124: more than 2" in found
