@@ -29,6 +29,7 @@ CAUGHT_BY = {
     "leader-not-fenced": "S",
     "renewed-without-fence": "S",
     "no-proof": "S",
+    "no-sync": "S",
     "commit-ahead": "K",
     "position-before-fence": "S",
     "former-process-not-fenced": "S",

@@ -58,6 +58,28 @@ def _granted_unproven(self: Any, request: Any) -> ProofResponse:
     return ProofResponse(request.request_id, grants, {})
 
 
+class _Unsynced:
+    """A client whose reads show what its server has, however old that is."""
+
+    def __init__(self, coordination: Any) -> None:
+        self._coordination = coordination
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._coordination, name)
+
+    def sync(self, path: str) -> None:
+        """Return at once."""
+
+
+def _check_unsynced(self: Any) -> str:
+    synced = self._coordination
+    self._coordination = _Unsynced(synced)
+    try:
+        return _CHECK_LIVE_NODE(self)
+    finally:
+        self._coordination = synced
+
+
 def _without_fence(checked: Callable[..., Grant | str]) -> Callable[..., Grant | str]:
     def grant_or_refusal(*about: Any, **facts: Any) -> Grant | str:
         result = checked(*about, **facts)
@@ -137,6 +159,7 @@ class _Everything:
 
 _ON_PROOF = Ownership._on_proof
 _COMMITMENT = Committer._commitment
+_CHECK_LIVE_NODE = proof_module.OwnershipProver._check_live_node
 
 _UNCHECKED: Sequence[Patch] = (
     (InvariantChecker, "_check_fence", _nothing),
@@ -156,6 +179,7 @@ MUTANTS: Mapping[str, Sequence[Patch]] = {
     ),
     "renewed-without-fence": ((orphaned_module, "FenceIds", _NoFences),),
     "no-proof": ((proof_module.OwnershipProver, "prove", _granted_unproven),),
+    "no-sync": ((proof_module.OwnershipProver, "_check_live_node", _check_unsynced),),
     "commit-ahead": ((Committer, "_commitment", _ahead),),
     "position-before-fence": ((Ownership, "_on_proof", _read_first),),
     "former-process-not-fenced": ((Fencer, "_max_slots", lambda self: 0),),
