@@ -204,7 +204,8 @@ def test_a_fence_suspends_everything_and_each_proof_resumes_its_partition() -> N
     fixture.holder.on_ownership(FencedOut())
     assert fixture.lane.suspended == {P0, P1}
     assert fixture.state(P1) is CopyState.DRAINING_SUSPENDED
-    fixture.lane.end[P0] = fixture.lane.position[P0] = 9
+    for partition in (P0, P1):
+        fixture.lane.end[partition] = fixture.lane.position[partition] = 9
     fixture.work()
     assert not any(isinstance(command, Commit) for command in fixture.commands.take())
     assert "fenced" in fixture.holder.report()[P0].reason

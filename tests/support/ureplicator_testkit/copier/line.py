@@ -169,7 +169,10 @@ MakeLine = Callable[..., "Line"]
 
 
 class CopierLine:
-    """A copier between two clusters. `ownership` posts its events to `events`."""
+    """A copier between two clusters. `ownership` posts its events to `events`.
+
+    `target_first`: sockets to the target are read before those to the source.
+    """
 
     def __init__(
         self,
@@ -188,6 +191,7 @@ class CopierLine:
         self.sent: list[Message] = []
         self._now_s = 1_000.0
         self.wall_s = 0.0
+        self.target_first = False
         self.lane = RawLane(
             source=self.source_metadata,
             source_events=self.source_metadata.events,
@@ -226,7 +230,8 @@ class CopierLine:
     def work(self, *, skip_s: float) -> None:
         """The copier's part of a turn."""
         self._now_s += skip_s
-        for connections in self.lane.sockets():
+        groups = self.lane.sockets()
+        for connections in reversed(groups) if self.target_first else groups:
             self._ready(connections)
         self.copier.work(self.now_s)
 

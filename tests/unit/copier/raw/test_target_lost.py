@@ -91,6 +91,28 @@ def test_the_policy_for_gaps_goes_on_where_it_was(make: MakeLine, policy: GapPol
     assert not line.sent
 
 
+def test_a_fetch_response_that_comes_right_after_the_loss_is_left_out(make: MakeLine) -> None:
+    """The policy has not decided yet, and what was queued before it is discarded."""
+    line = make(1, settings=RouteSettings(on_gap=GapPolicy.LATEST))
+    line.target_first = True
+    partition = copying(line, 3)
+    log = line.target.logs[K0]
+    log.truncate(log.end - RECORDS)
+    log.forget_producers()
+    line.target.frozen.add(1)
+    fill(line, 8)
+    line.turns(10)
+    line.source.frozen.add(1)
+    line.turns(5)
+    fill(line, 5)
+    line.source.frozen.clear()
+    line.target.frozen.clear()
+    line.run(lambda: line.copied(partition))
+    there, ours = values(line.source, K0), values(line.target, K0)
+    assert list(dict.fromkeys(ours)) == there[: 2 * RECORDS] + there[3 * RECORDS :]
+    assert line.report(partition).gaps == 1
+
+
 def test_a_batch_that_was_appended_though_refused_is_no_loss(make: MakeLine) -> None:
     """Its successors are acknowledged first; sent again it is recognised, at its former offset."""
     line = make(1)

@@ -7,6 +7,7 @@ from ureplicator_common.model import GapPolicy, Partition, RouteSettings
 from ureplicator_testkit.copier.line import Line, MakeLine, assert_same, fill, values
 from ureplicator_worker.copier.ownership.protocol import FencedOut, OwnershipConfirmed
 from ureplicator_worker.copier.raw.partition import RawPartition
+from ureplicator_worker.lifeline.messages import Released
 
 K0 = ("t", 0)
 
@@ -53,6 +54,22 @@ def test_nothing_is_fetched_while_fenced(make: MakeLine) -> None:
     line.ownership.events.post(OwnershipConfirmed(partition))
     line.run(lambda: line.copied(partition))
     assert_same(line, K0)
+
+
+def test_nothing_is_fetched_while_draining(make: MakeLine) -> None:
+    """What is queued is sent and committed, and no more."""
+    line = make(1)
+    partition, _ = waiting(line)
+    line.copier.holder.remove(partition)
+    line.turns(5)
+    fill(line, K0, 1)
+    requests = len(line.source.requests)
+    line.turns(20)
+    assert len(line.source.requests) == requests
+    line.target.frozen.clear()
+    line.run(lambda: line.sent == [Released((partition,))])
+    assert line.ownership.stored[partition] == 5 * 4
+    assert len(line.target.logs[K0].taken) == 5
 
 
 def test_a_response_to_a_fetch_from_another_offset_is_left_out(make: MakeLine) -> None:
