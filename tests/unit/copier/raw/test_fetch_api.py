@@ -56,7 +56,11 @@ T = by_name("t")
 
 def sent(session: FetchSession, wanted: dict[TopicKey, Wanted], number: int = 1) -> Any:
     """The next request, as the library understands it; what it writes for it is the same."""
-    raw = session.request(wanted, correlation_id=number, max_wait_ms=100, max_bytes=8 << 20)
+    changes: dict[TopicKey, Wanted | None] = {
+        **dict.fromkeys(session.known.keys() - wanted),
+        **wanted,
+    }
+    raw = session.request(changes, correlation_id=number, max_wait_ms=100, max_bytes=8 << 20)
     request = FetchRequest.decode(raw[4:], version=session.version, header=True)
     request.with_header(correlation_id=number, client_id="ureplicator")
     assert request.encode(framed=True, header=True) == raw

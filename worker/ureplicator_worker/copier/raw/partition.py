@@ -32,7 +32,7 @@ class FetchSide:
     proven against, so a recreated topic is never read under it. `read_by_name`: something was fetched
     without that guard.
     `fetching`: the last response of the source was no error. `finished`: fetch no more, and discard
-    what a response still brings.
+    what a response still brings. `node_id`: broker whose session fetches it; -1 if none does.
     """
 
     partition: Partition
@@ -44,6 +44,7 @@ class FetchSide:
     leader_epoch: int
     suspended: bool = False
     finished: bool = False
+    node_id: int = -1
     fetching: bool = False
     error: str = ""
     high_watermark: int = -1

@@ -5,6 +5,10 @@ same time. The pool bounds all partitions together, responses on their way inclu
 for what waits. A partition takes part while its window is smaller than its share of that half, which
 shrinks while the pool fills up: partitions whose target is slow stop there, those with an empty window
 go on. And what waits for one target broker never takes more than that half.
+
+Most partitions of a large slot are quiet, and their part of a request does not change. So only those that
+are *due* are examined for the next one: their window holds something, they are put off, or something of
+them has changed since they were requested.
 """
 
 from __future__ import annotations
@@ -13,16 +17,16 @@ from collections.abc import Callable, Iterable, Mapping
 
 from ureplicator_common.kafka.errors import LEADER_MOVED, ErrorCode, error_name
 from ureplicator_worker.copier.raw.batches.header import CorruptBatch
+from ureplicator_worker.copier.raw.broker_fetches import Requested
+from ureplicator_worker.copier.raw.fetch_schedule import FetchSchedule
 from ureplicator_worker.copier.raw.ingest import ingest
 from ureplicator_worker.copier.raw.net.buffers import BufferPool, Lease
 from ureplicator_worker.copier.raw.net.connection import BrokerConnection, ConnectionClosed
-from ureplicator_worker.copier.raw.net.connections import Connections
+from ureplicator_worker.copier.raw.net.connections import NO_LEADER, Connections
 from ureplicator_worker.copier.raw.net.fetch_api import (
     API_KEY,
-    IDS,
     NAMES,
     Fetched,
-    FetchSession,
     Wanted,
     parse,
     version_for,
@@ -34,8 +38,6 @@ from ureplicator_worker.copier.raw.partition import NEVER_S, FetchSide
 MAX_WAIT_MS = 100
 """Limit for a broker that holds a request without data. An added partition may wait so long."""
 RESPONSE_BYTES = 8 << 20
-PARTITION_BYTES = 1 << 20
-MIN_PARTITION_BYTES = 256 << 10
 SILENCE_TIMEOUT_S = 5.0
 RETRY_S = 0.1
 BUSY_PAUSE_S = 0.02
@@ -53,8 +55,6 @@ SESSION_LOST = frozenset(
         ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR,
     }
 )
-
-Requested = dict[TopicKey, FetchSide]
 
 
 class Source:
@@ -88,9 +88,7 @@ class Source:
         self._failed = failed
         self._gap = gap
         self._filled = filled
-        self._target_node = target_node
-        self._partitions: dict[FetchSide, None] = {}
-        self._sessions: dict[int, FetchSession] = {}
+        self._schedule = FetchSchedule(self.connections, target_node=target_node)
         self._now_s = 0.0
         self._scanned_s = 0.0
         self._pause_s = 0.0
@@ -100,15 +98,16 @@ class Source:
         self._used: list[BrokerConnection] = []
 
     def add(self, fetch: FetchSide) -> None:
-        self._partitions[fetch] = None
+        self._schedule.add(fetch)
         self._scanned_s = 0.0
 
     def suspend(self, fetch: FetchSide, *, suspended: bool) -> None:
         fetch.suspended = suspended
+        self._schedule.touch(fetch)
 
     def finish(self, fetch: FetchSide) -> None:
         fetch.finished = True
-        self._partitions.pop(fetch, None)
+        self._schedule.remove(fetch)
 
     def seek(self, fetch: FetchSide, offset: int) -> None:
         """Go on at another offset, over a gap."""
@@ -116,26 +115,28 @@ class Source:
         fetch.offset = offset
         fetch.gaps += 1
         fetch.retry_at_s = 0.0
+        self._schedule.touch(fetch)
 
     def hold(self, fetch: FetchSide) -> None:
         """Fetch no more, and discard what a response still brings, until `seek` or `finish`."""
         fetch.offset = NO_OFFSET
         fetch.leader_epoch = -1
         fetch.retry_at_s = NEVER_S
+        self._schedule.touch(fetch)
 
     def rewind(self, fetch: FetchSide, offset: int, leader_epoch: int) -> None:
         """Fetch again from here, what was fetched and never sent."""
         fetch.offset, fetch.leader_epoch = offset, leader_epoch
+        self._schedule.touch(fetch)
 
     def work(self, now_s: float) -> None:
         """Send the fetches that may be sent now.
 
-        Called at every turn of the loop. A scan of all partitions each time would cost more than the
-        copying where they are many, so it is done only when a connection is idle, and not too often.
+        Called at every turn of the loop. It is done only when a connection is idle, and not too often.
         """
         self._now_s = now_s
         busy = bool(self._used) and all(connection.in_flight for connection in self._used)
-        busy_pause_s = max(BUSY_PAUSE_S, len(self._partitions) * BUSY_PAUSE_PER_PARTITION_S)
+        busy_pause_s = max(BUSY_PAUSE_S, self._schedule.due * BUSY_PAUSE_PER_PARTITION_S)
         pause_s = busy_pause_s if busy else self._pause_s
         if now_s - self._scanned_s < pause_s:
             return
@@ -145,35 +146,20 @@ class Source:
         self._scanned_s = now_s
         self._min_bytes = self._response_bytes
         self._used.clear()
-        sent = self._scan()
+        sent = self._request_all()
         self._pause_s = 0.0 if sent else IDLE_PAUSE_S
 
-    def _scan(self) -> bool:
+    def _request_all(self) -> bool:
         """True if anything was requested."""
-        now_s = self._now_s
-        by_leader: dict[int, list[FetchSide]] = {}
-        waiting, half = 0, max(1, self._pool.limit_bytes // 2)
-        full: set[int] = set()
-        if self._pool.free_bytes < half:
-            full = full_targets(
-                self._partitions, self._target_node, limit_bytes=half - self._response_bytes
-            )
-        for fetch in self._partitions:
-            waiting += not fetch.window.empty
-            if full and self._target_node(fetch) in full:
-                continue
-            if not fetch.suspended and now_s >= fetch.retry_at_s:
-                leader = self.connections.leader(*fetch.topic_partition)
-                by_leader.setdefault(leader.node_id, []).append(fetch)
-        self._room = min(half, self._pool.free_bytes) // max(1, waiting)
+        half = max(1, self._pool.limit_bytes // 2)
+        scarce = self._pool.free_bytes < half
+        by_leader = self._schedule.scan(
+            self._now_s, target_bytes=half - self._response_bytes if scarce else None
+        )
+        self._wait(by_leader.pop(NO_LEADER.node_id, ()))
+        self._room = min(half, self._pool.free_bytes) // max(1, self._schedule.waiting)
         self._response_bytes = min(RESPONSE_BYTES, half // max(2, len(by_leader)))
-        sent = False
-        for node_id, led in by_leader.items():
-            if node_id < 0:
-                self._wait(led)
-            else:
-                sent |= self._fetch(node_id, led)
-        return sent
+        return any([self._fetch(node_id, due) for node_id, due in by_leader.items()])
 
     def _wait(self, partitions: Iterable[FetchSide]) -> None:
         """A topic that the metadata do not cover yet is unknown, not in error."""
@@ -185,7 +171,7 @@ class Source:
             else:
                 fetch.retry_at_s = self._now_s + BUSY_PAUSE_S
 
-    def _fetch(self, node_id: int, partitions: list[FetchSide]) -> bool:
+    def _fetch(self, node_id: int, due: list[FetchSide]) -> bool:
         """True if a request was sent."""
         connection = self.connections.connection_to(node_id, self._now_s)
         if connection is None:
@@ -199,34 +185,20 @@ class Source:
             self.out_of_room = True
             self._min_bytes = min(self._min_bytes, max_bytes)
             return False
-        version = fetch_version(connection, partitions)
-        requested: Requested = {
-            fetch.keys.key(ids=version >= IDS): fetch
-            for fetch in partitions
-            if fetch.window.empty or fetch.window.queued_bytes < self._room
-        }
-        if not requested:
+        broker = self._schedule.compose(
+            node_id, due, version=fetch_version(connection, due), room_bytes=self._room
+        )
+        if not broker.partitions:
             return False
-        session = self._session(node_id, version)
         correlation_id = connection.next_correlation_id()
-        request = session.request(
-            {
-                key: wanted(
-                    fetch,
-                    leader_epoch=self.connections.leader(*fetch.topic_partition).epoch,
-                    room_bytes=self._room,
-                )
-                for key, fetch in requested.items()
-            },
-            correlation_id=correlation_id,
-            max_wait_ms=MAX_WAIT_MS,
-            max_bytes=max_bytes,
+        request = broker.request(
+            correlation_id=correlation_id, max_wait_ms=MAX_WAIT_MS, max_bytes=max_bytes
         )
         try:
             connection.send(
                 [request],
                 correlation_id=correlation_id,
-                context=requested,
+                context=broker.partitions.copy(),
                 now_s=self._now_s,
                 response_bytes=max_bytes,
             )
@@ -235,29 +207,17 @@ class Source:
             return False
         return True
 
-    def _session(self, node_id: int, version: int) -> FetchSession:
-        session = self._sessions.get(node_id)
-        if session is None or session.version != version:
-            session = self._sessions[node_id] = FetchSession(
-                version, client_id=self.connections.client_id
-            )
-        return session
-
     def _on_response(self, node_id: int, requested: Requested, lease: Lease) -> None:
         try:
-            session = self._sessions[node_id]
-            response = parse(lease.view, session.version)
-            known = session.known
-            session.on_response(response)
+            broker = self._schedule.broker(node_id)
+            response = parse(lease.view, broker.version)
+            broker.on_response(response)
             self.connections.health.hold(node_id, response.throttle_ms / 1_000, self._now_s)
             if response.error:
                 self._on_error(node_id, requested, response.error)
                 return
-            for fetch in requested.values():  # a session leaves out what has neither data nor error
-                fetch.fetching = True
-                fetch.error = ""
             for fetched in response.partitions:
-                self._take_current(requested.get(fetched.key), fetched, lease, known)
+                self._take_current(requested.get(fetched.key), fetched, lease, broker.known)
         finally:
             lease.release()
 
@@ -271,6 +231,7 @@ class Source:
         """Ingest unless the partition was finished, or moved to another offset, since the request."""
         if fetch is None or fetch.finished:
             return
+        self._schedule.touch(fetch)
         if known[fetched.key].offset == fetch.offset:
             fetch.read_by_name |= fetched.key == fetch.keys.by_name
             self._take(fetch, fetched, lease)
@@ -338,35 +299,10 @@ class Source:
         self._gap(fetch, reason, next_offset)
 
     def _on_lost(self, node_id: int, lost: list[Requested]) -> None:
-        self._sessions.pop(node_id, None)
+        self._schedule.forget_session(node_id)
         for requested in lost:
             for fetch in requested.values():
                 fetch.fetching = False
-
-
-def full_targets(
-    partitions: Iterable[FetchSide],
-    target_node: Callable[[FetchSide], int],
-    *,
-    limit_bytes: int,
-) -> set[int]:
-    """Target brokers for which so much waits that nothing more is fetched for them."""
-    held: dict[int, int] = {}
-    for fetch in partitions:
-        if not fetch.window.empty:
-            node_id = target_node(fetch)
-            held[node_id] = held.get(node_id, 0) + fetch.window.queued_bytes
-    return {node_id for node_id, count in held.items() if count > limit_bytes}
-
-
-def wanted(fetch: FetchSide, *, leader_epoch: int, room_bytes: int) -> Wanted:
-    """One of two sizes: in a session each partition whose size changes is named again."""
-    return Wanted(
-        offset=fetch.offset,
-        leader_epoch=leader_epoch,
-        last_fetched_epoch=fetch.leader_epoch,
-        max_bytes=PARTITION_BYTES if room_bytes >= PARTITION_BYTES else MIN_PARTITION_BYTES,
-    )
 
 
 def fetch_version(connection: BrokerConnection, partitions: Iterable[FetchSide]) -> int:

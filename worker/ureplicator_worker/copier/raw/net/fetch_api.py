@@ -125,17 +125,14 @@ class FetchSession:
 
     def request(
         self,
-        wanted: Mapping[TopicKey, Wanted],
+        changes: Mapping[TopicKey, Wanted | None],
         *,
         correlation_id: int,
         max_wait_ms: int,
         max_bytes: int,
     ) -> bytes:
-        """The next request, framed; the session counts it as sent."""
-        known = self._known
-        changed = {key: want for key, want in wanted.items() if known.get(key) != want}
-        forgotten = [key for key in known if key not in wanted] if self._id else []
-        self._known = dict(wanted)
+        """The next request, framed; the session counts it as sent. None: fetch the partition no more."""
+        changed, forgotten = self._apply(changes)
         body = _BODY.pack(max_wait_ms, 1, max_bytes, READ_COMMITTED, self._id, self._epoch)
         if self.version < LEADERS:
             body = _REPLICA_ID.pack(-1) + body
@@ -148,18 +145,29 @@ class FetchSession:
         payload = b"".join(parts)
         return _INT32.pack(len(payload)) + payload
 
+    def _apply(
+        self, changes: Mapping[TopicKey, Wanted | None]
+    ) -> tuple[Mapping[TopicKey, Wanted], list[TopicKey]]:
+        """What a request names, and what it forgets. The first one of a session names everything."""
+        known = self._known
+        changed: dict[TopicKey, Wanted] = {}
+        forgotten: list[TopicKey] = []
+        for key, wanted in changes.items():
+            if wanted is None:
+                if known.pop(key, None) is not None:
+                    forgotten.append(key)
+            elif known.get(key) != wanted:
+                known[key] = changed[key] = wanted
+        return (changed, forgotten) if self._id else (known, [])
+
     def on_response(self, result: FetchResult) -> None:
         """Follow the broker's session; after an error the next request begins a new one."""
         if result.error or result.session_id == 0:
-            self.reset()
+            self._id = 0
+            self._epoch = NO_SESSION_EPOCH
             return
         self._id = result.session_id
         self._epoch = 1 if self._epoch == 0x7FFFFFFF else self._epoch + 1
-
-    def reset(self) -> None:
-        self._id = 0
-        self._epoch = NO_SESSION_EPOCH
-        self._known = {}
 
 
 def _request_header(version: int, correlation_id: int, client: bytes) -> bytes:
