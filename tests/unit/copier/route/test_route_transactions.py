@@ -6,7 +6,7 @@ from ureplicator_common.model import Partition
 from ureplicator_testkit.copier.line import ROUTE, MakeLine, values
 from ureplicator_testkit.kafka.memory_kafka import BatchLog
 from ureplicator_testkit.records import batches
-from ureplicator_worker.copier.raw import source as raw_source
+from ureplicator_worker.copier.raw import fetch_schedule
 
 K0 = ("t", 0)
 RECORD_BYTES = 1_000
@@ -47,8 +47,8 @@ def test_committed_records_arrive_from_any_offset_in_any_number_of_fetches(
 ) -> None:
     """The first transaction lies in up to six responses; a start may lie in its middle."""
     limit = batches_a_fetch * (RECORD_BYTES + 200)
-    monkeypatch.setattr(raw_source, "PARTITION_BYTES", limit)
-    monkeypatch.setattr(raw_source, "MIN_PARTITION_BYTES", limit)
+    monkeypatch.setattr(fetch_schedule, "PARTITION_BYTES", limit)
+    monkeypatch.setattr(fetch_schedule, "MIN_PARTITION_BYTES", limit)
     line = make(1)
     for step in HISTORY:
         append(line.source.logs[K0], step)
