@@ -32,6 +32,7 @@ from ureplicator_bench import (
     memory,
     merge,
     open_loop,
+    scale,
     throughput,
 )
 from ureplicator_bench.contenders import Contender, MirrorMaker, Ours
@@ -120,6 +121,12 @@ class Wanted:
     help="Cost of so many idle partitions instead.",
 )
 @click.option(
+    "--scale",
+    "scale_partitions",
+    type=click.IntRange(1_000),
+    help="So many partitions on one worker instead, in real processes.",
+)
+@click.option(
     "--merge", "only_merge", is_flag=True, help="Measure the merging of small batches instead."
 )
 @click.option("--json", "as_json", is_flag=True, help="Print figures for machines.")
@@ -137,6 +144,7 @@ def main(
     only_control: bool,
     only_handover: bool,
     idle_partitions: int | None,
+    scale_partitions: int | None,
     only_merge: bool,
     as_json: bool,
 ) -> None:
@@ -148,6 +156,8 @@ def main(
     try:
         if idle_partitions is not None:
             good, figures = _idle(idle_partitions)
+        elif scale_partitions is not None:
+            good, figures = _scale(scale_partitions)
         elif only_merge:
             good, figures = _merge()
         elif only_control or only_handover:
@@ -200,6 +210,15 @@ def _idle(partitions: int) -> tuple[bool, dict[str, Any]]:
         print_figure(console, figure)
         found.append(figure)
     return all(each.good for each in found), {"idle": [asdict(each) for each in found]}
+
+
+def _scale(partitions: int) -> tuple[bool, dict[str, Any]]:
+    found = []
+    with _folder():
+        for figure in scale.figures(FOLDER, partitions, progress=_print_progress):
+            print_figure(console, figure)
+            found.append(figure)
+    return all(each.good for each in found), {"scale": [asdict(each) for each in found]}
 
 
 def _merge() -> tuple[bool, dict[str, Any]]:
