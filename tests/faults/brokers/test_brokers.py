@@ -43,6 +43,7 @@ def test_a_broker_is_killed(
     site.cluster(end).kill(broker)
     fleet.wait_seconds(1)
     watched.wait_moving()
+    watched.assert_well_elsewhere(broker)
     site.cluster(end).restart(broker)
     judge(flows, watched)
 
@@ -59,6 +60,7 @@ def test_a_broker_freezes(
     watched.begin()
     site.cluster(end).pause_broker(broker)
     fleet.wait_seconds(FROZEN_S)
+    watched.assert_well_elsewhere(broker)
     site.cluster(end).resume_broker(broker)
     watched.wait_moving()
     judge(flows, watched)

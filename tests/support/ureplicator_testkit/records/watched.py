@@ -8,6 +8,7 @@ The copy may stand still as long as the slower of the two plain producers, and `
 
 from __future__ import annotations
 
+import re
 import time
 from typing import Any, Self
 
@@ -26,6 +27,8 @@ PARTITIONS = len(ROTATED)
 ALLOWED_S = 5.0
 """At most 2 s on a quiet machine. Six brokers, the copy and both producers share two cores here."""
 MOVES_S = 60.0
+CONNECTION = re.compile(r"^ERROR: (source|target): \S+:\d+:? ")
+"""A reason that names the address of a broker. Commits that wait for a coordinator are named as such."""
 
 
 class WatchedTopic:
@@ -103,6 +106,12 @@ class WatchedTopic:
             if pause_s > max(source[number], target[number]) + ALLOWED_S * deadline_factor()
         }
         assert not slow, f"slower than plain producers by more than {ALLOWED_S} s: {slow}"
+
+    def assert_well_elsewhere(self, broker: int) -> None:
+        """A partition that another broker leads has no connection at fault, however long it waits."""
+        for number, brokers in enumerate(ROTATED):
+            wrong = [each for each in self.watch.reasons[number] if CONNECTION.search(each)]
+            assert brokers[0] == broker or not wrong, f"partition {number}: {wrong}"
 
     def judge(self) -> None:
         """Stop, and compare both logs from their beginning: nothing missing, repeated or out of order."""
