@@ -8,6 +8,7 @@ import pytest
 from ureplicator_common.errors import ConfigurationError
 from ureplicator_common.kafka import ClusterUnavailable, TopicAlreadyExists, TopicRefused
 from ureplicator_common.kafka.admin import ConfluentTopicAdmin
+from ureplicator_controller.core.topics.record_limits import limit_findings
 from ureplicator_testkit.servers.clusters import KafkaCluster
 from ureplicator_testkit.servers.ports import claim_port
 from ureplicator_testkit.servers.processes import eventually
@@ -38,6 +39,40 @@ def test_a_created_topic_is_visible_at_once(admin: ConfluentTopicAdmin) -> None:
     assert info.partitions == 3
     assert len(info.topic_id) == 22
     assert admin.configs("made") == configs
+
+
+def test_settings_with_the_defaults_of_the_brokers(admin: ConfluentTopicAdmin) -> None:
+    """A topic of a 4.1 broker refuses records an hour ahead, unless its settings say otherwise."""
+    limits = {"message.timestamp.after.max.ms": "9223372036854775807", "max.message.bytes": "5000"}
+    admin.create_topic("plain", partitions=1, configs={})
+    admin.create_topic("limited", partitions=1, configs=limits)
+    found = admin.effective_configs(["limited", "plain", "unknown"], timeout_s=TIMEOUT_S)
+    plain, limited = found["plain"], found["limited"]
+    assert isinstance(plain, dict)
+    assert isinstance(limited, dict)
+    assert limited.items() >= limits.items()
+    assert plain["message.timestamp.after.max.ms"] == "3600000"
+    assert plain["message.timestamp.before.max.ms"] == "9223372036854775807"
+    assert plain["message.timestamp.type"] == "CreateTime"
+    assert plain["max.message.bytes"] == "1048588"
+    assert isinstance(found["unknown"], ClusterUnavailable)
+    assert len(limit_findings("plain", source=limited, target=plain)) == 1
+    assert len(limit_findings("limited", source=plain, target=limited)) == 1
+    assert admin.effective_configs([], timeout_s=TIMEOUT_S) == {}
+
+
+def test_settings_of_a_frozen_broker_are_waited_for_as_long_as_the_caller_says(
+    cluster: KafkaCluster, admin: ConfluentTopicAdmin
+) -> None:
+    admin.topics()
+    cluster.pause_broker()
+    began_s = time.monotonic()
+    try:
+        with pytest.raises(ClusterUnavailable, match=cluster.bootstrap):
+            admin.effective_configs(["plain"], timeout_s=1.0)
+    finally:
+        cluster.resume_broker()
+    assert time.monotonic() - began_s < 3.0
 
 
 def test_a_grown_topic_keeps_its_id(admin: ConfluentTopicAdmin) -> None:
@@ -120,6 +155,7 @@ def test_no_broker_reachable(capfd: pytest.CaptureFixture[str]) -> None:
     for call in (
         admin.topics,
         lambda: admin.configs("t"),
+        lambda: admin.effective_configs(["t"], timeout_s=0.5),
         lambda: admin.create_topic("t", partitions=1, configs={}),
         lambda: admin.grow_topic("t", partitions=1),
     ):
