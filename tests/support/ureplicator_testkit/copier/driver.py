@@ -34,6 +34,7 @@ from ureplicator_worker.lifeline.messages import (
 )
 
 ROUTE = Route("source", "target")
+BUFFER_BYTES = 64 << 20
 TOKEN = "only-once"  # noqa: S105
 
 _RUN = (
@@ -89,7 +90,7 @@ class StubDriver:
                     "target": {"bootstrap.servers": target},
                 },
                 commit_interval_s=commit_interval_s,
-                buffer_bytes=64 << 20,
+                buffer_bytes=BUFFER_BYTES,
             )
             self.process = self._spawn(config, folder, renew_s)
             self._connection, _ = server.accept()

@@ -155,6 +155,7 @@ class Flow:
     def judge(self, repeats: Lost = NO_LOST_WRITER) -> None:
         """`repeats`: the writers that were lost, whose last records may be there twice."""
         self.heal()
+        self._wait_transactions_ended()
         self.wait_caught_up()
         found = self._judge_commits()
         source = read_all(self._source, self.topic)
@@ -171,8 +172,19 @@ class Flow:
         self._fleet.heal()
         self.stop()
 
+    def _wait_transactions_ended(self) -> None:
+        """A broker that was away may lack the markers of transactions that were committed long before."""
+
+        def ended() -> bool:
+            written = {
+                number: end for number, (_, end) in offsets(self._source, self.topic).items()
+            }
+            return self._source_ends() == written
+
+        eventually(ended, COMMITTED_S, f"all transactions of {self.topic} have ended")
+
     def _judge_commits(self) -> list[CommittedOffset]:
-        """The markers of the load's last transactions may come late: they move the ends once more."""
+        """The copy follows the last markers, too, which hold no records."""
         group = self._fleet.group(self._route)
 
         def remaining() -> dict[int, tuple[int, int]]:

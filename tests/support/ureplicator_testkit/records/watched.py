@@ -24,8 +24,7 @@ from ureplicator_testkit.servers.replicas import ROTATED, create_placed
 from ureplicator_testkit.servers.replicated import ReplicatedServers
 
 PARTITIONS = len(ROTATED)
-ALLOWED_S = 5.0
-"""At most 2 s on a quiet machine. Six brokers, the copy and both producers share two cores here."""
+ALLOWED_S = 2.0
 MOVES_S = 60.0
 CONNECTION = re.compile(r"^ERROR: (source|target): \S+:\d+:? ")
 """A reason that names the address of a broker. Commits that wait for a coordinator are named as such."""
