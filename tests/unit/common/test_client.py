@@ -239,3 +239,15 @@ def test_requests_carry_the_client_id() -> None:
     assert b"\x00\x09mirror-eu" in theirs.recv(1000)
     ours.close()
     theirs.close()
+
+
+def test_a_view_that_has_not_changed_is_not_decoded_again() -> None:
+    """Every few seconds each copier reads the metadata of all its topics."""
+    net = network()
+    client = net.client()
+    first = client.view(["t"])
+    assert client.view(["t"]) is first
+    net.model.leaders[KEY] = 2 if first.leaders[KEY].node_id != 2 else 3
+    moved = client.view(["t"])
+    assert moved.leaders[KEY] != first.leaders[KEY]
+    assert client.view(["t"]) is moved

@@ -7,9 +7,12 @@ the time that it allows. Topics and logs are a `ClusterModel`, transactional ids
 
 from __future__ import annotations
 
+import uuid
 import zlib
 from collections.abc import Mapping, Sequence
 from typing import Any
+
+from kafka.protocol.metadata import MetadataResponse
 
 from ureplicator_common.clock import ManualClock
 from ureplicator_common.kafka import ClusterUnavailable, Position
@@ -105,29 +108,54 @@ class ControlChannel(Channel):
     def _Metadata(self, request: Any, response: Any) -> Any:
         model = self._network.model
         view = model.view([topic.name for topic in request.topics])
-        topics, brokers = response.MetadataResponseTopic, response.MetadataResponseBroker
+        reply: Any = MetadataResponse
+        topics, brokers = reply.MetadataResponseTopic, reply.MetadataResponseBroker
         by_topic: dict[str, list[Any]] = {topic: [] for topic in view.topic_ids}
         for (topic, number), leader in view.leaders.items():
             row = topics.MetadataResponsePartition(
-                partition_index=number, leader_id=leader.node_id, leader_epoch=leader.epoch
+                error_code=0,
+                partition_index=number,
+                leader_id=leader.node_id,
+                leader_epoch=leader.epoch,
+                replica_nodes=[],
+                isr_nodes=[],
+                offline_replicas=[],
             )
             by_topic[topic].append(row)
         known = [
-            topics(error_code=0, name=topic, topic_id=view.topic_ids[topic], partitions=rows)
+            topics(
+                error_code=0,
+                name=topic,
+                topic_id=uuid.UUID(view.topic_ids[topic]),
+                is_internal=False,
+                partitions=rows,
+            )
             for topic, rows in by_topic.items()
         ]
         missing = [
-            topics(error_code=int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), name=topic)
+            topics(
+                error_code=int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+                name=topic,
+                topic_id=uuid.UUID(int=0),
+                is_internal=False,
+                partitions=[],
+            )
             for topic in view.missing
         ]
-        return response(
+        found = reply(
+            version=request.version,
+            throttle_time_ms=0,
             cluster_id=view.cluster_id,
+            controller_id=1,
             brokers=[
-                brokers(node_id=each.node_id, host=each.host, port=each.port)
+                brokers(node_id=each.node_id, host=each.host, port=each.port, rack=None)
                 for each in view.brokers.values()
             ],
             topics=known + missing,
         )
+        found.with_header(correlation_id=len(self._network.requests), client_id="")
+        raw = bytes(found.encode(framed=False, header=True))
+        return response.decode(raw, version=request.version, header=True)
 
     def _FindCoordinator(self, request: Any, response: Any) -> Any:
         found = self._network.coordinator(request.key)

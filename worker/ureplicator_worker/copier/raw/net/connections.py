@@ -43,6 +43,8 @@ class Connections:
         self._metadata = metadata
         self.client_id = metadata.client_id
         self.view: ClusterView | None = None
+        """The newest one that was read, with the leaders that brokers have named since."""
+        self._read: ClusterView | None = None
         self._leaders: dict[tuple[str, int], Leader] = {}
         """Those of the view. A broker that is lost moves thousands, so each is changed in place."""
         self.covered: frozenset[str] = frozenset()
@@ -134,10 +136,13 @@ class Connections:
 
     def _on_view(self, event: ViewChanged) -> None:
         self.cluster_error = ""
+        self.covered = event.topics
+        if event.view is self._read:
+            return
+        self._read = event.view
         former = self.view
         self._leaders = newest_leaders(former, event.view)
         self.view = replace(event.view, leaders=self._leaders)
-        self.covered = event.topics
         if former is None:
             return
         for node_id in [node for node in self._open if node not in event.view.brokers]:
