@@ -116,7 +116,8 @@ def _online(fleet: Fleet) -> int:
 
 def _idle(fleet: Fleet, size: str) -> Iterator[Figure]:
     worker = fleet.workers[WORKER]
-    driver, copiers, jvms = worker.pid, pids_of(worker, "pyspark"), pids_of(worker, "java")
+    driver, jvms = worker.pid, pids_of(worker, "java")
+    copiers = [pid for pid in pids_of(worker, "pyspark") if pid not in jvms]
     before = _cpu_s([driver, *copiers, *jvms])
     began_s = time.monotonic()
     fleet.wait_seconds(IDLE_S)
