@@ -62,3 +62,15 @@ class BrokerOrder:
             every = {*self._known, *self._seeds}
             self._failed_at_s = {at: s for at, s in self._failed_at_s.items() if at in every}
             self.stale = False
+
+
+def broker_order(bootstrap: str) -> BrokerOrder:
+    """That of a list of seeds, `host:port,host:port`. Raises ValueError."""
+    return BrokerOrder(map(_address, bootstrap.split(",")))
+
+
+def _address(text: str) -> Address:
+    host, colon, port = text.strip().rpartition(":")
+    if not colon or not port.isdigit():
+        raise ValueError(f"bootstrap server {text.strip()!r} is not host:port")
+    return host.strip("[]"), int(port)

@@ -40,7 +40,7 @@ from kafka.protocol.metadata import (
 
 from ureplicator_common.clock import Clock, SystemClock
 from ureplicator_common.kafka import ClusterUnavailable
-from ureplicator_common.kafka.broker_order import Address, BrokerOrder
+from ureplicator_common.kafka.broker_order import Address, BrokerOrder, broker_order
 from ureplicator_common.kafka.errors import ErrorCode, error_name
 
 CLIENT_ID = "ureplicator"
@@ -435,22 +435,6 @@ class ClusterClient:
         self._coordinators.clear()
 
     close = reset
-
-
-def broker_order(bootstrap: str) -> BrokerOrder:
-    """Raises ValueError."""
-    return BrokerOrder((seed.host, seed.port) for seed in parse_bootstrap(bootstrap))
-
-
-def parse_bootstrap(bootstrap: str) -> tuple[Broker, ...]:
-    """`host:port,host:port` -> brokers of unknown id. Raises ValueError."""
-    seeds = []
-    for text in bootstrap.split(","):
-        host, colon, port = text.strip().rpartition(":")
-        if not colon or not port.isdigit():
-            raise ValueError(f"bootstrap server {text.strip()!r} is not host:port")
-        seeds.append(Broker(-1, host.strip("[]"), int(port)))
-    return tuple(seeds)
 
 
 def _metadata_request(topics: Sequence[str]) -> MetadataRequest:

@@ -7,13 +7,12 @@ from kafka.protocol.metadata import ApiVersionsResponse
 
 from ureplicator_common.clock import ManualClock
 from ureplicator_common.kafka import ClusterUnavailable, Position
-from ureplicator_common.kafka.broker_order import FAILED_S, BrokerOrder
+from ureplicator_common.kafka.broker_order import FAILED_S, BrokerOrder, broker_order
 from ureplicator_common.kafka.client import (
     CONNECT_TIMEOUT_S,
     Broker,
     ClusterClient,
     Security,
-    broker_order,
     connect,
     newest_versions,
 )

@@ -15,8 +15,8 @@ import sys
 import time
 from functools import partial
 
-from ureplicator_common.kafka.broker_order import BrokerOrder
-from ureplicator_common.kafka.client import CLIENT_ID, ClusterClient, broker_order
+from ureplicator_common.kafka.broker_order import BrokerOrder, broker_order
+from ureplicator_common.kafka.client import CLIENT_ID, ClusterClient
 from ureplicator_common.kafka.positions import PositionStore
 from ureplicator_common.logging_setup import set_up
 from ureplicator_common.model import Partition, Route, WorkerId, position_group, transactional_id
