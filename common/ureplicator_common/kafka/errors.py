@@ -2,8 +2,8 @@
 
 Request versions are the highest that brokers 2.8 have and brokers 4.x still accept (KIP-896), so one fixed
 version each serves all supported brokers without negotiation, except for Fetch and Produce: see
-`fetch_api` and `produce_api` in `ureplicator_worker.copier.raw.net`. EndTxn stays below 5 and
-AddPartitionsToTxn below 4 on purpose: see `positions`.
+`fetch_api` and `produce_api` in `ureplicator_worker.copier.raw.net`. The requests of
+transactions follow the protocol that the cluster has finalized: see `positions`.
 Source of the codes: https://kafka.apache.org/protocol.html#protocol_error_codes
 """
 
@@ -94,6 +94,7 @@ TOO_FEW_IN_SYNC = frozenset(
 """The leader of a partition waits for its followers, or has too few of them."""
 
 RETRIABLE_PRODUCE = (LEADER_MOVED | TOO_FEW_IN_SYNC) | {
+    ErrorCode.CONCURRENT_TRANSACTIONS,
     ErrorCode.NETWORK_EXCEPTION,
     ErrorCode.THROTTLING_QUOTA_EXCEEDED,
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,

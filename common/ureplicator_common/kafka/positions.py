@@ -32,22 +32,24 @@ be an owner again; with (1) after (2) it could do so between N's (3) and N's own
 may still be in flight. With EndTxn up to version 4 a late request of an aborted transaction is taken into
 the next one (KIP-890). So the connections are closed and the order above starts again at (1).
 
-Transactions are short and hold offsets only: AddOffsetsToTxn, TxnOffsetCommit, EndTxn. Reading is an
-OffsetFetch of our own: the client library in use returns garbage for the metadata.
+At least once, a transaction is short and holds offsets only: AddOffsetsToTxn, TxnOffsetCommit, EndTxn.
+Exactly once, it holds the data that was sent since the last one, too, under the same producer, so fencing an id
+also ends its data. From Kafka 4 on (KIP-890, feature `transaction.version` 2) partitions and groups join with their
+first request, and each transaction has an epoch of its own. Reading is an OffsetFetch of our own: the client library in use returns garbage for the metadata.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import IntEnum
 from typing import TypeVar
 
 from kafka.protocol.consumer import (
-    OffsetCommitRequest,
-    OffsetCommitResponse,
     OffsetFetchRequest,
     OffsetFetchResponse,
 )
+from kafka.protocol.metadata import ApiVersionsRequest, ApiVersionsResponse
 from kafka.protocol.producer import (
     AddOffsetsToTxnRequest,
     AddOffsetsToTxnResponse,
@@ -57,10 +59,15 @@ from kafka.protocol.producer import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitResponse,
 )
+from kafka.protocol.producer.transaction import (  # type: ignore[import-untyped]  # no stubs
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+)
 
 from ureplicator_common.errors import OperatingError
 from ureplicator_common.kafka import ClusterUnavailable, Position
 from ureplicator_common.kafka.client import (
+    CLIENT_ID,
     GROUP_COORDINATOR,
     MIN_SILENCE_S,
     TRANSACTION_COORDINATOR,
@@ -75,6 +82,7 @@ from ureplicator_common.kafka.errors import (
     error_name,
 )
 from ureplicator_common.kafka.fencing import RETRY_DELAY_S, fence_ids, init_request, retry_delays
+from ureplicator_common.kafka.list_offsets import by_topic
 
 COORDINATOR_TIMEOUT_S = 15.0
 """Time for which one operation is retried while a coordinator moves or finishes a former transaction."""
@@ -83,6 +91,11 @@ COMMAND_S = 5.0
 """Limit of a commit with all its steps, or of an initialisation: the release of a partition waits for
 what its copier has begun. With the drain before it that must stay below the time after which a worker
 counts as one that does not release (`controller.handover_timeout_s`)."""
+
+TRANSACTION_FEATURE = "transaction.version"
+FEATURES_VERSION = 3
+"""The first version of ApiVersions that has the features of the cluster."""
+CLIENT_VERSION = "1"
 
 POSITIONS_PER_REQUEST = 500
 """A coordinator writes the positions of one request as one batch, of 1 MiB by default at most: with the
@@ -107,12 +120,24 @@ class CommitRefused(OperatingError):
         self.refused = refused
 
 
+class TransactionProtocol(IntEnum):
+    """How a partition joins a transaction: added by a request (KIP-98), or by its first batch (KIP-890)."""
+
+    ADDED = 1
+    IMPLICIT = 2
+
+
 @dataclass(frozen=True, slots=True)
 class Producer:
-    """Producer id and epoch that a broker assigned, to a transactional id or to none."""
+    """Producer id and epoch that a broker assigned, to a transactional id or to none.
+
+    Each transaction of the second protocol has an epoch of its own, and ids change when epochs run out, so
+    only both together name a producer.
+    """
 
     id: int
     epoch: int
+    protocol: TransactionProtocol = TransactionProtocol.ADDED
 
 
 class PositionStore:
@@ -124,12 +149,30 @@ class PositionStore:
         self._transactional_id = transactional_id
         self._producer: Producer | None = None
 
+    @property
+    def producer(self) -> Producer:
+        """The producer of the next commit, and of the data in its transaction."""
+        assert self._producer is not None, "no producer before initialise()"
+        return self._producer
+
     def initialise(self) -> None:
-        """Step (1), on fresh connections. Raises ClusterUnavailable."""
+        """Step (1), on fresh connections. It aborts a transaction that is open. Raises ClusterUnavailable."""
         self._producer = None
         self._client.reset()
         with self._client.within(COMMAND_S):
-            self._producer = init_producer(self._client, self._transactional_id)
+            protocol = transaction_protocol(self._client)
+            found = init_producer(self._client, self._transactional_id)
+            self._producer = replace(found, protocol=protocol)
+
+    def add_partitions(self, partitions: Iterable[TargetPartition]) -> None:
+        """Have data partitions take part in the open transaction. Raises Fenced, ClusterUnavailable.
+
+        With the implicit protocol a partition takes part with its first batch.
+        """
+        producer = self.producer
+        if producer.protocol is TransactionProtocol.ADDED:
+            with self._client.within(COMMAND_S):
+                self._add_partitions(producer, partitions)
 
     def fence(self, transactional_ids: Sequence[str]) -> None:
         """Step (3): after it no other process commits under these ids. Raises ClusterUnavailable."""
@@ -153,12 +196,38 @@ class PositionStore:
         assert self._producer is not None, "commit before initialise()"
         producer, self._producer = self._producer, None
         with self._client.within(COMMAND_S):
-            self._add_group(producer)
+            if producer.protocol is TransactionProtocol.ADDED:
+                self._add_group(producer)
             refused = self._add_positions(producer, positions)
-            self._end(producer, commit=not refused)
+            following = self._end(producer, commit=not refused)
         if refused:
             raise CommitRefused(refused)
-        self._producer = producer
+        self._producer = following
+
+    def _add_partitions(self, producer: Producer, partitions: Iterable[TargetPartition]) -> None:
+        rows = AddPartitionsToTxnRequest.AddPartitionsToTxnTopic
+        topics = [rows(name=name, partitions=some) for name, some in by_topic(partitions).items()]
+
+        def attempt(coordinator: Broker) -> Attempt[None]:
+            response = self._client.call(
+                coordinator,
+                AddPartitionsToTxnRequest(
+                    version=3,
+                    v3_and_below_transactional_id=self._transactional_id,
+                    v3_and_below_producer_id=producer.id,
+                    v3_and_below_producer_epoch=producer.epoch,
+                    v3_and_below_topics=topics,
+                ),
+                AddPartitionsToTxnResponse,
+            )
+            codes = {
+                row.partition_error_code
+                for topic in response.results_by_topic_v3_and_below
+                for row in topic.results_by_partition
+            }
+            return codes, None
+
+        self._until_accepted(self._transactional_id, TRANSACTION_COORDINATOR, attempt)
 
     def _add_group(self, producer: Producer) -> None:
         def attempt(coordinator: Broker) -> Attempt[None]:
@@ -182,7 +251,7 @@ class PositionStore:
     ) -> dict[TargetPartition, str]:
         """Partitions that the coordinator refused, with its reason."""
         refused: dict[TargetPartition, str] = {}
-        for batch in _batches(positions):
+        for batch in in_requests(positions):
             refused |= self._add_batch(producer, batch)
         return refused
 
@@ -208,7 +277,7 @@ class PositionStore:
     ) -> TxnOffsetCommitRequest:
         rows = TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic
         return TxnOffsetCommitRequest(
-            version=3,
+            version=3 if producer.protocol is TransactionProtocol.ADDED else 5,
             transactional_id=self._transactional_id,
             group_id=self._group,
             producer_id=producer.id,
@@ -229,16 +298,19 @@ class PositionStore:
                         for number, position in by_number.items()
                     ],
                 )
-                for topic, by_number in _by_topic(positions).items()
+                for topic, by_number in rows_by_topic(positions).items()
             ],
         )
 
-    def _end(self, producer: Producer, *, commit: bool) -> None:
-        def attempt(coordinator: Broker) -> Attempt[None]:
+    def _end(self, producer: Producer, *, commit: bool) -> Producer:
+        """The producer of the next transaction: with the implicit protocol each has its own epoch."""
+        added = producer.protocol is TransactionProtocol.ADDED
+
+        def attempt(coordinator: Broker) -> Attempt[Producer]:
             response = self._client.call(
                 coordinator,
                 EndTxnRequest(
-                    version=3,
+                    version=3 if added else 5,
                     transactional_id=self._transactional_id,
                     producer_id=producer.id,
                     producer_epoch=producer.epoch,
@@ -246,12 +318,28 @@ class PositionStore:
                 ),
                 EndTxnResponse,
             )
-            return {response.error_code}, None
+            following = replace(producer, id=response.producer_id, epoch=response.producer_epoch)
+            return {response.error_code}, producer if added else following
 
-        self._until_accepted(self._transactional_id, TRANSACTION_COORDINATOR, attempt)
+        return self._until_accepted(self._transactional_id, TRANSACTION_COORDINATOR, attempt)
 
     def _until_accepted(self, key: str, kind: int, attempt: Callable[[Broker], Attempt[T]]) -> T:
         return _until_accepted(self._client, key=key, kind=kind, attempt=attempt)
+
+
+def transaction_protocol(client: ClusterClient) -> TransactionProtocol:
+    """What the cluster has finalized (KIP-890, feature `transaction.version`). Raises ClusterUnavailable."""
+    response = client.call_any(
+        lambda: ApiVersionsRequest(
+            version=FEATURES_VERSION,
+            client_software_name=CLIENT_ID,
+            client_software_version=CLIENT_VERSION,
+        ),
+        ApiVersionsResponse,
+    )
+    levels = {each.name: each.max_version_level for each in response.finalized_features or ()}
+    newest = levels.get(TRANSACTION_FEATURE, 0) >= TransactionProtocol.IMPLICIT
+    return TransactionProtocol.IMPLICIT if newest else TransactionProtocol.ADDED
 
 
 def init_producer(client: ClusterClient, transactional_id: str | None) -> Producer:
@@ -309,54 +397,6 @@ def read_positions(
     return _until_accepted(
         client, key=group, kind=GROUP_COORDINATOR, attempt=attempt, repeatable=stable
     )
-
-
-def publish_positions(
-    client: ClusterClient, group: str, positions: Mapping[tuple[str, int], Position]
-) -> set[str]:
-    """Plain commit to an ordinary group (at the source, for lag tools). Returns names of errors.
-
-    This product never reads them back. Raises ClusterUnavailable.
-    """
-    refused: set[str] = set()
-    for batch in _batches(positions):
-        refused |= _publish_batch(client, group, batch)
-    return refused
-
-
-def _publish_batch(
-    client: ClusterClient, group: str, positions: Mapping[TargetPartition, Position]
-) -> set[str]:
-    rows = OffsetCommitRequest.OffsetCommitRequestTopic
-    request = OffsetCommitRequest(
-        version=7,
-        group_id=group,
-        generation_id_or_member_epoch=-1,
-        member_id="",
-        group_instance_id=None,
-        topics=[
-            rows(
-                name=topic,
-                partitions=[
-                    rows.OffsetCommitRequestPartition(
-                        partition_index=number,
-                        committed_offset=position.offset,
-                        committed_leader_epoch=position.leader_epoch,
-                        committed_metadata="",
-                    )
-                    for number, position in by_number.items()
-                ],
-            )
-            for topic, by_number in _by_topic(positions).items()
-        ],
-    )
-    response = client.call(
-        client.coordinator(group, GROUP_COORDINATOR), request, OffsetCommitResponse
-    )
-    codes = {row.error_code for topic in response.topics for row in topic.partitions}
-    if codes & COORDINATOR_MOVED:
-        client.forget_coordinator(group, GROUP_COORDINATOR)
-    return {error_name(code) for code in codes if code}
 
 
 class KafkaPositionReader:
@@ -428,7 +468,7 @@ def _fetch_request(
     )
 
 
-def _batches(
+def in_requests(
     positions: Mapping[TargetPartition, Position],
 ) -> Iterator[dict[TargetPartition, Position]]:
     keys = list(positions)
@@ -436,7 +476,7 @@ def _batches(
         yield {key: positions[key] for key in keys[start : start + POSITIONS_PER_REQUEST]}
 
 
-def _by_topic(positions: Mapping[TargetPartition, Position]) -> dict[str, dict[int, Position]]:
+def rows_by_topic(positions: Mapping[TargetPartition, Position]) -> dict[str, dict[int, Position]]:
     by_topic: dict[str, dict[int, Position]] = {}
     for (topic, number), position in positions.items():
         by_topic.setdefault(topic, {})[number] = position

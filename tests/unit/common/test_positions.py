@@ -23,11 +23,14 @@ from ureplicator_common.kafka.client import (
 from ureplicator_common.kafka.errors import ErrorCode
 from ureplicator_common.kafka.positions import (
     POSITIONS_PER_REQUEST,
+    TRANSACTION_FEATURE,
     CommitRefused,
     Fenced,
     PositionStore,
-    publish_positions,
+    Producer,
+    TransactionProtocol,
 )
+from ureplicator_common.kafka.publication import publish_positions
 from ureplicator_worker.copier.holder import DRAIN_S
 
 HERE, THERE = Broker(1, "here", 1), Broker(2, "there", 2)
@@ -44,6 +47,7 @@ class Coordinator(ClusterClient):
         self.requests: list[str] = []
         self.looked_up = 0
         self.resets = 0
+        self.transaction_version = 0
         self.stored: dict[tuple[str, int], Position] = {}
         self._scripts = {name: deque(script) for name, script in scripts.items()}
 
@@ -71,7 +75,8 @@ class Coordinator(ClusterClient):
 
     def _respond(self, request: Any, response: Any) -> Any:
         name = type(request).__name__.removesuffix("Request")
-        self.requests.append(name)
+        if name != "ApiVersions":
+            self.requests.append(name)
         script = self._scripts.get(name)
         code = script.popleft() if script else 0
         if code is LOST:
@@ -81,19 +86,49 @@ class Coordinator(ClusterClient):
             reply.encode(framed=False, header=False), version=request.version, header=False
         )
 
+    def _ApiVersions(self, request: Any, response: Any, code: int) -> Any:
+        level = response.FinalizedFeatureKey(
+            name=TRANSACTION_FEATURE,
+            max_version_level=self.transaction_version,
+            min_version_level=0,
+        )
+        return response(
+            version=request.version, error_code=code, api_keys=[], finalized_features=[level]
+        )
+
+    def _AddPartitionsToTxn(self, request: Any, response: Any, code: int) -> Any:
+        topics = response.AddPartitionsToTxnTopicResult
+        rows = topics.AddPartitionsToTxnPartitionResult
+        return response(
+            version=request.version,
+            results_by_topic_v3_and_below=[
+                topics(
+                    name=topic.name,
+                    results_by_partition=[
+                        rows(partition_index=number, partition_error_code=code)
+                        for number in topic.partitions
+                    ],
+                )
+                for topic in request.v3_and_below_topics
+            ],
+        )
+
     def _InitProducerId(self, request: Any, response: Any, code: int) -> Any:
         return response(version=4, error_code=code, producer_id=7, producer_epoch=1)
 
     def _plain(self, request: Any, response: Any, code: int) -> Any:
         return response(version=request.version, error_code=code)
 
-    _AddOffsetsToTxn = _EndTxn = _plain
+    _AddOffsetsToTxn = _plain
+
+    def _EndTxn(self, request: Any, response: Any, code: int) -> Any:
+        return response(version=request.version, error_code=code, producer_id=9, producer_epoch=2)
 
     def _TxnOffsetCommit(self, request: Any, response: Any, code: int) -> Any:
         rows = response.TxnOffsetCommitResponseTopic
         assert (request.generation_id, request.member_id) == (-1, "")
         return response(
-            version=3,
+            version=request.version,
             topics=[
                 rows(
                     name=topic.name,
@@ -373,3 +408,40 @@ def test_a_partition_is_released_before_its_worker_is_evicted() -> None:
     """After the drain: a commit that runs, an initialisation, a new producer."""
     max_s = DRAIN_S + 3 * positions.COMMAND_S
     assert max_s < ControllerSettings().handover_timeout_s
+
+
+def test_partitions_are_added_before_their_first_batch() -> None:
+    client = Coordinator()
+    store = PositionStore(client, group="g", transactional_id="own")
+    store.initialise()
+    assert store.producer == Producer(7, 1, TransactionProtocol.ADDED)
+    store.add_partitions([("t", 0), ("t", 1)])
+    store.commit({KEY: Position(5)})
+    assert client.requests[1:] == [
+        "AddPartitionsToTxn",
+        "AddOffsetsToTxn",
+        "TxnOffsetCommit",
+        "EndTxn",
+    ]
+    assert store.producer == Producer(7, 1)
+
+
+def test_with_the_implicit_protocol_each_transaction_has_a_producer_of_its_own() -> None:
+    """KIP-890: nothing is added, and the end of a transaction brings the next epoch, or another id."""
+    client = Coordinator()
+    client.transaction_version = 2
+    store = PositionStore(client, group="g", transactional_id="own")
+    store.initialise()
+    assert store.producer == Producer(7, 1, TransactionProtocol.IMPLICIT)
+    store.add_partitions([("t", 0)])
+    store.commit({KEY: Position(5)})
+    assert client.requests[1:] == ["TxnOffsetCommit", "EndTxn"]
+    assert store.producer == Producer(9, 2, TransactionProtocol.IMPLICIT)
+
+
+def test_a_fenced_producer_adds_no_partition() -> None:
+    client = Coordinator(AddPartitionsToTxn=[ErrorCode.PRODUCER_FENCED])
+    store = PositionStore(client, group="g", transactional_id="own")
+    store.initialise()
+    with pytest.raises(Fenced):
+        store.add_partitions([KEY])

@@ -157,6 +157,9 @@ class ControlChannel(Channel):
         raw = bytes(found.encode(framed=False, header=True))
         return response.decode(raw, version=request.version, header=True)
 
+    def _ApiVersions(self, request: Any, response: Any) -> Any:
+        return response(error_code=0, finalized_features=[])
+
     def _FindCoordinator(self, request: Any, response: Any) -> Any:
         found = self._network.coordinator(request.key)
         return response(error_code=0, node_id=found.node_id, host=found.host, port=found.port)

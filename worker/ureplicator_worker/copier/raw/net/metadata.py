@@ -28,7 +28,7 @@ from ureplicator_common.kafka.client import (
     connect,
     newest_versions,
 )
-from ureplicator_common.kafka.positions import publish_positions
+from ureplicator_common.kafka.publication import publish_positions
 
 REFRESH_EVERY_S = 5.0
 MIN_REFRESH_INTERVAL_S = 0.1
