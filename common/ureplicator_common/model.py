@@ -142,6 +142,7 @@ class Delivery(StrEnum):
     """Delivery guarantee of a route (KIP-3)."""
 
     AT_LEAST_ONCE = "at_least_once"
+    EXACTLY_ONCE = "exactly_once"
 
 
 class GapPolicy(StrEnum):

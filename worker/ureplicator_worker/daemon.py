@@ -296,6 +296,7 @@ class Worker:
             token=lifeline.admit(copier),
             clusters={name: dict(cluster.properties) for name, cluster in clusters.items()},
             commit_interval_s=self._options.commit_interval_s,
+            transaction_interval_s=self._options.transaction_interval_ms / 1_000,
             buffer_bytes=self._options.buffer_bytes,
         )
 

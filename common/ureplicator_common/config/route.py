@@ -73,8 +73,9 @@ class RouteConfig(Section):
     target: str
     """Cluster to copy to, one of `clusters`."""
     delivery: str = Delivery.AT_LEAST_ONCE.value
-    """Delivery guarantee. `at_least_once`, the only one of this version: a crash may repeat records and
-    loses none."""
+    """Delivery guarantee. `at_least_once`: a crash may repeat records and loses none. `exactly_once`: data
+    and positions are committed in transactions, so that consumers with `read_committed` see each record
+    once."""
     start: str = "earliest"
     """Start position of the partitions that existed when their topic was whitelisted: `earliest`,
     `latest`, an ISO 8601 time or milliseconds since 1970. The default loses nothing."""
@@ -98,10 +99,9 @@ class RouteConfig(Section):
     @field_validator("delivery")
     @classmethod
     def _supported(cls, delivery: str) -> str:
-        if delivery == "exactly_once":
-            raise ValueError("exactly_once is not supported by this version, only at_least_once")
         if delivery not in set(Delivery):
-            raise ValueError(f"unknown value {delivery!r}, expected at_least_once")
+            expected = " or ".join(Delivery)
+            raise ValueError(f"unknown value {delivery!r}, expected {expected}")
         return delivery
 
     @field_validator("start", mode="before")

@@ -147,7 +147,7 @@ def test_every_fault_is_reported_with_its_key(home: Path) -> None:
       target: {bootstrap.servers: "x:1", security.protocol: SASL_SSL}
       third: {bootstrap.servers: [a]}
     routes:
-      - {source: source, target: target, delivery: exactly_once,
+      - {source: source, target: target, delivery: twice,
          on_gap: never, naming: {rename: {a: "b c"}}}
       - {source: source}
     controller: {port: 70000, rebalance_delay_s: -1}
@@ -160,7 +160,7 @@ def test_every_fault_is_reported_with_its_key(home: Path) -> None:
         "clusters.Source.bootstrap.servers: is required",
         "clusters.target.security.protocol: SASL_SSL is not supported yet, only PLAINTEXT",
         "clusters.third.bootstrap.servers: expected a string, number or boolean",
-        "routes.0.delivery: exactly_once is not supported by this version, only at_least_once",
+        "routes.0.delivery: unknown value 'twice', expected at_least_once or exactly_once",
         "routes.0.on_gap: should be 'stop', 'earliest' or 'latest'",
         "routes.0.naming.rename.a: 'b c' is not a legal topic name",
         "routes.1.target: is required",

@@ -10,9 +10,11 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from ureplicator_common.errors import InvalidTransition
+from ureplicator_common.kafka import Position
 from ureplicator_common.kafka.positions import Producer
 from ureplicator_common.kafka.provenance import Provenance
 from ureplicator_common.model import (
+    Delivery,
     GapPolicy,
     OwnerEpoch,
     Partition,
@@ -21,7 +23,8 @@ from ureplicator_common.model import (
     RouteSettings,
 )
 from ureplicator_testkit.copier.stub_lane import StubLane
-from ureplicator_worker.copier.committer import COMMITS_WAIT_S, Committer
+from ureplicator_worker.copier.commit_failures import COMMITS_WAIT_S, CommitFailures
+from ureplicator_worker.copier.committer import Committer
 from ureplicator_worker.copier.delivery import AtLeastOnce
 from ureplicator_worker.copier.holder import DRAIN_S, Holder
 from ureplicator_worker.copier.lane import (
@@ -87,12 +90,12 @@ class HolderFixture:
             delivery=AtLeastOnce(interval_s=0.0),
             lane=self.lane,
             ownership=self.commands,
-            wall_ms=lambda: 60_000_000,
+            failures=CommitFailures(ROUTE, wall_ms=lambda: 60_000_000),
         )
         self.holder = Holder(
             ROUTE,
             lane=self.lane,
-            committer=self.committer,
+            committers={Delivery.AT_LEAST_ONCE: self.committer},
             ownership=self.commands,
             send=self.sent.append,
         )
@@ -209,7 +212,7 @@ def test_a_fence_suspends_everything_and_each_proof_resumes_its_partition() -> N
     fixture.work()
     assert not any(isinstance(command, Commit) for command in fixture.commands.take())
     assert "fenced" in fixture.holder.report()[P0].reason
-    fixture.holder.on_ownership(OwnershipConfirmed(P0))
+    fixture.holder.on_ownership(OwnershipConfirmed(P0, Position(0)))
     assert fixture.lane.suspended <= {P1}
     fixture.work()
     assert any(isinstance(command, Commit) for command in fixture.commands.take())
@@ -379,7 +382,7 @@ class Holding(RuleBasedStateMachine):
                 waiting = state == "waiting"
                 self.proven[partition] = "held"
                 self.fixture.holder.on_ownership(
-                    event if waiting else OwnershipConfirmed(partition)
+                    event if waiting else OwnershipConfirmed(partition, Position(0))
                 )
             elif outcome != "later":
                 del self.proven[partition]

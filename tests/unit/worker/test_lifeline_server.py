@@ -199,6 +199,7 @@ def test_a_whole_exchange_with_a_copier(driver: LifelineServer, received: Receiv
         token=driver.admit(COPIER),
         clusters={},
         commit_interval_s=1.0,
+        transaction_interval_s=0.1,
         buffer_bytes=1,
     )
     copier = threading.Thread(target=stub_copier.copy, args=(config,), daemon=True)

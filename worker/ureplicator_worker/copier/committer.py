@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import logging
-import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
-from ureplicator_common.clock import SystemClock
+from ureplicator_common.kafka import Position
+from ureplicator_common.kafka.positions import Producer
 from ureplicator_common.model import Partition, Route
+from ureplicator_worker.copier.commit_failures import CommitFailures
 from ureplicator_worker.copier.delivery import AtLeastOnce
-from ureplicator_worker.copier.lane import Lane, Progress
+from ureplicator_worker.copier.lane import Lane, PartitionsJoining, Progress
 from ureplicator_worker.copier.lifecycle import CopyState, OwnedPartition
 from ureplicator_worker.copier.ownership.protocol import (
     Begun,
@@ -21,21 +21,11 @@ from ureplicator_worker.copier.ownership.protocol import (
 from ureplicator_worker.copier.ownership.thread import Ownership
 from ureplicator_worker.copier.position_values import Commitment
 
-COMMITS_WAIT_S = 30.0
-"""Partitions are copied while commits wait for a coordinator that moves, for some seconds on a healthy
-cluster. Beyond this time, too much would be copied again after a failure: operators must know."""
-
-CLOCK = SystemClock()
-
 COMMITTABLE = (CopyState.COPYING, CopyState.DRAINING)
 """Suspended partitions wait for the proof."""
 
-logger = logging.getLogger(__name__)
-
 
 class Committer:
-    """`wall_ms`: the time of day, shown to operators."""
-
     def __init__(
         self,
         route: Route,
@@ -43,16 +33,14 @@ class Committer:
         delivery: AtLeastOnce,
         lane: Lane,
         ownership: Ownership,
-        wall_ms: Callable[[], int] = CLOCK.wall_ms,
+        failures: CommitFailures,
     ) -> None:
         self._route = route
         self._delivery = delivery
         self._lane = lane
         self._ownership = ownership
         self._begun: dict[Partition, Begun] = {}
-        self._wall_ms = wall_ms
-        self._failing_since_s: float | None = None
-        self._error = ""
+        self._failures = failures
 
     def join(self, begun: Begun, now_s: float) -> None:
         beginning = begun.beginning
@@ -77,42 +65,25 @@ class Committer:
         due = self._delivery.seal(progress, now_s)
         if due:
             commitments = {
-                partition: self._commitment(partition, due[partition]) for partition in due
+                partition: commitment(self._begun[partition], due[partition]) for partition in due
             }
             self._ownership.put(Commit(commitments, self._delivery.number))
 
-    def _commitment(self, partition: Partition, progress: Progress) -> Commitment:
-        begun = self._begun[partition]
-        end = progress.target_end
-        return Commitment(
-            progress.next_offset,
-            progress.leader_epoch,
-            begun.grant,
-            begun.beginning,
-            begun.beginning.target_end if end < 0 else end,
-        )
-
     def on_committed(self, event: Committed, now_s: float) -> None:
         """Number 0: first positions, which the ownership thread commits before copying begins."""
-        self._failing_since_s = None
+        self._failures.succeeded()
         if event.number:
             offsets = ((part, item.position) for part, item in event.positions.items())
             self._delivery.committed(event.number, offsets, now_s)
 
     def on_failed(self, event: CommitFailed, now_s: float) -> None:
-        """Retried soon; logged once per disturbance."""
+        """Retried soon."""
         self._aborted(event.number, now_s)
-        if self._failing_since_s is None:
-            self._failing_since_s = now_s
-            since = time.strftime("%H:%M:%S", time.gmtime(self._wall_ms() / 1_000))
-            reason = event.reason.removeprefix("target: ")
-            self._error = f"target: commits wait for the coordinator since {since} UTC: {reason}"
-            logger.warning("%s: positions not committed: %s", self._route, event.reason)
+        self._failures.failed(event.reason, now_s)
 
     def error(self, now_s: float) -> str:
         """Reason if no commit has succeeded for too long; "" otherwise."""
-        since_s = self._failing_since_s
-        return self._error if since_s is not None and now_s - since_s > COMMITS_WAIT_S else ""
+        return self._failures.error(now_s)
 
     def on_fenced(self, event: FencedOut, now_s: float) -> None:
         self._aborted(event.number, now_s)
@@ -120,3 +91,26 @@ class Committer:
     def _aborted(self, number: int, now_s: float) -> None:
         if number:
             self._delivery.aborted(number, now_s)
+
+    def on_confirmed(self, partition: Partition, stored: Position, now_s: float) -> None:
+        """Copying went on meanwhile: data needs no ownership here."""
+
+    def on_begun(self, producer: Producer, now_s: float) -> None:
+        """The transactions of the positions begin with each commit."""
+
+    def on_joining(self, event: PartitionsJoining) -> None:
+        raise AssertionError(f"{event} without a transaction")
+
+    def abort(self, reason: str) -> None:
+        raise AssertionError(f"no transaction to abort: {reason}")
+
+
+def commitment(begun: Begun, progress: Progress) -> Commitment:
+    end = progress.target_end
+    return Commitment(
+        progress.next_offset,
+        progress.leader_epoch,
+        begun.grant,
+        begun.beginning,
+        begun.beginning.target_end if end < 0 else end,
+    )

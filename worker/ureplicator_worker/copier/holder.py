@@ -20,14 +20,17 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, assert_never
 
-from ureplicator_common.model import GapPolicy, OwnerEpoch, Partition, Route
+from ureplicator_common.kafka import Position
+from ureplicator_common.model import Delivery, GapPolicy, OwnerEpoch, Partition, Route
 from ureplicator_worker.copier.committer import COMMITTABLE, Committer
 from ureplicator_worker.copier.lane import (
     GapFound,
     Lane,
     LaneEvent,
     PartitionFailed,
+    PartitionsJoining,
     ProducerNeeded,
+    TransactionFailed,
 )
 from ureplicator_worker.copier.lifecycle import (
     CONFIRMED,
@@ -49,6 +52,7 @@ from ureplicator_worker.copier.ownership.protocol import (
     FencedOut,
     Forget,
     Forgotten,
+    Joined,
     Locate,
     Located,
     NewProducer,
@@ -60,9 +64,11 @@ from ureplicator_worker.copier.ownership.protocol import (
     ProofRequested,
     Start,
     StartFailed,
+    TransactionBegun,
 )
 from ureplicator_worker.copier.ownership.thread import Ownership
 from ureplicator_worker.copier.reporting import every, partition_reports
+from ureplicator_worker.copier.transaction_committer import TransactionCommitter
 from ureplicator_worker.lifeline.messages import (
     Failed,
     Grant,
@@ -77,6 +83,8 @@ DRAIN_S = 10.0
 """Time for sending and committing the rest of a removed partition. After that it is released as it is, once
 the ownership thread has finished its current commands: a commit and two more at most, `COMMAND_S` each."""
 
+Commits = Committer | TransactionCommitter
+
 logger = logging.getLogger(__name__)
 
 
@@ -88,14 +96,15 @@ class Holder:
         route: Route,
         *,
         lane: Lane,
-        committer: Committer,
+        committers: Mapping[Delivery, Commits],
         ownership: Ownership,
         send: Callable[[Message], None],
     ) -> None:
         self.owned: dict[Partition, OwnedPartition] = {}
         self._route = route
         self._lane = lane
-        self._committer = committer
+        self._committers = committers
+        self.committer = committers[Delivery.AT_LEAST_ONCE]
         self._ownership = ownership
         self._send = send
         self._draining: dict[Partition, None] = {}
@@ -125,24 +134,30 @@ class Holder:
             self._drain(partition, "removed")
 
     def change_settings(self, changed: PublishedSettings) -> None:
-        """Settings of the route, for the partitions that run and for those whose grant is older."""
+        """Settings of the route, for the partitions that run and for those whose grant is older.
+
+        A partition whose delivery changes is drained and begins again.
+        """
         if self._settings is not None and changed.version <= self._settings.version:
             return
         self._settings = changed
         for partition, owned in self.owned.items():
             if owned.grant is not None:
-                grant = with_newest(owned.grant, changed)
+                former, grant = owned.grant, with_newest(owned.grant, changed)
                 self.owned[partition] = replace(owned, grant=grant)
                 if owned.state in IN_LANE:
                     self._lane.change_settings(partition, grant.settings)
+                if grant.settings.delivery is not former.settings.delivery:
+                    reason = f"delivery changes to {grant.settings.delivery}"
+                    self._fail(partition, reason, temporary=True)
         logger.info("%s: settings of version %d apply", self._route, changed.version)
 
     def give_up(self) -> None:
         """Drop everything without a last commit: the driver waits no longer."""
         for partition, owned in self.owned.items():
             if owned.state in IN_LANE:
+                self.committer.leave(partition)
                 self._lane.drop(partition)
-                self._committer.leave(partition)
         self.owned.clear()
         self._draining.clear()
 
@@ -150,7 +165,7 @@ class Holder:
         """Release what is drained, commit what is due."""
         self._now_s = now_s
         waiting = bool(self._draining) and self._release_drained()
-        self._committer.work(self.owned.values(), drained=waiting, now_s=now_s)
+        self.committer.work(self.owned.values(), drained=waiting, now_s=now_s)
 
     def report(
         self, is_due: Callable[[Partition], bool] = every
@@ -158,9 +173,9 @@ class Holder:
         return partition_reports(
             [owned for partition, owned in self.owned.items() if is_due(partition)],
             lane=self._lane,
-            committed=self._committer.offset,
+            committed=self.committer.offset,
             cluster_error=next(iter(self._cluster_errors.values()), ""),
-            commit_error=self._committer.error(self._now_s),
+            commit_error=self.committer.error(self._now_s),
         )
 
     def on_lane(self, event: LaneEvent) -> None:
@@ -171,6 +186,10 @@ class Holder:
                 self._gap(event)
             case ProducerNeeded():
                 self._ownership.put(NewProducer())
+            case PartitionsJoining():
+                self.committer.on_joining(event)
+            case TransactionFailed(reason):
+                self.committer.abort(reason)
             case _:
                 assert_never(event)
 
@@ -180,8 +199,8 @@ class Holder:
                 self._send(ProofRequest(request, partitions))
             case Begun():
                 self._begin(event)
-            case OwnershipConfirmed(partition):
-                self._confirm(partition)
+            case OwnershipConfirmed(partition, stored):
+                self._confirm(partition, stored)
             case OwnershipRefused(partition, reason):
                 self._lose(partition, Failure(f"released: {reason}", temporary=True))
             case StartFailed(partition, reason, temporary):
@@ -196,11 +215,15 @@ class Holder:
                 self._lane.producer(producer.id, producer.epoch)
             case Committed():
                 self._cluster_errors.pop(TARGET, None)
-                self._committer.on_committed(event, self._now_s)
+                self.committer.on_committed(event, self._now_s)
+            case Joined(transaction, targets):
+                self._lane.transactions.joined(transaction, targets)
+            case TransactionBegun(producer):
+                self.committer.on_begun(producer, self._now_s)
             case CommitFailed():
-                self._committer.on_failed(event, self._now_s)
+                self.committer.on_failed(event, self._now_s)
             case FencedOut():
-                self._committer.on_fenced(event, self._now_s)
+                self.committer.on_fenced(event, self._now_s)
                 self._suspend()
             case ClusterError(reason, end):
                 self._cluster_errors[end] = reason
@@ -216,17 +239,22 @@ class Holder:
         if state_of(self.owned, partition) is not CopyState.STARTING:
             return
         grant = with_newest(begun.grant, self._settings)
+        if not any(owned.state in IN_LANE for owned in self.owned.values()):
+            delivery = begun.grant.settings.delivery
+            self.committer = self._committers[delivery]
+            self._lane.transactions.deliver(transactional=delivery is Delivery.EXACTLY_ONCE)
         self._lane.begin(partition, grant, begun.beginning)
-        self._committer.join(begun, self._now_s)
+        self.committer.join(begun, self._now_s)
         position = f"from {begun.beginning.position}"
         self._move(partition, CopyState.COPYING, position, grant=grant)
         if begun.beginning.gap:
             logger.error("%s: %s; going on", partition, begun.beginning.gap)
         logger.info("%s: copying %s", partition, position)
 
-    def _confirm(self, partition: Partition) -> None:
-        """Proven again: a suspended partition goes on from memory."""
+    def _confirm(self, partition: Partition, stored: Position) -> None:
+        """Proven again: a suspended partition goes on, from memory where data needs no ownership."""
         self._cluster_errors.pop(TARGET, None)
+        self.committer.on_confirmed(partition, stored, self._now_s)
         state = state_of(self.owned, partition)
         if state is not None and state in CONFIRMED:
             self._lane.resume(partition)
@@ -281,7 +309,7 @@ class Holder:
         """Release what is drained. True if a partition waits for nothing but a commit."""
         waiting = False
         for partition, progress in self._lane.progress(self._draining).items():
-            if progress.exact and progress.next_offset == self._committer.offset(partition):
+            if progress.exact and progress.next_offset == self.committer.offset(partition):
                 self._release(partition, "drained and committed")
             elif self._now_s > self.owned[partition].drain_until_s:
                 logger.warning("%s: released before all was committed", partition)
@@ -293,8 +321,8 @@ class Holder:
 
     def _release(self, partition: Partition, reason: str, **change: Any) -> None:
         if self.owned[partition].state in IN_LANE:
+            self.committer.leave(partition)
             self._lane.drop(partition)
-            self._committer.leave(partition)
             self._draining.pop(partition, None)
         self._move(partition, CopyState.RELEASING, reason, **change)
         self._ownership.put(Forget(partition))

@@ -10,8 +10,12 @@ lane has to report are events that the holder takes once a turn, so neither call
                    v
                finishing ----> `exact` ----> drop
 
-A lane for another delivery or another kind of record adds operations here: transactions need one to stop
-adding records and one to go back to the committed offsets.
+Where data and positions are committed together (`copier.exactly_once`), what the lane sends belongs to a
+transaction:
+
+    begin --> open --seal--> sealed, then `settled` --> begin (committed)
+      ^         |  end         |
+      +- rewind +--------------+
 """
 
 from __future__ import annotations
@@ -20,6 +24,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
+from ureplicator_common.kafka.positions import Producer
 from ureplicator_common.model import Partition, RouteSettings
 from ureplicator_worker.copier.latency import LatencyHistogram
 from ureplicator_worker.copier.position_values import StartPosition
@@ -82,7 +87,22 @@ class ProducerNeeded:
     """The lane needs a fresh producer id (`Lane.producer`)."""
 
 
-LaneEvent = PartitionFailed | GapFound | ProducerNeeded
+@dataclass(frozen=True, slots=True)
+class PartitionsJoining:
+    """These target partitions are to take part in the lane's transaction of this number."""
+
+    transaction: int
+    targets: frozenset[tuple[str, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionFailed:
+    """The open transaction can only be aborted (`Transactions.end`)."""
+
+    reason: str
+
+
+LaneEvent = PartitionFailed | GapFound | ProducerNeeded | PartitionsJoining | TransactionFailed
 
 
 class Socket(Protocol):
@@ -103,11 +123,43 @@ class SocketGroup(Protocol):
     def on_writable(self, socket: Any, now_s: float) -> None: ...
 
 
+class Transactions(Protocol):
+    """What the lane sends belongs to the open transaction."""
+
+    def deliver(self, *, transactional: bool) -> None:
+        """In transactions from now on, or in none. Only without partitions."""
+
+    def begin(self, producer: Producer) -> None:
+        """What is sent from now on belongs to the next transaction."""
+
+    def joined(self, transaction: int, targets: frozenset[tuple[str, int]]) -> None:
+        """The coordinator knows that these take part."""
+
+    def seal(self) -> None:
+        """Send nothing new in the open transaction."""
+
+    def unseal(self) -> None:
+        """Go on in the same transaction."""
+
+    @property
+    def settled(self) -> bool:
+        """The outcome of everything that was sent is known."""
+
+    def end(self) -> None:
+        """It is aborted: send nothing until `rewind` and `begin`."""
+
+    def rewind(self, partition: Partition, offset: int, leader_epoch: int) -> None:
+        """Go on at the position that the store has: what was sent behind it is void."""
+
+
 class Lane(Protocol):
     """Everything runs in the copier's loop; nothing blocks. A partition is known from begin to drop."""
 
     @property
     def latency(self) -> LatencyHistogram: ...
+
+    @property
+    def transactions(self) -> Transactions: ...
 
     def begin(self, partition: Partition, grant: Grant, beginning: StartPosition) -> None: ...
 

@@ -13,16 +13,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ureplicator_common.model import Partition, Route
+from ureplicator_common.model import Delivery, Partition, Route
+from ureplicator_worker.copier.commit_failures import CommitFailures
 from ureplicator_worker.copier.committer import Committer
 from ureplicator_worker.copier.delivery import AtLeastOnce
-from ureplicator_worker.copier.holder import Holder
+from ureplicator_worker.copier.exactly_once import ExactlyOnce
+from ureplicator_worker.copier.holder import Commits, Holder
 from ureplicator_worker.copier.lane import Lane
 from ureplicator_worker.copier.loop.mailbox import Mailbox
 from ureplicator_worker.copier.ownership.protocol import Begun, Committed, OwnershipEvent
 from ureplicator_worker.copier.ownership.thread import Ownership
 from ureplicator_worker.copier.reporting import every
 from ureplicator_worker.copier.source_offsets import SourceOffsetPublisher
+from ureplicator_worker.copier.transaction_committer import TransactionCommitter
 from ureplicator_worker.lifeline.messages import (
     Message,
     PartitionReport,
@@ -43,20 +46,34 @@ class RouteCopier:
         events: Mailbox[OwnershipEvent],
         publisher: SourceOffsetPublisher,
         commit_interval_s: float,
+        transaction_interval_s: float,
         send: Callable[[Message], None],
     ) -> None:
         self.lane = lane
         self._ownership = ownership
         self._events = events
         self._publisher = publisher
-        self._committer = Committer(
+        failures = CommitFailures(route)
+        at_least_once = Committer(
             route,
             delivery=AtLeastOnce(interval_s=commit_interval_s),
             lane=lane,
             ownership=ownership,
+            failures=failures,
         )
+        exactly_once = TransactionCommitter(
+            route,
+            delivery=ExactlyOnce(interval_s=transaction_interval_s),
+            lane=lane,
+            ownership=ownership,
+            failures=failures,
+        )
+        committers: dict[Delivery, Commits] = {
+            Delivery.AT_LEAST_ONCE: at_least_once,
+            Delivery.EXACTLY_ONCE: exactly_once,
+        }
         self.holder = Holder(
-            route, lane=lane, committer=self._committer, ownership=ownership, send=send
+            route, lane=lane, committers=committers, ownership=ownership, send=send
         )
 
     @property
@@ -87,7 +104,7 @@ class RouteCopier:
         for lane_event in self.lane.take_events():
             self.holder.on_lane(lane_event)
         self.holder.work(now_s)
-        self._publisher.work(self.holder.owned.values(), self._committer.offset, now_s)
+        self._publisher.work(self.holder.owned.values(), self.holder.committer.offset, now_s)
 
     def report(
         self, is_due: Callable[[Partition], bool] = every

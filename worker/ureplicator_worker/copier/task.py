@@ -184,6 +184,7 @@ class Copier:
             target=target,
             target_events=target_events,
             pool=self._memory.pool(route),
+            transactional_id=self._transactional_id(route),
         )
         events: Mailbox[OwnershipEvent] = Mailbox(self._loop.wake)
         return RouteCopier(
@@ -193,6 +194,7 @@ class Copier:
             events=events,
             publisher=SourceOffsetPublisher(source, group=group, failures=Mailbox(self._loop.wake)),
             commit_interval_s=config.commit_interval_s,
+            transaction_interval_s=config.transaction_interval_s,
             send=lambda message: self._driver.send_for(route, message),
         )
 
@@ -202,20 +204,24 @@ class Copier:
     def _ownership(self, route: Route, group: str, events: Mailbox[OwnershipEvent]) -> Ownership:
         config = self._config
         target = self._client(route.target)
-        id = transactional_id(
-            fleet=config.fleet, route=route, worker=WorkerId(config.worker), slot=config.slot
-        )
         ownership = Ownership(
             name=str(route),
             worker=config.worker,
             slot=config.slot,
-            store=PositionStore(target, group=group, transactional_id=id),
+            store=PositionStore(
+                target, group=group, transactional_id=self._transactional_id(route)
+            ),
             source=self._client(route.source),
             target=target,
             post=events.post,
         )
         ownership.start()
         return ownership
+
+    def _transactional_id(self, route: Route) -> str:
+        config = self._config
+        worker = WorkerId(config.worker)
+        return transactional_id(fleet=config.fleet, route=route, worker=worker, slot=config.slot)
 
     def _client(self, cluster: str) -> ClusterClient:
         """All clients of a cluster share what they learn about its brokers."""

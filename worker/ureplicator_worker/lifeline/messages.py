@@ -68,6 +68,7 @@ class CopierConfig:
     token: str = field(repr=False)
     clusters: Mapping[str, Mapping[str, str]] = field(repr=False)
     commit_interval_s: float
+    transaction_interval_s: float
     buffer_bytes: int
 
 

@@ -90,6 +90,7 @@ class StubDriver:
                     "target": {"bootstrap.servers": target},
                 },
                 commit_interval_s=commit_interval_s,
+                transaction_interval_s=0.1,
                 buffer_bytes=BUFFER_BYTES,
             )
             self.process = self._spawn(config, folder, renew_s)

@@ -21,7 +21,7 @@ from ureplicator_common.kafka.positions import TargetPartition
 from ureplicator_common.model import OwnerEpoch, Partition, PartitionState, RouteSettings
 from ureplicator_testkit.copier.line import ROUTE, TURNS, CopierLine, records, seen
 from ureplicator_testkit.kafka.clients import MemoryCluster
-from ureplicator_testkit.kafka.ledger import MemoryPositions, ScriptedLedger
+from ureplicator_testkit.kafka.ledger import ScriptedLedger
 from ureplicator_testkit.kafka.memory_kafka import MemoryKafka
 from ureplicator_worker.copier.loop.mailbox import Mailbox
 from ureplicator_worker.copier.ownership.protocol import Command, OwnershipEvent
@@ -57,7 +57,7 @@ class SteppedOwnership(Ownership):
             name=worker,
             worker=worker,
             slot=0,
-            store=MemoryPositions(ledger, worker),
+            store=ledger.store(worker),
             source=MemoryCluster(source),
             target=MemoryCluster(target),
             post=self.events.post,
@@ -138,10 +138,12 @@ class LedgerFleet:
         target: MemoryKafka,
         *workers: str,
         settings: RouteSettings | None = None,
+        ledger: ScriptedLedger | None = None,
     ) -> None:
         self.source, self.target = source, target
         self.settings = settings or RouteSettings()
-        self.ledger = ScriptedLedger()
+        self.settings_version = 0
+        self.ledger = ledger or ScriptedLedger()
         self.workers = {name: self._process(name) for name in workers}
         self.owners: dict[Partition, Owner] = {}
         self._killed: list[WorkerLine] = []
@@ -262,7 +264,11 @@ class LedgerFleet:
             if (owner.worker, owner.epoch) == (worker.name, epoch):
                 fence = {line.name for line in owner.holders} - {worker.name}
                 granted[partition] = Grant(
-                    epoch, partition.topic, fence=tuple(sorted(fence)), settings=self.settings
+                    epoch,
+                    partition.topic,
+                    fence=tuple(sorted(fence)),
+                    settings=self.settings,
+                    settings_version=self.settings_version,
                 )
             else:
                 refused[partition] = "not assigned to this worker any more"

@@ -198,6 +198,7 @@ class CopierLine:
             target=self.target_metadata,
             target_events=self.target_metadata.events,
             pool=self.pool,
+            transactional_id="line",
             wall_s=lambda: self.wall_s,
         )
         self.copier = RouteCopier(
@@ -209,6 +210,7 @@ class CopierLine:
                 self.source_metadata, group="g", failures=Mailbox(lambda: None)
             ),
             commit_interval_s=commit_interval_s,
+            transaction_interval_s=commit_interval_s,
             send=self.sent.append,
         )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from ureplicator_common.kafka.positions import Producer
 from ureplicator_common.model import Partition, RouteSettings
 from ureplicator_worker.copier.lane import LaneEvent, LaneStatus, Progress
 from ureplicator_worker.copier.latency import LatencyHistogram
@@ -21,6 +22,7 @@ class StubLane:
         self.suspended: set[Partition] = set()
         self.finished: set[Partition] = set()
         self.producers: list[tuple[int, int]] = []
+        self.transactions = StubTransactions(self)
         self.error = ""
         self.target_end = -1
 
@@ -76,3 +78,34 @@ class StubLane:
 
     def close(self) -> None:
         """Nothing is open."""
+
+
+class StubTransactions:
+    """What the lane was told; everything sent is settled at once unless `settled` is False."""
+
+    def __init__(self, lane: StubLane) -> None:
+        self._lane = lane
+        self.transactional = self.open = self.sealed = False
+        self.settled = True
+
+    def deliver(self, *, transactional: bool) -> None:
+        self.transactional = transactional
+
+    def begin(self, producer: Producer) -> None:
+        self._lane.producers.append((producer.id, producer.epoch))
+        self.open, self.sealed = True, False
+
+    def joined(self, transaction: int, targets: frozenset[tuple[str, int]]) -> None:
+        """It sends to no partition."""
+
+    def seal(self) -> None:
+        self.sealed = True
+
+    def unseal(self) -> None:
+        self.sealed = False
+
+    def end(self) -> None:
+        self.open = False
+
+    def rewind(self, partition: Partition, offset: int, leader_epoch: int) -> None:
+        self._lane.position[partition] = self._lane.end[partition] = offset

@@ -82,6 +82,10 @@ class ScriptedLedger(Ledger):
         self._freezing = ""
         self._frozen, self._thawed = threading.Event(), threading.Event()
 
+    def store(self, transactional_id: str) -> MemoryPositions:
+        """A client's access."""
+        return MemoryPositions(self, transactional_id)
+
     @property
     def done(self) -> list[str]:
         """Names of the requests."""

@@ -1,9 +1,7 @@
 """Brokers in memory that can fail: they speak Fetch 12, 13, 16 and Produce 9, 10, 13 over socket pairs.
 
 They run only when `pump` is called, in the thread of the test, so the test decides the order of
-events. A log accepts batches by a broker's rules: base offset 0, a correct checksum, as many
-records as offsets, and idempotence (the last five batches of a producer are remembered; an unknown
-producer may begin anywhere). Fetches are read_committed: up to the last stable offset, with the aborted
+events. Fetches are read_committed: up to the last stable offset, with the aborted
 transactions of the range that a response holds, as a broker finds them in its index. Responses to produces
 name the partitions in another order than the request: brokers promise none.
 """
@@ -13,7 +11,7 @@ from __future__ import annotations
 import socket
 import struct
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,144 +19,13 @@ from kafka.protocol.consumer import FetchRequest, FetchResponse
 from kafka.protocol.producer import ProduceRequest, ProduceResponse
 
 from ureplicator_common.kafka.errors import ErrorCode
-from ureplicator_testkit.kafka.cluster import ClusterModel, Log, TopicPartition
-from ureplicator_testkit.records.batches import (
-    CONTROL,
-    HEADER_BYTES,
-    TRANSACTIONAL,
-    checksum_fits,
-    patched,
-)
-from ureplicator_testkit.records.batches import field as header_field
+from ureplicator_testkit.kafka.batch_log import BatchLog
+from ureplicator_testkit.kafka.cluster import ClusterModel, TopicPartition
 from ureplicator_worker.copier.raw.net import fetch_api, produce_api
 
-REMEMBERED = 5
 TURN_MS = 30
-SEQUENCES = 1 << 31
-INVALID_RECORD = 87
-MARKER_TYPE = slice(HEADER_BYTES + 7, HEADER_BYTES + 9)
-"""Of the record in a marker: behind five varints of a byte each and the version of its key."""
-ABORT = b"\0\0"
 
-
-@dataclass
-class BatchLog(Log):
-    """One partition. `taken`: batches as they were produced or put, with their offsets set. `aborted`:
-    producer id, first and last offset (the marker's) of aborted transactions.
-
-    `expired_ms`: producers whose last batch is of a time before are forgotten, at once.
-    """
-
-    taken: list[bytes] = field(default_factory=list)
-    max_bytes: int = 1 << 20
-    aborted: list[tuple[int, int, int]] = field(default_factory=list)
-    transactions: dict[int, int] = field(default_factory=dict)
-    producers: dict[int, deque[tuple[int, int, int]]] = field(default_factory=dict)
-    expired_ms: int = -1
-
-    def put(self, *batches: bytes) -> None:
-        """As they are, under the next offsets."""
-        for batch in batches:
-            placed = patched(batch, base_offset=self.end, leader_epoch=self.epoch)
-            self.taken.append(placed)
-            self._follow_transaction(placed)
-            self.end += header_field(batch, "last_offset_delta") + 1
-
-    def _follow_transaction(self, batch: bytes) -> None:
-        """Transactions are open from their first batch to their marker."""
-        attributes, producer = header_field(batch, "attributes"), header_field(batch, "producer_id")
-        base = header_field(batch, "base_offset")
-        if attributes & CONTROL:
-            first = self.transactions.pop(producer, None)
-            if first is not None and batch[MARKER_TYPE] == ABORT:
-                self.aborted.append((producer, first, base))
-        elif attributes & TRANSACTIONAL:
-            self.transactions.setdefault(producer, base)
-        self.open_from = min(self.transactions.values(), default=None)
-
-    def forget_producers(self) -> None:
-        self.producers.clear()
-
-    def _expire(self) -> None:
-        times = {
-            header_field(batch, "base_offset"): header_field(batch, "max_timestamp")
-            for batch in self.taken[-REMEMBERED:]
-        }
-        for producer, known in list(self.producers.items()):
-            if known and times.get(known[-1][2], self.expired_ms) < self.expired_ms:
-                del self.producers[producer]
-
-    def truncate(self, end: int) -> None:
-        """Lose what lies behind, and what the producers sent there (an unclean election)."""
-        self.taken = [batch for batch in self.taken if header_field(batch, "base_offset") < end]
-        self.end = end
-        self.aborted.clear()
-        self.transactions.clear()
-        for batch in self.taken:
-            self._follow_transaction(batch)
-        for producer, known in list(self.producers.items()):
-            kept = [row for row in known if row[2] < end]
-            self.producers[producer] = deque(kept, maxlen=REMEMBERED)
-
-    def produce(self, batch: bytes) -> tuple[int, int]:
-        """(error, base offset)."""
-        count = header_field(batch, "records")
-        if not checksum_fits(batch):
-            return ErrorCode.CORRUPT_MESSAGE, -1
-        if (
-            header_field(batch, "base_offset")
-            or header_field(batch, "last_offset_delta") != count - 1
-        ):
-            return INVALID_RECORD, -1
-        if len(batch) > self.max_bytes:
-            return ErrorCode.MESSAGE_TOO_LARGE, -1
-        first = header_field(batch, "base_sequence")
-        producer = header_field(batch, "producer_id")
-        last = (first + count - 1) % SEQUENCES
-        self._expire()
-        known = self.producers.setdefault(producer, deque(maxlen=REMEMBERED))
-        for old_first, old_last, offset in known:
-            if (old_first, old_last) == (first, last):
-                return ErrorCode.NONE, offset
-        if known and first != (known[-1][1] + 1) % SEQUENCES:
-            return ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, -1
-        known.append((first, last, self.end))
-        self.put(batch)
-        return ErrorCode.NONE, known[-1][2]
-
-    def diverging(self, offset: int, last_epoch: int) -> tuple[int, int] | None:
-        """Largest epoch up to the last fetched one, and its end, if the log is not the one that was read
-        (KIP-595)."""
-        starts = [
-            (header_field(batch, "leader_epoch"), header_field(batch, "base_offset"))
-            for batch in self.taken
-        ]
-        known = max((epoch for epoch, _ in starts if epoch <= last_epoch), default=-1)
-        end = next((base for epoch, base in starts if epoch > known), self.end)
-        return (known, end) if known >= 0 and (known < last_epoch or end < offset) else None
-
-    def fetch(self, offset: int, limit: int) -> list[bytes]:
-        """Whole batches from the one that holds the offset, one at least."""
-        found: list[bytes] = []
-        size = 0
-        for batch in self.taken:
-            base = header_field(batch, "base_offset")
-            if base + header_field(batch, "last_offset_delta") < offset:
-                continue
-            size += len(batch)
-            if (found and size > limit) or base >= self.stable_end:
-                break
-            found.append(batch)
-        return found
-
-    def aborted_in(self, offset: int, fetched: list[bytes]) -> list[tuple[int, int]]:
-        """Producer id and first offset of the aborted transactions that overlap with a response."""
-        end = header_field(fetched[-1], "base_offset") + 1 if fetched else offset
-        return [
-            (producer, first)
-            for producer, first, last in self.aborted
-            if last >= offset and first < end
-        ]
+CheckTransaction = Callable[[TopicPartition, bytes, int], int]
 
 
 @dataclass(frozen=True)
@@ -210,6 +77,8 @@ class MemoryKafka(ClusterModel[BatchLog]):
         self.fetch_error = 0
         self.omit: set[TopicPartition] = set()
         self.requests: list[Any] = []
+        self.check_transaction: CheckTransaction = lambda key, batch, version: ErrorCode.NONE
+        """Error code of the coordinator for a batch, and the version of its request."""
         self._peers: list[Peer] = []
 
     def connect(self, node_id: int) -> socket.socket:
@@ -342,6 +211,8 @@ class MemoryKafka(ClusterModel[BatchLog]):
                 error, offset = self._fault(node_id, key), -1
                 if request.version >= produce_api.IDS and key not in self.logs:
                     error = ErrorCode.UNKNOWN_TOPIC_ID
+                if not error:
+                    error = self.check_transaction(key, bytes(row.records), request.version)
                 if not error:
                     error, offset = self.logs[key].produce(bytes(row.records))
                     if not error and key in self.hung:

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ureplicator_common.model import (
+    Delivery,
     OwnerEpoch,
     Partition,
     WorkerId,
@@ -24,6 +25,7 @@ from ureplicator_testkit.copier.stub_lane import StubLane
 from ureplicator_testkit.simulation.judge import FLEET, ROUTE
 from ureplicator_testkit.simulation.kafka import Kafka, Positions, Rank, SimulatedCluster
 from ureplicator_testkit.simulation.kernel import Process
+from ureplicator_worker.copier.commit_failures import CommitFailures
 from ureplicator_worker.copier.committer import Committer
 from ureplicator_worker.copier.delivery import AtLeastOnce
 from ureplicator_worker.copier.holder import Holder
@@ -128,12 +130,12 @@ class Copier(Process):
             delivery=AtLeastOnce(interval_s=COMMIT_S),
             lane=self.lane,
             ownership=self._ownership,
-            wall_ms=self.world.wall_ms,
+            failures=CommitFailures(ROUTE, wall_ms=self.world.wall_ms),
         )
         self._holder = Holder(
             ROUTE,
             lane=self.lane,
-            committer=committer,
+            committers={Delivery.AT_LEAST_ONCE: committer},
             ownership=self._ownership,
             send=self._send_to_driver,
         )

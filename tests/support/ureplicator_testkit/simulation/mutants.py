@@ -14,7 +14,7 @@ from typing import Any
 
 from ureplicator_common.coordination import Check, OutcomeUnknown, Unavailable
 from ureplicator_common.kafka import ClusterUnavailable
-from ureplicator_common.model import Partition, Route, WorkerId
+from ureplicator_common.model import Route, WorkerId
 from ureplicator_controller.core.planning import handover as handover_module
 from ureplicator_controller.core.planning import holders as holders_module
 from ureplicator_controller.core.planning.invariants import InvariantChecker
@@ -24,8 +24,9 @@ from ureplicator_controller.core.state.snapshot import Snapshot
 from ureplicator_controller.engines import control_loop as control_loop_module
 from ureplicator_controller.engines import fenced_writer as fenced_writer_module
 from ureplicator_testkit.simulation import waiting as waiting_module
-from ureplicator_worker.copier.committer import Committer
+from ureplicator_worker.copier import committer as committer_module
 from ureplicator_worker.copier.lane import Progress
+from ureplicator_worker.copier.ownership.protocol import Begun
 from ureplicator_worker.copier.ownership.thread import Ownership
 from ureplicator_worker.copier.position_values import Commitment
 from ureplicator_worker.engines import ownership_proof as proof_module
@@ -139,9 +140,9 @@ def _read_first(self: Any, response: ProofResponse) -> None:
         store.read = own_read
 
 
-def _ahead(self: Any, partition: Partition, progress: Progress) -> Commitment:
+def _ahead(begun: Begun, progress: Progress) -> Commitment:
     """Commits one record that the target has not acknowledged."""
-    item = _COMMITMENT(self, partition, progress)
+    item = _COMMITMENT(begun, progress)
     return replace(item, position=item.position + 1)
 
 
@@ -158,7 +159,7 @@ class _Everything:
 
 
 _ON_PROOF = Ownership._on_proof
-_COMMITMENT = Committer._commitment
+_COMMITMENT = committer_module.commitment
 _CHECK_LIVE_NODE = proof_module.OwnershipProver._check_live_node
 
 _UNCHECKED: Sequence[Patch] = (
@@ -180,7 +181,7 @@ MUTANTS: Mapping[str, Sequence[Patch]] = {
     "renewed-without-fence": ((orphaned_module, "FenceIds", _NoFences),),
     "no-proof": ((proof_module.OwnershipProver, "prove", _granted_unproven),),
     "no-sync": ((proof_module.OwnershipProver, "_check_live_node", _check_unsynced),),
-    "commit-ahead": ((Committer, "_commitment", _ahead),),
+    "commit-ahead": ((committer_module, "commitment", _ahead),),
     "position-before-fence": ((Ownership, "_on_proof", _read_first),),
     "former-process-not-fenced": ((Fencer, "_max_slots", lambda self: 0),),
     "former-process-returns": ((NodePublisher, "own_sessions", lambda self: _Everything()),),

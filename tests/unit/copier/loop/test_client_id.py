@@ -22,6 +22,7 @@ def test_it_names_worker_and_slot(properties: Mapping[str, str], name: str) -> N
         token="",
         clusters={"a": properties},
         commit_interval_s=1.0,
+        transaction_interval_s=0.1,
         buffer_bytes=1,
     )
     assert client_id(config, "a") == name

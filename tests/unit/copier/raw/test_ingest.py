@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ureplicator_common.model import OwnerEpoch, Partition, Route, RouteSettings
-from ureplicator_testkit.kafka.memory_kafka import BatchLog
+from ureplicator_testkit.kafka.batch_log import BatchLog
 from ureplicator_testkit.records import batches
 from ureplicator_testkit.records.batches import decode
 from ureplicator_worker.copier.position_values import StartPosition

@@ -18,7 +18,7 @@ from hypothesis.stateful import (
 )
 
 from ureplicator_common.kafka.errors import ErrorCode
-from ureplicator_testkit.kafka.memory_kafka import BatchLog
+from ureplicator_testkit.kafka.batch_log import BatchLog
 from ureplicator_testkit.records import batches
 from ureplicator_worker.copier.raw.batches import send_window as raw_window
 from ureplicator_worker.copier.raw.batches.send_window import Batch, SendWindow

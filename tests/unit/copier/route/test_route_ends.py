@@ -4,6 +4,7 @@ from collections import deque
 
 import pytest
 
+from ureplicator_common.kafka import Position
 from ureplicator_common.model import GapPolicy, PartitionState, RouteSettings
 from ureplicator_testkit.copier.line import MakeLine, assert_same, fill, records, seen
 from ureplicator_testkit.records import batches
@@ -145,7 +146,7 @@ def test_fenced_partitions_wait_for_the_proof(make: MakeLine) -> None:
     line.turns(20)
     assert line.target.logs[K0].taken == []
     assert "fenced" in line.report(partition).reason
-    line.ownership.events.post(OwnershipConfirmed(partition))
+    line.ownership.events.post(OwnershipConfirmed(partition, Position(0)))
     line.run(lambda: line.copied(partition))
     assert_same(line, K0)
 

@@ -2,6 +2,7 @@
 
 from collections import deque
 
+from ureplicator_common.kafka import Position
 from ureplicator_common.kafka.errors import ErrorCode
 from ureplicator_common.model import GapPolicy, Partition, RouteSettings
 from ureplicator_testkit.copier.line import Line, MakeLine, assert_same, fill, values
@@ -34,7 +35,7 @@ def test_what_is_queued_while_fenced_is_not_sent(make: MakeLine) -> None:
     line.run(lambda: raw.window.position == 4)
     line.turns(30)
     assert len(line.target.requests) == len(line.target.logs[K0].taken) == 1
-    line.ownership.events.post(OwnershipConfirmed(partition))
+    line.ownership.events.post(OwnershipConfirmed(partition, Position(0)))
     line.run(lambda: line.copied(partition))
     assert_same(line, K0)
 
@@ -51,7 +52,7 @@ def test_nothing_is_fetched_while_fenced(make: MakeLine) -> None:
     fill(line, K0, 1)
     line.turns(30)
     assert len(line.source.requests) == requests
-    line.ownership.events.post(OwnershipConfirmed(partition))
+    line.ownership.events.post(OwnershipConfirmed(partition, Position(0)))
     line.run(lambda: line.copied(partition))
     assert_same(line, K0)
 

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from ureplicator_common.kafka import Position
 from ureplicator_common.kafka.errors import ErrorCode
 from ureplicator_common.model import Partition
 from ureplicator_testkit.copier.line import ROUTE, Line, records, seen
@@ -94,7 +95,7 @@ def harm(line: Line, fault: str, data: st.DataObject) -> None:
         case "fenced":
             line.ownership.events.post(FencedOut())
             for partition in line.copier.report():
-                line.ownership.events.post(OwnershipConfirmed(partition))
+                line.ownership.events.post(OwnershipConfirmed(partition, Position(0)))
         case "release":
             line.copier.holder.remove(Partition(ROUTE, *key))
         case "forget":

@@ -4,7 +4,7 @@ import pytest
 
 from ureplicator_common.model import Partition
 from ureplicator_testkit.copier.line import ROUTE, MakeLine, values
-from ureplicator_testkit.kafka.memory_kafka import BatchLog
+from ureplicator_testkit.kafka.batch_log import BatchLog
 from ureplicator_testkit.records import batches
 from ureplicator_worker.copier.raw import fetch_schedule
 

@@ -43,6 +43,22 @@ class Commit:
 
 
 @dataclass(frozen=True, slots=True)
+class Join:
+    """These target partitions take part in the lane's transaction. Joined is posted, or the transaction has
+    failed (CommitFailed or FencedOut, number 0)."""
+
+    transaction: int
+    targets: frozenset[TargetPartition]
+
+
+@dataclass(frozen=True, slots=True)
+class Abort:
+    """The open transaction must not be committed: go through the order again, which ends it."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class NewProducer:
     """A fresh producer id for the data. ProducerReady is posted."""
 
@@ -93,6 +109,8 @@ Command = (
     Start
     | Forget
     | Commit
+    | Join
+    | Abort
     | NewProducer
     | Locate
     | ProofResponse
@@ -122,9 +140,10 @@ class Begun:
 
 @dataclass(frozen=True, slots=True)
 class OwnershipConfirmed:
-    """Proven again, and its position is where we committed it last."""
+    """Proven again, and its position is where we committed it last: `stored`."""
 
     partition: Partition
+    stored: Position
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,8 +170,26 @@ class Forgotten:
 
 @dataclass(frozen=True, slots=True)
 class Committed:
+    """`producer`: of the next transaction, where the data are in it, too."""
+
     positions: Mapping[Partition, Commitment]
     number: int = 0
+    producer: Producer | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Joined:
+    """These take part in the lane's transaction of this number."""
+
+    transaction: int
+    targets: frozenset[TargetPartition]
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionBegun:
+    """The id was initialised and everything is proven: a transaction of data and positions may begin."""
+
+    producer: Producer
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,6 +241,8 @@ OwnershipEvent = (
     | StartFailed
     | Forgotten
     | Committed
+    | Joined
+    | TransactionBegun
     | CommitFailed
     | FencedOut
     | ClusterError

@@ -19,10 +19,12 @@ starts again from the store.
 
 from __future__ import annotations
 
+import logging
 import math
 import queue
 import threading
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import assert_never
 
 from ureplicator_common.clock import Clock, SystemClock
@@ -42,6 +44,7 @@ from ureplicator_worker.copier.ownership.proof_order import OrderState, ProofOrd
 from ureplicator_worker.copier.ownership.protocol import (
     SOURCE,
     TARGET,
+    Abort,
     Begun,
     ClusterError,
     Command,
@@ -53,6 +56,8 @@ from ureplicator_worker.copier.ownership.protocol import (
     Forget,
     Forgotten,
     GapLocated,
+    Join,
+    Joined,
     Locate,
     Located,
     NewProducer,
@@ -68,6 +73,7 @@ from ureplicator_worker.copier.ownership.protocol import (
 )
 from ureplicator_worker.copier.ownership.renewals import Records, Renewals
 from ureplicator_worker.copier.ownership.source_side import SourceSide
+from ureplicator_worker.copier.ownership.transactional import TransactionalDelivery
 from ureplicator_worker.copier.position_values import Commitment, StartPosition
 from ureplicator_worker.copier.start_position import (
     CannotStart,
@@ -77,6 +83,8 @@ from ureplicator_worker.copier.start_position import (
 from ureplicator_worker.lifeline.messages import Grant, ProofResponse
 
 RETRY_S = 0.5
+
+logger = logging.getLogger(__name__)
 
 
 class Ownership:
@@ -98,8 +106,7 @@ class Ownership:
         clock: Clock | None = None,
     ) -> None:
         self._clock = clock or SystemClock()
-        self._worker = worker
-        self._slot = slot
+        self._written = partial(position_records, worker=worker, slot=slot)
         self._store = store
         self._target = target
         self._post = post
@@ -110,6 +117,8 @@ class Ownership:
         self._commands: queue.SimpleQueue[Command] = queue.SimpleQueue()
         self._order = ProofOrder()
         self._retry_at_s = 0.0
+        self._transactions = TransactionalDelivery()
+        self._renewed: Records = {}
         self._thread = threading.Thread(target=self._run, name=f"ownership-{name}", daemon=True)
 
     def start(self) -> None:
@@ -194,7 +203,17 @@ class Ownership:
                 self._on_proof(command)
             case Commit(positions, number):
                 held = {part: positions[part] for part in positions if part in self._order.held}
+                if self._transactions.used and held.keys() != positions.keys():
+                    self._order.restart()
                 self._commit(held, number)
+            case Join(transaction, targets):
+                if self._order.state is OrderState.PROVEN and self._accepted(
+                    lambda: self._store.add_partitions(targets)
+                ):
+                    self._post(Joined(transaction, targets))
+            case Abort(reason):
+                self._order.restart()
+                logger.warning("transaction aborted: %s", reason)
             case NewProducer():
                 self._producer_ids.request()
             case Locate(partition):
@@ -230,6 +249,7 @@ class Ownership:
             )
         self._order.proven()
         self._confirm_held(granted, stored)
+        self._transactions.announce(self._store, self._post)
         starting = {part: grant for part, grant in granted.items() if part in self._order.waiting}
         if starting:
             with cluster_errors_named("target"), self._target.within(COMMAND_S):
@@ -247,7 +267,8 @@ class Ownership:
                 continue
             offset = stored[(grant.target_topic, partition.number)].offset
             if self._order.is_ours(partition, offset):
-                self._post(OwnershipConfirmed(partition))
+                position = stored[(grant.target_topic, partition.number)]
+                self._post(OwnershipConfirmed(partition, position))
             else:
                 self._fail(partition, f"another owner moved the position to {offset}")
 
@@ -262,14 +283,26 @@ class Ownership:
                 continue
             if isinstance(result, CannotStart):
                 failed[partition] = result
-            else:
+            elif self._transactions.deliver(job.grants[partition], alone=not self._order.held):
                 begun[partition] = Begun(partition, job.grants[partition], result)
-        self._commit_first(begun, self._renewals.due(list(failed), job, self._clock.monotonic_s()))
+            else:
+                failed[partition] = CannotStart(
+                    "the delivery of the route is being changed", temporary=True
+                )
+        renewed = self._renewals.due(list(failed), job, self._clock.monotonic_s())
+        if self._transactions.used:
+            self._renewed = {**self._renewed, **renewed}
+        else:
+            self._commit_first(begun, renewed)
         for partition, error in failed.items():
             self._fail(partition, str(error), temporary=error.temporary)
         for partition, event in begun.items():
-            self._order.begin(partition, event.beginning.position)
+            stored = (
+                event.beginning.committed if self._transactions.used else event.beginning.position
+            )
+            self._order.begin(partition, stored)
             self._post(event)
+        self._transactions.announce(self._store, self._post)
 
     def _commit_first(self, begun: Mapping[Partition, Begun], renewed: Records) -> None:
         """Before the first byte is copied: a second start must not choose another position."""
@@ -284,7 +317,7 @@ class Ownership:
             for partition, event in begun.items()
             if event.beginning.committed != event.beginning.position
         }
-        records = {**self._records(fresh), **renewed}
+        records = {**self._written(fresh), **renewed}
         if not records:
             return
         if not self._transact(records, number=0):
@@ -295,40 +328,44 @@ class Ownership:
     def _commit(self, positions: Mapping[Partition, Commitment], number: int) -> None:
         if self._order.state is not OrderState.PROVEN:
             self._post(CommitFailed("the proof that we are still the owner is due", number))
-        elif not positions or self._transact(self._records(positions), number):
-            self._post(Committed(positions, number))
-
-    def _records(self, positions: Mapping[Partition, Commitment]) -> Records:
-        return {
-            part: (
-                (item.grant.target_topic, part.number),
-                item.record(worker=self._worker, slot=self._slot),
-            )
-            for part, item in positions.items()
-        }
+            return
+        records = self._written(positions)
+        if self._transactions.used:
+            renewed, self._renewed = self._renewed, {}
+            records = {**renewed, **records}
+        if not records or self._transact(records, number):
+            self._post(Committed(positions, number, self._transactions.following(self._store)))
 
     def _transact(self, records: Records, number: int) -> bool:
         """Commit all of them; False, with the failure posted, if none was."""
         for partition, (_, position) in records.items():
             self._order.attempt(partition, position.offset)
         try:
-            with cluster_errors_named("target"):
-                self._store.commit(dict(records.values()))
-        except Fenced:
-            self._order.restart()
-            self._post(FencedOut(number))
+            accepted = self._accepted(lambda: self._store.commit(dict(records.values())), number)
         except CommitRefused as error:
             self._order.restart()
             keys = {key: part for part, (key, _) in records.items()}
             for key, code in error.refused.items():
                 self._fail(keys[key], refusal(key[0], code))
             self._post(CommitFailed(str(error), number))
+            return False
+        if accepted:
+            self._order.committed((part, at.offset) for part, (_, at) in records.items())
+        return accepted
+
+    def _accepted(self, request: Callable[[], None], number: int = 0) -> bool:
+        """False, with the failure posted: nothing is committed before the order was gone through again."""
+        try:
+            with cluster_errors_named("target"):
+                request()
+        except Fenced:
+            self._order.restart()
+            self._post(FencedOut(number))
         except ClusterUnavailable as error:
             self._order.restart()
             self._post(CommitFailed(str(error), number))
             self._retry_later(error)
         else:
-            self._order.committed((part, at.offset) for part, (_, at) in records.items())
             return True
         return False
 
@@ -345,6 +382,19 @@ class Ownership:
             self._post(Located(job.partition, offset))
         else:
             self._fail(job.partition, str(offset))
+
+
+def position_records(
+    positions: Mapping[Partition, Commitment], *, worker: str, slot: int
+) -> Records:
+    """What the store gets of each."""
+    return {
+        part: (
+            (item.grant.target_topic, part.number),
+            item.record(worker=worker, slot=slot),
+        )
+        for part, item in positions.items()
+    }
 
 
 def refusal(target_topic: str, code: str) -> str:

@@ -39,6 +39,8 @@ from ureplicator_worker.copier.raw.producers import Producers
 from ureplicator_worker.copier.raw.relief import relieve
 from ureplicator_worker.copier.raw.source import Source
 from ureplicator_worker.copier.raw.target import Target
+from ureplicator_worker.copier.raw.transaction import unsettled
+from ureplicator_worker.copier.raw.transactions import RawTransactions
 from ureplicator_worker.lifeline.messages import Grant
 
 CHECK_EVERY_S = 0.5
@@ -56,6 +58,7 @@ class RawLane:
         target: ClusterMetadata,
         target_events: Mailbox[MetadataEvent],
         pool: BufferPool,
+        transactional_id: str = "",
         wall_s: Callable[[], float] = time.time,
     ) -> None:
         self.latency = LatencyHistogram()
@@ -71,6 +74,7 @@ class RawLane:
                 self._partitions[send.partition], reason, temporary, discard=True
             ),
             lost=self._target_lost,
+            transaction_failed=lambda reason: self.transactions.fail(reason),
             wall_s=wall_s,
         )
         self._source = Source(
@@ -82,6 +86,13 @@ class RawLane:
             ),
             filled=lambda fetch: self._target.activate(self._partitions[fetch.partition].send),
             target_node=lambda fetch: self._target.leader(self._partitions[fetch.partition].send),
+        )
+        self.transactions = RawTransactions(
+            transactional_id,
+            partitions=self._partitions,
+            source=self._source,
+            target=self._target,
+            events=self._events,
         )
         self._metadata = (source, target)
         self._mail = (
@@ -120,6 +131,8 @@ class RawLane:
 
     def seek(self, partition: Partition, offset: int) -> None:
         raw = self._partitions[partition]
+        if self.transactions.used and raw.fetch.may_rewind:
+            return  # it was rewound since, and finds the gap again
         raw.window.missing = 0
         self._source.seek(raw.fetch, offset)
 
@@ -183,6 +196,7 @@ class RawLane:
                     self._check_topics()
         self._source.work(now_s)
         self._target.work(now_s)
+        self.transactions.request_joining()
         if now_s >= self._check_at_s:
             self._check_at_s = now_s + CHECK_EVERY_S
             for connections in self.sockets():
@@ -206,6 +220,8 @@ class RawLane:
     def _stop(self, raw: RawPartition, reason: str, temporary: bool, *, discard: bool) -> None:
         """Fetch no more, and have the holder give the partition up; discard what is not acknowledged,
         or send it. A partition that is finished already just has less to send."""
+        if discard and self.transactions.used and unsettled(raw.window):
+            self.transactions.fail(f"{raw.partition} was given up: {reason}")
         if not raw.fetch.finished:
             self._source.finish(raw.fetch)
             self._events.append(PartitionFailed(raw.partition, reason, temporary))
@@ -216,8 +232,15 @@ class RawLane:
         self._stop(self._partitions[fetch.partition], reason, temporary=False, discard=False)
 
     def _target_lost(self, send: SendSide, reason: str) -> None:
-        """Hold the partition until the policy for gaps has decided (`seek` or `finish`)."""
+        """Hold the partition until the policy for gaps has decided (`seek` or `finish`).
+
+        In a transaction what was acknowledged is not committed yet: the next start finds the loss.
+        """
         raw = self._partitions[send.partition]
+        if self.transactions.used:
+            self.transactions.fail(f"{raw.partition}: {reason}")
+            self._stop(raw, reason, temporary=True, discard=True)
+            return
         self._source.hold(raw.fetch)
         raw.window.discard()
         self._target.need_producer(send)

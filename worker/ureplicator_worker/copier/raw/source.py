@@ -129,6 +129,11 @@ class Source:
         fetch.offset, fetch.leader_epoch = offset, leader_epoch
         self._schedule.touch(fetch)
 
+    def restart(self, fetch: FetchSide, offset: int, leader_epoch: int) -> None:
+        """Fetch again from a former position, over a gap that was found since."""
+        fetch.retry_at_s = 0.0
+        self.rewind(fetch, offset, leader_epoch)
+
     def work(self, now_s: float) -> None:
         """Send the fetches that may be sent now.
 

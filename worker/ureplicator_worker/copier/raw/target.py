@@ -47,6 +47,7 @@ from ureplicator_worker.copier.raw.net.produce_api import (
 from ureplicator_worker.copier.raw.net.topic_keys import TopicKey
 from ureplicator_worker.copier.raw.partition import SendSide
 from ureplicator_worker.copier.raw.producers import Producers
+from ureplicator_worker.copier.raw.transaction import LaneTransaction
 
 MAX_IN_FLIGHT_REQUESTS = 5
 REQUEST_BYTES = 4 << 20
@@ -61,6 +62,17 @@ PRODUCER_KEPT_S = 23 * 3600.0
 DOUBT_AFTER_S = 3600.0
 """Pause after which a producer counts as unproven: the setting may be shorter than its default."""
 
+TRANSACTION_LOST = frozenset(
+    {
+        ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+        ErrorCode.INVALID_PRODUCER_EPOCH,
+        ErrorCode.INVALID_TXN_STATE,
+        ErrorCode.INVALID_PRODUCER_ID_MAPPING,
+        ErrorCode.UNKNOWN_PRODUCER_ID,
+        ErrorCode.PRODUCER_FENCED,
+    }
+)
+"""The transaction can only be aborted: the coordinator has ended it, or another process has."""
 PRODUCER_LOST = frozenset({ErrorCode.UNKNOWN_PRODUCER_ID, ErrorCode.INVALID_PRODUCER_EPOCH})
 TOO_LARGE = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE})
 RECORD_FAULTS = TOO_LARGE | {ErrorCode.INVALID_RECORD}
@@ -101,6 +113,7 @@ class Target:
         latency: LatencyHistogram,
         failed: Callable[[SendSide, str, bool], None],
         lost: Callable[[SendSide, str], None],
+        transaction_failed: Callable[[str], None],
         wall_s: Callable[[], float],
     ) -> None:
         self.connections, self.aside = (
@@ -117,6 +130,8 @@ class Target:
         self._latency = latency
         self._failed = failed
         self._lost = lost
+        self._transaction_failed = transaction_failed
+        self.transaction: LaneTransaction | None = None
         self.active: dict[SendSide, None] = {}
         """Partitions that may have something to send."""
         self._wall_s = wall_s
@@ -160,7 +175,7 @@ class Target:
         for send in list(self.active):
             if send.window.empty:
                 del self.active[send]
-            elif send.suspended or send.needs_producer:
+            elif send.suspended or not may_send(send, self.transaction):
                 continue
             elif send.window.can_send(self._expired_ms) and now_s >= send.retry_at_s:
                 via = self.leader(send), send.aside
@@ -183,7 +198,7 @@ class Target:
             return
         try:
             while limit_bytes := request_limit_bytes(connection):
-                sent = Sent(produce_version(connection, partitions))
+                sent = Sent(produce_version(connection, partitions, self.transaction))
                 self._next_round(sent, via, partitions, limit_bytes)
                 if not sent.batches:
                     return
@@ -194,6 +209,7 @@ class Target:
                     correlation_id=correlation_id,
                     client_id=connections.client_id,
                     timeout_ms=ASIDE_TIMEOUT_MS if aside else BROKER_TIMEOUT_MS,
+                    transactional_id=self.transaction.transactional_id if self.transaction else "",
                 )
                 connection.send(
                     pieces, correlation_id=correlation_id, context=sent, now_s=self._now_s
@@ -225,6 +241,8 @@ class Target:
 
     def need_producer(self, send: SendSide) -> None:
         """Restart the partition's sequences under a producer id that it has not used."""
+        if self.transaction is not None:
+            return
         send.needs_producer = not self._producers.restart(send.topic_partition, send.window)
 
     def _on_response(self, node_id: int, sent: Sent, lease: Lease) -> None:
@@ -246,6 +264,9 @@ class Target:
             return
         if produced.error in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
             self._acknowledged(send, batch, produced)
+        elif self.transaction is not None and produced.error in TRANSACTION_LOST:
+            self._transaction_failed(f"{send.partition}: {error_name(produced.error)}")
+            self._retry_later(send, batch, produced)
         elif produced.error in RETRIABLE_PRODUCE:
             self._retry_later(send, batch, produced)
             if produced.error == ErrorCode.REQUEST_TIMED_OUT:
@@ -360,6 +381,10 @@ class Target:
                 self._settle(send)
 
 
+def may_send(send: SendSide, transaction: LaneTransaction | None) -> bool:
+    return not send.needs_producer if transaction is None else transaction.may_send(send)
+
+
 def retry_reason(code: int, *, leader: int) -> str:
     """Why a batch is sent again. A leader that waits for its followers is well itself."""
     name = error_name(code)
@@ -368,9 +393,17 @@ def retry_reason(code: int, *, leader: int) -> str:
     )
 
 
-def produce_version(connection: BrokerConnection, partitions: Iterable[SendSide]) -> int:
+def produce_version(
+    connection: BrokerConnection,
+    partitions: Iterable[SendSide],
+    transaction: LaneTransaction | None,
+) -> int:
     newest = connection.newest.get(API_KEY, NAMES)
-    return version_for(newest, has_ids=all(send.keys.has_id for send in partitions))
+    return version_for(
+        newest,
+        has_ids=all(send.keys.has_id for send in partitions),
+        protocol=transaction.protocol if transaction else None,
+    )
 
 
 def request_limit_bytes(connection: BrokerConnection) -> int:

@@ -169,14 +169,22 @@ def verify_crc(view: memoryview, header: Header) -> None:
         raise CorruptBatch(f"checksum of the batch at offset {header.base_offset} is wrong")
 
 
-def stamp(view: memoryview, *, producer_id: int, producer_epoch: int, sequence: int) -> None:
+def stamp(
+    view: memoryview,
+    *,
+    producer_id: int,
+    producer_epoch: int,
+    sequence: int,
+    transactional: bool = False,
+) -> None:
     """Rewrite a whole batch for our producer, in place: base offset, attributes, producer, checksum.
 
     `view` is exactly one batch and writable. May be repeated with other values.
     """
     _OFFSET.pack_into(view, 0, 0)
     (attributes,) = _ATTRIBUTES.unpack_from(view, 21)
-    _ATTRIBUTES.pack_into(view, 21, attributes & CODEC_BITS)
+    ours = TRANSACTIONAL if transactional else 0
+    _ATTRIBUTES.pack_into(view, 21, attributes & CODEC_BITS | ours)
     _PRODUCER.pack_into(view, 43, producer_id, producer_epoch, sequence)
     _CRC.pack_into(view, 17, crc32c(view[21:]))
 

@@ -126,7 +126,8 @@ class SendWindow:
         self._limit = MAX_IN_FLIGHT_NEW_PRODUCER
         self._appended_ms = NEVER_MS
         self._disturbed = False
-        self._producer: tuple[int, int] | None = None
+        self.producer: tuple[int, int] | None = None
+        self._transactional = False
         self._sequence = 0
 
     @property
@@ -149,10 +150,13 @@ class SendWindow:
         else:
             last.next_offset, last.leader_epoch = next_offset, leader_epoch
 
-    def restart(self, producer_id: int, producer_epoch: int) -> None:
+    def restart(
+        self, producer_id: int, producer_epoch: int, *, transactional: bool = False
+    ) -> None:
         """Send under a new producer; only while nothing is in flight."""
         assert not self._in_flight
-        self._producer = (producer_id, producer_epoch)
+        self.producer = (producer_id, producer_epoch)
+        self._transactional = transactional
         self._sequence = 0
         self._limit = MAX_IN_FLIGHT_NEW_PRODUCER
         for batch in self._queue:
@@ -165,7 +169,7 @@ class SendWindow:
     def can_send(self, expired_ms: int = NEVER_MS) -> bool:
         """True if `next` has a batch. Brokers may have forgotten a producer whose last batch is of a time
         before `expired_ms`."""
-        if not self._queue or self._producer is None:
+        if not self._queue or self.producer is None:
             return False
         if not self._in_flight:
             return True
@@ -182,10 +186,16 @@ class SendWindow:
             return None
         batch = self._queue.popleft()
         if batch.sequence < 0:
-            assert self._producer is not None
-            id, epoch = self._producer
+            assert self.producer is not None
+            id, epoch = self.producer
             batch.sequence = self._sequence
-            stamp(batch.view, producer_id=id, producer_epoch=epoch, sequence=batch.sequence)
+            stamp(
+                batch.view,
+                producer_id=id,
+                producer_epoch=epoch,
+                sequence=batch.sequence,
+                transactional=self._transactional,
+            )
             self._sequence = next_sequence(self._sequence, batch.records)
         batch.settled = batch.acknowledged = False
         self._in_flight.append(batch)
@@ -294,4 +304,5 @@ class SendWindow:
                 batch.lease = None
         self._queue.clear()
         self._in_flight.clear()
+        self._disturbed = False
         self.queued_bytes = 0

@@ -1,4 +1,4 @@
-"""Produce requests (API 0, versions 9, 10 and 13) and responses, encoded by hand. Hot path.
+"""Produce requests (API 0, versions 9, 10, 12 and 13) and responses, encoded by hand. Hot path.
 
 One request holds at most one batch per partition: brokers refuse more. The batches are not moved in
 memory; a request is a list of pieces for `socket.sendmsg`, small headers between large batches.
@@ -24,14 +24,16 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from ureplicator_common.kafka.client import CLIENT_ID, Broker, Leader
+from ureplicator_common.kafka.positions import TransactionProtocol
 from ureplicator_worker.copier.raw.net import varint
 from ureplicator_worker.copier.raw.net.new_leaders import read_endpoints, read_leader
 from ureplicator_worker.copier.raw.net.topic_keys import TopicKey, read_topic
 from ureplicator_worker.copier.raw.net.varint import MalformedResponse
 
 API_KEY = 0
-NAMES, LEADERS, IDS = 9, 10, 13
-"""Versions: topics by name, the same with new leaders, topics by id."""
+NAMES, LEADERS, IN_TRANSACTION, IDS = 9, 10, 12, 13
+"""Versions: topics by name, the same with new leaders, then partitions that join their transaction with their
+first batch (KIP-890), then topics by id."""
 CURRENT_LEADER_TAG = 0
 ACKS_ALL = -1
 BROKER_TIMEOUT_MS = 1_500
@@ -70,10 +72,17 @@ class ProduceResult:
     partitions: list[Produced]
 
 
-def version_for(newest: int, *, has_ids: bool) -> int:
-    """Version for a broker that knows versions up to `newest`, and topics with or without ids."""
+def version_for(newest: int, *, has_ids: bool, protocol: TransactionProtocol | None = None) -> int:
+    """Version for a broker that knows versions up to `newest`, and topics with or without ids.
+
+    `protocol`: of the transaction; from `IN_TRANSACTION` on a version belongs to the second one.
+    """
+    if protocol is TransactionProtocol.ADDED:
+        newest = min(newest, IN_TRANSACTION - 1)
     if has_ids and newest >= IDS:
         return IDS
+    if protocol is TransactionProtocol.IMPLICIT:
+        return IN_TRANSACTION
     return LEADERS if newest >= LEADERS else NAMES
 
 
@@ -84,8 +93,9 @@ def request(
     correlation_id: int,
     client_id: str = CLIENT_ID,
     timeout_ms: int = BROKER_TIMEOUT_MS,
+    transactional_id: str = "",
 ) -> list[Piece]:
-    """Pieces of a framed request for pairs of partition and batch."""
+    """Pieces of a framed request for pairs of partition and batch; with no id outside of transactions."""
     topics: dict[bytes, list[tuple[int, memoryview]]] = {}
     for (topic, number), batch in batches:
         topics.setdefault(topic, []).append((number, batch))
@@ -93,7 +103,8 @@ def request(
     pending = bytearray(
         _HEADER.pack(API_KEY, version, correlation_id, len(client))
         + client
-        + b"\x00\x00"
+        + b"\x00"
+        + (varint.text(transactional_id) if transactional_id else b"\x00")
         + _BODY.pack(ACKS_ALL, timeout_ms)
         + varint.encode(len(topics) + 1)
     )

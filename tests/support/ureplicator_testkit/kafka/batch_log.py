@@ -1,0 +1,171 @@
+"""One partition's log in memory, which accepts batches by a broker's rules.
+
+Base offset 0, a correct checksum, as many records as offsets, and idempotence: the last five batches of a
+producer are remembered, and an unknown producer may begin anywhere, and so may a newer epoch of a known one.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+
+from ureplicator_common.kafka.errors import ErrorCode
+from ureplicator_testkit.kafka.cluster import Log
+from ureplicator_testkit.records.batches import (
+    CONTROL,
+    HEADER_BYTES,
+    TRANSACTIONAL,
+    checksum_fits,
+    patched,
+)
+from ureplicator_testkit.records.batches import field as header_field
+
+REMEMBERED = 5
+SEQUENCES = 1 << 31
+INVALID_RECORD = 87
+MARKER_TYPE = slice(HEADER_BYTES + 7, HEADER_BYTES + 9)
+"""Of the record in a marker: behind five varints of a byte each and the version of its key."""
+ABORT = b"\0\0"
+
+
+@dataclass
+class BatchLog(Log):
+    """One partition. `taken`: batches as they were produced or put, with their offsets set. `aborted`:
+    producer id, first and last offset (the marker's) of aborted transactions.
+
+    `expired_ms`: producers whose last batch is of a time before are forgotten, at once.
+    """
+
+    taken: list[bytes] = field(default_factory=list)
+    max_bytes: int = 1 << 20
+    aborted: list[tuple[int, int, int]] = field(default_factory=list)
+    transactions: dict[int, int] = field(default_factory=dict)
+    producers: dict[int, deque[tuple[int, int, int]]] = field(default_factory=dict)
+    producer_epochs: dict[int, int] = field(default_factory=dict)
+    expired_ms: int = -1
+
+    def put(self, *batches: bytes) -> None:
+        """As they are, under the next offsets."""
+        for batch in batches:
+            placed = patched(batch, base_offset=self.end, leader_epoch=self.epoch)
+            self.taken.append(placed)
+            self._follow_transaction(placed)
+            self.end += header_field(batch, "last_offset_delta") + 1
+
+    def _follow_transaction(self, batch: bytes) -> None:
+        """Transactions are open from their first batch to their marker."""
+        attributes, producer = header_field(batch, "attributes"), header_field(batch, "producer_id")
+        base = header_field(batch, "base_offset")
+        if attributes & CONTROL:
+            first = self.transactions.pop(producer, None)
+            if first is not None and batch[MARKER_TYPE] == ABORT:
+                self.aborted.append((producer, first, base))
+        elif attributes & TRANSACTIONAL:
+            self.transactions.setdefault(producer, base)
+        self.open_from = min(self.transactions.values(), default=None)
+
+    def forget_producers(self) -> None:
+        self.producers.clear()
+
+    def _expire(self) -> None:
+        times = {
+            header_field(batch, "base_offset"): header_field(batch, "max_timestamp")
+            for batch in self.taken[-REMEMBERED:]
+        }
+        for producer, known in list(self.producers.items()):
+            if known and times.get(known[-1][2], self.expired_ms) < self.expired_ms:
+                del self.producers[producer]
+
+    def truncate(self, end: int) -> None:
+        """Lose what lies behind, and what the producers sent there (an unclean election)."""
+        self.taken = [batch for batch in self.taken if header_field(batch, "base_offset") < end]
+        self.end = end
+        self.aborted.clear()
+        self.transactions.clear()
+        for batch in self.taken:
+            self._follow_transaction(batch)
+        for producer, known in list(self.producers.items()):
+            kept = [row for row in known if row[2] < end]
+            self.producers[producer] = deque(kept, maxlen=REMEMBERED)
+
+    def produce(self, batch: bytes) -> tuple[int, int]:
+        """(error, base offset)."""
+        count = header_field(batch, "records")
+        if not checksum_fits(batch):
+            return ErrorCode.CORRUPT_MESSAGE, -1
+        if (
+            header_field(batch, "base_offset")
+            or header_field(batch, "last_offset_delta") != count - 1
+        ):
+            return INVALID_RECORD, -1
+        if len(batch) > self.max_bytes:
+            return ErrorCode.MESSAGE_TOO_LARGE, -1
+        first = header_field(batch, "base_sequence")
+        producer = header_field(batch, "producer_id")
+        last = (first + count - 1) % SEQUENCES
+        self._expire()
+        epoch = header_field(batch, "producer_epoch")
+        if epoch < self.producer_epochs.get(producer, epoch):
+            return ErrorCode.INVALID_PRODUCER_EPOCH, -1
+        if epoch > self.producer_epochs.get(producer, epoch):
+            del self.producers[producer]
+        self.producer_epochs[producer] = epoch
+        known = self.producers.setdefault(producer, deque(maxlen=REMEMBERED))
+        for old_first, old_last, offset in known:
+            if (old_first, old_last) == (first, last):
+                return ErrorCode.NONE, offset
+        if known and first != (known[-1][1] + 1) % SEQUENCES:
+            return ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, -1
+        known.append((first, last, self.end))
+        self.put(batch)
+        return ErrorCode.NONE, known[-1][2]
+
+    def committed(self) -> list[bytes]:
+        """Batches that a consumer with read_committed gets, from the beginning."""
+        found = []
+        for batch in self.taken:
+            base, producer = header_field(batch, "base_offset"), header_field(batch, "producer_id")
+            attributes = header_field(batch, "attributes")
+            if base >= self.stable_end:
+                break
+            void = attributes & TRANSACTIONAL and any(
+                producer == aborted and first <= base < last
+                for aborted, first, last in self.aborted
+            )
+            if not attributes & CONTROL and not void:
+                found.append(batch)
+        return found
+
+    def diverging(self, offset: int, last_epoch: int) -> tuple[int, int] | None:
+        """Largest epoch up to the last fetched one, and its end, if the log is not the one that was read
+        (KIP-595)."""
+        starts = [
+            (header_field(batch, "leader_epoch"), header_field(batch, "base_offset"))
+            for batch in self.taken
+        ]
+        known = max((epoch for epoch, _ in starts if epoch <= last_epoch), default=-1)
+        end = next((base for epoch, base in starts if epoch > known), self.end)
+        return (known, end) if known >= 0 and (known < last_epoch or end < offset) else None
+
+    def fetch(self, offset: int, limit: int) -> list[bytes]:
+        """Whole batches from the one that holds the offset, one at least."""
+        found: list[bytes] = []
+        size = 0
+        for batch in self.taken:
+            base = header_field(batch, "base_offset")
+            if base + header_field(batch, "last_offset_delta") < offset:
+                continue
+            size += len(batch)
+            if (found and size > limit) or base >= self.stable_end:
+                break
+            found.append(batch)
+        return found
+
+    def aborted_in(self, offset: int, fetched: list[bytes]) -> list[tuple[int, int]]:
+        """Producer id and first offset of the aborted transactions that overlap with a response."""
+        end = header_field(fetched[-1], "base_offset") + 1 if fetched else offset
+        return [
+            (producer, first)
+            for producer, first, last in self.aborted
+            if last >= offset and first < end
+        ]

@@ -1,0 +1,251 @@
+"""Exactly once, by workers that take partitions over from each other: real lanes, the real ownership thread.
+
+Random faults of brokers, coordinators and workers. At every moment the committed records of the target are
+those of the source up to the stored position, once and in order. Both transaction protocols.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from ureplicator_common.kafka.errors import ErrorCode
+from ureplicator_common.kafka.positions import TransactionProtocol
+from ureplicator_common.model import Delivery, Partition, RouteSettings
+from ureplicator_testkit.copier.ledger_fleet import LedgerFleet
+from ureplicator_testkit.copier.line import ROUTE, records, seen
+from ureplicator_testkit.kafka.memory_kafka import MemoryKafka
+from ureplicator_testkit.kafka.transactions import TransactionLedger
+from ureplicator_testkit.records import batches
+from ureplicator_worker.lifeline.messages import PublishedSettings
+
+PARTITIONS = 2
+WORKERS = ("w1", "w2", "w3")
+EXACTLY_ONCE = RouteSettings(delivery=Delivery.EXACTLY_ONCE)
+FAULTS = (
+    *("cut", "refuse", "belated", "move leader", "ledger", "ledger", "none"),
+    *("move", "move", "freeze", "freeze", "thaw", "kill"),
+)
+REQUESTS = ("initialise", "fence", "read", "join", "commit", "commit")
+CODES = (
+    ErrorCode.NONE,
+    ErrorCode.NOT_ENOUGH_REPLICAS,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    ErrorCode.CONCURRENT_TRANSACTIONS,
+    ErrorCode.INVALID_TXN_STATE,
+    ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+)
+PROTOCOLS = list(TransactionProtocol)
+
+
+class TransactionFleet(LedgerFleet):
+    """Checks after each turn what a reader with read_committed sees, unless `checks` is off."""
+
+    def __init__(self, protocol: TransactionProtocol, *workers: str) -> None:
+        topics = {"t": PARTITIONS}
+        target = MemoryKafka("B", topics)
+        self.checks = True
+        super().__init__(
+            MemoryKafka("A", topics),
+            target,
+            *workers,
+            settings=EXACTLY_ONCE,
+            ledger=TransactionLedger(target, protocol),
+        )
+
+    def check_positions(self) -> None:
+        if not self.checks:
+            return
+        for number in range(PARTITIONS):
+            key = ("t", number)
+            position = self.ledger.read(key).offset
+            expected = [row for row in records(self.source, key) if row.offset < position]
+            assert self.committed(number) == seen(expected), (key, position)
+
+    def committed(self, number: int) -> list[tuple[object, ...]]:
+        log = self.target.logs["t", number]
+        return [row for batch in log.committed() for row in seen(list(batches.decode(batch)))]
+
+
+def put(fleet: LedgerFleet, number: int, count: int, *, size: int = 1) -> None:
+    """Batches of one record each, which names its partition and offset."""
+    log = fleet.source.logs["t", number]
+    for _ in range(count):
+        value = b"t/%d/%d " % (number, log.end) * size
+        log.put(batches.batch([(0, None, value, ())]))
+
+
+def harm(fleet: LedgerFleet, fault: str, data: st.DataObject) -> None:
+    worker = data.draw(st.sampled_from(WORKERS))
+    number = data.draw(st.integers(0, PARTITIONS - 1))
+    kafka = data.draw(st.sampled_from([fleet.source, fleet.target]))
+    codes = data.draw(st.lists(st.sampled_from(CODES), min_size=1, max_size=4))
+    match fault:
+        case "cut":
+            kafka.cut(1)
+        case "refuse":
+            fleet.target.refuse["t", number] = deque(map(int, codes))
+        case "belated":
+            fleet.target.belated["t", number] = deque(map(int, codes))
+        case "move leader":
+            kafka.move(("t", number), 1)
+        case "ledger":
+            name = data.draw(st.sampled_from(REQUESTS))
+            fleet.ledger.fail_next(name, data.draw(st.sampled_from(["before", "after"])))
+        case "move":
+            fleet.give(number, worker)
+        case "freeze":
+            fleet.workers[worker].frozen = True
+        case "thaw":
+            fleet.workers[worker].frozen = False
+        case "kill":
+            fleet.kill(worker)
+
+
+def heal(fleet: LedgerFleet) -> None:
+    for worker in fleet.workers.values():
+        worker.frozen = False
+    for kafka in (fleet.source, fleet.target):
+        kafka.refuse.clear()
+        kafka.belated.clear()
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS, ids=[each.name for each in PROTOCOLS])
+@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@given(st.data())
+def test_committed_records_and_positions_are_the_same_at_every_moment(
+    protocol: TransactionProtocol, data: st.DataObject
+) -> None:
+    fleet = TransactionFleet(protocol, *WORKERS)
+    try:
+        for number in range(PARTITIONS):
+            fleet.give(number, WORKERS[number])
+        for _ in range(data.draw(st.integers(1, 12))):
+            put(fleet, data.draw(st.integers(0, PARTITIONS - 1)), data.draw(st.integers(0, 8)))
+            harm(fleet, data.draw(st.sampled_from(FAULTS)), data)
+            skip_s = data.draw(st.sampled_from([0.01, 0.1, 0.5]))
+            fleet.turns(data.draw(st.integers(0, 25)), skip_s=skip_s)
+        heal(fleet)
+        fleet.run_until_copied()
+        for number in range(PARTITIONS):
+            assert fleet.committed(number) == seen(records(fleet.source, ("t", number)))
+    finally:
+        fleet.close()
+
+
+@pytest.fixture(params=PROTOCOLS, ids=[each.name for each in PROTOCOLS])
+def fleet(request: pytest.FixtureRequest) -> Iterator[TransactionFleet]:
+    fleet = TransactionFleet(request.param, *WORKERS)
+    yield fleet
+    fleet.close()
+
+
+def test_records_become_visible_with_their_position(fleet: TransactionFleet) -> None:
+    fleet.give(0, "w1")
+    for count in range(1, 6):
+        put(fleet, 0, count, size=3_000)
+        fleet.run_until_copied()
+    assert len(fleet.committed(0)) == 15
+
+
+def test_a_frozen_owner_that_thaws_leaves_nothing_behind(fleet: TransactionFleet) -> None:
+    """What it had sent is aborted when the next owner fences it; what it sends then is refused."""
+    fleet.give(0, "w1")
+    put(fleet, 0, 5)
+    fleet.run_until_copied()
+    put(fleet, 0, 5)
+    fleet.turns(2, skip_s=0.01)
+    fleet.workers["w1"].frozen = True
+    fleet.give(0, "w2")
+    put(fleet, 0, 5)
+    fleet.run_until_copied()
+    fleet.workers["w1"].frozen = False
+    put(fleet, 0, 5)
+    fleet.turns(50)
+    fleet.run_until_copied()
+    assert len(fleet.committed(0)) == 20
+
+
+def deliver(fleet: LedgerFleet, delivery: Delivery, version: int) -> None:
+    """Publish the route's settings with another delivery, as the leader does."""
+    fleet.settings = RouteSettings(delivery=delivery)
+    fleet.settings_version = version
+    for worker in fleet.workers.values():
+        worker.copier.change_settings(PublishedSettings(ROUTE, version, fleet.settings))
+
+
+def test_delivery_changed_and_changed_back_at_rest_repeats_nothing(
+    fleet: TransactionFleet,
+) -> None:
+    fleet.checks = False
+    fleet.give(0, "w1")
+    fleet.give(1, "w1")
+    for version, delivery in enumerate(
+        [Delivery.AT_LEAST_ONCE, Delivery.EXACTLY_ONCE, Delivery.AT_LEAST_ONCE], start=1
+    ):
+        deliver(fleet, delivery, version)
+        for number in range(PARTITIONS):
+            put(fleet, number, 5)
+        fleet.run_until_copied()
+        fleet.turns(30, skip_s=0.3)
+        fleet.run_until_copied()
+    for number in range(PARTITIONS):
+        assert fleet.committed(number) == seen(records(fleet.source, ("t", number)))
+
+
+@settings(max_examples=20, deadline=None, suppress_health_check=list(HealthCheck))
+@given(st.data())
+def test_delivery_changed_under_load_loses_nothing(data: st.DataObject) -> None:
+    """Data of the former delivery may be repeated, where it sent at least once."""
+    fleet = TransactionFleet(data.draw(st.sampled_from(PROTOCOLS)), *WORKERS)
+    fleet.checks = False
+    try:
+        for number in range(PARTITIONS):
+            fleet.give(number, WORKERS[number])
+        for version in range(1, 5):
+            put(fleet, data.draw(st.integers(0, PARTITIONS - 1)), data.draw(st.integers(0, 8)))
+            deliver(fleet, data.draw(st.sampled_from(list(Delivery))), version)
+            harm(fleet, data.draw(st.sampled_from(FAULTS)), data)
+            fleet.turns(data.draw(st.integers(0, 25)), skip_s=0.1)
+        heal(fleet)
+        fleet.run_until_copied()
+        for number in range(PARTITIONS):
+            copied = dict.fromkeys(fleet.committed(number))
+            assert list(copied) == seen(records(fleet.source, ("t", number)))
+    finally:
+        fleet.close()
+
+
+def test_transactions_end_under_a_load_that_never_pauses(fleet: TransactionFleet) -> None:
+    fleet.give(0, "w1")
+    put(fleet, 0, 1)
+    fleet.run_until_copied()
+    for _ in range(10):
+        before = fleet.ledger.read(("t", 0)).offset
+        for _ in range(10):
+            put(fleet, 0, 20, size=3_000)
+            fleet.turn(skip_s=0.05)
+        assert fleet.ledger.read(("t", 0)).offset > before
+
+
+def test_a_partition_that_leaves_uncommitted_aborts_what_it_sent(fleet: TransactionFleet) -> None:
+    """Its next owner copies it again, and fences nobody: it was released."""
+    for number in range(PARTITIONS):
+        fleet.give(number, "w1")
+        put(fleet, number, 5)
+    fleet.run_until_copied()
+    belated = int(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
+    fleet.target.belated["t", 0] = deque([belated] * 10_000)
+    put(fleet, 0, 5)
+    fleet.turns(10)
+    fleet.give(0, "w2")
+    fleet.turns(60, skip_s=0.5)
+    assert fleet.owners[Partition(ROUTE, "t", 0)].worker == "w2"
+    fleet.target.belated.clear()
+    put(fleet, 1, 5)
+    fleet.run_until_copied()
+    assert len(fleet.committed(0)) == 10

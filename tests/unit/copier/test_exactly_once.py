@@ -1,0 +1,106 @@
+"""The machine of transactions: states, positions that are due, and the interval."""
+
+import pytest
+
+from ureplicator_common.errors import InvalidTransition
+from ureplicator_common.model import Partition, Route
+from ureplicator_worker.copier.delivery import RENEW_S
+from ureplicator_worker.copier.exactly_once import (
+    PARTITIONS_PER_INTERVAL,
+    ExactlyOnce,
+    TransactionState,
+)
+from ureplicator_worker.copier.lane import Progress
+
+P0 = Partition(Route("a", "b"), "t", 0)
+P1 = Partition(Route("a", "b"), "t", 1)
+
+
+def machine(*, committed: int = 5, now_s: float = 100.0) -> ExactlyOnce:
+    """With P0, in an open transaction."""
+    delivery = ExactlyOnce(interval_s=0.1)
+    delivery.join(P0, committed=committed, leader_epoch=1, now_s=now_s)
+    delivery.begin(now_s)
+    return delivery
+
+
+def at(offset: int) -> dict[Partition, Progress]:
+    return {P0: Progress(offset, 1, exact=True)}
+
+
+def test_a_transaction_from_begin_to_committed() -> None:
+    delivery = machine()
+    assert not delivery.is_due(100.05, drained=False)
+    assert delivery.is_due(100.05, drained=True)
+    assert delivery.is_due(100.1, drained=False)
+    delivery.seal()
+    assert not delivery.is_due(200.0, drained=True)
+    assert delivery.commit(at(8), 100.2)
+    delivery.committed(1, {P0: (8, 2)}, 100.3)
+    assert delivery.offset(P0) == 8
+    assert delivery.state is TransactionState.OPEN
+    assert not delivery.is_due(100.39, drained=False)
+    assert delivery.is_due(100.4, drained=False)
+
+
+def test_positions_are_due_when_they_differ_or_are_old() -> None:
+    delivery = machine()
+    assert delivery.due(at(5), 100.0) == at(5), "its age is unknown"
+    delivery.restore(P0, offset=5, leader_epoch=1, now_s=100.0)
+    assert delivery.due(at(5), 101.0) == {}
+    assert delivery.due(at(6), 101.0) == at(6)
+    assert delivery.due(at(5), 100.0 + RENEW_S) == at(5)
+
+
+def test_with_nothing_to_commit_the_transaction_goes_on() -> None:
+    delivery = machine()
+    delivery.seal()
+    assert not delivery.commit({}, 100.1)
+    assert delivery.state is TransactionState.OPEN
+    assert delivery.number == 0
+
+
+@pytest.mark.parametrize("state", list(TransactionState))
+def test_an_abort_from_any_state_keeps_what_is_stored(state: TransactionState) -> None:
+    delivery = machine()
+    if state in (TransactionState.SEALING, TransactionState.COMMITTING):
+        delivery.seal()
+    if state is TransactionState.COMMITTING:
+        delivery.commit(at(9), 100.0)
+    if state is TransactionState.WAITING:
+        delivery.abort()
+    delivery.abort()
+    assert delivery.state is TransactionState.WAITING
+    assert delivery.offset(P0) == 5
+    assert not delivery.is_due(1e9, drained=True)
+    delivery.restore(P0, offset=9, leader_epoch=1, now_s=101.0)
+    delivery.begin(101.0)
+    assert delivery.offset(P0) == 9
+
+
+def test_what_is_no_transition_is_refused() -> None:
+    delivery = machine()
+    with pytest.raises(InvalidTransition, match="OPEN -> COMMITTING"):
+        delivery.commit(at(6), 100.0)
+    delivery.seal()
+    delivery.commit(at(6), 100.0)
+    with pytest.raises(InvalidTransition, match="transaction 7"):
+        delivery.committed(7, {}, 100.0)
+
+
+def test_a_partition_that_left_is_not_restored() -> None:
+    delivery = machine()
+    delivery.leave(P0)
+    delivery.restore(P0, offset=9, leader_epoch=1, now_s=100.0)
+    assert delivery.offset(P0) == -1
+
+
+def test_the_interval_grows_with_the_partitions() -> None:
+    delivery = machine()
+    for number in range(3 * PARTITIONS_PER_INTERVAL):
+        partition = Partition(P0.route, "many", number)
+        delivery.join(partition, committed=0, leader_epoch=-1, now_s=100.0)
+    delivery.abort()
+    delivery.begin(100.0)
+    assert not delivery.is_due(100.29, drained=False)
+    assert delivery.is_due(100.31, drained=False)

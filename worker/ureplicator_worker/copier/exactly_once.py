@@ -1,0 +1,157 @@
+"""Exactly once: data and positions of a route are committed in one transaction of the slot. Pure.
+
+      transaction(): a producer          seal(): due           sealing(positions)
+    WAITING -----------------> OPEN -----------------> SEALING -----------------> COMMITTING
+       ^                        |  ^                      |                          |   |
+       |      abort()           v  |      abort()         v         abort()          |   |
+       +------------------------+--(----------------------+--------------------------+   |
+                                   |                 committed(positions, producer)      |
+                                   +-----------------------------------------------------+
+
+OPEN        the lane sends
+SEALING     it sends nothing new, and waits for what is in flight; it fetches on
+COMMITTING  the positions behind all that was sent are committed with it
+WAITING     the transaction is aborted, or of unknown outcome. The id is initialised again, which ends it,
+            and only the positions that the store then shows are known to be committed: `restore`. What was
+            sent beyond them is void, and is fetched again.
+
+A transaction is sealed every interval while there is something to commit, and at once when a partition that
+is being drained waits for nothing else. The interval grows with the number of partitions, since a commit
+costs something for each (`PARTITIONS_PER_INTERVAL`).
+
+Source: KIP-98, KIP-447 for positions in the transaction of the data, KIP-890 for what a commit returns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from ureplicator_common.errors import InvalidTransition
+from ureplicator_common.model import Partition
+from ureplicator_worker.copier.delivery import RENEW_S
+from ureplicator_worker.copier.lane import Progress
+
+PARTITIONS_PER_INTERVAL = 200
+
+
+class TransactionState(StrEnum):
+    WAITING = "WAITING"
+    OPEN = "OPEN"
+    SEALING = "SEALING"
+    COMMITTING = "COMMITTING"
+
+
+TRANSITIONS = frozenset(
+    {
+        (TransactionState.WAITING, TransactionState.OPEN),
+        (TransactionState.OPEN, TransactionState.SEALING),
+        (TransactionState.SEALING, TransactionState.OPEN),
+        (TransactionState.SEALING, TransactionState.COMMITTING),
+        (TransactionState.COMMITTING, TransactionState.OPEN),
+        *((state, TransactionState.WAITING) for state in TransactionState),
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class StoredPosition:
+    """Position of a partition in the store; -1 if it has none yet. `at_s`: when it was committed."""
+
+    offset: int
+    leader_epoch: int
+    at_s: float
+
+
+class ExactlyOnce:
+    """`number` of a transaction: 1, 2, ...; the outcome of a commit names it."""
+
+    def __init__(self, *, interval_s: float) -> None:
+        self.state = TransactionState.WAITING
+        self.number = 0
+        self._interval_s = interval_s
+        self._due_at_s = 0.0
+        self._partitions: dict[Partition, StoredPosition] = {}
+
+    def join(
+        self, partition: Partition, *, committed: int, leader_epoch: int, now_s: float
+    ) -> None:
+        """A partition whose stored position is `committed`, of unknown age, so it is renewed soon; -1: the
+        next transaction stores the first one."""
+        self._partitions[partition] = StoredPosition(committed, leader_epoch, now_s - RENEW_S)
+
+    def leave(self, partition: Partition) -> None:
+        self._partitions.pop(partition, None)
+
+    def offset(self, partition: Partition) -> int:
+        """Committed offset; -1 for a partition that has none."""
+        known = self._partitions.get(partition)
+        return -1 if known is None else known.offset
+
+    def restore(
+        self, partition: Partition, *, offset: int, leader_epoch: int, now_s: float
+    ) -> None:
+        """The store shows this after the transaction has ended."""
+        if partition in self._partitions:
+            self._partitions[partition] = StoredPosition(offset, leader_epoch, now_s)
+
+    def begin(self, now_s: float) -> None:
+        """A transaction may begin: the id was initialised, and the positions are restored."""
+        self._move(TransactionState.OPEN)
+        self._set_due(now_s)
+
+    def is_due(self, now_s: float, *, drained: bool) -> bool:
+        """True if the open transaction is to be sealed, should there be anything to commit."""
+        return self.state is TransactionState.OPEN and (drained or now_s >= self._due_at_s)
+
+    def due(
+        self, lane_progress: Mapping[Partition, Progress], now_s: float
+    ) -> dict[Partition, Progress]:
+        """Positions that differ from the stored ones, or are old."""
+        return {
+            partition: progress
+            for partition, progress in lane_progress.items()
+            if self._is_due(self._partitions[partition], progress, now_s)
+        }
+
+    def _is_due(self, known: StoredPosition, progress: Progress, now_s: float) -> bool:
+        return progress.next_offset != known.offset or now_s - known.at_s >= RENEW_S
+
+    def seal(self) -> None:
+        self._move(TransactionState.SEALING)
+
+    def commit(self, positions: Mapping[Partition, Progress], now_s: float) -> bool:
+        """Nothing is in flight any more. False if there is nothing to commit: the transaction goes on."""
+        if not positions:
+            self._move(TransactionState.OPEN)
+            self._set_due(now_s)
+            return False
+        self._move(TransactionState.COMMITTING)
+        self.number += 1
+        return True
+
+    def committed(
+        self, number: int, positions: Mapping[Partition, tuple[int, int]], now_s: float
+    ) -> None:
+        """Offset and leader epoch of each are the store's; the next transaction is open."""
+        if number != self.number:
+            raise InvalidTransition(f"transaction {number} committed, {self.number} is under way")
+        self._move(TransactionState.OPEN)
+        self._set_due(now_s)
+        for partition, (offset, leader_epoch) in positions.items():
+            self.restore(partition, offset=offset, leader_epoch=leader_epoch, now_s=now_s)
+
+    def abort(self) -> None:
+        """Nothing of the transaction counts, as far as is known."""
+        self._move(TransactionState.WAITING)
+
+    def _set_due(self, now_s: float) -> None:
+        self._due_at_s = now_s + self._interval_s * max(
+            1.0, len(self._partitions) / PARTITIONS_PER_INTERVAL
+        )
+
+    def _move(self, to: TransactionState) -> None:
+        if (self.state, to) not in TRANSITIONS:
+            raise InvalidTransition(f"transaction {self.number}: {self.state} -> {to}")
+        self.state = to

@@ -1,0 +1,161 @@
+"""Transactions of a route: `exactly_once` decides, the lane sends, the ownership thread commits.
+
+    work()   due ------------> transactions.seal()
+             transactions.settled ---> Commit(positions of all that was sent)
+    events   Committed ------> transactions.begin(the next producer)
+             failed, fenced -> transactions.end(); the thread initialises the id and asks for the proof
+             OwnershipConfirmed(stored) -> transactions.rewind(stored), each partition
+             TransactionBegun ----------> transactions.begin
+
+What is in a transaction without its position must not be committed: the next owner would copy it again. So
+a partition that leaves while something of it is uncommitted aborts the transaction.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+
+from ureplicator_common.kafka import Position
+from ureplicator_common.kafka.positions import Producer
+from ureplicator_common.model import Partition, Route
+from ureplicator_worker.copier.commit_failures import CommitFailures
+from ureplicator_worker.copier.committer import commitment
+from ureplicator_worker.copier.exactly_once import ExactlyOnce, TransactionState
+from ureplicator_worker.copier.lane import Lane, PartitionsJoining
+from ureplicator_worker.copier.lifecycle import IN_LANE, OwnedPartition
+from ureplicator_worker.copier.ownership.protocol import (
+    Abort,
+    Begun,
+    Commit,
+    CommitFailed,
+    Committed,
+    FencedOut,
+    Join,
+)
+from ureplicator_worker.copier.ownership.thread import Ownership
+
+logger = logging.getLogger(__name__)
+
+
+class TransactionCommitter:
+    def __init__(
+        self,
+        route: Route,
+        *,
+        delivery: ExactlyOnce,
+        lane: Lane,
+        ownership: Ownership,
+        failures: CommitFailures,
+    ) -> None:
+        self._route = route
+        self._delivery = delivery
+        self._lane = lane
+        self._ownership = ownership
+        self._failures = failures
+        self._begun: dict[Partition, Begun] = {}
+
+    def join(self, begun: Begun, now_s: float) -> None:
+        beginning = begun.beginning
+        self._begun[begun.partition] = begun
+        self._delivery.join(
+            begun.partition,
+            committed=beginning.committed,
+            leader_epoch=beginning.leader_epoch,
+            now_s=now_s,
+        )
+
+    def leave(self, partition: Partition) -> None:
+        """Before the lane drops it."""
+        (progress,) = self._lane.progress([partition]).values()
+        stored = self._delivery.offset(partition)
+        if self._delivery.state in (TransactionState.OPEN, TransactionState.SEALING) and (
+            progress.next_offset != stored or not progress.exact
+        ):
+            self.abort(f"{partition} leaves before it is committed")
+        del self._begun[partition]
+        self._delivery.leave(partition)
+
+    def offset(self, partition: Partition) -> int:
+        return self._delivery.offset(partition)
+
+    def work(self, owned: Iterable[OwnedPartition], *, drained: bool, now_s: float) -> None:
+        if self._delivery.is_due(now_s, drained=drained) and self._due(owned, now_s):
+            self._delivery.seal()
+            self._lane.transactions.seal()
+        if self._delivery.state is TransactionState.SEALING and self._lane.transactions.settled:
+            self._commit(owned, now_s)
+
+    def _due(self, owned: Iterable[OwnedPartition], now_s: float) -> bool:
+        return bool(self._delivery.due(self._lane.progress(in_lane(owned)), now_s))
+
+    def _commit(self, owned: Iterable[OwnedPartition], now_s: float) -> None:
+        """Positions of everything in the lane: a suspended partition has been aborted with the rest."""
+        due = self._delivery.due(self._lane.progress(in_lane(owned)), now_s)
+        if not self._delivery.commit(due, now_s):
+            self._lane.transactions.unseal()
+            return
+        commitments = {
+            partition: commitment(self._begun[partition], progress)
+            for partition, progress in due.items()
+        }
+        self._ownership.put(Commit(commitments, self._delivery.number))
+
+    def on_joining(self, event: PartitionsJoining) -> None:
+        self._ownership.put(Join(event.transaction, event.targets))
+
+    def on_committed(self, event: Committed, now_s: float) -> None:
+        self._failures.succeeded()
+        assert event.producer is not None
+        positions = {
+            partition: (item.position, item.leader_epoch)
+            for partition, item in event.positions.items()
+        }
+        self._delivery.committed(event.number, positions, now_s)
+        self._lane.transactions.begin(event.producer)
+
+    def on_failed(self, event: CommitFailed, now_s: float) -> None:
+        self._failures.failed(event.reason, now_s)
+        self._end()
+
+    def on_fenced(self, event: FencedOut, now_s: float) -> None:
+        self._end()
+
+    def error(self, now_s: float) -> str:
+        return self._failures.error(now_s)
+
+    def abort(self, reason: str) -> None:
+        """The thread initialises the id again, unless it does already."""
+        if self._delivery.state is not TransactionState.WAITING:
+            logger.warning(
+                "%s: transaction %d aborted: %s", self._route, self._delivery.number, reason
+            )
+            self._ownership.put(Abort(reason))
+            self._end()
+
+    def _end(self) -> None:
+        self._delivery.abort()
+        self._lane.transactions.end()
+
+    def on_confirmed(self, partition: Partition, stored: Position, now_s: float) -> None:
+        """Go back to the stored position, or to the first one if no transaction was committed yet."""
+        begun = self._begun.get(partition)
+        if begun is None:
+            return
+        self._delivery.restore(
+            partition, offset=stored.offset, leader_epoch=stored.leader_epoch, now_s=now_s
+        )
+        if stored.offset >= 0:
+            self._lane.transactions.rewind(partition, stored.offset, stored.leader_epoch)
+        else:
+            start = begun.beginning
+            self._lane.transactions.rewind(partition, start.position, start.leader_epoch)
+
+    def on_begun(self, producer: Producer, now_s: float) -> None:
+        if self._delivery.state is TransactionState.WAITING:
+            self._delivery.begin(now_s)
+            self._lane.transactions.begin(producer)
+
+
+def in_lane(owned: Iterable[OwnedPartition]) -> list[Partition]:
+    return [each.partition for each in owned if each.state in IN_LANE]
