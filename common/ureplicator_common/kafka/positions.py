@@ -33,9 +33,10 @@ may still be in flight. With EndTxn up to version 4 a late request of an aborted
 the next one (KIP-890). So the connections are closed and the order above starts again at (1).
 
 At least once, a transaction is short and holds offsets only: AddOffsetsToTxn, TxnOffsetCommit, EndTxn.
-Exactly once, it holds the data that was sent since the last one, too, under the same producer, so fencing an id
-also ends its data. From Kafka 4 on (KIP-890, feature `transaction.version` 2) partitions and groups join with their
-first request, and each transaction has an epoch of its own. Reading is an OffsetFetch of our own: the client library in use returns garbage for the metadata.
+Exactly once, it holds the data that was sent since the last one, too, under the same producer, so fencing an
+id also ends its data. From Kafka 4 on (KIP-890, feature `transaction.version` 2) partitions and groups join
+with their first request, and each transaction has an epoch of its own. Reading is an OffsetFetch of our own:
+the client library in use returns garbage for the metadata.
 """
 
 from __future__ import annotations

@@ -1,0 +1,78 @@
+"""A route that delivers exactly once, in a whole fleet: workers are killed under load."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+
+import pytest
+
+from ureplicator_common.kafka.client import ClusterClient
+from ureplicator_common.kafka.positions import read_positions
+from ureplicator_testkit.fleet.real_fleet import Fleet
+from ureplicator_testkit.records.labels import assert_holds, numbers
+from ureplicator_testkit.records.load import Load
+from ureplicator_testkit.records.topics import compare_logs, create_topic, offsets, read_all
+from ureplicator_testkit.servers.clusters import KafkaCluster
+from ureplicator_testkit.servers.processes import eventually
+from ureplicator_testkit.servers.zookeeper import ZooKeeperServer
+
+PARTITIONS = 4
+KILLS = 3
+COPIED_S = 60.0
+
+
+@pytest.fixture
+def running(
+    tmp_path_factory: pytest.TempPathFactory,
+    zookeeper: ZooKeeperServer,
+    source_cluster: KafkaCluster,
+    target_cluster: KafkaCluster,
+) -> Iterator[Fleet]:
+    name = f"once-{uuid.uuid4().hex[:8]}"
+    fleet = Fleet(
+        name=name,
+        folder=tmp_path_factory.mktemp(name),
+        zookeeper=zookeeper.hosts,
+        source=source_cluster.bootstrap,
+        target=target_cluster.bootstrap,
+        route={"delivery": "exactly_once"},
+    )
+    try:
+        yield fleet.start(workers=2)
+    finally:
+        fleet.kill()
+
+
+def wait_committed(fleet: Fleet, source: KafkaCluster, target: KafkaCluster, topic: str) -> None:
+    client = ClusterClient(target.bootstrap)
+
+    def committed() -> bool:
+        ends = offsets(source.bootstrap, topic, isolation="read_committed")
+        found = read_positions(client, fleet.group(), {topic: sorted(ends)})
+        return all(found[topic, number].offset >= end for number, (_, end) in ends.items())
+
+    try:
+        eventually(committed, COPIED_S, f"{topic} is committed to its ends")
+    finally:
+        client.close()
+
+
+def test_workers_killed_under_load_repeat_nothing(
+    running: Fleet, source_cluster: KafkaCluster, target_cluster: KafkaCluster, topic: str
+) -> None:
+    create_topic(source_cluster.bootstrap, topic, partitions=PARTITIONS)
+    with Load(source_cluster.bootstrap, topic, partitions=PARTITIONS) as load:
+        running.whitelist(topic)
+        running.wait_online(topic, PARTITIONS)
+        for turn in range(KILLS):
+            worker = f"w{1 + turn % 2}"
+            running.workers[worker].kill_tree()
+            running.start_worker(worker)
+            running.wait_workers("w1", "w2")
+            running.wait_online(topic, PARTITIONS, deadline_s=COPIED_S)
+    wait_committed(running, source_cluster, target_cluster, topic)
+    copied = read_all(target_cluster.bootstrap, topic)
+    assert_holds(copied, topic, load.acknowledged)
+    assert all(count == 1 for found in numbers(copied, topic).values() for count in found.values())
+    compare_logs(source_cluster.bootstrap, target_cluster.bootstrap, topic).assert_clean()
