@@ -73,7 +73,7 @@ class SourceOffsetPublisher:
         changed: dict[TopicPartition, Position] = {}
         for key, offset in present.items():
             last, at_s = self._published.get(key, nothing)
-            if offset != last or now_s - at_s >= RENEW_S:
+            if offset >= 0 and (offset != last or now_s - at_s >= RENEW_S):
                 changed[key] = Position(offset, -1)
         return changed
 

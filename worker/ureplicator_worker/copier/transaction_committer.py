@@ -54,6 +54,7 @@ class TransactionCommitter:
         self._ownership = ownership
         self._failures = failures
         self._begun: dict[Partition, Begun] = {}
+        self._producer: Producer | None = None
 
     def join(self, begun: Begun, now_s: float) -> None:
         beginning = begun.beginning
@@ -112,7 +113,7 @@ class TransactionCommitter:
             for partition, item in event.positions.items()
         }
         self._delivery.committed(event.number, positions, now_s)
-        self._lane.transactions.begin(event.producer)
+        self._begin(event.producer)
 
     def on_failed(self, event: CommitFailed, now_s: float) -> None:
         self._failures.failed(event.reason, now_s)
@@ -130,7 +131,8 @@ class TransactionCommitter:
             logger.warning(
                 "%s: transaction %d aborted: %s", self._route, self._delivery.number, reason
             )
-            self._ownership.put(Abort(reason))
+            assert self._producer is not None
+            self._ownership.put(Abort(self._producer))
             self._end()
 
     def _end(self) -> None:
@@ -142,6 +144,7 @@ class TransactionCommitter:
         begun = self._begun.get(partition)
         if begun is None:
             return
+        assert self._delivery.state is TransactionState.WAITING, "a transaction is open"
         self._delivery.restore(
             partition, offset=stored.offset, leader_epoch=stored.leader_epoch, now_s=now_s
         )
@@ -154,7 +157,11 @@ class TransactionCommitter:
     def on_begun(self, producer: Producer, now_s: float) -> None:
         if self._delivery.state is TransactionState.WAITING:
             self._delivery.begin(now_s)
-            self._lane.transactions.begin(producer)
+            self._begin(producer)
+
+    def _begin(self, producer: Producer) -> None:
+        self._producer = producer
+        self._lane.transactions.begin(producer)
 
 
 def in_lane(owned: Iterable[OwnedPartition]) -> list[Partition]:

@@ -21,6 +21,8 @@ from ureplicator_testkit.copier.line import ROUTE, records, seen
 from ureplicator_testkit.kafka.memory_kafka import MemoryKafka
 from ureplicator_testkit.kafka.transactions import TransactionLedger
 from ureplicator_testkit.records import batches
+from ureplicator_worker.copier.ownership.protocol import Abort
+from ureplicator_worker.copier.source_offsets import PUBLISH_EVERY_S
 from ureplicator_worker.lifeline.messages import PublishedSettings
 
 PARTITIONS = 2
@@ -152,6 +154,21 @@ def test_records_become_visible_with_their_position(fleet: TransactionFleet) -> 
     assert len(fleet.committed(0)) == 15
 
 
+def test_only_stored_positions_are_published_at_the_source(fleet: TransactionFleet) -> None:
+    """Before its first transaction a partition has none."""
+    fleet.give(0, "w1")
+    fleet.turns(3, skip_s=0.01)
+    fleet.ledger.fail_next("commit", "before")
+    put(fleet, 0, 5)
+    fleet.turns(5, skip_s=PUBLISH_EVERY_S)
+    fleet.run_until_copied()
+    fleet.turns(3, skip_s=PUBLISH_EVERY_S)
+    published = fleet.workers["w1"].source_metadata.published
+    offsets = [position.offset for positions in published for position in positions.values()]
+    assert offsets[-1] == 5
+    assert min(offsets) >= 0
+
+
 def test_a_frozen_owner_that_thaws_leaves_nothing_behind(fleet: TransactionFleet) -> None:
     """What it had sent is aborted when the next owner fences it; what it sends then is refused."""
     fleet.give(0, "w1")
@@ -249,3 +266,19 @@ def test_a_partition_that_leaves_uncommitted_aborts_what_it_sent(fleet: Transact
     put(fleet, 1, 5)
     fleet.run_until_copied()
     assert len(fleet.committed(0)) == 10
+
+
+def test_an_abort_of_a_former_transaction_ends_none_that_follows(fleet: TransactionFleet) -> None:
+    """Else two failures at once would fence the copier's own next transaction, again and again."""
+    fleet.give(0, "w1")
+    put(fleet, 0, 5)
+    fleet.run_until_copied()
+    fleet.turns(10)
+    worker = fleet.workers["w1"]
+    former = worker.ownership._store.producer
+    worker.copier.holder.committer.abort("a batch was refused")
+    fleet.turns(10)
+    worker.ownership.put(Abort(former))
+    put(fleet, 0, 5)
+    fleet.run_until_copied()
+    assert fleet.ledger.done.count("initialise") == 2

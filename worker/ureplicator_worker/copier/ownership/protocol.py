@@ -53,9 +53,12 @@ class Join:
 
 @dataclass(frozen=True, slots=True)
 class Abort:
-    """The open transaction must not be committed: go through the order again, which ends it."""
+    """The open transaction of `producer` must not be committed: go through the order again, which ends it.
 
-    reason: str
+    Without effect once there is another producer: what it had sent is aborted then.
+    """
+
+    producer: Producer
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,6 @@ starts again from the store.
 
 from __future__ import annotations
 
-import logging
 import math
 import queue
 import threading
@@ -83,8 +82,6 @@ from ureplicator_worker.copier.start_position import (
 from ureplicator_worker.lifeline.messages import Grant, ProofResponse
 
 RETRY_S = 0.5
-
-logger = logging.getLogger(__name__)
 
 
 class Ownership:
@@ -211,9 +208,9 @@ class Ownership:
                     lambda: self._store.add_partitions(targets)
                 ):
                     self._post(Joined(transaction, targets))
-            case Abort(reason):
-                self._order.restart()
-                logger.warning("transaction aborted: %s", reason)
+            case Abort(producer):
+                if self._transactions.is_announced(producer):
+                    self._order.restart()
             case NewProducer():
                 self._producer_ids.request()
             case Locate(partition):

@@ -34,6 +34,10 @@ class TransactionalDelivery:
             self._announced = store.producer
             post(TransactionBegun(store.producer))
 
+    def is_announced(self, producer: Producer) -> bool:
+        """The lane's producer is the last one that there was."""
+        return producer == self._announced
+
     def following(self, store: PositionStore) -> Producer | None:
         """After a commit: the producer of the next transaction, if data is sent in it."""
         self._announced = store.producer if self.used else None
