@@ -46,6 +46,7 @@ from ureplicator_bench.report import (
 )
 from ureplicator_bench.servers import Servers, running
 from ureplicator_cli.rest_client import RestFailure
+from ureplicator_common.model import Delivery
 from ureplicator_testkit.records.topics import CODECS, create_topic, delete_topic
 from ureplicator_testkit.servers.java import KAFKA_VERSION, NotSetUpError
 from ureplicator_testkit.servers.processes import remove_folder, stop_guard
@@ -77,6 +78,7 @@ class Wanted:
     deadline_s: float
     mm2: str
     load_s: float
+    deliveries: tuple[Delivery, ...]
 
 
 @click.command(help=(__doc__ or "").partition("`: ")[2])
@@ -97,6 +99,13 @@ class Wanted:
     default="tuned",
     show_default=True,
     help="How MirrorMaker 2 is configured; none: leave it out.",
+)
+@click.option(
+    "--delivery",
+    "deliveries",
+    type=click.Choice([*Delivery]),
+    multiple=True,
+    help="Of this replicator; may be repeated; default: at_least_once.",
 )
 @click.option(
     "--latency-seconds", type=float, default=20.0, show_default=True, help="0: no latency."
@@ -137,6 +146,7 @@ def main(
     codec: str | None,
     partitions: int | None,
     mm2: str,
+    deliveries: tuple[str, ...],
     latency_seconds: float,
     load_seconds: float,
     deadline: float,
@@ -152,7 +162,8 @@ def main(
     changes = {"records": records, "size": size, "codec": codec, "partitions": partitions}
     bases = [MEMORY] if only_memory else [PROFILES[name] for name in names or ("1k", "100b")]
     profiles = tuple(_changed(base, changes) for base in bases)
-    wanted = Wanted(profiles, latency_seconds, deadline, mm2, load_seconds)
+    delivered = tuple(map(Delivery, deliveries)) or (Delivery.AT_LEAST_ONCE,)
+    wanted = Wanted(profiles, latency_seconds, deadline, mm2, load_seconds, delivered)
     try:
         if idle_partitions is not None:
             good, figures = _idle(idle_partitions)
@@ -182,12 +193,12 @@ def _changed(base: Profile, changes: dict[str, Any]) -> Profile:
 
 def _run(wanted: Wanted, *, only_memory: bool) -> tuple[bool, dict[str, Any]]:
     with _folder(), running(FOLDER) as servers:
-        ours = Ours(servers, FOLDER)
+        ours = [Ours(servers, FOLDER, delivery=each) for each in wanted.deliveries]
         if only_memory:
-            found = memory.measure(ours, servers, wanted.profiles[0], progress=_print_progress)
+            found = memory.measure(ours[0], servers, wanted.profiles[0], progress=_print_progress)
             print_memory(console, found)
             return found.good, {"memory": asdict(found)}
-        contenders: list[Contender] = [ours]
+        contenders: list[Contender] = [*ours]
         if wanted.mm2 != "none":
             contenders.append(MirrorMaker(servers, FOLDER, tuned=wanted.mm2 == "tuned"))
         if wanted.load_s:

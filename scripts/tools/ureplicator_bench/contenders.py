@@ -7,10 +7,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
+import yaml
 from confluent_kafka.admin import AdminClient
 
 from ureplicator_bench.load import Profile
 from ureplicator_bench.servers import Servers
+from ureplicator_common.model import Delivery
 from ureplicator_demo.fleet import Fleet, Mark, WorkerPages
 from ureplicator_testkit.records.topics import QUIET, delete_topic
 from ureplicator_testkit.servers.java import (
@@ -82,9 +84,10 @@ class Contender(Protocol):
 class Ours:
     """A controller and a worker with default settings; each start is a fleet of its own."""
 
-    def __init__(self, servers: Servers, folder: Path) -> None:
-        self.name = "ureplicator"
-        self._servers, self._folder = servers, folder
+    def __init__(self, servers: Servers, folder: Path, *, delivery: Delivery) -> None:
+        once = delivery is Delivery.EXACTLY_ONCE
+        self.name = "ureplicator, exactly once" if once else "ureplicator"
+        self._servers, self._folder, self._delivery = servers, folder, delivery
         self._runs = 0
         self._fleet: Fleet | None = None
 
@@ -93,13 +96,15 @@ class Ours:
         folder = self._folder / f"ureplicator-{self._runs}"
         folder.mkdir()
         config = folder / "config.yaml"
-        config.write_text(
+        settings = yaml.safe_load(
             CONFIG_TEXT.format(
                 zookeeper=self._servers.zookeeper.hosts,
                 source=self._servers.source.bootstrap,
                 target=self._servers.target.bootstrap,
             )
         )
+        settings["routes"][0]["delivery"] = self._delivery.value
+        config.write_text(yaml.safe_dump(settings))
         mark = Mark(MARK_NAME, str(folder))
         name = f"bench-{self._runs}"
         self._fleet = Fleet(config, folder, name=name, workers=1, mark=mark)
