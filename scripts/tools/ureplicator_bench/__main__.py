@@ -103,7 +103,7 @@ class Wanted:
 @click.option(
     "--delivery",
     "deliveries",
-    type=click.Choice([*Delivery]),
+    type=click.Choice([each.value for each in Delivery]),
     multiple=True,
     help="Of this replicator; may be repeated; default: at_least_once.",
 )
