@@ -93,7 +93,7 @@ class Ours:
 
     def start(self, topics: Sequence[str], profile: Profile) -> None:
         self._runs += 1
-        folder = self._folder / f"ureplicator-{self._runs}"
+        folder = self._folder / f"{self._delivery.value}-{self._runs}"
         folder.mkdir()
         config = folder / "config.yaml"
         settings = yaml.safe_load(
@@ -106,7 +106,7 @@ class Ours:
         settings["routes"][0]["delivery"] = self._delivery.value
         config.write_text(yaml.safe_dump(settings))
         mark = Mark(MARK_NAME, str(folder))
-        name = f"bench-{self._runs}"
+        name = f"bench-{self._delivery.value}-{self._runs}"
         self._fleet = Fleet(config, folder, name=name, workers=1, mark=mark)
         self._fleet.start()
         self._fleet.wait_ready()
