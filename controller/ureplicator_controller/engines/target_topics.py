@@ -83,6 +83,8 @@ def ensure_target(
             return
         except (TopicAlreadyExists, TopicRefused) as error:
             refused = error  # or another writer was faster: the next read shows it
+    if isinstance(refused, TopicAlreadyExists):
+        raise ClusterUnavailable(f"{topic} exists, and the brokers do not list it yet")
     raise TopicRefused(str(refused))
 
 
