@@ -19,7 +19,7 @@ P1 = Partition(Route("a", "b"), "t", 1)
 def machine(*, committed: int = 5, now_s: float = 100.0) -> ExactlyOnce:
     """With P0, in an open transaction."""
     delivery = ExactlyOnce(interval_s=0.1)
-    delivery.join(P0, committed=committed, leader_epoch=1, now_s=now_s)
+    delivery.join(P0, committed=committed, now_s=now_s)
     delivery.begin(now_s)
     return delivery
 
@@ -36,7 +36,7 @@ def test_a_transaction_from_begin_to_committed() -> None:
     delivery.seal()
     assert not delivery.is_due(200.0, drained=True)
     assert delivery.commit(at(8), 100.2)
-    delivery.committed(1, {P0: (8, 2)}, 100.3)
+    delivery.committed(1, [(P0, 8)], 100.3)
     assert delivery.offset(P0) == 8
     assert delivery.state is TransactionState.OPEN
     assert not delivery.is_due(100.39, drained=False)
@@ -46,7 +46,7 @@ def test_a_transaction_from_begin_to_committed() -> None:
 def test_positions_are_due_when_they_differ_or_are_old() -> None:
     delivery = machine()
     assert delivery.due(at(5), 100.0) == at(5), "its age is unknown"
-    delivery.restore(P0, offset=5, leader_epoch=1, now_s=100.0)
+    delivery.restore(P0, offset=5, now_s=100.0)
     assert delivery.due(at(5), 101.0) == {}
     assert delivery.due(at(6), 101.0) == at(6)
     assert delivery.due(at(5), 100.0 + RENEW_S) == at(5)
@@ -73,7 +73,7 @@ def test_an_abort_from_any_state_keeps_what_is_stored(state: TransactionState) -
     assert delivery.state is TransactionState.WAITING
     assert delivery.offset(P0) == 5
     assert not delivery.is_due(1e9, drained=True)
-    delivery.restore(P0, offset=9, leader_epoch=1, now_s=101.0)
+    delivery.restore(P0, offset=9, now_s=101.0)
     delivery.begin(101.0)
     assert delivery.offset(P0) == 9
 
@@ -85,13 +85,13 @@ def test_what_is_no_transition_is_refused() -> None:
     delivery.seal()
     delivery.commit(at(6), 100.0)
     with pytest.raises(InvalidTransition, match="transaction 7"):
-        delivery.committed(7, {}, 100.0)
+        delivery.committed(7, [], 100.0)
 
 
 def test_a_partition_that_left_is_not_restored() -> None:
     delivery = machine()
     delivery.leave(P0)
-    delivery.restore(P0, offset=9, leader_epoch=1, now_s=100.0)
+    delivery.restore(P0, offset=9, now_s=100.0)
     assert delivery.offset(P0) == -1
 
 
@@ -99,7 +99,7 @@ def test_the_interval_grows_with_the_partitions() -> None:
     delivery = machine()
     for number in range(3 * PARTITIONS_PER_INTERVAL):
         partition = Partition(P0.route, "many", number)
-        delivery.join(partition, committed=0, leader_epoch=-1, now_s=100.0)
+        delivery.join(partition, committed=0, now_s=100.0)
     delivery.abort()
     delivery.begin(100.0)
     assert not delivery.is_due(100.29, drained=False)

@@ -40,10 +40,14 @@ class DeliveryState(StrEnum):
 
 @dataclass(slots=True)
 class CommittedPosition:
-    """Commit side of one partition: the stored offset, and its time. Written by AtLeastOnce only."""
+    """Commit side of one partition: the stored offset, and its time. Written by the delivery only."""
 
     offset: int
     at_s: float
+
+    def is_due(self, progress: Progress, now_s: float) -> bool:
+        """True if the position differs from the stored one, or that is old."""
+        return progress.next_offset != self.offset or now_s - self.at_s >= RENEW_S
 
 
 class AtLeastOnce:
@@ -88,15 +92,12 @@ class AtLeastOnce:
         due = {
             partition: progress
             for partition, progress in lane_progress.items()
-            if self._is_due(self._partitions[partition], progress, now_s)
+            if self._partitions[partition].is_due(progress, now_s)
         }
         if due:
             self.state = DeliveryState.SEALED
             self.number += 1
         return due
-
-    def _is_due(self, known: CommittedPosition, progress: Progress, now_s: float) -> bool:
-        return progress.next_offset != known.offset or now_s - known.at_s >= RENEW_S
 
     def committed(
         self, number: int, offsets: Iterable[tuple[Partition, int]], now_s: float

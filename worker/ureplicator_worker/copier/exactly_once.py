@@ -1,11 +1,11 @@
 """Exactly once: data and positions of a route are committed in one transaction of the slot. Pure.
 
-      transaction(): a producer          seal(): due           sealing(positions)
+      begin(): a producer                seal(): due           commit(positions)
     WAITING -----------------> OPEN -----------------> SEALING -----------------> COMMITTING
        ^                        |  ^                      |                          |   |
        |      abort()           v  |      abort()         v         abort()          |   |
        +------------------------+--(----------------------+--------------------------+   |
-                                   |                 committed(positions, producer)      |
+                                   |                 committed(number, offsets)          |
                                    +-----------------------------------------------------+
 
 OPEN        the lane sends
@@ -24,13 +24,12 @@ Source: KIP-98, KIP-447 for positions in the transaction of the data, KIP-890 fo
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
 from enum import StrEnum
 
 from ureplicator_common.errors import InvalidTransition
 from ureplicator_common.model import Partition
-from ureplicator_worker.copier.delivery import RENEW_S
+from ureplicator_worker.copier.delivery import RENEW_S, CommittedPosition
 from ureplicator_worker.copier.lane import Progress
 
 PARTITIONS_PER_INTERVAL = 200
@@ -55,15 +54,6 @@ TRANSITIONS = frozenset(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class StoredPosition:
-    """Position of a partition in the store; -1 if it has none yet. `at_s`: when it was committed."""
-
-    offset: int
-    leader_epoch: int
-    at_s: float
-
-
 class ExactlyOnce:
     """`number` of a transaction: 1, 2, ...; the outcome of a commit names it."""
 
@@ -72,14 +62,12 @@ class ExactlyOnce:
         self.number = 0
         self._interval_s = interval_s
         self._due_at_s = 0.0
-        self._partitions: dict[Partition, StoredPosition] = {}
+        self._partitions: dict[Partition, CommittedPosition] = {}
 
-    def join(
-        self, partition: Partition, *, committed: int, leader_epoch: int, now_s: float
-    ) -> None:
+    def join(self, partition: Partition, *, committed: int, now_s: float) -> None:
         """A partition whose stored position is `committed`, of unknown age, so it is renewed soon; -1: the
         next transaction stores the first one."""
-        self._partitions[partition] = StoredPosition(committed, leader_epoch, now_s - RENEW_S)
+        self._partitions[partition] = CommittedPosition(committed, now_s - RENEW_S)
 
     def leave(self, partition: Partition) -> None:
         self._partitions.pop(partition, None)
@@ -89,12 +77,10 @@ class ExactlyOnce:
         known = self._partitions.get(partition)
         return -1 if known is None else known.offset
 
-    def restore(
-        self, partition: Partition, *, offset: int, leader_epoch: int, now_s: float
-    ) -> None:
+    def restore(self, partition: Partition, *, offset: int, now_s: float) -> None:
         """The store shows this after the transaction has ended."""
         if partition in self._partitions:
-            self._partitions[partition] = StoredPosition(offset, leader_epoch, now_s)
+            self._partitions[partition] = CommittedPosition(offset, now_s)
 
     def begin(self, now_s: float) -> None:
         """A transaction may begin: the id was initialised, and the positions are restored."""
@@ -112,11 +98,12 @@ class ExactlyOnce:
         return {
             partition: progress
             for partition, progress in lane_progress.items()
-            if self._is_due(self._partitions[partition], progress, now_s)
+            if self._partitions[partition].is_due(progress, now_s)
         }
 
-    def _is_due(self, known: StoredPosition, progress: Progress, now_s: float) -> bool:
-        return progress.next_offset != known.offset or now_s - known.at_s >= RENEW_S
+    def put_off(self, now_s: float) -> None:
+        """Nothing was due: positions are compared once an interval, not at each turn of the loop."""
+        self._set_due(now_s)
 
     def seal(self) -> None:
         self._move(TransactionState.SEALING)
@@ -132,15 +119,15 @@ class ExactlyOnce:
         return True
 
     def committed(
-        self, number: int, positions: Mapping[Partition, tuple[int, int]], now_s: float
+        self, number: int, offsets: Iterable[tuple[Partition, int]], now_s: float
     ) -> None:
-        """Offset and leader epoch of each are the store's; the next transaction is open."""
+        """These are the store's; the next transaction is open."""
         if number != self.number:
             raise InvalidTransition(f"transaction {number} committed, {self.number} is under way")
         self._move(TransactionState.OPEN)
         self._set_due(now_s)
-        for partition, (offset, leader_epoch) in positions.items():
-            self.restore(partition, offset=offset, leader_epoch=leader_epoch, now_s=now_s)
+        for partition, offset in offsets:
+            self.restore(partition, offset=offset, now_s=now_s)
 
     def abort(self) -> None:
         """Nothing of the transaction counts, as far as is known."""

@@ -22,7 +22,7 @@ from ureplicator_common.model import Partition, Route
 from ureplicator_worker.copier.commit_failures import CommitFailures
 from ureplicator_worker.copier.committer import commitment
 from ureplicator_worker.copier.exactly_once import ExactlyOnce, TransactionState
-from ureplicator_worker.copier.lane import Lane, PartitionsJoining
+from ureplicator_worker.copier.lane import Lane, PartitionsJoining, Progress
 from ureplicator_worker.copier.lifecycle import IN_LANE, OwnedPartition
 from ureplicator_worker.copier.ownership.protocol import (
     Abort,
@@ -57,14 +57,9 @@ class TransactionCommitter:
         self._producer: Producer | None = None
 
     def join(self, begun: Begun, now_s: float) -> None:
-        beginning = begun.beginning
         self._begun[begun.partition] = begun
-        self._delivery.join(
-            begun.partition,
-            committed=beginning.committed,
-            leader_epoch=beginning.leader_epoch,
-            now_s=now_s,
-        )
+        committed = begun.beginning.committed
+        self._delivery.join(begun.partition, committed=committed, now_s=now_s)
 
     def leave(self, partition: Partition) -> None:
         """Before the lane drops it."""
@@ -81,18 +76,22 @@ class TransactionCommitter:
         return self._delivery.offset(partition)
 
     def work(self, owned: Iterable[OwnedPartition], *, drained: bool, now_s: float) -> None:
-        if self._delivery.is_due(now_s, drained=drained) and self._due(owned, now_s):
-            self._delivery.seal()
-            self._lane.transactions.seal()
+        if self._delivery.is_due(now_s, drained=drained):
+            if self._due(owned, now_s):
+                self._delivery.seal()
+                self._lane.transactions.seal()
+            else:
+                self._delivery.put_off(now_s)
         if self._delivery.state is TransactionState.SEALING and self._lane.transactions.settled:
             self._commit(owned, now_s)
 
-    def _due(self, owned: Iterable[OwnedPartition], now_s: float) -> bool:
-        return bool(self._delivery.due(self._lane.progress(in_lane(owned)), now_s))
+    def _due(self, owned: Iterable[OwnedPartition], now_s: float) -> dict[Partition, Progress]:
+        """Positions of everything in the lane: a suspended partition was aborted with the rest."""
+        in_lane = [each.partition for each in owned if each.state in IN_LANE]
+        return self._delivery.due(self._lane.progress(in_lane), now_s)
 
     def _commit(self, owned: Iterable[OwnedPartition], now_s: float) -> None:
-        """Positions of everything in the lane: a suspended partition has been aborted with the rest."""
-        due = self._delivery.due(self._lane.progress(in_lane(owned)), now_s)
+        due = self._due(owned, now_s)
         if not self._delivery.commit(due, now_s):
             self._lane.transactions.unseal()
             return
@@ -108,11 +107,8 @@ class TransactionCommitter:
     def on_committed(self, event: Committed, now_s: float) -> None:
         self._failures.succeeded()
         assert event.producer is not None
-        positions = {
-            partition: (item.position, item.leader_epoch)
-            for partition, item in event.positions.items()
-        }
-        self._delivery.committed(event.number, positions, now_s)
+        offsets = ((part, item.position) for part, item in event.positions.items())
+        self._delivery.committed(event.number, offsets, now_s)
         self._begin(event.producer)
 
     def on_failed(self, event: CommitFailed, now_s: float) -> None:
@@ -145,9 +141,7 @@ class TransactionCommitter:
         if begun is None:
             return
         assert self._delivery.state is TransactionState.WAITING, "a transaction is open"
-        self._delivery.restore(
-            partition, offset=stored.offset, leader_epoch=stored.leader_epoch, now_s=now_s
-        )
+        self._delivery.restore(partition, offset=stored.offset, now_s=now_s)
         if stored.offset >= 0:
             self._lane.transactions.rewind(partition, stored.offset, stored.leader_epoch)
         else:
@@ -162,7 +156,3 @@ class TransactionCommitter:
     def _begin(self, producer: Producer) -> None:
         self._producer = producer
         self._lane.transactions.begin(producer)
-
-
-def in_lane(owned: Iterable[OwnedPartition]) -> list[Partition]:
-    return [each.partition for each in owned if each.state in IN_LANE]

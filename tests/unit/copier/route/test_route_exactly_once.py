@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -16,11 +17,12 @@ from hypothesis import strategies as st
 from ureplicator_common.kafka.errors import ErrorCode
 from ureplicator_common.kafka.positions import TransactionProtocol
 from ureplicator_common.model import Delivery, Partition, RouteSettings
-from ureplicator_testkit.copier.ledger_fleet import LedgerFleet
+from ureplicator_testkit.copier.ledger_fleet import COMMIT_INTERVAL_S, LedgerFleet
 from ureplicator_testkit.copier.line import ROUTE, records, seen
 from ureplicator_testkit.kafka.memory_kafka import MemoryKafka
 from ureplicator_testkit.kafka.transactions import TransactionLedger
 from ureplicator_testkit.records import batches
+from ureplicator_worker.copier.exactly_once import ExactlyOnce
 from ureplicator_worker.copier.ownership.protocol import Abort
 from ureplicator_worker.copier.source_offsets import PUBLISH_EVERY_S
 from ureplicator_worker.lifeline.messages import PublishedSettings
@@ -282,3 +284,24 @@ def test_an_abort_of_a_former_transaction_ends_none_that_follows(fleet: Transact
     put(fleet, 0, 5)
     fleet.run_until_copied()
     assert fleet.ledger.done.count("initialise") == 2
+
+
+def test_positions_are_compared_once_an_interval(
+    fleet: TransactionFleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A comparison at each turn would cost an idle slot more than its fetches."""
+    fleet.give(0, "w1")
+    put(fleet, 0, 1)
+    fleet.run_until_copied()
+    compared = 0
+    due = ExactlyOnce.due
+
+    def counted(*arguments: Any) -> Any:
+        nonlocal compared
+        compared += 1
+        return due(*arguments)
+
+    fleet.turns(5, skip_s=COMMIT_INTERVAL_S)
+    monkeypatch.setattr(ExactlyOnce, "due", counted)
+    fleet.turns(40, skip_s=COMMIT_INTERVAL_S / 10)
+    assert 1 <= compared <= 5
