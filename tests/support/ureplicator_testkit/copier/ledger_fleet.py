@@ -23,6 +23,7 @@ from ureplicator_testkit.copier.line import ROUTE, TURNS, CopierLine, records, s
 from ureplicator_testkit.kafka.clients import MemoryCluster
 from ureplicator_testkit.kafka.ledger import ScriptedLedger
 from ureplicator_testkit.kafka.memory_kafka import MemoryKafka
+from ureplicator_testkit.records import batches
 from ureplicator_worker.copier.loop.mailbox import Mailbox
 from ureplicator_worker.copier.ownership.protocol import Command, OwnershipEvent
 from ureplicator_worker.copier.ownership.thread import Ownership
@@ -219,7 +220,7 @@ class LedgerFleet:
         return report is not None and report.state is PartitionState.ONLINE
 
     def _lead(self, worker: WorkerLine) -> None:
-        """What the worker's driver reads and sends, and what it receives."""
+        """Perform the work of the worker's driver: read, send and receive."""
         for message in worker.take_messages():
             self._receive(worker, message)
         for partition in list(worker.copier.holder.owned):
@@ -291,3 +292,11 @@ class LedgerFleet:
             worker.close()
         self.source.close()
         self.target.close()
+
+
+def put(fleet: LedgerFleet, number: int, count: int, *, size: int = 1) -> None:
+    """Batches of one record each, which names its partition and offset."""
+    log = fleet.source.logs["t", number]
+    for _ in range(count):
+        value = b"t/%d/%d " % (number, log.end) * size
+        log.put(batches.batch([(0, None, value, ())]))

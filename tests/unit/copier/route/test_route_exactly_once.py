@@ -17,14 +17,21 @@ from hypothesis import strategies as st
 from ureplicator_common.kafka.errors import ErrorCode
 from ureplicator_common.kafka.positions import TransactionProtocol
 from ureplicator_common.model import Delivery, Partition, RouteSettings
-from ureplicator_testkit.copier.ledger_fleet import COMMIT_INTERVAL_S, LedgerFleet
+from ureplicator_testkit.copier.ledger_fleet import COMMIT_INTERVAL_S, LedgerFleet, put
 from ureplicator_testkit.copier.line import ROUTE, records, seen
 from ureplicator_testkit.kafka.memory_kafka import MemoryKafka
 from ureplicator_testkit.kafka.transactions import TransactionLedger
 from ureplicator_testkit.records import batches
 from ureplicator_worker.copier.exactly_once import ExactlyOnce
-from ureplicator_worker.copier.ownership.protocol import Abort
+from ureplicator_worker.copier.ownership.protocol import (
+    Abort,
+    FindStarts,
+    ProofRequested,
+    StartsFound,
+    TransactionBegun,
+)
 from ureplicator_worker.copier.source_offsets import PUBLISH_EVERY_S
+from ureplicator_worker.copier.start_position import TargetState
 from ureplicator_worker.lifeline.messages import PublishedSettings
 
 PARTITIONS = 2
@@ -73,14 +80,6 @@ class TransactionFleet(LedgerFleet):
     def committed(self, number: int) -> list[tuple[object, ...]]:
         log = self.target.logs["t", number]
         return [row for batch in log.committed() for row in seen(list(batches.decode(batch)))]
-
-
-def put(fleet: LedgerFleet, number: int, count: int, *, size: int = 1) -> None:
-    """Batches of one record each, which names its partition and offset."""
-    log = fleet.source.logs["t", number]
-    for _ in range(count):
-        value = b"t/%d/%d " % (number, log.end) * size
-        log.put(batches.batch([(0, None, value, ())]))
 
 
 def harm(fleet: LedgerFleet, fault: str, data: st.DataObject) -> None:
@@ -305,3 +304,20 @@ def test_positions_are_compared_once_an_interval(
     monkeypatch.setattr(ExactlyOnce, "due", counted)
     fleet.turns(40, skip_s=COMMIT_INTERVAL_S / 10)
     assert 1 <= compared <= 5
+
+
+def test_a_late_start_begins_no_transaction_before_the_proof(fleet: TransactionFleet) -> None:
+    """The lane has not gone back yet to what the store shows."""
+    fleet.give(0, "w1")
+    put(fleet, 0, 5)
+    fleet.run_until_copied()
+    fleet.turns(10)
+    worker = fleet.workers["w1"]
+    worker.copier.holder.committer.abort("a batch was refused")
+    worker.ownership.perform()
+    job = FindStarts(0, {}, {}, TargetState(fleet.target.view(["t"]), {}))
+    worker.ownership.put(StartsFound(job, {}))
+    worker.ownership.perform()
+    posted = list(worker.ownership.events.take())
+    assert any(isinstance(event, ProofRequested) for event in posted)
+    assert not any(isinstance(event, TransactionBegun) for event in posted)

@@ -15,10 +15,9 @@ from hypothesis import strategies as st
 from ureplicator_common.kafka.errors import ErrorCode
 from ureplicator_common.kafka.provenance import Provenance
 from ureplicator_common.model import Partition
-from ureplicator_testkit.copier.ledger_fleet import LedgerFleet
+from ureplicator_testkit.copier.ledger_fleet import LedgerFleet, put
 from ureplicator_testkit.copier.line import TURNS, records, seen
 from ureplicator_testkit.kafka.memory_kafka import MemoryKafka
-from ureplicator_testkit.records import batches
 
 PARTITIONS = 2
 K0 = ("t", 0)
@@ -56,14 +55,6 @@ def fleets() -> Iterator[MakeFleet]:
 def fleet_of(*workers: str, partitions: int = PARTITIONS) -> LedgerFleet:
     topics = {"t": partitions}
     return LedgerFleet(MemoryKafka("A", topics), MemoryKafka("B", topics), *workers)
-
-
-def put(fleet: LedgerFleet, number: int, count: int, *, size: int = 1) -> None:
-    """Batches of one record each, which names its partition and offset."""
-    log = fleet.source.logs["t", number]
-    for _ in range(count):
-        value = b"t/%d/%d " % (number, log.end) * size
-        log.put(batches.batch([(0, None, value, ())]))
 
 
 def harm(fleet: LedgerFleet, fault: str, data: st.DataObject) -> None:

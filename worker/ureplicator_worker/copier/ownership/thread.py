@@ -299,7 +299,8 @@ class Ownership:
             )
             self._order.begin(partition, stored)
             self._post(event)
-        self._transactions.announce(self._store, self._post)
+        if begun:  # proven: results from before a restart begin nothing
+            self._transactions.announce(self._store, self._post)
 
     def _commit_first(self, begun: Mapping[Partition, Begun], renewed: Records) -> None:
         """Before the first byte is copied: a second start must not choose another position."""
