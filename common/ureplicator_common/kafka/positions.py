@@ -122,7 +122,7 @@ class CommitRefused(OperatingError):
 
 
 class TransactionProtocol(IntEnum):
-    """How a partition joins a transaction: added by a request (KIP-98), or by its first batch (KIP-890)."""
+    """Joining of a transaction by a partition: by a request (KIP-98), or its first batch (KIP-890)."""
 
     ADDED = 1
     IMPLICIT = 2

@@ -112,7 +112,7 @@ def test_nothing_of_an_open_transaction_is_left_out(
 
 
 def test_an_open_transaction_at_the_target_is_no_loss() -> None:
-    """What another producer has begun there moves the last stable offset, not the log's end."""
+    """A transaction of another producer there moves the last stable offset, not the log's end."""
     source = MemoryCluster(cluster_model("A", {"t": 1}))
     source.model.hold(start=EARLIEST, end=LATEST)
     target = MemoryCluster(cluster_model("B", {"copy": 1}))

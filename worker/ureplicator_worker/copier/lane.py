@@ -130,7 +130,7 @@ class Transactions(Protocol):
         """In transactions from now on, or in none. Only without partitions."""
 
     def begin(self, producer: Producer) -> None:
-        """What is sent from now on belongs to the next transaction."""
+        """Open the next transaction: everything sent from now on belongs to it."""
 
     def joined(self, transaction: int, targets: frozenset[tuple[str, int]]) -> None:
         """The coordinator knows that these take part."""

@@ -50,7 +50,7 @@ class TopicClusters:
         )
 
     def limit_warnings(self, key: TopicKey, target_topic: str) -> tuple[str, ...]:
-        """What the target topic refuses though the source accepts it, or why that was not checked."""
+        """Limits by which the target topic refuses records of the source, or why they were not checked."""
         return topic_warnings(
             key.topic,
             target_topic,

@@ -26,7 +26,7 @@ def waiting(line: Line) -> tuple[Partition, RawPartition]:
 
 
 def test_what_is_queued_while_fenced_is_not_sent(make: MakeLine) -> None:
-    """What is in flight may arrive, and its response counts; the rest waits for the proof."""
+    """Batches in flight may arrive, and their responses count; the rest waits for the proof."""
     line = make(1)
     partition, raw = waiting(line)
     line.ownership.events.post(FencedOut())
@@ -58,7 +58,7 @@ def test_nothing_is_fetched_while_fenced(make: MakeLine) -> None:
 
 
 def test_nothing_is_fetched_while_draining(make: MakeLine) -> None:
-    """What is queued is sent and committed, and no more."""
+    """Queued batches are sent and committed, and no more."""
     line = make(1)
     partition, _ = waiting(line)
     line.copier.holder.remove(partition)

@@ -148,7 +148,7 @@ class FetchSession:
     def _apply(
         self, changes: Mapping[TopicKey, Wanted | None]
     ) -> tuple[Mapping[TopicKey, Wanted], list[TopicKey]]:
-        """What a request names, and what it forgets. The first one of a session names everything."""
+        """Named and forgotten partitions of a request. The first one of a session names everything."""
         known = self._known
         changed: dict[TopicKey, Wanted] = {}
         forgotten: list[TopicKey] = []
