@@ -52,6 +52,7 @@ class ErrorCode(IntEnum):
     UNKNOWN_TOPIC_ID = 100
     INCONSISTENT_TOPIC_ID = 103
     FETCH_SESSION_TOPIC_ID_ERROR = 106
+    TRANSACTION_ABORTABLE = 120
 
 
 COORDINATOR_MOVED = frozenset(
@@ -103,6 +104,17 @@ RETRIABLE_PRODUCE = (LEADER_MOVED | TOO_FEW_IN_SYNC) | {
 
 FENCED = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED})
 """Another process initialised the transactional id later."""
+
+TRANSACTION_LOST = frozenset(
+    {
+        ErrorCode.INVALID_TXN_STATE,
+        ErrorCode.INVALID_PRODUCER_ID_MAPPING,
+        ErrorCode.NETWORK_EXCEPTION,
+        ErrorCode.TRANSACTION_ABORTABLE,
+    }
+)
+"""The transaction cannot be committed any more, or the group coordinator cannot verify it: begin anew with
+InitProducerId."""
 
 
 def error_name(code: int) -> str:

@@ -78,6 +78,7 @@ from ureplicator_common.kafka.client import (
 from ureplicator_common.kafka.errors import (
     COORDINATOR_MOVED,
     FENCED,
+    TRANSACTION_LOST,
     WAIT_FOR_TRANSACTION,
     ErrorCode,
     error_name,
@@ -92,6 +93,11 @@ COMMAND_S = 5.0
 """Limit of a commit with all its steps, or of an initialisation: the release of a partition waits for
 what its copier has begun. With the drain before it that must stay below the time after which a worker
 counts as one that does not release (`controller.handover_timeout_s`)."""
+
+NOT_OF_A_POSITION = COORDINATOR_MOVED | FENCED | WAIT_FOR_TRANSACTION | TRANSACTION_LOST
+"""Codes of TxnOffsetCommit that say nothing of the partition that they stand beside. CONCURRENT_TRANSACTIONS:
+with the implicit protocol this request may be the first of a transaction, while the markers of the one before
+are being written (KIP-890)."""
 
 TRANSACTION_FEATURE = "transaction.version"
 FEATURES_VERSION = 3
@@ -268,8 +274,10 @@ class PositionStore:
                 for topic in response.topics
                 for row in topic.partitions
             }
-            temporary = {code for code in codes.values() if code in COORDINATOR_MOVED | FENCED}
-            return temporary, {key: error_name(code) for key, code in codes.items() if code}
+            of_the_transaction = {code for code in codes.values() if code in NOT_OF_A_POSITION}
+            return of_the_transaction, {
+                key: error_name(code) for key, code in codes.items() if code
+            }
 
         return self._until_accepted(self._group, GROUP_COORDINATOR, attempt)
 

@@ -213,10 +213,12 @@ def test_a_coordinator_that_moved_is_looked_up_again(name: str) -> None:
     assert client.looked_up >= known + len(MOVED)
 
 
-def test_a_former_transaction_is_waited_out() -> None:
-    store, client = ready(AddOffsetsToTxn=[ErrorCode.CONCURRENT_TRANSACTIONS] * 3)
+@pytest.mark.parametrize("name", ["AddOffsetsToTxn", "TxnOffsetCommit", "EndTxn"])
+def test_a_former_transaction_is_waited_out(name: str) -> None:
+    """With the implicit protocol the first request is the commit of the offsets (KIP-890)."""
+    store, client = ready(**{name: [ErrorCode.CONCURRENT_TRANSACTIONS] * 3})
     store.commit({KEY: Position(5)})
-    assert client.requests.count("AddOffsetsToTxn") == 4
+    assert client.requests.count(name) == 4
 
 
 @pytest.mark.parametrize("name", ["AddOffsetsToTxn", "TxnOffsetCommit", "EndTxn"])
@@ -235,6 +237,10 @@ def test_fenced(name: str, code: int) -> None:
         ("AddOffsetsToTxn", LOST),
         ("AddOffsetsToTxn", 30),
         ("TxnOffsetCommit", LOST),
+        ("TxnOffsetCommit", ErrorCode.INVALID_TXN_STATE),
+        ("TxnOffsetCommit", ErrorCode.INVALID_PRODUCER_ID_MAPPING),
+        ("TxnOffsetCommit", ErrorCode.TRANSACTION_ABORTABLE),
+        ("TxnOffsetCommit", ErrorCode.NETWORK_EXCEPTION),
         ("EndTxn", LOST),
         ("EndTxn", ErrorCode.INVALID_TXN_STATE),
     ],
