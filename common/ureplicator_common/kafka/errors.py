@@ -113,8 +113,8 @@ TRANSACTION_LOST = frozenset(
         ErrorCode.TRANSACTION_ABORTABLE,
     }
 )
-"""The transaction cannot be committed any more, or the group coordinator cannot verify it: begin anew with
-InitProducerId."""
+"""The transaction cannot be committed any more, or the group coordinator cannot verify it: initialise
+the id again."""
 
 
 def error_name(code: int) -> str:
