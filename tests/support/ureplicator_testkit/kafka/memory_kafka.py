@@ -57,7 +57,9 @@ class MemoryKafka(ClusterModel[BatchLog]):
     connection), `pace` (most bytes that a node reads and sends a turn), `throttle_ms` (in responses
     to produces), `garbled` (how many responses of a node are none), `omit` (partitions left out of
     responses to produces), `hung` (partitions whose followers are slow: a request with one takes its
-    time limit, in turns of 0.03 s), `newest` (the versions it reports)."""
+    time limit, in turns of 0.03 s), `newest` (the versions it reports), `late_appends` (batches that are
+    appended while the next fetches of a partition are performed: after the high watermark of the response is
+    set, and before the log is read)."""
 
     def __init__(self, cluster_id: str, topics: Mapping[str, int], *, nodes: int = 1) -> None:
         super().__init__(cluster_id, topics, log=BatchLog, nodes=nodes)
@@ -76,6 +78,7 @@ class MemoryKafka(ClusterModel[BatchLog]):
         self.sessions: dict[int, dict[TopicPartition, SessionEntry]] = {}
         self.fetch_error = 0
         self.omit: set[TopicPartition] = set()
+        self.late_appends: dict[TopicPartition, deque[bytes]] = {}
         self.requests: list[Any] = []
         self.check_transaction: CheckTransaction = lambda key, batch, version: ErrorCode.NONE
         """Error code of the coordinator for a batch, and the version of its request."""
@@ -337,7 +340,10 @@ class MemoryKafka(ClusterModel[BatchLog]):
             room = 0
         elif not error and not log.start <= want.fetch_offset <= log.end:
             error = ErrorCode.OFFSET_OUT_OF_RANGE
+        high_watermark = log.end
         if not error and room > 0:
+            if late := self.late_appends.get(key):
+                log.put(late.popleft())
             found = log.fetch(want.fetch_offset, min(room, want.partition_max_bytes))
         rows = FetchResponse.FetchableTopicResponse.PartitionData
         epoch, end_offset = diverging or (-1, -1)
@@ -345,7 +351,7 @@ class MemoryKafka(ClusterModel[BatchLog]):
             diverging_epoch=rows.EpochEndOffset(epoch=epoch, end_offset=end_offset),
             partition_index=key[1],
             error_code=int(error),
-            high_watermark=-1 if error else log.end,
+            high_watermark=-1 if error else high_watermark,
             last_stable_offset=-1 if error else log.stable_end,
             log_start_offset=log.start,
             aborted_transactions=[

@@ -38,10 +38,10 @@ class Fixture:
         self.fetch, self.window = raw.fetch, raw.window
         self.pool = BufferPool(limit_bytes=1 << 20)
 
-    def ingest(self, data: bytes, *aborted: tuple[int, int]) -> None:
+    def ingest(self, data: bytes, *aborted: tuple[int, int], high_watermark: int = 1_000) -> None:
         lease = self.pool.lease(len(SPACE) + len(data))
         lease.view[:] = SPACE + data
-        fetched = Fetched((b"t", 0), error=0, high_watermark=1_000)
+        fetched = Fetched((b"t", 0), error=0, high_watermark=high_watermark)
         fetched.aborted = list(aborted)
         fetched.start, fetched.end = len(SPACE), len(SPACE) + len(data)
         try:
@@ -106,6 +106,42 @@ def test_what_was_fetched_before_is_left_out() -> None:
     at = Fixture(position=4)
     at.ingest(log(large(2), large(3), large(1)))
     assert at.queued == [(4, 5, 1), (5, 6, 1)]
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        log(large(2), large(3)),
+        log(large(4), batches.marker(base_offset=0, producer_id=1, commit=True)),
+        b"".join(batches.old_batch([(1, None, b"v")], magic=0, base_offset=n) for n in range(5)),
+        batches.old_batch([(1, None, b"v")] * 5, magic=1, codec=batches.GZIP),
+    ],
+    ids=["batches", "marker", "messages", "wrapper"],
+)
+@pytest.mark.parametrize("high_watermark", range(5))
+def test_what_was_appended_behind_the_high_watermark_of_the_response(
+    data: bytes, high_watermark: int
+) -> None:
+    at = Fixture()
+    at.ingest(data, high_watermark=high_watermark)
+    assert at.fetch.offset == 5
+    assert at.window._queue[-1].next_offset == 5
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        log(large(2), start=3),
+        batches.patched(large(2), last_offset_delta=7),
+        batches.old_batch([(1, None, b"v")], magic=1, base_offset=1 << 20),
+    ],
+    ids=["behind a hole", "with holes", "far ahead"],
+)
+def test_what_cannot_follow_behind_the_high_watermark_is_corrupt(data: bytes) -> None:
+    at = Fixture()
+    with pytest.raises(CorruptBatch, match="in a log up to 2"):
+        at.ingest(data, high_watermark=2)
+    assert at.fetch.offset == 0
 
 
 def test_holes_and_emptied_batches() -> None:

@@ -39,6 +39,17 @@ def test_quiet_partitions_are_online_and_late_records_come(make: MakeLine) -> No
     assert_same(line, K1)
 
 
+def test_what_is_appended_while_a_fetch_is_performed_is_copied(make: MakeLine) -> None:
+    """A broker takes the high watermark of a response before it reads the log."""
+    line = make(1)
+    (partition,) = line.add(0)
+    line.run(lambda: line.report(partition).state is PartitionState.ONLINE)
+    line.source.late_appends[K0] = deque(batches.batch(2) for _ in range(10))
+    line.run(lambda: bool(line.sent) or (line.source.logs[K0].end == 20 and line.copied(partition)))
+    assert not line.sent
+    assert_same(line, K0)
+
+
 def test_small_batches_of_one_response_are_merged(make: MakeLine) -> None:
     line = make()
     for _ in range(50):

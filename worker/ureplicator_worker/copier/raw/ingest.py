@@ -21,6 +21,7 @@ from collections.abc import Iterator
 
 from ureplicator_worker.copier.raw.batches.header import (
     ABORT_MARKER,
+    NEWEST_MAGIC,
     TRANSACTIONAL,
     CorruptBatch,
     Header,
@@ -82,8 +83,9 @@ def _items(fetch: FetchSide, fetched: Fetched, buffer: memoryview) -> Iterator[I
     end = fetched.high_watermark
     for start, stop in spans(buffer, fetched.start, fetched.end):
         header = Header(buffer, start)
-        if not fetch.offset <= header.last_offset < end:
-            _check_offsets(header, end)
+        if not fetch.offset <= header.last_offset < end and not _is_newer(
+            header, fetch.offset, end, size_bytes=stop - start
+        ):
             continue
         view = buffer[start:stop]
         if check:
@@ -99,15 +101,25 @@ def _items(fetch: FetchSide, fetched: Fetched, buffer: memoryview) -> Iterator[I
         yield view, header, kind
 
 
-def _check_offsets(header: Header, end: int) -> None:
-    """A batch before the fetch offset is left out; the checksum does not cover its offset.
+def _is_newer(header: Header, offset: int, end: int, *, size_bytes: int) -> bool:
+    """False for a batch before the fetch offset, which is left out: the checksum does not cover its offset.
+
+    True for one that was appended while the broker performed the fetch: it takes the high watermark of a
+    response before it reads the log. Nothing was compacted there yet, so such a batch has no holes and
+    begins at the fetch offset. Formats 0 and 1 show only the last offset: no record is below a byte.
 
     Raises CorruptBatch for offsets that no log has: copying would stand still there, or jump.
     """
-    if not 0 <= header.base_offset <= header.last_offset < end:
-        raise CorruptBatch(
-            f"a batch from {header.base_offset} to {header.last_offset} in a log up to {end}"
-        )
+    first, last = header.base_offset, header.last_offset
+    if 0 <= first <= last < min(offset, end):
+        return False
+    if header.magic < NEWEST_MAGIC:
+        follows = offset <= last < offset + size_bytes
+    else:
+        follows = 0 <= first <= offset <= last == first + header.records - 1
+    if follows:
+        return True
+    raise CorruptBatch(f"a batch from {first} to {last} in a log up to {end}")
 
 
 class Run:
