@@ -18,11 +18,11 @@ since the last byte: a long response on a slow line is read to its end, within t
 from __future__ import annotations
 
 import math
+import select
 import socket
 import ssl
 import struct
 import time
-import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -34,14 +34,17 @@ from kafka.protocol.metadata import (
     ApiVersionsResponse,
     FindCoordinatorRequest,
     FindCoordinatorResponse,
-    MetadataRequest,
     MetadataResponse,
 )
 
 from ureplicator_common.clock import Clock, SystemClock
 from ureplicator_common.kafka import ClusterUnavailable
 from ureplicator_common.kafka.broker_order import Address, BrokerOrder, broker_order
-from ureplicator_common.kafka.errors import ErrorCode, error_name
+from ureplicator_common.kafka.cluster_view import Broker as Broker
+from ureplicator_common.kafka.cluster_view import ClusterView as ClusterView
+from ureplicator_common.kafka.cluster_view import Leader as Leader
+from ureplicator_common.kafka.cluster_view import ViewDecoder, metadata_request, view_of
+from ureplicator_common.kafka.errors import error_name
 
 CLIENT_ID = "ureplicator"
 CONNECT_TIMEOUT_S = 1.0
@@ -52,8 +55,6 @@ MIN_SILENCE_S = 0.3
 MAX_RESPONSE_BYTES = 1 << 28
 """Far above the metadata of the largest cluster; a peer that announces more is no broker."""
 API_VERSIONS_VERSION = 0
-METADATA_VERSION = 10
-CORRELATION_ID_BYTES = 4
 FIND_COORDINATOR_VERSION = 3
 GROUP_COORDINATOR = 0
 TRANSACTION_COORDINATOR = 1
@@ -77,35 +78,6 @@ class Security:
 
     ssl_context: ssl.SSLContext | None = None
     authenticator: Authenticator | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Broker:
-    node_id: int
-    host: str
-    port: int
-
-    def __str__(self) -> str:
-        return f"{self.host}:{self.port}"
-
-
-@dataclass(frozen=True, slots=True)
-class Leader:
-    """Leader of a partition; node -1 while it has none."""
-
-    node_id: int
-    epoch: int
-
-
-@dataclass(frozen=True, slots=True)
-class ClusterView:
-    """One Metadata response. `missing`: requested topics that do not exist."""
-
-    cluster_id: str
-    brokers: Mapping[int, Broker]
-    leaders: Mapping[tuple[str, int], Leader]
-    topic_ids: Mapping[str, str]
-    missing: frozenset[str] = frozenset()
 
 
 def connect(
@@ -167,6 +139,16 @@ class Channel:
         """Raises ClusterUnavailable."""
         connection = connect(broker, security=security, timeout_s=timeout_s)
         return cls(broker, connection, client_id=client_id)
+
+    @property
+    def is_open(self) -> bool:
+        """False if the broker has closed it: brokers close what is idle (`connections.max.idle.ms`).
+
+        Between requests there is nothing to read but the end.
+        """
+        poll = select.poll()
+        poll.register(self._connection, select.POLLIN)
+        return not poll.poll(0)
 
     def call(self, request: Any, response: Any, silence_s: float) -> Any:
         """`call_all` of one request."""
@@ -236,6 +218,10 @@ def newest_versions(
     channel = Channel(broker, connection, client_id=client_id)
     reply = channel.call(request, ApiVersionsResponse, timeout_s)
     return {row.api_key: row.max_version for row in reply.api_keys}
+
+
+class NoCoordinator(ClusterUnavailable):
+    """The brokers respond that there is none now: it is being elected."""
 
 
 class OpenChannel(Protocol):
@@ -342,7 +328,7 @@ class ClusterClient:
         address = (broker.host, broker.port)
         silence_s = self._silence_s(part)
         try:
-            channel = self._channels.get(address)
+            channel = _if_open(self._channels.get(address))
             if channel is None:
                 connect_s = min(silence_s, CONNECT_TIMEOUT_S)
                 channel = self._open_channel(broker, security=self._security, timeout_s=connect_s)
@@ -364,7 +350,9 @@ class ClusterClient:
 
     def _failed(self, address: Address) -> None:
         self._order.failed(address, self.now_s())
-        self._channels.pop(address, None)
+        channel = self._channels.pop(address, None)
+        if channel is not None:
+            channel.close()
         self._coordinators = {
             key: known
             for key, known in self._coordinators.items()
@@ -375,9 +363,9 @@ class ClusterClient:
         """After a failure, from one that responds. Without a response the next request tries it again."""
         with suppress(ClusterUnavailable):
             (reply,) = self._attempt(
-                broker, [_metadata_request(())], MetadataResponse, part=ANY_PART
+                broker, [metadata_request(())], MetadataResponse, part=ANY_PART
             )
-            self._discovered(_view_of(reply))
+            self._discovered(view_of(reply))
 
     def _discovered(self, view: ClusterView) -> None:
         self._order.discovered((each.host, each.port) for each in view.brokers.values())
@@ -385,18 +373,19 @@ class ClusterClient:
     def view(self, topics: Sequence[str]) -> ClusterView:
         """Leaders, brokers and topic ids, for these topics only; the same object as before if nothing has
         changed. Raises ClusterUnavailable."""
-        view: ClusterView = self.call_any(lambda: _metadata_request(topics), self._views)
+        view: ClusterView = self.call_any(lambda: metadata_request(topics), self._views)
         self._discovered(view)
         return view
 
     def coordinator(self, key: str, kind: int) -> Broker:
         """Coordinator of a group or a transactional id, cached while it responds.
 
-        `forget_coordinator` is for one that responds that it is not the coordinator any more.
+        `forget_coordinator` is for one that responds that it is not the coordinator any more. Raises
+        NoCoordinator, and ClusterUnavailable if no broker responds.
         """
         led, reason = self.coordinators([key], kind)
         if not led:
-            raise ClusterUnavailable(f"{reason} for {key}", delay_s=0.2)
+            raise NoCoordinator(f"{reason} for {key}", delay_s=0.2)
         (broker,) = led
         return broker
 
@@ -437,54 +426,12 @@ class ClusterClient:
     close = reset
 
 
-def _metadata_request(topics: Sequence[str]) -> MetadataRequest:
-    return MetadataRequest(
-        version=METADATA_VERSION,
-        topics=[
-            MetadataRequest.MetadataRequestTopic(name=topic, topic_id=uuid.UUID(int=0))
-            for topic in topics
-        ],
-        allow_auto_topic_creation=False,
-        include_cluster_authorized_operations=False,
-        include_topic_authorized_operations=False,
-    )
-
-
-class ViewDecoder:
-    """Decodes Metadata responses, in place of the library's class.
-
-    Most are byte for byte the last one, and a response for 10,000 partitions takes some ten milliseconds.
-    """
-
-    def __init__(self) -> None:
-        self._body = b""
-        self._view: ClusterView | None = None
-
-    def decode(self, raw: bytes, *, version: int, header: bool) -> ClusterView:
-        body = raw[CORRELATION_ID_BYTES:]
-        if self._view is None or body != self._body:
-            self._view = _view_of(MetadataResponse.decode(raw, version=version, header=header))
-            self._body = body
-        return self._view
-
-
-def _view_of(reply: Any) -> ClusterView:
-    known = [topic for topic in reply.topics if topic.error_code == ErrorCode.NONE]
-    return ClusterView(
-        cluster_id=reply.cluster_id or "",
-        brokers={row.node_id: Broker(row.node_id, row.host, row.port) for row in reply.brokers},
-        leaders={
-            (topic.name, row.partition_index): Leader(row.leader_id, row.leader_epoch)
-            for topic in known
-            for row in topic.partitions
-        },
-        topic_ids={topic.name: str(topic.topic_id) for topic in known},
-        missing=frozenset(
-            topic.name
-            for topic in reply.topics
-            if topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        ),
-    )
+def _if_open(channel: Channel | None) -> Channel | None:
+    """An idle channel that its broker has closed is no failure."""
+    if channel is None or channel.is_open:
+        return channel
+    channel.close()
+    return None
 
 
 def _coordinator_request(key: str, kind: int) -> FindCoordinatorRequest:

@@ -74,6 +74,7 @@ from ureplicator_common.kafka.client import (
     TRANSACTION_COORDINATOR,
     Broker,
     ClusterClient,
+    NoCoordinator,
 )
 from ureplicator_common.kafka.errors import (
     COORDINATOR_MOVED,
@@ -404,7 +405,7 @@ def read_positions(
         return codes, found
 
     return _until_accepted(
-        client, key=group, kind=GROUP_COORDINATOR, attempt=attempt, repeatable=stable
+        client, key=group, kind=GROUP_COORDINATOR, attempt=attempt, repeatable=stable, waits=stable
     )
 
 
@@ -433,17 +434,20 @@ def _until_accepted(
     kind: int,
     attempt: Callable[[Broker], Attempt[T]],
     repeatable: bool = False,
+    waits: bool = True,
 ) -> T:
     """Repeat a request until no error is temporary; its result. Raises Fenced, ClusterUnavailable.
 
-    `repeatable`: one without a response may be sent again, to the coordinator as it is then.
+    `repeatable`: one without a response may be sent again, to the coordinator as it is then. `waits`: for a
+    coordinator that is being elected; nothing was sent then.
     """
     deadline_s = client.deadline_s(COORDINATOR_TIMEOUT_S)
     for delay_s in retry_delays():
         try:
             returned, result = attempt(client.coordinator(key, kind))
-        except ClusterUnavailable:
-            if not repeatable or client.now_s() + MIN_SILENCE_S > deadline_s:
+        except ClusterUnavailable as error:
+            again = repeatable or (waits and isinstance(error, NoCoordinator))
+            if not again or client.now_s() + delay_s + MIN_SILENCE_S > deadline_s:
                 raise
             client.pause(delay_s)
             continue

@@ -1,9 +1,11 @@
 """Brokers that a client of control requests tries, and for how long: no silent one stops it."""
 
 import socket
+import struct
+import threading
 
 import pytest
-from kafka.protocol.metadata import ApiVersionsResponse
+from kafka.protocol.metadata import ApiVersionsRequest, ApiVersionsResponse
 
 from ureplicator_common.clock import ManualClock
 from ureplicator_common.kafka import ClusterUnavailable, Position
@@ -15,6 +17,7 @@ from ureplicator_common.kafka.client import (
     Security,
     connect,
     newest_versions,
+    receive_exactly,
 )
 from ureplicator_common.kafka.positions import (
     COMMAND_S,
@@ -250,3 +253,87 @@ def test_a_view_that_has_not_changed_is_not_decoded_again() -> None:
     moved = client.view(["t"])
     assert moved.leaders[KEY] != first.leaders[KEY]
     assert client.view(["t"]) is moved
+
+
+def test_a_connection_that_was_closed_while_idle_is_no_failure() -> None:
+    """Brokers close connections that are not used for ten minutes; a quiet partition commits more seldom."""
+    net = network(nodes=1)
+    net.idle_s = 600.0
+    client = net.client()
+    positions = store(client)
+    positions.initialise()
+    for offset in range(1, 4):
+        positions.commit({KEY: Position(offset)})
+        net.clock.advance(700.0)
+    assert client.view(["t"])
+    assert not client.has_failed(net.model.nodes[1])
+    assert net.ledger.read(KEY) == Position(3)
+
+
+def test_a_socket_that_the_broker_has_closed_is_replaced() -> None:
+    ended = threading.Semaphore(0)
+
+    def serve(server: socket.socket) -> None:
+        for requests in (2, 1):
+            connection, _ = server.accept()
+            for number in range(1, requests + 1):
+                receive_exactly(connection, *struct.unpack(">i", receive_exactly(connection, 4)))
+                reply = ApiVersionsResponse(version=0, error_code=0, api_keys=[])
+                reply.with_header(correlation_id=number, client_id="")
+                connection.sendall(reply.encode(framed=True, header=True))
+            connection.close()
+            ended.release()
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        thread = threading.Thread(target=serve, args=(server,))
+        thread.start()
+        broker = Broker(1, *server.getsockname())
+        client = ClusterClient(str(broker))
+        for number in range(3):
+            client.call(broker, ApiVersionsRequest(version=0), ApiVersionsResponse)
+            assert number == 0 or ended.acquire(timeout=30)
+        thread.join()
+        client.close()
+
+
+def test_a_broker_that_knows_no_cluster_yet_is_passed_over() -> None:
+    """While it starts it would report that no topic exists, and no broker."""
+    net = network()
+    client = net.client()
+    net.starting = {1}
+    assert set(client.view(["t"]).brokers) == {1, 2, 3}
+    assert client.view(["t"]).topic_ids
+    net.starting = {1, 2, 3}
+    with pytest.raises(ClusterUnavailable, match="knows no brokers"):
+        client.view(["t"])
+    net.starting = set()
+    assert client.view(["t"]).topic_ids
+
+
+@pytest.mark.parametrize("key", ["own", "g"])
+def test_a_commit_waits_while_a_coordinator_is_elected(key: str) -> None:
+    """Nothing was sent to it, so nothing is of unknown outcome."""
+    net = network(latency_s=0.01)
+    net.coordinators = {"own": 1, "g": 1}
+    positions = store(net.client())
+    positions.initialise()
+    positions.commit({KEY: Position(1)})
+    net.coordinators[key] = 2
+    net.unled[key] = 5
+    positions.commit({KEY: Position(2)})
+    assert net.ledger.read(KEY) == Position(2)
+    net.coordinators[key] = 3
+    net.unled[key] = 1_000
+    took = Took(net.clock)
+    with pytest.raises(ClusterUnavailable, match="COORDINATOR_NOT_AVAILABLE"):
+        positions.commit({KEY: Position(3)})
+    assert took() < COMMAND_S + 1.0
+
+
+def test_positions_for_display_wait_for_no_election() -> None:
+    net = network()
+    net.unled["g"] = 1_000
+    took = Took(net.clock)
+    with pytest.raises(ClusterUnavailable, match="COORDINATOR_NOT_AVAILABLE"):
+        KafkaPositionReader(net.client()).read("g", {"t": [0]})
+    assert took() < 0.5

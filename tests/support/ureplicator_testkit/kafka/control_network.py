@@ -7,6 +7,7 @@ the time that it allows. Topics and logs are a `ClusterModel`, transactional ids
 
 from __future__ import annotations
 
+import math
 import uuid
 import zlib
 from collections.abc import Mapping, Sequence
@@ -16,7 +17,13 @@ from kafka.protocol.metadata import MetadataResponse
 
 from ureplicator_common.clock import ManualClock
 from ureplicator_common.kafka import ClusterUnavailable, Position
-from ureplicator_common.kafka.client import Broker, Channel, ClusterClient, Security
+from ureplicator_common.kafka.client import (
+    Broker,
+    Channel,
+    ClusterClient,
+    ClusterView,
+    Security,
+)
 from ureplicator_common.kafka.errors import ErrorCode
 from ureplicator_common.kafka.positions import Fenced
 from ureplicator_testkit.kafka.cluster import ClusterModel, Log, TopicPartition
@@ -25,8 +32,9 @@ from ureplicator_testkit.kafka.ledger import Ledger
 
 class ControlNetwork:
     """Knobs, by node: `down` (refuses connections), `blackholed` (no connection comes about), `frozen`
-    (takes requests, never responds), `slow_s` (time until it responds). `names`: addresses that lead to
-    a node, besides its own."""
+    (takes requests, never responds), `slow_s` (time until it responds), `starting` (it knows no cluster
+    yet). `names`: addresses that lead to a node, besides its own. `idle_s`: brokers close connections that
+    are not used for so long. `unled`: how many requests for the coordinator of a key find none."""
 
     def __init__(
         self, model: ClusterModel[Log], *, clock: ManualClock, latency_s: float = 0.0
@@ -39,6 +47,9 @@ class ControlNetwork:
         self.blackholed: set[int] = set()
         self.frozen: set[int] = set()
         self.slow_s: dict[int, float] = {}
+        self.starting: set[int] = set()
+        self.idle_s = math.inf
+        self.unled: dict[str, int] = {}
         self.names = {(node.host, node.port): n for n, node in model.nodes.items()}
         self.requests: list[tuple[int, str]] = []
         self.coordinators: dict[str, int] = {}
@@ -78,6 +89,11 @@ class ControlChannel(Channel):
         self.broker = broker
         self._network = network
         self._node_id = node_id
+        self._used_s = network.clock.monotonic_s()
+
+    @property
+    def is_open(self) -> bool:
+        return self._network.clock.monotonic_s() - self._used_s < self._network.idle_s
 
     def call_all(
         self,
@@ -88,6 +104,8 @@ class ControlChannel(Channel):
         deadline_s: float = 0.0,
     ) -> list[Any]:
         network = self._network
+        if not self.is_open:
+            raise ClusterUnavailable(f"{self.broker} closed the connection", delay_s=0.0)
         slow_s = network.slow_s.get(self._node_id, 0.0)
         if self._node_id in network.frozen | network.blackholed or slow_s > silence_s:
             network.clock.advance(silence_s)
@@ -95,6 +113,7 @@ class ControlChannel(Channel):
         network.clock.advance(network.latency_s + slow_s)
         if self._node_id in network.down:
             raise ClusterUnavailable(f"{self.broker} closed the connection", delay_s=0.0)
+        self._used_s = network.clock.monotonic_s()
         return [self._respond(request, response) for request in requests]
 
     def close(self) -> None:
@@ -108,6 +127,8 @@ class ControlChannel(Channel):
     def _Metadata(self, request: Any, response: Any) -> Any:
         model = self._network.model
         view = model.view([topic.name for topic in request.topics])
+        if self._node_id in self._network.starting:
+            view = ClusterView("", {}, {}, {}, missing=view.missing | view.topic_ids.keys())
         reply: Any = MetadataResponse
         topics, brokers = reply.MetadataResponseTopic, reply.MetadataResponseBroker
         by_topic: dict[str, list[Any]] = {topic: [] for topic in view.topic_ids}
@@ -161,6 +182,10 @@ class ControlChannel(Channel):
         return response(error_code=0, finalized_features=[])
 
     def _FindCoordinator(self, request: Any, response: Any) -> Any:
+        unled = self._network.unled.get(request.key, 0)
+        if unled:
+            self._network.unled[request.key] = unled - 1
+            return response(error_code=int(ErrorCode.COORDINATOR_NOT_AVAILABLE))
         found = self._network.coordinator(request.key)
         return response(error_code=0, node_id=found.node_id, host=found.host, port=found.port)
 
