@@ -10,6 +10,8 @@ Its traps, and the countermeasures:
   `describe_topics` never does, and returns the topic id as well.
 * A broker reports "created" before the other brokers know the topic. `create_topic` and `grow_topic`
   return only when the metadata has every partition with a leader, since the topic is used next.
+* A KRaft broker shows the topics of a request only when it has created the logs of the request before,
+  some ten milliseconds each. So threads that create topics at the same time share a request.
 * Every call has a time limit (`timeout_s`); without a broker librdkafka would retry without end. It also
   writes each failed connection to stderr: silenced, since the raised error reports the same once.
 """
@@ -40,8 +42,11 @@ from ureplicator_common.kafka import (
     TopicInfo,
     TopicRefused,
 )
+from ureplicator_common.kafka.shared_requests import SharedRequests
 
 BROKER_DEFAULT_REPLICATION = -1
+MAX_CREATED_TOGETHER = 5_000
+"""Partitions in one request. A KRaft controller refuses those with more than 10,000."""
 _POLL_S = 0.05
 _NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"
 """Topic id from a broker without topic ids (before 2.8): sixteen zero bytes."""
@@ -70,6 +75,7 @@ class ConfluentTopicAdmin:
     def __init__(self, properties: Mapping[str, str], *, timeout_s: float = 5.0) -> None:
         self._servers = properties.get("bootstrap.servers", "")
         self._timeout_s = timeout_s
+        self._creations = SharedRequests(self._create, max_size=MAX_CREATED_TOGETHER)
         try:
             self._client = AdminClient(
                 {
@@ -139,12 +145,22 @@ class ConfluentTopicAdmin:
             replication_factor=BROKER_DEFAULT_REPLICATION,
             config=dict(configs),
         )
+        self._creations.perform(topic, new, size=partitions)
+        self._wait_until_visible(topic, partitions)
+
+    def _create(self, topics: Sequence[NewTopic]) -> dict[str, Exception]:
+        """Those that were not created, with the reason."""
         futures = self._call(
-            lambda: self._client.create_topics([new], request_timeout=self._timeout_s),
+            lambda: self._client.create_topics(list(topics), request_timeout=self._timeout_s),
             refused=TopicRefused,
         )
-        self._result(futures[topic], refused=TopicRefused)
-        self._wait_until_visible(topic, partitions)
+        failed: dict[str, Exception] = {}
+        for topic, future in futures.items():
+            try:
+                self._result(future, refused=TopicRefused)
+            except OperatingError as error:
+                failed[topic] = error
+        return failed
 
     def grow_topic(self, topic: str, *, partitions: int) -> None:
         futures = self._call(

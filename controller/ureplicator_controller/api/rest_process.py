@@ -39,7 +39,7 @@ STEADY_S = 60.0
 
 
 ENVIRONMENT = "UREPLICATOR_WSGI_CONFIG"
-THREADS = 8
+THREADS = 16
 """Concurrent requests: each waits for ZooKeeper or a broker, hardly any for the processor."""
 
 

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -39,6 +40,24 @@ def test_a_created_topic_is_visible_at_once(admin: ConfluentTopicAdmin) -> None:
     assert info.partitions == 3
     assert len(info.topic_id) == 22
     assert admin.configs("made") == configs
+
+
+def test_topics_that_are_created_at_once_are_visible_or_refused_each(
+    admin: ConfluentTopicAdmin,
+) -> None:
+    """Their threads share requests; what fails for one is no error of the others."""
+    settings = {f"at-once-{n}": {"retention.ms": "x" if n == 3 else "1000"} for n in range(8)}
+
+    def create(topic: str) -> str:
+        try:
+            admin.create_topic(topic, partitions=2, configs=settings[topic])
+        except TopicRefused:
+            return "refused"
+        return "created" if admin.find([topic])[topic].partitions == 2 else "not visible"
+
+    with ThreadPoolExecutor(len(settings)) as pool:
+        outcomes = dict(zip(settings, pool.map(create, settings), strict=True))
+    assert outcomes == {**dict.fromkeys(settings, "created"), "at-once-3": "refused"}
 
 
 def test_settings_with_the_defaults_of_the_brokers(admin: ConfluentTopicAdmin) -> None:

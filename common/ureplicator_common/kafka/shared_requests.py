@@ -1,0 +1,90 @@
+"""Requests that several threads need at the same time, sent as one.
+
+    thread 1  queue a  [ send a          ]
+    thread 2     queue b  .......        [ send b, c ]
+    thread 3        queue c  ....                     (done already)
+
+One request is under way at a time. Whoever is next sends all that was queued meanwhile. Nothing waits for
+company: a single thread sends at once, and each request takes what came during the one before.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+Key = TypeVar("Key", bound=Hashable)
+Item = TypeVar("Item")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Queued(Generic[Key, Item]):
+    """An item, and its outcome when its request is done."""
+
+    key: Key
+    item: Item
+    size: int
+    outcome: Future[None] = field(default_factory=Future)
+
+
+class SharedRequests(Generic[Key, Item]):
+    """`send` performs one request and returns the error of each item that failed; what it raises is the
+    error of all. A request has items of different keys, and of `max_size` together at most, unless a
+    single one is larger."""
+
+    def __init__(
+        self, send: Callable[[Sequence[Item]], Mapping[Key, Exception]], *, max_size: int
+    ) -> None:
+        self._send = send
+        self._max_size = max_size
+        self._queue: list[Queued[Key, Item]] = []
+        self._changing = threading.Lock()
+        self._sending = threading.Lock()
+
+    def perform(self, key: Key, item: Item, *, size: int) -> None:
+        """Queue an item and wait until its request is done. Raises its error."""
+        self.finish(self.queue(key, item, size=size))
+
+    def queue(self, key: Key, item: Item, *, size: int) -> Queued[Key, Item]:
+        queued = Queued(key, item, size)
+        with self._changing:
+            self._queue.append(queued)
+        return queued
+
+    def finish(self, queued: Queued[Key, Item]) -> None:
+        """Send what is queued, unless another thread has sent this item. Raises its error."""
+        while not queued.outcome.done():
+            with self._sending:
+                if not queued.outcome.done():
+                    self._send_portion(self._portion())
+        queued.outcome.result()
+
+    def _portion(self) -> Sequence[Queued[Key, Item]]:
+        """Take the items of the next request from the queue, oldest first."""
+        taken: dict[Key, Queued[Key, Item]] = {}
+        rest: list[Queued[Key, Item]] = []
+        size = 0
+        with self._changing:
+            for each in self._queue:
+                fits = not taken or size + each.size <= self._max_size
+                if each.key in taken or not fits:
+                    rest.append(each)
+                    continue
+                taken[each.key] = each
+                size += each.size
+            self._queue = rest
+        return list(taken.values())
+
+    def _send_portion(self, portion: Sequence[Queued[Key, Item]]) -> None:
+        try:
+            failed = self._send([each.item for each in portion])
+        except Exception as error:
+            failed = {each.key: error for each in portion}
+        for each in portion:
+            if each.key in failed:
+                each.outcome.set_exception(failed[each.key])
+            else:
+                each.outcome.set_result(None)
