@@ -22,13 +22,16 @@ class ErrorCode(IntEnum):
     REQUEST_TIMED_OUT = 7
     REPLICA_NOT_AVAILABLE = 9
     MESSAGE_TOO_LARGE = 10
+    OFFSET_METADATA_TOO_LARGE = 12
     NETWORK_EXCEPTION = 13
     COORDINATOR_LOAD_IN_PROGRESS = 14
     COORDINATOR_NOT_AVAILABLE = 15
     NOT_COORDINATOR = 16
+    INVALID_TOPIC_EXCEPTION = 17
     RECORD_LIST_TOO_LARGE = 18
     NOT_ENOUGH_REPLICAS = 19
     NOT_ENOUGH_REPLICAS_AFTER_APPEND = 20
+    TOPIC_AUTHORIZATION_FAILED = 29
     INVALID_TIMESTAMP = 32
     UNSUPPORTED_FOR_MESSAGE_FORMAT = 43
     OUT_OF_ORDER_SEQUENCE_NUMBER = 45
@@ -37,6 +40,7 @@ class ErrorCode(IntEnum):
     INVALID_TXN_STATE = 48
     INVALID_PRODUCER_ID_MAPPING = 49
     CONCURRENT_TRANSACTIONS = 51
+    OPERATION_NOT_ATTEMPTED = 55
     KAFKA_STORAGE_ERROR = 56
     UNKNOWN_PRODUCER_ID = 59
     FETCH_SESSION_ID_NOT_FOUND = 70
@@ -99,22 +103,25 @@ RETRIABLE_PRODUCE = (LEADER_MOVED | TOO_FEW_IN_SYNC) | {
     ErrorCode.NETWORK_EXCEPTION,
     ErrorCode.THROTTLING_QUOTA_EXCEEDED,
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_COORDINATOR,
 }
 """The same bytes may be sent again; the broker recognises a batch that was appended after all."""
 
 FENCED = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED})
 """Another process initialised the transactional id later."""
 
-TRANSACTION_LOST = frozenset(
+OF_A_PARTITION = frozenset(
     {
-        ErrorCode.INVALID_TXN_STATE,
-        ErrorCode.INVALID_PRODUCER_ID_MAPPING,
-        ErrorCode.NETWORK_EXCEPTION,
-        ErrorCode.TRANSACTION_ABORTABLE,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.OFFSET_METADATA_TOO_LARGE,
+        ErrorCode.INVALID_TOPIC_EXCEPTION,
+        ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+        ErrorCode.UNKNOWN_TOPIC_ID,
     }
 )
-"""The transaction cannot be committed any more, or the group coordinator cannot verify it: initialise
-the id again."""
+"""Errors of a single partition in the response of a coordinator. Any other one stands beside each partition,
+too, and concerns the transaction, the group or the coordinator."""
 
 
 def error_name(code: int) -> str:

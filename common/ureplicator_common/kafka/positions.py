@@ -41,7 +41,8 @@ the client library in use returns garbage for the metadata.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import TypeVar
@@ -50,7 +51,6 @@ from kafka.protocol.consumer import (
     OffsetFetchRequest,
     OffsetFetchResponse,
 )
-from kafka.protocol.metadata import ApiVersionsRequest, ApiVersionsResponse
 from kafka.protocol.producer import (
     AddOffsetsToTxnRequest,
     AddOffsetsToTxnResponse,
@@ -68,7 +68,6 @@ from kafka.protocol.producer.transaction import (  # type: ignore[import-untyped
 from ureplicator_common.errors import OperatingError
 from ureplicator_common.kafka import ClusterUnavailable, Position
 from ureplicator_common.kafka.client import (
-    CLIENT_ID,
     GROUP_COORDINATOR,
     MIN_SILENCE_S,
     TRANSACTION_COORDINATOR,
@@ -79,13 +78,15 @@ from ureplicator_common.kafka.client import (
 from ureplicator_common.kafka.errors import (
     COORDINATOR_MOVED,
     FENCED,
-    TRANSACTION_LOST,
     WAIT_FOR_TRANSACTION,
     ErrorCode,
     error_name,
 )
+from ureplicator_common.kafka.features import TRANSACTION_FEATURE, finalized
 from ureplicator_common.kafka.fencing import RETRY_DELAY_S, fence_ids, init_request, retry_delays
 from ureplicator_common.kafka.list_offsets import by_topic
+from ureplicator_common.kafka.position_rows import TargetPartition as TargetPartition
+from ureplicator_common.kafka.position_rows import by_partition, in_requests, rows_by_topic
 
 COORDINATOR_TIMEOUT_S = 15.0
 """Time for which one operation is retried while a coordinator moves or finishes a former transaction."""
@@ -95,23 +96,13 @@ COMMAND_S = 5.0
 what its copier has begun. With the drain before it that must stay below the time after which a worker
 counts as one that does not release (`controller.handover_timeout_s`)."""
 
-NOT_OF_A_POSITION = COORDINATOR_MOVED | FENCED | WAIT_FOR_TRANSACTION | TRANSACTION_LOST
-"""Codes of TxnOffsetCommit that say nothing of the partition that they stand beside. CONCURRENT_TRANSACTIONS:
-with the implicit protocol this request may be the first of a transaction, while the markers of the one before
-are being written (KIP-890)."""
+PROTOCOL_CHECK_S = 30.0
+"""An upgrade of the cluster is found within this time, by one small request of each slot."""
 
-TRANSACTION_FEATURE = "transaction.version"
-FEATURES_VERSION = 3
-"""The first version of ApiVersions that has the features of the cluster."""
-CLIENT_VERSION = "1"
-
-POSITIONS_PER_REQUEST = 500
-"""A coordinator writes the positions of one request as one batch, of 1 MiB by default at most: with the
-longest names a position takes about 1 KiB. A larger request is refused as a whole, at each retry."""
+logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-TargetPartition = tuple[str, int]
 Attempt = tuple[set[int], T]
 """Error codes that a request does not handle itself, and its result, valid without such codes."""
 
@@ -156,6 +147,7 @@ class PositionStore:
         self._group = group
         self._transactional_id = transactional_id
         self._producer: Producer | None = None
+        self._latch_at_s = 0.0
 
     @property
     def producer(self) -> Producer:
@@ -171,16 +163,26 @@ class PositionStore:
             protocol = transaction_protocol(self._client)
             found = init_producer(self._client, self._transactional_id)
             self._producer = replace(found, protocol=protocol)
+            self._latch_at_s = self._client.now_s() + PROTOCOL_CHECK_S
 
-    def add_partitions(self, partitions: Iterable[TargetPartition]) -> None:
+    def add_partitions(self, partitions: Iterable[TargetPartition]) -> dict[TargetPartition, str]:
         """Have data partitions take part in the open transaction. Raises Fenced, ClusterUnavailable.
 
-        With the implicit protocol a partition takes part with its first batch.
+        Returns those that were refused, with the reasons. A coordinator that refuses some adds none, so the
+        others are added by another request. With the implicit protocol a partition takes part with its first
+        batch.
         """
         producer = self.producer
-        if producer.protocol is TransactionProtocol.ADDED:
-            with self._client.within(COMMAND_S):
-                self._add_partitions(producer, partitions)
+        refused: dict[TargetPartition, str] = {}
+        if producer.protocol is TransactionProtocol.IMPLICIT:
+            return refused
+        waiting = list(partitions)
+        with self._client.within(COMMAND_S):
+            while waiting:
+                some = self._add_partitions(producer, waiting)
+                refused |= some
+                waiting = [key for key in waiting if key not in refused] if some else []
+        return refused
 
     def fence(self, transactional_ids: Sequence[str]) -> None:
         """Step (3): after it no other process commits under these ids. Raises ClusterUnavailable."""
@@ -207,16 +209,38 @@ class PositionStore:
             if producer.protocol is TransactionProtocol.ADDED:
                 self._add_group(producer)
             refused = self._add_positions(producer, positions)
-            following = self._end(producer, commit=not refused)
-        if refused:
-            raise CommitRefused(refused)
-        self._producer = following
+            if refused:
+                self._abort(producer)
+                raise CommitRefused(refused)
+            self._producer = self._latched(self._end(producer, commit=True))
 
-    def _add_partitions(self, producer: Producer, partitions: Iterable[TargetPartition]) -> None:
+    def _latched(self, producer: Producer) -> Producer:
+        """Producer of the next transaction, with the protocol that holds to its end."""
+        now_s = self._client.now_s()
+        if now_s < self._latch_at_s:
+            return producer
+        self._latch_at_s = now_s + PROTOCOL_CHECK_S
+        try:
+            return replace(producer, protocol=transaction_protocol(self._client))
+        except ClusterUnavailable as error:  # the commit is none the less a success
+            logger.info("%s: protocol not read: %s", self._transactional_id, error)
+            return producer
+
+    def _abort(self, producer: Producer) -> None:
+        """At once, since nobody may be there to initialise the id again soon."""
+        try:
+            self._end(producer, commit=False)
+        except OperatingError as error:
+            logger.info("%s: left to the next initialisation: %s", self._transactional_id, error)
+
+    def _add_partitions(
+        self, producer: Producer, partitions: Iterable[TargetPartition]
+    ) -> dict[TargetPartition, str]:
+        """Partitions that were refused, with the reasons: then none was added."""
         rows = AddPartitionsToTxnRequest.AddPartitionsToTxnTopic
         topics = [rows(name=name, partitions=some) for name, some in by_topic(partitions).items()]
 
-        def attempt(coordinator: Broker) -> Attempt[None]:
+        def attempt(coordinator: Broker) -> Attempt[dict[TargetPartition, str]]:
             response = self._client.call(
                 coordinator,
                 AddPartitionsToTxnRequest(
@@ -228,14 +252,16 @@ class PositionStore:
                 ),
                 AddPartitionsToTxnResponse,
             )
-            codes = {
-                row.partition_error_code
-                for topic in response.results_by_topic_v3_and_below
-                for row in topic.results_by_partition
-            }
-            return codes, None
+            return by_partition(
+                {
+                    (topic.name, row.partition_index): row.partition_error_code
+                    for topic in response.results_by_topic_v3_and_below
+                    for row in topic.results_by_partition
+                    if row.partition_error_code != ErrorCode.OPERATION_NOT_ATTEMPTED
+                }
+            )
 
-        self._until_accepted(self._transactional_id, TRANSACTION_COORDINATOR, attempt)
+        return self._until_accepted(self._transactional_id, TRANSACTION_COORDINATOR, attempt)
 
     def _add_group(self, producer: Producer) -> None:
         def attempt(coordinator: Broker) -> Attempt[None]:
@@ -270,15 +296,13 @@ class PositionStore:
             response = self._client.call(
                 coordinator, self._commit_request(producer, positions), TxnOffsetCommitResponse
             )
-            codes = {
-                (topic.name, row.partition_index): row.error_code
-                for topic in response.topics
-                for row in topic.partitions
-            }
-            of_the_transaction = {code for code in codes.values() if code in NOT_OF_A_POSITION}
-            return of_the_transaction, {
-                key: error_name(code) for key, code in codes.items() if code
-            }
+            return by_partition(
+                {
+                    (topic.name, row.partition_index): row.error_code
+                    for topic in response.topics
+                    for row in topic.partitions
+                }
+            )
 
         return self._until_accepted(self._group, GROUP_COORDINATOR, attempt)
 
@@ -339,16 +363,7 @@ class PositionStore:
 
 def transaction_protocol(client: ClusterClient) -> TransactionProtocol:
     """What the cluster has finalized (KIP-890, feature `transaction.version`). Raises ClusterUnavailable."""
-    response = client.call_any(
-        lambda: ApiVersionsRequest(
-            version=FEATURES_VERSION,
-            client_software_name=CLIENT_ID,
-            client_software_version=CLIENT_VERSION,
-        ),
-        ApiVersionsResponse,
-    )
-    levels = {each.name: each.max_version_level for each in response.finalized_features or ()}
-    newest = levels.get(TRANSACTION_FEATURE, 0) >= TransactionProtocol.IMPLICIT
+    newest = finalized(client, TRANSACTION_FEATURE) >= TransactionProtocol.IMPLICIT
     return TransactionProtocol.IMPLICIT if newest else TransactionProtocol.ADDED
 
 
@@ -479,18 +494,3 @@ def _fetch_request(
         ],
         require_stable=stable,
     )
-
-
-def in_requests(
-    positions: Mapping[TargetPartition, Position],
-) -> Iterator[dict[TargetPartition, Position]]:
-    keys = list(positions)
-    for start in range(0, len(keys), POSITIONS_PER_REQUEST):
-        yield {key: positions[key] for key in keys[start : start + POSITIONS_PER_REQUEST]}
-
-
-def rows_by_topic(positions: Mapping[TargetPartition, Position]) -> dict[str, dict[int, Position]]:
-    by_topic: dict[str, dict[int, Position]] = {}
-    for (topic, number), position in positions.items():
-        by_topic.setdefault(topic, {})[number] = position
-    return by_topic

@@ -12,7 +12,7 @@ from kafka.protocol.consumer import OffsetCommitRequest, OffsetCommitResponse
 from ureplicator_common.kafka import Position
 from ureplicator_common.kafka.client import GROUP_COORDINATOR, ClusterClient
 from ureplicator_common.kafka.errors import COORDINATOR_MOVED, error_name
-from ureplicator_common.kafka.positions import TargetPartition, in_requests, rows_by_topic
+from ureplicator_common.kafka.position_rows import TargetPartition, in_requests, rows_by_topic
 
 
 def publish_positions(

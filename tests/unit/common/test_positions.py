@@ -4,7 +4,6 @@ import socket
 import struct
 import threading
 import time
-from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from typing import Any
@@ -20,10 +19,9 @@ from ureplicator_common.kafka.client import (
     ClusterClient,
     receive_exactly,
 )
-from ureplicator_common.kafka.errors import ErrorCode
+from ureplicator_common.kafka.errors import OF_A_PARTITION, ErrorCode, error_name
+from ureplicator_common.kafka.position_rows import POSITIONS_PER_REQUEST
 from ureplicator_common.kafka.positions import (
-    POSITIONS_PER_REQUEST,
-    TRANSACTION_FEATURE,
     CommitRefused,
     Fenced,
     PositionStore,
@@ -31,149 +29,12 @@ from ureplicator_common.kafka.positions import (
     TransactionProtocol,
 )
 from ureplicator_common.kafka.publication import publish_positions
+from ureplicator_testkit.kafka.coordinator import LOST, Coordinator
 from ureplicator_worker.copier.holder import DRAIN_S
 
-HERE, THERE = Broker(1, "here", 1), Broker(2, "there", 2)
+THERE = Broker(2, "there", 2)
 KEY = ("t", 0)
-LOST = object()
-"""In a script: the connection breaks instead of a response."""
-
-
-class Coordinator(ClusterClient):
-    """Answers each kind of request with the next code of its script, 0 when that has ended."""
-
-    def __init__(self, **scripts: list[Any]) -> None:
-        super().__init__("nowhere:1")
-        self.requests: list[str] = []
-        self.looked_up = 0
-        self.resets = 0
-        self.transaction_version = 0
-        self.stored: dict[tuple[str, int], Position] = {}
-        self._scripts = {name: deque(script) for name, script in scripts.items()}
-
-    def coordinator(self, key: str, kind: int) -> Broker:
-        known = self._coordinators.get((kind, key))
-        if known is None:
-            self.looked_up += 1
-            known = self._coordinators[(kind, key)] = HERE
-        return known
-
-    def reset(self) -> None:
-        super().reset()
-        self.resets += 1
-
-    def coordinators(self, keys: Sequence[str], kind: int) -> tuple[dict[Broker, list[str]], str]:
-        led: dict[Broker, list[str]] = {}
-        for key in keys:
-            led.setdefault(self.coordinator(key, kind), []).append(key)
-        return led, ""
-
-    def _attempt(
-        self, broker: Broker, requests: Sequence[Any], response: Any, *, part: float
-    ) -> list[Any]:
-        return [self._respond(request, response) for request in requests]
-
-    def _respond(self, request: Any, response: Any) -> Any:
-        name = type(request).__name__.removesuffix("Request")
-        if name != "ApiVersions":
-            self.requests.append(name)
-        script = self._scripts.get(name)
-        code = script.popleft() if script else 0
-        if code is LOST:
-            raise ClusterUnavailable("broken")
-        reply: Any = getattr(self, f"_{name}")(request, response, code)
-        return response.decode(
-            reply.encode(framed=False, header=False), version=request.version, header=False
-        )
-
-    def _ApiVersions(self, request: Any, response: Any, code: int) -> Any:
-        level = response.FinalizedFeatureKey(
-            name=TRANSACTION_FEATURE,
-            max_version_level=self.transaction_version,
-            min_version_level=0,
-        )
-        return response(
-            version=request.version, error_code=code, api_keys=[], finalized_features=[level]
-        )
-
-    def _AddPartitionsToTxn(self, request: Any, response: Any, code: int) -> Any:
-        topics = response.AddPartitionsToTxnTopicResult
-        rows = topics.AddPartitionsToTxnPartitionResult
-        return response(
-            version=request.version,
-            results_by_topic_v3_and_below=[
-                topics(
-                    name=topic.name,
-                    results_by_partition=[
-                        rows(partition_index=number, partition_error_code=code)
-                        for number in topic.partitions
-                    ],
-                )
-                for topic in request.v3_and_below_topics
-            ],
-        )
-
-    def _InitProducerId(self, request: Any, response: Any, code: int) -> Any:
-        return response(version=4, error_code=code, producer_id=7, producer_epoch=1)
-
-    def _plain(self, request: Any, response: Any, code: int) -> Any:
-        return response(version=request.version, error_code=code)
-
-    _AddOffsetsToTxn = _plain
-
-    def _EndTxn(self, request: Any, response: Any, code: int) -> Any:
-        return response(version=request.version, error_code=code, producer_id=9, producer_epoch=2)
-
-    def _TxnOffsetCommit(self, request: Any, response: Any, code: int) -> Any:
-        rows = response.TxnOffsetCommitResponseTopic
-        assert (request.generation_id, request.member_id) == (-1, "")
-        return response(
-            version=request.version,
-            topics=[
-                rows(
-                    name=topic.name,
-                    partitions=[
-                        rows.TxnOffsetCommitResponsePartition(
-                            partition_index=row.partition_index, error_code=code
-                        )
-                        for row in topic.partitions
-                    ],
-                )
-                for topic in request.topics
-            ],
-        )
-
-    def _OffsetCommit(self, request: Any, response: Any, code: int) -> Any:
-        rows = response.OffsetCommitResponseTopic
-        row = rows.OffsetCommitResponsePartition(partition_index=0, error_code=code)
-        return response(version=7, topics=[rows(name="t", partitions=[row])])
-
-    def _OffsetFetch(self, request: Any, response: Any, code: int) -> Any:
-        assert request.require_stable
-        rows = response.OffsetFetchResponseTopic
-        return response(
-            version=7,
-            error_code=0,
-            topics=[
-                rows(
-                    name=topic.name,
-                    partitions=[
-                        self._row(topic.name, n, response, code) for n in topic.partition_indexes
-                    ],
-                )
-                for topic in request.topics
-            ],
-        )
-
-    def _row(self, topic: str, number: int, response: Any, code: int) -> Any:
-        position = self.stored.get((topic, number), Position(-1))
-        return response.OffsetFetchResponseTopic.OffsetFetchResponsePartition(
-            partition_index=number,
-            committed_offset=position.offset,
-            committed_leader_epoch=position.leader_epoch,
-            metadata=position.metadata,
-            error_code=code,
-        )
+GROUP_AUTHORIZATION_FAILED, UNKNOWN_SERVER_ERROR, INVALID_COMMIT_OFFSET_SIZE = 30, -1, 28
 
 
 def ready(**scripts: list[Any]) -> tuple[PositionStore, Coordinator]:
@@ -241,8 +102,12 @@ def test_fenced(name: str, code: int) -> None:
         ("TxnOffsetCommit", ErrorCode.INVALID_PRODUCER_ID_MAPPING),
         ("TxnOffsetCommit", ErrorCode.TRANSACTION_ABORTABLE),
         ("TxnOffsetCommit", ErrorCode.NETWORK_EXCEPTION),
+        ("TxnOffsetCommit", GROUP_AUTHORIZATION_FAILED),
+        ("TxnOffsetCommit", UNKNOWN_SERVER_ERROR),
+        ("TxnOffsetCommit", INVALID_COMMIT_OFFSET_SIZE),
         ("EndTxn", LOST),
         ("EndTxn", ErrorCode.INVALID_TXN_STATE),
+        ("EndTxn", ErrorCode.TRANSACTION_ABORTABLE),
     ],
 )
 def test_after_any_failure_the_store_refuses_until_it_is_initialised(name: str, code: Any) -> None:
@@ -349,6 +214,25 @@ def test_many_positions_go_in_portions_but_in_one_transaction() -> None:
     assert client.requests == ["OffsetCommit"] * 3
 
 
+@pytest.mark.parametrize("code", sorted(OF_A_PARTITION))
+def test_what_is_said_of_a_partition_refuses_its_position(code: int) -> None:
+    store, _ = ready(TxnOffsetCommit=[code])
+    with pytest.raises(CommitRefused) as refusal:
+        store.commit({KEY: Position(5)})
+    assert refusal.value.refused == {KEY: error_name(code)}
+
+
+def test_a_refusal_is_reported_though_the_abort_fails() -> None:
+    """The partition leaves with it; the next initialisation ends the transaction."""
+    store, _ = ready(
+        TxnOffsetCommit=[ErrorCode.UNKNOWN_TOPIC_OR_PARTITION], EndTxn=[ErrorCode.INVALID_TXN_STATE]
+    )
+    with pytest.raises(CommitRefused):
+        store.commit({KEY: Position(5)})
+    with pytest.raises(AssertionError):
+        store.commit({KEY: Position(5)})
+
+
 def test_a_portion_that_is_refused_takes_the_whole_commit_along() -> None:
     store, _ = ready(TxnOffsetCommit=[0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION])
     many = {("t", number): Position(number) for number in range(POSITIONS_PER_REQUEST + 1)}
@@ -451,3 +335,56 @@ def test_a_fenced_producer_adds_no_partition() -> None:
     store.initialise()
     with pytest.raises(Fenced):
         store.add_partitions([KEY])
+
+
+def test_a_refused_partition_keeps_no_other_out_of_the_transaction() -> None:
+    """The coordinator adds all partitions of a request, or none."""
+    client = Coordinator()
+    deleted, fine = ("deleted", 0), ("fine", 0)
+    tried: list[list[str]] = []
+    plain = client._AddPartitionsToTxn
+
+    def add(request: Any, response: Any, code: int) -> Any:
+        names = [topic.name for topic in request.v3_and_below_topics]
+        tried.append(names)
+        reply = plain(request, response, 0)
+        for topic in reply.results_by_topic_v3_and_below if deleted[0] in names else ():
+            (row,) = topic.results_by_partition
+            row.partition_error_code = (
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                if topic.name == deleted[0]
+                else ErrorCode.OPERATION_NOT_ATTEMPTED
+            )
+        return reply
+
+    client._AddPartitionsToTxn = add  # type: ignore[method-assign]
+    store = PositionStore(client, group="g", transactional_id="own")
+    store.initialise()
+    assert store.add_partitions([deleted, fine]) == {deleted: "UNKNOWN_TOPIC_OR_PARTITION"}
+    assert tried == [["deleted", "fine"], ["fine"]]
+
+
+@pytest.mark.parametrize(("check_s", "found"), [(1e9, 1), (0.0, 2)])
+def test_an_upgrade_is_found_after_a_commit(
+    monkeypatch: pytest.MonkeyPatch, check_s: float, found: int
+) -> None:
+    """Not after each: it is one request more."""
+    monkeypatch.setattr(positions, "PROTOCOL_CHECK_S", check_s)
+    client = Coordinator()
+    store = PositionStore(client, group="g", transactional_id="own")
+    store.initialise()
+    store.commit({KEY: Position(5)})
+    client.transaction_version = 2
+    store.commit({KEY: Position(6)})
+    assert store.producer.protocol == found
+
+
+def test_a_commit_succeeds_though_the_protocol_cannot_be_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(positions, "PROTOCOL_CHECK_S", 0.0)
+    client = Coordinator(ApiVersions=[0, LOST])
+    store = PositionStore(client, group="g", transactional_id="own")
+    store.initialise()
+    store.commit({KEY: Position(5)})
+    assert store.producer == Producer(7, 1)

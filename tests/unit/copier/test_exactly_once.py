@@ -7,6 +7,7 @@ from ureplicator_common.model import Partition, Route
 from ureplicator_worker.copier.delivery import RENEW_S
 from ureplicator_worker.copier.exactly_once import (
     PARTITIONS_PER_INTERVAL,
+    SETTLE_S,
     ExactlyOnce,
     TransactionState,
 )
@@ -33,7 +34,7 @@ def test_a_transaction_from_begin_to_committed() -> None:
     assert not delivery.is_due(100.05, drained=False)
     assert delivery.is_due(100.05, drained=True)
     assert delivery.is_due(100.1, drained=False)
-    delivery.seal()
+    delivery.seal(100.1)
     assert not delivery.is_due(200.0, drained=True)
     assert delivery.commit(at(8), 100.2)
     delivery.committed(1, [(P0, 8)], 100.3)
@@ -54,7 +55,7 @@ def test_positions_are_due_when_they_differ_or_are_old() -> None:
 
 def test_with_nothing_to_commit_the_transaction_goes_on() -> None:
     delivery = machine()
-    delivery.seal()
+    delivery.seal(100.1)
     assert not delivery.commit({}, 100.1)
     assert delivery.state is TransactionState.OPEN
     assert delivery.number == 0
@@ -64,7 +65,7 @@ def test_with_nothing_to_commit_the_transaction_goes_on() -> None:
 def test_an_abort_from_any_state_keeps_what_is_stored(state: TransactionState) -> None:
     delivery = machine()
     if state in (TransactionState.SEALING, TransactionState.COMMITTING):
-        delivery.seal()
+        delivery.seal(100.1)
     if state is TransactionState.COMMITTING:
         delivery.commit(at(9), 100.0)
     if state is TransactionState.WAITING:
@@ -82,7 +83,7 @@ def test_what_is_no_transition_is_refused() -> None:
     delivery = machine()
     with pytest.raises(InvalidTransition, match="OPEN -> COMMITTING"):
         delivery.commit(at(6), 100.0)
-    delivery.seal()
+    delivery.seal(100.1)
     delivery.commit(at(6), 100.0)
     with pytest.raises(InvalidTransition, match="transaction 7"):
         delivery.committed(7, [], 100.0)
@@ -104,3 +105,13 @@ def test_the_interval_grows_with_the_partitions() -> None:
     delivery.begin(100.0)
     assert not delivery.is_due(100.29, drained=False)
     assert delivery.is_due(100.31, drained=False)
+
+
+def test_a_sealed_transaction_is_overdue_after_a_while() -> None:
+    delivery = machine()
+    assert not delivery.is_overdue(1e9)
+    delivery.seal(100.1)
+    assert not delivery.is_overdue(100.1 + SETTLE_S - 0.01)
+    assert delivery.is_overdue(100.1 + SETTLE_S)
+    delivery.abort()
+    assert not delivery.is_overdue(1e9)

@@ -48,7 +48,7 @@ class Committer:
         self._begun[begun.partition] = begun
         self._delivery.join(begun.partition, position=beginning.position, found=found, now_s=now_s)
 
-    def leave(self, partition: Partition) -> None:
+    def leave(self, partition: Partition, now_s: float) -> None:
         del self._begun[partition]
         self._delivery.leave(partition)
 
@@ -101,7 +101,7 @@ class Committer:
     def on_joining(self, event: PartitionsJoining) -> None:
         raise AssertionError(f"{event} without a transaction")
 
-    def abort(self, reason: str) -> None:
+    def abort(self, reason: str, now_s: float) -> None:
         raise AssertionError(f"no transaction to abort: {reason}")
 
 

@@ -9,7 +9,7 @@
                                    +-----------------------------------------------------+
 
 OPEN        the lane sends
-SEALING     it sends nothing new, and waits for what is in flight; it fetches on
+SEALING     it sends nothing new, and waits for what is in flight, `SETTLE_S` at most; it fetches on
 COMMITTING  the positions behind all that was sent are committed with it
 WAITING     the transaction is aborted, or of unknown outcome. The id is initialised again, which ends it,
             and only the positions that the store then shows are known to be committed: `restore`. What was
@@ -18,6 +18,9 @@ WAITING     the transaction is aborted, or of unknown outcome. The id is initial
 A transaction is sealed every interval while there is something to commit, and at once when a partition that
 is being drained waits for nothing else. The interval grows with the number of partitions, since a commit
 costs something for each (`PARTITIONS_PER_INTERVAL`).
+
+A transaction that does not settle in time is aborted: the partitions that hold it up are set aside, the
+others go on without them.
 
 Source: KIP-98, KIP-447 for positions in the transaction of the data, KIP-890 for what a commit returns.
 """
@@ -33,6 +36,10 @@ from ureplicator_worker.copier.delivery import RENEW_S, CommittedPosition
 from ureplicator_worker.copier.lane import Progress
 
 PARTITIONS_PER_INTERVAL = 200
+SETTLE_S = 10.0
+"""Nothing new is sent meanwhile, so it is short. But a leader that is lost is replaced within it
+(`broker.session.timeout.ms`, 9 s by default): before that the coordinator cannot end a transaction with its
+partitions either. And the coordinator aborts a transaction much later (`fencing.TRANSACTION_TIMEOUT_MS`)."""
 
 
 class TransactionState(StrEnum):
@@ -62,6 +69,7 @@ class ExactlyOnce:
         self.number = 0
         self._interval_s = interval_s
         self._due_at_s = 0.0
+        self._settle_by_s = 0.0
         self._partitions: dict[Partition, CommittedPosition] = {}
 
     def join(self, partition: Partition, *, committed: int, now_s: float) -> None:
@@ -105,8 +113,13 @@ class ExactlyOnce:
         """Nothing was due: positions are compared once an interval, not at each turn of the loop."""
         self._set_due(now_s)
 
-    def seal(self) -> None:
+    def seal(self, now_s: float) -> None:
         self._move(TransactionState.SEALING)
+        self._settle_by_s = now_s + SETTLE_S
+
+    def is_overdue(self, now_s: float) -> bool:
+        """True if what is in flight has held up the commit for too long."""
+        return self.state is TransactionState.SEALING and now_s >= self._settle_by_s
 
     def commit(self, positions: Mapping[Partition, Progress], now_s: float) -> bool:
         """Nothing is in flight any more. False if there is nothing to commit: the transaction goes on."""

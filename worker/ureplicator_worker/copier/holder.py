@@ -156,7 +156,7 @@ class Holder:
         """Drop everything without a last commit: the driver waits no longer."""
         for partition, owned in self.owned.items():
             if owned.state in IN_LANE:
-                self.committer.leave(partition)
+                self.committer.leave(partition, self._now_s)
                 self._lane.drop(partition)
         self.owned.clear()
         self._draining.clear()
@@ -189,7 +189,7 @@ class Holder:
             case PartitionsJoining():
                 self.committer.on_joining(event)
             case TransactionFailed(reason):
-                self.committer.abort(reason)
+                self.committer.abort(reason, self._now_s)
             case _:
                 assert_never(event)
 
@@ -216,8 +216,8 @@ class Holder:
             case Committed():
                 self._cluster_errors.pop(TARGET, None)
                 self.committer.on_committed(event, self._now_s)
-            case Joined(transaction, targets):
-                self._lane.transactions.joined(transaction, targets)
+            case Joined(transaction, targets, refused):
+                self._lane.transactions.joined(transaction, targets, refused, self._now_s)
             case TransactionBegun(producer):
                 self.committer.on_begun(producer, self._now_s)
             case CommitFailed():
@@ -321,7 +321,7 @@ class Holder:
 
     def _release(self, partition: Partition, reason: str, **change: Any) -> None:
         if self.owned[partition].state in IN_LANE:
-            self.committer.leave(partition)
+            self.committer.leave(partition, self._now_s)
             self._lane.drop(partition)
             self._draining.pop(partition, None)
         self._move(partition, CopyState.RELEASING, reason, **change)

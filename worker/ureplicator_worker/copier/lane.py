@@ -20,7 +20,7 @@ transaction:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
@@ -132,8 +132,14 @@ class Transactions(Protocol):
     def begin(self, producer: Producer) -> None:
         """Open the next transaction: everything sent from now on belongs to it."""
 
-    def joined(self, transaction: int, targets: frozenset[tuple[str, int]]) -> None:
-        """The coordinator knows that these take part."""
+    def joined(
+        self,
+        transaction: int,
+        targets: frozenset[tuple[str, int]],
+        refused: Mapping[tuple[str, int], str],
+        now_s: float,
+    ) -> None:
+        """The coordinator knows that `targets` take part; the `refused` try again later."""
 
     def seal(self) -> None:
         """Send nothing new in the open transaction."""
@@ -144,6 +150,15 @@ class Transactions(Protocol):
     @property
     def settled(self) -> bool:
         """The outcome of everything that was sent is known."""
+
+    def set_aside(self, now_s: float) -> str:
+        """What keeps the transaction from being settled takes no part in the next ones, for a while.
+
+        Partitions and reasons; "" if none is at fault, so that only waiting helps.
+        """
+
+    def committed(self) -> None:
+        """It is committed, and everything that was sent in it is visible."""
 
     def end(self) -> None:
         """It is aborted: send nothing until `rewind` and `begin`."""

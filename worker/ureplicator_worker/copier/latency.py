@@ -1,4 +1,4 @@
-"""Latency of acknowledged batches, as counts per bucket."""
+"""Latency of batches, as counts per bucket."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ureplicator_worker.lifeline.messages import LATENCY_BOUNDS_MS
 
 
 class LatencyHistogram:
-    """From the youngest record of a batch to its acknowledgement. Hot path."""
+    """From the youngest record of a batch to its acknowledgement, or its commit. Hot path."""
 
     __slots__ = ("counts", "sum_ms")
 
@@ -17,16 +17,17 @@ class LatencyHistogram:
         self.counts = [0] * (len(LATENCY_BOUNDS_MS) + 1)
         self.sum_ms = 0.0
 
-    def record(self, timestamp_ms: int) -> None:
+    def record(self, *timestamps_ms: int) -> None:
         """A time in the future comes from another machine's clock and counts as no latency.
 
         Batches of the oldest format have no time (-1) and are not counted.
         """
-        if timestamp_ms < 0:
-            return
-        latency_ms = max(0.0, time.time() * 1_000 - timestamp_ms)
-        self.counts[bisect_left(LATENCY_BOUNDS_MS, latency_ms)] += 1
-        self.sum_ms += latency_ms
+        now_ms = time.time() * 1_000
+        for timestamp_ms in timestamps_ms:
+            if timestamp_ms >= 0:
+                latency_ms = max(0.0, now_ms - timestamp_ms)
+                self.counts[bisect_left(LATENCY_BOUNDS_MS, latency_ms)] += 1
+                self.sum_ms += latency_ms
 
     def add(self, other: LatencyHistogram) -> None:
         self.counts = [a + b for a, b in zip(self.counts, other.counts, strict=True)]

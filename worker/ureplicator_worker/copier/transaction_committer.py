@@ -2,6 +2,7 @@
 
     work()   due ------------> transactions.seal()
              transactions.settled ---> Commit(positions of all that was sent)
+             overdue ---------> transactions.set_aside(), Abort
     events   Committed ------> transactions.begin(the next producer)
              failed, fenced -> transactions.end(); the thread initialises the id and asks for the proof
              OwnershipConfirmed(stored) -> transactions.rewind(stored), each partition
@@ -21,7 +22,11 @@ from ureplicator_common.kafka.positions import Producer
 from ureplicator_common.model import Partition, Route
 from ureplicator_worker.copier.commit_failures import CommitFailures
 from ureplicator_worker.copier.committer import commitment
-from ureplicator_worker.copier.exactly_once import ExactlyOnce, TransactionState
+from ureplicator_worker.copier.exactly_once import (
+    SETTLE_S,
+    ExactlyOnce,
+    TransactionState,
+)
 from ureplicator_worker.copier.lane import Lane, PartitionsJoining, Progress
 from ureplicator_worker.copier.lifecycle import IN_LANE, OwnedPartition
 from ureplicator_worker.copier.ownership.protocol import (
@@ -61,14 +66,14 @@ class TransactionCommitter:
         committed = begun.beginning.committed
         self._delivery.join(begun.partition, committed=committed, now_s=now_s)
 
-    def leave(self, partition: Partition) -> None:
+    def leave(self, partition: Partition, now_s: float) -> None:
         """Before the lane drops it."""
         (progress,) = self._lane.progress([partition]).values()
         stored = self._delivery.offset(partition)
         if self._delivery.state in (TransactionState.OPEN, TransactionState.SEALING) and (
             progress.next_offset != stored or not progress.exact
         ):
-            self.abort(f"{partition} leaves before it is committed")
+            self.abort(f"{partition} leaves before it is committed", now_s)
         del self._begun[partition]
         self._delivery.leave(partition)
 
@@ -78,12 +83,16 @@ class TransactionCommitter:
     def work(self, owned: Iterable[OwnedPartition], *, drained: bool, now_s: float) -> None:
         if self._delivery.is_due(now_s, drained=drained):
             if self._due(owned, now_s):
-                self._delivery.seal()
+                self._delivery.seal(now_s)
                 self._lane.transactions.seal()
             else:
                 self._delivery.put_off(now_s)
         if self._delivery.state is TransactionState.SEALING and self._lane.transactions.settled:
             self._commit(owned, now_s)
+        elif self._delivery.is_overdue(now_s):
+            failing = self._lane.transactions.set_aside(now_s)
+            if failing:
+                self.abort(f"not settled in {SETTLE_S:.0f} s: {failing}", now_s)
 
     def _due(self, owned: Iterable[OwnedPartition], now_s: float) -> dict[Partition, Progress]:
         """Positions of everything in the lane: a suspended partition was aborted with the rest."""
@@ -109,6 +118,7 @@ class TransactionCommitter:
         assert event.producer is not None
         offsets = ((part, item.position) for part, item in event.positions.items())
         self._delivery.committed(event.number, offsets, now_s)
+        self._lane.transactions.committed()
         self._begin(event.producer)
 
     def on_failed(self, event: CommitFailed, now_s: float) -> None:
@@ -121,9 +131,10 @@ class TransactionCommitter:
     def error(self, now_s: float) -> str:
         return self._failures.error(now_s)
 
-    def abort(self, reason: str) -> None:
+    def abort(self, reason: str, now_s: float) -> None:
         """The thread initialises the id again, unless it does already."""
         if self._delivery.state is not TransactionState.WAITING:
+            self._failures.failed(reason, now_s)
             logger.warning(
                 "%s: transaction %d aborted: %s", self._route, self._delivery.number, reason
             )

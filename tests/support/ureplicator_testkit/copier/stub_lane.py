@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from ureplicator_common.kafka.positions import Producer
 from ureplicator_common.model import Partition, RouteSettings
@@ -95,7 +95,13 @@ class StubTransactions:
         self._lane.producers.append((producer.id, producer.epoch))
         self.open, self.sealed = True, False
 
-    def joined(self, transaction: int, targets: frozenset[tuple[str, int]]) -> None:
+    def joined(
+        self,
+        transaction: int,
+        targets: frozenset[tuple[str, int]],
+        refused: Mapping[tuple[str, int], str],
+        now_s: float,
+    ) -> None:
         """It sends to no partition."""
 
     def seal(self) -> None:
@@ -103,6 +109,13 @@ class StubTransactions:
 
     def unseal(self) -> None:
         self.sealed = False
+
+    def set_aside(self, now_s: float) -> str:
+        """None of its partitions is at fault."""
+        return ""
+
+    def committed(self) -> None:
+        """It counts nothing."""
 
     def end(self) -> None:
         self.open = False

@@ -50,7 +50,8 @@ class Peer:
 
 
 class MemoryKafka(ClusterModel[BatchLog]):
-    """Knobs: `refuse` (error codes of the next produces or fetches of a partition), `belated` (error
+    """Knobs: `refuse` (error codes of the next produces or fetches of a partition), `messages` (beside errors
+    of its produces), `belated` (error
     codes of the next produces, which the log takes none the less), `silent` (nodes
     that read and never respond), `frozen` (nodes that do not even read), `down` (nodes that no
     connection reaches), `cut_after` (bytes that a node still sends before it breaks the
@@ -65,6 +66,7 @@ class MemoryKafka(ClusterModel[BatchLog]):
         super().__init__(cluster_id, topics, log=BatchLog, nodes=nodes)
         self.newest = {fetch_api.API_KEY: fetch_api.LEADERS, produce_api.API_KEY: produce_api.IDS}
         self.refuse: dict[TopicPartition, deque[int]] = {}
+        self.messages: dict[TopicPartition, str] = {}
         self.belated: dict[TopicPartition, deque[int]] = {}
         self.silent: set[int] = set()
         self.one_at_a_time = False
@@ -230,7 +232,7 @@ class MemoryKafka(ClusterModel[BatchLog]):
                         log_append_time_ms=-1,
                         log_start_offset=0,
                         record_errors=[],
-                        error_message=None,
+                        error_message=self.messages.get(key) if error else None,
                     )
                 )
                 if request.version >= produce_api.LEADERS:

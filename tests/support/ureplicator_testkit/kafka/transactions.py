@@ -24,13 +24,20 @@ from ureplicator_testkit.records.batches import TRANSACTIONAL, marker
 from ureplicator_testkit.records.batches import field as header_field
 from ureplicator_worker.copier.raw.net import produce_api
 
-FIRST_PRODUCER_ID = 500
+FIRST_PRODUCER_ID, PRODUCER_IDS = 500, 1_000
+"""Of the first transactional id; and how many ids lie between two that one transactional id gets in turn."""
+EPOCHS = 32_767
 
 
 class TransactionLedger(ScriptedLedger):
+    """`protocol`: finalized by the cluster. `epochs_each`: epochs of a producer id; then the transactional id
+    gets another one. `unaddable`: partitions that are refused in a transaction, and the error's name."""
+
     def __init__(self, target: MemoryKafka, protocol: TransactionProtocol) -> None:
         super().__init__()
         self.protocol = protocol
+        self.epochs_each = EPOCHS
+        self.unaddable: dict[TargetPartition, str] = {}
         self._target = target
         self._added: dict[str, set[TopicPartition]] = {}
         target.check_transaction = self._check
@@ -38,8 +45,11 @@ class TransactionLedger(ScriptedLedger):
     def store(self, transactional_id: str) -> MemoryTransactions:
         return MemoryTransactions(self, transactional_id)
 
-    def producer_id(self, transactional_id: str) -> int:
-        return FIRST_PRODUCER_ID + list(self.epochs).index(transactional_id)
+    def producer(self, transactional_id: str, generation: int) -> tuple[int, int]:
+        """Id and epoch. `generation`: 0, 1, ..., over all of the transactional id's producers."""
+        number, epoch = divmod(generation, self.epochs_each)
+        first = FIRST_PRODUCER_ID + list(self.epochs).index(transactional_id)
+        return first + number * PRODUCER_IDS, epoch
 
     def initialise(self, transactional_id: str) -> int:
         if transactional_id in self.epochs:
@@ -62,11 +72,13 @@ class TransactionLedger(ScriptedLedger):
     ) -> None:
         super().commit(transactional_id, epoch, positions)
         self._end(transactional_id, commit=True)
-        if self.protocol is TransactionProtocol.IMPLICIT:
-            super().initialise(transactional_id)
+
+    def bump(self, transactional_id: str) -> int:
+        """With the implicit protocol each transaction has a producer of its own."""
+        return super().initialise(transactional_id)
 
     def _end(self, transactional_id: str, *, commit: bool) -> None:
-        id = self.producer_id(transactional_id)
+        id, _ = self.producer(transactional_id, self.epochs[transactional_id])
         for key in self._added.pop(transactional_id, set()):
             log = self._target.logs[key]
             if id in log.transactions:
@@ -75,40 +87,54 @@ class TransactionLedger(ScriptedLedger):
     def _check(self, key: TopicPartition, batch: bytes, version: int) -> int:
         if not header_field(batch, "attributes") & TRANSACTIONAL:
             return ErrorCode.NONE
-        ids = {self.producer_id(each): each for each in self.epochs}
-        id = ids[header_field(batch, "producer_id")]
-        if not self.is_current(id, header_field(batch, "producer_epoch")):
-            return ErrorCode.INVALID_PRODUCER_EPOCH
-        if self.protocol is TransactionProtocol.IMPLICIT:
-            assert version >= produce_api.IN_TRANSACTION
-            self._added.setdefault(id, set()).add(key)
-        else:
-            assert version < produce_api.IN_TRANSACTION
-        in_it = key in self._added.get(id, ())
-        return ErrorCode.NONE if in_it else ErrorCode.INVALID_TXN_STATE
+        producer = header_field(batch, "producer_id"), header_field(batch, "producer_epoch")
+        current = {self.producer(each, self.epochs[each]): each for each in self.epochs}
+        if producer not in current:
+            known = producer[0] in {id for id, _ in current}
+            return (
+                ErrorCode.INVALID_PRODUCER_EPOCH if known else ErrorCode.INVALID_PRODUCER_ID_MAPPING
+            )
+        added = self._added.setdefault(current[producer], set())
+        if version >= produce_api.IN_TRANSACTION:
+            added.add(key)
+        return ErrorCode.NONE if key in added else ErrorCode.INVALID_TXN_STATE
 
 
 class MemoryTransactions(MemoryPositions):
     """A `PositionStore` whose transactions hold data, too."""
 
     ledger: TransactionLedger
+    protocol = TransactionProtocol.ADDED
 
     @property
     def producer(self) -> Producer:
         assert self._ready
         assert self.epoch is not None
-        id = self.ledger.producer_id(self.transactional_id)
-        return Producer(id, self.epoch, self.ledger.protocol)
+        id, epoch = self.ledger.producer(self.transactional_id, self.epoch)
+        return Producer(id, epoch, self.protocol)
 
-    def add_partitions(self, partitions: Iterable[TargetPartition]) -> None:
-        epoch, keys = self.epoch, list(partitions)
-        if self.ledger.protocol is TransactionProtocol.IMPLICIT:
-            return
+    def initialise(self) -> None:
+        super().initialise()
+        self.protocol = self.ledger.protocol
+
+    def add_partitions(self, partitions: Iterable[TargetPartition]) -> dict[TargetPartition, str]:
+        if self.protocol is TransactionProtocol.IMPLICIT:
+            return {}
+        unaddable = self.ledger.unaddable
+        refused = {key: unaddable[key] for key in partitions if key in unaddable}
+        epoch, keys = self.epoch, [key for key in partitions if key not in refused]
         self._request(
             "join", keys, effect=lambda: self.ledger.add(self.transactional_id, epoch, keys)
         )
+        return refused
 
     def commit(self, positions: Mapping[TargetPartition, Position]) -> None:
         super().commit(positions)
-        if self.ledger.protocol is TransactionProtocol.IMPLICIT:
+        if self.protocol is TransactionProtocol.IMPLICIT:
             self.epoch = self.ledger.epochs[self.transactional_id]
+        self.protocol = self.ledger.protocol
+
+    def _commit(self, epoch: int, positions: Mapping[TargetPartition, Position]) -> None:
+        super()._commit(epoch, positions)
+        if self.protocol is TransactionProtocol.IMPLICIT:
+            self.ledger.bump(self.transactional_id)

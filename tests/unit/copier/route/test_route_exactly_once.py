@@ -19,9 +19,8 @@ from ureplicator_common.kafka.positions import TransactionProtocol
 from ureplicator_common.model import Delivery, Partition, RouteSettings
 from ureplicator_testkit.copier.ledger_fleet import COMMIT_INTERVAL_S, LedgerFleet, put
 from ureplicator_testkit.copier.line import ROUTE, records, seen
-from ureplicator_testkit.kafka.memory_kafka import MemoryKafka
-from ureplicator_testkit.kafka.transactions import TransactionLedger
-from ureplicator_testkit.records import batches
+from ureplicator_testkit.copier.transaction_fleet import PARTITIONS, PROTOCOLS, TransactionFleet
+from ureplicator_testkit.kafka.transactions import EPOCHS
 from ureplicator_worker.copier.exactly_once import ExactlyOnce
 from ureplicator_worker.copier.ownership.protocol import (
     Abort,
@@ -34,11 +33,9 @@ from ureplicator_worker.copier.source_offsets import PUBLISH_EVERY_S
 from ureplicator_worker.copier.start_position import TargetState
 from ureplicator_worker.lifeline.messages import PublishedSettings
 
-PARTITIONS = 2
 WORKERS = ("w1", "w2", "w3")
-EXACTLY_ONCE = RouteSettings(delivery=Delivery.EXACTLY_ONCE)
 FAULTS = (
-    *("cut", "refuse", "belated", "move leader", "ledger", "ledger", "none"),
+    *("cut", "refuse", "belated", "move leader", "ledger", "ledger", "none", "protocol"),
     *("move", "move", "freeze", "freeze", "thaw", "kill"),
 )
 REQUESTS = ("initialise", "fence", "read", "join", "commit", "commit")
@@ -49,40 +46,11 @@ CODES = (
     ErrorCode.CONCURRENT_TRANSACTIONS,
     ErrorCode.INVALID_TXN_STATE,
     ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+    ErrorCode.TRANSACTION_ABORTABLE,
 )
-PROTOCOLS = list(TransactionProtocol)
 
 
-class TransactionFleet(LedgerFleet):
-    """Checks after each turn what a reader with read_committed sees, unless `checks` is off."""
-
-    def __init__(self, protocol: TransactionProtocol, *workers: str) -> None:
-        topics = {"t": PARTITIONS}
-        target = MemoryKafka("B", topics)
-        self.checks = True
-        super().__init__(
-            MemoryKafka("A", topics),
-            target,
-            *workers,
-            settings=EXACTLY_ONCE,
-            ledger=TransactionLedger(target, protocol),
-        )
-
-    def check_positions(self) -> None:
-        if not self.checks:
-            return
-        for number in range(PARTITIONS):
-            key = ("t", number)
-            position = self.ledger.read(key).offset
-            expected = [row for row in records(self.source, key) if row.offset < position]
-            assert self.committed(number) == seen(expected), (key, position)
-
-    def committed(self, number: int) -> list[tuple[object, ...]]:
-        log = self.target.logs["t", number]
-        return [row for batch in log.committed() for row in seen(list(batches.decode(batch)))]
-
-
-def harm(fleet: LedgerFleet, fault: str, data: st.DataObject) -> None:
+def harm(fleet: TransactionFleet, fault: str, data: st.DataObject) -> None:
     worker = data.draw(st.sampled_from(WORKERS))
     number = data.draw(st.integers(0, PARTITIONS - 1))
     kafka = data.draw(st.sampled_from([fleet.source, fleet.target]))
@@ -99,6 +67,8 @@ def harm(fleet: LedgerFleet, fault: str, data: st.DataObject) -> None:
         case "ledger":
             name = data.draw(st.sampled_from(REQUESTS))
             fleet.ledger.fail_next(name, data.draw(st.sampled_from(["before", "after"])))
+        case "protocol":
+            fleet.ledger.protocol = data.draw(st.sampled_from(PROTOCOLS))
         case "move":
             fleet.give(number, worker)
         case "freeze":
@@ -124,6 +94,7 @@ def test_committed_records_and_positions_are_the_same_at_every_moment(
     protocol: TransactionProtocol, data: st.DataObject
 ) -> None:
     fleet = TransactionFleet(protocol, *WORKERS)
+    fleet.ledger.epochs_each = data.draw(st.sampled_from([2, 5, EPOCHS]))
     try:
         for number in range(PARTITIONS):
             fleet.give(number, WORKERS[number])
@@ -277,7 +248,7 @@ def test_an_abort_of_a_former_transaction_ends_none_that_follows(fleet: Transact
     fleet.turns(10)
     worker = fleet.workers["w1"]
     former = worker.ownership._store.producer
-    worker.copier.holder.committer.abort("a batch was refused")
+    worker.copier.holder.committer.abort("a batch was refused", worker.now_s)
     fleet.turns(10)
     worker.ownership.put(Abort(former))
     put(fleet, 0, 5)
@@ -313,7 +284,7 @@ def test_a_late_start_begins_no_transaction_before_the_proof(fleet: TransactionF
     fleet.run_until_copied()
     fleet.turns(10)
     worker = fleet.workers["w1"]
-    worker.copier.holder.committer.abort("a batch was refused")
+    worker.copier.holder.committer.abort("a batch was refused", worker.now_s)
     worker.ownership.perform()
     job = FindStarts(0, {}, {}, TargetState(fleet.target.view(["t"]), {}))
     worker.ownership.put(StartsFound(job, {}))

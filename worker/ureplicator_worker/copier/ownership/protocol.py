@@ -182,10 +182,11 @@ class Committed:
 
 @dataclass(frozen=True, slots=True)
 class Joined:
-    """These take part in the lane's transaction of this number."""
+    """These take part in the lane's transaction of this number. `refused`: these cannot, with the reasons."""
 
     transaction: int
     targets: frozenset[TargetPartition]
+    refused: Mapping[TargetPartition, str]
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,6 +36,7 @@ from ureplicator_common.kafka.positions import (
     CommitRefused,
     Fenced,
     PositionStore,
+    TargetPartition,
 )
 from ureplicator_common.model import Partition
 from ureplicator_worker.copier.ownership.producer_ids import ProducerIds
@@ -204,10 +205,11 @@ class Ownership:
                     self._order.restart()
                 self._commit(held, number)
             case Join(transaction, targets):
+                refused: dict[TargetPartition, str] = {}
                 if self._order.state is OrderState.PROVEN and self._accepted(
-                    lambda: self._store.add_partitions(targets)
+                    lambda: refused.update(self._store.add_partitions(targets))
                 ):
-                    self._post(Joined(transaction, targets))
+                    self._post(Joined(transaction, targets - refused.keys(), refused))
             case Abort(producer):
                 if self._transactions.is_announced(producer):
                     self._order.restart()

@@ -93,6 +93,7 @@ class RawLane:
             source=self._source,
             target=self._target,
             events=self._events,
+            latency=self.latency,
         )
         self._metadata = (source, target)
         self._mail = (
@@ -175,10 +176,10 @@ class RawLane:
             error=error,
             fetching=raw.fetch.fetching,
             position=raw.window.position,
-            records=raw.send.records,
-            bytes=raw.send.bytes,
+            records=raw.send.copied.records,
+            bytes=raw.send.copied.bytes,
             lag=raw.fetch.lag,
-            skipped=raw.send.skipped,
+            skipped=raw.send.copied.skipped,
             gaps=raw.fetch.gaps,
         )
 

@@ -10,7 +10,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ureplicator_common.model import Partition, RouteSettings
 from ureplicator_worker.copier.position_values import StartPosition
@@ -66,6 +66,20 @@ class FetchSide:
         return max(0, self.high_watermark - self.window.position)
 
 
+@dataclass(slots=True)
+class Copied:
+    """Records that readers see at the target, their bytes, and records that were skipped."""
+
+    records: int = 0
+    bytes: int = 0
+    skipped: int = 0
+
+    def add(self, other: Copied) -> None:
+        self.records += other.records
+        self.bytes += other.bytes
+        self.skipped += other.skipped
+
+
 @dataclass(slots=True, eq=False)
 class SendSide:
     """State of a partition's batches at the target. Written by `Target`; settings by `RawPartition`.
@@ -75,7 +89,8 @@ class SendSide:
     `sent_via`: node that the batches in flight were sent to, and if `aside`. `aside`: its followers are
     slow, so its requests go on a connection of their own. `sent_at_s`: time of the last batch that was
     sent while none was in flight. `moved_at_s`: when the target last took
-    something of it, or it began to wait.
+    something of it, or it began to wait. `waits_for_markers`: the coordinator
+    still ends the transaction before.
     """
 
     partition: Partition
@@ -91,9 +106,8 @@ class SendSide:
     sent_via: tuple[int, bool] = (-1, False)
     sent_at_s: float = 0.0
     aside: bool = False
-    records: int = 0
-    bytes: int = 0
-    skipped: int = 0
+    waits_for_markers: bool = False
+    copied: Copied = field(default_factory=Copied)
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,6 +27,7 @@ from ureplicator_worker.copier.latency import LatencyHistogram
 from ureplicator_worker.copier.raw.batches.header import CorruptBatch
 from ureplicator_worker.copier.raw.batches.rebuild import split
 from ureplicator_worker.copier.raw.batches.send_window import NEVER_MS, Batch
+from ureplicator_worker.copier.raw.counting import copied, count
 from ureplicator_worker.copier.raw.ingest import batch_of
 from ureplicator_worker.copier.raw.net.buffers import BufferPool, Lease
 from ureplicator_worker.copier.raw.net.connection import BrokerConnection, ConnectionClosed
@@ -64,15 +65,17 @@ DOUBT_AFTER_S = 3600.0
 
 TRANSACTION_LOST = frozenset(
     {
-        ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
         ErrorCode.INVALID_PRODUCER_EPOCH,
         ErrorCode.INVALID_TXN_STATE,
         ErrorCode.INVALID_PRODUCER_ID_MAPPING,
         ErrorCode.UNKNOWN_PRODUCER_ID,
         ErrorCode.PRODUCER_FENCED,
+        ErrorCode.TRANSACTION_ABORTABLE,
     }
 )
 """The transaction can only be aborted: the coordinator has ended it, or another process has."""
+UNVERIFIED = "verify the partition has been added to the transaction"
+"""In the message of NOT_ENOUGH_REPLICAS where it stands for an error between a leader and the coordinator."""
 PRODUCER_LOST = frozenset({ErrorCode.UNKNOWN_PRODUCER_ID, ErrorCode.INVALID_PRODUCER_EPOCH})
 TOO_LARGE = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE})
 RECORD_FAULTS = TOO_LARGE | {ErrorCode.INVALID_RECORD}
@@ -197,6 +200,8 @@ class Target:
         if connection is None or self._now_s < self.connections.health.held_until_s(node_id):
             return
         try:
+            if self.transaction is not None:
+                partitions = self.transaction.taking_part(partitions, node_id, self._now_s)
             while limit_bytes := request_limit_bytes(connection):
                 sent = Sent(produce_version(connection, partitions, self.transaction))
                 self._next_round(sent, via, partitions, limit_bytes)
@@ -264,7 +269,7 @@ class Target:
             return
         if produced.error in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
             self._acknowledged(send, batch, produced)
-        elif self.transaction is not None and produced.error in TRANSACTION_LOST:
+        elif self.transaction is not None and is_lost(produced, head=send.window.is_head(batch)):
             self._transaction_failed(f"{send.partition}: {error_name(produced.error)}")
             self._retry_later(send, batch, produced)
         elif produced.error in RETRIABLE_PRODUCE:
@@ -289,11 +294,10 @@ class Target:
 
     def _acknowledged(self, send: SendSide, batch: Batch, produced: Produced) -> None:
         send.error = ""
+        send.waits_for_markers = False
         send.aside &= self._now_s - send.sent_at_s > FAST_S
         send.moved_at_s = self._now_s
-        send.records += batch.records
-        send.bytes += len(batch.view)
-        self._latency.record(batch.max_timestamp_ms)
+        count(send, batch, transaction=self.transaction, latency=self._latency)
         gone = send.window.acknowledged(batch, produced.base_offset)
         if gone is not None:
             self._went_back(send, gone)
@@ -328,8 +332,9 @@ class Target:
             self.connections.reopen(node_id)
 
     def _retry_later(self, send: SendSide, batch: Batch, produced: Produced) -> None:
-        send.error = retry_reason(produced.error, leader=send.sent_via[0])
+        send.error = retry_reason(produced, leader=send.sent_via[0])
         send.retry_at_s = self._now_s + RETRY_S
+        send.waits_for_markers = produced.error == ErrorCode.CONCURRENT_TRANSACTIONS
         send.window.lost(batch)
 
     def _settle(self, send: SendSide) -> None:
@@ -353,7 +358,7 @@ class Target:
             self._failed(send, reason, refusal.error not in PERMANENT_FAULTS)
             return
         send.window.replace_head([], next_offset=head.next_offset)
-        send.skipped += head.records
+        copied(send, self.transaction).skipped += head.records
         logger.error(
             "%s: record skipped (abort_on_send_failure: false): %s", send.partition, reason
         )
@@ -376,6 +381,7 @@ class Target:
             for send, batch in sent.batches.values():
                 if not send.window.is_in_flight(batch):
                     continue
+                send.waits_for_markers = False
                 send.window.lost(batch)
                 self.activate(send)
                 self._settle(send)
@@ -385,12 +391,23 @@ def may_send(send: SendSide, transaction: LaneTransaction | None) -> bool:
     return not send.needs_producer if transaction is None else transaction.may_send(send)
 
 
-def retry_reason(code: int, *, leader: int) -> str:
-    """Why a batch is sent again. A leader that waits for its followers is well itself."""
-    name = error_name(code)
-    return (
-        f"broker {leader} waits for in-sync replicas: {name}" if code in TOO_FEW_IN_SYNC else name
-    )
+def is_lost(produced: Produced, *, head: bool) -> bool:
+    """True if the transaction can only be aborted. A batch behind a refused one is merely out of order."""
+    if produced.error == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
+        return head
+    return produced.error in TRANSACTION_LOST
+
+
+def retry_reason(produced: Produced, *, leader: int) -> str:
+    """Reason for sending a batch again. A leader that waits for its followers is well itself."""
+    code, name = produced.error, error_name(produced.error)
+    if code == ErrorCode.CONCURRENT_TRANSACTIONS:
+        return f"the coordinator still ends the transaction before: {name}"
+    if code == ErrorCode.NOT_ENOUGH_REPLICAS and UNVERIFIED in produced.message:
+        return f"broker {leader} cannot reach the transaction's coordinator: {produced.message}"
+    if code in TOO_FEW_IN_SYNC:
+        return f"broker {leader} waits for in-sync replicas: {name}"
+    return name
 
 
 def produce_version(

@@ -8,10 +8,16 @@ from collections.abc import Mapping
 from ureplicator_common.kafka.positions import Producer
 from ureplicator_common.model import Partition
 from ureplicator_worker.copier.lane import LaneEvent, PartitionsJoining, TransactionFailed
+from ureplicator_worker.copier.latency import LatencyHistogram
+from ureplicator_worker.copier.raw.counting import count_committed
 from ureplicator_worker.copier.raw.partition import RawPartition, TopicPartition
 from ureplicator_worker.copier.raw.source import Source
 from ureplicator_worker.copier.raw.target import Target
 from ureplicator_worker.copier.raw.transaction import LaneTransaction, unsettled
+
+REFUSED_S = 1.0
+"""Until a partition that the coordinator has refused is tried again: it holds up no other."""
+ASIDE = "set aside from transactions, since it did not settle"
 
 
 class RawTransactions:
@@ -25,12 +31,14 @@ class RawTransactions:
         source: Source,
         target: Target,
         events: deque[LaneEvent],
+        latency: LatencyHistogram,
     ) -> None:
         self._id = transactional_id
         self._partitions = partitions
         self._source = source
         self._target = target
         self._events = events
+        self._latency = latency
 
     def deliver(self, *, transactional: bool) -> None:
         assert not self._partitions
@@ -40,8 +48,18 @@ class RawTransactions:
     def begin(self, producer: Producer) -> None:
         self._open.begin(producer)
 
-    def joined(self, transaction: int, targets: frozenset[TopicPartition]) -> None:
-        self._open.joined(transaction, targets)
+    def joined(
+        self,
+        transaction: int,
+        targets: frozenset[TopicPartition],
+        refused: Mapping[TopicPartition, str],
+        now_s: float,
+    ) -> None:
+        self._open.joined(transaction, targets, refused)
+        for send in self._target.active if refused else ():
+            if send.topic_partition in refused:
+                send.error = f"takes no part in transactions: {refused[send.topic_partition]}"
+                send.retry_at_s = now_s + REFUSED_S
 
     def seal(self) -> None:
         self._open.sealed = True
@@ -52,6 +70,25 @@ class RawTransactions:
     @property
     def settled(self) -> bool:
         return not any(unsettled(send.window) for send in self._target.active)
+
+    def set_aside(self, now_s: float) -> str:
+        """A batch that waits for the markers of the transaction before is not at fault.
+
+        What is sent is void already, so no late response counts.
+        """
+        reasons: list[str] = []
+        for send in list(self._target.active):
+            if unsettled(send.window) and not send.waits_for_markers:
+                node_id = self._target.leader(send)
+                self._open.set_aside(send.topic_partition, node_id=node_id, now_s=now_s)
+                send.error = set_aside_reason(send.error)
+                send.window.discard()
+                reasons.append(f"{send.partition}: {send.error}")
+        return "; ".join(reasons)
+
+    def committed(self) -> None:
+        self._open.committed()
+        count_committed(self._open, self._latency)
 
     def end(self) -> None:
         self._open.end()
@@ -81,3 +118,8 @@ class RawTransactions:
     def _open(self) -> LaneTransaction:
         assert self._target.transaction is not None
         return self._target.transaction
+
+
+def set_aside_reason(error: str) -> str:
+    """For a partition that did not settle, once or again."""
+    return error if error.startswith(ASIDE) else f"{ASIDE}: {error or 'no acknowledgement'}"

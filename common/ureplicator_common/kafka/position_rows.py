@@ -1,0 +1,38 @@
+"""Rows of requests to coordinators: positions and error codes by target partition."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from ureplicator_common.kafka import Position
+from ureplicator_common.kafka.errors import OF_A_PARTITION, error_name
+
+POSITIONS_PER_REQUEST = 500
+"""A coordinator writes the positions of one request as one batch, of 1 MiB by default at most: with the
+longest names a position takes about 1 KiB. A larger request is refused as a whole, at each retry."""
+
+TargetPartition = tuple[str, int]
+
+
+def by_partition(
+    codes: Mapping[TargetPartition, int],
+) -> tuple[set[int], dict[TargetPartition, str]]:
+    """Codes that concern all of a request, and the partitions that were refused by themselves."""
+    return set(codes.values()) - OF_A_PARTITION, {
+        key: error_name(code) for key, code in codes.items() if code in OF_A_PARTITION
+    }
+
+
+def in_requests(
+    positions: Mapping[TargetPartition, Position],
+) -> Iterator[dict[TargetPartition, Position]]:
+    keys = list(positions)
+    for start in range(0, len(keys), POSITIONS_PER_REQUEST):
+        yield {key: positions[key] for key in keys[start : start + POSITIONS_PER_REQUEST]}
+
+
+def rows_by_topic(positions: Mapping[TargetPartition, Position]) -> dict[str, dict[int, Position]]:
+    by_topic: dict[str, dict[int, Position]] = {}
+    for (topic, number), position in positions.items():
+        by_topic.setdefault(topic, {})[number] = position
+    return by_topic

@@ -1,0 +1,46 @@
+"""Copiers that deliver exactly once, in memory, and what a reader with read_committed sees."""
+
+from __future__ import annotations
+
+from ureplicator_common.kafka.positions import TransactionProtocol
+from ureplicator_common.model import Delivery, RouteSettings
+from ureplicator_testkit.copier.ledger_fleet import LedgerFleet
+from ureplicator_testkit.copier.line import records, seen
+from ureplicator_testkit.kafka.memory_kafka import MemoryKafka
+from ureplicator_testkit.kafka.transactions import TransactionLedger
+from ureplicator_testkit.records import batches
+
+PARTITIONS = 2
+EXACTLY_ONCE = RouteSettings(delivery=Delivery.EXACTLY_ONCE)
+PROTOCOLS = list(TransactionProtocol)
+
+
+class TransactionFleet(LedgerFleet):
+    """Checks after each turn what a reader with read_committed sees, unless `checks` is off."""
+
+    ledger: TransactionLedger
+
+    def __init__(self, protocol: TransactionProtocol, *workers: str, nodes: int = 1) -> None:
+        topics = {"t": PARTITIONS}
+        target = MemoryKafka("B", topics, nodes=nodes)
+        self.checks = True
+        super().__init__(
+            MemoryKafka("A", topics),
+            target,
+            *workers,
+            settings=EXACTLY_ONCE,
+            ledger=TransactionLedger(target, protocol),
+        )
+
+    def check_positions(self) -> None:
+        if not self.checks:
+            return
+        for number in range(PARTITIONS):
+            key = ("t", number)
+            position = self.ledger.read(key).offset
+            expected = [row for row in records(self.source, key) if row.offset < position]
+            assert self.committed(number) == seen(expected), (key, position)
+
+    def committed(self, number: int) -> list[tuple[object, ...]]:
+        log = self.target.logs["t", number]
+        return [row for batch in log.committed() for row in seen(list(batches.decode(batch)))]

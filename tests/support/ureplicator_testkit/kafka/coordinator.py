@@ -1,0 +1,152 @@
+"""A coordinator that follows a script, behind the blocking client."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from typing import Any
+
+from ureplicator_common.kafka import ClusterUnavailable, Position
+from ureplicator_common.kafka.client import Broker, ClusterClient
+from ureplicator_common.kafka.features import TRANSACTION_FEATURE
+
+HERE = Broker(1, "here", 1)
+LOST = object()
+"""In a script: the connection breaks instead of a response."""
+
+
+class Coordinator(ClusterClient):
+    """Responds to each kind of request with the next code of its script, 0 when that has ended."""
+
+    def __init__(self, **scripts: list[Any]) -> None:
+        super().__init__("nowhere:1")
+        self.requests: list[str] = []
+        self.looked_up = 0
+        self.resets = 0
+        self.transaction_version = 0
+        self.stored: dict[tuple[str, int], Position] = {}
+        self._scripts = {name: deque(script) for name, script in scripts.items()}
+
+    def coordinator(self, key: str, kind: int) -> Broker:
+        known = self._coordinators.get((kind, key))
+        if known is None:
+            self.looked_up += 1
+            known = self._coordinators[(kind, key)] = HERE
+        return known
+
+    def reset(self) -> None:
+        super().reset()
+        self.resets += 1
+
+    def coordinators(self, keys: Sequence[str], kind: int) -> tuple[dict[Broker, list[str]], str]:
+        led: dict[Broker, list[str]] = {}
+        for key in keys:
+            led.setdefault(self.coordinator(key, kind), []).append(key)
+        return led, ""
+
+    def _attempt(
+        self, broker: Broker, requests: Sequence[Any], response: Any, *, part: float
+    ) -> list[Any]:
+        return [self._respond(request, response) for request in requests]
+
+    def _respond(self, request: Any, response: Any) -> Any:
+        name = type(request).__name__.removesuffix("Request")
+        if name != "ApiVersions":
+            self.requests.append(name)
+        script = self._scripts.get(name)
+        code = script.popleft() if script else 0
+        if code is LOST:
+            raise ClusterUnavailable("broken")
+        reply: Any = getattr(self, f"_{name}")(request, response, code)
+        return response.decode(
+            reply.encode(framed=False, header=False), version=request.version, header=False
+        )
+
+    def _ApiVersions(self, request: Any, response: Any, code: int) -> Any:
+        level = response.FinalizedFeatureKey(
+            name=TRANSACTION_FEATURE,
+            max_version_level=self.transaction_version,
+            min_version_level=0,
+        )
+        return response(
+            version=request.version, error_code=code, api_keys=[], finalized_features=[level]
+        )
+
+    def _AddPartitionsToTxn(self, request: Any, response: Any, code: int) -> Any:
+        topics = response.AddPartitionsToTxnTopicResult
+        rows = topics.AddPartitionsToTxnPartitionResult
+        return response(
+            version=request.version,
+            results_by_topic_v3_and_below=[
+                topics(
+                    name=topic.name,
+                    results_by_partition=[
+                        rows(partition_index=number, partition_error_code=code)
+                        for number in topic.partitions
+                    ],
+                )
+                for topic in request.v3_and_below_topics
+            ],
+        )
+
+    def _InitProducerId(self, request: Any, response: Any, code: int) -> Any:
+        return response(version=4, error_code=code, producer_id=7, producer_epoch=1)
+
+    def _plain(self, request: Any, response: Any, code: int) -> Any:
+        return response(version=request.version, error_code=code)
+
+    _AddOffsetsToTxn = _plain
+
+    def _EndTxn(self, request: Any, response: Any, code: int) -> Any:
+        return response(version=request.version, error_code=code, producer_id=9, producer_epoch=2)
+
+    def _TxnOffsetCommit(self, request: Any, response: Any, code: int) -> Any:
+        rows = response.TxnOffsetCommitResponseTopic
+        assert (request.generation_id, request.member_id) == (-1, "")
+        return response(
+            version=request.version,
+            topics=[
+                rows(
+                    name=topic.name,
+                    partitions=[
+                        rows.TxnOffsetCommitResponsePartition(
+                            partition_index=row.partition_index, error_code=code
+                        )
+                        for row in topic.partitions
+                    ],
+                )
+                for topic in request.topics
+            ],
+        )
+
+    def _OffsetCommit(self, request: Any, response: Any, code: int) -> Any:
+        rows = response.OffsetCommitResponseTopic
+        row = rows.OffsetCommitResponsePartition(partition_index=0, error_code=code)
+        return response(version=7, topics=[rows(name="t", partitions=[row])])
+
+    def _OffsetFetch(self, request: Any, response: Any, code: int) -> Any:
+        assert request.require_stable
+        rows = response.OffsetFetchResponseTopic
+        return response(
+            version=7,
+            error_code=0,
+            topics=[
+                rows(
+                    name=topic.name,
+                    partitions=[
+                        self._row(topic.name, n, response, code) for n in topic.partition_indexes
+                    ],
+                )
+                for topic in request.topics
+            ],
+        )
+
+    def _row(self, topic: str, number: int, response: Any, code: int) -> Any:
+        position = self.stored.get((topic, number), Position(-1))
+        return response.OffsetFetchResponseTopic.OffsetFetchResponsePartition(
+            partition_index=number,
+            committed_offset=position.offset,
+            committed_leader_epoch=position.leader_epoch,
+            metadata=position.metadata,
+            error_code=code,
+        )

@@ -1,0 +1,114 @@
+"""A partition that cannot settle holds up the others for a bounded time only, and returns later."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+
+import pytest
+
+from ureplicator_common.kafka.errors import ErrorCode
+from ureplicator_common.kafka.positions import TransactionProtocol
+from ureplicator_common.model import Partition, PartitionState
+from ureplicator_testkit.copier.ledger_fleet import put
+from ureplicator_testkit.copier.line import ROUTE, records, seen
+from ureplicator_testkit.copier.transaction_fleet import PROTOCOLS, TransactionFleet
+from ureplicator_worker.copier.exactly_once import SETTLE_S
+from ureplicator_worker.copier.raw.transaction import SET_ASIDE_S
+from ureplicator_worker.lifeline.messages import PartitionReport
+
+AWAY = 2
+"""Leader of partition 1; partition 0 is another's."""
+FOREVER = 100_000
+
+
+@pytest.fixture(params=PROTOCOLS, ids=[each.name for each in PROTOCOLS])
+def fleet(request: pytest.FixtureRequest) -> Iterator[TransactionFleet]:
+    """Both partitions are copied so far."""
+    protocol: TransactionProtocol = request.param
+    fleet = TransactionFleet(protocol, "w1", nodes=2)
+    for number in range(2):
+        fleet.give(number, "w1")
+        put(fleet, number, 5)
+    fleet.run_until_copied()
+    yield fleet
+    fleet.close()
+
+
+def report(fleet: TransactionFleet, number: int) -> PartitionReport:
+    return fleet.workers["w1"].copier.report()[Partition(ROUTE, "t", number)]
+
+
+def go_on(fleet: TransactionFleet, duration_s: float) -> list[bool]:
+    """Load on both partitions; each second of the time: the first one got on."""
+    moved = []
+    for _ in range(round(duration_s)):
+        for number in range(2):
+            put(fleet, number, 1)
+        before = fleet.ledger.read(("t", 0)).offset
+        fleet.turns(20, skip_s=0.05)
+        moved.append(fleet.ledger.read(("t", 0)).offset > before)
+    return moved
+
+
+def harm(fleet: TransactionFleet, fault: str) -> None:
+    match fault:
+        case "down":
+            fleet.target.down.add(AWAY)
+        case "silent":
+            fleet.target.silent.add(AWAY)
+        case "refuses":
+            code = int(ErrorCode.NOT_ENOUGH_REPLICAS)
+            fleet.target.refuse["t", 1] = deque([code] * FOREVER)
+
+
+def heal(fleet: TransactionFleet) -> None:
+    fleet.target.down.clear()
+    fleet.target.silent.clear()
+    fleet.target.refuse.clear()
+
+
+@pytest.mark.parametrize("fault", ["down", "silent", "refuses"])
+def test_a_partition_that_cannot_settle_leaves_the_transaction(
+    fleet: TransactionFleet, fault: str
+) -> None:
+    for number in range(2):
+        put(fleet, number, 1)
+    fleet.turns(2, skip_s=0.01)
+    harm(fleet, fault)
+    moved = go_on(fleet, 120)
+    assert any(moved[: round(SETTLE_S) + 3])
+    stalled = moved.count(False)
+    assert stalled <= (2 if fault == "down" else 4) * SETTLE_S, moved
+    found = report(fleet, 1)
+    assert found.state is PartitionState.ERROR
+    if fault == "refuses":
+        assert found.reason.startswith("target: set aside from transactions")
+        assert found.reason.endswith("NOT_ENOUGH_REPLICAS")
+    heal(fleet)
+    fleet.turns(round(SET_ASIDE_S[-1]), skip_s=1.0)
+    fleet.run_until_copied()
+    for number in range(2):
+        assert fleet.committed(number) == seen(records(fleet.source, ("t", number)))
+
+
+def test_a_partition_without_a_leader_takes_no_part(fleet: TransactionFleet) -> None:
+    """The coordinator could not end a transaction with it before its leader is back."""
+    fleet.target.down.add(AWAY)
+    fleet.turns(100)
+    fleet.ledger.calls.clear()
+    moved = go_on(fleet, 30)
+    assert all(moved), "it was in no transaction when its leader left"
+    joined = {key for call in fleet.ledger.calls if call[0] == "join" for key in call[1]}
+    assert ("t", 1) not in joined
+    heal(fleet)
+    fleet.run_until_copied()
+
+
+def test_a_new_leader_is_tried_at_once(fleet: TransactionFleet) -> None:
+    fleet.target.silent.add(AWAY)
+    go_on(fleet, SETTLE_S + 5)
+    fleet.target.move(("t", 1), 1)
+    fleet.target.silent.clear()
+    fleet.run_until_copied()
+    assert fleet.committed(1) == seen(records(fleet.source, ("t", 1)))

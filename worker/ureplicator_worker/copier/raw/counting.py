@@ -1,0 +1,36 @@
+"""Counters of what was copied: what is sent in a transaction counts once that is committed. Hot path."""
+
+from __future__ import annotations
+
+from ureplicator_worker.copier.latency import LatencyHistogram
+from ureplicator_worker.copier.raw.batches.send_window import Batch
+from ureplicator_worker.copier.raw.partition import Copied, SendSide
+from ureplicator_worker.copier.raw.transaction import LaneTransaction
+
+
+def copied(send: SendSide, transaction: LaneTransaction | None) -> Copied:
+    return send.copied if transaction is None else transaction.copied[send]
+
+
+def count(
+    send: SendSide,
+    batch: Batch,
+    *,
+    transaction: LaneTransaction | None,
+    latency: LatencyHistogram,
+) -> None:
+    """The target has acknowledged it."""
+    counters = copied(send, transaction)
+    counters.records += batch.records
+    counters.bytes += len(batch.view)
+    if transaction is None:
+        latency.record(batch.max_timestamp_ms)
+    else:
+        transaction.times_ms.append(batch.max_timestamp_ms)
+
+
+def count_committed(transaction: LaneTransaction, latency: LatencyHistogram) -> None:
+    """Readers with read_committed see what was sent in it."""
+    for send, counters in transaction.copied.items():
+        send.copied.add(counters)
+    latency.record(*transaction.times_ms)
