@@ -10,7 +10,7 @@ from ureplicator_cli.rest_client import request
 
 
 @click.command()
-@click.option("--topic", default="", help="Only moves of this topic.")
+@click.option("--topic", default="", help="Only events of this topic.")
 @click.option("--worker", default="", help="Only events of this worker.")
 @click.option(
     "--limit",
@@ -26,7 +26,8 @@ def history(
 ) -> None:
     """Show the last events, newest first.
 
-    Events are moves of partitions, workers that joined or left, new leaders and changed switches.
+    Events are moves of partitions, changed positions, workers that joined or left, new leaders and
+    changed switches.
     """
     query = {"topic": topic, "worker": worker, "limit": str(limit)}
     body = request("GET", url, "/history", src=src, dst=dst, query=query)

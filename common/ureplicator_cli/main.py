@@ -16,6 +16,7 @@ from ureplicator_cli.backup import export_fleet, import_fleet
 from ureplicator_cli.blacklist import blacklist
 from ureplicator_cli.history import history
 from ureplicator_cli.options import SectionedGroup
+from ureplicator_cli.positions import positions
 from ureplicator_cli.rebalance import balance, freeze, rebalance, unfreeze
 from ureplicator_cli.roles import check_config, controller, worker
 from ureplicator_cli.status import status
@@ -39,7 +40,7 @@ def cli() -> None:
 
 
 cli.add_section("Run a role", controller, worker, check_config)
-cli.add_section("Topics", topics, blacklist)
+cli.add_section("Topics", topics, positions, blacklist)
 cli.add_section("Fleet", status, instances, history)
 cli.add_section("Placement", rebalance, balance, freeze, unfreeze)
 cli.add_section("Backup", export_fleet, import_fleet)

@@ -37,6 +37,10 @@ def _one_decimal(value: float) -> float:
     return round(value, 1)
 
 
+def _ordered_changes(changes: Mapping[int, PositionChange]) -> dict[int, PositionChange]:
+    return dict(sorted(changes.items()))
+
+
 PartitionText = Annotated[
     Partition, PlainValidator(Partition.parse), PlainSerializer(str, return_type=str)
 ]
@@ -48,6 +52,29 @@ _Holders = Annotated[Mapping[WorkerId, SessionText], PlainSerializer(_ordered_ho
 _Rounded = Annotated[float, PlainSerializer(round, return_type=int)]
 _WholeSeconds = Annotated[float, PlainSerializer(int, return_type=int)]
 _Tenths = Annotated[float, PlainSerializer(_one_decimal, return_type=float)]
+
+
+NO_OFFSET = -1
+"""Every reader takes it for "never committed"."""
+CHANGED = "done"
+
+
+@dataclass(frozen=True, slots=True)
+class PositionChange(Content):
+    """Position that an operator requested for one partition, and the outcome.
+
+    `offset`: -1 to forget it. `outcome`: "" while it is pending; then `CHANGED`, or why the target
+    refused it. `replaced`: the position that was stored until then (-1: none).
+    """
+
+    offset: int
+    request: str = ""
+    outcome: str = ""
+    replaced: int = NO_OFFSET
+
+    @property
+    def is_pending(self) -> bool:
+        return not self.outcome
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +107,19 @@ class TopicIntent(Content):
     """All partitions of the source are replicated, also those added later (`auto_expand`)."""
     restarted: bool = False
     stopped: str = ""
+    positions: Annotated[
+        Mapping[int, PositionChange],
+        PlainSerializer(_ordered_changes, return_type=dict[int, PositionChange]),
+    ] = field(default_factory=dict)
+    """The last change of each partition's position. While it is pending, no worker may hold the partition;
+    the leader carries it out (`ureplicator_controller.core.positions.changes`)."""
     request_id: str = ""
     """Id of the request that wrote this last: a writer that lost its response reads it back."""
+
+    def awaits_position(self, number: int) -> bool:
+        """True while a change of this partition's position is pending."""
+        change = self.positions.get(number)
+        return change is not None and change.is_pending
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,7 +289,7 @@ class PastEvent(Content):
     @property
     def id(self) -> str:
         """Name in logs; that of a move is the same in the worker's log."""
-        if self.partition is None:
+        if self.partition is None or self.kind is not EventKind.MOVE:
             return f"{self.kind}-{self.number}"
         return owned(self.partition, self.owner_epoch)
 

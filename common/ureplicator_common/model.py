@@ -131,6 +131,7 @@ class EventKind(StrEnum):
     WORKER = "worker"
     LEADER = "leader"
     SWITCH = "switch"
+    POSITION = "position"
 
 
 def owned(partition: Partition, owner_epoch: OwnerEpoch) -> str:

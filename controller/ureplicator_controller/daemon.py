@@ -6,6 +6,7 @@
         +-- topic observer (Kafka metadata)
         +-- position renewal (of orphaned partitions)
         +-- position deletion (of topics deleted with their positions)
+        +-- position changes (that operators request)
         +-- metrics server
 
 gunicorn forks, and a ZooKeeper client that was opened before a fork hangs: so REST is started by exec,
@@ -41,6 +42,7 @@ from ureplicator_common.coordination import Coordination, Unavailable
 from ureplicator_common.coordination.zookeeper import ZooKeeperCoordination
 from ureplicator_common.errors import OperatingError, PermanentError
 from ureplicator_common.kafka.admin import ConfluentTopicAdmin
+from ureplicator_common.kafka.client import ClusterClient
 from ureplicator_common.model import Route
 from ureplicator_common.znodes import Paths
 from ureplicator_controller.api.rest_process import RestProcess, WsgiConfig, bind
@@ -52,6 +54,7 @@ from ureplicator_controller.engines.leader_proof import LeaderProof
 from ureplicator_controller.engines.leadership import Identity, Leadership
 from ureplicator_controller.engines.metrics import ControlMetrics
 from ureplicator_controller.engines.observer import Observer
+from ureplicator_controller.engines.position_changes import PositionChanger
 from ureplicator_controller.engines.position_deletion import PositionDeleter
 from ureplicator_controller.engines.position_renewal import PositionRenewer, Renewal, open_renewal
 from ureplicator_controller.engines.topic_observer import TopicObserver
@@ -256,7 +259,15 @@ class Controller:
             seen=proof.latest,
             proof=proof.proven,
         )
-        return topics, renewer, deleter
+        changer = PositionChanger(
+            coordination=coordination,
+            paths=self._paths,
+            renewals=self._renewals(),
+            sources=self._sources(),
+            seen=proof.latest,
+            proof=proof.proven,
+        )
+        return topics, renewer, deleter, changer
 
     def _renewals(self) -> Mapping[Route, Renewal]:
         """Clients for one thread: they are not shared."""
@@ -266,6 +277,12 @@ class Controller:
                 route=config.route,
                 bootstrap=self._settings.cluster(config.target)["bootstrap.servers"],
             )
+            for config in self._settings.routes
+        }
+
+    def _sources(self) -> Mapping[Route, ClusterClient]:
+        return {
+            config.route: ClusterClient(self._settings.cluster(config.source)["bootstrap.servers"])
             for config in self._settings.routes
         }
 

@@ -133,6 +133,13 @@ class LogReader(Protocol):
         """Topic -> partitions in; the extent of each out, or its error."""
         ...
 
+    def offsets_at(
+        self, times_ms: Mapping[tuple[str, int], int]
+    ) -> Mapping[tuple[str, int], int | PartitionUnavailable]:
+        """Offset of the first record not older than each time, or the end of committed records; the
+        ends of a log are times too (see `client`)."""
+        ...
+
     def batch_times(
         self, offsets: Mapping[tuple[str, int], int]
     ) -> Mapping[tuple[str, int], BatchTime]:

@@ -46,6 +46,7 @@ from ureplicator_common.kafka.list_offsets import (
     healthy_first,
     list_at,
     no_leader,
+    offsets_at,
     refused,
 )
 
@@ -86,6 +87,15 @@ class KafkaLogReader:
         for broker, some in led.items():
             found |= self._extents_at(broker, some)
         return {key: found.get(key) or no_leader(key) for key in keys}
+
+    def offsets_at(
+        self, times_ms: Mapping[TopicPartition, int]
+    ) -> Mapping[TopicPartition, int | PartitionUnavailable]:
+        view = self._client.view(sorted({topic for topic, _ in times_ms}))
+        found: dict[TopicPartition, int | PartitionUnavailable] = {}
+        for portion in offsets_at(self._client, view, times_ms):
+            found |= portion
+        return found
 
     def batch_times(
         self, offsets: Mapping[TopicPartition, int]

@@ -36,6 +36,7 @@ from ureplicator_controller.api.routes import (
     instances,
     noprogress,
     offset,
+    positions,
     rebalance,
     topics,
     validation,
@@ -43,6 +44,7 @@ from ureplicator_controller.api.routes import (
 from ureplicator_controller.api.services.assembly import Services, build_services
 from ureplicator_controller.api.services.clusters import ClusterTopics
 from ureplicator_controller.api.services.fleet_cache import FleetCache
+from ureplicator_controller.api.services.positions import PositionService
 from ureplicator_controller.core.state.snapshot import BalanceLimits
 
 log = logging.getLogger(__name__)
@@ -94,6 +96,7 @@ def create_app(needs: Dependencies) -> Flask:
     registry.register(LagMetrics(lag_cache))
     for blueprint in _blueprints(needs, fleet, clusters, services, lag_cache, registry):
         app.register_api(blueprint)
+    app.register_api(_positions(needs, fleet, services, ids))
     app.register_blueprint(dashboard.blueprint(settings=settings, id=needs.id))
     problems.register(app)
     health.count_requests(app, registry)
@@ -134,6 +137,20 @@ def _blueprints(
         validation.blueprint(settings=settings, fleet=fleet, clusters=clusters),
         health.blueprint(id=needs.id, fleet=fleet, registry=registry),
     )
+
+
+def _positions(
+    needs: Dependencies, fleet: FleetCache, services: Services, ids: RequestIds
+) -> APIBlueprint:
+    service = PositionService(
+        fleet=fleet,
+        intents=services.intents,
+        positions=needs.positions,
+        logs=needs.logs,
+        clock=needs.clock,
+        new_id=ids.current,
+    )
+    return positions.blueprint(settings=needs.settings, fleet=fleet, positions=service, ids=ids)
 
 
 def _lag_cache(needs: Dependencies, fleet: FleetCache) -> LagCache:

@@ -14,9 +14,12 @@ cleared in the intent, at the version and the epoch of the proof, and the plan r
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
+from typing import ClassVar
 
+from ureplicator_common.contents import NO_OFFSET
 from ureplicator_common.coordination import (
     Conflict,
     Coordination,
@@ -40,8 +43,7 @@ from ureplicator_controller.engines.position_renewal import STOP_TIMEOUT_S, Rene
 POLL_INTERVAL_S = 1.0
 RETRY_INTERVAL_S = 5.0
 WRITE_TIMEOUT_S = 5.0
-NO_POSITION = Position(offset=-1)
-"""Every reader takes offset -1 for "never committed"."""
+NO_POSITION = Position(offset=NO_OFFSET)
 
 log = logging.getLogger(__name__)
 
@@ -80,8 +82,13 @@ def delete_positions(
             without_topic |= error.refused.keys()
 
 
-class PositionDeleter:
-    """Thread that deletes positions while this process leads; `run_once` is one round of it."""
+class TopicPositions(ABC):
+    """Thread that writes positions topic by topic while this process leads; `run_once` is one round.
+
+    Subclasses say which topics are due, and write the positions of one.
+    """
+
+    name: ClassVar[str]
 
     def __init__(
         self,
@@ -98,10 +105,8 @@ class PositionDeleter:
         self._seen = seen
         self._proof = proof
         self._settled: Snapshot | None = None
-        """The last snapshot without positions to delete: finding that out takes a scan of all partitions."""
-        self._thread = PeriodicThread(
-            self._round, name="position deletion", first_after_s=POLL_INTERVAL_S
-        )
+        """The last snapshot without due topics: finding that out takes a scan of all partitions."""
+        self._thread = PeriodicThread(self._round, name=self.name, first_after_s=POLL_INTERVAL_S)
 
     def start(self) -> None:
         self._thread.start()
@@ -115,12 +120,14 @@ class PositionDeleter:
         try:
             return POLL_INTERVAL_S if self.run_once() else RETRY_INTERVAL_S
         except Unavailable as error:
-            log.warning("positions not deleted, retrying in %g s: %s", RETRY_INTERVAL_S, error)
+            log.warning("%s: retrying in %g s: %s", self.name, RETRY_INTERVAL_S, error)
         except (Conflict, OutcomeUnknown) as error:
-            log.info("positions deleted, but the intent still requests it: %s", error)
+            log.info(
+                "%s: positions written, but the intent still requests it: %s", self.name, error
+            )
             return POLL_INTERVAL_S
         except Exception:
-            log.exception("deleting positions failed")
+            log.exception("%s failed", self.name)
         return RETRY_INTERVAL_S
 
     def run_once(self) -> bool:
@@ -129,22 +136,40 @@ class PositionDeleter:
         seen = self._seen()
         if seen is None or seen is self._settled:
             return True
-        due = [key for key in sorted(deletable_positions(seen)) if key.route in self._renewals]
+        due = [key for key in sorted(self._due(seen)) if key.route in self._renewals]
         self._settled = None if due else seen
         failed, unavailable = False, set[Route]()
         for key in due:
             if key.route in unavailable:
                 continue
             try:
-                self._delete(key, self._renewals[key.route])
+                self._write(key, self._renewals[key.route])
             except (ClusterUnavailable, CommitRefused, Fenced) as error:
                 failed = True
-                log.warning("%s: positions not deleted yet: %s", key, error)
+                log.warning("%s: %s: not done yet: %s", self.name, key, error)
                 if isinstance(error, ClusterUnavailable):
                     unavailable.add(key.route)
         return not failed
 
-    def _delete(self, key: TopicKey, renewal: Renewal) -> None:
+    @abstractmethod
+    def _due(self, snapshot: Snapshot) -> Collection[TopicKey]:
+        """Topics whose positions may be written now."""
+
+    @abstractmethod
+    def _write(self, key: TopicKey, renewal: Renewal) -> None:
+        """Write the positions of a topic, then the outcome in its intent. Raises Unavailable, Conflict,
+        OutcomeUnknown, ClusterUnavailable, CommitRefused, Fenced."""
+
+
+class PositionDeleter(TopicPositions):
+    """Deletes the positions of topics that were deleted with them."""
+
+    name = "position deletion"
+
+    def _due(self, snapshot: Snapshot) -> Collection[TopicKey]:
+        return deletable_positions(snapshot)
+
+    def _write(self, key: TopicKey, renewal: Renewal) -> None:
         proofs: list[Snapshot] = []
 
         def proven() -> DeletablePositions | None:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from ureplicator_common.kafka import BatchTime, Lifetime
-from ureplicator_common.kafka.log_offsets import batch_time, lifetime
+from ureplicator_common.kafka import BatchTime, Lifetime, PartitionUnavailable
+from ureplicator_common.kafka.client import EARLIEST, LATEST
+from ureplicator_common.kafka.log_offsets import KafkaLogReader, batch_time, lifetime
+from ureplicator_testkit.kafka.clients import MemoryCluster
+from ureplicator_testkit.kafka.cluster import cluster_model
 from ureplicator_testkit.records.batches import (
     DELETE_HORIZON,
     LOG_APPEND_TIME,
@@ -90,3 +93,17 @@ def test_old_formats() -> None:
 )
 def test_lifetime(settings: dict[str, str | None], expected: Lifetime) -> None:
     assert lifetime(settings) == expected
+
+
+def test_offsets_at_times() -> None:
+    """A time behind the last record is the end of the committed ones."""
+    model = cluster_model("a", {"t": 4})
+    for log in model.logs.values():
+        log.start, log.end, log.open_from = 10, 60, 50
+        log.times = [BatchTime(10, 29, 1_000), BatchTime(30, 59, 2_000)]
+    client = MemoryCluster(model)
+    client.leaderless.add(("t", 3))
+    wanted = {("t", 0): 1_500, ("t", 1): 9_000, ("t", 2): EARLIEST, ("t", 3): LATEST}
+    found = KafkaLogReader(client).offsets_at(wanted)
+    assert isinstance(found["t", 3], PartitionUnavailable)
+    assert [found["t", number] for number in range(3)] == [30, 50, 10]

@@ -21,6 +21,7 @@ from ureplicator_common.contents import (
     LiveWorker,
     PartitionLoad,
     PastEvent,
+    PositionChange,
     Switches,
     TopicIntent,
 )
@@ -60,6 +61,17 @@ intents = st.builds(
     target_topic=topics,
     lane=st.sampled_from(["raw", "record", "sql"]),
     forget_positions=st.booleans(),
+    positions=st.dictionaries(
+        numbers,
+        st.builds(
+            PositionChange,
+            offset=counts | st.just(-1),
+            request=texts,
+            outcome=texts,
+            replaced=counts | st.just(-1),
+        ),
+        max_size=3,
+    ),
     request_id=texts,
 )
 ideals = st.builds(

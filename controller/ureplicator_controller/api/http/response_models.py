@@ -387,13 +387,17 @@ class OtherEvent(ResponseModel):
 
 
 class MoveEvent(PlannedMove):
+    """A move, or another event of one partition; then `from` and `to` are null."""
+
     number: int
     time: datetime
     kind: EventKind
     event: str = Field(description="id of the move, as in logs")
     ownerEpoch: int
     request: str = Field(description="id of the request that caused it; empty: none")
-    tookMs: int | None = Field(description="until the new owner was ONLINE; null: not yet")
+    tookMs: int | None = Field(
+        description="until the new owner was ONLINE; null: not yet, or no move"
+    )
 
 
 class EventList(ResponseModel):
@@ -414,7 +418,7 @@ class ExcludedPartitions(ResponseModel):
     route: str
     topic: str
     partitions: list[int]
-    state: Literal["paused", "blacklisted", "stopped"]
+    state: Literal["paused", "blacklisted", "stopped", "position requested"]
     reason: str
 
 

@@ -21,6 +21,7 @@ from ureplicator_controller.api.services.workers import WorkerService
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Services:
+    intents: IntentStore
     topics: TopicService
     importer: TopicImporter
     blacklist: BlacklistService
@@ -43,6 +44,7 @@ def build_services(
         coordination=coordination, fleet=fleet, editor=editor, blacklist=nodes, new_id=new_id
     )
     return Services(
+        intents=intents,
         topics=TopicService(
             fleet=fleet, intents=intents, clusters=topic_clusters, blacklist=nodes, new_id=new_id
         ),

@@ -94,7 +94,7 @@ class Handover:
         holders: Mapping[WorkerId, SessionId] = self.holder_rules.remaining_holders(view)
         if entry.worker is not None and not view.is_assigned(entry.worker, entry):
             holders = self._try_to_assign(view, entry.worker, entry, holders)
-        elif entry.worker is None and entry.reason == DELETING:
+        elif entry.worker is None and _is_release_required(view, entry):
             self._wait_for(view, self.holder_rules.live_holders(view, holders))
         view.after = entry if entry.holders == holders else replace(entry, holders=holders)
         if before is None or _must_be_written(before, view.after):
@@ -200,6 +200,12 @@ class Handover:
                 stored.version if stored else None,
                 revokes_only=worker not in self._assigned_to,
             )
+
+
+def _is_release_required(view: PartitionView, entry: IdealEntry) -> bool:
+    """True if something waits for the release, so that a worker that never releases it is evicted."""
+    awaited = view.intent is not None and view.intent.awaits_position(view.partition.number)
+    return entry.reason == DELETING or awaited
 
 
 def _must_be_written(before: IdealEntry, entry: IdealEntry) -> bool:

@@ -68,6 +68,12 @@ class HolderRules:
         found.update(worker for worker in holders if worker in self._behind)
         return sorted(found)
 
+    def is_held(self, view: PartitionView) -> bool:
+        """True unless no worker has it assigned, dead ones included, and no live one holds it."""
+        return bool(
+            view.is_unreadable or view.assigned or self.live_holders(view, view.holders_before)
+        )
+
     def has_released(self, view: PartitionView, worker: WorkerId, session: SessionId) -> bool:
         """True if this session of the worker has confirmed the release of the partition."""
         return (

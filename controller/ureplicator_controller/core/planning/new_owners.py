@@ -24,6 +24,7 @@ from ureplicator_controller.core.state.exclusions import (
     BLACKLISTED,
     DELETING,
     PAUSED,
+    POSITION_REQUESTED,
     STOPPED,
     exclusion_reason,
 )
@@ -196,5 +197,10 @@ def _return_reason(reason: str) -> str:
     """Reason why a partition gets an owner again, from the reason why it had none."""
     if reason.startswith(STOPPED):
         return "resumed"
-    returned = {PAUSED: "resumed", BLACKLISTED: "removed from the blacklist", DELETING: "new topic"}
+    returned = {
+        PAUSED: "resumed",
+        BLACKLISTED: "removed from the blacklist",
+        DELETING: "new topic",
+        POSITION_REQUESTED: "position changed",
+    }
     return returned.get(reason, reason.removesuffix(f"; {NO_WORKER}"))

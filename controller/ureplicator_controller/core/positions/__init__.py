@@ -1,1 +1,1 @@
-"""Positions without an owner: renewed, or deleted. Pure."""
+"""Positions without an owner: renewed, set, or deleted. Pure."""

@@ -56,7 +56,7 @@ def _deletable(
 ) -> DeletablePositions | None:
     """Positions of one topic; None while it is held, or the ids to fence are unknown."""
     settings = snapshot.routes.get(key.route)
-    if settings is None or any(_is_held(view, rules) for view in views):
+    if settings is None or any(rules.is_held(view) for view in views):
         return None
     holders = {worker for view in views for worker in rules.remaining_holders(view)}
     fence = fence_ids.of(key.route, sorted(holders))
@@ -64,9 +64,3 @@ def _deletable(
         return None
     target = intent.target_topic or settings.value.target_topic(key.topic)
     return DeletablePositions(target, intent.partitions, fence)
-
-
-def _is_held(view: PartitionView, rules: HolderRules) -> bool:
-    return bool(
-        view.is_unreadable or view.assigned or rules.live_holders(view, view.holders_before)
-    )

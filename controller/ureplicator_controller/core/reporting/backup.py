@@ -138,6 +138,7 @@ def _as_new(current: TopicIntent, wanted: TopicIntent) -> TopicIntent:
         source_topic_id=wanted.source_topic_id or current.source_topic_id,
         target_topic_id=wanted.target_topic_id or current.target_topic_id,
         forget_positions=current.forget_positions,
+        positions=current.positions,
         request_id=current.request_id,
     )
 

@@ -20,7 +20,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from ureplicator_common.contents import PastEvent
-from ureplicator_common.model import EventKind, PartitionState
+from ureplicator_common.model import PartitionState
 from ureplicator_controller.core.state.external_view import reported_state
 from ureplicator_controller.core.state.snapshot import Snapshot, Stored
 
@@ -54,12 +54,12 @@ def blocks_to_write(snapshot: Snapshot, events: Sequence[PastEvent]) -> Iterator
 
 
 def select_events(events: Sequence[PastEvent]) -> Sequence[PastEvent]:
-    """Select no more events than fit, in order; moves are dropped before events of other kinds."""
-    others = sum(event.kind is not EventKind.MOVE for event in events)
+    """Select no more events than fit, in order; those of single partitions are dropped first."""
+    others = sum(event.partition is None for event in events)
     surplus = len(events) - MAX_EVENTS_PER_WRITE
     kept = []
     for event in events:
-        if surplus > 0 and (event.kind is EventKind.MOVE or others > MAX_EVENTS_PER_WRITE):
+        if surplus > 0 and (event.partition is not None or others > MAX_EVENTS_PER_WRITE):
             surplus -= 1
         else:
             kept.append(event)

@@ -1,11 +1,12 @@
-"""Events of the fleet: leaders, workers, switches and moves, each with the request that caused it.
+"""Events of the fleet: leaders, workers, switches, positions and moves, each with the request that caused it.
 
     fleet_events(before, now, steps) -> events      `before`: last snapshot logged, None: a new leader
 
 A move has the id of the request that caused it. The request is found by what moved, not by the wording
 of the reason: a move from a drained worker was caused by the request that drained it; a partition that
-got its first owner, or lost its owner for good, by the last request about its topic; any other move,
-while a rebalance is due, by the request for that. Automatic moves have no request.
+got its first owner, or lost its owner for good, by the last request about its topic; one that lost it
+for a change of its position, by the request for that; any other move, while a rebalance is due, by the
+request for the rebalance. Automatic moves have no request.
 
 Events are differences between two snapshots. What no leader observed is not logged: a worker that came
 and went between two snapshots, or a switch while there was no leader. The first event of each leadership
@@ -16,14 +17,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from ureplicator_common.contents import PastEvent, Switches
-from ureplicator_common.model import EventKind, WorkerId
+from ureplicator_common.contents import CHANGED, PastEvent, PositionChange, Switches
+from ureplicator_common.model import EventKind, OwnerEpoch, Partition, WorkerId
 from ureplicator_controller.core.planning.eviction import NOT_EVICTED
 from ureplicator_controller.core.planning.membership import is_leaving, known_worker
 from ureplicator_controller.core.planning.steps import Evict, Step
 from ureplicator_controller.core.planning.switches import is_rebalance_due
 from ureplicator_controller.core.reporting.owner_changes import OwnerChange, owner_changes
-from ureplicator_controller.core.state.external_view import is_active
+from ureplicator_controller.core.state.external_view import ideal_entry, is_active
 from ureplicator_controller.core.state.snapshot import Snapshot
 
 
@@ -34,7 +35,11 @@ def fleet_events(
     changes = (
         [_leader_event(now, leader)]
         if before is None
-        else [*_worker_events(before, now), *_switch_events(before, now)]
+        else [
+            *_worker_events(before, now),
+            *_switch_events(before, now),
+            *_position_events(before, now),
+        ]
     )
     return [*changes, *_eviction_events(now, steps), *_move_events(now, steps)]
 
@@ -44,7 +49,8 @@ def log_line(event: PastEvent) -> str:
     by = f" (request {event.request})" if event.request else ""
     if event.kind is EventKind.MOVE:
         return f"move {event.id}: {event.source} -> {event.target}: {event.reason}{by}"
-    return f"{event.kind} {event.worker}: {event.reason}{by}" if event.worker else event.reason + by
+    about = f"{event.kind} {event.worker}" if event.worker else event.partition
+    return f"{about}: {event.reason}{by}" if about else event.reason + by
 
 
 def _event(
@@ -109,6 +115,39 @@ def _switch_changes(before: Switches, now: Switches) -> Iterator[str]:
         yield "rebalance requested"
 
 
+def _position_events(before: Snapshot, now: Snapshot) -> Iterator[PastEvent]:
+    """Outcomes of requested positions."""
+    for key, stored in now.topics.items():
+        if not stored.value.positions or stored is before.topics.get(key):
+            continue
+        known = before.topics[key].value.positions if key in before.topics else {}
+        for number, change in sorted(stored.value.positions.items()):
+            if not change.is_pending and change != known.get(number):
+                yield _position_event(now, Partition(key.route, key.topic, number), change)
+
+
+def _position_event(now: Snapshot, partition: Partition, change: PositionChange) -> PastEvent:
+    entry = ideal_entry(now, partition)
+    return PastEvent(
+        0,
+        EventKind.POSITION,
+        describe_change(change),
+        now.wall_ms,
+        request=change.request,
+        partition=partition,
+        owner_epoch=entry.owner_epoch if entry else OwnerEpoch(0),
+    )
+
+
+def describe_change(change: PositionChange) -> str:
+    """`position set from 50 to 10`."""
+    done = change.outcome == CHANGED
+    before = "none" if change.replaced < 0 else str(change.replaced)
+    is_set = change.offset >= 0
+    what = f"set from {before} to {change.offset}" if is_set else f"forgotten, was {before}"
+    return f"position {what}" if done else f"position not {what}: {change.outcome}"
+
+
 def _eviction_events(now: Snapshot, steps: Sequence[Step]) -> Iterator[PastEvent]:
     for step in steps:
         if isinstance(step, Evict):
@@ -131,8 +170,17 @@ def _move_events(now: Snapshot, steps: Sequence[Step]) -> Iterator[PastEvent]:
         )
 
 
+def _pending_change(now: Snapshot, partition: Partition) -> PositionChange | None:
+    stored = now.topics.get(partition.key)
+    change = stored.value.positions.get(partition.number) if stored else None
+    return change if change is not None and change.is_pending else None
+
+
 def _request_of(now: Snapshot, moved: OwnerChange) -> str:
     """Id of the request that caused a move; "" for an automatic move."""
+    change = _pending_change(now, moved.partition)
+    if change is not None and moved.target is None:
+        return change.request
     if moved.source is None or not is_active(now, moved.partition):
         intent = now.topics.get(moved.partition.key)
         return intent.value.request_id if intent else ""

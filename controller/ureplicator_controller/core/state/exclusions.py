@@ -2,7 +2,7 @@
 
 The plan takes such a partition from its owner and gives the reason. REST shows the same reasons, so
 that an intended stop can be told from a failure. Where several reasons apply, the first counts:
-topic deleted, stopped, paused, blacklisted.
+topic deleted, stopped, paused, blacklisted, position requested.
 """
 
 from __future__ import annotations
@@ -17,13 +17,15 @@ PAUSED = "paused"
 BLACKLISTED = "blacklisted"
 DELETING = "topic deleted"
 STOPPED = "stopped: "
+POSITION_REQUESTED = "position requested"
+"""Until the leader has set or deleted its position (`core.positions.changes`)."""
 
 
 @dataclass(frozen=True, slots=True)
 class ExcludedPartitions:
     """Partitions of one topic that are excluded for the same reason.
 
-    `state` is the reason as a keyword: paused, blacklisted or stopped.
+    `state` is the reason as a keyword: paused, blacklisted, stopped or position requested.
     """
 
     key: TopicKey
@@ -42,7 +44,9 @@ def exclusion_reason(
         return f"{STOPPED}{intent.stopped}"
     if intent.state is TopicState.PAUSED:
         return PAUSED
-    return BLACKLISTED if is_blacklisted or number in intent.blacklisted else ""
+    if is_blacklisted or number in intent.blacklisted:
+        return BLACKLISTED
+    return POSITION_REQUESTED if intent.awaits_position(number) else ""
 
 
 def partition_exclusion(snapshot: Snapshot, partition: Partition) -> str:
@@ -63,7 +67,7 @@ def effective_state(snapshot: Snapshot, key: TopicKey) -> str:
     intent = snapshot.topics[key].value
     if intent.state is TopicState.DELETING:
         return intent.state.value
-    all_partitions = replace(intent, blacklisted=frozenset())
+    all_partitions = replace(intent, blacklisted=frozenset(), positions={})
     reason = exclusion_reason(all_partitions, 0, is_blacklisted=key in snapshot.blacklist)
     return exclusion_kind(reason) or intent.state.value
 

@@ -63,13 +63,17 @@ def with_topic_ids(intent: TopicIntent, source: TopicInfo, target: TopicInfo) ->
 
 
 def adopt_topics(intent: TopicIntent, source: TopicInfo, target_id: str) -> TopicIntent:
-    """Continue with the topics that exist now, each partition from its first record."""
+    """Continue with the topics that exist now, each partition from its first record.
+
+    Offsets that were requested for the former topics are dropped: they mean other records now.
+    """
     count = source.partitions if intent.whole else min(intent.partitions, source.partitions)
     return replace(
         intent,
         partitions=count,
         initial_partitions=0,
         had_position=frozenset(),
+        positions={},
         source_topic_id=source.topic_id,
         target_topic_id=target_id,
         restarted=True,

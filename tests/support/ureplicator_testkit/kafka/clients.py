@@ -24,7 +24,13 @@ from ureplicator_common.kafka import (
     TopicInfo,
     TopicRefused,
 )
-from ureplicator_common.kafka.client import Broker, ClusterClient, ClusterView, Leader
+from ureplicator_common.kafka.client import (
+    READ_COMMITTED,
+    Broker,
+    ClusterClient,
+    ClusterView,
+    Leader,
+)
 from ureplicator_testkit.kafka.cluster import (
     ClusterModel,
     Log,
@@ -263,6 +269,19 @@ class MemoryLogReader(_CanFail):
         if log is None:
             return PartitionUnavailable(f"{key[0]}/{key[1]} has no leader, or does not exist")
         return Extent(log.start, log.end)
+
+    def offsets_at(
+        self, times_ms: Mapping[TopicPartition, int]
+    ) -> Mapping[TopicPartition, int | PartitionUnavailable]:
+        self._request()
+        return {key: self._offset_at(key, time_ms) for key, time_ms in times_ms.items()}
+
+    def _offset_at(self, key: TopicPartition, time_ms: int) -> int | PartitionUnavailable:
+        log = self.logs.get(key)
+        if log is None:
+            return PartitionUnavailable(f"{key[0]}/{key[1]} has no leader, or does not exist")
+        found = log.offset_at(time_ms, isolation=READ_COMMITTED)
+        return found if found >= 0 else log.stable_end
 
     def batch_times(
         self, offsets: Mapping[TopicPartition, int]

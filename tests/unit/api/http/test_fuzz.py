@@ -67,6 +67,8 @@ def inhabited(rest: RestFixture) -> RestFixture:
     states = {0: PartitionState.ONLINE, 1: PartitionState.ERROR}
     rest.put_states("w1", "orders", states, reason="too large")
     rest.target.put("orders", 3)
+    for number in range(3):
+        rest.logs["source"].hold("orders", number, 0, 9)
     furnish(rest)
     return rest
 

@@ -11,6 +11,7 @@ from ureplicator_common.contents import (
     CurrentState,
     IdealEntry,
     IdealTopic,
+    PositionChange,
     TopicIntent,
 )
 from ureplicator_common.model import (
@@ -76,7 +77,14 @@ def test_biggest_topic_fits_into_its_nodes() -> None:
     }
     assert len(encode_ideal(IdealTopic(entries))) < LIMIT_BYTES
     odd = frozenset(range(1, MAX_PARTITIONS, 2))
-    intent = TopicIntent(MAX_PARTITIONS, MAX_PARTITIONS, blacklisted=odd, had_position=odd)
+    offsets = (number * 2_654_435_761_011 % 10**12 for number in range(MAX_PARTITIONS))
+    changes = {
+        number: PositionChange(offset, "r" * 73, "done", offset + scattered(number, 10**6))
+        for number, offset in enumerate(offsets)
+    }
+    intent = TopicIntent(
+        MAX_PARTITIONS, MAX_PARTITIONS, blacklisted=odd, had_position=odd, positions=changes
+    )
     assert len(encode_intent(intent)) < LIMIT_BYTES
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from ureplicator_common.contents import PastEvent, Switches
+from ureplicator_common.contents import PastEvent, PositionChange, Switches
 from ureplicator_common.coordination import Set
 from ureplicator_common.model import EventKind, TopicState, WorkerId
 from ureplicator_common.znodes import encode_known_worker
@@ -54,6 +54,16 @@ def test_unchanged_fleet_has_no_events() -> None:
         (lambda fleet: fleet.worker("c"), "worker c: joined"),
         (lambda fleet: fleet.kill(fleet.process("b")), "worker b: gone"),
         (
+            lambda fleet: fleet.topic(
+                "t", 2, positions={1: PositionChange(5, "r9", "done", 20), 0: PositionChange(7)}
+            ),
+            "source.target/t/1: position set from 20 to 5 (request r9)",
+        ),
+        (
+            lambda fleet: fleet.topic("t", 2, positions={0: PositionChange(-1, "r9", "no")}),
+            "source.target/t/0: position not forgotten, was none: no (request r9)",
+        ),
+        (
             lambda fleet: fleet.switch(Switches(frozen=True, request_id="r7")),
             "frozen (request r7)",
         ),
@@ -62,7 +72,7 @@ def test_unchanged_fleet_has_no_events() -> None:
             "auto-balancing switched off (request r8)",
         ),
     ],
-    ids=["join", "loss", "freeze", "autobalancing"],
+    ids=["join", "loss", "position", "refused position", "freeze", "autobalancing"],
 )
 def test_events_other_than_moves(happens: Callable[[ControlFleet], object], line: str) -> None:
     fleet = two_workers(2)
@@ -124,6 +134,13 @@ def test_requests_of_a_paused_and_resumed_topic() -> None:
     fleet.settle()
     fleet.topic("t", 1, state=TopicState.ACTIVE, request_id="resume-t")
     assert moved(fleet) == [(str(partition("t")), "resume-t")]
+
+
+def test_request_of_another_position() -> None:
+    """A later request about the topic has not taken the partition from its worker."""
+    fleet = two_workers(2)
+    fleet.topic("t", 2, positions={1: PositionChange(5, "set-t")}, request_id="later")
+    assert moved(fleet) == [(str(partition("t", 1)), "set-t")]
 
 
 def test_request_of_a_drained_worker() -> None:

@@ -1,0 +1,152 @@
+"""Requests and responses of `/positions`."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, Field, Strict
+
+from ureplicator_controller.api.http.problems import bad_request
+from ureplicator_controller.api.http.request_models import (
+    Body,
+    Number,
+    NumberText,
+    RouteQuery,
+)
+from ureplicator_controller.api.http.response_models import ResponseModel
+
+MAX_OFFSET = 2**63 - 1
+_TIME = (
+    r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]{1,6})?)?"
+    r"(Z|[+-][0-9]{2}:[0-9]{2})$"
+)
+_ONE_OF = ("to", "offset", "time", "group")
+_NUMBER_TITLE = "a partition number"
+_NUMBER_HINT = "a whole number from 0; default: all partitions"
+
+
+def _is_time(text: str) -> str:
+    """Raises ValueError for a 30th of February."""
+    datetime.fromisoformat(text)
+    return text
+
+
+_DryRun = Annotated[
+    Literal["true", "false"],
+    Field(title="true or false", description="true: show the effect without changing anything"),
+]
+
+
+class PositionsQuery(RouteQuery):
+    partition: NumberText | None = Field(
+        default=None, title=_NUMBER_TITLE, description=_NUMBER_HINT
+    )
+
+
+class ForgetPositionsQuery(PositionsQuery):
+    dry_run: _DryRun = Field(default="false")
+
+
+class SetPositionsQuery(RouteQuery):
+    dry_run: _DryRun = Field(default="false")
+
+
+class SetPositionsBody(Body):
+    partition: Number | None = Field(default=None, title=_NUMBER_TITLE, description=_NUMBER_HINT)
+    to: Literal["earliest", "latest"] | None = Field(
+        default=None,
+        title="an end of the log",
+        description="earliest or latest: the first record of the source, or the next one",
+        examples=["earliest"],
+    )
+    offset: Annotated[int, Strict(), Field(ge=0, le=MAX_OFFSET)] | None = Field(
+        default=None,
+        title="an offset",
+        description="offset of the next record to copy, not beyond the end of the source",
+    )
+    time: Annotated[str, Field(pattern=_TIME), AfterValidator(_is_time)] | None = Field(
+        default=None,
+        title="a time",
+        description="the first record that is not older, as in 2026-01-31T12:00:00Z; with its zone",
+    )
+    group: Annotated[str, Field(min_length=1, max_length=249)] | None = Field(
+        default=None,
+        title="the name of a consumer group",
+        description="a consumer group of the source cluster: its committed offsets",
+    )
+
+    def require_one(self) -> None:
+        """Raises Problem unless exactly one position is given."""
+        given = [name for name in _ONE_OF if getattr(self, name) is not None]
+        if len(given) != 1:
+            raise bad_request(
+                f"{' and '.join(given)} are given" if given else "no position is given",
+                field=given[1] if given else "to",
+                hint="give one of to, offset, time and group",
+            )
+
+    @property
+    def time_ms(self) -> int:
+        """Kafka's timestamps begin in 1970: negative ones stand for the ends of a log."""
+        assert self.time is not None
+        return max(0, round(datetime.fromisoformat(self.time).timestamp() * 1_000))
+
+
+class ShownChange(ResponseModel):
+    """The last change of a position that operators requested."""
+
+    position: int | None = Field(description="requested position; null: forgotten")
+    outcome: str = Field(description="pending, done, or why it was refused")
+    replaced: int | None = Field(description="position until then; null: none, or pending")
+    request: str = Field(description="id of the request")
+
+
+class PartitionPosition(ResponseModel):
+    partition: int
+    position: int | None = Field(description="next source offset to copy; null: none is stored")
+    leaderEpoch: int | None = Field(
+        description="leader epoch of the source at the last copied batch"
+    )
+    writer: str | None = Field(description="worker that committed it; @leader: the leader")
+    slot: int | None
+    ownerEpoch: int | None = Field(description="of the writer")
+    logStart: int | None = Field(description="first offset of the source")
+    logEnd: int | None = Field(description="end of the source's committed records")
+    lagRecords: int | None = Field(description="offsets from position to end")
+    heldBy: list[str] = Field(description="workers that have or had it assigned and hold it")
+    change: ShownChange | None
+    reason: str | None = Field(
+        default=None, description="the position is out of range, or a figure is unknown"
+    )
+
+
+class TopicPositions(ResponseModel):
+    topic: str
+    route: str
+    targetTopic: str
+    partitions: list[PartitionPosition]
+
+
+class PlannedPosition(ResponseModel):
+    partition: int
+    source: int | None = Field(alias="from", description="present position; null: none is stored")
+    to: int | None = Field(description="requested position; null: forgotten")
+    beginsAt: int = Field(description="offset at which copying continues, as of now")
+    repeated: int | None = Field(description="offsets that are copied again")
+    skipped: int | None = Field(description="offsets that are not copied")
+    lost: int | None = Field(
+        description="offsets from the present position on that the source has deleted already"
+    )
+    heldBy: list[str] = Field(description="workers from which it is taken for the moment")
+    refused: str | None = Field(default=None, description="why it cannot be done")
+
+
+class PositionsPlanned(ResponseModel):
+    topic: str
+    route: str
+    dryRun: bool
+    request: str | None = Field(
+        description="id to find the outcome by, in the history; null in a dry run"
+    )
+    partitions: list[PlannedPosition]

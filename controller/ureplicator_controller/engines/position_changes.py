@@ -1,0 +1,188 @@
+"""Changes of positions: the leader sets those that operators request, and deletes those they forget.
+
+The leader acts as an owner for a moment, in the order of a copier (`ureplicator_common.kafka.positions`):
+it initialises the id that every copier fences when it starts, proves that it leads and that no worker
+holds the partition, fences every id that could still commit it, reads what is stored, and commits. So a
+worker that was frozen meanwhile cannot overwrite the position, and a leader that was cannot overwrite the
+position of the next owner. The outcome is then written into the intent, at the epoch of the proof;
+until then the plan gives the partition to no worker, and another leader repeats the commit.
+
+A position that is set belongs to the present topics, and names no end of the target's log and no
+leader epoch of the source: what went before (an offset out of range, records that the target lost, a
+truncated source, a topic that was recreated) does not count against it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
+from uuid import UUID
+
+from ureplicator_common.contents import NO_OFFSET, PositionChange
+from ureplicator_common.coordination import Coordination, Node, Set
+from ureplicator_common.coordination.edit import Edit, edit
+from ureplicator_common.kafka import ClusterUnavailable, Position, topic_id_text
+from ureplicator_common.kafka.client import ClusterClient, ClusterView
+from ureplicator_common.kafka.positions import CommitRefused, TargetPartition
+from ureplicator_common.kafka.provenance import Provenance
+from ureplicator_common.model import RENEWER, OwnerEpoch, Route, TopicKey
+from ureplicator_common.znodes import Paths, decode_intent, encode_intent
+from ureplicator_controller.core.positions.changes import (
+    DueChanges,
+    Outcome,
+    due_changes,
+    with_outcomes,
+)
+from ureplicator_controller.core.state.snapshot import Snapshot
+from ureplicator_controller.engines.fenced_writer import fenced
+from ureplicator_controller.engines.position_deletion import (
+    NO_POSITION,
+    WRITE_TIMEOUT_S,
+    ProveLeadership,
+    TopicPositions,
+)
+from ureplicator_controller.engines.position_renewal import Renewal
+
+log = logging.getLogger(__name__)
+
+Identify = Callable[[DueChanges], Provenance]
+"""Clusters and topics that the positions of a topic belong to. Raises ClusterUnavailable."""
+
+
+def change_positions(
+    renewal: Renewal, proven: Callable[[], DueChanges | None], identify: Identify
+) -> dict[int, Outcome] | None:
+    """Carry out the changes of a topic; returns their outcomes, or None if the proof fails.
+
+    What the target refuses has an outcome too, and does not hold up the others. Raises ClusterUnavailable,
+    Fenced, and Unavailable from the proof.
+    """
+    refused: dict[int, str] = {}
+    while True:
+        renewal.store.initialise()
+        due = proven()
+        if due is None:
+            return None
+        provenance = identify(due)
+        renewal.store.fence(due.fence)
+        stored = renewal.store.read({due.target_topic: sorted(due.changes)})
+        wanted = {
+            target: position
+            for target, position in _positions(due, provenance).items()
+            if target[1] not in refused
+            and not position.offset == stored[target].offset == NO_OFFSET
+        }
+        try:
+            if wanted:
+                renewal.store.commit(wanted)
+        except CommitRefused as error:
+            for (_, number), why in error.refused.items():
+                refused[number] = f"refused by the target: {why}"
+            continue
+        return {
+            number: Outcome(
+                change, stored[due.target_topic, number].offset, refused.get(number, "")
+            )
+            for number, change in due.changes.items()
+        }
+
+
+def _positions(due: DueChanges, provenance: Provenance) -> dict[TargetPartition, Position]:
+    return {
+        (due.target_topic, number): _position(change, provenance, due.owner_epochs[number])
+        for number, change in due.changes.items()
+    }
+
+
+def _position(change: PositionChange, provenance: Provenance, epoch: OwnerEpoch) -> Position:
+    if change.offset == NO_OFFSET:
+        return NO_POSITION
+    return Position(change.offset, metadata=replace(provenance, owner_epoch=epoch).encode())
+
+
+def provenance_of(
+    topic: str, due: DueChanges, *, source: ClusterView, target: ClusterView
+) -> Provenance:
+    """What a position belongs to. Raises ClusterUnavailable while the source topic is not the known one."""
+    id = source.topic_ids.get(topic)
+    known = due.intent.source_topic_id
+    if id is None or (known and known != topic_id_text(UUID(id))):
+        raise ClusterUnavailable(f"source topic {topic} was deleted or recreated")
+    return Provenance(
+        source_cluster=source.cluster_id,
+        source_topic=id,
+        target_topic=target.topic_ids.get(due.target_topic, ""),
+        worker=RENEWER,
+        slot=0,
+        owner_epoch=0,
+    )
+
+
+class PositionChanger(TopicPositions):
+    """Carries out the changes of positions that operators request."""
+
+    name = "position changes"
+
+    def __init__(
+        self,
+        *,
+        coordination: Coordination,
+        paths: Paths,
+        renewals: Mapping[Route, Renewal],
+        sources: Mapping[Route, ClusterClient],
+        seen: Callable[[], Snapshot | None],
+        proof: ProveLeadership,
+    ) -> None:
+        super().__init__(
+            coordination=coordination, paths=paths, renewals=renewals, seen=seen, proof=proof
+        )
+        self._sources = sources
+
+    def close(self) -> None:
+        super().close()
+        for source in self._sources.values():
+            source.close()
+
+    def _due(self, snapshot: Snapshot) -> Collection[TopicKey]:
+        return due_changes(snapshot)
+
+    def _write(self, key: TopicKey, renewal: Renewal) -> None:
+        proofs: list[Snapshot] = []
+
+        def proven() -> DueChanges | None:
+            snapshot = self._proof()
+            if snapshot is None:
+                return None
+            proofs.append(snapshot)
+            return due_changes(snapshot).get(key)
+
+        def identify(due: DueChanges) -> Provenance:
+            source = self._sources[key.route].view([key.topic])
+            target = renewal.client.view([due.target_topic])
+            return provenance_of(key.topic, due, source=source, target=target)
+
+        outcomes = change_positions(renewal, proven, identify)
+        if outcomes is not None:
+            self._write_outcomes(key, outcomes, epoch=proofs[-1].epoch)
+            refused = sum(bool(each.refused) for each in outcomes.values())
+            log.info("%s: %d positions changed, %d refused", key, len(outcomes) - refused, refused)
+
+    def _write_outcomes(
+        self, key: TopicKey, outcomes: Mapping[int, Outcome], *, epoch: int
+    ) -> None:
+        """Write the outcomes into the intent, with the epoch of the proof."""
+
+        def decide(node: Node | None) -> Edit[None]:
+            if node is None or done(node):
+                return Edit(None)
+            data = encode_intent(with_outcomes(decode_intent(node.data), outcomes))
+            marked = Set(path, data, node.stat.version)
+            return Edit(None, fenced([marked], paths=self._paths, epoch=epoch))
+
+        def done(node: Node | None) -> bool:
+            intent = decode_intent(node.data) if node else None
+            return intent is None or with_outcomes(intent, outcomes) == intent
+
+        path = self._paths.topic(key)
+        edit(self._coordination, path, decide, done, timeout_s=WRITE_TIMEOUT_S)
