@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import click
 
 from ureplicator_cli.options import client_options, route_options
 from ureplicator_cli.output import print_json, print_table
 from ureplicator_cli.rest_client import request
+from ureplicator_common.model import EventKind
 
 
 @click.command()
 @click.option("--topic", default="", help="Only events of this topic.")
 @click.option("--worker", default="", help="Only events of this worker.")
+@click.option(
+    "--kind",
+    type=click.Choice([each.value for each in EventKind]),
+    help="Only events of this kind.",
+)
 @click.option(
     "--limit",
     type=click.IntRange(1),
@@ -22,14 +31,21 @@ from ureplicator_cli.rest_client import request
 @client_options
 @route_options
 def history(
-    topic: str, worker: str, limit: int, url: str, as_json: bool, src: str, dst: str
+    topic: str,
+    worker: str,
+    kind: str | None,
+    limit: int,
+    url: str,
+    as_json: bool,
+    src: str,
+    dst: str,
 ) -> None:
     """Show the last events, newest first.
 
-    Events are moves of partitions, changed positions, workers that joined or left, new leaders and
-    changed switches.
+    Events are moves of partitions, changed positions, gaps that were passed over, workers that joined or
+    left, new leaders and changed switches.
     """
-    query = {"topic": topic, "worker": worker, "limit": str(limit)}
+    query = {"topic": topic, "worker": worker, "kind": kind or "", "limit": str(limit)}
     body = request("GET", url, "/history", src=src, dst=dst, query=query)
     if as_json:
         print_json(body)
@@ -39,11 +55,17 @@ def history(
         (
             each["time"],
             f"{each['topic']}/{each['partition']}" if "topic" in each else each["kind"],
-            each.get("from") or "",
-            each.get("to") or each.get("worker") or "",
+            *_from_and_to(each),
             each["reason"],
             "" if each.get("tookMs") is None else f"{each['tookMs'] / 1_000:.1f} s",
         )
         for each in body["history"]
     ]
     print_table("history", heads, rows)
+
+
+def _from_and_to(event: Mapping[str, Any]) -> tuple[str, str]:
+    """Workers of a move, offsets of a gap."""
+    if event["kind"] == EventKind.GAP:
+        return f"offset {event['firstOffset']:,}", f"offset {event['nextOffset']:,}"
+    return event.get("from") or "", event.get("to") or event.get("worker") or ""

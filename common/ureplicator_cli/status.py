@@ -10,12 +10,13 @@ import click
 from ureplicator_cli.options import client_options
 from ureplicator_cli.output import owners, print_json, print_table, switch_states, worker_name
 from ureplicator_cli.rest_client import request
+from ureplicator_common.model import EventKind
 
 
 @click.command()
 @client_options
 def status(url: str, as_json: bool) -> None:
-    """Show leader, workers, counts and mismatches.
+    """Show leader, workers, counts, gaps and mismatches.
 
     A mismatch is a partition whose external view differs from its ideal state.
     """
@@ -34,6 +35,9 @@ def status(url: str, as_json: bool) -> None:
     click.echo(f"switches    {switch_states(**switches)}")
     click.echo(f"topics      {validation['numTopics']}")
     click.echo(f"partitions  {_partition_counts(validation)}")
+    gaps = len(request("GET", url, "/history", query={"kind": EventKind.GAP})["history"])
+    if gaps:
+        click.echo(f"gaps        {gaps} passed over lately: ureplicator history --kind gap")
     if validation["mismatches"]:
         _print_mismatches(validation["mismatches"])
 

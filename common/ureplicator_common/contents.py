@@ -1,7 +1,7 @@
 """Contents of the nodes in ZooKeeper: frozen dataclasses that pydantic encodes and validates (`znodes`).
 
 They are apart from `model`, which imports no pydantic: copiers use partitions and routes, but neither read
-nor write nodes. `RouteSettings`, the content of `routes/<route>`, is in `model`, since copiers use it.
+nor write nodes. `RouteSettings`, the content of `routes/<route>`, and `Gap` are in `model`: copiers use them.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from pydantic import Field, PlainSerializer, PlainValidator, Strict
 from ureplicator_common.model import (
     Content,
     EventKind,
+    Gap,
     OwnerEpoch,
     Partition,
     PartitionState,
@@ -178,12 +179,14 @@ class Assignment:
 
 @dataclass(frozen=True, slots=True)
 class CurrentEntry(Content):
-    """One partition that a worker holds. `committed`: its position was committed at least once."""
+    """One partition that a worker holds. `committed`: its position was committed at least once. `gap`: the
+    last one that was passed since then."""
 
     state: PartitionState
     owner_epoch: OwnerEpoch
     reason: str = ""
     committed: bool = False
+    gap: Gap | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,8 +273,9 @@ class Switches(Content):
 class PastEvent(Content):
     """Event of the fleet, in `history`; `number` grows by one with each.
 
-    `request` is the id of the request that caused it, "" without one. The fields from `partition` on are
-    those of a move. `took_ms`: from the decision until the new owner was ONLINE; None until it is.
+    `request` is the id of the request that caused it, "" without one. The fields from `source` on are
+    those of a move, but for the owner epoch and the last two, which are a gap's. `took_ms`: from the
+    decision until the new owner was ONLINE; None until it is.
     """
 
     number: int
@@ -285,6 +289,8 @@ class PastEvent(Content):
     target: WorkerId | None = None
     owner_epoch: OwnerEpoch = OwnerEpoch(0)
     took_ms: int | None = None
+    first_offset: int | None = None
+    next_offset: int | None = None
 
     @property
     def id(self) -> str:

@@ -104,6 +104,21 @@ class Content:
     __pydantic_config__: ClassVar[Mapping[str, object]] = {"alias_generator": camel, "strict": True}
 
 
+@dataclass(frozen=True, slots=True)
+class Gap(Content):
+    """Records that the policy `on_gap` passed over, or that are on one side only.
+
+    Copying went on at `next_offset` where `first_offset` was to come next (both of the source; -1: there was
+    no position). The same offset twice: the target lost records. A smaller `next_offset`: the source was
+    truncated, and the target has what was there.
+    """
+
+    reason: str
+    first_offset: int
+    next_offset: int
+    wall_ms: int
+
+
 class TopicState(StrEnum):
     """State of a topic as operators requested it."""
 
@@ -132,6 +147,7 @@ class EventKind(StrEnum):
     LEADER = "leader"
     SWITCH = "switch"
     POSITION = "position"
+    GAP = "gap"
 
 
 def owned(partition: Partition, owner_epoch: OwnerEpoch) -> str:

@@ -1,4 +1,4 @@
-"""A route that delivers exactly once, in a whole fleet: workers are killed under load."""
+"""A route that delivers exactly once, in a whole fleet: workers killed under load, and a gap passed over."""
 
 from __future__ import annotations
 
@@ -10,9 +10,16 @@ import pytest
 from ureplicator_common.kafka.client import ClusterClient
 from ureplicator_common.kafka.positions import read_positions
 from ureplicator_testkit.fleet.real_fleet import Fleet
-from ureplicator_testkit.records.labels import assert_holds, numbers
+from ureplicator_testkit.records.labels import assert_holds, labelled_records, numbers
 from ureplicator_testkit.records.load import Load
-from ureplicator_testkit.records.topics import compare_logs, create_topic, offsets, read_all
+from ureplicator_testkit.records.topics import (
+    compare_logs,
+    create_topic,
+    delete_records,
+    offsets,
+    produce,
+    read_all,
+)
 from ureplicator_testkit.servers.clusters import KafkaCluster
 from ureplicator_testkit.servers.processes import eventually
 from ureplicator_testkit.servers.zookeeper import ZooKeeperServer
@@ -22,7 +29,7 @@ KILLS = 3
 COPIED_S = 60.0
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def running(
     tmp_path_factory: pytest.TempPathFactory,
     zookeeper: ZooKeeperServer,
@@ -36,7 +43,7 @@ def running(
         zookeeper=zookeeper.hosts,
         source=source_cluster.bootstrap,
         target=target_cluster.bootstrap,
-        route={"delivery": "exactly_once"},
+        route={"delivery": "exactly_once", "on_gap": "earliest"},
     )
     try:
         yield fleet.start(workers=2)
@@ -76,3 +83,32 @@ def test_workers_killed_under_load_repeat_nothing(
     assert_holds(copied, topic, load.acknowledged)
     assert all(count == 1 for found in numbers(copied, topic).values() for count in found.values())
     compare_logs(source_cluster.bootstrap, target_cluster.bootstrap, topic).assert_clean()
+
+
+def test_a_gap_that_was_passed_over_stays_in_the_history_with_its_offsets(
+    running: Fleet, source_cluster: KafkaCluster, target_cluster: KafkaCluster, topic: str
+) -> None:
+    create_topic(source_cluster.bootstrap, topic)
+    produce(source_cluster.bootstrap, topic, labelled_records(topic, partitions=1, count=10))
+    running.whitelist(topic)
+    wait_committed(running, source_cluster, target_cluster, topic)
+    running.rest("POST", f"/topics/{topic}/pause")
+    eventually(lambda: not running.held(topic), COPIED_S, "the topic is released")
+    later = labelled_records(topic, partitions=1, count=10, first=10)
+    produce(source_cluster.bootstrap, topic, later)
+    delete_records(source_cluster.bootstrap, topic, {0: 15})
+    running.rest("POST", f"/topics/{topic}/resume")
+    wait_committed(running, source_cluster, target_cluster, topic)
+
+    def gaps() -> list[dict[str, object]]:
+        found: list[dict[str, object]] = running.rest("GET", f"/history?topic={topic}&kind=gap")[
+            "history"
+        ]
+        return found
+
+    eventually(lambda: len(gaps()) == 1, COPIED_S, "the gap is in the history")
+    (gap,) = gaps()
+    assert (gap["firstOffset"], gap["nextOffset"]) == (10, 15)
+    assert "out of range" in str(gap["reason"])
+    copied = numbers(read_all(target_cluster.bootstrap, topic), topic)
+    assert sorted(copied[0]) == [*range(10), *range(15, 20)]

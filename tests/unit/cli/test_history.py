@@ -30,3 +30,24 @@ def test_history(rest: RestFixture, url: str) -> None:
     only = run("history", "--topic", "orders", "--limit", "5", "--json", url=url)
     assert [each["number"] for each in json.loads(only.stdout)["history"]] == [0]
     assert run("history", "--limit", "0", url=url).exit_code == 2
+
+
+def test_gaps_are_listed_with_their_offsets(rest: RestFixture, url: str) -> None:
+    gap = PastEvent(
+        0,
+        EventKind.GAP,
+        "offset 5 is out of range at the source",
+        1_000,
+        worker=WorkerId("w1"),
+        partition=Partition(ROUTE, "orders", 3),
+        first_offset=5,
+        next_offset=12_345,
+    )
+    left = PastEvent(1, EventKind.WORKER, "drained", 2_000, worker=WorkerId("w1"))
+    rest.put(rest.paths.history_block(0), encode_history([gap, left]))
+    shown = run("history", "--kind", "gap", url=url).stdout
+    assert "orders/3" in shown
+    assert "offset 12,345" in shown
+    assert "drained" not in shown
+    assert "gaps        1 passed over lately" in run("status", url=url).stdout
+    assert run("history", "--kind", "hole", url=url).exit_code == 2

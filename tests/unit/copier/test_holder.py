@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from dataclasses import replace
 
 import pytest
 from hypothesis import settings
@@ -15,6 +16,7 @@ from ureplicator_common.kafka.positions import Producer
 from ureplicator_common.kafka.provenance import Provenance
 from ureplicator_common.model import (
     Delivery,
+    Gap,
     GapPolicy,
     OwnerEpoch,
     Partition,
@@ -26,6 +28,7 @@ from ureplicator_testkit.copier.stub_lane import StubLane
 from ureplicator_worker.copier.commit_failures import COMMITS_WAIT_S, CommitFailures
 from ureplicator_worker.copier.committer import Committer
 from ureplicator_worker.copier.delivery import AtLeastOnce
+from ureplicator_worker.copier.gaps import Gaps
 from ureplicator_worker.copier.holder import DRAIN_S, Holder
 from ureplicator_worker.copier.lane import (
     GapFound,
@@ -56,7 +59,14 @@ from ureplicator_worker.copier.ownership.protocol import (
 )
 from ureplicator_worker.copier.ownership.thread import Ownership
 from ureplicator_worker.copier.position_values import StartPosition
-from ureplicator_worker.lifeline.messages import Failed, Grant, Message, ProofRequest, Released
+from ureplicator_worker.lifeline.messages import (
+    Failed,
+    GapPassed,
+    Grant,
+    Message,
+    ProofRequest,
+    Released,
+)
 
 ROUTE = Route("a", "b")
 P0, P1 = Partition(ROUTE, "t", 0), Partition(ROUTE, "t", 1)
@@ -77,6 +87,9 @@ class Commands(Ownership):
         return taken
 
 
+WALL_MS = 60_000_000
+
+
 class HolderFixture:
     """A holder, its lane, and both ends that it talks to."""
 
@@ -90,7 +103,7 @@ class HolderFixture:
             delivery=AtLeastOnce(interval_s=0.0),
             lane=self.lane,
             ownership=self.commands,
-            failures=CommitFailures(ROUTE, wall_ms=lambda: 60_000_000),
+            failures=CommitFailures(ROUTE, wall_ms=lambda: WALL_MS),
         )
         self.holder = Holder(
             ROUTE,
@@ -98,6 +111,12 @@ class HolderFixture:
             committers={Delivery.AT_LEAST_ONCE: self.committer},
             ownership=self.commands,
             send=self.sent.append,
+            gaps=Gaps(
+                lane=self.lane,
+                ownership=self.commands,
+                send=self.sent.append,
+                wall_ms=lambda: WALL_MS,
+            ),
         )
         self.now_s = 0.0
 
@@ -233,24 +252,44 @@ def test_a_drain_ends_in_time() -> None:
 def test_a_gap_follows_the_policy(policy: GapPolicy) -> None:
     fixture = HolderFixture(policy)
     fixture.copying(P0)
-    fixture.holder.on_lane(GapFound(P0, "out of range"))
+    fixture.holder.on_lane(GapFound(P0, "out of range", 5))
     if policy is GapPolicy.STOP:
         assert fixture.state(P0) is CopyState.DRAINING
         assert fixture.commands.take() == []
+        assert fixture.sent == []
         return
     (command,) = fixture.commands.take()
     assert isinstance(command, Locate)
+    assert fixture.sent == []
     fixture.holder.on_ownership(Located(P0, 42))
     assert fixture.lane.position[P0] == 42
+    assert fixture.sent == [GapPassed(P0, Gap("out of range", 5, 42, wall_ms=WALL_MS))]
+
+
+def test_a_gap_with_a_known_end_is_reported_with_its_offsets() -> None:
+    fixture = HolderFixture(GapPolicy.EARLIEST)
+    fixture.copying(P0)
+    fixture.holder.on_lane(GapFound(P0, "truncated", 9, next_offset=7))
+    assert fixture.sent == [GapPassed(P0, Gap("truncated", 9, 7, wall_ms=WALL_MS))]
+
+
+def test_a_gap_at_the_start_is_reported_with_its_offsets() -> None:
+    fixture = HolderFixture(GapPolicy.EARLIEST)
+    fixture.holder.add({P0: OwnerEpoch(1)})
+    begun = fixture.begun(P0, position=42)
+    beginning = replace(begun.beginning, gap="recreated", gap_offset=5)
+    fixture.holder.on_ownership(replace(begun, beginning=beginning))
+    assert fixture.sent == [GapPassed(P0, Gap("recreated", 5, 42, wall_ms=WALL_MS))]
 
 
 def test_a_located_offset_for_a_draining_partition_is_ignored() -> None:
     fixture = HolderFixture(GapPolicy.EARLIEST)
     fixture.copying(P0)
-    fixture.holder.on_lane(GapFound(P0, "out of range"))
+    fixture.holder.on_lane(GapFound(P0, "out of range", 5))
     fixture.holder.remove(P0)
     fixture.holder.on_ownership(Located(P0, 42))
     assert fixture.lane.position[P0] == 5
+    assert fixture.sent == []
 
 
 def test_a_producer_is_requested_and_handed_over() -> None:
@@ -418,7 +457,7 @@ class Holding(RuleBasedStateMachine):
             case "fail":
                 self.fixture.holder.on_lane(PartitionFailed(partition, "corrupt", False))
             case "gap":
-                self.fixture.holder.on_lane(GapFound(partition, "out of range"))
+                self.fixture.holder.on_lane(GapFound(partition, "out of range", 5))
 
     @rule(skip_s=st.sampled_from([0.0, 1.0, DRAIN_S]))
     def work(self, skip_s: float) -> None:

@@ -8,6 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ureplicator_common.model import (
+    Delivery,
+    Gap,
     GapPolicy,
     OwnerEpoch,
     Partition,
@@ -20,6 +22,7 @@ from ureplicator_worker.lifeline.messages import (
     Add,
     CopierReport,
     Failed,
+    GapPassed,
     Grant,
     Hello,
     Message,
@@ -43,6 +46,7 @@ TEXT = st.text(max_size=30)
 COUNTS = st.integers(-1, 2**62)
 SETTINGS = st.builds(
     RouteSettings,
+    delivery=st.sampled_from(Delivery),
     start=st.sampled_from(["earliest", "latest", "1234"]),
     on_gap=st.sampled_from(GapPolicy),
     abort_on_send_failure=st.booleans(),
@@ -96,6 +100,7 @@ MESSAGES: st.SearchStrategy[Message] = st.one_of(
     ),
     st.builds(Released, SOME),
     st.builds(Failed, PARTITIONS, TEXT, st.booleans()),
+    st.builds(GapPassed, PARTITIONS, st.builds(Gap, TEXT, COUNTS, COUNTS, COUNTS)),
 )
 
 

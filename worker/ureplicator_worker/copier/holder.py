@@ -23,6 +23,7 @@ from typing import Any, assert_never
 from ureplicator_common.kafka import Position
 from ureplicator_common.model import Delivery, GapPolicy, OwnerEpoch, Partition, Route
 from ureplicator_worker.copier.committer import COMMITTABLE, Committer
+from ureplicator_worker.copier.gaps import Gaps
 from ureplicator_worker.copier.lane import (
     GapFound,
     Lane,
@@ -53,7 +54,6 @@ from ureplicator_worker.copier.ownership.protocol import (
     Forget,
     Forgotten,
     Joined,
-    Locate,
     Located,
     NewProducer,
     OwnershipConfirmed,
@@ -99,6 +99,7 @@ class Holder:
         committers: Mapping[Delivery, Commits],
         ownership: Ownership,
         send: Callable[[Message], None],
+        gaps: Gaps,
     ) -> None:
         self.owned: dict[Partition, OwnedPartition] = {}
         self._route = route
@@ -107,6 +108,7 @@ class Holder:
         self.committer = committers[Delivery.AT_LEAST_ONCE]
         self._ownership = ownership
         self._send = send
+        self._gaps = gaps
         self._draining: dict[Partition, None] = {}
         self._cluster_errors: dict[str, str] = {}
         self._settings: PublishedSettings | None = None
@@ -209,7 +211,7 @@ class Holder:
                 self._forgotten(partition)
             case Located(partition, offset):
                 if state_of(self.owned, partition) in DRAINED:
-                    self._lane.seek(partition, offset)
+                    self._gaps.located(partition, offset)
             case ProducerReady(producer):
                 self._cluster_errors.pop(TARGET, None)
                 self._lane.producer(producer.id, producer.epoch)
@@ -247,8 +249,7 @@ class Holder:
         self.committer.join(begun, self._now_s)
         position = f"from {begun.beginning.position}"
         self._move(partition, CopyState.COPYING, position, grant=grant)
-        if begun.beginning.gap:
-            logger.error("%s: %s; going on", partition, begun.beginning.gap)
+        self._gaps.begin(partition, begun.beginning)
         logger.info("%s: copying %s", partition, position)
 
     def _confirm(self, partition: Partition, stored: Position) -> None:
@@ -286,12 +287,7 @@ class Holder:
         if policy is GapPolicy.STOP:
             self._fail(partition, f"{reason} (on_gap: stop)", temporary=False)
             return
-        if gap.next_offset >= 0:
-            logger.error("%s: %s; going on at offset %d", partition, reason, gap.next_offset)
-            self._lane.seek(partition, gap.next_offset)
-            return
-        logger.error("%s: %s; going on at the %s", partition, reason, policy)
-        self._ownership.put(Locate(partition, owned.grant))
+        self._gaps.pass_over(gap, owned.grant)
 
     def _fail(self, partition: Partition, reason: str, *, temporary: bool) -> None:
         """Give a partition up after a last commit; one that is being removed just ends."""

@@ -73,12 +73,13 @@ class PartitionFailed:
 class GapFound:
     """The source has no longer what comes next, or the target what it acknowledged.
 
-    The partition waits for `seek` or `finish`. `next_offset`: where copying goes on if the policy allows
-    it; -1: the policy names the place.
+    The partition waits for `seek` or `finish`. `offset`: the next one that was to be copied. `next_offset`:
+    where copying goes on if the policy allows it; -1: the policy names the place.
     """
 
     partition: Partition
     reason: str
+    offset: int
     next_offset: int = -1
 
 

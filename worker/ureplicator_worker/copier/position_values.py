@@ -14,7 +14,8 @@ class StartPosition:
     """Start position, and the cluster and topics that it belongs to.
 
     `committed`: what the store has; -1 if nothing that counts, or what must be committed at once. `gap`:
-    what is lost, where the operator's policy goes on. `target_end`: the target's log held everything
+    what is lost, where the operator's policy goes on; `gap_offset`: the stored position then.
+    `target_end`: the target's log held everything
     before this offset; -1 unknown.
     """
 
@@ -25,6 +26,7 @@ class StartPosition:
     source_topic_id: str
     target_topic_id: str
     gap: str = ""
+    gap_offset: int = -1
     target_end: int = -1
 
 

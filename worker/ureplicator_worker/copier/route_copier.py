@@ -18,6 +18,7 @@ from ureplicator_worker.copier.commit_failures import CommitFailures
 from ureplicator_worker.copier.committer import Committer
 from ureplicator_worker.copier.delivery import AtLeastOnce
 from ureplicator_worker.copier.exactly_once import ExactlyOnce
+from ureplicator_worker.copier.gaps import Gaps
 from ureplicator_worker.copier.holder import Commits, Holder
 from ureplicator_worker.copier.lane import Lane
 from ureplicator_worker.copier.loop.mailbox import Mailbox
@@ -73,7 +74,12 @@ class RouteCopier:
             Delivery.EXACTLY_ONCE: exactly_once,
         }
         self.holder = Holder(
-            route, lane=lane, committers=committers, ownership=ownership, send=send
+            route,
+            lane=lane,
+            committers=committers,
+            ownership=ownership,
+            gaps=Gaps(lane=lane, ownership=ownership, send=send),
+            send=send,
         )
 
     @property

@@ -175,7 +175,8 @@ def decide(
     if stored.offset >= 0 and not gap:
         end = target.ends.get(_target_key(partition, grant))
         return StartDecision(_checked_end(beginning, grant, provenance, end))
-    fresh = replace(beginning, position=-1, leader_epoch=-1, committed=-1, gap=gap)
+    at = stored.offset if gap else -1
+    fresh = replace(beginning, position=-1, leader_epoch=-1, committed=-1, gap=gap, gap_offset=at)
     return StartDecision(fresh, _time(grant, stored, gap))
 
 
@@ -196,7 +197,8 @@ def _checked_end(
     lost = f"target lost offsets {end:,} to {acknowledged - 1:,}"
     if grant.settings.on_gap is GapPolicy.STOP:
         raise CannotStart(f"{lost} (on_gap: stop)", temporary=False)
-    return replace(beginning, committed=-1, gap=lost, target_end=end)
+    at = beginning.position
+    return replace(beginning, committed=-1, gap=lost, gap_offset=at, target_end=end)
 
 
 def source_offset(partition: Partition, source: ClusterClient, timestamp_ms: int) -> int:

@@ -20,6 +20,7 @@ from ureplicator_worker.core import held_partitions
 from ureplicator_worker.core.events import (
     CopierEnded,
     CopierFailed,
+    CopierPassedGap,
     CopierReleased,
     CopierReported,
 )
@@ -106,6 +107,12 @@ def failed(state: WorkerState, event: CopierFailed) -> None:
         held_partitions.set_reason(state, event.partition, f"stopping: {event.reason}")
     else:
         held_partitions.fail(state, event.partition, event.reason, temporary=event.temporary)
+
+
+def passed_gap(state: WorkerState, event: CopierPassedGap) -> None:
+    slot = _slot_of(state, event.copier)
+    if slot is not None and _sent(state, slot, event.partition) is not None:
+        held_partitions.set_gap(state, event.partition, event.gap)
 
 
 # Ends of copiers.

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ureplicator_common.contents import AssignmentEntry
-from ureplicator_common.model import Partition, Route, SessionId
+from ureplicator_common.model import Gap, Partition, Route, SessionId
 from ureplicator_worker.lifeline.messages import CopierId, CopierReport
 
 
@@ -54,6 +54,13 @@ class CopierFailed:
     partition: Partition
     reason: str
     temporary: bool
+
+
+@dataclass(frozen=True, slots=True)
+class CopierPassedGap:
+    copier: CopierId
+    partition: Partition
+    gap: Gap
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +120,7 @@ Event = (
     | CopierReported
     | CopierReleased
     | CopierFailed
+    | CopierPassedGap
     | CopierClosed
     | CopierEnded
     | RouteFenced

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from ureplicator_common.model import OwnerEpoch, Partition
+from ureplicator_common.model import Gap, OwnerEpoch, Partition
 from ureplicator_worker.core import publishing
 from ureplicator_worker.core.partition import (
     HeldPartition,
@@ -111,6 +111,10 @@ def mark_sent(state: WorkerState, partition: Partition) -> None:
 
 def mark_committed(state: WorkerState, partition: Partition) -> None:
     put(state, partition, replace(state.held[partition], committed=True))
+
+
+def set_gap(state: WorkerState, partition: Partition, gap: Gap) -> None:
+    put(state, partition, replace(state.held[partition], gap=gap))
 
 
 def mark_unclean(state: WorkerState, partition: Partition) -> None:

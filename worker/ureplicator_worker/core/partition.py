@@ -25,7 +25,7 @@ from enum import StrEnum
 from ureplicator_common.backoff import Backoff
 from ureplicator_common.contents import CurrentEntry
 from ureplicator_common.errors import InvalidTransition
-from ureplicator_common.model import OwnerEpoch, Partition, PartitionState
+from ureplicator_common.model import Gap, OwnerEpoch, Partition, PartitionState
 
 TEMPORARY_DELAYS_S = (0.5, 1.0, 2.0)
 """The last one repeats: a cluster that is back is noticed within 2 s, well within the promised 5."""
@@ -49,7 +49,8 @@ class HeldPartition:
     """One partition that this worker holds.
 
     `sent`: its copier was sent it and has not released it since. `unclean`: a copier died while it
-    touched the partition, and none has released it since. `committed`: a position was committed.
+    touched the partition, and none has released it since. `committed`: a position was committed. `gap`: the
+    last one that was passed.
     """
 
     slot: int
@@ -62,6 +63,7 @@ class HeldPartition:
     retries: Backoff = NO_RETRIES
     online_since_s: float = 0.0
     committed: bool = False
+    gap: Gap | None = None
     story: tuple[str, ...] = ()
 
     @property
@@ -76,7 +78,7 @@ class HeldPartition:
     @property
     def entry(self) -> CurrentEntry:
         """Entry of the published current state."""
-        return CurrentEntry(self.state, self.owner_epoch, self.reason, self.committed)
+        return CurrentEntry(self.state, self.owner_epoch, self.reason, self.committed, self.gap)
 
 
 Effect = Callable[[HeldPartition, float], HeldPartition]

@@ -56,6 +56,8 @@ def apply(state: WorkerState, event: Event) -> list[Instruction]:
             copiers.released(state, event)
         case events.CopierFailed():
             copiers.failed(state, event)
+        case events.CopierPassedGap():
+            copiers.passed_gap(state, event)
         case events.CopierClosed(copier):
             copiers.closed(state, copier)
         case events.CopierEnded():

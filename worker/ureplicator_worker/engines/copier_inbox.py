@@ -9,6 +9,7 @@ from ureplicator_worker.core.events import (
     CopierClosed,
     CopierConnected,
     CopierFailed,
+    CopierPassedGap,
     CopierReleased,
     CopierReported,
     Event,
@@ -19,6 +20,7 @@ from ureplicator_worker.lifeline.messages import (
     CopierId,
     CopierReport,
     Failed,
+    GapPassed,
     Hello,
     Message,
     ProofRequest,
@@ -61,6 +63,8 @@ class CopierInbox:
                 self._put(CopierReleased(copier, partitions))
             case Failed(partition, reason, temporary):
                 self._put(CopierFailed(copier, partition, reason, temporary))
+            case GapPassed(partition, gap):
+                self._put(CopierPassedGap(copier, partition, gap))
             case ProofRequest():
                 self._prover.request(copier, message)
             case Disconnected():

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from prometheus_client.core import (
@@ -20,7 +20,7 @@ from prometheus_client.core import (
 )
 
 from ureplicator_common.contents import PartitionLoad
-from ureplicator_common.model import Partition, PartitionState
+from ureplicator_common.model import Gap, Partition, PartitionState, camel
 from ureplicator_worker.core import load_samples
 from ureplicator_worker.core.load_samples import LoadTrend, Sample
 from ureplicator_worker.core.partition import HeldPartition
@@ -221,6 +221,10 @@ def state_metrics(state: WorkerState) -> Iterator[Metric]:
     )
 
 
+def shown_gap(gap: Gap) -> Mapping[str, Any]:
+    return {camel(name): value for name, value in asdict(gap).items()}
+
+
 def status(state: WorkerState, telemetry: Telemetry) -> dict[str, Any]:
     """The part of `/status` that changes: session, slots and partitions."""
     return {
@@ -244,6 +248,7 @@ def status(state: WorkerState, telemetry: Telemetry) -> dict[str, Any]:
                 "slot": held.slot,
                 "ownerEpoch": held.owner_epoch,
                 "sent": held.sent,
+                "gap": None if held.gap is None else shown_gap(held.gap),
                 **telemetry.partition_status(partition),
             }
             for partition, held in sorted(state.held.items())

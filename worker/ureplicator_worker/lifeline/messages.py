@@ -7,6 +7,7 @@
         | -- ProofResponse(id, granted, refused) ---------->  |   after the proof in ZooKeeper
         | <------------- CopierReport(...) ------------------ |   a few times a second
         | <------------- Failed(partition, reason) ---------- |   refused or given up, no longer touched
+        | <------------- GapPassed(partition, gap) ---------- |   copying went on behind a gap
         | -- Remove(partitions) --------------------------->  |
         | <------------- Released(partitions) --------------- |   drained, committed, no longer touched
         | -- PublishedSettings(route, version, ...) ------->  |   when the leader has published others
@@ -29,6 +30,7 @@ from typing import Any, NamedTuple
 
 from ureplicator_common.model import (
     Delivery,
+    Gap,
     GapPolicy,
     OwnerEpoch,
     Partition,
@@ -191,6 +193,14 @@ class Failed:
     temporary: bool
 
 
+@dataclass(frozen=True, slots=True)
+class GapPassed:
+    """Copying of the partition went on behind a gap, as the route's policy allows."""
+
+    partition: Partition
+    gap: Gap
+
+
 Message = (
     Hello
     | Add
@@ -202,6 +212,7 @@ Message = (
     | CopierReport
     | Released
     | Failed
+    | GapPassed
 )
 
 
@@ -346,5 +357,8 @@ _DECODERS: Mapping[str, Any] = {
         partition=Partition.parse(raw["partition"]),
         reason=raw["reason"],
         temporary=raw["temporary"],
+    ),
+    "GapPassed": lambda raw: GapPassed(
+        Partition.parse(raw["partition"]), Gap(**_snake(raw["gap"]))
     ),
 }

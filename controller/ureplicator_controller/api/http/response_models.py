@@ -400,8 +400,28 @@ class MoveEvent(PlannedMove):
     )
 
 
+class GapEvent(ResponseModel):
+    """Copying went on at `nextOffset`, where `firstOffset` was to come next."""
+
+    number: int
+    time: datetime
+    kind: EventKind
+    event: str = Field(description="id of the owner's last move, as in logs")
+    route: str
+    topic: str
+    partition: int
+    ownerEpoch: int
+    worker: str
+    reason: str
+    request: str = Field(description="empty: no request caused it")
+    firstOffset: int = Field(description="of the source; -1: there was no position")
+    nextOffset: int = Field(
+        description="of the source; the same: the target lost records; smaller: the source was truncated"
+    )
+
+
 class EventList(ResponseModel):
-    history: list[MoveEvent | OtherEvent]
+    history: list[MoveEvent | GapEvent | OtherEvent]
 
 
 # --- /validation

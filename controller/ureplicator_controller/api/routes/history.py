@@ -1,5 +1,5 @@
 """`/history`: the last events, newest first: moves of partitions with origin, destination, reason, time
-and duration, and everything else that happened to the fleet.
+and duration, gaps that were passed over with their offsets, and everything else that happened to the fleet.
 
 An event is found in the logs by its id, which for a move is the partition and its owner epoch, and by
 the id of the request that caused it.
@@ -15,7 +15,7 @@ from flask_openapi3 import APIBlueprint
 
 from ureplicator_common.config.settings import Settings
 from ureplicator_common.contents import PastEvent
-from ureplicator_common.model import Route
+from ureplicator_common.model import EventKind, Route
 from ureplicator_controller.api.http.openapi import group
 from ureplicator_controller.api.http.request_ids import is_of
 from ureplicator_controller.api.http.request_models import HistoryQuery, chosen_routes
@@ -66,18 +66,23 @@ def _is_on(past: PastEvent, routes: set[Route]) -> bool:
 def _shown(past: PastEvent) -> dict[str, object]:
     moved = past.partition
     time = datetime.fromtimestamp(past.wall_ms / 1_000, UTC).isoformat(timespec="milliseconds")
-    shown = {"number": past.number, "time": time, "kind": past.kind, "event": past.id}
+    shown = {
+        "number": past.number,
+        "time": time,
+        "kind": past.kind,
+        "event": past.id,
+        "reason": past.reason,
+        "request": past.request,
+    }
     if moved is None:
-        return {**shown, "worker": past.worker, "reason": past.reason, "request": past.request}
-    return {
-        **shown,
+        return {**shown, "worker": past.worker}
+    shown |= {
         "route": str(moved.route),
         "topic": moved.topic,
         "partition": moved.number,
-        "from": past.source,
-        "to": past.target,
         "ownerEpoch": past.owner_epoch,
-        "reason": past.reason,
-        "request": past.request,
-        "tookMs": past.took_ms,
     }
+    if past.kind is EventKind.GAP:
+        offsets = {"firstOffset": past.first_offset, "nextOffset": past.next_offset}
+        return {**shown, "worker": past.worker, **offsets}
+    return {**shown, "from": past.source, "to": past.target, "tookMs": past.took_ms}

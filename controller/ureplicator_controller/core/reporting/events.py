@@ -1,4 +1,5 @@
-"""Events of the fleet: leaders, workers, switches, positions and moves, each with the request that caused it.
+"""Events of the fleet: leaders, workers, switches, positions, gaps and moves, each with the request that
+caused it.
 
     fleet_events(before, now, steps) -> events      `before`: last snapshot logged, None: a new leader
 
@@ -23,6 +24,7 @@ from ureplicator_controller.core.planning.eviction import NOT_EVICTED
 from ureplicator_controller.core.planning.membership import is_leaving, known_worker
 from ureplicator_controller.core.planning.steps import Evict, Step
 from ureplicator_controller.core.planning.switches import is_rebalance_due
+from ureplicator_controller.core.reporting.event_history import past_events
 from ureplicator_controller.core.reporting.owner_changes import OwnerChange, owner_changes
 from ureplicator_controller.core.state.external_view import ideal_entry, is_active
 from ureplicator_controller.core.state.snapshot import Snapshot
@@ -41,12 +43,16 @@ def fleet_events(
             *_position_events(before, now),
         ]
     )
-    return [*changes, *_eviction_events(now, steps), *_move_events(now, steps)]
+    moves = _move_events(now, steps)
+    return [*changes, *_gap_events(before, now), *_eviction_events(now, steps), *moves]
 
 
 def log_line(event: PastEvent) -> str:
     """Log line of an event, with its id, so that one search finds it in the logs of all processes."""
     by = f" (request {event.request})" if event.request else ""
+    if event.kind is EventKind.GAP:
+        offsets = f"{event.first_offset} -> {event.next_offset}"
+        return f"gap {event.id}: went on at another offset, {offsets}: {event.reason}"
     if event.kind is EventKind.MOVE:
         return f"move {event.id}: {event.source} -> {event.target}: {event.reason}{by}"
     about = f"{event.kind} {event.worker}" if event.worker else event.partition
@@ -146,6 +152,43 @@ def describe_change(change: PositionChange) -> str:
     is_set = change.offset >= 0
     what = f"set from {before} to {change.offset}" if is_set else f"forgotten, was {before}"
     return f"position {what}" if done else f"position not {what}: {change.outcome}"
+
+
+def _gap_events(before: Snapshot | None, now: Snapshot) -> Iterator[PastEvent]:
+    """Gaps that workers have passed and no leader has logged."""
+    found = [
+        (worker, partition, entry.owner_epoch, entry.gap)
+        for worker, stored in sorted(now.current.items())
+        if before is None or stored.mzxid != _published(before, worker)
+        for partition, entry in stored.value.entries.items()
+        if entry.gap is not None
+    ]
+    if not found:
+        return
+    logged = {
+        (past.partition, past.wall_ms)
+        for past in past_events(now.history)
+        if past.kind is EventKind.GAP
+    }
+    for worker, partition, owner_epoch, gap in found:
+        if (partition, gap.wall_ms) not in logged:
+            yield PastEvent(
+                0,
+                EventKind.GAP,
+                gap.reason,
+                gap.wall_ms,
+                worker=worker,
+                partition=partition,
+                owner_epoch=owner_epoch,
+                first_offset=gap.first_offset,
+                next_offset=gap.next_offset,
+            )
+
+
+def _published(before: Snapshot, worker: WorkerId) -> int:
+    """The write that brought a worker's current state; -1: there was none."""
+    stored = before.current.get(worker)
+    return stored.mzxid if stored else -1
 
 
 def _eviction_events(now: Snapshot, steps: Sequence[Step]) -> Iterator[PastEvent]:

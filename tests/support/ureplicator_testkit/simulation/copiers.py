@@ -28,6 +28,7 @@ from ureplicator_testkit.simulation.kernel import Process
 from ureplicator_worker.copier.commit_failures import CommitFailures
 from ureplicator_worker.copier.committer import Committer
 from ureplicator_worker.copier.delivery import AtLeastOnce
+from ureplicator_worker.copier.gaps import Gaps
 from ureplicator_worker.copier.holder import Holder
 from ureplicator_worker.copier.ownership.protocol import (
     Command,
@@ -137,6 +138,12 @@ class Copier(Process):
             lane=self.lane,
             committers={Delivery.AT_LEAST_ONCE: committer},
             ownership=self._ownership,
+            gaps=Gaps(
+                lane=self.lane,
+                ownership=self._ownership,
+                send=self._send_to_driver,
+                wall_ms=self.world.wall_ms,
+            ),
             send=self._send_to_driver,
         )
         self._loop = self.actor("loop", self._turn)

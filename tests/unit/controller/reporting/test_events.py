@@ -9,12 +9,12 @@ import pytest
 
 from ureplicator_common.contents import PastEvent, PositionChange, Switches
 from ureplicator_common.coordination import Set
-from ureplicator_common.model import EventKind, TopicState, WorkerId
-from ureplicator_common.znodes import encode_known_worker
+from ureplicator_common.model import EventKind, Gap, Partition, SessionId, TopicState, WorkerId
+from ureplicator_common.znodes import encode_current, encode_known_worker
 from ureplicator_controller.core.planning.plan import plan
 from ureplicator_controller.core.planning.steps import Evict
 from ureplicator_controller.core.reporting.events import fleet_events, log_line
-from ureplicator_controller.core.state.snapshot import Snapshot
+from ureplicator_controller.core.state.snapshot import Snapshot, Stored
 from ureplicator_testkit.control.fleet import ControlFleet, partition, two_workers
 
 
@@ -171,3 +171,39 @@ def test_log_line_of_a_move_has_all_search_terms() -> None:
     assert log_line(event) == (
         f"move source.target/t/0@{epoch}: a -> b: worker a drained (request drain-a)"
     )
+
+
+GAP = Gap("offset 5 is out of range at the source", 5, 9, wall_ms=77)
+
+
+def report_gap(fleet: ControlFleet, gap: Gap) -> Partition:
+    """A worker publishes that it passed a gap in one of its partitions."""
+    worker, stored = min(fleet.observe().current.items())
+    found = min(stored.value.entries)
+    entries = {**stored.value.entries, found: replace(stored.value.entries[found], gap=gap)}
+    data = encode_current(replace(stored.value, entries=entries))
+    fleet.store.apply(
+        fleet.store.open_session(), [Set(fleet.paths.current_state(worker), data, -1)]
+    )
+    return found
+
+
+def test_a_passed_gap_is_an_event_with_its_offsets() -> None:
+    fleet = two_workers(2)
+    before = fleet.observe()
+    found = report_gap(fleet, GAP)
+    (event,) = events(fleet, before)
+    assert (event.kind, event.partition, event.wall_ms) == (EventKind.GAP, found, 77)
+    assert (event.first_offset, event.next_offset) == (5, 9)
+    assert "5 -> 9: offset 5 is out of range" in log_line(event)
+    assert events(fleet, fleet.observe()) == []
+
+
+def test_a_new_leader_logs_a_gap_that_is_not_in_the_history_yet() -> None:
+    fleet = two_workers(2)
+    report_gap(fleet, GAP)
+    leader, gap = events(fleet, None)
+    assert (leader.kind, gap.kind) == (EventKind.LEADER, EventKind.GAP)
+    seen = fleet.observe()
+    logged = replace(seen, history={0: Stored((gap,), 0, 0, SessionId(0))})
+    assert [each.kind for each in fleet_events(None, logged, [], leader="c2")] == [EventKind.LEADER]

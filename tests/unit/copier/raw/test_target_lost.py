@@ -8,6 +8,7 @@ from ureplicator_common.kafka.errors import ErrorCode
 from ureplicator_common.model import GapPolicy, Partition, PartitionState, RouteSettings
 from ureplicator_testkit.copier.line import Line, MakeLine, assert_same, failure, values
 from ureplicator_testkit.records import batches
+from ureplicator_worker.lifeline.messages import GapPassed
 
 K0 = ("t", 0)
 RECORDS = 4
@@ -88,7 +89,9 @@ def test_the_policy_for_gaps_goes_on_where_it_was(make: MakeLine, policy: GapPol
     assert list(dict.fromkeys(ours)) == there[: 2 * RECORDS] + there[3 * RECORDS :]
     assert line.report(partition).state is PartitionState.ONLINE
     assert line.ownership.ends[partition] == log.end
-    assert not line.sent
+    (passed,) = line.sent
+    assert isinstance(passed, GapPassed)
+    assert passed.gap.first_offset == passed.gap.next_offset  # the source has lost nothing
 
 
 def test_a_fetch_response_that_comes_right_after_the_loss_is_left_out(make: MakeLine) -> None:

@@ -82,7 +82,7 @@ class RawLane:
             pool=pool,
             failed=self._fetch_failed,
             gap=lambda fetch, reason, next_offset: self._events.append(
-                GapFound(fetch.partition, reason, next_offset)
+                GapFound(fetch.partition, reason, fetch.offset, next_offset)
             ),
             filled=lambda fetch: self._target.activate(self._partitions[fetch.partition].send),
             target_node=lambda fetch: self._target.leader(self._partitions[fetch.partition].send),
@@ -245,7 +245,8 @@ class RawLane:
         self._source.hold(raw.fetch)
         raw.window.discard()
         self._target.need_producer(send)
-        self._events.append(GapFound(raw.partition, reason, next_offset=raw.window.position))
+        position = raw.window.position
+        self._events.append(GapFound(raw.partition, reason, position, next_offset=position))
 
     def close(self) -> None:
         for connections in self.sockets():
