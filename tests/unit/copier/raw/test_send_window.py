@@ -71,7 +71,7 @@ class Sending(RuleBasedStateMachine):
     @initialize(sequence=st.sampled_from([0, 2**31 - 4, 2**31 - 1]))
     def begin(self, sequence: int) -> None:
         self.restart()
-        self.window._sequence = sequence
+        self.window.next_sequence = sequence
 
     def restart(self) -> None:
         self.producers += 1

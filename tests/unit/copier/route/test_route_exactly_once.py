@@ -126,6 +126,20 @@ def test_records_become_visible_with_their_position(fleet: TransactionFleet) -> 
     assert len(fleet.committed(0)) == 15
 
 
+def test_a_partition_that_returns_to_a_slot_goes_on_with_its_sequences(
+    fleet: TransactionFleet,
+) -> None:
+    """With the first protocol the producer is the same: sequences from 0 would be taken for repeats."""
+    for worker in ("w1", "w2", "w1", "w2"):
+        fleet.give(0, worker)
+        fleet.turns(20)
+        put(fleet, 0, 2)
+        fleet.run_until_copied()
+    assert not any(worker.failures for worker in fleet.workers.values())
+    assert fleet.ledger.done.count("initialise") == 2
+    assert fleet.committed(0) == seen(records(fleet.source, ("t", 0)))
+
+
 def test_only_stored_positions_are_published_at_the_source(fleet: TransactionFleet) -> None:
     """Before its first transaction a partition has none."""
     fleet.give(0, "w1")

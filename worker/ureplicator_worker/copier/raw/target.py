@@ -159,6 +159,8 @@ class Target:
 
     def drop(self, send: SendSide) -> None:
         """Discard what is not acknowledged; requests in flight are cut off with their connection."""
+        if self.transaction is not None:
+            self.transaction.leave(send)
         if send.window.in_flight:
             node_id, aside = send.sent_via
             connections = self.aside if aside else self.connections

@@ -54,9 +54,13 @@ class LaneTransaction:
         self._requested: set[TopicPartition] = set()
         self._joining: set[TopicPartition] = set()
         self._aside: dict[TopicPartition, SetAside] = {}
+        self._left: dict[TopicPartition, int] = {}
+        """Next sequences of partitions that the lane dropped, under the present producer."""
 
     def begin(self, producer: Producer) -> None:
         """The next transaction, under this producer."""
+        if (producer.id, producer.epoch) != self._producer:
+            self._left.clear()
         self._producer = (producer.id, producer.epoch)
         self.protocol = producer.protocol
         self.sealed = False
@@ -79,7 +83,8 @@ class LaneTransaction:
         if window.producer != producer:
             if unsettled(window):
                 return False
-            window.restart(*producer, transactional=True)
+            sequence = self._left.pop(send.topic_partition, 0)
+            window.restart(*producer, transactional=True, sequence=sequence)
         return not self.sealed or unsettled(window)
 
     def taking_part(
@@ -113,6 +118,13 @@ class LaneTransaction:
         """What took part has settled."""
         for target in self._joined & self._aside.keys():
             del self._aside[target]
+
+    def leave(self, send: SendSide) -> None:
+        """The lane drops the partition. If it returns, its sequences go on: the broker knows the producer."""
+        window = send.window
+        if self._producer is not None and window.producer == self._producer:
+            assert not unsettled(window), f"{send.topic_partition} leaves an open transaction"
+            self._left[send.topic_partition] = window.next_sequence
 
     def take_joining(self) -> frozenset[TopicPartition]:
         """Partitions that are to take part, since the last call."""

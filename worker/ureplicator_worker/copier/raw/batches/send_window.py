@@ -128,7 +128,8 @@ class SendWindow:
         self._disturbed = False
         self.producer: tuple[int, int] | None = None
         self._transactional = False
-        self._sequence = 0
+        self.next_sequence = 0
+        """Of the next batch that is sent for the first time."""
 
     @property
     def empty(self) -> bool:
@@ -151,13 +152,18 @@ class SendWindow:
             last.next_offset, last.leader_epoch = next_offset, leader_epoch
 
     def restart(
-        self, producer_id: int, producer_epoch: int, *, transactional: bool = False
+        self,
+        producer_id: int,
+        producer_epoch: int,
+        *,
+        transactional: bool = False,
+        sequence: int = 0,
     ) -> None:
-        """Send under a new producer; only while nothing is in flight."""
+        """Send under another producer, from its next sequence; only while nothing is in flight."""
         assert not self._in_flight
         self.producer = (producer_id, producer_epoch)
         self._transactional = transactional
-        self._sequence = 0
+        self.next_sequence = sequence
         self._limit = MAX_IN_FLIGHT_NEW_PRODUCER
         for batch in self._queue:
             batch.sequence = -1
@@ -188,7 +194,7 @@ class SendWindow:
         if batch.sequence < 0:
             assert self.producer is not None
             id, epoch = self.producer
-            batch.sequence = self._sequence
+            batch.sequence = self.next_sequence
             stamp(
                 batch.view,
                 producer_id=id,
@@ -196,7 +202,7 @@ class SendWindow:
                 sequence=batch.sequence,
                 transactional=self._transactional,
             )
-            self._sequence = next_sequence(self._sequence, batch.records)
+            self.next_sequence = next_sequence(self.next_sequence, batch.records)
         batch.settled = batch.acknowledged = False
         self._in_flight.append(batch)
         return batch
@@ -266,7 +272,7 @@ class SendWindow:
         assert not self._in_flight
         head = self._queue.popleft()
         self.queued_bytes -= len(head.view)
-        self._sequence = head.sequence
+        self.next_sequence = head.sequence
         self._queue.extendleft(reversed(replacements))
         self.queued_bytes += sum(len(batch.view) for batch in replacements)
         for batch in self._queue:
