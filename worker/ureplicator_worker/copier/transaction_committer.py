@@ -60,6 +60,8 @@ class TransactionCommitter:
         self._failures = failures
         self._begun: dict[Partition, Begun] = {}
         self._producer: Producer | None = None
+        self._aborted = False
+        """Nothing worse than an abort of our own since the last commit or begin."""
 
     def join(self, begun: Begun, now_s: float) -> None:
         self._begun[begun.partition] = begun
@@ -123,6 +125,7 @@ class TransactionCommitter:
 
     def on_failed(self, event: CommitFailed, now_s: float) -> None:
         self._failures.failed(event.reason, now_s)
+        self._aborted = False
         self._end()
 
     def on_fenced(self, event: FencedOut, now_s: float) -> None:
@@ -135,6 +138,7 @@ class TransactionCommitter:
         """The thread initialises the id again, unless it does already."""
         if self._delivery.state is not TransactionState.WAITING:
             self._failures.failed(reason, now_s)
+            self._aborted = True
             logger.warning(
                 "%s: transaction %d aborted: %s", self._route, self._delivery.number, reason
             )
@@ -163,6 +167,8 @@ class TransactionCommitter:
         if self._delivery.state is TransactionState.WAITING:
             self._delivery.begin(now_s)
             self._begin(producer)
+            if self._aborted:  # else only a commit shows that commits succeed
+                self._failures.succeeded()
 
     def _begin(self, producer: Producer) -> None:
         self._producer = producer

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ureplicator_common.kafka.positions import TransactionProtocol
+from ureplicator_common.kafka.provenance import Provenance
 from ureplicator_common.model import Delivery, RouteSettings
 from ureplicator_testkit.copier.ledger_fleet import LedgerFleet
 from ureplicator_testkit.copier.line import records, seen
@@ -40,6 +41,19 @@ class TransactionFleet(LedgerFleet):
             position = self.ledger.read(key).offset
             expected = [row for row in records(self.source, key) if row.offset < position]
             assert self.committed(number) == seen(expected), (key, position)
+
+    def check_owners(self) -> None:
+        """Of two workers that believe they own a partition never both commit: the history of each has its
+        owner epochs in order, and each epoch is one worker's."""
+        for number in range(PARTITIONS):
+            found = [
+                (provenance.owner_epoch, worker)
+                for worker, key, position in self.ledger.history
+                if key == ("t", number) and (provenance := Provenance.decode(position.metadata))
+            ]
+            assert found == sorted(found), found
+            epochs = [epoch for epoch, _ in dict.fromkeys(found)]
+            assert len(epochs) == len(set(epochs)), found
 
     def committed(self, number: int) -> list[tuple[object, ...]]:
         log = self.target.logs["t", number]

@@ -38,6 +38,8 @@ class TransactionLedger(ScriptedLedger):
         self.protocol = protocol
         self.epochs_each = EPOCHS
         self.unaddable: dict[TargetPartition, str] = {}
+        self.history: list[tuple[str, TargetPartition, Position]] = []
+        """Every position that was committed, by whom."""
         self._target = target
         self._added: dict[str, set[TopicPartition]] = {}
         target.check_transaction = self._check
@@ -71,6 +73,7 @@ class TransactionLedger(ScriptedLedger):
         positions: Mapping[TargetPartition, Position],
     ) -> None:
         super().commit(transactional_id, epoch, positions)
+        self.history += [(transactional_id, key, at) for key, at in positions.items()]
         self._end(transactional_id, commit=True)
 
     def bump(self, transactional_id: str) -> int:

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from ureplicator_common.kafka.errors import ErrorCode
 from ureplicator_common.kafka.positions import TransactionProtocol
-from ureplicator_common.model import Delivery, Partition, RouteSettings
+from ureplicator_common.model import Delivery, Partition, PartitionState, RouteSettings
 from ureplicator_testkit.copier.ledger_fleet import COMMIT_INTERVAL_S, LedgerFleet, put
 from ureplicator_testkit.copier.line import ROUTE, records, seen
 from ureplicator_testkit.copier.transaction_fleet import PARTITIONS, PROTOCOLS, TransactionFleet
@@ -107,6 +107,32 @@ def test_committed_records_and_positions_are_the_same_at_every_moment(
         fleet.run_until_copied()
         for number in range(PARTITIONS):
             assert fleet.committed(number) == seen(records(fleet.source, ("t", number)))
+        fleet.check_owners()
+    finally:
+        fleet.close()
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@given(st.data())
+def test_of_two_that_believe_they_own_a_partition_never_both_commit(data: st.DataObject) -> None:
+    """The former owner is frozen anywhere in a transaction, and thaws anywhere in those of the next."""
+    fleet = TransactionFleet(data.draw(st.sampled_from(PROTOCOLS)), *WORKERS)
+    try:
+        for turn in range(data.draw(st.integers(1, 4))):
+            former, after = WORKERS[turn % 3], WORKERS[(turn + 1) % 3]
+            fleet.give(0, former)
+            put(fleet, 0, data.draw(st.integers(1, 6)))
+            fleet.turns(data.draw(st.integers(3, 15)), skip_s=0.03)
+            fleet.workers[former].frozen = True
+            fleet.give(0, after)
+            put(fleet, 0, data.draw(st.integers(0, 6)))
+            fleet.turns(data.draw(st.integers(0, 15)), skip_s=0.03)
+            fleet.workers[former].frozen = False
+            put(fleet, 0, data.draw(st.integers(0, 6)))
+            fleet.turns(data.draw(st.integers(0, 10)), skip_s=0.03)
+        fleet.run_until_copied()
+        fleet.check_owners()
+        assert fleet.committed(0) == seen(records(fleet.source, ("t", 0)))
     finally:
         fleet.close()
 
@@ -268,6 +294,36 @@ def test_an_abort_of_a_former_transaction_ends_none_that_follows(fleet: Transact
     put(fleet, 0, 5)
     fleet.run_until_copied()
     assert fleet.ledger.done.count("initialise") == 2
+
+
+def test_an_abort_is_no_error_of_a_route_at_rest(fleet: TransactionFleet) -> None:
+    """Nothing is due after it, so no commit could clear the error."""
+    for number in range(PARTITIONS):
+        fleet.give(number, "w1")
+        put(fleet, number, 5)
+    fleet.run_until_copied()
+    fleet.turns(10)
+    worker = fleet.workers["w1"]
+    worker.copier.holder.committer.abort("a batch was refused", worker.now_s)
+    fleet.turns(60, skip_s=2.0)
+    reports = worker.copier.report().values()
+    assert {(report.state, report.reason) for report in reports} == {(PartitionState.ONLINE, "")}
+
+
+def test_an_abort_that_cannot_be_ended_is_shown(fleet: TransactionFleet) -> None:
+    """The coordinator waits for a leader, for its marker."""
+    fleet.give(0, "w1")
+    put(fleet, 0, 5)
+    fleet.run_until_copied()
+    fleet.turns(10)
+    worker = fleet.workers["w1"]
+    for _ in range(200):
+        fleet.ledger.fail_next("initialise")
+    worker.copier.holder.committer.abort("not settled", worker.now_s)
+    fleet.turns(100, skip_s=0.5)
+    (report,) = worker.copier.report().values()
+    assert report.state is PartitionState.ERROR
+    assert report.reason.endswith("UTC: not settled")
 
 
 def test_positions_are_compared_once_an_interval(

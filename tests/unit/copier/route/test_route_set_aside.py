@@ -112,3 +112,40 @@ def test_a_new_leader_is_tried_at_once(fleet: TransactionFleet) -> None:
     fleet.target.silent.clear()
     fleet.run_until_copied()
     assert fleet.committed(1) == seen(records(fleet.source, ("t", 1)))
+
+
+def test_a_batch_that_waits_for_markers_is_not_set_aside(fleet: TransactionFleet) -> None:
+    """The coordinator still ends the transaction before: another leader, or an abort, would not help."""
+    fleet.turns(5)
+    before = fleet.ledger.done.count("initialise")
+    fleet.target.refuse["t", 1] = deque([int(ErrorCode.CONCURRENT_TRANSACTIONS)] * FOREVER)
+    go_on(fleet, 3 * SETTLE_S)
+    assert fleet.ledger.done.count("initialise") == before
+    heal(fleet)
+    go_on(fleet, 2)
+    assert fleet.ledger.read(("t", 1)).offset == fleet.ledger.read(("t", 0)).offset
+
+
+def test_a_partition_that_settled_again_has_no_former_failures(fleet: TransactionFleet) -> None:
+    """Its next failure is a first one: it returns after the shortest time."""
+    for _ in range(3):
+        harm(fleet, "refuses")
+        moved = go_on(fleet, SETTLE_S + 3)
+        assert moved[-1], "it is set aside"
+        heal(fleet)
+        go_on(fleet, SET_ASIDE_S[0])
+        fleet.run_until_copied()
+
+
+def test_a_slow_line_is_not_at_fault(fleet: TransactionFleet) -> None:
+    """A batch that needs longer than a transaction may take to settle arrives none the less."""
+    fleet.turns(5)
+    before = fleet.ledger.done.count("initialise")
+    fleet.target.pace[AWAY] = 1_000
+    put(fleet, 1, 1, size=50_000)
+    began = fleet.target.logs["t", 1].end
+    put(fleet, 0, 1)
+    fleet.turns(round(1.5 * SETTLE_S / 0.05), skip_s=0.05)
+    assert fleet.target.logs["t", 1].end == began, "it is on its way"
+    fleet.run_until_copied(skip_s=0.05)
+    assert fleet.ledger.done.count("initialise") == before

@@ -115,9 +115,9 @@ class LaneTransaction:
         self._aside[target] = SetAside(backoff, node_id, now_s + backoff.delay_s)
 
     def committed(self) -> None:
-        """What took part has settled."""
-        for target in self._joined & self._aside.keys():
-            del self._aside[target]
+        """What was sent in it has settled."""
+        for send in self.copied:
+            self._aside.pop(send.topic_partition, None)
 
     def leave(self, send: SendSide) -> None:
         """The lane drops the partition. If it returns, its sequences go on: the broker knows the producer."""

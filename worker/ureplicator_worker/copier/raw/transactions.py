@@ -10,11 +10,13 @@ from ureplicator_common.model import Partition
 from ureplicator_worker.copier.lane import LaneEvent, PartitionsJoining, TransactionFailed
 from ureplicator_worker.copier.latency import LatencyHistogram
 from ureplicator_worker.copier.raw.counting import count_committed
-from ureplicator_worker.copier.raw.partition import RawPartition, TopicPartition
+from ureplicator_worker.copier.raw.partition import RawPartition, SendSide, TopicPartition
 from ureplicator_worker.copier.raw.source import Source
 from ureplicator_worker.copier.raw.target import Target
 from ureplicator_worker.copier.raw.transaction import LaneTransaction, unsettled
 
+MOVING_S = 5.0
+"""Lines deliver in gusts. A broker that hangs has been silent for longer when the time to settle is over."""
 REFUSED_S = 1.0
 """Until a partition that the coordinator has refused is tried again: it holds up no other."""
 ASIDE = "set aside from transactions, since it did not settle"
@@ -72,19 +74,29 @@ class RawTransactions:
         return not any(unsettled(send.window) for send in self._target.active)
 
     def set_aside(self, now_s: float) -> str:
-        """A batch that waits for the markers of the transaction before is not at fault.
+        """What was sent is void already, so no late response counts.
 
-        What is sent is void already, so no late response counts.
+        Not at fault is what waits for the markers of the transaction before, or moves over a slow line.
         """
         reasons: list[str] = []
         for send in list(self._target.active):
-            if unsettled(send.window) and not send.waits_for_markers:
+            if (
+                unsettled(send.window)
+                and not send.waits_for_markers
+                and not self._moves(send, now_s)
+            ):
                 node_id = self._target.leader(send)
                 self._open.set_aside(send.topic_partition, node_id=node_id, now_s=now_s)
                 send.error = set_aside_reason(send.error)
                 send.window.discard()
                 reasons.append(f"{send.partition}: {send.error}")
         return "; ".join(reasons)
+
+    def _moves(self, send: SendSide, now_s: float) -> bool:
+        """The target has taken bytes just now, and has refused none."""
+        connections = self._target.aside if send.aside else self._target.connections
+        connection = connections.connection_to(self._target.leader(send), now_s)
+        return not send.error and connection is not None and connection.silence_s(now_s) < MOVING_S
 
     def committed(self) -> None:
         self._open.committed()
