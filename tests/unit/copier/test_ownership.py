@@ -425,3 +425,17 @@ def test_an_unexpected_error_is_reported(ownership_fixture: OwnershipFixture) ->
     ownership_fixture.ledger.fail_next("initialise", "broken")
     ownership_fixture.ownership.put(Start({P0: OwnerEpoch(1)}))
     assert isinstance(ownership_fixture.next(OwnershipCrashed).error, ZeroDivisionError)
+
+
+def test_a_position_that_was_tried_and_is_not_the_stored_one_counts_no_more(
+    ownership_fixture: OwnershipFixture,
+) -> None:
+    """Proven again, the stored position is the only one that is ours."""
+    (begun,) = ownership_fixture.own(P0)
+    for tried, stored, kind in ((100, 10, OwnershipConfirmed), (200, 100, StartFailed)):
+        ownership_fixture.ledger.fail_next("commit")
+        ownership_fixture.ownership.put(Commit({P0: commitment(tried, begun)}, 1))
+        request = ownership_fixture.until(ProofRequested)
+        ownership_fixture.ledger.positions[K0] = Position(stored, 0)
+        ownership_fixture.ownership.put(ProofResponse(request.request, {P0: grant()}, {}))
+        ownership_fixture.until(kind)

@@ -3,7 +3,8 @@
 A running partition is renewed by its commits, one without an owner by the leader. One that has an owner and
 cannot start (a missing topic, a gap under `on_gap: stop`) commits nothing, but is tried again every minute at
 most. At such a try its owner is proven and has read the position: it commits the same position again, unless
-it did so lately.
+it did so lately. A transaction that holds data is ended for it, since the try ends before the next commit,
+and the partition may be another owner's then.
 """
 
 from __future__ import annotations

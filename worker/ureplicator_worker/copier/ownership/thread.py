@@ -116,7 +116,7 @@ class Ownership:
         self._order = ProofOrder()
         self._retry_at_s = 0.0
         self._transactions = TransactionalDelivery()
-        self._renewed: Records = {}
+        self._renewing: frozenset[Partition] = frozenset()
         self._thread = threading.Thread(target=self._run, name=f"ownership-{name}", daemon=True)
 
     def start(self) -> None:
@@ -248,6 +248,11 @@ class Ownership:
             )
         self._order.proven()
         self._confirm_held(granted, stored)
+        renewing, self._renewing = self._renewing & granted.keys(), frozenset()
+        keys = {part: (granted[part].target_topic, part.number) for part in renewing}
+        renewed = {part: (key, stored[key]) for part, key in keys.items()}
+        if renewed and not self._transact(renewed, number=0):
+            return
         self._transactions.announce(self._store, self._post)
         starting = {part: grant for part, grant in granted.items() if part in self._order.waiting}
         if starting:
@@ -264,17 +269,20 @@ class Ownership:
         for partition, grant in granted.items():
             if partition not in self._order.held:
                 continue
-            offset = stored[(grant.target_topic, partition.number)].offset
-            if self._order.is_ours(partition, offset):
-                position = stored[(grant.target_topic, partition.number)]
+            position = stored[(grant.target_topic, partition.number)]
+            if self._order.is_ours(partition, position.offset):
+                self._order.committed([(partition, position.offset)])
                 self._post(OwnershipConfirmed(partition, position))
             else:
-                self._fail(partition, f"another owner moved the position to {offset}")
+                self._fail(partition, f"another owner moved the position to {position.offset}")
 
     def _on_found(
         self, job: FindStarts, found: Mapping[Partition, StartPosition | CannotStart]
     ) -> None:
-        """Step (5), for a portion of what was searched. What was forgotten or restarted counts no more."""
+        """Step (5), for a portion of what was searched. What was forgotten or restarted counts no more.
+
+        A position is renewed at once, or before the next transaction if the open one holds data.
+        """
         begun: dict[Partition, Begun] = {}
         failed: dict[Partition, CannotStart] = {}
         for partition, result in found.items():
@@ -289,9 +297,12 @@ class Ownership:
                     "the delivery of the route is being changed", temporary=True
                 )
         renewed = self._renewals.due(list(failed), job, self._clock.monotonic_s())
-        if self._transactions.used:
-            self._renewed = {**self._renewed, **renewed}
-        else:
+        if self._transactions.used and renewed:
+            self._renewing = frozenset(renewed)
+            self._order.restart()
+            self._post(CommitFailed("positions of partitions that cannot start are renewed"))
+            return
+        if not self._transactions.used:
             self._commit_first(begun, renewed)
         for partition, error in failed.items():
             self._fail(partition, str(error), temporary=error.temporary)
@@ -330,9 +341,6 @@ class Ownership:
             self._post(CommitFailed("the proof that we are still the owner is due", number))
             return
         records = self._written(positions)
-        if self._transactions.used:
-            renewed, self._renewed = self._renewed, {}
-            records = {**renewed, **records}
         if not records or self._transact(records, number):
             self._post(Committed(positions, number, self._transactions.following(self._store)))
 
