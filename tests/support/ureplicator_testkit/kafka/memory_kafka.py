@@ -60,7 +60,7 @@ class MemoryKafka(ClusterModel[BatchLog]):
     responses to produces), `hung` (partitions whose followers are slow: a request with one takes its
     time limit, in turns of 0.03 s), `newest` (the versions it reports), `late_appends` (batches that are
     appended while the next fetches of a partition are performed: after the high watermark of the response is
-    set, and before the log is read)."""
+    set, and before the log is read), `sessionless` (no room for fetch sessions is left)."""
 
     def __init__(self, cluster_id: str, topics: Mapping[str, int], *, nodes: int = 1) -> None:
         super().__init__(cluster_id, topics, log=BatchLog, nodes=nodes)
@@ -77,6 +77,7 @@ class MemoryKafka(ClusterModel[BatchLog]):
         self.garbled: dict[int, int] = {}
         self.hung: set[TopicPartition] = set()
         self.session_ids = 0
+        self.sessionless = False
         self.sessions: dict[int, dict[TopicPartition, SessionEntry]] = {}
         self.fetch_error = 0
         self.omit: set[TopicPartition] = set()
@@ -273,6 +274,8 @@ class MemoryKafka(ClusterModel[BatchLog]):
             for topic in request.topics
             for row in topic.partitions
         }
+        if self.sessionless:
+            return self._fetched(node_id, request, 0, requested)
         if request.session_epoch == 0:
             self.session_ids += 1
             session_id, session = self.session_ids, requested
@@ -300,11 +303,13 @@ class MemoryKafka(ClusterModel[BatchLog]):
         room = request.max_bytes
         responses: dict[str, Any] = {}
         moved: set[int] = set()
-        for (named, number), entry in session.items():
+        for (named, number), entry in list(session.items()):
             key = (self._name(named), number)
             fault = self._fetch_fault(node_id, key, entry.row, request.version)
             row = self._fetched_row(fault, key, entry.row, room)
             room -= len(row.records or b"")
+            if row.records:  # the others come first in the next request of the session
+                session[named, number] = session.pop((named, number))
             if request.version >= fetch_api.LEADERS:
                 moved |= self._name_leader(row, key)
             if changed(row) or request.session_epoch == 0:

@@ -228,3 +228,22 @@ def test_a_slow_line_is_not_a_silent_broker(make: MakeLine, end: str) -> None:
     assert line.copied(partition)
     assert_same(line, K0)
     assert reasons == {""}
+
+
+@pytest.mark.parametrize("topics", [("t",), ("t", "u", "v")])
+def test_partitions_take_turns_where_the_broker_has_no_session_left(
+    make: MakeLine, topics: tuple[str, ...]
+) -> None:
+    """It fills a response in the order of the request, which names everything each time."""
+    line = make(3, topics=topics, buffer_bytes=1 << 20)
+    line.source.sessionless = True
+    added = [part for topic in topics for part in line.add(0, 1, 2, topic=topic)]
+    line.run(lambda: all(line.report(part).state is PartitionState.ONLINE for part in added))
+    for key in line.source.logs:
+        fill(line, key, 1)
+    for _ in range(20):
+        for key in (K0, K1):
+            fill(line, key, 25)
+        line.turn()
+    late = [part for part in added if (part.topic, part.number) not in (K0, K1)]
+    assert all(map(line.copied, late))

@@ -27,7 +27,7 @@ session keeps to one version.
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -165,26 +165,39 @@ class FetchSession:
         if result.error or result.session_id == 0:
             self._id = 0
             self._epoch = NO_SESSION_EPOCH
+            self._take_turns(result.partitions)
             return
         self._id = result.session_id
         self._epoch = 1 if self._epoch == 0x7FFFFFFF else self._epoch + 1
+
+    def _take_turns(self, partitions: Iterable[Fetched]) -> None:
+        """The next request names last what brought data, as brokers order their sessions."""
+        for fetched in partitions:
+            wanted = self._known.pop(fetched.key, None) if fetched.start < fetched.end else None
+            if wanted is not None:
+                self._known[fetched.key] = wanted
 
 
 def _request_header(version: int, correlation_id: int, client: bytes) -> bytes:
     return _HEADER.pack(API_KEY, version, correlation_id, len(client)) + client + b"\x00"
 
 
-def _by_topic(keys: Mapping[TopicKey, Wanted] | list[TopicKey]) -> dict[bytes, list[int]]:
-    topics: dict[bytes, list[int]] = {}
+def _by_topic(
+    keys: Mapping[TopicKey, Wanted] | list[TopicKey],
+) -> list[tuple[bytes, list[int]]]:
+    """In this order, which brokers keep: a topic may come again."""
+    topics: list[tuple[bytes, list[int]]] = []
     for topic, number in keys:
-        topics.setdefault(topic, []).append(number)
+        if not topics or topics[-1][0] != topic:
+            topics.append((topic, []))
+        topics[-1][1].append(number)
     return topics
 
 
 def _partitions(changed: Mapping[TopicKey, Wanted]) -> list[bytes]:
     topics = _by_topic(changed)
     parts = [varint.encode(len(topics) + 1)]
-    for topic, numbers in topics.items():
+    for topic, numbers in topics:
         parts += [topic, varint.encode(len(numbers) + 1)]
         for number in numbers:
             want = changed[(topic, number)]
@@ -206,7 +219,7 @@ def _partitions(changed: Mapping[TopicKey, Wanted]) -> list[bytes]:
 def _forgotten(forgotten: list[TopicKey]) -> list[bytes]:
     topics = _by_topic(forgotten)
     parts = [varint.encode(len(topics) + 1)]
-    for topic, numbers in topics.items():
+    for topic, numbers in topics:
         parts += [topic, varint.encode(len(numbers) + 1)]
         parts += [_INT32.pack(number) for number in numbers]
         parts.append(b"\x00")
