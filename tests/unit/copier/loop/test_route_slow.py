@@ -247,3 +247,22 @@ def test_partitions_take_turns_where_the_broker_has_no_session_left(
         line.turn()
     late = [part for part in added if (part.topic, part.number) not in (K0, K1)]
     assert all(map(line.copied, late))
+
+
+def test_a_share_that_shrinks_lets_small_responses_in(make: MakeLine) -> None:
+    """Another route has partitions now, and this one holds something that waits for a lost broker."""
+    line = make(2, nodes=2, buffer_bytes=64 << 20)
+    partitions = line.add(0, 1)
+    for number in range(2):
+        fill(line, ("t", number), 1)
+    line.run(lambda: all(map(line.copied, partitions)))
+    line.target.frozen.add(1)
+    fill(line, K0, 1)
+    line.turns(10)
+    line.pool.limit_bytes = 4 << 20
+    for _ in range(3):
+        fill(line, K1, 3)
+        line.run(lambda: line.copied(partitions[1]))
+    assert not line.copied(partitions[0])
+    line.target.frozen.clear()
+    line.run(lambda: line.copied(partitions[0]))

@@ -145,7 +145,8 @@ class Source:
         pause_s = busy_pause_s if busy else self._pause_s
         if now_s - self._scanned_s < pause_s:
             return
-        self.out_of_room = not self._pool.has_room(self._min_bytes)
+        most_bytes = self._pool.limit_bytes // 4  # of a response, now: the share may have shrunk
+        self.out_of_room = not self._pool.has_room(min(self._min_bytes, most_bytes))
         if self.out_of_room:
             return
         self._scanned_s = now_s
