@@ -57,6 +57,26 @@ def test_topics_that_are_followed_are_shown(metadata_fixture: MetadataFixture) -
     metadata_fixture.next(ViewChanged)
 
 
+def test_requests_without_a_pause_put_no_refresh_off(metadata_fixture: MetadataFixture) -> None:
+    """A thousand partitions without a leader, each of which wants one ten times a second."""
+    metadata = metadata_fixture.metadata
+    metadata.close()
+
+    class Endless:
+        taken = 0
+
+        def get(self, *, timeout: float) -> Callable[[], None] | None:
+            self.taken += 1
+            return metadata._hasten_refresh if self.taken < 100 else None
+
+        def put(self, task: object) -> None: ...
+
+    metadata._work = Endless()  # type: ignore[assignment]
+    metadata._topics = frozenset({"t"})
+    metadata._serve()
+    assert metadata_fixture.next(ViewChanged)
+
+
 def test_an_unreachable_cluster_is_reported(metadata_fixture: MetadataFixture) -> None:
     metadata_fixture.cluster.failures = 1
     metadata_fixture.metadata.cover(frozenset({"t"}))

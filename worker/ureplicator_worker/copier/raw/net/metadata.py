@@ -163,10 +163,13 @@ class ClusterMetadata:
 
     def _serve(self) -> None:
         while True:
-            try:
-                task = self._work.get(timeout=max(0.001, self._due_s - time.monotonic()))
-            except queue.Empty:
+            left_s = self._due_s - time.monotonic()
+            if left_s <= 0:
                 self._refresh()
+                continue
+            try:
+                task = self._work.get(timeout=left_s)
+            except queue.Empty:
                 continue
             if task is None:
                 return
