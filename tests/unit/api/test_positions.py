@@ -222,7 +222,12 @@ def test_forgetting_one_position(copied: RestFixture) -> None:
         ({"time": "2026-02-30T12:00:00Z"}, 400, "time", "is not a time"),
         ({"time": "2026-01-31T12:00:00"}, 400, "time", "is not a time"),
         ({"time": 5}, 400, "time", "is not a time"),
-        ({"group": "nobody"}, 404, "group", "group nobody has no offsets of orders on source"),
+        (
+            {"group": "strangers"},
+            404,
+            "group",
+            "group strangers has no offsets of orders on source",
+        ),
         ({"group": "some"}, 409, "group", "orders/2: group some has no offset for it"),
         ({"group": "far", "partition": 0}, 409, "group", "orders/0: offset 77 is out of range"),
         ({"to": "latest", "topic": "orders"}, 400, "topic", "not a known field"),

@@ -83,7 +83,7 @@ def test_seeding_and_forgetting(copied: RestFixture, url: str) -> None:
         (["set", "orders/1", "tomorrow"], 'time: "tomorrow" is not a time'),
         (["set", "orders/x", "latest"], 'partition: "x" is not a partition number'),
         (["set", "quiet", "latest"], "ureplicator topics lists whitelisted topics"),
-        (["seed", "orders", "nobody"], "group: group nobody has no offsets of orders"),
+        (["seed", "orders", "strangers"], "group: group strangers has no offsets of orders"),
     ],
 )
 def test_a_refusal_is_one_line(copied: RestFixture, url: str, words: list[str], error: str) -> None:

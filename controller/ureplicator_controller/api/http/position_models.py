@@ -114,7 +114,7 @@ class PartitionPosition(ResponseModel):
     logStart: int | None = Field(description="first offset of the source")
     logEnd: int | None = Field(description="end of the source's committed records")
     lagRecords: int | None = Field(description="offsets from position to end")
-    heldBy: list[str] = Field(description="workers that have or had it assigned and hold it")
+    heldBy: list[str] = Field(description="workers that report it or have it assigned")
     change: ShownChange | None
     reason: str | None = Field(
         default=None, description="the position is out of range, or a figure is unknown"
