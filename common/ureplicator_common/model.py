@@ -21,6 +21,7 @@ Each copier process imports this module, so it imports no library. The contents 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -171,6 +172,23 @@ class GapPolicy(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class HandlerSettings(Content):
+    """User code that the records of some topics of a route go through.
+
+    `topics`: regular expression for whole topic names. `handler`: `package.module:factory`; `args`: its
+    arguments as JSON text. `dead_letter_topic`: where a record goes that the handler raises for; empty:
+    its partition stops. `timeout_s`: time for one record. Equal settings share a process in a slot.
+    """
+
+    topics: str
+    handler: str
+    args: str = "{}"
+    dead_letter_topic: str = ""
+    timeout_s: float = 10.0
+    memory_bytes: int = 256 << 20
+
+
+@dataclass(frozen=True, slots=True)
 class RouteSettings(Content):
     """`routes/<route>`: published by the leader, so that all workers run on the same settings.
 
@@ -185,6 +203,12 @@ class RouteSettings(Content):
     verify_crc: bool = True
     prefix: str = ""
     rename: Mapping[str, str] = field(default_factory=dict)
+    handlers: tuple[HandlerSettings, ...] = ()
+
+    def handler(self, topic: str) -> HandlerSettings | None:
+        """The first whose pattern matches; None: records are copied as they are."""
+        matching = (each for each in self.handlers if re.fullmatch(each.topics, topic))
+        return next(matching, None)
 
     def target_topic(self, topic: str) -> str:
         """Name of a source topic on the target; the identity unless renamed or prefixed."""

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from datetime import UTC, date, datetime, time
+from enum import StrEnum
+from typing import Any
 
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
 from ureplicator_common.config.section import Fault, Faults, Section
-from ureplicator_common.model import Delivery, GapPolicy, Route, RouteSettings
+from ureplicator_common.model import Delivery, GapPolicy, HandlerSettings, Route, RouteSettings
 
+_FACTORY = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*")
 _TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
 
@@ -57,12 +61,86 @@ class AutoWhitelistSettings(Section):
     @field_validator("include", "exclude")
     @classmethod
     def _patterns(cls, patterns: tuple[str, ...]) -> tuple[str, ...]:
-        for pattern in patterns:
-            try:
-                re.compile(pattern)
-            except re.error as error:
-                raise ValueError(f"{pattern!r} is not a regular expression: {error}") from error
-        return patterns
+        return tuple(_compiled(pattern) for pattern in patterns)
+
+
+class OnHandlerError(StrEnum):
+    """What becomes of a record that its handler raises for."""
+
+    STOP = "stop"
+    DEAD_LETTER = "dead_letter"
+
+
+class HandlerConfig(Section):
+    """Topics whose records go through user code; see `docs/handlers.md`."""
+
+    topics: str
+    """Regular expression for source topics; it must match the whole name. The first handler whose
+    pattern matches is used."""
+    handler: str
+    """`package.module:factory`, importable on every worker; `factory(**args)` makes the handler."""
+    args: Mapping[str, Any] = Field(default_factory=dict)
+    """Arguments of the factory by name: any values that JSON has."""
+    on_handler_error: OnHandlerError = OnHandlerError.STOP
+    """What an exception of the handler does. `stop`, the default, loses nothing: the partition is in ERROR
+    and retries. `dead_letter`: the record goes to `dead_letter_topic`, and copying goes on."""
+    dead_letter_topic: str = ""
+    """Existing topic of the target for records that the handler raises for."""
+    timeout_s: float = Field(default=10.0, gt=0)
+    """Seconds that a handler may take for one record."""
+    memory_mib: int = Field(default=256, ge=64)
+    """Mebibytes of memory for the handler's process, one for each slot."""
+
+    @field_validator("topics")
+    @classmethod
+    def _pattern(cls, topics: str) -> str:
+        return _compiled(topics)
+
+    @field_validator("handler")
+    @classmethod
+    def _importable(cls, handler: str) -> str:
+        if not _FACTORY.fullmatch(handler):
+            raise ValueError(f"{handler!r} is not of the form package.module:factory")
+        return handler
+
+    @field_validator("args")
+    @classmethod
+    def _json(cls, args: Mapping[str, Any]) -> Mapping[str, Any]:
+        try:
+            json.dumps(args, allow_nan=False)
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"not representable in JSON: {error}") from error
+        return args
+
+    @model_validator(mode="after")
+    def _dead_letters(self) -> HandlerConfig:
+        aside = self.on_handler_error is OnHandlerError.DEAD_LETTER
+        topic = self.dead_letter_topic
+        if aside and not (_TOPIC_NAME.fullmatch(topic) and topic not in (".", "..")):
+            message = f"{topic!r} is not a legal topic name" if topic else "is required"
+            raise Faults([Fault("dead_letter_topic", message)])
+        if topic and not aside:
+            raise Faults([Fault("dead_letter_topic", "needs on_handler_error: dead_letter")])
+        return self
+
+    @property
+    def settings(self) -> HandlerSettings:
+        return HandlerSettings(
+            topics=self.topics,
+            handler=self.handler,
+            args=json.dumps(dict(self.args), sort_keys=True),
+            dead_letter_topic=self.dead_letter_topic,
+            timeout_s=self.timeout_s,
+            memory_bytes=self.memory_mib << 20,
+        )
+
+
+def _compiled(pattern: str) -> str:
+    try:
+        re.compile(pattern)
+    except re.error as error:
+        raise ValueError(f"{pattern!r} is not a regular expression: {error}") from error
+    return pattern
 
 
 class RouteConfig(Section):
@@ -90,6 +168,8 @@ class RouteConfig(Section):
     verify_crc: bool = True
     """Verify the CRC of each fetched batch: costs a few per cent of CPU, and corrupt batches are not
     passed on."""
+    handlers: tuple[HandlerConfig, ...] = ()
+    """Topics whose records go through a handler: user code that filters, changes or redirects them."""
     naming: NamingSettings = NamingSettings()
     auto_whitelist: AutoWhitelistSettings = AutoWhitelistSettings()
     auto_expand: bool = True
@@ -117,6 +197,13 @@ class RouteConfig(Section):
             )
         return str(milliseconds)
 
+    @model_validator(mode="after")
+    def _records_are_repeated(self) -> RouteConfig:
+        if self.handlers and self.delivery == Delivery.EXACTLY_ONCE:
+            reason = "cannot be used with delivery: exactly_once; a crash may repeat what they emit"
+            raise Faults([Fault("handlers", reason)])
+        return self
+
     @property
     def route(self) -> Route:
         return Route(self.source, self.target)
@@ -133,6 +220,7 @@ class RouteConfig(Section):
             verify_crc=self.verify_crc,
             prefix=self.naming.prefix,
             rename=dict(self.naming.rename),
+            handlers=tuple(each.settings for each in self.handlers),
         )
 
 

@@ -7,11 +7,12 @@ from pathlib import Path
 from textwrap import dedent
 
 import pytest
+import yaml
 
 from ureplicator_common.config.properties import MASK
 from ureplicator_common.config.settings import Settings, load_settings
 from ureplicator_common.errors import ConfigurationError
-from ureplicator_common.model import Delivery, GapPolicy, Route
+from ureplicator_common.model import Delivery, GapPolicy, HandlerSettings, Route
 
 MINIMAL = """
 fleet: local
@@ -344,3 +345,51 @@ def test_auto_whitelisting_is_refused_where_topics_would_return(
 ) -> None:
     with pytest.raises(ConfigurationError, match=f"{key}: topics would be copied back"):
         load(home, text)
+
+
+HANDLER = "{topics: 'orders.*', handler: 'shop.orders:make'}"
+
+
+def test_handlers_of_a_route(home: Path) -> None:
+    more = "args: {b: [1, x], a: null}, on_handler_error: dead_letter, dead_letter_topic: dead"
+    text = HANDLER.replace("}", f", {more}, timeout_s: 2, memory_mib: 100}}")
+    (config,) = load(home, MINIMAL, overrides=[f"routes.0.handlers=[{text}]"]).routes
+    settings = config.settings.handler("orders-eu")
+    assert settings == HandlerSettings(
+        topics="orders.*",
+        handler="shop.orders:make",
+        args='{"a": null, "b": [1, "x"]}',
+        dead_letter_topic="dead",
+        timeout_s=2.0,
+        memory_bytes=100 << 20,
+    )
+    assert config.settings.handler("my-orders") is None
+
+
+@pytest.mark.parametrize(
+    ("handlers", "fault"),
+    [
+        ("{topics: 'a('", "0.topics: 'a(' is not a regular expression: missing )"),
+        ("{handler: 'shop.orders'", "0.handler: 'shop.orders' is not of the form package.module"),
+        ("{handler: 'shop/orders:make'", "0.handler: 'shop/orders:make' is not of the form"),
+        ("{args: {a: 2024-01-01}", "0.args: not representable in JSON: Object of type date"),
+        ("{args: {a: .nan}", "0.args: not representable in JSON: Out of range float"),
+        ("{on_handler_error: dead_letter", "0.dead_letter_topic: is required"),
+        ("{dead_letter_topic: dead", "0.dead_letter_topic: needs on_handler_error: dead_letter"),
+        ("{on_handler_error: skip", "0.on_handler_error: should be 'stop' or 'dead_letter'"),
+        ("{timeout_s: 0", "0.timeout_s: should be greater than 0"),
+        ("{memory_mib: 1", "0.memory_mib: should be greater than or equal to 64"),
+        ("{topic: a", "0.topic: unknown key"),
+    ],
+)
+def test_a_handler_that_is_no_good(home: Path, handlers: str, fault: str) -> None:
+    given = yaml.safe_load(HANDLER) | yaml.safe_load(handlers + "}")
+    found = faults(home, MINIMAL, overrides=[f"routes.0.handlers={yaml.safe_dump([given])}"])
+    assert len(found) == 1
+    assert found[0].startswith(f"routes.0.handlers.{fault}")
+
+
+def test_handlers_are_refused_with_exactly_once(home: Path) -> None:
+    overrides = [f"routes.0.handlers=[{HANDLER}]", "routes.0.delivery=exactly_once"]
+    (fault,) = faults(home, MINIMAL, overrides=overrides)
+    assert fault.startswith("routes.0.handlers: cannot be used with delivery: exactly_once")

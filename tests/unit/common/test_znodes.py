@@ -29,6 +29,7 @@ from ureplicator_common.model import (
     Delivery,
     EventKind,
     GapPolicy,
+    HandlerSettings,
     OwnerEpoch,
     Partition,
     PartitionState,
@@ -156,6 +157,10 @@ settings = st.builds(
     verify_crc=st.booleans(),
     prefix=texts,
     rename=st.dictionaries(topics, topics, max_size=3),
+    handlers=st.lists(
+        st.builds(HandlerSettings, texts, texts, texts, texts, st.floats(0.1, 60), counts),
+        max_size=2,
+    ).map(tuple),
 )
 
 

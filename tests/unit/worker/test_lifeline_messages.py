@@ -11,6 +11,7 @@ from ureplicator_common.model import (
     Delivery,
     Gap,
     GapPolicy,
+    HandlerSettings,
     OwnerEpoch,
     Partition,
     PartitionState,
@@ -54,6 +55,10 @@ SETTINGS = st.builds(
     verify_crc=st.booleans(),
     prefix=TEXT,
     rename=st.dictionaries(NAMES, NAMES, max_size=3),
+    handlers=st.lists(
+        st.builds(HandlerSettings, NAMES, NAMES, TEXT, NAMES, st.floats(0.1, 60), COUNTS),
+        max_size=2,
+    ).map(tuple),
 )
 GRANTS = st.builds(
     Grant,

@@ -21,7 +21,14 @@ from dataclasses import replace
 from typing import Any, assert_never
 
 from ureplicator_common.kafka import Position
-from ureplicator_common.model import Delivery, GapPolicy, OwnerEpoch, Partition, Route
+from ureplicator_common.model import (
+    Delivery,
+    GapPolicy,
+    OwnerEpoch,
+    Partition,
+    Route,
+    RouteSettings,
+)
 from ureplicator_worker.copier.committer import COMMITTABLE, Committer
 from ureplicator_worker.copier.gaps import Gaps
 from ureplicator_worker.copier.lane import (
@@ -138,7 +145,7 @@ class Holder:
     def change_settings(self, changed: PublishedSettings) -> None:
         """Settings of the route, for the partitions that run and for those whose grant is older.
 
-        A partition whose delivery changes is drained and begins again.
+        A partition whose delivery or handler changes is drained and begins again.
         """
         if self._settings is not None and changed.version <= self._settings.version:
             return
@@ -149,9 +156,9 @@ class Holder:
                 self.owned[partition] = replace(owned, grant=grant)
                 if owned.state in IN_LANE:
                     self._lane.change_settings(partition, grant.settings)
-                if grant.settings.delivery is not former.settings.delivery:
-                    reason = f"delivery changes to {grant.settings.delivery}"
-                    self._fail(partition, reason, temporary=True)
+                change = restart_reason(former.settings, grant.settings, partition.topic)
+                if change:
+                    self._fail(partition, change, temporary=True)
         logger.info("%s: settings of version %d apply", self._route, changed.version)
 
     def give_up(self) -> None:
@@ -342,6 +349,16 @@ class Holder:
 def state_of(owned: Mapping[Partition, OwnedPartition], partition: Partition) -> CopyState | None:
     found = owned.get(partition)
     return None if found is None else found.state
+
+
+def restart_reason(former: RouteSettings, settings: RouteSettings, topic: str) -> str:
+    """Reason for which a partition of the topic begins again under the new settings; "" for none."""
+    if settings.delivery is not former.delivery:
+        return f"delivery changes to {settings.delivery}"
+    handler = settings.handler(topic)
+    if handler != former.handler(topic):
+        return f"handler changes to {handler.handler if handler else 'none'}"
+    return ""
 
 
 def with_newest(grant: Grant, published: PublishedSettings | None) -> Grant:

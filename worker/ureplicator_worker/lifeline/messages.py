@@ -32,6 +32,7 @@ from ureplicator_common.model import (
     Delivery,
     Gap,
     GapPolicy,
+    HandlerSettings,
     OwnerEpoch,
     Partition,
     PartitionState,
@@ -299,6 +300,7 @@ def _route_settings(raw: dict[str, Any]) -> RouteSettings:
     settings = _snake(raw)
     settings["delivery"] = Delivery(settings["delivery"])
     settings["on_gap"] = GapPolicy(settings["on_gap"])
+    settings["handlers"] = tuple(HandlerSettings(**_snake(item)) for item in settings["handlers"])
     return RouteSettings(**settings)
 
 

@@ -13,8 +13,10 @@ from ureplicator_common.kafka import Position
 from ureplicator_common.kafka.client import Broker
 from ureplicator_common.kafka.positions import Producer
 from ureplicator_common.model import OwnerEpoch, Partition, Route, RouteSettings
+from ureplicator_testkit.copier.handler_process import MemoryHandlerProcess
 from ureplicator_testkit.kafka.memory_kafka import MemoryKafka
 from ureplicator_testkit.records.batches import Record, batch, decode, field
+from ureplicator_worker.copier.lane import SocketGroup
 from ureplicator_worker.copier.loop.mailbox import Mailbox
 from ureplicator_worker.copier.ownership.protocol import (
     Begun,
@@ -34,7 +36,6 @@ from ureplicator_worker.copier.ownership.thread import Ownership
 from ureplicator_worker.copier.position_values import StartPosition
 from ureplicator_worker.copier.raw.lane import RawLane
 from ureplicator_worker.copier.raw.net.buffers import BufferPool
-from ureplicator_worker.copier.raw.net.connections import Connections
 from ureplicator_worker.copier.raw.net.metadata import (
     ClusterMetadata,
     Connected,
@@ -199,6 +200,7 @@ class CopierLine:
             target_events=self.target_metadata.events,
             pool=self.pool,
             transactional_id="line",
+            start_handler=MemoryHandlerProcess.of(target),
             wall_s=lambda: self.wall_s,
         )
         self.copier = RouteCopier(
@@ -233,15 +235,15 @@ class CopierLine:
         """The copier's part of a turn."""
         self._now_s += skip_s
         groups = self.lane.sockets()
-        for connections in reversed(groups) if self.target_first else groups:
-            self._ready(connections)
+        for group in reversed(groups) if self.target_first else groups:
+            self._ready(group)
         self.copier.work(self.now_s)
 
-    def _ready(self, connections: Connections) -> None:
-        for connection in list(connections.open):
-            connections.on_readable(connection, self.now_s)
-            if connection.wants_write:
-                connections.on_writable(connection, self.now_s)
+    def _ready(self, group: SocketGroup) -> None:
+        for each in list(group.open):
+            group.on_readable(each, self.now_s)
+            if each.wants_write:
+                group.on_writable(each, self.now_s)
 
     def run(self, until: Callable[[], bool], *, skip_s: float = 0.03) -> None:
         for _ in range(TURNS):

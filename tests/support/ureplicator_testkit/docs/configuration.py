@@ -34,9 +34,9 @@ def _leaves(model: type[BaseModel], prefix: str) -> Iterator[tuple[str, FieldInf
         inner = _section(field.annotation)
         if inner is not None:
             yield from _leaves(inner, f"{prefix}{name}.")
-        elif name == "routes":
+        elif name in ("routes", "handlers"):
             (item, *_) = get_args(field.annotation)
-            yield from _leaves(item, "routes[].")
+            yield from _leaves(item, f"{prefix}{name}[].")
         else:
             yield prefix + name, field
 

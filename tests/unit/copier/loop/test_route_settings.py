@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from ureplicator_common.model import PartitionState, RouteSettings
+import pytest
+
+from ureplicator_common.model import HandlerSettings, PartitionState, RouteSettings
 from ureplicator_testkit.copier.line import ROUTE, Line, MakeLine, assert_same, fill, values
 from ureplicator_testkit.records import batches
+from ureplicator_worker.copier.holder import restart_reason
 from ureplicator_worker.copier.ownership.protocol import Start
 from ureplicator_worker.lifeline.messages import Failed, PublishedSettings
 
@@ -73,3 +76,38 @@ def test_the_newest_settings_count_in_whatever_order_they_come(make: MakeLine) -
         line.source.logs[key].put(batches.batch([(1, None, b"x" * 9_000, ())]))
         line.run(lambda at=partition: line.copied(at))  # type: ignore[misc]
         assert line.report(partition).skipped == 1
+
+
+def handled(pattern: str, args: str = "{}") -> RouteSettings:
+    return RouteSettings(handlers=(HandlerSettings(pattern, "shop:make", args),))
+
+
+@pytest.mark.parametrize(
+    ("former", "settings", "reason"),
+    [
+        (RouteSettings(), handled("t"), "handler changes to shop:make"),
+        (handled("t"), handled("t", '{"a": 1}'), "handler changes to shop:make"),
+        (handled("t"), RouteSettings(), "handler changes to none"),
+        (handled("t"), handled("t|u"), "handler changes to shop:make"),
+        (handled("u"), handled("v"), ""),
+        (RouteSettings(), RouteSettings(verify_crc=False), ""),
+    ],
+)
+def test_changes_that_a_partition_begins_again_for(
+    former: RouteSettings, settings: RouteSettings, reason: str
+) -> None:
+    assert restart_reason(former, settings, "t") == reason
+
+
+def test_a_partition_whose_handler_changes_is_drained_and_fails_for_a_moment(
+    make: MakeLine,
+) -> None:
+    line = make()
+    fill(line, K0, 3)
+    (partition,) = line.add(0)
+    line.run(lambda: line.report(partition).records > 0)
+    change(line, handled("t"))
+    line.run(lambda: bool(line.sent))
+    assert line.sent == [Failed(partition, "handler changes to shop:make", temporary=True)]
+    sent = sum(len(batch) > 0 for batch in line.target.logs[K0].taken)
+    assert line.ownership.stored[partition] == sent * 4

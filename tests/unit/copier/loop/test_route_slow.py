@@ -133,7 +133,7 @@ def test_a_partition_with_slow_followers_holds_up_no_other(make: MakeLine) -> No
         fill(line, ("t", number), 5)
     line.run(lambda: all(map(line.copied, partitions)))
     fill(line, K0, 40)
-    line.run(lambda: line.lane._partitions[partitions[0]].window.in_flight == 5)
+    line.run(lambda: line.lane._partitions[partitions[0]].send.window.in_flight == 5)
     line.target.hung.add(K0)
     longest_s = 0.0
     for turn in range(60):

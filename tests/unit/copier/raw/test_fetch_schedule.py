@@ -163,6 +163,7 @@ def refuse(cluster: Cluster, node_id: int) -> None:
 
 
 def change(cluster: Cluster, event: str, fetch: FetchSide) -> None:
+    assert isinstance(fetch.window, SendWindow)
     match event:
         case "data":
             fetch.window.push(some_batch(fetch.offset))

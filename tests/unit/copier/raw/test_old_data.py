@@ -70,5 +70,5 @@ def test_young_data_is_sent_five_at_a_time(make: MakeLine) -> None:
     most = 0
     while not line.copied(partition):
         line.turn()
-        most = max(most, *(raw.window.in_flight for raw in line.lane._partitions.values()))
+        most = max(most, *(raw.send.window.in_flight for raw in line.lane._partitions.values()))
     assert most == 5

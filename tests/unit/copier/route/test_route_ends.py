@@ -113,7 +113,7 @@ def test_requests_in_flight_are_cut_off_when_a_partition_is_released(make: MakeL
     fill(line, K0, 3)
     line.target.frozen.add(1)
     (partition,) = line.add(0)
-    line.run(lambda: any(raw.window.in_flight for raw in line.lane._partitions.values()))
+    line.run(lambda: any(raw.send.window.in_flight for raw in line.lane._partitions.values()))
     line.ownership.events.post(OwnershipRefused(partition, "taken away"))
     line.turns(3)
     line.target.frozen.clear()

@@ -20,7 +20,8 @@ def waiting(line: Line) -> tuple[Partition, RawPartition]:
     (partition,) = line.add(0)
     line.turns(10)
     raw = line.lane._partitions[partition]
-    assert raw.window.in_flight == 1
+    assert raw.send.window.in_flight == 1
+    assert isinstance(raw, RawPartition)
     assert len(raw.window._queue) == 4
     return partition, raw
 
@@ -100,7 +101,7 @@ def test_nothing_goes_to_a_new_leader_before_what_the_former_one_has_is_settled(
     line.target.frozen.add(1)
     fill(line, K0, 3)
     raw = line.lane._partitions[partition]
-    line.run(lambda: raw.window.in_flight == 3)
+    line.run(lambda: raw.send.window.in_flight == 3)
     requests = len(line.target.requests)
     line.target.move(K0, 2)
     line.target_metadata.refresh()
@@ -128,7 +129,7 @@ def test_late_responses_prove_nothing_of_a_new_producer(make: MakeLine) -> None:
     line.run(lambda: line.report(partition).gaps == 1)
     place = raw.window.position
     while raw.window.position == place:
-        assert raw.window.in_flight <= 1
+        assert raw.send.window.in_flight <= 1
         line.turn()
     line.run(lambda: line.copied(partition))
     assert set(values(line.target, K0)) <= set(values(line.source, K0))

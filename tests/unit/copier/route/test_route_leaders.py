@@ -35,7 +35,8 @@ def test_a_former_leader_is_not_followed(make: MakeLine, end: str) -> None:
     line = make(1, nodes=2)
     (partition,) = line.add(0)
     line.run(lambda: line.report(partition).state is PartitionState.ONLINE)
-    connections = line.lane.sockets()[0 if end == "source" else 1]
+    source, target, *_ = line.lane.sockets()
+    connections = source if end == "source" else target
     before = connections.leader(*K0)
     assert not connections.learn(K0, Leader(2, before.epoch), None)
     assert connections.leader(*K0) == before
@@ -48,7 +49,8 @@ def test_a_leader_whose_address_is_unknown_waits_for_the_metadata(make: MakeLine
     line = make(1)
     (partition,) = line.add(0)
     line.run(lambda: line.report(partition).state is PartitionState.ONLINE)
-    connections = line.lane.sockets()[0 if end == "source" else 1]
+    source, target, *_ = line.lane.sockets()
+    connections = source if end == "source" else target
     metadata = getattr(line, f"{end}_metadata")
     assert not list(metadata.events.take())
     assert not connections.learn(K0, Leader(9, connections.leader(*K0).epoch + 1), None)

@@ -32,10 +32,10 @@ from ureplicator_worker.copier.raw.batches.header import (
 )
 from ureplicator_worker.copier.raw.batches.rebuild import merge, rebuild
 from ureplicator_worker.copier.raw.batches.records import Built
-from ureplicator_worker.copier.raw.batches.send_window import Batch
+from ureplicator_worker.copier.raw.batches.send_window import Batch, SendWindow
 from ureplicator_worker.copier.raw.net.buffers import Lease
 from ureplicator_worker.copier.raw.net.fetch_api import Fetched
-from ureplicator_worker.copier.raw.partition import FetchSide
+from ureplicator_worker.copier.raw.partition import FetchSide, StoredWindow
 
 SMALL_BATCH_BYTES = 8 << 10
 MERGED_BYTES = 256 << 10
@@ -61,7 +61,10 @@ def ingest(fetch: FetchSide, fetched: Fetched, lease: Lease) -> None:
 
 
 def _ingest(fetch: FetchSide, fetched: Fetched, lease: Lease) -> None:
-    run = Run(fetch, lease)
+    window = fetch.window
+    run = (
+        Run(fetch, window, lease) if isinstance(window, SendWindow) else Kept(fetch, window, lease)
+    )
     try:
         for item in _items(fetch, fetched, lease.view):
             _, header, kind = item
@@ -125,9 +128,9 @@ def _is_newer(header: Header, offset: int, end: int, *, size_bytes: int) -> bool
 class Run:
     """Consecutive batches of one response, while they are small."""
 
-    def __init__(self, fetch: FetchSide, lease: Lease) -> None:
+    def __init__(self, fetch: FetchSide, window: SendWindow, lease: Lease) -> None:
         self._fetch = fetch
-        self._window = fetch.window
+        self._window = window
         self._lease = lease
         self._items: list[Item] = []
         self._size = 0
@@ -221,6 +224,32 @@ class Run:
 
     def _passed(self, last: Header) -> None:
         self._position, self._epoch = last.last_offset + 1, last.leader_epoch
+
+
+class Kept:
+    """Batches of one response for a handler, as they are stored, each in memory of its own: a handler may
+    take long, and must not hold the whole response."""
+
+    def __init__(self, fetch: FetchSide, window: StoredWindow, lease: Lease) -> None:
+        self._fetch = fetch
+        self._window = window
+        self._lease = lease
+
+    def add(self, item: Item) -> None:
+        view, header, _ = item
+        self._window.keep(
+            self._lease.adopt(bytes(view)),
+            position=self._fetch.offset,
+            next_offset=header.last_offset + 1,
+            leader_epoch=header.leader_epoch,
+        )
+
+    def pass_over(self, header: Header) -> None:
+        """A batch that holds nothing to handle."""
+        self._window.pass_over(header.last_offset + 1, header.leader_epoch)
+
+    def flush(self) -> None:
+        """Nothing is held back."""
 
 
 def batch_of(built: Built, next_offset: int, leader_epoch: int, source: Lease) -> Batch:

@@ -3,9 +3,8 @@
     metadata threads --> Connections --> Source --> FetchSide | SendWindow | SendSide --> Target
 
 Batches are neither decoded nor compressed again, except where they must be (`batches.header`). The lane
-wires both ends together and keeps the topics' identity: a recreated topic is another topic, and the two
-are never mixed. Batches that were fetched by the former topic's id are of the former and may still be
-sent; batches that were fetched by name may be of either.
+wires both ends together. Topics with a handler are its own, too: between the same source and target their
+records go through the user's code (`copier.record`), in place of the SendWindow.
 """
 
 from __future__ import annotations
@@ -27,20 +26,24 @@ from ureplicator_worker.copier.latency import LatencyHistogram
 from ureplicator_worker.copier.loop.mailbox import Mailbox
 from ureplicator_worker.copier.position_values import StartPosition
 from ureplicator_worker.copier.raw.net.buffers import BufferPool
-from ureplicator_worker.copier.raw.net.connections import Connections, topic_change
+from ureplicator_worker.copier.raw.net.connections import Connections
 from ureplicator_worker.copier.raw.net.metadata import (
     ClusterMetadata,
     Connected,
     ConnectFailed,
     MetadataEvent,
 )
-from ureplicator_worker.copier.raw.partition import FetchSide, RawPartition, SendSide
+from ureplicator_worker.copier.raw.partition import FetchSide, SendSide
 from ureplicator_worker.copier.raw.producers import Producers
 from ureplicator_worker.copier.raw.relief import relieve
 from ureplicator_worker.copier.raw.source import Source
 from ureplicator_worker.copier.raw.target import Target
+from ureplicator_worker.copier.raw.topics import Topics
 from ureplicator_worker.copier.raw.transaction import unsettled
 from ureplicator_worker.copier.raw.transactions import RawTransactions
+from ureplicator_worker.copier.record.handlers import Handlers, StartProcess
+from ureplicator_worker.copier.record.partition import LanePartition, RecordPartition, begin
+from ureplicator_worker.copier.record.process import HandlerProcess
 from ureplicator_worker.lifeline.messages import Grant
 
 CHECK_EVERY_S = 0.5
@@ -59,10 +62,11 @@ class RawLane:
         target_events: Mailbox[MetadataEvent],
         pool: BufferPool,
         transactional_id: str = "",
+        start_handler: StartProcess = HandlerProcess,
         wall_s: Callable[[], float] = time.time,
     ) -> None:
         self.latency = LatencyHistogram()
-        self._partitions: dict[Partition, RawPartition] = {}
+        self._partitions: dict[Partition, LanePartition] = {}
         self._events: deque[LaneEvent] = deque()
         self._producers = Producers(lambda: self._events.append(ProducerNeeded()))
         self._target = Target(
@@ -84,7 +88,7 @@ class RawLane:
             gap=lambda fetch, reason, next_offset: self._events.append(
                 GapFound(fetch.partition, reason, fetch.offset, next_offset)
             ),
-            filled=lambda fetch: self._target.activate(self._partitions[fetch.partition].send),
+            filled=self._filled,
             target_node=lambda fetch: self._target.leader(self._partitions[fetch.partition].send),
         )
         self.transactions = RawTransactions(
@@ -100,32 +104,51 @@ class RawLane:
             (source_events, (self._source.connections,)),
             (target_events, (self._target.connections, self._target.aside)),
         )
+        self._handlers = Handlers(
+            target=self._target,
+            pool=pool,
+            failed=lambda raw, reason: self._stop(raw, reason, temporary=False, discard=False),
+            topics_changed=lambda: self._topics.change(),
+            start=start_handler,
+        )
+        self._topics = Topics(
+            self._partitions,
+            source=self._source,
+            target=self._target,
+            more_targets=lambda: self._handlers.topics,
+            stop=lambda raw, reason, temporary, discard: self._stop(
+                raw, reason, temporary, discard=discard
+            ),
+        )
         self._now_s = 0.0
         self._check_at_s = 0.0
-        self._topics_changed = False
 
     def begin(self, partition: Partition, grant: Grant, beginning: StartPosition) -> None:
-        raw = self._partitions[partition] = RawPartition.begin(partition, grant, beginning)
-        self._topics_changed = True
+        raw = self._partitions[partition] = begin(partition, grant, beginning)
+        self._topics.change()
         self._target.need_producer(raw.send)
+        if isinstance(raw, RecordPartition):
+            self._handlers.add(raw)
         self._source.add(raw.fetch)
 
-    def _cover_topics(self) -> None:
-        """Once a turn: a thousand partitions may begin in one."""
-        self._topics_changed = False
-        partitions = self._partitions.values()
-        self._source.connections.cover(frozenset(raw.partition.topic for raw in partitions))
-        self._target.connections.cover(frozenset(raw.send.topic_partition[0] for raw in partitions))
+    def _filled(self, fetch: FetchSide) -> None:
+        raw = self._partitions[fetch.partition]
+        if isinstance(raw, RecordPartition):
+            self._handlers.activate(raw)
+        else:
+            self._target.activate(raw.send)
 
     def suspend(self, partition: Partition) -> None:
         raw = self._partitions[partition]
         self._source.suspend(raw.fetch, suspended=True)
-        self._target.suspend(raw.send, suspended=True)
+        for send in raw.sends:
+            self._target.suspend(send, suspended=True)
 
     def resume(self, partition: Partition) -> None:
         raw = self._partitions[partition]
         self._source.suspend(raw.fetch, suspended=False)
-        self._target.suspend(raw.send, suspended=False)
+        for send in raw.sends:
+            self._target.suspend(send, suspended=False)
 
     def change_settings(self, partition: Partition, settings: RouteSettings) -> None:
         self._partitions[partition].change_settings(settings)
@@ -134,36 +157,46 @@ class RawLane:
         raw = self._partitions[partition]
         if self.transactions.used and raw.fetch.may_rewind:
             return  # it was rewound since, and finds the gap again
-        raw.window.missing = 0
+        for send in raw.sends:
+            send.window.missing = 0
         self._source.seek(raw.fetch, offset)
 
     def finish(self, partition: Partition) -> None:
-        self._source.finish(self._partitions[partition].fetch)
+        raw = self._partitions[partition]
+        self._source.finish(raw.fetch)
+        raw.finish()
 
     def drop(self, partition: Partition) -> None:
         raw = self._partitions[partition]
         self._source.finish(raw.fetch)
-        self._target.drop(raw.send)
+        for send in raw.sends:
+            self._target.drop(send)
+        raw.window.discard()
+        self._handlers.remove(raw)
         del self._partitions[partition]
-        self._topics_changed = True
+        self._topics.change()
 
     def progress(self, partitions: Iterable[Partition]) -> dict[Partition, Progress]:
         progress: dict[Partition, Progress] = {}
         for partition in partitions:
-            window = self._partitions[partition].window
+            window, own = (
+                self._partitions[partition].window,
+                self._partitions[partition].send.window,
+            )
             progress[partition] = Progress(
                 window.position,
                 window.leader_epoch,
                 window.empty,
-                target_end=window.target_end + window.missing,
+                target_end=own.target_end + own.missing,
             )
         return progress
 
     def producer(self, id: int, epoch: int) -> None:
         self._producers.ready(id, epoch)
         for raw in self._partitions.values():
-            if raw.send.needs_producer and raw.window.in_flight == 0:
-                self._target.need_producer(raw.send)
+            for send in raw.sends:
+                if send.needs_producer and send.window.in_flight == 0:
+                    self._target.need_producer(send)
 
     def take_events(self) -> Iterator[LaneEvent]:
         while self._events:
@@ -176,55 +209,47 @@ class RawLane:
             error=error,
             fetching=raw.fetch.fetching,
             position=raw.window.position,
-            records=raw.send.copied.records,
-            bytes=raw.send.copied.bytes,
+            records=sum(send.copied.records for send in raw.sends),
+            bytes=sum(send.copied.bytes for send in raw.sends),
             lag=raw.fetch.lag,
-            skipped=raw.send.copied.skipped,
+            skipped=sum(send.copied.skipped for send in raw.sends),
             gaps=raw.fetch.gaps,
         )
 
-    def sockets(self) -> tuple[Connections, Connections, Connections]:
+    def sockets(self) -> tuple[Connections, Connections, Connections, Handlers]:
+        return (*self._connections, self._handlers)
+
+    @property
+    def _connections(self) -> tuple[Connections, Connections, Connections]:
         return self._source.connections, self._target.connections, self._target.aside
 
     def work(self, now_s: float) -> None:
         """Fetches first: the source works while we produce."""
         self._now_s = now_s
-        if self._topics_changed:
-            self._cover_topics()
+        self._topics.cover()
         for mailbox, groups in self._mail:
             for event in mailbox.take():
                 if deliver(event, groups, now_s):
-                    self._check_topics()
+                    self._topics.check()
         self._source.work(now_s)
+        self._handlers.work(now_s)
         self._target.work(now_s)
         self.transactions.request_joining()
         if now_s >= self._check_at_s:
             self._check_at_s = now_s + CHECK_EVERY_S
-            for connections in self.sockets():
+            for connections in self._connections:
                 connections.drop_silent(now_s)
             if self._source.out_of_room:
                 relieve(self._partitions, source=self._source, target=self._target, now_s=now_s)
 
-    def _check_topics(self) -> None:
-        """Stop what belongs to a topic that was deleted or recreated."""
-        source, target = self._source.connections.view, self._target.connections.view
-        for raw in self._partitions.values():
-            known = raw.beginning
-            gone = topic_change(source, raw.partition.topic, known.source_topic_id)
-            other = topic_change(target, raw.send.topic_partition[0], known.target_topic_id)
-            if gone:
-                rest_is_former = not raw.fetch.read_by_name and not other
-                self._stop(raw, f"source {gone[0]}", gone[1], discard=not rest_is_former)
-            elif other:
-                self._stop(raw, f"target {other[0]}", other[1], discard=True)
-
-    def _stop(self, raw: RawPartition, reason: str, temporary: bool, *, discard: bool) -> None:
+    def _stop(self, raw: LanePartition, reason: str, temporary: bool, *, discard: bool) -> None:
         """Fetch no more, and have the holder give the partition up; discard what is not acknowledged,
         or send it. A partition that is finished already just has less to send."""
-        if discard and self.transactions.used and unsettled(raw.window):
+        if discard and self.transactions.used and any(unsettled(send.window) for send in raw.sends):
             self.transactions.fail(f"{raw.partition} was given up: {reason}")
         if not raw.fetch.finished:
             self._source.finish(raw.fetch)
+            raw.finish()
             self._events.append(PartitionFailed(raw.partition, reason, temporary))
         if discard:
             raw.window.discard()
@@ -244,12 +269,14 @@ class RawLane:
             return
         self._source.hold(raw.fetch)
         raw.window.discard()
-        self._target.need_producer(send)
+        for each in raw.sends:
+            self._target.need_producer(each)
         position = raw.window.position
         self._events.append(GapFound(raw.partition, reason, position, next_offset=position))
 
     def close(self) -> None:
-        for connections in self.sockets():
+        self._handlers.close()
+        for connections in self._connections:
             connections.close()
         for metadata in self._metadata:
             metadata.close()
@@ -268,20 +295,23 @@ def deliver(event: MetadataEvent, groups: Sequence[Connections], now_s: float) -
     return any([connections.on_metadata(event, now_s) for connections in expecting])
 
 
-def error_of(raw: RawPartition, source: Connections, target: Connections, *, now_s: float) -> str:
+def error_of(raw: LanePartition, source: Connections, target: Connections, *, now_s: float) -> str:
     """Error of a partition, with the end that it concerns; "" if none is known.
 
     With nothing to send a connection to the target proves nothing: brokers close idle ones, and no
     response would clear the error. Then the metadata count, which are read every few seconds, unless
     the leader responds to requests for other partitions.
     """
-    fetch, send = raw.fetch, raw.send
-    source_error = source.error(*fetch.topic_partition) or fetch.error
+    source_error = source.error(*raw.fetch.topic_partition) or raw.fetch.error
     if source_error:
         return f"source: {source_error}"
     if raw.window.empty:
-        leader = target.leader(*send.topic_partition).node_id
+        leader = target.leader(*raw.send.topic_partition).node_id
         target_error = "" if target.health.is_well(leader, now_s) else target.cluster_error
-    else:
-        target_error = target.error(*send.topic_partition) or send.error
-    return f"target: {target_error}" if target_error else ""
+        return f"target: {target_error}" if target_error else ""
+    errors = (
+        target.error(*send.topic_partition) or send.error
+        for send in raw.sends
+        if not send.window.empty
+    )
+    return next((f"target: {error}" for error in errors if error), "")

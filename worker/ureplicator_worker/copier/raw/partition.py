@@ -11,16 +11,38 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from ureplicator_common.model import Partition, RouteSettings
 from ureplicator_worker.copier.position_values import StartPosition
 from ureplicator_worker.copier.raw.batches.send_window import SendWindow
+from ureplicator_worker.copier.raw.net.buffers import Lease
 from ureplicator_worker.copier.raw.net.topic_keys import TopicKeys
 from ureplicator_worker.lifeline.messages import Grant
 
 TopicPartition = tuple[str, int]
 
 NEVER_S = float("inf")
+
+
+class StoredWindow(Protocol):
+    """A window for stored batches that a handler takes apart (`copier.record.window`)."""
+
+    position: int
+
+    @property
+    def empty(self) -> bool: ...
+
+    @property
+    def queued_bytes(self) -> int: ...
+
+    def keep(self, lease: Lease, *, position: int, next_offset: int, leader_epoch: int) -> None: ...
+
+    def pass_over(self, next_offset: int, leader_epoch: int) -> None: ...
+
+
+FetchWindow = SendWindow | StoredWindow
+"""The window that a source fills."""
 
 
 @dataclass(slots=True, eq=False)
@@ -39,7 +61,7 @@ class FetchSide:
     topic_partition: TopicPartition
     keys: TopicKeys
     verify_crc: bool
-    window: SendWindow
+    window: FetchWindow
     offset: int
     leader_epoch: int
     suspended: bool = False
@@ -52,6 +74,21 @@ class FetchSide:
     corrupt_tries: int = 0
     read_by_name: bool = False
     gaps: int = 0
+
+    @classmethod
+    def begin(
+        cls, partition: Partition, grant: Grant, beginning: StartPosition, window: FetchWindow
+    ) -> FetchSide:
+        return cls(
+            partition=partition,
+            topic_partition=(partition.topic, partition.number),
+            keys=TopicKeys.of(partition.topic, beginning.source_topic_id, partition.number),
+            verify_crc=grant.settings.verify_crc,
+            window=window,
+            offset=beginning.position,
+            leader_epoch=beginning.leader_epoch,
+            gaps=1 if beginning.gap else 0,
+        )
 
     @property
     def may_rewind(self) -> bool:
@@ -109,6 +146,19 @@ class SendSide:
     waits_for_markers: bool = False
     copied: Copied = field(default_factory=Copied)
 
+    @classmethod
+    def begin(
+        cls, partition: Partition, grant: Grant, beginning: StartPosition, window: SendWindow
+    ) -> SendSide:
+        """To the partition's own target partition."""
+        return cls(
+            partition=partition,
+            topic_partition=(grant.target_topic, partition.number),
+            keys=TopicKeys.of(grant.target_topic, beginning.target_topic_id, partition.number),
+            abort_on_send_failure=grant.settings.abort_on_send_failure,
+            window=window,
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class RawPartition:
@@ -127,24 +177,21 @@ class RawPartition:
             leader_epoch=beginning.leader_epoch,
             target_end=beginning.target_end,
         )
-        fetch = FetchSide(
-            partition=partition,
-            topic_partition=(partition.topic, partition.number),
-            keys=TopicKeys.of(partition.topic, beginning.source_topic_id, partition.number),
-            verify_crc=grant.settings.verify_crc,
-            window=window,
-            offset=beginning.position,
-            leader_epoch=beginning.leader_epoch,
-            gaps=1 if beginning.gap else 0,
-        )
-        send = SendSide(
-            partition=partition,
-            topic_partition=(grant.target_topic, partition.number),
-            keys=TopicKeys.of(grant.target_topic, beginning.target_topic_id, partition.number),
-            abort_on_send_failure=grant.settings.abort_on_send_failure,
-            window=window,
-        )
+        fetch = FetchSide.begin(partition, grant, beginning, window)
+        send = SendSide.begin(partition, grant, beginning, window)
         return cls(partition, beginning, fetch, send, window)
+
+    @property
+    def sends(self) -> tuple[SendSide, ...]:
+        return (self.send,)
+
+    @property
+    def topic_ids(self) -> dict[str, str]:
+        """Of the target topic."""
+        return {self.send.topic_partition[0]: self.beginning.target_topic_id}
+
+    def finish(self) -> None:
+        """Everything that was fetched is sent."""
 
     def change_settings(self, settings: RouteSettings) -> None:
         """For what is fetched and sent from now on."""

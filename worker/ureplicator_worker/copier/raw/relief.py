@@ -15,18 +15,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ureplicator_common.model import Partition
-from ureplicator_worker.copier.raw.partition import RawPartition, SendSide
+from ureplicator_worker.copier.raw.partition import SendSide
 from ureplicator_worker.copier.raw.source import Source
 from ureplicator_worker.copier.raw.target import Target
+from ureplicator_worker.copier.record.partition import LanePartition
 
 STALLED_AFTER_S = 1.0
 
 
 def relieve(
-    partitions: Mapping[Partition, RawPartition], *, source: Source, target: Target, now_s: float
+    partitions: Mapping[Partition, LanePartition], *, source: Source, target: Target, now_s: float
 ) -> None:
     stalled = [send for send in target.active if now_s - send.moved_at_s > STALLED_AFTER_S]
-    if len(stalled) == len(partitions):
+    if len({send.partition for send in stalled}) == len(partitions):
         return
     for connections in (target.connections, target.aside):
         for connection in connections.open:

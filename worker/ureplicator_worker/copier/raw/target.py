@@ -237,13 +237,14 @@ class Target:
                 break
             send = partitions.popleft()
             partitions.append(send)
-            batch = send.window.next(self._expired_ms)
+            key = send.keys.key(ids=sent.version >= IDS)
+            batch = None if key in sent.batches else send.window.next(self._expired_ms)
             if batch is not None:
                 self.active[send] = self.active.pop(send)
                 send.sent_via = via
                 if send.window.in_flight == 1:
                     send.sent_at_s = self._now_s
-                sent.batches[send.keys.key(ids=sent.version >= IDS)] = (send, batch)
+                sent.batches[key] = (send, batch)
                 size += len(batch.view)
 
     def need_producer(self, send: SendSide) -> None:

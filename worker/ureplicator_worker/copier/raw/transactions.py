@@ -10,10 +10,11 @@ from ureplicator_common.model import Partition
 from ureplicator_worker.copier.lane import LaneEvent, PartitionsJoining, TransactionFailed
 from ureplicator_worker.copier.latency import LatencyHistogram
 from ureplicator_worker.copier.raw.counting import count_committed
-from ureplicator_worker.copier.raw.partition import RawPartition, SendSide, TopicPartition
+from ureplicator_worker.copier.raw.partition import SendSide, TopicPartition
 from ureplicator_worker.copier.raw.source import Source
 from ureplicator_worker.copier.raw.target import Target
 from ureplicator_worker.copier.raw.transaction import LaneTransaction, unsettled
+from ureplicator_worker.copier.record.partition import LanePartition
 
 MOVING_S = 5.0
 """Lines deliver in gusts. A broker that hangs has been silent for longer when the time to settle is over."""
@@ -29,7 +30,7 @@ class RawTransactions:
         self,
         transactional_id: str,
         *,
-        partitions: Mapping[Partition, RawPartition],
+        partitions: Mapping[Partition, LanePartition],
         source: Source,
         target: Target,
         events: deque[LaneEvent],

@@ -1,0 +1,182 @@
+"""One chunk in the process of a handler: each record through the handler, its outputs into batches.
+
+Results go back while the chunk is worked on, after REPORT_AFTER_S or REPORT_BYTES: a slow handler shows
+progress, and outputs that multiply need bounded memory. All outputs of a record are in the same result.
+
+What the handler raises concerns the record: it goes to the dead-letter topic, or the chunk ends there.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from ureplicator_worker.copier.raw.batches.header import CorruptBatch, Header
+from ureplicator_worker.copier.record.decoding import Place, decode
+from ureplicator_worker.copier.record.encoding import (
+    BadOutput,
+    Builders,
+    Ready,
+    checked,
+    encoded,
+    partition_of,
+)
+from ureplicator_worker.copier.record.time_limit import TimeLimit
+from ureplicator_worker.handlers import BY_KEY, Handler, Output, Record
+
+REPORT_AFTER_S = 0.2
+REPORT_BYTES = 1 << 20
+CLOCK_EVERY = 64
+"""Records between two readings of the clock; the time limit bounds each of them."""
+
+DEAD_LETTER = "ureplicator.dead-letter."
+"""Prefix of the headers that a dead letter has besides its own."""
+MAX_REASON = 500
+
+Emission = tuple[tuple[str, int], bytes, int]
+"""Target partition, encoded record, time."""
+
+
+class ChunkFailed(Exception):
+    """The partition cannot go on at `offset`."""
+
+    def __init__(self, offset: int, reason: str) -> None:
+        super().__init__(f"{reason} (at offset {offset})")
+        self.offset = offset
+
+
+class ChunkWork:
+    """`partition_count(topic)` of the target; 0: it does not exist. `report(next_offset, batches)`."""
+
+    def __init__(
+        self,
+        handler: Handler,
+        *,
+        dead_letter_topic: str,
+        limit: TimeLimit,
+        partition_count: Callable[[str], int],
+        report: Callable[[int, Iterable[Ready]], None],
+    ) -> None:
+        self._handle = handler.handle
+        self._dead_letter_topic = dead_letter_topic
+        self._limit = limit
+        self._partition_count = partition_count
+        self._report = report
+        self._builders = Builders()
+        self._target = ("", 0)
+        self._codec = 0
+        self._reported_s = 0.0
+
+    def run(
+        self, topic: str, partition: int, target: str, batches: Sequence[tuple[memoryview, int]]
+    ) -> None:
+        """Stored batches, each from a position on. Raises ChunkFailed, after a last report."""
+        self._target = (target, partition)
+        self._reported_s = time.monotonic()
+        self._limit.begin()
+        try:
+            for view, position in batches:
+                self._batch(view, topic, partition, position)
+        finally:
+            self._limit.end()
+
+    def _batch(self, view: memoryview, topic: str, partition: int, position: int) -> None:
+        self._codec = Header(view, 0).codec
+        next_offset, count = position, 0
+        try:
+            for record, place in decode(view, topic=topic, partition=partition, position=position):
+                self._record(record, place)
+                next_offset = record.offset + 1
+                count += 1
+                if count % CLOCK_EVERY == 0 or self._limit.slow:
+                    self._report_if_due(next_offset)
+        except CorruptBatch as error:
+            self._flush(next_offset)
+            raise ChunkFailed(next_offset, f"corrupt: {error}") from error
+        except ChunkFailed as error:
+            self._flush(error.offset)
+            raise
+        self._report_if_due(next_offset)
+
+    def finish(self, next_offset: int) -> None:
+        """The rest of the outputs."""
+        self._flush(next_offset)
+
+    def _record(self, record: Record, place: Place) -> None:
+        try:
+            outputs = self._limit.call(self._handle, record)
+            if len(outputs) == 1 and outputs[0] is record:
+                self._builders.splice(self._target, place, self._codec)
+                return
+            emissions = [self._emission(record, checked(output)) for output in outputs]
+        except (CorruptBatch, ChunkFailed):
+            raise
+        except BaseException as error:
+            emissions = [self._dead_letter(record, error)]
+        for target, rest, time_ms in emissions:
+            self._builders.append(
+                target, rest, offset=record.offset, time_ms=time_ms, codec=self._codec
+            )
+
+    def _emission(self, record: Record, output: Output) -> Emission:
+        """A topic that is missing is no fault of the record: it does not go to the dead-letter topic."""
+        rest = encoded(output)
+        topic = output.topic or self._target[0]
+        number = record.partition if output.partition is None else output.partition
+        if (topic, number) == self._target:
+            return self._target, rest, output.timestamp_ms
+        count = self._partition_count(topic)
+        if count == 0:
+            raise ChunkFailed(record.offset, f"handler: the target has no topic {topic}")
+        if number == BY_KEY:
+            number = record.partition if output.key is None else partition_of(output.key, count)
+        if not 0 <= number < count:
+            raise BadOutput(f"{topic} has no partition {number}: it has {count}")
+        return (topic, number), rest, output.timestamp_ms
+
+    def _dead_letter(self, record: Record, error: BaseException) -> Emission:
+        """Raises ChunkFailed if there is no topic for it."""
+        reason = reason_of(error)[:MAX_REASON]
+        topic = self._dead_letter_topic
+        if not topic:
+            raise ChunkFailed(record.offset, f"handler: {reason}") from error
+        count = self._partition_count(topic)
+        if count == 0:
+            missing = f"dead-letter topic {topic} does not exist on the target"
+            raise ChunkFailed(record.offset, f"{missing}; handler: {reason}") from error
+        about = {
+            "topic": record.topic,
+            "partition": str(record.partition),
+            "offset": str(record.offset),
+            "reason": reason,
+        }
+        added = tuple(
+            (DEAD_LETTER + name, value.encode(errors="replace")) for name, value in about.items()
+        )
+        output = record.output(headers=record.headers + added)
+        return (topic, record.partition % count), encoded(output), record.timestamp_ms
+
+    def _report_if_due(self, next_offset: int) -> None:
+        full = self._builders.size_bytes >= REPORT_BYTES
+        if full or time.monotonic() - self._reported_s > REPORT_AFTER_S:
+            self._flush(next_offset)
+
+    def _flush(self, next_offset: int) -> None:
+        self._report(next_offset, self._builders.take())
+        self._reported_s = time.monotonic()
+
+
+def reason_of(error: BaseException) -> str:
+    """Kind and message on one line."""
+    text = " ".join(str(error).split())
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def outputs_of(result: Any) -> Sequence[Any]:
+    """All outputs that a handler returned; what it yields is taken here."""
+    if isinstance(result, tuple | list) and not isinstance(result, Record | Output):
+        return result
+    if result is None or isinstance(result, Record | Output | str | bytes):
+        raise BadOutput(f"handle returned {type(result).__name__}, not an iterable of outputs")
+    return list(result)

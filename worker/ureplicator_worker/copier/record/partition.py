@@ -1,0 +1,95 @@
+r"""A partition whose records go through a handler: the fetch side of the raw lane, and several send sides.
+
+FetchSide --> RecordWindow --> handler --> SendSide of its own target partition
+                                      \--> SendSide of each other target partition that an output names
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ureplicator_common.model import HandlerSettings, Partition, RouteSettings
+from ureplicator_worker.copier.position_values import StartPosition
+from ureplicator_worker.copier.raw.net.topic_keys import TopicKeys
+from ureplicator_worker.copier.raw.partition import (
+    FetchSide,
+    RawPartition,
+    SendSide,
+    TopicPartition,
+)
+from ureplicator_worker.copier.record.window import RecordWindow
+from ureplicator_worker.lifeline.messages import Grant
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RecordPartition:
+    """`send`: to the partition's own target partition. `topic_ids`: of the target topics in use."""
+
+    partition: Partition
+    beginning: StartPosition
+    fetch: FetchSide
+    send: SendSide
+    window: RecordWindow
+    handler: HandlerSettings
+    outputs: dict[TopicPartition, SendSide]
+    topic_ids: dict[str, str]
+
+    @classmethod
+    def begin(
+        cls, partition: Partition, grant: Grant, beginning: StartPosition, handler: HandlerSettings
+    ) -> RecordPartition:
+        window = RecordWindow(
+            position=beginning.position,
+            leader_epoch=beginning.leader_epoch,
+            target_end=beginning.target_end,
+        )
+        fetch = FetchSide.begin(partition, grant, beginning, window)
+        send = SendSide.begin(partition, grant, beginning, window.own)
+        return cls(
+            partition,
+            beginning,
+            fetch,
+            send,
+            window,
+            handler,
+            outputs={send.topic_partition: send},
+            topic_ids={send.topic_partition[0]: beginning.target_topic_id},
+        )
+
+    @property
+    def sends(self) -> list[SendSide]:
+        return list(self.outputs.values())
+
+    def send_to(self, target: TopicPartition, topic_id: str) -> SendSide:
+        """A side for another target partition, of the topic with this id."""
+        topic, number = target
+        known_id = self.topic_ids.setdefault(topic, topic_id)
+        send = self.outputs[target] = SendSide(
+            partition=self.partition,
+            topic_partition=target,
+            keys=TopicKeys.of(topic, known_id, number),
+            abort_on_send_failure=self.send.abort_on_send_failure,
+            window=self.window.output(),
+            suspended=self.send.suspended,
+        )
+        return send
+
+    def finish(self) -> None:
+        self.window.finish()
+
+    def change_settings(self, settings: RouteSettings) -> None:
+        """For what is fetched and sent from now on."""
+        self.fetch.verify_crc = settings.verify_crc
+        for send in self.sends:
+            send.abort_on_send_failure = settings.abort_on_send_failure
+
+
+LanePartition = RawPartition | RecordPartition
+
+
+def begin(partition: Partition, grant: Grant, beginning: StartPosition) -> LanePartition:
+    """In the raw lane as it is, unless a handler is configured for its topic."""
+    handler = grant.settings.handler(partition.topic)
+    if handler is None:
+        return RawPartition.begin(partition, grant, beginning)
+    return RecordPartition.begin(partition, grant, beginning, handler)

@@ -1,0 +1,275 @@
+"""What a partition holds between fetch and acknowledgement, and how far it came. Pure.
+
+    keep()          take()            handled(next_offset, outputs)       settled()
+    -----> waiting -------> handling -------------------------------> parts -------> position
+              ^                | give_back(): its process was lost
+              +----------------+
+
+Stored batches wait, go to the handler as a *chunk*, and come back as *parts*: the outputs of a range of the
+source, each sent in the window of its target partition. Those windows advance independently; so a part
+counts its outputs that are not acknowledged. `position` passes a part when it has none left and all parts
+before it are passed: one target partition that is slow holds the position, and the other targets go on
+(KIP-3). A part without outputs (everything was filtered) is passed at once, so an idle target holds
+nothing.
+
+To the source this is the window that it fills (`raw.partition`).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+from ureplicator_worker.copier.raw.batches.send_window import Batch, SendWindow
+from ureplicator_worker.copier.raw.net.buffers import Lease
+
+CHUNK_BYTES = 256 << 10
+"""Of stored batches; a larger one is a chunk alone."""
+
+
+class Stored:
+    """A fetched batch, in memory of its own. Only its records from `position` on are to be copied.
+
+    `next_offset`, `leader_epoch`: behind what follows it without records; `epoch` is that of the batch.
+    """
+
+    __slots__ = ("epoch", "leader_epoch", "lease", "next_offset", "position")
+
+    def __init__(self, lease: Lease, *, position: int, next_offset: int, leader_epoch: int) -> None:
+        self.lease = lease
+        self.position = position
+        self.next_offset = next_offset
+        self.epoch = self.leader_epoch = leader_epoch
+
+    @property
+    def size_bytes(self) -> int:
+        return len(self.lease.view)
+
+
+class Chunk:
+    """Batches of one leader epoch at the handler. `handled`: results came for everything before it.
+    `void`: results that still come are discarded."""
+
+    __slots__ = ("batches", "handled", "void")
+
+    def __init__(self, batches: list[Stored]) -> None:
+        self.batches = batches
+        self.handled = batches[0].position
+        self.void = False
+
+    @property
+    def next_offset(self) -> int:
+        return self.batches[-1].next_offset
+
+    @property
+    def leader_epoch(self) -> int:
+        return self.batches[-1].leader_epoch
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(each.size_bytes for each in self.batches)
+
+    def release(self) -> None:
+        for each in self.batches:
+            each.lease.release()
+
+
+class Part:
+    """A handled range of the source up to `next_offset`, while outputs of it are `pending`."""
+
+    __slots__ = ("leader_epoch", "next_offset", "pending")
+
+    def __init__(self, *, next_offset: int, leader_epoch: int) -> None:
+        self.next_offset = next_offset
+        self.leader_epoch = leader_epoch
+        self.pending = 0
+
+
+class OutputBatch(Batch):
+    __slots__ = ("part",)
+
+    part: Part
+
+
+class OutputWindow(SendWindow):
+    """Outputs of one source partition for one target partition."""
+
+    def __init__(self, owner: RecordWindow, *, target_end: int = -1) -> None:
+        super().__init__(position=0, leader_epoch=-1, target_end=target_end)
+        self._owner = owner
+
+    def _advance(self, batch: Batch) -> None:
+        super()._advance(batch)
+        self._owner.settled(batch, 1)
+
+    def replace_head(self, replacements: list[Batch], *, next_offset: int) -> None:
+        """A refused batch is split or skipped: its part has other outputs now."""
+        head = self.waiting_head
+        assert isinstance(head, OutputBatch)
+        outputs = [output_of(batch, head.part) for batch in replacements]
+        super().replace_head(list(outputs), next_offset=next_offset)
+        self._owner.settled(head, 1)
+
+
+def output_of(batch: Batch, part: Part) -> OutputBatch:
+    """The batch as an output of a part, which waits for it."""
+    output = OutputBatch(
+        batch.view,
+        lease=batch.lease,
+        first_offset=batch.first_offset,
+        next_offset=batch.next_offset,
+        leader_epoch=batch.leader_epoch,
+        records=batch.records,
+        max_timestamp_ms=batch.max_timestamp_ms,
+        offsets=batch.offsets,
+    )
+    output.part = part
+    part.pending += 1
+    return output
+
+
+class RecordWindow:
+    """`outputs`: the windows of the target partitions; the first is that of the partition's own."""
+
+    def __init__(self, *, position: int, leader_epoch: int, target_end: int) -> None:
+        self.position = position
+        self.leader_epoch = leader_epoch
+        self.own = OutputWindow(self, target_end=target_end)
+        self.outputs: list[OutputWindow] = [self.own]
+        self._waiting: deque[Stored] = deque()
+        self._handling: deque[Chunk] = deque()
+        self._parts: deque[Part] = deque()
+
+    @property
+    def empty(self) -> bool:
+        return not (self._waiting or self._handling or self._parts)
+
+    @property
+    def queued_bytes(self) -> int:
+        fetched = sum(each.size_bytes for each in self._waiting)
+        return fetched + sum(chunk.size_bytes for chunk in self._handling) + self.output_bytes
+
+    @property
+    def output_bytes(self) -> int:
+        return sum(window.queued_bytes for window in self.outputs)
+
+    def output(self) -> OutputWindow:
+        """A window for another target partition."""
+        self.outputs.append(OutputWindow(self))
+        return self.outputs[-1]
+
+    def keep(self, lease: Lease, *, position: int, next_offset: int, leader_epoch: int) -> None:
+        """A fetched batch, from a position on."""
+        self._waiting.append(
+            Stored(lease, position=position, next_offset=next_offset, leader_epoch=leader_epoch)
+        )
+
+    def pass_over(self, next_offset: int, leader_epoch: int) -> None:
+        """Source offsets up to here hold nothing to handle."""
+        last = self._last()
+        if last is None:
+            self.position, self.leader_epoch = next_offset, leader_epoch
+        else:
+            last.next_offset, last.leader_epoch = next_offset, leader_epoch
+
+    def _last(self) -> Stored | Part | None:
+        if self._waiting:
+            return self._waiting[-1]
+        if self._handling:
+            return self._handling[-1].batches[-1]
+        return self._parts[-1] if self._parts else None
+
+    @property
+    def waits(self) -> bool:
+        """Something is to be handled."""
+        return bool(self._waiting)
+
+    def take(self) -> Chunk:
+        """The next chunk for the handler."""
+        batches = [self._waiting.popleft()]
+        size = batches[0].size_bytes
+        while self._waiting:
+            following = self._waiting[0]
+            size += following.size_bytes
+            if size > CHUNK_BYTES or following.epoch != batches[0].epoch:
+                break
+            batches.append(self._waiting.popleft())
+        chunk = Chunk(batches)
+        self._handling.append(chunk)
+        return chunk
+
+    def handled(self, chunk: Chunk, next_offset: int) -> Part | None:
+        """A part of the chunk, up to `next_offset`; its outputs are to be added (`output_of`), and then
+        `advance` called. None: the chunk is void."""
+        if chunk.void:
+            return None
+        assert chunk is self._handling[0], "results are in order"
+        chunk.handled = max(chunk.handled, next_offset)
+        part = Part(next_offset=chunk.handled, leader_epoch=chunk.batches[0].epoch)
+        self._parts.append(part)
+        return part
+
+    def done(self, chunk: Chunk) -> None:
+        """All results of the chunk are here."""
+        if chunk.void:
+            return
+        assert chunk is self._handling[0], "results are in order"
+        self._handling.popleft()
+        chunk.release()
+        last = Part(next_offset=chunk.next_offset, leader_epoch=chunk.leader_epoch)
+        self._parts.append(last)
+        self.advance()
+
+    def give_back(self, chunk: Chunk) -> None:
+        """The last chunk that was taken waits again, from where results end: its process was lost."""
+        if chunk.void:
+            return
+        assert chunk is self._handling[-1], "the last is given back first"
+        self._handling.pop()
+        for each in chunk.batches:
+            each.position = max(each.position, chunk.handled)
+        self._waiting.extendleft(reversed(chunk.batches))
+
+    def settled(self, batch: Batch, count: int) -> None:
+        """Outputs were acknowledged, or skipped."""
+        assert isinstance(batch, OutputBatch)
+        batch.part.pending -= count
+        assert batch.part.pending >= 0
+        if not batch.part.pending:
+            self.advance()
+
+    def advance(self) -> None:
+        """Pass the parts that are settled, up to the first that is not."""
+        while self._parts and not self._parts[0].pending:
+            part = self._parts.popleft()
+            self.position, self.leader_epoch = part.next_offset, part.leader_epoch
+
+    def shed(self) -> tuple[int, int] | None:
+        """Give up what waits; it is to be fetched again from the offset and leader epoch returned."""
+        if not self._waiting:
+            return None
+        drop(self._waiting)
+        last = self._last()
+        if last is None:
+            return self.position, self.leader_epoch
+        return last.next_offset, last.leader_epoch
+
+    def finish(self) -> None:
+        """Give up what has no outputs yet: nothing but what is on its way to the target remains."""
+        drop(self._waiting)
+        for chunk in self._handling:
+            chunk.void = True
+            chunk.release()
+        self._handling.clear()
+
+    def discard(self) -> None:
+        """Discard everything that is not acknowledged."""
+        self.finish()
+        self._parts.clear()
+        for window in self.outputs:
+            window.discard()
+
+
+def drop(waiting: deque[Stored]) -> None:
+    for each in waiting:
+        each.lease.release()
+    waiting.clear()
