@@ -7,11 +7,13 @@ from collections.abc import Iterator
 import pytest
 
 from ureplicator_common.kafka.positions import Producer, TransactionProtocol
+from ureplicator_common.model import Delivery, RouteSettings
 from ureplicator_testkit.copier.ledger_fleet import put
-from ureplicator_testkit.copier.line import records, seen
+from ureplicator_testkit.copier.line import ROUTE, records, seen
 from ureplicator_testkit.copier.transaction_fleet import TransactionFleet
 from ureplicator_testkit.records.batches import CONTROL
 from ureplicator_testkit.records.batches import field as header_field
+from ureplicator_worker.lifeline.messages import PublishedSettings
 
 ADDED, IMPLICIT = TransactionProtocol.ADDED, TransactionProtocol.IMPLICIT
 
@@ -103,3 +105,24 @@ def test_an_open_transaction_keeps_its_protocol(fleet: TransactionFleet) -> None
     assert in_use(fleet).protocol is ADDED
     copy(fleet, 1)
     assert_same(fleet)
+
+
+@pytest.mark.parametrize("protocol", [ADDED, IMPLICIT])
+def test_sequences_go_on_after_a_time_of_at_least_once(protocol: TransactionProtocol) -> None:
+    """With the first protocol the producer is still the same when transactions hold data again."""
+    fleet = TransactionFleet(protocol, "w1")
+    fleet.checks = False
+    fleet.give(0, "w1")
+    worker = fleet.workers["w1"]
+    once, at_least = Delivery.EXACTLY_ONCE, Delivery.AT_LEAST_ONCE
+    for version, delivery in enumerate((once, at_least, once), start=1):
+        fleet.settings, fleet.settings_version = RouteSettings(delivery=delivery), version
+        worker.copier.change_settings(PublishedSettings(ROUTE, version, fleet.settings))
+        fleet.turns(30, skip_s=0.3)
+        put(fleet, 0, 1, size=3_000)
+        fleet.run_until_copied()
+    reasons = [failure.reason for failure in worker.failures]
+    fleet.close()
+    assert len(reasons) == 2
+    assert all(reason.startswith("delivery changes") for reason in reasons), reasons
+    assert fleet.committed(0) == seen(records(fleet.source, ("t", 0)))

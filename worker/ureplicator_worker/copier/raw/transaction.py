@@ -54,14 +54,16 @@ class LaneTransaction:
         self._requested: set[TopicPartition] = set()
         self._joining: set[TopicPartition] = set()
         self._aside: dict[TopicPartition, SetAside] = {}
+        self._last_producer: tuple[int, int] | None = None
         self._left: dict[TopicPartition, int] = {}
-        """Next sequences of partitions that the lane dropped, under the present producer."""
+        """Next sequences of partitions that the lane dropped, under the last producer."""
 
     def begin(self, producer: Producer) -> None:
         """The next transaction, under this producer."""
-        if (producer.id, producer.epoch) != self._producer:
-            self._left.clear()
         self._producer = (producer.id, producer.epoch)
+        if self._producer != self._last_producer:
+            self._left.clear()
+        self._last_producer = self._producer
         self.protocol = producer.protocol
         self.sealed = False
         self.number += 1

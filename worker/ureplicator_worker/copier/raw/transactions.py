@@ -36,7 +36,8 @@ class RawTransactions:
         events: deque[LaneEvent],
         latency: LatencyHistogram,
     ) -> None:
-        self._id = transactional_id
+        self._transaction = LaneTransaction(transactional_id)
+        """The same one for ever: it knows the sequences that its last producer has used."""
         self._partitions = partitions
         self._source = source
         self._target = target
@@ -46,7 +47,8 @@ class RawTransactions:
     def deliver(self, *, transactional: bool) -> None:
         assert not self._partitions
         if transactional is (self._target.transaction is None):
-            self._target.transaction = LaneTransaction(self._id) if transactional else None
+            self._transaction.end()
+            self._target.transaction = self._transaction if transactional else None
 
     def begin(self, producer: Producer) -> None:
         self._open.begin(producer)
