@@ -87,7 +87,7 @@ class LaneTransaction:
                 return False
             sequence = self._left.pop(send.topic_partition, 0)
             window.restart(*producer, transactional=True, sequence=sequence)
-        return not self.sealed or unsettled(window)
+        return not self.sealed or is_sent_again(window)
 
     def taking_part(
         self, partitions: Iterable[SendSide], node_id: int, now_s: float
@@ -148,5 +148,10 @@ class LaneTransaction:
 
 def unsettled(window: SendWindow) -> bool:
     """Something was sent whose outcome is unknown, or that is sent again."""
+    return window.in_flight > 0 or is_sent_again(window)
+
+
+def is_sent_again(window: SendWindow) -> bool:
+    """The next batch was sent before."""
     head = window.waiting_head
-    return window.in_flight > 0 or (head is not None and head.sequence >= 0)
+    return head is not None and head.sequence >= 0

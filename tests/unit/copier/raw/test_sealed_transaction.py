@@ -1,0 +1,62 @@
+"""A sealed transaction sends again what was sent before, and nothing new: else a backlog never settles."""
+
+from ureplicator_common.kafka.positions import Producer
+from ureplicator_common.model import OwnerEpoch, Partition, Route
+from ureplicator_testkit.records import batches
+from ureplicator_worker.copier.position_values import StartPosition
+from ureplicator_worker.copier.raw.batches.send_window import Batch, SendWindow
+from ureplicator_worker.copier.raw.net.buffers import BufferPool
+from ureplicator_worker.copier.raw.partition import SendSide
+from ureplicator_worker.copier.raw.transaction import LaneTransaction
+from ureplicator_worker.lifeline.messages import Grant
+
+PRODUCER = Producer(7, 0)
+
+
+def sending(count: int) -> tuple[LaneTransaction, SendSide]:
+    """An open transaction, and a partition with so many batches to send in it."""
+    pool = BufferPool(limit_bytes=1 << 20)
+    window = SendWindow(position=0, leader_epoch=0)
+    for number in range(count):
+        data = batches.batch([(0, None, b"t/0/%d" % number, ())])
+        lease = pool.lease(len(data))
+        lease.view[:] = data
+        batch = Batch(
+            lease.view,
+            lease=lease,
+            first_offset=number,
+            next_offset=number + 1,
+            leader_epoch=0,
+            records=1,
+            max_timestamp_ms=0,
+        )
+        window.push(batch)
+    beginning = StartPosition(0, 0, 0, "A", "x", "00000000-0000-0000-0000-000000000001")
+    partition = Partition(Route("a", "b"), "t", 0)
+    send = SendSide.begin(partition, Grant(OwnerEpoch(1), "t"), beginning, window)
+    transaction = LaneTransaction("id")
+    transaction.begin(PRODUCER)
+    return transaction, send
+
+
+def test_nothing_new_is_sent_while_batches_are_in_flight() -> None:
+    transaction, send = sending(3)
+    assert transaction.may_send(send)
+    assert send.window.next() is not None
+    assert transaction.may_send(send)
+    transaction.sealed = True
+    assert not transaction.may_send(send)
+
+
+def test_what_was_lost_is_sent_again() -> None:
+    transaction, send = sending(3)
+    assert transaction.may_send(send)
+    batch = send.window.next()
+    assert batch is not None
+    transaction.sealed = True
+    send.window.lost(batch)
+    assert transaction.may_send(send)
+    again = send.window.next()
+    assert again is batch
+    send.window.acknowledged(again, 0)
+    assert not transaction.may_send(send)
