@@ -90,7 +90,7 @@ def test_copying_continues_for_a_minute_without_zookeeper_quorum(
     flow.assert_copying(deadline_s=2)
     site.zookeeper.heal()
     eventually(
-        lambda: fleet.call("POST", "/topics", json={"topic": later}).ok, 30, "REST works again"
+        lambda: fleet.call("POST", "/topics", json={"topic": later}).ok, 60, "REST works again"
     )
     fleet.wait_online(later, 1)
     flow.wait_owned_by(set(fleet.workers), 15)

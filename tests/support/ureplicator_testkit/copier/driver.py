@@ -37,6 +37,9 @@ ROUTE = Route("source", "target")
 BUFFER_BYTES = 64 << 20
 TOKEN = "only-once"  # noqa: S105
 
+TESTKIT = Path(__file__).parents[2]
+"""Where handlers of tests are imported from."""
+
 _RUN = (
     "import pickle, sys; from ureplicator_worker.copier import delivery, task;"
     "delivery.RENEW_S = float(sys.argv[2]);"
@@ -104,7 +107,10 @@ class StubDriver:
         written = folder / f"{name}.config"
         written.write_bytes(pickle.dumps(config))
         return Process(
-            name, [sys.executable, "-c", _RUN, written, str(renew_s)], log=folder / f"{name}.log"
+            name,
+            [sys.executable, "-c", _RUN, written, str(renew_s)],
+            log=folder / f"{name}.log",
+            env={"PYTHONPATH": str(TESTKIT)},
         )
 
     def send(self, message: Message) -> None:
