@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable
 
 import pytest
 
@@ -22,7 +22,6 @@ from ureplicator_testkit.records.topics import (
 )
 from ureplicator_testkit.servers.clusters import KafkaCluster
 from ureplicator_testkit.servers.processes import eventually
-from ureplicator_testkit.servers.zookeeper import ZooKeeperServer
 
 PARTITIONS = 4
 KILLS = 3
@@ -30,25 +29,10 @@ COPIED_S = 60.0
 
 
 @pytest.fixture(scope="module")
-def running(
-    tmp_path_factory: pytest.TempPathFactory,
-    zookeeper: ZooKeeperServer,
-    source_cluster: KafkaCluster,
-    target_cluster: KafkaCluster,
-) -> Iterator[Fleet]:
-    name = f"once-{uuid.uuid4().hex[:8]}"
-    fleet = Fleet(
-        name=name,
-        folder=tmp_path_factory.mktemp(name),
-        zookeeper=zookeeper.hosts,
-        source=source_cluster.bootstrap,
-        target=target_cluster.bootstrap,
-        route={"delivery": "exactly_once", "on_gap": "earliest"},
-    )
-    try:
-        yield fleet.start(workers=2)
-    finally:
-        fleet.kill()
+def running(make_fleet: Callable[..., Fleet]) -> Fleet:
+    return make_fleet(
+        f"once-{uuid.uuid4().hex[:8]}", route={"delivery": "exactly_once", "on_gap": "earliest"}
+    ).start(workers=2)
 
 
 def wait_committed(fleet: Fleet, source: KafkaCluster, target: KafkaCluster, topic: str) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import threading
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -27,7 +27,6 @@ from ureplicator_testkit.records.topics import (
 )
 from ureplicator_testkit.servers.clusters import KafkaCluster
 from ureplicator_testkit.servers.processes import eventually
-from ureplicator_testkit.servers.zookeeper import ZooKeeperServer
 
 CHANGED_S = 30.0
 COPIED_S = 40.0
@@ -115,24 +114,8 @@ class Copy:
 
 
 @pytest.fixture(scope="module")
-def running(
-    zookeeper: ZooKeeperServer,
-    source_cluster: KafkaCluster,
-    target_cluster: KafkaCluster,
-    tmp_path_factory: pytest.TempPathFactory,
-) -> Iterator[Fleet]:
-    name = f"positions-{uuid.uuid4().hex[:8]}"
-    fleet = Fleet(
-        name=name,
-        folder=tmp_path_factory.mktemp(name),
-        zookeeper=zookeeper.hosts,
-        source=source_cluster.bootstrap,
-        target=target_cluster.bootstrap,
-    )
-    try:
-        yield fleet.start(controllers=2, workers=2)
-    finally:
-        fleet.kill()
+def running(make_fleet: Callable[..., Fleet]) -> Fleet:
+    return make_fleet(f"positions-{uuid.uuid4().hex[:8]}").start(controllers=2, workers=2)
 
 
 @pytest.fixture

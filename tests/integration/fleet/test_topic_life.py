@@ -25,7 +25,6 @@ from ureplicator_testkit.records.topics import (
 )
 from ureplicator_testkit.servers.clusters import KafkaCluster
 from ureplicator_testkit.servers.processes import eventually
-from ureplicator_testkit.servers.zookeeper import ZooKeeperServer
 
 NOTICED_S = 10.0
 """The promised time; the copy itself may take longer on a busy machine."""
@@ -103,20 +102,15 @@ def many(name: bytes, count: int) -> list[bytes]:
 
 @pytest.fixture(scope="module")
 def world(
-    zookeeper: ZooKeeperServer,
+    make_fleet: Callable[..., Fleet],
     source_cluster: KafkaCluster,
     target_cluster: KafkaCluster,
-    tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[World]:
     create_topic(source_cluster.bootstrap, f"{MINE}-auto-old", partitions=1)
     fill(source_cluster, f"{MINE}-auto-old", b"history")
     auto = {"enabled": True, "include": [f"(s[.])?{MINE}-auto-.*"], "exclude": [".*-not"]}
-    fleet = Fleet(
-        name=MINE,
-        folder=tmp_path_factory.mktemp("life"),
-        zookeeper=zookeeper.hosts,
-        source=source_cluster.bootstrap,
-        target=target_cluster.bootstrap,
+    fleet = make_fleet(
+        MINE,
         routes=[
             {
                 "source": "source",
@@ -133,12 +127,9 @@ def world(
             },
         ],
     )
-    try:
-        fleet.start(workers=2)
-        yield World(fleet, source_cluster, target_cluster)
-        fleet.stop()
-    finally:
-        fleet.kill()
+    fleet.start(workers=2)
+    yield World(fleet, source_cluster, target_cluster)
+    fleet.stop()
 
 
 def test_a_new_topic_is_copied_from_its_first_record_and_an_old_one_from_the_routes_start(

@@ -38,7 +38,7 @@ BUFFER_BYTES = 64 << 20
 TOKEN = "only-once"  # noqa: S105
 
 TESTKIT = Path(__file__).parents[2]
-"""Where handlers of tests are imported from."""
+"""Folder from which handlers of tests are imported."""
 
 _RUN = (
     "import pickle, sys; from ureplicator_worker.copier import delivery, task;"

@@ -30,7 +30,7 @@ class NoLimit(TimeLimit):
 
 
 class MemoryChannel(Channel):
-    """What is sent waits until it is read, one frame at a time."""
+    """A channel that keeps what is sent until it is read, one frame at a time."""
 
     def __init__(self, kafka: MemoryKafka) -> None:
         self._kafka = kafka

@@ -81,7 +81,7 @@ def intent(fleet: OwnershipFleet) -> TopicIntent:
 
 
 def request(fleet: OwnershipFleet, offset: int) -> None:
-    """What REST writes."""
+    """Write what REST writes."""
     fleet.topic("t", positions={0: PositionChange(offset, REQUEST)})
 
 

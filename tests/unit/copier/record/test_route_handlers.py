@@ -6,34 +6,22 @@ partition stays where it is, nothing is repeated either.
 """
 
 import json
-from collections import deque
-from collections.abc import Sequence
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ureplicator_common.kafka.errors import ErrorCode
-from ureplicator_common.model import HandlerSettings, Partition, RouteSettings
+from ureplicator_common.model import HandlerSettings, RouteSettings
 from ureplicator_testkit.copier.handler_process import processes
-from ureplicator_testkit.copier.line import ROUTE, Line, records, seen
+from ureplicator_testkit.copier.line import Line, records, seen
+from ureplicator_testkit.copier.line_history import NODES, PARTITIONS, fill, play
 from ureplicator_testkit.kafka.memory_kafka import MemoryKafka
-from ureplicator_testkit.records import batches
 from ureplicator_worker.lifeline.messages import Failed, Released
 
-PARTITIONS = 3
-NODES = 2
 COPY, SHARED = "u", "v"
-CODES = [
-    ErrorCode.NONE,
-    ErrorCode.NOT_ENOUGH_REPLICAS,
-    ErrorCode.REQUEST_TIMED_OUT,
-    ErrorCode.NOT_LEADER_OR_FOLLOWER,
-]
 BREAKS = ("cut", "silent", "frozen", "down", "heal", "move", "refuse", "wait")
 FAULTS = {"exactly": BREAKS, "in order": (*BREAKS, "release", "lose", "lose")}
 """A partition whose process is lost is released, and may have to be without a last commit."""
-SHAPES = [(codec, (0, 1, 2)) for codec in batches.CODECS] + [(batches.NONE, (0, 2, 5))]
 
 
 def new_line(handler: str, args: object = None, **more: object) -> Line:
@@ -45,60 +33,11 @@ def new_line(handler: str, args: object = None, **more: object) -> Line:
     return Line(source, target, settings=route, buffer_bytes=1 << 20)
 
 
-def fill(line: Line, number: int, shapes: Sequence[tuple[int, Sequence[int]]], size: int) -> None:
-    log = line.source.logs[("t", number)]
-    for codec, places in shapes:
-        rows = [
-            (log.end + place, b"key", b"%d/%d " % (number, log.end + place) * size, ())
-            for place in places
-        ]
-        log.put(batches.batch(rows, codec=codec, deltas=places))
-
-
-def heal(line: Line) -> None:
-    for kafka in (line.source, line.target):
-        for broken in (kafka.silent, kafka.frozen, kafka.down, kafka.refuse):
-            broken.clear()
-
-
-def harm(line: Line, fault: str, data: st.DataObject) -> None:
-    kafka: MemoryKafka = getattr(line, data.draw(st.sampled_from(["source", "target"])))
-    node = data.draw(st.integers(1, NODES))
-    key = data.draw(st.sampled_from(sorted(kafka.logs)))
-    match fault:
-        case "cut":
-            kafka.cut(node)
-        case "silent" | "frozen" | "down":
-            getattr(kafka, fault).add(node)
-        case "heal":
-            heal(line)
-        case "move":
-            kafka.move(key, node)
-        case "refuse":
-            codes = data.draw(st.lists(st.sampled_from(CODES), min_size=1, max_size=6))
-            kafka.refuse[key] = deque(map(int, codes))
-        case "lose":
-            for process in processes(line.lane):
-                process.lose()
-        case "release":
-            line.copier.holder.remove(Partition(ROUTE, "t", key[1]))
-
-
-def add_again(line: Line) -> None:
-    for message in line.sent:
-        assert isinstance(message, Released | Failed)
-        if isinstance(message, Failed):
-            assert "lost by the test" in message.reason
-        gone = message.partitions if isinstance(message, Released) else (message.partition,)
-        line.add(*(partition.number for partition in gone))
-    line.sent.clear()
-
-
 def judge(line: Line, promise: str) -> None:
     for number in range(PARTITIONS):
         source = seen(records(line.source, ("t", number)))
         shared = records(line.target, (SHARED, 0))
-        ours = b"%d/" % number
+        ours = b"t/%d/" % number
         of_ours = seen([row for row in shared if (row.value or b"").startswith(ours)])
         copies = [seen(records(line.target, (topic, number))) for topic in ("t", COPY)]
         for found in (*copies, of_ours):
@@ -112,25 +51,17 @@ def judge(line: Line, promise: str) -> None:
 def test_all_targets_hold_the_same_in_the_end(promise: str, data: st.DataObject) -> None:
     line = new_line("ureplicator_testkit.copier.sample_handlers:three", {"others": [COPY, SHARED]})
     try:
-        partitions = line.add(*range(PARTITIONS))
-        for _ in range(data.draw(st.integers(1, 12))):
-            number = data.draw(st.integers(0, PARTITIONS - 1))
-            shapes = data.draw(st.lists(st.sampled_from(SHAPES), max_size=8))
-            fill(line, number, shapes, data.draw(st.sampled_from([1, 1_000])))
-            harm(line, data.draw(st.sampled_from(FAULTS[promise])), data)
-            line.turns(
-                data.draw(st.integers(0, 30)), skip_s=data.draw(st.sampled_from([0.01, 0.5]))
-            )
-            add_again(line)
-            check_committed(line)
-        heal(line)
-        while not all(map(line.copied, partitions)):
-            line.run(lambda: bool(line.sent) or all(map(line.copied, partitions)), skip_s=0.1)
-            add_again(line)
+        play(line, data, FAULTS[promise], check)
         judge(line, promise)
         assert line.pool.used_bytes == 0
     finally:
         line.close()
+
+
+def check(line: Line) -> None:
+    for message in line.sent:
+        assert not isinstance(message, Failed) or "lost by the test" in message.reason
+    check_committed(line)
 
 
 def check_committed(line: Line) -> None:

@@ -17,7 +17,12 @@ from hypothesis import strategies as st
 from ureplicator_common.kafka.errors import ErrorCode
 from ureplicator_common.kafka.positions import TransactionProtocol
 from ureplicator_common.model import Delivery, Partition, PartitionState, RouteSettings
-from ureplicator_testkit.copier.ledger_fleet import COMMIT_INTERVAL_S, LedgerFleet, put
+from ureplicator_testkit.copier.ledger_fleet import (
+    COMMIT_INTERVAL_S,
+    LedgerFleet,
+    WorkerLine,
+    put,
+)
 from ureplicator_testkit.copier.line import ROUTE, records, seen
 from ureplicator_testkit.copier.transaction_fleet import PARTITIONS, PROTOCOLS, TransactionFleet
 from ureplicator_testkit.kafka.transactions import EPOCHS
@@ -142,6 +147,15 @@ def fleet(request: pytest.FixtureRequest) -> Iterator[TransactionFleet]:
     fleet = TransactionFleet(request.param, *WORKERS)
     yield fleet
     fleet.close()
+
+
+def at_rest(fleet: TransactionFleet) -> WorkerLine:
+    """The owner of partition 0, which has copied everything."""
+    fleet.give(0, "w1")
+    put(fleet, 0, 5)
+    fleet.run_until_copied()
+    fleet.turns(10)
+    return fleet.workers["w1"]
 
 
 def test_records_become_visible_with_their_position(fleet: TransactionFleet) -> None:
@@ -282,11 +296,7 @@ def test_a_partition_that_leaves_uncommitted_aborts_what_it_sent(fleet: Transact
 
 def test_an_abort_of_a_former_transaction_ends_none_that_follows(fleet: TransactionFleet) -> None:
     """Else two failures at once would fence the copier's own next transaction, again and again."""
-    fleet.give(0, "w1")
-    put(fleet, 0, 5)
-    fleet.run_until_copied()
-    fleet.turns(10)
-    worker = fleet.workers["w1"]
+    worker = at_rest(fleet)
     former = worker.ownership._store.producer
     worker.copier.holder.committer.abort("a batch was refused", worker.now_s)
     fleet.turns(10)
@@ -312,11 +322,7 @@ def test_an_abort_is_no_error_of_a_route_at_rest(fleet: TransactionFleet) -> Non
 
 def test_an_abort_that_cannot_be_ended_is_shown(fleet: TransactionFleet) -> None:
     """The coordinator waits for a leader, for its marker."""
-    fleet.give(0, "w1")
-    put(fleet, 0, 5)
-    fleet.run_until_copied()
-    fleet.turns(10)
-    worker = fleet.workers["w1"]
+    worker = at_rest(fleet)
     for _ in range(200):
         fleet.ledger.fail_next("initialise")
     worker.copier.holder.committer.abort("not settled", worker.now_s)
@@ -349,11 +355,7 @@ def test_positions_are_compared_once_an_interval(
 
 def test_a_late_start_begins_no_transaction_before_the_proof(fleet: TransactionFleet) -> None:
     """The lane has not gone back yet to what the store shows."""
-    fleet.give(0, "w1")
-    put(fleet, 0, 5)
-    fleet.run_until_copied()
-    fleet.turns(10)
-    worker = fleet.workers["w1"]
+    worker = at_rest(fleet)
     worker.copier.holder.committer.abort("a batch was refused", worker.now_s)
     worker.ownership.perform()
     job = FindStarts(0, {}, {}, TargetState(fleet.target.view(["t"]), {}))
