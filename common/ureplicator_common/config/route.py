@@ -65,7 +65,7 @@ class AutoWhitelistSettings(Section):
 
 
 class OnHandlerError(StrEnum):
-    """What becomes of a record that its handler raises for."""
+    """Treatment of a record that its handler raises for."""
 
     STOP = "stop"
     DEAD_LETTER = "dead_letter"
@@ -82,7 +82,7 @@ class HandlerConfig(Section):
     args: Mapping[str, Any] = Field(default_factory=dict)
     """Arguments of the factory by name: any values that JSON has."""
     on_handler_error: OnHandlerError = OnHandlerError.STOP
-    """What an exception of the handler does. `stop`, the default, loses nothing: the partition is in ERROR
+    """Treatment of an exception of the handler. `stop`, the default, loses nothing: the partition is in ERROR
     and retries. `dead_letter`: the record goes to `dead_letter_topic`, and copying goes on."""
     dead_letter_topic: str = ""
     """Existing topic of the target for records that the handler raises for."""

@@ -227,7 +227,7 @@ class PositionStore:
             return producer
 
     def _abort(self, producer: Producer) -> None:
-        """At once, since nobody may be there to initialise the id again soon."""
+        """At once: it may take long until the id is initialised again."""
         try:
             self._end(producer, commit=False)
         except OperatingError as error:

@@ -104,7 +104,8 @@ def _position(change: PositionChange, provenance: Provenance, epoch: OwnerEpoch)
 def provenance_of(
     topic: str, due: DueChanges, *, source: ClusterView, target: ClusterView
 ) -> Provenance:
-    """What a position belongs to. Raises ClusterUnavailable while the source topic is not the known one."""
+    """Clusters and topics that a position belongs to. Raises ClusterUnavailable while the source topic is
+    not the known one."""
     id = source.topic_ids.get(topic)
     known = due.intent.source_topic_id
     if id is None or (known and known != topic_id_text(UUID(id))):

@@ -153,7 +153,7 @@ class Transactions(Protocol):
         """The outcome of everything that was sent is known."""
 
     def set_aside(self, now_s: float) -> str:
-        """What keeps the transaction from being settled takes no part in the next ones, for a while.
+        """Leave what keeps the transaction from being settled out of the next ones, for a while.
 
         Partitions and reasons; "" if none is at fault, so that only waiting helps.
         """

@@ -42,7 +42,12 @@ from ureplicator_worker.copier.raw.topics import Topics
 from ureplicator_worker.copier.raw.transaction import unsettled
 from ureplicator_worker.copier.raw.transactions import RawTransactions
 from ureplicator_worker.copier.record.handlers import Handlers, StartProcess
-from ureplicator_worker.copier.record.partition import LanePartition, RecordPartition, begin
+from ureplicator_worker.copier.record.partition import (
+    LanePartition,
+    RecordPartition,
+    begin,
+    change_settings,
+)
 from ureplicator_worker.copier.record.process import HandlerProcess
 from ureplicator_worker.lifeline.messages import Grant
 
@@ -151,7 +156,7 @@ class RawLane:
             self._target.suspend(send, suspended=False)
 
     def change_settings(self, partition: Partition, settings: RouteSettings) -> None:
-        self._partitions[partition].change_settings(settings)
+        change_settings(self._partitions[partition], settings)
 
     def seek(self, partition: Partition, offset: int) -> None:
         raw = self._partitions[partition]
@@ -179,10 +184,8 @@ class RawLane:
     def progress(self, partitions: Iterable[Partition]) -> dict[Partition, Progress]:
         progress: dict[Partition, Progress] = {}
         for partition in partitions:
-            window, own = (
-                self._partitions[partition].window,
-                self._partitions[partition].send.window,
-            )
+            raw = self._partitions[partition]
+            window, own = raw.window, raw.send.window
             progress[partition] = Progress(
                 window.position,
                 window.leader_epoch,

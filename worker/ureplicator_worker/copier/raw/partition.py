@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from ureplicator_common.model import Partition, RouteSettings
+from ureplicator_common.model import Partition
 from ureplicator_worker.copier.position_values import StartPosition
 from ureplicator_worker.copier.raw.batches.send_window import SendWindow
 from ureplicator_worker.copier.raw.net.buffers import Lease
@@ -48,7 +48,7 @@ FetchWindow = SendWindow | StoredWindow
 @dataclass(slots=True, eq=False)
 class FetchSide:
     """Fetch position of a partition, and errors of its source. Written by `Source` and `ingest`; settings
-    by `RawPartition`.
+    by `record.partition`.
 
     `keys`: the source topic as the versions of Fetch name it. The id is the one that the position was
     proven against, so a recreated topic is never read under it. `read_by_name`: something was fetched
@@ -119,7 +119,7 @@ class Copied:
 
 @dataclass(slots=True, eq=False)
 class SendSide:
-    """State of a partition's batches at the target. Written by `Target`; settings by `RawPartition`.
+    """State of a partition's batches at the target. Written by `Target`; settings by `record.partition`.
 
     `keys`: the target topic as the versions of Produce name it. The id is the one that the position was
     proven against, so no batch reaches a recreated topic under it.
@@ -192,8 +192,3 @@ class RawPartition:
 
     def finish(self) -> None:
         """Everything that was fetched is sent."""
-
-    def change_settings(self, settings: RouteSettings) -> None:
-        """For what is fetched and sent from now on."""
-        self.fetch.verify_crc = settings.verify_crc
-        self.send.abort_on_send_failure = settings.abort_on_send_failure

@@ -117,7 +117,7 @@ class LaneTransaction:
         self._aside[target] = SetAside(backoff, node_id, now_s + backoff.delay_s)
 
     def committed(self) -> None:
-        """What was sent in it has settled."""
+        """End the waiting time of what was sent in it: it has settled."""
         for send in self.copied:
             self._aside.pop(send.topic_partition, None)
 

@@ -77,7 +77,7 @@ class RawTransactions:
         return not any(unsettled(send.window) for send in self._target.active)
 
     def set_aside(self, now_s: float) -> str:
-        """What was sent is void already, so no late response counts.
+        """Discard what does not settle: it is void already, so no late response counts.
 
         Not at fault is what waits for the markers of the transaction before, or moves over a slow line.
         """

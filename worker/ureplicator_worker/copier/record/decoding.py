@@ -26,7 +26,7 @@ NAME_ENCODING = ("utf-8", "surrogateescape")
 
 
 class Place(NamedTuple):
-    """Where a record lies, as `Records.splice` takes it."""
+    """Place of an encoded record, as `Records.splice` takes it."""
 
     data: Bytes
     at: int

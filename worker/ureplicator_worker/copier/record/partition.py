@@ -77,14 +77,15 @@ class RecordPartition:
     def finish(self) -> None:
         self.window.finish()
 
-    def change_settings(self, settings: RouteSettings) -> None:
-        """For what is fetched and sent from now on."""
-        self.fetch.verify_crc = settings.verify_crc
-        for send in self.sends:
-            send.abort_on_send_failure = settings.abort_on_send_failure
-
 
 LanePartition = RawPartition | RecordPartition
+
+
+def change_settings(raw: LanePartition, settings: RouteSettings) -> None:
+    """For what is fetched and sent from now on."""
+    raw.fetch.verify_crc = settings.verify_crc
+    for send in raw.sends:
+        send.abort_on_send_failure = settings.abort_on_send_failure
 
 
 def begin(partition: Partition, grant: Grant, beginning: StartPosition) -> LanePartition:

@@ -1,4 +1,4 @@
-"""What a partition holds between fetch and acknowledgement, and how far it came. Pure.
+"""Records of a partition between fetch and acknowledgement, and its position. Pure.
 
     keep()          take()            handled(next_offset, outputs)       settled()
     -----> waiting -------> handling -------------------------------> parts -------> position
