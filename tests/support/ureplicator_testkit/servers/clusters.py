@@ -11,6 +11,7 @@ needs a proxy to itself gets a listener to itself (`listeners`, `advertise`).
 """
 
 import base64
+import itertools
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
@@ -52,6 +53,7 @@ class KafkaCluster(Server):
         *,
         name: str = "kafka",
         properties: Mapping[str, str] | None = None,
+        features: Mapping[str, int] | None = None,
         ports: Sequence[int] | None = None,
         advertised_ports: Sequence[int] | None = None,
         listeners: Sequence[str] = (),
@@ -60,14 +62,15 @@ class KafkaCluster(Server):
         folder: Path | None = None,
         detached: bool = False,
     ) -> None:
-        """`properties` go to every broker and win over what this class sets; `listeners` name more
-        of them than the usual one, each broker has each."""
+        """`properties` go to every broker and win over what this class sets; `features` are finalized at
+        these levels; `listeners` name more of them than the usual one, each broker has each."""
         assert ports is None or len(ports) == brokers
         assert advertised_ports is None or len(advertised_ports) == brokers
         super().__init__(name, folder, detached)
         self.brokers = brokers
         self.cluster_id = _new_cluster_id()
         self._properties = dict(properties or {})
+        self._features = dict(features or {})
         self._version = version
         self._heap_mb = heap_mb
         self._nodes: dict[int, Node] = {}
@@ -204,12 +207,14 @@ class KafkaCluster(Server):
         self._format(*nodes)
 
     def _format(self, *nodes: Node) -> None:
+        features = [("--feature", f"{name}={level}") for name, level in self._features.items()]
         formatters = []
         for node in nodes:
             command = kafka_java(128, node.folder, version=self._version).command(
                 "kafka.tools.StorageTool",
                 *("format", "--cluster-id", self.cluster_id),
                 *("--config", node.folder / "server.properties"),
+                *itertools.chain(*features),
             )
             log = node.folder / "format.log"
             formatters.append(Process("format", command, log=log, detached=self.detached))

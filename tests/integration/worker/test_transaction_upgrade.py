@@ -1,0 +1,101 @@
+"""The target's `transaction.version` is upgraded while records are copied exactly once (KIP-890)."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from kafka.protocol.admin import (  # type: ignore[attr-defined]  # not in the stubs
+    DescribeTransactionsRequest,
+    DescribeTransactionsResponse,
+    UpdateFeaturesRequest,
+    UpdateFeaturesResponse,
+)
+
+from ureplicator_common.kafka.client import TRANSACTION_COORDINATOR, ClusterClient
+from ureplicator_common.kafka.features import TRANSACTION_FEATURE
+from ureplicator_common.kafka.positions import (
+    PROTOCOL_CHECK_S,
+    TransactionProtocol,
+    transaction_protocol,
+)
+from ureplicator_common.model import Delivery, RouteSettings
+from ureplicator_testkit.copier.lane import RealLane
+from ureplicator_testkit.records.labels import assert_holds
+from ureplicator_testkit.records.load import Load
+from ureplicator_testkit.records.topics import read_all
+from ureplicator_testkit.servers.clusters import KafkaCluster
+from ureplicator_testkit.servers.processes import eventually
+from ureplicator_worker.lifeline.messages import Grant
+
+PARTITIONS = 3
+EXACTLY_ONCE = RouteSettings(delivery=Delivery.EXACTLY_ONCE)
+EPOCHS = 20
+"""More than errors bring: with the implicit protocol each transaction has one."""
+UPGRADE = 1
+
+
+@pytest.fixture
+def target() -> Iterator[KafkaCluster]:
+    with KafkaCluster(name="upgraded", features={TRANSACTION_FEATURE: 1}) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def client(target: KafkaCluster) -> Iterator[ClusterClient]:
+    client = ClusterClient(target.bootstrap)
+    yield client
+    client.close()
+
+
+@pytest.fixture
+def lane(
+    source_cluster: KafkaCluster, target: KafkaCluster, topic: str, fleet: str, tmp_path: Path
+) -> Iterator[RealLane]:
+    lane = RealLane(source_cluster, target, topic, fleet, tmp_path)
+    yield lane
+    lane.close()
+
+
+def upgrade(client: ClusterClient) -> None:
+    update = UpdateFeaturesRequest.FeatureUpdateKey(
+        feature=TRANSACTION_FEATURE, max_version_level=2, upgrade_type=UPGRADE
+    )
+    request = UpdateFeaturesRequest(
+        version=1, timeout_ms=10_000, feature_updates=[update], validate_only=False
+    )
+    response = client.call_any(lambda: request, UpdateFeaturesResponse)
+    assert response.error_code == 0, response
+
+
+def epoch(client: ClusterClient, transactional_id: str) -> int:
+    request = DescribeTransactionsRequest(version=0, transactional_ids=[transactional_id])
+    coordinator = client.coordinator(transactional_id, TRANSACTION_COORDINATOR)
+    response = client.call(coordinator, request, DescribeTransactionsResponse)
+    (state,) = response.transaction_states
+    return int(state.producer_epoch)
+
+
+def test_an_upgrade_is_followed_while_records_are_copied(
+    lane: RealLane, client: ClusterClient
+) -> None:
+    """The copier finds it between two transactions, and repeats nothing."""
+    assert transaction_protocol(client) is TransactionProtocol.ADDED
+    lane.make(PARTITIONS)
+    (id,) = lane.ids("w1")
+    with Load(lane.source.bootstrap, lane.topic, partitions=PARTITIONS) as load:
+        driver = lane.start(
+            PARTITIONS, grant=lambda part, at: Grant(at, part.topic, settings=EXACTLY_ONCE)
+        )
+        driver.wait_caught_up(60)
+        before = epoch(client, id)
+        assert before < EPOCHS
+        upgrade(client)
+        assert transaction_protocol(client) is TransactionProtocol.IMPLICIT
+        eventually(
+            lambda: epoch(client, id) > before + EPOCHS, 2 * PROTOCOL_CHECK_S, "it is followed"
+        )
+    driver.wait_caught_up(60)
+    driver.stop()
+    assert len(driver.proof_requests) == 1, "without an abort"
+    lane.assert_equal()
+    assert_holds(read_all(lane.target.bootstrap, lane.topic), lane.topic, load.acknowledged)
