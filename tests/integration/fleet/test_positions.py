@@ -114,8 +114,12 @@ class Copy:
 
 
 @pytest.fixture(scope="module")
-def running(make_fleet: Callable[..., Fleet]) -> Fleet:
-    return make_fleet(f"positions-{uuid.uuid4().hex[:8]}").start(controllers=2, workers=2)
+def running(request: pytest.FixtureRequest, make_fleet: Callable[..., Fleet]) -> Fleet:
+    fleet = make_fleet(
+        f"positions-{uuid.uuid4().hex[:8]}",
+        route={"delivery": getattr(request, "param", "at_least_once")},
+    )
+    return fleet.start(controllers=2, workers=2)
 
 
 @pytest.fixture
@@ -133,6 +137,7 @@ def commit_group(cluster: KafkaCluster, group: str, topic: str, offset: int) -> 
         consumer.close()
 
 
+@pytest.mark.parametrize("running", ["at_least_once", "exactly_once"], indirect=True)
 def test_positions_are_changed_under_load(copy: Copy) -> None:
     with copy.filling():
         copy.wait_changed(copy.request(offset=100))
