@@ -9,6 +9,7 @@ from ureplicator_testkit.records.labels import (
     HEADERS,
     Label,
     assert_holds,
+    assert_none_lost,
     label_of,
     labelled,
     labelled_records,
@@ -59,3 +60,9 @@ def test_what_was_acknowledged_must_be_there_once() -> None:
         assert_holds({0: part(0) + part(0, 2)}, "t", {0: range(30)})
     with pytest.raises(AssertionError, match="nothing"):
         assert_holds(log, "t", {})
+
+
+def test_what_its_producer_repeated_is_not_lost() -> None:
+    assert_none_lost({0: part(0) + part(0, 2)}, "t", {0: range(30)})
+    with pytest.raises(AssertionError, match="lost 1 records, first \\[30\\]"):
+        assert_none_lost({0: part(0) + part(0, 2)}, "t", {0: range(31)})

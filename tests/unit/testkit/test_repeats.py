@@ -43,6 +43,12 @@ def test_replays() -> None:
     assert found == [Replay(GAP + 2, 2), Replay(GAP + 4, 1), Replay(GAP + 10, 2)]
 
 
+def test_what_the_source_holds_twice_is_repeated_the_third_time() -> None:
+    source = [0, 1, 2, 1, 3]
+    assert replays(log(source), log(source)) == []
+    assert replays(log(source), log([*source, 1, 3])) == [Replay(GAP + 2, 1), Replay(GAP + 6, 1)]
+
+
 def test_a_clean_copy_needs_no_explanation() -> None:
     assert not wrong(range(40), NO_LOST_WRITER)
 

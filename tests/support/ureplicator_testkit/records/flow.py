@@ -28,7 +28,7 @@ from ureplicator_testkit.records.commits import (
     violations,
 )
 from ureplicator_testkit.records.comparison import compare
-from ureplicator_testkit.records.labels import assert_holds, numbers
+from ureplicator_testkit.records.labels import assert_none_lost, numbers
 from ureplicator_testkit.records.load import Load
 from ureplicator_testkit.records.repeats import NO_LOST_WRITER, Lost, unexplained
 from ureplicator_testkit.records.topics import create_topic, offsets, read_all
@@ -160,7 +160,7 @@ class Flow:
         found = self._judge_commits()
         source = read_all(self._source, self.topic)
         target = read_all(self._target, self.copy)
-        assert_holds(source, self.topic, self._load.acknowledged)
+        assert_none_lost(source, self.topic, self._load.acknowledged)
         numbers(target, self.topic)
         compare(source, target).assert_faultless()
         wrong = unexplained(source, target, found, repeats)

@@ -12,7 +12,7 @@ just have been on its way.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -50,19 +50,24 @@ class Replay:
 
 
 def replays(source: Sequence[ConsumedRecord], target: Sequence[ConsumedRecord]) -> list[Replay]:
-    """In the order of the target's log. Records name themselves, so each is matched for certain."""
-    places = {label_of(record): place for place, record in enumerate(source)}
+    """In the order of the target's log. Records name themselves, so each is matched for certain.
+
+    A record that the source itself holds twice is no repeat before its third time.
+    """
+    places: defaultdict[Label, list[int]] = defaultdict(list)
+    for place, record in enumerate(source):
+        places[label_of(record)].append(place)
     found: list[Replay] = []
-    seen: set[Label] = set()
+    seen: Counter[Label] = Counter()
     follows = -1
     """Continuation of the last record, if it was a repeat."""
     for record in target:
         label = label_of(record)
-        place = places[label]
-        if label not in seen:
-            seen.add(label)
+        seen[label] += 1
+        if seen[label] <= len(places[label]):
             follows = -1
             continue
+        place = places[label][0]
         if place == follows:
             found[-1] = Replay(found[-1].offset, found[-1].count + 1)
         else:

@@ -16,7 +16,7 @@ import requests
 
 from ureplicator_testkit.fleet.real_fleet import FORTH, Fleet
 from ureplicator_testkit.records.comparison import compare
-from ureplicator_testkit.records.labels import assert_holds, numbers
+from ureplicator_testkit.records.labels import assert_none_lost, numbers
 from ureplicator_testkit.records.stalls import CopyWatch, Trickle
 from ureplicator_testkit.records.topics import read_all
 from ureplicator_testkit.servers.processes import deadline_factor, eventually
@@ -125,7 +125,7 @@ class WatchedTopic:
 
         eventually(copied, MOVES_S, f"{self.topic} is copied")
         target = read_all(self._site.target.bootstrap, self.copy)
-        assert_holds(source, self.topic, self.at_source.acknowledged)
+        assert_none_lost(source, self.topic, self.at_source.acknowledged)
         numbers(target, self.topic)
         compare(source, target).assert_clean()
 
