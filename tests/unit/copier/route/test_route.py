@@ -6,7 +6,7 @@ import pytest
 
 from ureplicator_common.kafka.errors import ErrorCode
 from ureplicator_common.model import PartitionState, RouteSettings
-from ureplicator_testkit.copier.line import MakeLine, assert_same, fill, records, values
+from ureplicator_testkit.copier.line import Line, MakeLine, assert_same, fill, records, values
 from ureplicator_testkit.records import batches
 from ureplicator_worker.copier.ownership.protocol import NewProducer
 from ureplicator_worker.copier.raw import target as raw_target
@@ -245,6 +245,29 @@ def test_a_record_too_large_is_skipped_under_the_operators_policy(make: MakeLine
     assert values(line.target, K0) == [b"small", b"last"]
     assert line.report(partition).skipped == 2
     assert line.lane.progress([partition])[partition].leader_epoch == 4
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_after_a_skip_no_record_takes_the_place_of_one_that_may_be_there(
+    make: MakeLine, count: int
+) -> None:
+    """The limit of the topic is lowered between two tries. The first one was appended: what follows under
+    its sequence would be taken for a repeat."""
+    line = make(settings=RouteSettings(abort_on_send_failure=False))
+    after_append = ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+    line.target.belated[K0] = deque([int(after_append), int(ErrorCode.MESSAGE_TOO_LARGE)])
+    fill_one(line, count)
+    (partition,) = line.add(0)
+    line.run(lambda: line.copied(partition))
+    fill_one(line, count)
+    line.run(lambda: line.copied(partition))
+    assert set(values(line.target, K0)) == set(values(line.source, K0))
+
+
+def fill_one(line: Line, count: int) -> None:
+    """One batch of so many records, each with its offset."""
+    log = line.source.logs[K0]
+    log.put(batches.batch([(0, None, b"%d" % (log.end + n), ()) for n in range(count)]))
 
 
 @pytest.mark.parametrize("code", [29, -1, int(ErrorCode.CORRUPT_MESSAGE)])

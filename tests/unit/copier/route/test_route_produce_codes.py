@@ -9,10 +9,12 @@ import pytest
 
 from ureplicator_common.kafka.errors import ErrorCode
 from ureplicator_common.kafka.positions import TransactionProtocol
-from ureplicator_common.model import Partition
+from ureplicator_common.model import Delivery, Partition, RouteSettings
 from ureplicator_testkit.copier.ledger_fleet import put
 from ureplicator_testkit.copier.line import ROUTE, records, seen
 from ureplicator_testkit.copier.transaction_fleet import PROTOCOLS, TransactionFleet
+from ureplicator_testkit.records import batches
+from ureplicator_worker.lifeline.messages import PublishedSettings
 
 KEY = ("t", 0)
 UNVERIFIED = (
@@ -135,3 +137,22 @@ def test_a_partition_that_the_coordinator_refuses_holds_up_no_other() -> None:
     fleet.ledger.unaddable.clear()
     fleet.run_until_copied()
     fleet.close()
+
+
+@pytest.mark.parametrize("count", [1, 3])
+@pytest.mark.parametrize("code", [ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.INVALID_RECORD])
+def test_a_batch_that_may_be_there_already_is_neither_split_nor_skipped(
+    fleet: TransactionFleet, code: ErrorCode, count: int
+) -> None:
+    """A limit of the topic that is lowered between two tries: brokers check it before they look for
+    duplicates."""
+    settings = RouteSettings(delivery=Delivery.EXACTLY_ONCE, abort_on_send_failure=False)
+    fleet.workers["w1"].copier.change_settings(PublishedSettings(ROUTE, 1, settings))
+    after_append = ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+    fleet.target.belated[KEY] = deque([int(after_append), int(code)])
+    rows = [(0, None, b"%d" % number, ()) for number in range(count)]
+    fleet.source.logs[KEY].put(batches.batch(rows))
+    fleet.turns(12)
+    put(fleet, 0, 1)
+    fleet.run_until_copied()
+    assert fleet.ledger.done.count("initialise") == 2

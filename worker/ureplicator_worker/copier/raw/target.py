@@ -276,6 +276,7 @@ class Target:
             self._transaction_failed(f"{send.partition}: {error_name(produced.error)}")
             self._retry_later(send, batch, produced)
         elif produced.error in RETRIABLE_PRODUCE:
+            batch.may_be_there = True
             self._retry_later(send, batch, produced)
             if produced.error == ErrorCode.REQUEST_TIMED_OUT:
                 self._set_aside(send)
@@ -351,7 +352,14 @@ class Target:
     def _refused(self, send: SendSide, head: Batch, refusal: Produced) -> None:
         """A batch that no retry will bring in: split it, skip it, or give the partition up."""
         skip = refusal.error in RECORD_FAULTS and not send.abort_on_send_failure
-        if head.records > 1 and (skip or refusal.error in TOO_LARGE):
+        splits = head.records > 1 and (skip or refusal.error in TOO_LARGE)
+        if head.may_be_there and (skip or splits):
+            if self.transaction is not None:
+                reason = f"{error_name(refusal.error)} after a try of unknown outcome"
+                self._transaction_failed(f"{send.partition}: {reason}")
+                return
+            send.needs_producer = True
+        if splits:
             self._split(send, head)
             return
         at = head.source_offsets().at(max(0, refusal.record_index))
@@ -385,6 +393,7 @@ class Target:
                 if not send.window.is_in_flight(batch):
                     continue
                 send.waits_for_markers = False
+                batch.may_be_there = True
                 send.window.lost(batch)
                 self.activate(send)
                 self._settle(send)

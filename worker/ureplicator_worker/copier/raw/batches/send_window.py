@@ -20,7 +20,9 @@ The rules, and why:
 * Sequences are assigned when a batch is first sent, so that waiting batches can be stamped again at no
   cost when a broker has lost our producer's state and a new producer id is needed (`restart`).
 * After a batch was refused permanently and taken out, those behind it were refused too (their sequences
-  do not follow): they are renumbered from its sequence.
+  do not follow): they are renumbered from its sequence. But brokers check a batch before they look for its
+  duplicate. If the outcome of a former try is unknown (`may_be_there`), the next batch under its sequence
+  would be taken for the duplicate, and be lost: then what follows needs another producer.
 
 `position` is the next source offset after everything acknowledged without a gap, and after what needed
 no sending (`pass_over`). `target_end` is the next offset of the target's log after the last of it.
@@ -48,7 +50,8 @@ NEVER_MS = -(1 << 63)
 class Batch:
     """One batch to be produced. Offsets are the source's; `next_offset` is where copying goes on.
 
-    `offsets`: of its records, for a batch that was built; None: they follow `first_offset`.
+    `offsets`: of its records, for a batch that was built; None: they follow `first_offset`. `may_be_there`:
+    the outcome of a try under its sequence is unknown.
     """
 
     __slots__ = (
@@ -57,6 +60,7 @@ class Batch:
         "leader_epoch",
         "lease",
         "max_timestamp_ms",
+        "may_be_there",
         "next_offset",
         "offsets",
         "records",
@@ -88,6 +92,7 @@ class Batch:
         self.max_timestamp_ms = max_timestamp_ms
         self.offsets = offsets
         self.sequence = -1
+        self.may_be_there = False
         self.settled = False
         self.acknowledged = False
         self.target_base = UNKNOWN_OFFSET
@@ -195,6 +200,7 @@ class SendWindow:
             assert self.producer is not None
             id, epoch = self.producer
             batch.sequence = self.next_sequence
+            batch.may_be_there = False
             stamp(
                 batch.view,
                 producer_id=id,
