@@ -31,4 +31,4 @@ def test_rebalancing(rest: RestFixture, url: str) -> None:
     rest.add_worker("w1")
     assert "orders/0" in run("rebalance", "--dry-run", url=url).stdout
     assert "request" in run("rebalance", url=url).stdout
-    assert json.loads(run("rebalance", "--json", url=url).stdout)["rebalance"] == "asked"
+    assert json.loads(run("rebalance", "--json", url=url).stdout)["rebalance"] == "requested"

@@ -305,7 +305,7 @@ class LaggingPartition(ResponseModel):
 
 
 class WorkerLoad(ResponseModel):
-    """Rates count for load balancing once they have settled. `blamed`: the worker is assigned nothing,
+    """Rates count for load balancing once they have settled. `suspect`: the worker is assigned nothing,
     because a partition made no progress on it that does on another worker."""
 
     workerId: str
@@ -313,7 +313,7 @@ class WorkerLoad(ResponseModel):
     totalWorkload: int
     msgsPerSecond: float
     settledPartitions: int
-    blamed: bool
+    suspect: bool
     laggingTopicPartition: list[LaggingPartition]
 
 
@@ -492,6 +492,6 @@ class Health(ResponseModel):
     id: str
 
 
-class Ready(Health):
+class Readiness(Health):
     leader: str | None
     controllers: list[str]

@@ -23,7 +23,7 @@ from ureplicator_common.config.settings import Settings
 from ureplicator_common.coordination import Unavailable
 from ureplicator_common.errors import OperatingError
 from ureplicator_controller.api.http.openapi import group
-from ureplicator_controller.api.http.response_models import Health, JsonResult, Ready, responses
+from ureplicator_controller.api.http.response_models import Health, JsonResult, Readiness, responses
 from ureplicator_controller.api.services.clusters import ClusterTopics
 from ureplicator_controller.api.services.fleet_cache import FleetCache, FleetState
 from ureplicator_controller.api.services.validation import compare
@@ -42,7 +42,7 @@ def blueprint(*, id: str, fleet: FleetCache, registry: CollectorRegistry) -> API
         """Liveness: whether this process responds."""
         return {"status": "ok", "id": id}
 
-    @api.get("/ready", responses=responses(Ready))
+    @api.get("/ready", responses=responses(Readiness))
     def ready() -> JsonResult:
         """Readiness: whether requests can be served, and which controller leads."""
         fleet_state = fleet.current()

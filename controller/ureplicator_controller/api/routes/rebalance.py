@@ -50,7 +50,7 @@ def blueprint(*, fleet: FleetCache, switches: SwitchService, limits: BalanceLimi
 
 def requested(switches: SwitchService, header: IfMatchHeader) -> JsonResult:
     """Request a rebalance."""
-    return {"rebalance": "asked", "request": switches.rebalance(header.condition)}
+    return {"rebalance": "requested", "request": switches.rebalance(header.condition)}
 
 
 def _dry_run(fleet_state: FleetState, limits: BalanceLimits) -> dict[str, object]:

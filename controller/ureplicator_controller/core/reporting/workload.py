@@ -101,7 +101,7 @@ def _workers(
             "totalWorkload": round(total.bytes_per_s),
             "msgsPerSecond": round(total.records_per_s, 1),
             "settledPartitions": settled,
-            "blamed": worker in suspects,
+            "suspect": worker in suspects,
             "laggingTopicPartition": [
                 _lagging(partition, load)
                 for partition, load in sorted(loads.items())

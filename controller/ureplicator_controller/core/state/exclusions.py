@@ -1,7 +1,7 @@
 """Partitions that no worker should copy, with the reason that operators read.
 
 The plan takes such a partition from its owner and gives the reason. REST shows the same reasons, so
-that an intended stop can be told from a failure. Where several reasons apply, the first counts:
+that an intended stop can be distinguished from a failure. Where several reasons apply, the first counts:
 topic deleted, stopped, paused, blacklisted, position requested.
 """
 

@@ -197,7 +197,7 @@ def _reports() -> Iterator[ZnodeRow]:
         "current/<worker>",
         True,
         "the worker",
-        "current states; `seenZxid` is the assignment that they answer",
+        "current states; `seenZxid` is the assignment that they confirm",
         znodes.encode_current(CurrentState(4_294_967_338, {_PARTITION: current})),
     )
     yield ZnodeRow(
