@@ -50,7 +50,7 @@ from ureplicator_worker.engines.performer import Performer
 from ureplicator_worker.engines.publisher import NodePublisher
 from ureplicator_worker.engines.spark import SparkEngine
 from ureplicator_worker.engines.telemetry import Telemetry
-from ureplicator_worker.engines.watchdog import Abort, Watchdog, print_error
+from ureplicator_worker.engines.watchdog import ProcessAbort, Watchdog, print_error
 from ureplicator_worker.engines.web import WebServer
 from ureplicator_worker.lifeline.messages import CopierConfig, CopierId
 from ureplicator_worker.lifeline.server import LifelineServer
@@ -96,7 +96,7 @@ class _Engines:
     prover: OwnershipProver
     inbox: CopierInbox
     loop: EventLoop
-    abort: Abort
+    abort: ProcessAbort
     watchdog: Watchdog
     pages: Pages
 
@@ -194,7 +194,7 @@ class Worker:
             configure=lambda copier: self._copier_config(copier, started.lifeline),
         )
         loop = self._loop(performer, publisher, telemetry)
-        abort = Abort(
+        abort = ProcessAbort(
             name=f"worker {self._id}",
             spark=spark,
             coordination=self._coordination,

@@ -121,7 +121,7 @@ def receive_exactly(
     return buffer
 
 
-class Channel:
+class BlockingConnection:
     """One blocking connection for control requests."""
 
     def __init__(
@@ -215,7 +215,7 @@ def newest_versions(
     Raises ClusterUnavailable; the connection is closed then.
     """
     request = ApiVersionsRequest(version=API_VERSIONS_VERSION)
-    channel = Channel(broker, connection, client_id=client_id)
+    channel = BlockingConnection(broker, connection, client_id=client_id)
     reply = channel.call(request, ApiVersionsResponse, timeout_s)
     return {row.api_key: row.max_version for row in reply.api_keys}
 
@@ -227,7 +227,9 @@ class NoCoordinator(ClusterUnavailable):
 class OpenChannel(Protocol):
     """Connects to a broker. Raises ClusterUnavailable."""
 
-    def __call__(self, broker: Broker, *, security: Security, timeout_s: float) -> Channel: ...
+    def __call__(
+        self, broker: Broker, *, security: Security, timeout_s: float
+    ) -> BlockingConnection: ...
 
 
 class ClusterClient:
@@ -254,11 +256,11 @@ class ClusterClient:
         self.client_id = client_id
         self._security = security or Security()
         self._timeout_s = timeout_s
-        self._open_channel = open_channel or partial(Channel.open, client_id=client_id)
+        self._open_channel = open_channel or partial(BlockingConnection.open, client_id=client_id)
         self._clock = clock or SystemClock()
         self.pause = pause
         self._views = ViewDecoder()
-        self._channels: dict[Address, Channel] = {}
+        self._channels: dict[Address, BlockingConnection] = {}
         self._coordinators: dict[tuple[int, str], Broker] = {}
         self._deadline_s = math.inf
 
@@ -426,7 +428,7 @@ class ClusterClient:
     close = reset
 
 
-def _if_open(channel: Channel | None) -> Channel | None:
+def _if_open(channel: BlockingConnection | None) -> BlockingConnection | None:
     """An idle channel that its broker has closed is no failure."""
     if channel is None or channel.is_open:
         return channel

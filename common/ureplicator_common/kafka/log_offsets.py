@@ -135,7 +135,7 @@ class KafkaLogReader:
     def _times_at(
         self, broker: Broker, offsets: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, BatchTime]:
-        """If the broker stops responding, earlier results are kept."""
+        """Times of the batches that hold the offsets; those read before the broker stopped responding."""
         found: dict[TopicPartition, BatchTime] = {}
         try:
             for max_bytes_each in (SMALL_BYTES, LARGE_BYTES):

@@ -362,7 +362,7 @@ class PositionStore:
 
 
 def transaction_protocol(client: ClusterClient) -> TransactionProtocol:
-    """What the cluster has finalized (KIP-890, feature `transaction.version`). Raises ClusterUnavailable."""
+    """Protocol that the cluster has finalized (KIP-890, `transaction.version`). Raises ClusterUnavailable."""
     newest = finalized(client, TRANSACTION_FEATURE) >= TransactionProtocol.IMPLICIT
     return TransactionProtocol.IMPLICIT if newest else TransactionProtocol.ADDED
 

@@ -32,7 +32,7 @@ from ureplicator_controller.core.planning.steps import Step
 from ureplicator_controller.core.reporting.event_history import blocks_to_write
 from ureplicator_controller.core.reporting.events import fleet_events, log_line
 from ureplicator_controller.core.state.snapshot import Snapshot
-from ureplicator_controller.engines.executor import Executor, Outcome
+from ureplicator_controller.engines.executor import Executor, PlanOutcome
 from ureplicator_controller.engines.fenced_writer import WriteOutcome
 from ureplicator_controller.engines.leadership import Identity, Leadership
 from ureplicator_controller.engines.metrics import ControlMetrics
@@ -197,7 +197,7 @@ class ControlLoop:
         self._wake_at_s = decided.wake_at_s
         self._metrics.waiting.set(len(decided.waiting))
         outcome = self._execute(decided, snapshot, epoch)
-        if outcome in (Outcome.DONE, Outcome.QUIET):
+        if outcome in (PlanOutcome.DONE, PlanOutcome.QUIET):
             outcome = self._record(decided.steps, snapshot, epoch, outcome)
         took_s = self._clock.monotonic_s() - began_s
         self._metrics.cycles.labels(outcome.value).inc()
@@ -205,17 +205,17 @@ class ControlLoop:
         if decided.steps:
             why = "; ".join(decided.reasons) or "fences removed"
             log.info("%s: %s (%d steps, %.0f ms)", outcome, why, len(decided.steps), took_s * 1_000)
-        if outcome is Outcome.DEPOSED:
+        if outcome is PlanOutcome.DEPOSED:
             self._leadership.depose()
-        return self._wait_s(began_s) if outcome is Outcome.QUIET else SETTLE_INTERVAL_S
+        return self._wait_s(began_s) if outcome is PlanOutcome.QUIET else SETTLE_INTERVAL_S
 
-    def _execute(self, decided: Plan, snapshot: Snapshot, epoch: int) -> Outcome:
+    def _execute(self, decided: Plan, snapshot: Snapshot, epoch: int) -> PlanOutcome:
         """Execute the plan. An invariant that was violated before (by a manual write, for example) is
         logged; the plan may repair it."""
         if snapshot.epoch != epoch:
-            return Outcome.DEPOSED
+            return PlanOutcome.DEPOSED
         if not decided.steps:
-            return Outcome.QUIET
+            return PlanOutcome.QUIET
         found = check_invariants(snapshot)
         if found:
             self._metrics.violations.inc(len(found))
@@ -223,8 +223,8 @@ class ControlLoop:
         return self._executor.execute(decided.steps, snapshot, epoch)
 
     def _record(
-        self, done: Sequence[Step], snapshot: Snapshot, epoch: int, outcome: Outcome
-    ) -> Outcome:
+        self, done: Sequence[Step], snapshot: Snapshot, epoch: int, outcome: PlanOutcome
+    ) -> PlanOutcome:
         """Write what happened and what was decided to the log and to the history."""
         events = fleet_events(self._recorded, snapshot, done, leader=self._leadership.leader)
         for event in events[:MAX_EVENT_LINES]:
@@ -238,7 +238,7 @@ class ControlLoop:
         written = self._executor.write(blocks, epoch) if blocks else WriteOutcome.DONE
         if written is not WriteOutcome.DONE:
             log.warning("events above are missing in the history: %s", written)
-            return Outcome(written)
+            return PlanOutcome(written)
         self._recorded = snapshot
         return outcome
 

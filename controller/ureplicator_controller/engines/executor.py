@@ -38,7 +38,7 @@ BATCH_BYTES = TRANSACTION_LIMIT_BYTES // 2
 """Well below the limit with the overhead of each operation, unless a single node exceeds it."""
 
 
-class Outcome(StrEnum):
+class PlanOutcome(StrEnum):
     """Outcome of executing a plan."""
 
     QUIET = "quiet"
@@ -67,10 +67,10 @@ class Executor:
         self._writer = FencedWriter(coordination, paths=paths, metrics=metrics)
         self._ensured: set[str] = set()
 
-    def execute(self, steps: Sequence[Step], snapshot: Snapshot, epoch: int) -> Outcome:
+    def execute(self, steps: Sequence[Step], snapshot: Snapshot, epoch: int) -> PlanOutcome:
         """Perform the steps in order. Raises Unavailable; what was written before stays, and is safe."""
         if not steps:
-            return Outcome.QUIET
+            return PlanOutcome.QUIET
         ledger = InvariantChecker(snapshot)
         admitted: list[Step] = []
         for step in steps:
@@ -84,13 +84,13 @@ class Executor:
             admitted.append(step)
         if not self._evictions_are_current(admitted):
             self._observer.invalidate()
-            return Outcome.CONFLICT
+            return PlanOutcome.CONFLICT
         for batch in batches(operations(step, self._paths) for step in admitted):
             written = self.write(batch, epoch)
             if written is not WriteOutcome.DONE:
-                return Outcome(written)
+                return PlanOutcome(written)
             self._metrics.evictions.inc(self._evictions_in(batch))
-        return Outcome.DONE if len(admitted) == len(steps) else Outcome.VIOLATION
+        return PlanOutcome.DONE if len(admitted) == len(steps) else PlanOutcome.VIOLATION
 
     def _evictions_are_current(self, steps: Sequence[Step]) -> bool:
         """True if the live nodes to delete still belong to the sessions that the plan evicts: the version

@@ -29,8 +29,8 @@ from ureplicator_common.kafka.provenance import Provenance
 from ureplicator_common.model import RENEWER, OwnerEpoch, Route, TopicKey
 from ureplicator_common.znodes import Paths, decode_intent, encode_intent
 from ureplicator_controller.core.positions.changes import (
+    ChangeOutcome,
     DueChanges,
-    Outcome,
     due_changes,
     with_outcomes,
 )
@@ -39,8 +39,8 @@ from ureplicator_controller.engines.fenced_writer import fenced
 from ureplicator_controller.engines.position_deletion import (
     NO_POSITION,
     WRITE_TIMEOUT_S,
+    PositionThread,
     ProveLeadership,
-    TopicPositions,
 )
 from ureplicator_controller.engines.position_renewal import Renewal
 
@@ -52,7 +52,7 @@ Identify = Callable[[DueChanges], Provenance]
 
 def change_positions(
     renewal: Renewal, proven: Callable[[], DueChanges | None], identify: Identify
-) -> dict[int, Outcome] | None:
+) -> dict[int, ChangeOutcome] | None:
     """Carry out the changes of a topic; returns their outcomes, or None if the proof fails.
 
     What the target refuses has an outcome too, and does not hold up the others. Raises ClusterUnavailable,
@@ -81,7 +81,7 @@ def change_positions(
                 refused[number] = f"refused by the target: {why}"
             continue
         return {
-            number: Outcome(
+            number: ChangeOutcome(
                 change, stored[due.target_topic, number].offset, refused.get(number, "")
             )
             for number, change in due.changes.items()
@@ -120,7 +120,7 @@ def provenance_of(
     )
 
 
-class PositionChanger(TopicPositions):
+class PositionChanger(PositionThread):
     """Carries out the changes of positions that operators request."""
 
     name = "position changes"
@@ -170,7 +170,7 @@ class PositionChanger(TopicPositions):
             log.info("%s: %d positions changed, %d refused", key, len(outcomes) - refused, refused)
 
     def _write_outcomes(
-        self, key: TopicKey, outcomes: Mapping[int, Outcome], *, epoch: int
+        self, key: TopicKey, outcomes: Mapping[int, ChangeOutcome], *, epoch: int
     ) -> None:
         """Write the outcomes into the intent, with the epoch of the proof."""
 

@@ -82,7 +82,7 @@ def delete_positions(
             without_topic |= error.refused.keys()
 
 
-class TopicPositions(ABC):
+class PositionThread(ABC):
     """Thread that writes positions topic by topic while this process leads; `run_once` is one round.
 
     Subclasses say which topics are due, and write the positions of one.
@@ -161,7 +161,7 @@ class TopicPositions(ABC):
         OutcomeUnknown, ClusterUnavailable, CommitRefused, Fenced."""
 
 
-class PositionDeleter(TopicPositions):
+class PositionDeleter(PositionThread):
     """Deletes the positions of topics that were deleted with them."""
 
     name = "position deletion"

@@ -70,7 +70,7 @@ console = Console(stderr=True, highlight=False)
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class BenchOptions:
     """Measurements to run."""
 
     profiles: tuple[Profile, ...]
@@ -163,7 +163,7 @@ def main(
     bases = [MEMORY] if only_memory else [PROFILES[name] for name in names or ("1k", "100b")]
     profiles = tuple(_changed(base, changes) for base in bases)
     delivered = tuple(map(Delivery, deliveries)) or (Delivery.AT_LEAST_ONCE,)
-    wanted = Wanted(profiles, latency_seconds, deadline, mm2, load_seconds, delivered)
+    wanted = BenchOptions(profiles, latency_seconds, deadline, mm2, load_seconds, delivered)
     try:
         if idle_partitions is not None:
             good, figures = _idle(idle_partitions)
@@ -191,7 +191,7 @@ def _changed(base: Profile, changes: dict[str, Any]) -> Profile:
     return Profile(**(asdict(base) | kept))
 
 
-def _run(wanted: Wanted, *, only_memory: bool) -> tuple[bool, dict[str, Any]]:
+def _run(wanted: BenchOptions, *, only_memory: bool) -> tuple[bool, dict[str, Any]]:
     with _folder(), running(FOLDER) as servers:
         ours = [Ours(servers, FOLDER, delivery=each) for each in wanted.deliveries]
         if only_memory:
@@ -264,7 +264,7 @@ def _folder() -> Iterator[None]:
 
 
 def _compare(
-    wanted: Wanted, servers: Servers, contenders: Sequence[Contender]
+    wanted: BenchOptions, servers: Servers, contenders: Sequence[Contender]
 ) -> tuple[bool, dict[str, Any]]:
     figures: dict[str, Any] = {"throughput": {}, "latency": {}}
     good = True
@@ -300,7 +300,7 @@ def _compare(
 
 
 def _lag_under_load(
-    wanted: Wanted, servers: Servers, contenders: Sequence[Contender]
+    wanted: BenchOptions, servers: Servers, contenders: Sequence[Contender]
 ) -> tuple[bool, dict[str, Any]]:
     profile = wanted.profiles[0]
     results = []
@@ -355,7 +355,7 @@ def _copied(
 
 
 def _latency(
-    wanted: Wanted, servers: Servers, contenders: Sequence[Contender]
+    wanted: BenchOptions, servers: Servers, contenders: Sequence[Contender]
 ) -> list[tuple[str, list[latency.Latency]]]:
     results = []
     profile = wanted.profiles[0]

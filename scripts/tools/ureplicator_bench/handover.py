@@ -35,7 +35,7 @@ QUIET_S = 0.5
 
 
 @dataclass(frozen=True, slots=True)
-class Handover:
+class HandoverTimes:
     """Gaps in milliseconds over all moves; `faults`: partitions with missing, repeated or late records."""
 
     moves: int
@@ -105,7 +105,7 @@ def figures(folder: Path) -> list[Figure]:
 
 def measure(
     fleet: Fleet, source: str, target: str, topic: str, *, partitions: int, moves: int
-) -> Handover:
+) -> HandoverTimes:
     """A running fleet of two workers, w1 and w2, makes this many moves, or a few more."""
     create_topic(source, topic, partitions=partitions)
     config = {"message.timestamp.type": "LogAppendTime"}
@@ -160,7 +160,9 @@ def _shift(
     return [_Move(number, began_ms, ended_ms) for number in moved]
 
 
-def _judge(moves: Sequence[_Move], ends: Mapping[int, int], target: str, topic: str) -> Handover:
+def _judge(
+    moves: Sequence[_Move], ends: Mapping[int, int], target: str, topic: str
+) -> HandoverTimes:
     log = read_all(target, topic)
     faults = sum(
         [record.value for record in log[number]] != [b"%d" % n for n in range(end)]
@@ -169,7 +171,7 @@ def _judge(moves: Sequence[_Move], ends: Mapping[int, int], target: str, topic: 
     gaps = sorted(_gap_ms([record.timestamp for record in log[m.partition]], m) for m in moves)
 
     p50, p90, p99 = (quantile(gaps, part) for part in (0.5, 0.9, 0.99))
-    return Handover(len(gaps), p50, p90, p99, gaps[-1], faults)
+    return HandoverTimes(len(gaps), p50, p90, p99, gaps[-1], faults)
 
 
 def _gap_ms(times_ms: Sequence[int], move: _Move) -> float:

@@ -29,7 +29,7 @@ from rich.table import Table
 from ureplicator_cli.rest_client import RestFailure
 from ureplicator_demo.compare import compare_clusters
 from ureplicator_demo.fleet import Fleet, Mark
-from ureplicator_demo.progress import Ends, Rate, Sample, shown
+from ureplicator_demo.progress import CopyProgress, Ends, Rate, shown
 from ureplicator_testkit.records.topics import create_topic
 from ureplicator_testkit.servers import stack
 from ureplicator_testkit.servers.processes import Process, remove_folder
@@ -51,7 +51,7 @@ POLL_INTERVAL_S = 0.1
 console = Console(highlight=False)
 
 
-class Failed(Exception):
+class DemoFailed(Exception):
     """The demo failed; the text is the reason."""
 
 
@@ -67,7 +67,7 @@ def main(keep: bool, down: bool, records: int) -> None:
                 _end_kept()
             else:
                 _run(keep, records)
-    except (Failed, AssertionError, RestFailure, KafkaException) as error:
+    except (DemoFailed, AssertionError, RestFailure, KafkaException) as error:
         console.print(f"[red]demo: {error}", soft_wrap=True)
         sys.exit(1)
     except KeyboardInterrupt:
@@ -80,7 +80,7 @@ def main(keep: bool, down: bool, records: int) -> None:
 
 def _run(keep: bool, records: int) -> None:
     if STATE.exists() and MARK.processes():
-        raise Failed("a demo is still running: end it with scripts/demo --down")
+        raise DemoFailed("a demo is still running: end it with scripts/demo --down")
     MARK.end([])
     remove_folder(FOLDER)
     FOLDER.mkdir(parents=True)
@@ -125,10 +125,10 @@ def _show(fleet: Fleet, servers: Mapping[str, str], topic: str, records: int) ->
     console.print("[bold]4[/] comparing: key, value, headers, timestamp, partition and order")
     found = compare_clusters(source, target, topic, PARTITIONS)
     if not found.clean:
-        raise Failed(f"the two sides differ\n{found}")
+        raise DemoFailed(f"the two sides differ\n{found}")
     count = sum(each.source_count for each in found.partitions)
     if count != records:
-        raise Failed(f"the source has {count:,} records, not {records:,}")
+        raise DemoFailed(f"the source has {count:,} records, not {records:,}")
     console.print(f"  {count:,} records are equal")
 
 
@@ -139,11 +139,11 @@ def _watch(fleet: Fleet, source: str, target: str, topic: str, records: int) -> 
     with shown(console, records) as show:
         while True:
             copied = there.total()
-            show(Sample(copied, max(here.total() - copied, 0), rate.at(copied)))
+            show(CopyProgress(copied, max(here.total() - copied, 0), rate.at(copied)))
             if copied >= records:
                 return
             if time.monotonic() > end:
-                raise Failed(
+                raise DemoFailed(
                     f"only {copied:,} of {records:,} records were copied within"
                     f" {COPY_DEADLINE_S:.0f} s\n{fleet.wrong()}"
                 )
@@ -163,7 +163,7 @@ def _produce(bootstrap: str, topic: str, first: int, count: int) -> Process:
 
 def _await_produced(producer: Process) -> None:
     if producer.wait(PRODUCE_DEADLINE_S):
-        raise Failed(f"the producer failed:\n{producer.log_tail()}")
+        raise DemoFailed(f"the producer failed:\n{producer.log_tail()}")
 
 
 def _fleet(keep: bool, name: str) -> Fleet:
@@ -182,7 +182,7 @@ def _servers() -> Mapping[str, str]:
     """Start the stack, or find it running; returns its addresses."""
     done = subprocess.run([STACK, "up"], stdout=subprocess.PIPE, text=True, check=False)  # noqa: S603
     if done.returncode != 0:
-        raise Failed("the servers did not start")
+        raise DemoFailed("the servers did not start")
     return dict(line.split("=", 1) for line in done.stdout.splitlines())
 
 
@@ -223,7 +223,7 @@ def _alone() -> Iterator[None]:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise Failed("another scripts/demo is at work here") from None
+            raise DemoFailed("another scripts/demo is at work here") from None
         yield
 
 

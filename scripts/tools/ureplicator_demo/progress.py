@@ -41,7 +41,7 @@ class Ends:
 
 
 @dataclass(frozen=True, slots=True)
-class Sample:
+class CopyProgress:
     """One measurement of both sides."""
 
     copied: int
@@ -66,7 +66,7 @@ class Rate:
 
 
 @contextmanager
-def shown(console: Console, total: int) -> Iterator[Callable[[Sample], None]]:
+def shown(console: Console, total: int) -> Iterator[Callable[[CopyProgress], None]]:
     """A function that prints a sample."""
     if not console.is_terminal:
         yield _PlainProgress(console, total).show
@@ -82,7 +82,7 @@ def shown(console: Console, total: int) -> Iterator[Callable[[Sample], None]]:
     ) as progress:
         bar = progress.add_task("copying", total=total, per_s=0.0, lag=0)
 
-        def show(sample: Sample) -> None:
+        def show(sample: CopyProgress) -> None:
             progress.update(bar, completed=sample.copied, lag=sample.lag, per_s=sample.per_s)
 
         yield show
@@ -96,7 +96,7 @@ class _PlainProgress:
         self._total = total
         self._shown_at_s = 0.0
 
-    def show(self, sample: Sample) -> None:
+    def show(self, sample: CopyProgress) -> None:
         now_s = time.monotonic()
         if now_s - self._shown_at_s < PLAIN_EVERY_S and sample.copied < self._total:
             return

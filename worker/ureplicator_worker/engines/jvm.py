@@ -77,7 +77,7 @@ def _sweep(base: Path) -> None:
             shutil.rmtree(folder, ignore_errors=True)
 
 
-class Output:
+class JvmOutput:
     """Standard output and error of the JVM and the copiers, passed on without the JVM's noise.
 
     `end` is for the child. The last lines are kept, as the reason of a start that failed.

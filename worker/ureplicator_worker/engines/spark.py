@@ -124,7 +124,7 @@ class SparkEngine:
         conf = self._configuration()
         python = conf.get("spark.pyspark.python", sys.executable)
         os.environ["PYSPARK_PYTHON"] = python or sys.executable
-        output = jvm.Output()
+        output = jvm.JvmOutput()
         try:
             launch: Any = launch_gateway  # carries no types
             gateway = launch(conf, {"stdout": output.end, "stderr": output.end})

@@ -25,7 +25,7 @@ COPIERS_TIMEOUT_S = 3.0
 CLOSE_TIMEOUT_S = 3.0
 
 
-class Abort:
+class ProcessAbort:
     """Ends the process now: no copier may outlive it. Callable once, from any thread."""
 
     def __init__(
@@ -63,7 +63,7 @@ class Watchdog:
         loop: EventLoop,
         limit_s: float,
         clock: Clock,
-        abort: Abort,
+        abort: ProcessAbort,
     ) -> None:
         self._failures = failures
         self._loop = loop

@@ -36,7 +36,7 @@ class DueChanges:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class ChangeOutcome:
     """Outcome of one change: the position that was stored before, and why it was refused ("": done)."""
 
     change: PositionChange
@@ -95,7 +95,7 @@ def _due(
     )
 
 
-def with_outcomes(intent: TopicIntent, outcomes: Mapping[int, Outcome]) -> TopicIntent:
+def with_outcomes(intent: TopicIntent, outcomes: Mapping[int, ChangeOutcome]) -> TopicIntent:
     """The intent after these changes. One that was replaced by a later request stays pending.
 
     A position that was set counts as committed once: if it is missing later, it was lost. One that was

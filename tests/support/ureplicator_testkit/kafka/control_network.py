@@ -18,8 +18,8 @@ from kafka.protocol.metadata import MetadataResponse
 from ureplicator_common.clock import ManualClock
 from ureplicator_common.kafka import ClusterUnavailable, Position
 from ureplicator_common.kafka.client import (
+    BlockingConnection,
     Broker,
-    Channel,
     ClusterClient,
     ClusterView,
     Security,
@@ -66,7 +66,7 @@ class ControlNetwork:
             **more,
         )
 
-    def open(self, broker: Broker, *, security: Security, timeout_s: float) -> Channel:
+    def open(self, broker: Broker, *, security: Security, timeout_s: float) -> BlockingConnection:
         node_id = self.names.get((broker.host, broker.port))
         if node_id is None or node_id in self.down:
             raise ClusterUnavailable(f"{broker} refused", delay_s=0.0)
@@ -84,7 +84,7 @@ class ControlNetwork:
         return sum(each == name for _, each in self.requests)
 
 
-class ControlChannel(Channel):
+class ControlChannel(BlockingConnection):
     def __init__(self, network: ControlNetwork, broker: Broker, node_id: int) -> None:
         self.broker = broker
         self._network = network

@@ -66,7 +66,7 @@ class StackServer:
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class StackOptions:
     """Options of `up`; a second `up` must have the same."""
 
     zookeeper_port: int | None
@@ -90,7 +90,7 @@ def up(
     zookeeper_port: int | None, source_port: int | None, target_port: int | None, brokers: int
 ) -> None:
     """Start what does not run yet; returns when every server responds."""
-    wanted = Wanted(zookeeper_port, source_port, target_port, brokers)
+    wanted = StackOptions(zookeeper_port, source_port, target_port, brokers)
     with _alone():
         if _all_run():
             _refuse_other(wanted)
@@ -125,7 +125,7 @@ def status() -> None:
     sys.exit(0 if _all_run() else 1)
 
 
-def _start(wanted: Wanted) -> None:
+def _start(wanted: StackOptions) -> None:
     os.environ[MARK] = str(FOLDER)
     servers: list[ZooKeeperServer | KafkaCluster] = []
     try:
@@ -144,7 +144,7 @@ def _start(wanted: Wanted) -> None:
         raise
 
 
-def _servers(wanted: Wanted) -> list[ZooKeeperServer | KafkaCluster]:
+def _servers(wanted: StackOptions) -> list[ZooKeeperServer | KafkaCluster]:
     zookeeper = ZooKeeperServer(
         port=wanted.zookeeper_port, folder=FOLDER / "zookeeper", heap_mb=HEAP_MB, detached=True
     )
@@ -163,7 +163,7 @@ def _kafka(name: str, port: int | None, brokers: int) -> KafkaCluster:
 
 
 def _write_down(
-    wanted: Wanted, zookeeper: ZooKeeperServer, source: KafkaCluster, target: KafkaCluster
+    wanted: StackOptions, zookeeper: ZooKeeperServer, source: KafkaCluster, target: KafkaCluster
 ) -> None:
     """The environment file is written last: it exists only when everything else does."""
     members = [_member(zookeeper.process, zookeeper.hosts)]
@@ -207,8 +207,8 @@ def _remove() -> None:
     remove_folder(FOLDER)
 
 
-def _refuse_other(wanted: Wanted) -> None:
-    running = Wanted(**json.loads(STATE.read_text())["wanted"])
+def _refuse_other(wanted: StackOptions) -> None:
+    running = StackOptions(**json.loads(STATE.read_text())["wanted"])
     wanted_values = asdict(wanted)
     if any(value not in (None, asdict(running)[key]) for key, value in wanted_values.items()):
         raise click.ClickException(

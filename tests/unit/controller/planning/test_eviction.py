@@ -10,7 +10,7 @@ from ureplicator_common.coordination.memory import MemoryCoordination
 from ureplicator_common.model import SessionId, WorkerId
 from ureplicator_controller.core.planning.steps import Evict
 from ureplicator_controller.core.state.snapshot import Delays
-from ureplicator_controller.engines.executor import Executor, Outcome
+from ureplicator_controller.engines.executor import Executor, PlanOutcome
 from ureplicator_controller.engines.metrics import ControlMetrics
 from ureplicator_controller.engines.observer import Observer
 from ureplicator_testkit.control.fleet import (
@@ -181,9 +181,9 @@ def test_only_the_observed_session_is_evicted(restarted: bool) -> None:
     client, metrics = MemoryCoordination(fleet.store), ControlMetrics(CollectorRegistry())
     observer = Observer(client, fleet="test", clock=ManualClock(), delays=Delays())
     executor = Executor(client, paths=fleet.paths, observer=observer, metrics=metrics)
-    assert executor.execute([evict], seen, seen.epoch + 1) is not Outcome.DONE
+    assert executor.execute([evict], seen, seen.epoch + 1) is not PlanOutcome.DONE
     assert metrics.evictions._value.get() == 0, "a refused transaction evicts no worker"
     outcome = executor.execute([evict], seen, seen.epoch)
-    assert outcome is (Outcome.CONFLICT if restarted else Outcome.DONE)
+    assert outcome is (PlanOutcome.CONFLICT if restarted else PlanOutcome.DONE)
     assert (fleet.store.node(fleet.paths.worker_live(A)) is not None) is restarted
     assert metrics.evictions._value.get() == (0 if restarted else 1)

@@ -17,7 +17,7 @@ from ureplicator_common.coordination.memory import MemoryCoordination
 from ureplicator_common.kafka import TopicInfo
 from ureplicator_common.kafka.provenance import Provenance
 from ureplicator_common.model import RENEWER, TopicKey, TopicState, transactional_id
-from ureplicator_controller.core.positions.changes import Outcome, due_changes, with_outcomes
+from ureplicator_controller.core.positions.changes import ChangeOutcome, due_changes, with_outcomes
 from ureplicator_controller.core.positions.orphaned import orphaned_positions
 from ureplicator_controller.core.state.snapshot import Delays, Snapshot
 from ureplicator_controller.core.topics.topic_ids import adopt_topics
@@ -347,7 +347,7 @@ def test_topics_of_which_no_position_is_written(
 def test_a_later_request_is_not_taken_for_the_earlier_one() -> None:
     former, later = PositionChange(5, "r1"), PositionChange(9, "r2")
     pending = TopicIntent(1, 1, positions={0: later})
-    assert with_outcomes(pending, {0: Outcome(former, 30)}) == pending
+    assert with_outcomes(pending, {0: ChangeOutcome(former, 30)}) == pending
 
 
 def test_a_recreated_topic_drops_the_requests() -> None:
