@@ -61,7 +61,7 @@ def test_a_leader_cut_off_from_zookeeper_refuses_writes_while_another_one_leads(
     leader, later = fleet.leader(), f"{flow.topic}-later"
     create_topic(site.source.bootstrap, later, partitions=1)
     fleet.links[leader].stall_zookeeper()
-    with fleet.asking(fleet.follower_of(leader)):
+    with fleet.calling(fleet.follower_of(leader)):
         successor = fleet.wait_leader(other_than=leader)
         for _ in range(3):
             response = fleet.call("POST", "/topics", controller=leader, json={"topic": later})

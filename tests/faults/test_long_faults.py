@@ -54,7 +54,7 @@ def test_a_worker_and_a_leader_that_thaw_after_takeover_do_no_harm(
 ) -> None:
     leader, victim = fleet.leader(), flow.a_worker()
     frozen = [fleet.controllers[leader], fleet.workers[victim]]
-    with fleet.asking(fleet.follower_of(leader)):
+    with fleet.calling(fleet.follower_of(leader)):
         for process in frozen:
             process.pause()
         successor = fleet.wait_leader(other_than=leader)

@@ -177,7 +177,7 @@ def test_a_leader_that_dies_in_the_middle_leaves_the_request_to_the_next(copy: C
     copy.wait_copied()
     fleet = copy.fleet
     leader = fleet.leader()
-    with fleet.asking(fleet.follower_of(leader)):
+    with fleet.calling(fleet.follower_of(leader)):
         requested = copy.request(offset=50)
         eventually(lambda: not copy.shown()["heldBy"], CHANGED_S, "it is taken")
         fleet.controllers[leader].kill_tree()

@@ -22,7 +22,7 @@ from ureplicator_testkit.servers.zookeeper import ZooKeeperServer
 
 pytestmark = pytest.mark.integration
 
-ANSWER_S = 2.0
+RESPONSE_S = 2.0
 PATHS = Paths("rest")
 KEY = TopicKey(Route("a", "b"), "orders")
 
@@ -62,12 +62,12 @@ class Rest:
             env={"PORT": str(self.port), "CONFIG": str(config)},
         )
 
-    def ask(self, method: str, path: str) -> requests.Response:
+    def request(self, method: str, path: str) -> requests.Response:
         return requests.request(method, self.url + path, timeout=10)
 
     def status(self, path: str) -> int:
         try:
-            return self.ask("GET", path).status_code
+            return self.request("GET", path).status_code
         except requests.exceptions.ConnectionError:
             return 0
 
@@ -88,7 +88,7 @@ def rest(zookeeper: ZooKeeperServer, tmp_path: Path) -> Iterator[Rest]:
 
 def timed(rest: Rest, method: str, path: str) -> tuple[requests.Response, float]:
     began_s = time.monotonic()
-    return rest.ask(method, path), time.monotonic() - began_s
+    return rest.request(method, path), time.monotonic() - began_s
 
 
 def assert_away(rest: Rest) -> None:
@@ -97,7 +97,7 @@ def assert_away(rest: Rest) -> None:
         response, took_s = timed(rest, method, path)
         assert response.status_code == 503
         assert "ZooKeeper is unavailable" in response.json()["detail"]
-        assert took_s < ANSWER_S
+        assert took_s < RESPONSE_S
     assert rest.status("/ready") == 503
     assert rest.status("/health") == 200
 
@@ -113,14 +113,14 @@ def intend(zookeeper: ZooKeeperServer) -> None:
 
 
 def shown(rest: Rest) -> Any:
-    return rest.ask("GET", "/topics").json()["topics"]
+    return rest.request("GET", "/topics").json()["topics"]
 
 
 def test_one_reads_what_one_wrote(zookeeper: ZooKeeperServer, rest: Rest) -> None:
     intend(zookeeper)
     eventually(lambda: shown(rest) == ["orders"], 2, "the topic is shown")
-    assert rest.ask("DELETE", "/topics/orders").status_code == 200
-    assert rest.ask("GET", "/topics/orders").json()["state"] == "deleting"
+    assert rest.request("DELETE", "/topics/orders").status_code == 200
+    assert rest.request("GET", "/topics/orders").json()["state"] == "deleting"
 
 
 def test_without_a_target_a_topic_is_shown_all_the_same(
@@ -132,7 +132,7 @@ def test_without_a_target_a_topic_is_shown_all_the_same(
     assert response.status_code == 200
     assert response.json()["positions"] is None
     assert response.json()["positionsReason"].startswith("b: ")
-    assert took_s < ANSWER_S
+    assert took_s < RESPONSE_S
 
 
 def test_zookeeper_frozen_then_thawed(zookeeper: ZooKeeperServer, rest: Rest) -> None:

@@ -143,8 +143,8 @@ def test_a_new_topic_is_copied_from_its_first_record_and_an_old_one_from_the_rou
     world.wait_whitelisted(new, since_s=since_s)
     world.wait_values(f"s.{new}", [b"first", b"second"], world.target)
     world.fleet.wait_online(old, 1)
-    fill(world.source, old, b"news")
-    world.wait_values(f"s.{old}", [b"news"], world.target)
+    fill(world.source, old, b"later")
+    world.wait_values(f"s.{old}", [b"later"], world.target)
     assert world.fleet.call("GET", f"/topics/{MINE}-auto-not").status_code == 404
     compare_logs(
         world.source.bootstrap, world.target.bootstrap, new, target_topic=f"s.{new}"

@@ -13,7 +13,7 @@ from ureplicator_testkit.servers.processes import eventually
 from ureplicator_testkit.servers.proxy import Proxy, ProxyThread, Way
 
 SILENCE_S = 0.3
-ANSWER_S = 5.0
+RESPONSE_S = 5.0
 
 
 class Echo:
@@ -85,7 +85,7 @@ def client(proxy: Proxy) -> Iterator[socket.socket]:
 
 
 def connected(proxy: Proxy) -> socket.socket:
-    return socket.create_connection(("127.0.0.1", proxy.port), timeout=ANSWER_S)
+    return socket.create_connection(("127.0.0.1", proxy.port), timeout=RESPONSE_S)
 
 
 def echoed(client: socket.socket, request: bytes) -> bytes:
@@ -107,7 +107,7 @@ def is_silent(client: socket.socket) -> bool:
     except TimeoutError:
         return True
     finally:
-        client.settimeout(ANSWER_S)
+        client.settimeout(RESPONSE_S)
     return False
 
 
@@ -120,14 +120,14 @@ def test_bytes_and_ends_pass_both_ways(client: socket.socket, proxy: Proxy, echo
     assert proxy.carried_bytes(Way.UP) == proxy.carried_bytes(Way.DOWN) == len(much) + 5
     client.shutdown(socket.SHUT_WR)
     assert client.recv(1) == b""
-    eventually(lambda: echo.ends == ["end"], ANSWER_S, "the server sees the end")
-    eventually(lambda: proxy.connections == 0, ANSWER_S, "the proxy forgets the connection")
+    eventually(lambda: echo.ends == ["end"], RESPONSE_S, "the server sees the end")
+    eventually(lambda: proxy.connections == 0, RESPONSE_S, "the proxy forgets the connection")
 
 
 def test_a_reset_of_the_client_is_a_reset_at_the_server(client: socket.socket, echo: Echo) -> None:
     client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
     client.close()
-    eventually(lambda: echo.ends == ["reset"], ANSWER_S, "the server sees the reset")
+    eventually(lambda: echo.ends == ["reset"], RESPONSE_S, "the server sees the reset")
 
 
 def test_slow_delays_every_byte_but_not_one_after_the_other(
@@ -193,7 +193,7 @@ def test_the_end_of_a_connection_is_stalled_too(
     time.sleep(SILENCE_S)
     assert echo.ends == []
     proxy.heal()
-    eventually(lambda: echo.ends, ANSWER_S, "the server hears of it")
+    eventually(lambda: echo.ends, RESPONSE_S, "the server sees the end")
 
 
 @pytest.mark.parametrize("way", list(Way))
@@ -214,7 +214,7 @@ def test_reset_ends_open_connections_and_accepts_new_ones(
     proxy.reset()
     with pytest.raises(ConnectionResetError):
         client.recv(1)
-    eventually(lambda: echo.ends == ["reset"], ANSWER_S, "the server sees the reset")
+    eventually(lambda: echo.ends == ["reset"], RESPONSE_S, "the server sees the reset")
     with connected(proxy) as another:
         assert echoed(another, b"again") == b"again"
 
@@ -225,7 +225,7 @@ def test_reset_ends_stalled_connections(client: socket.socket, proxy: Proxy) -> 
     proxy.reset()
     with pytest.raises(ConnectionResetError):
         client.recv(1)
-    eventually(lambda: proxy.connections == 0, ANSWER_S, "nothing is held back")
+    eventually(lambda: proxy.connections == 0, RESPONSE_S, "nothing is held back")
 
 
 def test_refuse_rejects_connections_until_healed(client: socket.socket, proxy: Proxy) -> None:
@@ -248,10 +248,10 @@ def test_cut_after_so_many_bytes_and_once(
     assert received(client, 3) == b"123"
     client.sendall(b"4567890")
     if way is Way.DOWN:  # a reset may overtake what the client has not read yet
-        eventually(lambda: proxy.connections == 0, ANSWER_S, "the connection is cut")
+        eventually(lambda: proxy.connections == 0, RESPONSE_S, "the connection is cut")
         assert proxy.carried_bytes(Way.DOWN) == len(b"hello1234567")
     else:
-        eventually(lambda: echo.ends == ["reset"], ANSWER_S, "the server sees the reset")
+        eventually(lambda: echo.ends == ["reset"], RESPONSE_S, "the server sees the reset")
         assert echo.came in (b"hello1234567", b"hello123")
         assert proxy.carried_bytes(Way.UP) == len(b"hello1234567")
     with connected(proxy) as another:

@@ -19,7 +19,7 @@ ONLINE_S = 10
 
 @pytest.fixture
 def silent() -> Iterator[str]:
-    """Its backlog takes every connection; nobody reads from them."""
+    """A server whose backlog takes every connection, and which reads from none."""
     with socket.create_server(("127.0.0.1", 0), backlog=64) as server:
         yield f"127.0.0.1:{server.getsockname()[1]}"
 

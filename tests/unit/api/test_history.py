@@ -122,7 +122,7 @@ def test_an_unreadable_block_hides_no_other(moved: RestFixture) -> None:
 # --- Request ids
 
 
-def asked(rest: RestFixture, *, as_: str) -> str:
+def whitelist(rest: RestFixture, *, as_: str) -> str:
     """Whitelist a topic under a caller's id; returns the id of the response."""
     response = rest.call("POST", "/topics/orders", headers={"X-Request-Id": as_})
     assert response.status_code == 201
@@ -133,7 +133,7 @@ def test_header_log_and_intent_have_the_same_request_id(
     rest: RestFixture, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.INFO):
-        id = asked(rest, as_="deploy-42")
+        id = whitelist(rest, as_="deploy-42")
     assert id.startswith("deploy-42-")
     intent = rest.intent("orders")
     assert intent is not None
@@ -142,7 +142,7 @@ def test_header_log_and_intent_have_the_same_request_id(
 
 
 def test_a_client_id_finds_all_its_requests(rest: RestFixture) -> None:
-    one = asked(rest, as_="deploy-42")
+    one = whitelist(rest, as_="deploy-42")
     response = rest.call("DELETE", "/topics/orders", headers={"X-Request-Id": "deploy-42"})
     two = response.headers["X-Request-Id"]
     assert one != two
@@ -157,7 +157,7 @@ def test_a_client_id_finds_all_its_requests(rest: RestFixture) -> None:
 
 @pytest.mark.parametrize("theirs", ["", "a b", "x" * 65, "ü", "a\tb"])
 def test_an_invalid_id_is_replaced(rest: RestFixture, theirs: str) -> None:
-    assert len(asked(rest, as_=theirs)) == 32
+    assert len(whitelist(rest, as_=theirs)) == 32
 
 
 def test_a_refused_write_has_an_id_and_a_read_has_none(rest: RestFixture) -> None:

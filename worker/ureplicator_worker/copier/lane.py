@@ -125,7 +125,7 @@ class SocketGroup(Protocol):
 
 
 class Transactions(Protocol):
-    """What the lane sends belongs to the open transaction."""
+    """Transactions of a lane: everything that it sends belongs to the open one."""
 
     def deliver(self, *, transactional: bool) -> None:
         """In transactions from now on, or in none. Only without partitions."""

@@ -123,7 +123,7 @@ class WorkerLine(CopierLine):
 
 @dataclass
 class Owner:
-    """What the leader has written of a partition. `wanted`: the worker that it shall have. `holders`:
+    """The leader's record of a partition. `wanted`: the worker that should have it. `holders`:
     processes that were given it and never confirmed the release."""
 
     wanted: str

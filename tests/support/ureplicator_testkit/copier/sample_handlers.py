@@ -52,7 +52,7 @@ def three(others: list[str]) -> Handler:
 
 
 class Fails(Handler):
-    """Does `what` at the values that match, once the file exists; without a file always."""
+    """Handler that does `what` at the values that match, once the file exists; without a file always."""
 
     def __init__(self, what: str, at: str, file: str = "") -> None:
         self._what = what

@@ -81,7 +81,7 @@ class StubLane:
 
 
 class StubTransactions:
-    """What the lane was told; everything sent is settled at once unless `settled` is False."""
+    """Calls that the lane got; everything sent is settled at once unless `settled` is False."""
 
     def __init__(self, lane: StubLane) -> None:
         self._lane = lane

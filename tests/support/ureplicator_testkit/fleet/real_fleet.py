@@ -33,7 +33,7 @@ MOVES_KEPT = 1_000
 
 
 class Fleet:
-    """`rest` calls the first controller that runs, unless `asking` chose another."""
+    """`rest` calls the first controller that runs, unless `calling` chose another."""
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ class Fleet:
         }
         self._claims: dict[str, PortClaim] = {}
         self._logged: dict[str, int] = {}
-        self._asked = ""
+        self._called = ""
         self._config: dict[str, Any] = {
             "fleet": name,
             "zookeeper": {"hosts": zookeeper, "session_timeout_s": SESSION_TIMEOUT_S},
@@ -205,13 +205,13 @@ class Fleet:
             return False
 
     @contextmanager
-    def asking(self, controller: str) -> Iterator[None]:
+    def calling(self, controller: str) -> Iterator[None]:
         """Send calls to this controller meanwhile: another one is frozen, cut off or dead."""
-        self._asked = controller
+        self._called = controller
         try:
             yield
         finally:
-            self._asked = ""
+            self._called = ""
 
     def call(
         self, method: str, path: str, *, controller: str = "", json: object = None
@@ -220,7 +220,7 @@ class Fleet:
         return requests.request(method, f"{self.url(controller)}{path}", json=json, timeout=20)
 
     def url(self, controller: str = "") -> str:
-        id = controller or self._asked or self._running_controller()
+        id = controller or self._called or self._running_controller()
         return f"http://127.0.0.1:{self._claims[id].port}"
 
     def _running_controller(self) -> str:

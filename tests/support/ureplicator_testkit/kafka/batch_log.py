@@ -148,7 +148,7 @@ class BatchLog(Log):
         return (known, end) if known >= 0 and (known < last_epoch or end < offset) else None
 
     def fetch(self, offset: int, limit: int) -> list[bytes]:
-        """Whole batches from the one that holds the offset, one at least."""
+        """Batches, whole, from the one that holds the offset, one at least."""
         found: list[bytes] = []
         size = 0
         for batch in self.taken:

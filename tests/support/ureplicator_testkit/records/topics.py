@@ -27,7 +27,7 @@ from confluent_kafka.cimpl import NewPartitions, NewTopic
 from ureplicator_testkit.records.comparison import Comparison, ConsumedRecord, Headers, compare
 from ureplicator_testkit.servers.processes import NotInTimeError, deadline_factor, eventually
 
-ANSWER_S = 30
+RESPONSE_S = 30
 QUIET: dict[str, Any] = {"log_level": 0, "allow.auto.create.topics": "false"}
 MOVING = frozenset({KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE})
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
@@ -92,7 +92,7 @@ def delete_topic(bootstrap: str, topic: str) -> None:
     admin = AdminClient({"bootstrap.servers": bootstrap, **QUIET})
     _await_all(admin.delete_topics([topic]))
     gone = f"{topic} is gone"
-    eventually(lambda: topic not in admin.list_topics(timeout=ANSWER_S).topics, ANSWER_S, gone)
+    eventually(lambda: topic not in admin.list_topics(timeout=RESPONSE_S).topics, RESPONSE_S, gone)
 
 
 def delete_records(bootstrap: str, topic: str, before: Mapping[int, int]) -> None:
@@ -112,7 +112,7 @@ def offsets(
             where = TopicPartition(topic, partition)
             low_high = eventually(
                 lambda: _watermarks(consumer, where),  # noqa: B023
-                ANSWER_S,
+                RESPONSE_S,
                 f"the leader of {topic}/{partition} responds",
             )
             assert low_high is not None
@@ -123,7 +123,7 @@ def offsets(
 def _watermarks(consumer: Consumer, where: TopicPartition) -> tuple[int, int] | None:
     """None while the metadata name a leader that does not know it yet: the topic is new, or it moves."""
     try:
-        return consumer.get_watermark_offsets(where, timeout=ANSWER_S)
+        return consumer.get_watermark_offsets(where, timeout=RESPONSE_S)
     except KafkaException as error:
         if error.args[0].code() not in MOVING:
             raise
@@ -134,17 +134,17 @@ def _await_partitions(admin: AdminClient, topic: str, count: int) -> None:
     def led() -> bool:
         described = admin.describe_topics(TopicCollection([topic]))[topic]
         try:
-            partitions = described.result(timeout=ANSWER_S).partitions
+            partitions = described.result(timeout=RESPONSE_S).partitions
         except KafkaException:
             return False
         return len(partitions) == count and all(p.leader for p in partitions)
 
-    eventually(led, ANSWER_S, f"{count} partitions of {topic} have leaders")
+    eventually(led, RESPONSE_S, f"{count} partitions of {topic} have leaders")
 
 
 def _await_all(futures: Mapping[Any, "Future[Any]"]) -> None:
     for future in futures.values():
-        future.result(timeout=ANSWER_S)
+        future.result(timeout=RESPONSE_S)
 
 
 # --- producing -------------------------------------------------------------------------------
@@ -162,7 +162,7 @@ def produce(
     producer = _producer(bootstrap, codec, settings)
     failures: list[KafkaError] = []
     count = _send(producer, topic, records, failures)
-    left = producer.flush(ANSWER_S * deadline_factor())
+    left = producer.flush(RESPONSE_S * deadline_factor())
     if failures or left:
         raise AssertionError(f"not produced to {topic}: {left} not acknowledged, {failures[:3]}")
     return count
@@ -174,18 +174,18 @@ def transaction(
 ) -> Iterator[Producer]:
     """One transaction around the block; aborted when `commit` is false or the block raises."""
     producer = _producer(bootstrap, codec, {"transactional.id": transactional_id})
-    producer.init_transactions(ANSWER_S)
+    producer.init_transactions(RESPONSE_S)
     producer.begin_transaction()
     try:
         yield producer
-        producer.flush(ANSWER_S * deadline_factor())
+        producer.flush(RESPONSE_S * deadline_factor())
     except BaseException:
-        producer.abort_transaction(ANSWER_S)
+        producer.abort_transaction(RESPONSE_S)
         raise
     if commit:
-        producer.commit_transaction(ANSWER_S)
+        producer.commit_transaction(RESPONSE_S)
     else:
-        producer.abort_transaction(ANSWER_S)
+        producer.abort_transaction(RESPONSE_S)
 
 
 def produce_in_transaction(
@@ -346,7 +346,7 @@ def _record(message: Message) -> ConsumedRecord:
 
 
 def _partitions_of(consumer: Consumer, topic: str) -> Sequence[int]:
-    found = consumer.list_topics(topic, timeout=ANSWER_S).topics[topic]
+    found = consumer.list_topics(topic, timeout=RESPONSE_S).topics[topic]
     if found.error is not None:
         raise KafkaException(found.error)
     return sorted(found.partitions)

@@ -166,7 +166,7 @@ class AwayStore(TwinStore):
 
     def initialise(self) -> None:
         super().initialise()
-        raise ClusterUnavailable("no broker answers")
+        raise ClusterUnavailable("no broker responds")
 
 
 class Client:
@@ -250,14 +250,14 @@ def test_mark_is_removed_after_the_deletion() -> None:
 
 
 @pytest.mark.parametrize(
-    ("other", "asked"),
+    ("other", "order"),
     [
         (AwayStore(), ["initialise"]),
         (TwinStore({("x", 0): "TOPIC_AUTHORIZATION_FAILED"}), 2 * ["initialise", "read", "commit"]),
     ],
     ids=["away", "refuses"],
 )
-def test_failing_topic_does_not_delay_others(other: TwinStore, asked: list[str]) -> None:
+def test_failing_topic_does_not_delay_others(other: TwinStore, order: list[str]) -> None:
     """An unavailable cluster does not either: it is queried once."""
     leader = Leader()
     away = Route("a", "a")
@@ -267,7 +267,7 @@ def test_failing_topic_does_not_delay_others(other: TwinStore, asked: list[str])
     leader.proof = lambda: seen
     engine = leader.engine(seen, {away: renewal(other), ROUTE: renewal(leader.store)})
     assert not engine.run_once()
-    assert other.done == asked
+    assert other.done == order
     assert not leader.marked()
     assert leader.engine(fleet(), {ROUTE: renewal(leader.store)}).run_once()
 

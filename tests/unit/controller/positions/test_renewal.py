@@ -52,7 +52,7 @@ def renewer(first: TwinStore, second: TwinStore, *, leads: bool = True) -> Posit
     )
 
 
-@pytest.mark.parametrize("error", [ClusterUnavailable("no broker answers"), ValueError("what?")])
+@pytest.mark.parametrize("error", [ClusterUnavailable("no broker responds"), ValueError("what?")])
 def test_failing_route_does_not_stop_others_and_is_retried_sooner(error: Exception) -> None:
     second = TwinStore()
     assert renewer(TwinStore(error), second).run_once() == RETRY_INTERVAL_S

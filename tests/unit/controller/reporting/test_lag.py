@@ -277,8 +277,8 @@ def test_lagging_partitions_unread_for_longest_are_read_first() -> None:
         TWO: RecordTime(BatchTime(0, 9, 5), 4.0),
         THREE: RecordTime(BatchTime(0, 9, 5), 2.0),
     }
-    asked = record_times_to_read(now, before=before, readings=readings, limit=10)
-    assert asked == [FOUR, THREE, TWO, ONE]
+    requested = record_times_to_read(now, before=before, readings=readings, limit=10)
+    assert requested == [FOUR, THREE, TWO, ONE]
     assert record_times_to_read(now, before=before, readings=readings, limit=2) == [FOUR, THREE]
 
 
@@ -304,7 +304,7 @@ def test_summary_counts_unknown_partitions() -> None:
             judged((0, 40, 0, 100), record=seconds_ago(7)),
             judged((0, 90, 0, 100), record=seconds_ago(70)),
             judged((0, None, 0, 100)),
-            PartitionLag(reason="source: no answer"),
+            PartitionLag(reason="source: no response"),
         ]
     )
     assert (found.partitions, found.never_committed, found.unknown) == (4, 1, 2)

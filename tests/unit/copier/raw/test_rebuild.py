@@ -190,7 +190,7 @@ def test_merged_is_one_after_the_other(
 
 @pytest.mark.parametrize("codec", batches.CODECS)
 def test_all_kinds_are_merged(codec: int) -> None:
-    """Whole ones, ones with holes, of the older formats, stamped ones."""
+    """Batches that are whole, have holes, are of the older formats, or stamped."""
     old = (
         []
         if codec == batches.ZSTD

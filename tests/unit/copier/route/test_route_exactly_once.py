@@ -196,7 +196,7 @@ def test_only_stored_positions_are_published_at_the_source(fleet: TransactionFle
 
 
 def test_a_frozen_owner_that_thaws_leaves_nothing_behind(fleet: TransactionFleet) -> None:
-    """What it had sent is aborted when the next owner fences it; what it sends then is refused."""
+    """Its records are aborted when the next owner fences it; those that it sends then are refused."""
     fleet.give(0, "w1")
     put(fleet, 0, 5)
     fleet.run_until_copied()
@@ -276,7 +276,7 @@ def test_transactions_end_under_a_load_that_never_pauses(fleet: TransactionFleet
 
 
 def test_a_partition_that_leaves_uncommitted_aborts_what_it_sent(fleet: TransactionFleet) -> None:
-    """Its next owner copies it again, and fences nobody: it was released."""
+    """Its next owner copies it again, and fences no id: it was released."""
     for number in range(PARTITIONS):
         fleet.give(number, "w1")
         put(fleet, number, 5)

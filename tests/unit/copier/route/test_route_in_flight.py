@@ -1,4 +1,4 @@
-"""What is queued or in flight when a partition is fenced, its leader moves, or its place is another one."""
+"""Batches queued or in flight when a partition is fenced, its leader moves, or its place is another one."""
 
 from collections import deque
 

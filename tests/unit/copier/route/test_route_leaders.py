@@ -58,7 +58,7 @@ def test_a_leader_whose_address_is_unknown_waits_for_the_metadata(make: MakeLine
 
 
 def test_a_broker_that_still_lives_in_a_former_epoch_is_not_read(make: MakeLine) -> None:
-    """What it takes for the log may be truncated once it learns of its successor (KIP-320)."""
+    """Its log may be truncated once it learns of its successor (KIP-320)."""
     line = make(1)
     log = line.source.logs[K0]
     line.source.move(K0, 1)

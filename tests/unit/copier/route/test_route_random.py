@@ -32,7 +32,7 @@ FAULTS = {
 
 
 def judge(line: Line, promise: str) -> None:
-    """Whole records are compared: times alone would not tell the records of partitions apart."""
+    """Compare whole records: times alone would not distinguish the records of partitions."""
     for number in range(PARTITIONS):
         ours, theirs = (seen(records(kafka, ("t", number))) for kafka in (line.target, line.source))
         match promise:

@@ -395,7 +395,7 @@ class Ownership:
 def position_records(
     positions: Mapping[Partition, Commitment], *, worker: str, slot: int
 ) -> Records:
-    """What the store gets of each."""
+    """Positions in the form of the store."""
     return {
         part: (
             (item.grant.target_topic, part.number),

@@ -1,4 +1,4 @@
-"""What is fetched from one source broker, kept from one request to the next. Pure.
+"""Fetches of one source broker, kept from one request to the next. Pure.
 
 The broker remembers what a session fetches (KIP-227), so a request names only changes. This keeps the other
 side of it: composing a request costs what has changed, too, however many quiet partitions there are.

@@ -1,4 +1,4 @@
-"""Which partitions the next request to each source broker fetches. No I/O.
+"""Partitions that the next request to each source broker fetches. No I/O.
 
                      touch                          in a session, and its window is empty
     add ---> due <----------- settled          due -------------------------------------> settled

@@ -1,4 +1,4 @@
-"""Whatever of one cluster may block, in threads: metadata, connections, publication of positions.
+"""Threads for all that may block on one cluster: metadata, connections, publication of positions.
 
     metadata       one thread: refreshes the view when it is wanted, and every few seconds: former leaders
                    refuse requests, but only the topic ids show that a topic was recreated
