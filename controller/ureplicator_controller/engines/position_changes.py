@@ -17,17 +17,17 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
+from typing import NamedTuple
 from uuid import UUID
 
 from ureplicator_common.contents import NO_OFFSET, PositionChange
-from ureplicator_common.coordination import Coordination, Node, Set
-from ureplicator_common.coordination.edit import Edit, edit
+from ureplicator_common.coordination import Coordination
 from ureplicator_common.kafka import ClusterUnavailable, Position, topic_id_text
 from ureplicator_common.kafka.client import ClusterClient, ClusterView
 from ureplicator_common.kafka.positions import CommitRefused, TargetPartition
 from ureplicator_common.kafka.provenance import Provenance
 from ureplicator_common.model import RENEWER, OwnerEpoch, Route, TopicKey
-from ureplicator_common.znodes import Paths, decode_intent, encode_intent
+from ureplicator_common.znodes import Paths
 from ureplicator_controller.core.positions.changes import (
     ChangeOutcome,
     DueChanges,
@@ -35,10 +35,8 @@ from ureplicator_controller.core.positions.changes import (
     with_outcomes,
 )
 from ureplicator_controller.core.state.snapshot import Snapshot
-from ureplicator_controller.engines.fenced_writer import fenced
 from ureplicator_controller.engines.position_deletion import (
     NO_POSITION,
-    WRITE_TIMEOUT_S,
     PositionThread,
     ProveLeadership,
 )
@@ -50,10 +48,17 @@ Identify = Callable[[DueChanges], Provenance]
 """Clusters and topics that the positions of a topic belong to. Raises ClusterUnavailable."""
 
 
+class Changed(NamedTuple):
+    """`epoch`: leader epoch of the proof."""
+
+    outcomes: Mapping[int, ChangeOutcome]
+    epoch: int
+
+
 def change_positions(
     renewal: Renewal, proven: Callable[[], DueChanges | None], identify: Identify
-) -> dict[int, ChangeOutcome] | None:
-    """Carry out the changes of a topic; returns their outcomes, or None if the proof fails.
+) -> Changed | None:
+    """Carry out the changes of a topic; None if the proof fails.
 
     What the target refuses has an outcome too, and does not hold up the others. Raises ClusterUnavailable,
     Fenced, and Unavailable from the proof.
@@ -80,12 +85,13 @@ def change_positions(
             for (_, number), why in error.refused.items():
                 refused[number] = f"refused by the target: {why}"
             continue
-        return {
+        outcomes = {
             number: ChangeOutcome(
                 change, stored[due.target_topic, number].offset, refused.get(number, "")
             )
             for number, change in due.changes.items()
         }
+        return Changed(outcomes, due.epoch)
 
 
 def _positions(due: DueChanges, provenance: Provenance) -> dict[TargetPartition, Position]:
@@ -149,41 +155,16 @@ class PositionChanger(PositionThread):
         return due_changes(snapshot)
 
     def _write(self, key: TopicKey, renewal: Renewal) -> None:
-        proofs: list[Snapshot] = []
-
-        def proven() -> DueChanges | None:
-            snapshot = self._proof()
-            if snapshot is None:
-                return None
-            proofs.append(snapshot)
-            return due_changes(snapshot).get(key)
-
         def identify(due: DueChanges) -> Provenance:
             source = self._sources[key.route].view([key.topic])
             target = renewal.client.view([due.target_topic])
             return provenance_of(key.topic, due, source=source, target=target)
 
-        outcomes = change_positions(renewal, proven, identify)
-        if outcomes is not None:
-            self._write_outcomes(key, outcomes, epoch=proofs[-1].epoch)
+        changed = change_positions(renewal, lambda: self._proven(due_changes, key), identify)
+        if changed is not None:
+            outcomes = changed.outcomes
+            self._edit_intent(
+                key, lambda intent: with_outcomes(intent, outcomes), epoch=changed.epoch
+            )
             refused = sum(bool(each.refused) for each in outcomes.values())
             log.info("%s: %d positions changed, %d refused", key, len(outcomes) - refused, refused)
-
-    def _write_outcomes(
-        self, key: TopicKey, outcomes: Mapping[int, ChangeOutcome], *, epoch: int
-    ) -> None:
-        """Write the outcomes into the intent, with the epoch of the proof."""
-
-        def decide(node: Node | None) -> Edit[None]:
-            if node is None or done(node):
-                return Edit(None)
-            data = encode_intent(with_outcomes(decode_intent(node.data), outcomes))
-            marked = Set(path, data, node.stat.version)
-            return Edit(None, fenced([marked], paths=self._paths, epoch=epoch))
-
-        def done(node: Node | None) -> bool:
-            intent = decode_intent(node.data) if node else None
-            return intent is None or with_outcomes(intent, outcomes) == intent
-
-        path = self._paths.topic(key)
-        edit(self._coordination, path, decide, done, timeout_s=WRITE_TIMEOUT_S)

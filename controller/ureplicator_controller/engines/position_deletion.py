@@ -17,9 +17,9 @@ import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
-from typing import ClassVar
+from typing import ClassVar, NamedTuple, TypeVar
 
-from ureplicator_common.contents import NO_OFFSET
+from ureplicator_common.contents import NO_OFFSET, TopicIntent
 from ureplicator_common.coordination import (
     Conflict,
     Coordination,
@@ -50,12 +50,20 @@ log = logging.getLogger(__name__)
 ProveLeadership = Callable[[], Snapshot | None]
 """The fleet, read after a `sync` while this process leads; None if it does not lead any more. Raises
 Unavailable."""
+Due = TypeVar("Due")
+
+
+class Deleted(NamedTuple):
+    """`epoch`: leader epoch of the proof."""
+
+    positions: int
+    epoch: int
 
 
 def delete_positions(
     renewal: Renewal, proven: Callable[[], DeletablePositions | None]
-) -> int | None:
-    """Delete the positions of a topic; returns their number, or None if the proof fails.
+) -> Deleted | None:
+    """Delete the positions of a topic; None if the proof fails.
 
     Raises ClusterUnavailable, Fenced, CommitRefused, and Unavailable from the proof.
     """
@@ -75,7 +83,7 @@ def delete_positions(
         try:
             if known:
                 renewal.store.commit(known)
-            return len(known)
+            return Deleted(len(known), due.epoch)
         except CommitRefused as error:
             if set(error.refused.values()) != {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION.name}:
                 raise
@@ -160,6 +168,32 @@ class PositionThread(ABC):
         """Write the positions of a topic, then the outcome in its intent. Raises Unavailable, Conflict,
         OutcomeUnknown, ClusterUnavailable, CommitRefused, Fenced."""
 
+    def _proven(
+        self, find: Callable[[Snapshot], Mapping[TopicKey, Due]], key: TopicKey
+    ) -> Due | None:
+        """Positions of the topic to write while this process leads."""
+        snapshot = self._proof()
+        return None if snapshot is None else find(snapshot).get(key)
+
+    def _edit_intent(
+        self, key: TopicKey, change: Callable[[TopicIntent], TopicIntent], *, epoch: int
+    ) -> None:
+        """Change the intent, with the epoch of the proof."""
+
+        def decide(node: Node | None) -> Edit[None]:
+            if node is None or done(node):
+                return Edit(None)
+            data = encode_intent(change(decode_intent(node.data)))
+            changed = Set(path, data, node.stat.version)
+            return Edit(None, fenced([changed], paths=self._paths, epoch=epoch))
+
+        def done(node: Node | None) -> bool:
+            intent = decode_intent(node.data) if node else None
+            return intent is None or change(intent) == intent
+
+        path = self._paths.topic(key)
+        edit(self._coordination, path, decide, done, timeout_s=WRITE_TIMEOUT_S)
+
 
 class PositionDeleter(PositionThread):
     """Deletes the positions of topics that were deleted with them."""
@@ -170,32 +204,12 @@ class PositionDeleter(PositionThread):
         return deletable_positions(snapshot)
 
     def _write(self, key: TopicKey, renewal: Renewal) -> None:
-        proofs: list[Snapshot] = []
+        deleted = delete_positions(renewal, lambda: self._proven(deletable_positions, key))
+        if deleted is not None:
+            self._edit_intent(key, without_request, epoch=deleted.epoch)
+            log.info("%s: %d positions deleted", key, deleted.positions)
 
-        def proven() -> DeletablePositions | None:
-            snapshot = self._proof()
-            if snapshot is None:
-                return None
-            proofs.append(snapshot)
-            return deletable_positions(snapshot).get(key)
 
-        count = delete_positions(renewal, proven)
-        if count is not None:
-            self._clear_request(key, epoch=proofs[-1].epoch)
-            log.info("%s: %d positions deleted", key, count)
-
-    def _clear_request(self, key: TopicKey, *, epoch: int) -> None:
-        """Clear `forget_positions` in the intent, with the epoch of the proof."""
-
-        def decide(node: Node | None) -> Edit[None]:
-            if done(node) or node is None:
-                return Edit(None)
-            data = encode_intent(replace(decode_intent(node.data), forget_positions=False))
-            unmark = Set(node_path, data, node.stat.version)
-            return Edit(None, fenced([unmark], paths=self._paths, epoch=epoch))
-
-        def done(node: Node | None) -> bool:
-            return node is None or not decode_intent(node.data).forget_positions
-
-        node_path = self._paths.topic(key)
-        edit(self._coordination, node_path, decide, done, timeout_s=WRITE_TIMEOUT_S)
+def without_request(intent: TopicIntent) -> TopicIntent:
+    """The intent after the deletion."""
+    return replace(intent, forget_positions=False)

@@ -41,15 +41,18 @@ def copy_all(lane: RealLane, *, epoch: int = 1) -> None:
 
 def test_a_topic_copied_again_starts_at_the_beginning(copied: RealLane, renewal: Renewal) -> None:
     assert all(position.offset > 0 for position in copied.stored(2).values())
-    assert delete_positions(renewal, lambda: DeletablePositions(copied.topic, 2, ())) == 2
+    assert delete_positions(renewal, lambda: DeletablePositions(copied.topic, 2, (), 1)) == (2, 1)
     assert [position.offset for position in copied.stored(2).values()] == [-1, -1]
-    assert delete_positions(renewal, lambda: DeletablePositions(copied.topic, 2, ())) == 0
+    assert delete_positions(renewal, lambda: DeletablePositions(copied.topic, 2, (), 1)) == (0, 1)
     copy_all(copied, epoch=2)
     assert sum(map(len, copied.copied().values())) == 80
 
 
 def test_deletion_without_the_target_topic(renewal: Renewal, topic: str) -> None:
-    assert delete_positions(renewal, lambda: DeletablePositions(f"{topic}-gone", 2, ())) == 0
+    assert delete_positions(renewal, lambda: DeletablePositions(f"{topic}-gone", 2, (), 1)) == (
+        0,
+        1,
+    )
 
 
 def test_a_frozen_leader_deletes_no_position_of_the_next_owner(
@@ -63,7 +66,7 @@ def test_a_frozen_leader_deletes_no_position_of_the_next_owner(
         client = ClusterClient(copied.target.bootstrap)
         fence_ids(client, [id])
         client.close()
-        return DeletablePositions(copied.topic, 2, ())
+        return DeletablePositions(copied.topic, 2, (), 1)
 
     with pytest.raises(Fenced):
         delete_positions(renewal, proven)

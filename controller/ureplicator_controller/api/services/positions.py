@@ -231,7 +231,7 @@ def partition_numbers(key: TopicKey, intent: TopicIntent, number: int | None) ->
 
 
 def _not_stopped(key: TopicKey, intent: TopicIntent) -> TopicIntent:
-    """Raises Problem: offsets of which topic would they be?"""
+    """Raises Problem for a stopped topic: its offsets may be of the former topic or of the present one."""
     if intent.stopped:
         raise conflict(
             f"{key.topic} was stopped: {intent.stopped}",

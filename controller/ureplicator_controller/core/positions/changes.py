@@ -26,13 +26,15 @@ from ureplicator_controller.core.state.snapshot import Snapshot
 
 @dataclass(frozen=True, slots=True)
 class DueChanges:
-    """Changes of one topic to carry out now. `fence`: transactional ids that could still commit them."""
+    """Changes of one topic to carry out now. `fence`: transactional ids that could still commit them.
+    `epoch`: the leader epoch at which that holds."""
 
     intent: TopicIntent
     target_topic: str
     changes: Mapping[int, PositionChange]
     owner_epochs: Mapping[int, OwnerEpoch]
     fence: tuple[str, ...]
+    epoch: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +94,7 @@ def _due(
             for number, view in released.items()
         },
         fence,
+        snapshot.epoch,
     )
 
 

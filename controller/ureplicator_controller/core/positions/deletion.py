@@ -19,11 +19,13 @@ from ureplicator_controller.core.state.snapshot import Snapshot
 
 @dataclass(frozen=True, slots=True)
 class DeletablePositions:
-    """Positions to delete. `fence`: transactional ids that could still commit them."""
+    """Positions to delete. `fence`: transactional ids that could still commit them. `epoch`: the leader
+    epoch at which that holds."""
 
     target_topic: str
     partitions: int
     fence: tuple[str, ...]
+    epoch: int
 
 
 def deletable_positions(snapshot: Snapshot) -> dict[TopicKey, DeletablePositions]:
@@ -63,4 +65,4 @@ def _deletable(
     if fence is None:
         return None
     target = intent.target_topic or settings.value.target_topic(key.topic)
-    return DeletablePositions(target, intent.partitions, fence)
+    return DeletablePositions(target, intent.partitions, fence, snapshot.epoch)

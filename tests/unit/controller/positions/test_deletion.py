@@ -89,7 +89,7 @@ def fleet(
 def test_holder_that_may_still_commit_is_fenced(alive: bool) -> None:
     """The session that was assigned it is frozen, whether the worker is back or not."""
     found = deletable_positions(fleet(alive=alive))
-    assert found == {KEY: DeletablePositions("x", 2, ("f.a.b.w1.0", "f.a.b.w1.1"))}
+    assert found == {KEY: DeletablePositions("x", 2, ("f.a.b.w1.0", "f.a.b.w1.1"), 1)}
 
 
 @pytest.mark.parametrize(
@@ -183,9 +183,9 @@ def test_deletion_follows_the_start_order_of_an_owner() -> None:
 
     def proven() -> DeletablePositions:
         store.done.append("proof")
-        return DeletablePositions("x", 2, ("id",))
+        return DeletablePositions("x", 2, ("id",), 3)
 
-    assert delete_positions(renewal(store), proven) == 1
+    assert delete_positions(renewal(store), proven) == (1, 3)
     assert store.done == ["initialise", "proof", "fence id", "read", "commit"]
     assert store.positions[("x", 0)].offset == -1
     assert store.positions[("y", 0)].offset == 7
@@ -199,13 +199,13 @@ def test_deposed_leader_deletes_nothing() -> None:
 
 def test_missing_target_topic_counts_as_deleted_positions() -> None:
     store = TwinStore({("x", 0): "UNKNOWN_TOPIC_OR_PARTITION"})
-    assert delete_positions(renewal(store), lambda: DeletablePositions("x", 2, ())) == 0
+    assert delete_positions(renewal(store), lambda: DeletablePositions("x", 2, (), 3)) == (0, 3)
 
 
 def test_any_other_refusal_is_an_error() -> None:
     store = TwinStore({("x", 0): "TOPIC_AUTHORIZATION_FAILED"})
     with pytest.raises(CommitRefused):
-        delete_positions(renewal(store), lambda: DeletablePositions("x", 2, ()))
+        delete_positions(renewal(store), lambda: DeletablePositions("x", 2, (), 3))
 
 
 class Leader:
