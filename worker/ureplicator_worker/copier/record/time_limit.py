@@ -3,7 +3,7 @@
 A call that takes too long gets HandlerTimeout raised in it, so one record is at fault, not the process. A
 timer for each call would cost more than most calls take: one timer ticks all the time, and compares the
 call under way with that of former ticks. What never returns to the interpreter (a loop in C) is not
-reached; then the copier ends the process (`processes`).
+reached; then the copier ends the process (`process`).
 """
 
 from __future__ import annotations
