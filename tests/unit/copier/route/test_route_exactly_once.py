@@ -294,6 +294,22 @@ def test_a_partition_that_leaves_uncommitted_aborts_what_it_sent(fleet: Transact
     assert len(fleet.committed(0)) == 10
 
 
+def test_a_transaction_is_ended_though_its_partition_was_released(fleet: TransactionFleet) -> None:
+    """The coordinator was away just then. An open transaction would hold up readers for a minute."""
+    at_rest(fleet)
+    after_append = int(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
+    fleet.target.belated["t", 0] = deque([after_append] * 10_000)
+    put(fleet, 0, 5)
+    fleet.turns(10)
+    fleet.ledger.fail_next("initialise")
+    fleet.give(0, "w2")
+    fleet.turns(60, skip_s=0.5)
+    fleet.target.belated.clear()
+    put(fleet, 0, 5)
+    fleet.run_until_copied()
+    assert len(fleet.committed(0)) == 15
+
+
 def test_an_abort_of_a_former_transaction_ends_none_that_follows(fleet: TransactionFleet) -> None:
     """Else two failures at once would fence the copier's own next transaction, again and again."""
     worker = at_rest(fleet)

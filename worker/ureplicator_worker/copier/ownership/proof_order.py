@@ -54,6 +54,7 @@ class ProofOrder:
         self._attempted: dict[Partition, set[int]] = {}
         self._number = 0
         self._outstanding = False
+        self._left_open = False
         self._requested: dict[Partition, OwnerEpoch] = {}
 
     @property
@@ -61,6 +62,14 @@ class ProofOrder:
         """A proof is due, and no request is outstanding."""
         unproven = self.state is not OrderState.PROVEN and bool(self.held)
         return (bool(self.waiting) or unproven) and not self._outstanding
+
+    @property
+    def needs_initialising(self) -> bool:
+        """The id is to be initialised, for a proof or to end what a commit has left open.
+
+        An open transaction holds up readers and the next owner of a partition that was released meanwhile.
+        """
+        return self.needs_proof or (self._left_open and not self._outstanding)
 
     def add(self, partitions: Mapping[Partition, OwnerEpoch]) -> None:
         self.waiting.update(partitions)
@@ -76,6 +85,7 @@ class ProofOrder:
     def restart(self) -> None:
         """Nothing may be committed before the order was gone through again."""
         self.state = OrderState.UNINITIALISED
+        self._left_open = True
         self.waiting |= {part: epoch for part, (epoch, _) in self.searched.items()}
         self.searched.clear()
 
@@ -83,6 +93,7 @@ class ProofOrder:
         if self.state is not OrderState.UNINITIALISED:
             raise InvalidTransition(f"initialised while {self.state}")
         self.state = OrderState.INITIALISED
+        self._left_open = False
 
     def request(self) -> tuple[int, dict[Partition, OwnerEpoch]]:
         """Number and partitions of the next request for a proof."""

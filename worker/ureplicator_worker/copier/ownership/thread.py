@@ -164,7 +164,7 @@ class Ownership:
     def timeout_s(self) -> float | None:
         """Until the next step; None while none is due."""
         due_at_s = self._producer_ids.due_at_s
-        if self._order.needs_proof:
+        if self._order.needs_initialising:
             due_at_s = min(due_at_s, self._retry_at_s)
         if due_at_s == math.inf:
             return None
@@ -176,7 +176,7 @@ class Ownership:
 
     def _request_proof(self) -> None:
         """Steps (1) and (2), as far as they are due."""
-        if not self._order.needs_proof or self._clock.monotonic_s() < self._retry_at_s:
+        if not self._order.needs_initialising or self._clock.monotonic_s() < self._retry_at_s:
             return
         if self._order.state is OrderState.UNINITIALISED:
             try:
@@ -186,6 +186,8 @@ class Ownership:
                 self._retry_later(error)
                 return
             self._order.initialised()
+        if not self._order.needs_proof:
+            return
         number, partitions = self._order.request()
         self._post(ProofRequested(number, partitions))
 
