@@ -26,7 +26,9 @@ _HEAD = """\
 # they are in Kafka, under the fleet's name.
 """
 _ABOUT = {
-    "switches": "autoBalancing: partitions move when workers join or are lost. frozen: no automatic moves.",
+    "switches": """\
+autoBalancing: partitions move when workers join or are lost. frozen: no automatic moves.
+# pausedRoutes: routes of which nothing is copied.""",
     "workers": "Drained workers, which receive no partitions. All others register themselves.",
     "blacklist": "By route: topics that are not copied, whether they are whitelisted or not.",
     "topics": """\

@@ -24,8 +24,9 @@ def status(url: str, as_json: bool) -> None:
     switches = request("GET", url, "/admin/autobalancing_status")
     switches |= request("GET", url, "/admin/freeze")
     validation = request("GET", url, "/validation")
+    routes = request("GET", url, "/routes")
     if as_json:
-        print_json(ready | switches | validation)
+        print_json(ready | switches | routes | validation)
         return
     shown = request("GET", url, "/instances")["workers"]
     workers = [worker_name(name, shown.get(name)) for name in validation["IdealState"]]
@@ -33,6 +34,9 @@ def status(url: str, as_json: bool) -> None:
     click.echo(f"controllers {', '.join(ready['controllers']) or 'none'}")
     click.echo(f"workers     {', '.join(workers) or 'none'}")
     click.echo(f"switches    {switch_states(**switches)}")
+    paused = [name for name, each in routes["routes"].items() if each["paused"]]
+    if paused:
+        click.echo(f"paused      {', '.join(paused)}")
     click.echo(f"topics      {validation['numTopics']}")
     click.echo(f"partitions  {_partition_counts(validation)}")
     gaps = len(request("GET", url, "/history", query={"kind": EventKind.GAP})["history"])

@@ -19,6 +19,7 @@ from ureplicator_common.model import (
     OwnerEpoch,
     Partition,
     PartitionState,
+    Route,
     SessionId,
     TopicState,
     WorkerId,
@@ -38,6 +39,10 @@ def _one_decimal(value: float) -> float:
     return round(value, 1)
 
 
+def _ordered_routes(routes: frozenset[Route]) -> list[str]:
+    return sorted(map(str, routes))
+
+
 def _ordered_changes(changes: Mapping[int, PositionChange]) -> dict[int, PositionChange]:
     return dict(sorted(changes.items()))
 
@@ -45,9 +50,11 @@ def _ordered_changes(changes: Mapping[int, PositionChange]) -> dict[int, Positio
 PartitionText = Annotated[
     Partition, PlainValidator(Partition.parse), PlainSerializer(str, return_type=str)
 ]
+RouteText = Annotated[Route, PlainValidator(Route.parse), PlainSerializer(str, return_type=str)]
 SessionText = Annotated[SessionId, Strict(False), PlainSerializer(str, return_type=str)]
 """Text: a session id needs all 64 bits, and many JSON readers keep 53."""
 _Numbers = Annotated[frozenset[int], PlainSerializer(sorted, return_type=list[int])]
+_Routes = Annotated[frozenset[RouteText], PlainSerializer(_ordered_routes, return_type=list[str])]
 _Names = Annotated[Mapping[str, str], PlainSerializer(_ordered)]
 _Holders = Annotated[Mapping[WorkerId, SessionText], PlainSerializer(_ordered_holders)]
 _Rounded = Annotated[float, PlainSerializer(round, return_type=int)]
@@ -257,12 +264,14 @@ class Switches(Content):
     """`settings`: switches of the operators for the running fleet.
 
     `auto_balancing` off: a partition stays with its owner, whichever workers join or are lost. `frozen`:
-    beyond that, no owner changes except by a request for exactly that. A rebalance is due
+    beyond that, no owner changes except by a request for exactly that. `paused_routes`: no topic of them is
+    copied, also none that is added later. A rebalance is due
     while `rebalance_requested` (the request's id) is not `rebalance_done`, which the leader writes.
     """
 
     auto_balancing: bool = True
     frozen: bool = False
+    paused_routes: _Routes = frozenset()
     rebalance_requested: str = ""
     rebalance_done: str = ""
     request_id: str = ""

@@ -38,6 +38,7 @@ from ureplicator_controller.api.routes import (
     offset,
     positions,
     rebalance,
+    routes,
     topics,
     validation,
 )
@@ -121,6 +122,7 @@ def _blueprints(
         offset.blueprint(settings=settings, fleet=fleet, lag_cache=lag_cache),
         blacklist.blueprint(settings=settings, fleet=fleet, blacklist=services.blacklist),
         admin.blueprint(settings=settings, fleet=fleet, switches=services.switches),
+        routes.blueprint(settings=settings, fleet=fleet, switches=services.switches),
         rebalance.blueprint(fleet=fleet, switches=services.switches, limits=_limits(settings)),
         noprogress.blueprint(settings=settings, fleet=fleet),
         history.blueprint(settings=settings, fleet=fleet),

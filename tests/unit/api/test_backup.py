@@ -69,6 +69,9 @@ INTENT = TopicIntent(
 )
 
 
+SWITCHES = Switches(frozen=True, paused_routes=frozenset({ROUTE}), rebalance_requested="r")
+
+
 def put(rest: RestFixture, path: str, body: Any, *, query: str = "") -> dict[str, Any]:
     response = rest.call("PUT", f"/import/{path}?{query}", json=body)
     assert response.status_code == 200, response.text
@@ -101,11 +104,11 @@ def test_the_export_holds_what_operators_set_and_nothing_else(rest: RestFixture)
     for worker, tagged in (("w1", False), ("w2", True)):
         data = encode_known_worker(KnownWorker(4, blacklisted=tagged, draining=tagged))
         rest.put(rest.paths.worker_known(WorkerId(worker)), data)
-    rest.put(rest.paths.settings, encode_switches(Switches(frozen=True, rebalance_requested="r")))
+    rest.put(rest.paths.settings, encode_switches(SWITCHES))
     assert rest.call("GET", "/export").get_json() == {
         "version": 1,
         "fleet": "test",
-        "switches": {"autoBalancing": True, "frozen": True},
+        "switches": {"autoBalancing": True, "frozen": True, "pausedRoutes": ["source.target"]},
         "workers": {"w2": {"slots": 4, "blacklisted": True, "draining": True}},
         "blacklist": {"source.target": ["quiet"]},
         "topics": {"source.target": {"orders": ORDERS}},
@@ -360,6 +363,19 @@ def test_switches(rest: RestFixture) -> None:
     node = rest.other_client.get(rest.paths.settings)
     assert node is not None
     assert decode_switches(node.data).auto_balancing is False
+
+
+def test_paused_routes_stay_as_they_are_unless_the_export_has_them(rest: RestFixture) -> None:
+    entry: dict[str, Any] = {"autoBalancing": True, "frozen": False}
+    rest.call("POST", "/routes/source.target/pause")
+    assert put(rest, "switches", entry)["result"] == "unchanged"
+    changes = put(rest, "switches", entry | {"pausedRoutes": []})["changes"]
+    assert changes == ["pausedRoutes: source.target -> none"]
+    changes = put(rest, "switches", entry | {"pausedRoutes": ["source.target"]})["changes"]
+    assert changes == ["pausedRoutes: none -> source.target"]
+    for wrong in ("source.target", ["source"], [1]):
+        body = entry | {"pausedRoutes": wrong}
+        problem_of(rest.call("PUT", "/import/switches", json=body), 400)
 
 
 @pytest.mark.parametrize("path", ["workers/w1", "switches", "topics/orders"])

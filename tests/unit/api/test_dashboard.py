@@ -19,6 +19,7 @@ PATHS = {
     "progress": "/offset",
     "balancing": "/admin/autobalancing_status",
     "freeze": "/admin/freeze",
+    "configured": "/routes",
 }
 OF_SCRIPTS = {"length", "values", "replaceChildren", "classList"}
 

@@ -240,7 +240,9 @@ def intents(draw: st.DrawFn) -> TopicIntent:
 
 
 workers = st.builds(KnownWorker, st.integers(0, 9), st.booleans(), st.booleans())
-switches = st.builds(Switches, st.booleans(), st.booleans())
+switches = st.builds(
+    Switches, st.booleans(), st.booleans(), st.sampled_from([frozenset(), frozenset({ROUTE})])
+)
 
 
 @settings(max_examples=12, deadline=None)

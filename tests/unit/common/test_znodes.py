@@ -128,7 +128,9 @@ live_workers = st.builds(LiveWorker, counts, texts, counts, counts, texts)
 known_workers = st.builds(
     KnownWorker, counts, st.booleans(), st.booleans(), counts, sessions, texts
 )
-switches = st.builds(Switches, st.booleans(), st.booleans(), texts, texts, texts)
+switches = st.builds(
+    Switches, st.booleans(), st.booleans(), st.frozensets(routes, max_size=3), texts, texts, texts
+)
 histories = st.lists(
     st.builds(
         PastEvent,

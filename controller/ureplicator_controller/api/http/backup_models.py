@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, Field, PlainValidator
 
-from ureplicator_common.model import TopicState
+from ureplicator_common.model import Route, TopicState
 from ureplicator_common.znodes import MAX_PARTITIONS
 from ureplicator_controller.api.http.request_models import (
     Body,
@@ -37,6 +37,16 @@ Ranges = Annotated[
 """A single number is an integer in YAML, and accepted too."""
 _TOPIC_ID = "topic id as the cluster has it; empty: not known"
 TopicId = Annotated[str, Field(pattern="^[a-zA-Z0-9_-]{0,64}$")]
+
+
+def _route(value: object) -> Route:
+    """Raises ValueError for anything but `source.target`."""
+    if not isinstance(value, str):
+        raise ValueError
+    return Route.parse(value)
+
+
+RouteName = Annotated[Route, PlainValidator(_route, json_schema_input_type=str)]
 
 
 class ImportBlacklistQuery(RouteQuery):
@@ -121,6 +131,12 @@ class ImportSwitchesBody(Body):
         alias="autoBalancing", title="true or false", description="true or false", strict=True
     )
     frozen: bool = Field(title="true or false", description="true or false", strict=True)
+    paused_routes: tuple[RouteName, ...] | None = Field(
+        default=None,
+        alias="pausedRoutes",
+        title="a list of routes",
+        description="paused routes, as in west.east; without it they stay as they are",
+    )
 
 
 class ExportedTopic(ResponseModel):
@@ -147,6 +163,7 @@ class ExportedWorker(ResponseModel):
 class ExportedSwitches(ResponseModel):
     autoBalancing: bool
     frozen: bool
+    pausedRoutes: list[str]
 
 
 class FleetExport(ResponseModel):

@@ -93,6 +93,7 @@ class FleetMetrics(Collector):
             return
         yield _gauge("zookeeper_connected", "Whether ZooKeeper responds.", 1)
         yield from _fleet_metrics(fleet_state)
+        yield self._paused_metrics(fleet_state)
         yield from self._source_metrics(fleet_state)
 
     def describe(self) -> Iterable[Metric]:
@@ -121,6 +122,11 @@ class FleetMetrics(Collector):
             missing.add_metric([name], len(found.missing))
             mismatched.add_metric([name], len(found.mismatched))
         return (up, missing, mismatched)
+
+    def _paused_metrics(self, fleet_state: FleetState) -> Metric:
+        paused = fleet_state.snapshot.switches.paused_routes
+        states = {config.route: float(config.route in paused) for config in self._settings.routes}
+        return _family("route_paused", "Whether operators paused the whole route.", "route", states)
 
 
 def _fleet_metrics(fleet_state: FleetState) -> Iterable[Metric]:

@@ -42,6 +42,7 @@ from ureplicator_controller.core.reporting.backup import (
     Refusal,
     differences,
     numbers,
+    switches_entry,
     topic_entry,
     worker_entry,
 )
@@ -105,10 +106,17 @@ def _add_switches(api: APIBlueprint, *, fleet: FleetCache, switches: SwitchServi
         before = fleet.current().snapshot.switches
 
         def change(now: Switches) -> Switches:
-            return replace(now, auto_balancing=body.auto_balancing, frozen=body.frozen)
+            given = body.paused_routes
+            paused = now.paused_routes if given is None else frozenset(given)
+            return replace(
+                now,
+                auto_balancing=body.auto_balancing,
+                frozen=body.frozen,
+                paused_routes=paused,
+            )
 
         after = change(before) if query.dry_run == "true" else switches.set(change)
-        return _imported(_switches_entry(before), _switches_entry(after))
+        return _imported(switches_entry(before), switches_entry(after))
 
 
 def _intent(body: ImportTopicBody) -> TopicIntent:
@@ -139,10 +147,6 @@ def _numbers(field: str, text: str, partitions: int) -> frozenset[int]:
         return numbers(text, below=partitions)
     except ValueError as error:
         raise bad_request(str(error), field=field, hint=RANGES_HINT) from error
-
-
-def _switches_entry(switches: Switches) -> dict[str, Any]:
-    return {"autoBalancing": switches.auto_balancing, "frozen": switches.frozen}
 
 
 def _topic_imported(topic: str, done: Restoration) -> JsonResult:

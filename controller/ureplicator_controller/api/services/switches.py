@@ -1,4 +1,4 @@
-"""Live switches of the fleet (auto-balancing, freeze) and requests for a rebalance."""
+"""Live switches of the fleet (auto-balancing, freeze, paused routes) and requests for a rebalance."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from functools import partial
 from ureplicator_common.contents import Switches
 from ureplicator_common.coordination import Node, create_or_set, version_of
 from ureplicator_common.coordination.edit import Edit
+from ureplicator_common.model import Route
 from ureplicator_common.znodes import decode_switches, encode_switches
 from ureplicator_controller.api.http.preconditions import ALWAYS, Precondition
 from ureplicator_controller.api.services.fleet_cache import FleetCache
@@ -34,6 +35,17 @@ class SwitchService:
     ) -> Switches:
         """Change switches; returns all of them afterwards."""
         return self._edit(change, self._new_id(), condition)
+
+    def pause_route(
+        self, route: Route, *, paused: bool, condition: Precondition = ALWAYS
+    ) -> Switches:
+        """Pause or resume a whole route."""
+
+        def change(now: Switches) -> Switches:
+            others = now.paused_routes - {route}
+            return replace(now, paused_routes=others | {route} if paused else others)
+
+        return self.set(change, condition)
 
     def rebalance(self, condition: Precondition = ALWAYS) -> str:
         """Request a rebalance now; returns the id of the request."""

@@ -25,6 +25,8 @@ from ureplicator_controller.core.state.exclusions import (
     DELETING,
     PAUSED,
     POSITION_REQUESTED,
+    ROUTE_PAUSED,
+    ROUTE_RESUMED,
     STOPPED,
     exclusion_reason,
 )
@@ -91,8 +93,12 @@ class _OwnerSelection:
         if view.is_unreadable:
             self._count_unreadable(view)
             return False
-        listed = view.key in self._snapshot.blacklist
-        excluded = exclusion_reason(view.intent, view.partition.number, is_blacklisted=listed)
+        excluded = exclusion_reason(
+            view.intent,
+            view.partition.number,
+            is_route_paused=self._is_route_paused(view),
+            is_blacklisted=view.key in self._snapshot.blacklist,
+        )
         if excluded:
             view.move = Move(None, excluded)
             return False
@@ -105,6 +111,13 @@ class _OwnerSelection:
         if view.owner is not None:
             self._count(view, view.owner)
         return False
+
+    def _is_route_paused(self, view: PartitionView) -> bool:
+        """While the switches cannot be read, what was paused with its route stays so."""
+        if self._snapshot.are_switches_readable:
+            return view.key.route in self._snapshot.switches.paused_routes
+        entry = view.before
+        return entry is not None and entry.worker is None and entry.reason == ROUTE_PAUSED
 
     def _count(self, view: PartitionView, owner: WorkerId) -> None:
         """Count for its owner. A partition moved for lack of progress is not moved for even counts."""
@@ -199,6 +212,7 @@ def _return_reason(reason: str) -> str:
         return "resumed"
     returned = {
         PAUSED: "resumed",
+        ROUTE_PAUSED: ROUTE_RESUMED,
         BLACKLISTED: "removed from the blacklist",
         DELETING: "new topic",
         POSITION_REQUESTED: "position changed",

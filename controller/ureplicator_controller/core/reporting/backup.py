@@ -24,7 +24,7 @@ from dataclasses import dataclass, replace
 from itertools import groupby, pairwise
 from typing import Any
 
-from ureplicator_common.contents import IdealTopic, KnownWorker, TopicIntent
+from ureplicator_common.contents import IdealTopic, KnownWorker, Switches, TopicIntent
 from ureplicator_common.model import TopicKey, TopicState
 from ureplicator_controller.core.planning.membership import is_leaving
 from ureplicator_controller.core.state.snapshot import Snapshot
@@ -63,10 +63,7 @@ def backup_document(snapshot: Snapshot) -> dict[str, Any]:
     return {
         "version": VERSION,
         "fleet": snapshot.fleet,
-        "switches": {
-            "autoBalancing": snapshot.switches.auto_balancing,
-            "frozen": snapshot.switches.frozen,
-        },
+        "switches": switches_entry(snapshot.switches),
         "workers": {
             str(worker): worker_entry(stored.value)
             for worker, stored in sorted(snapshot.known.items())
@@ -98,6 +95,14 @@ def topic_entry(intent: TopicIntent, topic: str) -> dict[str, Any]:
         "targetTopicId": intent.target_topic_id,
         "restarted": intent.restarted,
         "stopped": intent.stopped,
+    }
+
+
+def switches_entry(switches: Switches) -> dict[str, Any]:
+    return {
+        "autoBalancing": switches.auto_balancing,
+        "frozen": switches.frozen,
+        "pausedRoutes": sorted(map(str, switches.paused_routes)),
     }
 
 
@@ -196,6 +201,8 @@ def differences(before: Mapping[str, Any] | None, after: Mapping[str, Any]) -> I
 
 
 def _shown(value: object) -> str:
+    if isinstance(value, list):
+        return ", ".join(value) or "none"
     return str(value).lower() if isinstance(value, bool) else str(value) or "none"
 
 

@@ -5,9 +5,10 @@ caused it.
 
 A move has the id of the request that caused it. The request is found by what moved, not by the wording
 of the reason: a move from a drained worker was caused by the request that drained it; a partition that
-got its first owner, or lost its owner for good, by the last request about its topic; one that lost it
-for a change of its position, by the request for that; any other move, while a rebalance is due, by the
-request for the rebalance. Automatic moves have no request.
+got its first owner, or lost its owner for good, by the last request about its topic; one whose route was
+paused or resumed, by the last request about the switches; one that lost its owner for a change of its
+position, by the request for that; any other move, while a rebalance is due, by the request for the
+rebalance. Automatic moves have no request.
 
 Events are differences between two snapshots. What no leader observed is not logged: a worker that came
 and went between two snapshots, or a switch while there was no leader. The first event of each leadership
@@ -26,6 +27,7 @@ from ureplicator_controller.core.planning.steps import Evict, Step
 from ureplicator_controller.core.planning.switches import is_rebalance_due
 from ureplicator_controller.core.reporting.event_history import past_events
 from ureplicator_controller.core.reporting.owner_changes import OwnerChange, owner_changes
+from ureplicator_controller.core.state.exclusions import ROUTE_PAUSED, ROUTE_RESUMED
 from ureplicator_controller.core.state.external_view import ideal_entry, is_active
 from ureplicator_controller.core.state.snapshot import Snapshot
 
@@ -117,6 +119,10 @@ def _switch_changes(before: Switches, now: Switches) -> Iterator[str]:
         yield f"auto-balancing switched {'on' if now.auto_balancing else 'off'}"
     if before.frozen != now.frozen:
         yield "frozen" if now.frozen else "no longer frozen"
+    for route in sorted(now.paused_routes - before.paused_routes):
+        yield f"route {route} paused"
+    for route in sorted(before.paused_routes - now.paused_routes):
+        yield f"route {route} resumed"
     if before.rebalance_requested != now.rebalance_requested:
         yield "rebalance requested"
 
@@ -224,6 +230,8 @@ def _request_of(now: Snapshot, moved: OwnerChange) -> str:
     change = _pending_change(now, moved.partition)
     if change is not None and moved.target is None:
         return change.request
+    if moved.reason in (ROUTE_PAUSED, ROUTE_RESUMED):
+        return now.switches.request_id
     if moved.source is None or not is_active(now, moved.partition):
         intent = now.topics.get(moved.partition.key)
         return intent.value.request_id if intent else ""

@@ -2,7 +2,7 @@
 
 The plan takes such a partition from its owner and gives the reason. REST shows the same reasons, so
 that an intended stop can be distinguished from a failure. Where several reasons apply, the first counts:
-topic deleted, stopped, paused, blacklisted, position requested.
+topic deleted, stopped, paused, route paused, blacklisted, position requested.
 """
 
 from __future__ import annotations
@@ -14,6 +14,9 @@ from ureplicator_common.model import Partition, Route, TopicKey, TopicState
 from ureplicator_controller.core.state.snapshot import Snapshot
 
 PAUSED = "paused"
+ROUTE_PAUSED = "paused: the whole route"
+ROUTE_RESUMED = "route resumed"
+"""Reason of the owner that a partition gets afterwards."""
 BLACKLISTED = "blacklisted"
 DELETING = "topic deleted"
 STOPPED = "stopped: "
@@ -35,7 +38,11 @@ class ExcludedPartitions:
 
 
 def exclusion_reason(
-    intent: TopicIntent | None, number: int, *, is_blacklisted: bool = False
+    intent: TopicIntent | None,
+    number: int,
+    *,
+    is_route_paused: bool = False,
+    is_blacklisted: bool = False,
 ) -> str:
     """Reason why partition `number` of a topic is excluded; "" if it is not."""
     if intent is None or intent.state is TopicState.DELETING or number >= intent.partitions:
@@ -44,6 +51,8 @@ def exclusion_reason(
         return f"{STOPPED}{intent.stopped}"
     if intent.state is TopicState.PAUSED:
         return PAUSED
+    if is_route_paused:
+        return ROUTE_PAUSED
     if is_blacklisted or number in intent.blacklisted:
         return BLACKLISTED
     return POSITION_REQUESTED if intent.awaits_position(number) else ""
@@ -53,8 +62,12 @@ def partition_exclusion(snapshot: Snapshot, partition: Partition) -> str:
     """Reason why a partition of the fleet is excluded; "" if it is not."""
     stored = snapshot.topics.get(partition.key)
     intent = stored.value if stored else None
-    is_blacklisted = partition.key in snapshot.blacklist
-    return exclusion_reason(intent, partition.number, is_blacklisted=is_blacklisted)
+    return exclusion_reason(
+        intent,
+        partition.number,
+        is_route_paused=partition.route in snapshot.switches.paused_routes,
+        is_blacklisted=partition.key in snapshot.blacklist,
+    )
 
 
 def exclusion_kind(reason: str) -> str:
@@ -68,7 +81,12 @@ def effective_state(snapshot: Snapshot, key: TopicKey) -> str:
     if intent.state is TopicState.DELETING:
         return intent.state.value
     all_partitions = replace(intent, blacklisted=frozenset(), positions={})
-    reason = exclusion_reason(all_partitions, 0, is_blacklisted=key in snapshot.blacklist)
+    reason = exclusion_reason(
+        all_partitions,
+        0,
+        is_route_paused=key.route in snapshot.switches.paused_routes,
+        is_blacklisted=key in snapshot.blacklist,
+    )
     return exclusion_kind(reason) or intent.state.value
 
 
@@ -79,10 +97,13 @@ def excluded_partitions(snapshot: Snapshot, route: Route | None = None) -> list[
         intent = snapshot.topics[key].value
         if intent.state is TopicState.DELETING or route not in (None, key.route):
             continue
+        is_route_paused = key.route in snapshot.switches.paused_routes
         is_blacklisted = key in snapshot.blacklist
         numbers: dict[str, list[int]] = {}
         for number in range(intent.partitions):
-            reason = exclusion_reason(intent, number, is_blacklisted=is_blacklisted)
+            reason = exclusion_reason(
+                intent, number, is_route_paused=is_route_paused, is_blacklisted=is_blacklisted
+            )
             if reason:
                 numbers.setdefault(reason, []).append(number)
         found += [

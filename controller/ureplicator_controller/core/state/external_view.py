@@ -50,7 +50,7 @@ def ideal_entry(snapshot: Snapshot, partition: Partition) -> IdealEntry | None:
 
 
 def is_active(snapshot: Snapshot, partition: Partition) -> bool:
-    """True if operators want it copied now: not paused, blacklisted or being deleted.
+    """True if operators want it copied now: neither it nor its route is paused, blacklisted or being deleted.
 
     A stopped topic is active, yet not copied: that counts as a mismatch.
     """
@@ -58,6 +58,7 @@ def is_active(snapshot: Snapshot, partition: Partition) -> bool:
     return (
         stored is not None
         and stored.value.state is TopicState.ACTIVE
+        and partition.route not in snapshot.switches.paused_routes
         and partition.key not in snapshot.blacklist
         and partition.number < stored.value.partitions
         and partition.number not in stored.value.blacklisted

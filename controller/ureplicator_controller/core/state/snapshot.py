@@ -135,6 +135,7 @@ class Snapshot:
     loads: Mapping[WorkerId, WorkerLoads] = field(default_factory=dict)
     switches: Switches = field(default_factory=Switches)
     switches_version: int | None = None
+    are_switches_readable: bool = True
     history: Mapping[int, Stored[tuple[PastEvent, ...]]] = field(default_factory=dict)
     delays: Delays = Delays()
     limits: BalanceLimits = BalanceLimits()
@@ -219,6 +220,7 @@ def parse(
         loads=_loads(nodes, paths, sessions),
         switches=switches.value if switches else _default_switches(nodes.get(paths.settings)),
         switches_version=switches.version if switches else None,
+        are_switches_readable=switches is not None or paths.settings not in nodes,
         history=history,
     )
 

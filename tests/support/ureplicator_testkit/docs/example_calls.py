@@ -82,6 +82,7 @@ CALLS = (
     ExampleCall("GET", "/metrics"),
     ExampleCall("GET", "/admin/autobalancing_status"),
     ExampleCall("GET", "/admin/freeze"),
+    ExampleCall("GET", "/routes"),
     ExampleCall("POST", "/rebalance", "/rebalance?dry_run=true"),
     ExampleCall("POST", "/topics", body={"topic": "payments"}),
     ExampleCall("POST", "/topics/{topic}", "/topics/returns", {"numPartitions": 1}),
@@ -106,6 +107,8 @@ CALLS = (
     ExampleCall("POST", "/admin/enable_autobalancing"),
     ExampleCall("POST", "/admin/freeze"),
     ExampleCall("POST", "/admin/unfreeze"),
+    ExampleCall("POST", "/routes/{route}/pause", "/routes/source.target/pause"),
+    ExampleCall("POST", "/routes/{route}/resume", "/routes/source.target/resume"),
     ExampleCall(
         "PUT",
         "/import/topics/{topic}",

@@ -200,5 +200,6 @@ class FaultInjector:
             lambda: rest.switch(auto_balancing=chance.random() < 0.6, frozen=False),
             lambda: rest.switch(auto_balancing=True, frozen=chance.random() < 0.4),
             rest.rebalance,
+            lambda: rest.pause_route(paused=chance.random() < 0.5),
         )
         chance.choice(calls)()

@@ -187,6 +187,15 @@ class SimulatedRest(SessionProcess):
         what = f"auto-balancing {auto_balancing}, frozen {frozen}"
         self.submit(what, PATHS.settings, lambda: self.services.switches.set(change), fulfilled)
 
+    def pause_route(self, *, paused: bool) -> None:
+        def fulfilled(data: bytes | None) -> bool:
+            now = decode_switches(data) if data else Switches()
+            return (ROUTE in now.paused_routes) == paused
+
+        what = f"{'pause' if paused else 'resume'} the route"
+        call = partial(self.services.switches.pause_route, ROUTE, paused=paused)
+        self.submit(what, PATHS.settings, call, fulfilled)
+
     def rebalance(self) -> None:
         requested: list[str] = []
 

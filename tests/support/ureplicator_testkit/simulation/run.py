@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from ureplicator_common.model import TopicState, WorkerId
+from ureplicator_common.model import Partition, TopicState, WorkerId
 from ureplicator_controller.core.planning.switches import is_rebalance_due
-from ureplicator_controller.core.state.exclusions import exclusion_reason
+from ureplicator_controller.core.state.exclusions import partition_exclusion
 from ureplicator_controller.core.state.external_view import external_view
 from ureplicator_controller.core.state.mismatches import mismatches
 from ureplicator_controller.core.state.snapshot import Snapshot
@@ -156,7 +156,8 @@ class Simulation:
         """Operators undo what keeps the fleet from being even."""
         rest = next(iter(self.fleet.rests.values()))
         requests: list[Callable[[], None]] = [
-            lambda: rest.switch(auto_balancing=True, frozen=False)
+            lambda: rest.switch(auto_balancing=True, frozen=False),
+            lambda: rest.pause_route(paused=False),
         ]
         for id in self.fleet.store.parse().known:
             requests.append(lambda id=id: rest.leave(id, leaving=False))  # type: ignore[misc]
@@ -177,7 +178,7 @@ class Simulation:
             if stored.value.state is TopicState.DELETING:
                 return f"{key} is being deleted"
             for number, entry in seen.ideal[key].value.entries.items():
-                excluded = exclusion_reason(stored.value, number)
+                excluded = partition_exclusion(seen, Partition(key.route, key.topic, number))
                 if entry.worker is not None and excluded:
                     return f"{key}/{number} is excluded ({excluded}), and still assigned"
                 if entry.worker is not None and entry.holders.keys() != {entry.worker}:

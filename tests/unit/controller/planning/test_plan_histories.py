@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from ureplicator_common.contents import Assignment
+from ureplicator_common.contents import Assignment, Switches
 from ureplicator_common.model import TopicKey, TopicState
 from ureplicator_controller.core.planning.handover import EPOCH_SHIFT
 from ureplicator_controller.core.planning.plan import Plan
+from ureplicator_controller.core.state.exclusions import ROUTE_PAUSED
 from ureplicator_controller.core.state.external_view import external_view
 from ureplicator_controller.core.state.mismatches import mismatches
 from ureplicator_controller.core.state.validation_counts import validation_counts
 from ureplicator_testkit.control.fleet import ROUTE, ControlFleet, ids_of, partition, two_workers
+
+PAUSED_ROUTE = Switches(paused_routes=frozenset({ROUTE}))
 
 
 def test_new_topic_is_assigned_at_once_and_evenly() -> None:
@@ -197,6 +200,40 @@ def test_paused_and_blacklisted_partitions_have_no_owner() -> None:
     assert "resumed (4)" in decided.reasons
     fleet.settle()
     assert fleet.counts() == {"a": 2, "b": 2}
+
+
+def test_a_paused_route_has_no_owners_until_it_is_resumed() -> None:
+    fleet = two_workers()
+    fleet.switch(PAUSED_ROUTE)
+    fleet.settle()
+    assert set(fleet.owners("t").values()) == {None}
+    assert fleet.entry("t").reason == ROUTE_PAUSED
+    assert fleet.entry("t").holders == {}
+    fleet.topic("added", 2)
+    fleet.topic("paused", 1, state=TopicState.PAUSED)
+    fleet.settle()
+    assert set(fleet.owners("added").values()) == {None}
+    fleet.switch(Switches())
+    assert "route resumed (6)" in fleet.cycle().reasons
+    fleet.settle()
+    assert fleet.counts() == {"a": 3, "b": 3}
+    assert fleet.owners("paused") == {0: None}
+
+
+def test_a_route_stays_as_it_is_while_the_switches_cannot_be_read() -> None:
+    fleet = two_workers()
+    fleet.switch(PAUSED_ROUTE)
+    fleet.settle()
+    fleet.topic("u", 1)
+    fleet.switch_to(b"{")
+    fleet.settle()
+    assert set(fleet.owners("t").values()) == {None}
+    fleet.switch(Switches())
+    fleet.settle()
+    assert fleet.counts() == {"a": 3, "b": 2}
+    fleet.switch_to(b"{")
+    fleet.settle()
+    assert fleet.counts() == {"a": 3, "b": 2}
 
 
 def test_expansion_places_only_the_new_partitions() -> None:

@@ -23,6 +23,7 @@ from ureplicator_controller.core.state.external_view import external_view
 from ureplicator_controller.core.state.mismatches import mismatches
 from ureplicator_controller.core.state.snapshot import Delays, Snapshot, Stored
 from ureplicator_testkit.control.fleet import (
+    ROUTE,
     ControlFleet,
     Planner,
     partition,
@@ -39,6 +40,7 @@ SWITCHES = (
     Switches(),
     Switches(auto_balancing=False),
     Switches(frozen=True),
+    Switches(paused_routes=frozenset({ROUTE})),
     Switches(frozen=True, rebalance_requested="now"),
 )
 

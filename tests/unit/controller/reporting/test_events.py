@@ -15,7 +15,7 @@ from ureplicator_controller.core.planning.plan import plan
 from ureplicator_controller.core.planning.steps import Evict
 from ureplicator_controller.core.reporting.events import fleet_events, log_line
 from ureplicator_controller.core.state.snapshot import Snapshot, Stored
-from ureplicator_testkit.control.fleet import ControlFleet, partition, two_workers
+from ureplicator_testkit.control.fleet import ROUTE, ControlFleet, partition, two_workers
 
 
 def events(fleet: ControlFleet, before: Snapshot | None) -> list[PastEvent]:
@@ -71,8 +71,12 @@ def test_unchanged_fleet_has_no_events() -> None:
             lambda fleet: fleet.switch(Switches(auto_balancing=False, request_id="r8")),
             "auto-balancing switched off (request r8)",
         ),
+        (
+            lambda fleet: fleet.switch(Switches(paused_routes=frozenset({ROUTE}), request_id="r9")),
+            "route source.target paused (request r9)",
+        ),
     ],
-    ids=["join", "loss", "position", "refused position", "freeze", "autobalancing"],
+    ids=["join", "loss", "position", "refused position", "freeze", "autobalancing", "pause"],
 )
 def test_events_other_than_moves(happens: Callable[[ControlFleet], object], line: str) -> None:
     fleet = two_workers(2)
@@ -134,6 +138,18 @@ def test_requests_of_a_paused_and_resumed_topic() -> None:
     fleet.settle()
     fleet.topic("t", 1, state=TopicState.ACTIVE, request_id="resume-t")
     assert moved(fleet) == [(str(partition("t")), "resume-t")]
+
+
+def test_requests_of_a_paused_and_resumed_route() -> None:
+    fleet = two_workers(1)
+    fleet.topic("t", 1, request_id="add-t")
+    fleet.switch(Switches(paused_routes=frozenset({ROUTE}), request_id="pause"))
+    assert moved(fleet) == [(str(partition("t")), "pause")]
+    fleet.settle()
+    before = fleet.observe()
+    fleet.switch(Switches(request_id="resume"))
+    assert moved(fleet) == [(str(partition("t")), "resume")]
+    assert "route source.target resumed (request resume)" in lines(fleet, before)
 
 
 def test_request_of_another_position() -> None:

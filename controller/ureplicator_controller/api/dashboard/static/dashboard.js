@@ -205,8 +205,11 @@ function specialOf(worker) {
   return words.length ? ` (${words.join(", ")})` : "";
 }
 
-function drawSwitches(balancing, freeze) {
-  const words = [freeze.frozen ? "frozen" : "", balancing.auto_balancing ? "" : "auto-balancing off"];
+function drawSwitches(balancing, freeze, configured) {
+  const paused = Object.entries(configured.routes)
+    .filter(([, route]) => route.paused)
+    .map(([name]) => `${name} paused`);
+  const words = [freeze.frozen ? "frozen" : "", balancing.auto_balancing ? "" : "auto-balancing off", ...paused];
   byId("switches").textContent = words.filter(Boolean).join(", ");
 }
 
@@ -240,13 +243,15 @@ let exclusions = new Map();
 async function draw() {
   const pulse = byId("pulse");
   try {
-    const paths = ["/ready", "/validation", "/instances", "/offset", "/admin/autobalancing_status", "/admin/freeze"];
-    const [ready, validation, instances, progress, balancing, freeze] = await Promise.all(paths.map(read));
+    const paths = [
+      "/ready", "/validation", "/instances", "/offset", "/admin/autobalancing_status", "/admin/freeze", "/routes",
+    ];
+    const [ready, validation, instances, progress, balancing, freeze, configured] = await Promise.all(paths.map(read));
     drawn = partitions(validation, instances);
     exclusions = exclusionLabels(validation, drawn);
     offsets = new Map(progress.topics.map((each) => [nameOf(each.route, each.topic), each]));
     byId("leader").textContent = ready.leader ? `, leader ${ready.leader}` : ", no leader";
-    drawSwitches(balancing, freeze);
+    drawSwitches(balancing, freeze, configured);
     drawCounts(validation, instances);
     drawMismatches(validation);
     drawTopics(drawn, offsets, exclusions);

@@ -1,0 +1,92 @@
+"""`/routes`: the configured routes, and pausing all topics of one.
+
+A paused route is a switch in `settings`: topics keep their own state, so a topic that was paused by itself
+is still paused when its route is resumed. All calls are idempotent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from flask_openapi3 import APIBlueprint
+
+from ureplicator_common.config.route import RouteConfig
+from ureplicator_common.config.settings import Settings
+from ureplicator_common.contents import TopicIntent
+from ureplicator_common.model import TopicKey, TopicState
+from ureplicator_controller.api.http.openapi import group
+from ureplicator_controller.api.http.preconditions import etag
+from ureplicator_controller.api.http.request_models import (
+    IfMatchHeader,
+    OptionalBody,
+    Query,
+    RouteQuery,
+    chosen_routes,
+)
+from ureplicator_controller.api.http.response_models import (
+    JsonResult,
+    responses,
+    write_responses,
+)
+from ureplicator_controller.api.http.route_models import (
+    RouteChanged,
+    RouteList,
+    RoutePath,
+    configured_route,
+)
+from ureplicator_controller.api.services.fleet_cache import FleetCache
+from ureplicator_controller.api.services.switches import SwitchService
+
+
+def blueprint(*, settings: Settings, fleet: FleetCache, switches: SwitchService) -> APIBlueprint:
+    api = group("routes", __name__)
+
+    @api.get("/routes", responses=responses(RouteList, 404))
+    def list_routes(query: RouteQuery) -> JsonResult:
+        """Configured routes, and whether they are paused."""
+        fleet_state = fleet.current()
+        paused = fleet_state.snapshot.switches.paused_routes
+        intents = {key: stored.value for key, stored in fleet_state.snapshot.topics.items()}
+        shown = {
+            str(config.route): _shown(config, intents, paused=config.route in paused)
+            for config in chosen_routes(settings, query)
+        }
+        return {"routes": shown}, 200, etag(fleet_state.nodes.get(fleet.paths.settings))
+
+    @api.post("/routes/<route>/pause", responses=write_responses(RouteChanged, 404))
+    def pause_route(
+        path: RoutePath, query: Query, body: OptionalBody, header: IfMatchHeader
+    ) -> JsonResult:
+        """Pause copying of all topics of a route, also of those added later; positions are kept."""
+        return switched(path, header, paused=True)
+
+    @api.post("/routes/<route>/resume", responses=write_responses(RouteChanged, 404))
+    def resume_route(
+        path: RoutePath, query: Query, body: OptionalBody, header: IfMatchHeader
+    ) -> JsonResult:
+        """Go on copying where it was paused. Topics that are paused themselves stay paused."""
+        return switched(path, header, paused=False)
+
+    def switched(path: RoutePath, header: IfMatchHeader, *, paused: bool) -> JsonResult:
+        route = configured_route(settings, path.route).route
+        switches.pause_route(route, paused=paused, condition=header.condition)
+        return {"route": str(route), "paused": paused}
+
+    return api
+
+
+def _shown(
+    config: RouteConfig, intents: Mapping[TopicKey, TopicIntent], *, paused: bool
+) -> dict[str, object]:
+    of_route = [
+        intent
+        for key, intent in intents.items()
+        if key.route == config.route and intent.state is not TopicState.DELETING
+    ]
+    return {
+        "paused": paused,
+        "source": config.source,
+        "target": config.target,
+        "topics": len(of_route),
+        "partitions": sum(intent.partitions for intent in of_route),
+    }
