@@ -116,7 +116,7 @@ def flow(
             fleet.rest("DELETE", f"/topics/{topic}")
             shared.is_sound()
     finally:
-        flow.stop()
+        flow.close()
 
 
 def _marked(request: pytest.FixtureRequest) -> dict[str, Any]:

@@ -9,8 +9,8 @@ import pytest
 import requests
 
 from ureplicator_testkit.fleet.real_fleet import SESSION_TIMEOUT_S, Fleet
+from ureplicator_testkit.histories.repeats import lost, thawed
 from ureplicator_testkit.records.flow import Flow
-from ureplicator_testkit.records.repeats import lost, thawed
 from ureplicator_testkit.records.topics import create_topic
 from ureplicator_testkit.servers.network import BreakableServers
 from ureplicator_testkit.servers.processes import eventually

@@ -11,8 +11,8 @@ import pytest
 from ureplicator_common.coordination.zookeeper import ZooKeeperCoordination
 from ureplicator_common.znodes import Paths
 from ureplicator_testkit.fleet.real_fleet import SESSION_TIMEOUT_S, Fleet, pids_of
+from ureplicator_testkit.histories.repeats import NO_LOST_WRITER, lost
 from ureplicator_testkit.records.flow import Flow
-from ureplicator_testkit.records.repeats import NO_LOST_WRITER, lost
 from ureplicator_testkit.servers.network import BreakableServers
 from ureplicator_testkit.servers.processes import eventually
 from ureplicator_testkit.servers.sessions import expire

@@ -92,7 +92,7 @@ def flows(site: ReplicatedServers, fleet: Fleet, topic: str) -> Iterator[list[Fl
         yield flows
     finally:
         for flow in flows:
-            flow.stop()
+            flow.close()
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ varies with its number: key, headers, time, size.
 from __future__ import annotations
 
 import random
+import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import NamedTuple
@@ -16,6 +17,7 @@ from ureplicator_testkit.records.comparison import ConsumedRecord, Headers, Log
 from ureplicator_testkit.records.topics import NewRecord
 
 END = b"|"
+LABEL = re.compile(rb"([^|/]+)/(\d+)/(\d+)\|")
 FILLER = random.Random(9).randbytes(1 << 17)  # noqa: S311
 LONG_AGO_MS = 1_600_000_000_000
 HEADERS: tuple[Headers, ...] = (
@@ -63,12 +65,16 @@ def labelled_records(
 
 
 def label_of(record: ConsumedRecord) -> Label:
+    found = find_label(record)
+    assert found is not None, f"without a label: {record}"
+    return found
+
+
+def find_label(record: ConsumedRecord) -> Label | None:
+    """None if the record names no place."""
     written = record.value if record.value is not None else record.key
-    assert written is not None, record
-    name, bar, _ = written.partition(END)
-    assert bar, f"without a label: {record}"
-    topic, partition, number = name.decode().rsplit("/", 2)
-    return Label(topic, int(partition), int(number))
+    found = LABEL.match(written or b"")
+    return Label(found[1].decode(), int(found[2]), int(found[3])) if found else None
 
 
 def numbers(log: Log, topic: str) -> dict[int, Counter[int]]:

@@ -5,7 +5,8 @@
     then     one thread sends batches of 1 to 2,000 records in each codec; another one transactions
              of several batches, every third of them aborted
 
-Each record names its topic, its partition and its number (`labels`).
+Each record names its topic, its partition and its number (`labels`). What is sent, acknowledged and aborted
+goes to a history, if one is kept.
 """
 
 from __future__ import annotations
@@ -14,12 +15,14 @@ import itertools
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Any, Self
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 
+from ureplicator_testkit.histories.events import Acknowledged, Ended, Event, Numbers, Sent
+from ureplicator_testkit.histories.recorder import ignore
 from ureplicator_testkit.records.labels import labelled
 from ureplicator_testkit.records.topics import CODECS, NewRecord, produce, send_one
 
@@ -48,19 +51,39 @@ SETTINGS: dict[str, Any] = {
 }
 
 
+Place = tuple[int, int]
+"""Partition, and number."""
+
+
+def by_partition(places: Iterable[Place]) -> Numbers:
+    found: dict[int, list[int]] = {}
+    for partition, number in places:
+        found.setdefault(partition, []).append(number)
+    return found
+
+
 class Load:
     """Produces until `stop`; `acknowledged` are the numbers of each partition."""
 
     def __init__(
-        self, bootstrap: str, topic: str, *, partitions: int, records_per_s: int = 1_000
+        self,
+        bootstrap: str,
+        topic: str,
+        *,
+        partitions: int,
+        records_per_s: int = 1_000,
+        add: Callable[[Event], None] = ignore,
     ) -> None:
         self._bootstrap, self._topic, self._partitions = bootstrap, topic, partitions
+        self._add = add
         self._rate = records_per_s
         self._stopping = threading.Event()
         self._numbers = [itertools.count() for _ in range(partitions)]
         self.acknowledged: defaultdict[int, set[int]] = defaultdict(set)
         self.refused: list[object] = []
         self._sent = 0
+        self._delivered_now: list[Place] = []
+        self._transactions = itertools.count(1)
         self._producers = [self._producer(codec) for codec in CODECS]
         self._transactional = self._producer(
             "lz4",
@@ -107,6 +130,7 @@ class Load:
             thread.join()
         if running:
             assert all(producer.flush(FLUSH_S) == 0 for producer in self._producers)
+            self._add_acknowledged()
             assert not self.refused, self.refused[:3]
             assert 0 < self._sent <= self.count, (self._sent, self.count)
 
@@ -130,6 +154,7 @@ class Load:
             self._sent += len(places)
             for producer in self._producers:
                 producer.poll(0)
+            self._add_acknowledged()
             if self._stopping.wait(len(places) / self._rate):
                 return
 
@@ -143,8 +168,9 @@ class Load:
                 yield [next(turn)] * size
 
     def _send(self, producer: Producer, places: list[int]) -> None:
-        for partition in places:
-            number, record = self._next(partition)
+        made = [(partition, *self._next(partition)) for partition in places]
+        self._add(Sent(by_partition((partition, number) for partition, number, _ in made)))
+        for partition, number, record in made:
             send_one(producer, self._topic, record, partial(self._delivered, partition, number))
 
     def _next(self, partition: int, filler_bytes: int = 0) -> tuple[int, NewRecord]:
@@ -156,8 +182,15 @@ class Load:
     ) -> None:
         if error is None:
             self.acknowledged[partition].add(number)
+            self._delivered_now.append((partition, number))
         else:
             self.refused.append(error)
+
+    def _add_acknowledged(self) -> None:
+        """Of the thread that sends batches, or that has waited for it."""
+        delivered, self._delivered_now = self._delivered_now, []
+        if delivered:
+            self._add(Acknowledged(by_partition(delivered)))
 
     # --- transactions ------------------------------------------------------------------------
 
@@ -177,21 +210,27 @@ class Load:
         filler_bytes: int = 0,
         pause_s: float = 0.0,
     ) -> None:
-        producer, sent = self._transactional, []
+        producer, transaction = self._transactional, next(self._transactions)
+        sent: list[Place] = []
         producer.begin_transaction()
         for places in batches:
-            for partition in places:
-                number, record = self._next(partition, filler_bytes)
-                sent.append((partition, number))
+            made = [(partition, *self._next(partition, filler_bytes)) for partition in places]
+            now = [(partition, number) for partition, number, _ in made]
+            self._add(Sent(by_partition(now), transaction))
+            sent += now
+            for _, _, record in made:
                 send_one(producer, self._topic, record, lambda *_: None)
             producer.poll(0)
             self._stopping.wait(pause_s)
         # All are in the log when the transaction ends; one that never began there is refused.
         assert producer.flush(FLUSH_S) == 0
         end = producer.commit_transaction if commit else producer.abort_transaction
-        if self._end(end) and commit:
+        committed = self._end(end) and commit
+        if committed:
             for partition, number in sent:
                 self.acknowledged[partition].add(number)
+            self._add(Acknowledged(by_partition(sent)))
+        self._add(Ended(transaction, committed))
 
     def _end(self, end: Callable[[float], None]) -> bool:
         """Returns false for a commit that became an abort."""

@@ -17,6 +17,8 @@ from typing import Any, Self
 
 from confluent_kafka import KafkaError, Producer
 
+from ureplicator_testkit.histories.events import Acknowledged, Event, Sent
+from ureplicator_testkit.histories.recorder import ignore
 from ureplicator_testkit.records.labels import labelled
 from ureplicator_testkit.records.topics import send_one
 
@@ -61,9 +63,16 @@ class Trickle:
     """A plain producer of some records a second for each partition; `acknowledged` are their numbers."""
 
     def __init__(
-        self, bootstrap: str, topic: str, *, partitions: int, records_per_s: float = 10.0
+        self,
+        bootstrap: str,
+        topic: str,
+        *,
+        partitions: int,
+        records_per_s: float = 10.0,
+        add: Callable[[Event], None] = ignore,
     ) -> None:
         self._topic, self._partitions = topic, partitions
+        self._add = add
         self._pause_s = 1 / records_per_s
         self._producer = Producer({"bootstrap.servers": bootstrap, **SETTINGS})
         self._stopping = threading.Event()
@@ -86,6 +95,7 @@ class Trickle:
 
     def _run(self) -> None:
         for number in itertools.count():
+            self._add(Sent({partition: [number] for partition in range(self._partitions)}))
             for partition in range(self._partitions):
                 record = labelled(self._topic, partition, number)
                 delivered = partial(self._delivered, partition, number)
@@ -100,6 +110,7 @@ class Trickle:
     ) -> None:
         if error is None:
             self.acknowledged[partition].add(number)
+            self._add(Acknowledged({partition: [number]}))
             self.stalls.progress(partition, time.monotonic())
         else:
             self.refused.append(error)

@@ -38,10 +38,12 @@ __all__ = [
     "NewRecord",
     "add_partitions",
     "compare_logs",
+    "consumed",
     "create_topic",
     "delete_records",
     "delete_topic",
     "offsets",
+    "open_consumer",
     "produce",
     "produce_in_transaction",
     "read_all",
@@ -106,7 +108,7 @@ def offsets(
     bootstrap: str, topic: str, *, isolation: str = "read_uncommitted"
 ) -> dict[int, tuple[int, int]]:
     """Partition -> (log start, end): the high watermark, or with read_committed the last stable."""
-    with _consumer(bootstrap, isolation) as consumer:
+    with open_consumer(bootstrap, isolation) as consumer:
         found = {}
         for partition in _partitions_of(consumer, topic):
             where = TopicPartition(topic, partition)
@@ -289,7 +291,7 @@ def read_all(
 
     `only` these partitions; all of them when none is named.
     """
-    with _consumer(bootstrap, isolation) as consumer:
+    with open_consumer(bootstrap, isolation) as consumer:
         partitions = [p for p in _partitions_of(consumer, topic) if p in only or not only]
         log: dict[int, list[ConsumedRecord]] = {partition: [] for partition in partitions}
         consumer.assign([TopicPartition(topic, p, OFFSET_BEGINNING) for p in partitions])
@@ -327,14 +329,14 @@ def _take(message: Message, log: Mapping[int, list[ConsumedRecord]], pending: se
     assert partition is not None
     error = message.error()
     if error is None:
-        log[partition].append(_record(message))
+        log[partition].append(consumed(message))
     elif error.code() == KafkaError._PARTITION_EOF:
         pending.discard(partition)
     elif not error.retriable():
         raise KafkaException(error)
 
 
-def _record(message: Message) -> ConsumedRecord:
+def consumed(message: Message) -> ConsumedRecord:
     offset = message.offset()
     assert offset is not None
     timestamp_type, timestamp = message.timestamp()
@@ -353,7 +355,7 @@ def _partitions_of(consumer: Consumer, topic: str) -> Sequence[int]:
 
 
 @contextmanager
-def _consumer(bootstrap: str, isolation: str) -> Iterator[Consumer]:
+def open_consumer(bootstrap: str, isolation: str) -> Iterator[Consumer]:
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap,

@@ -15,8 +15,9 @@ from typing import Any, Self
 import requests
 
 from ureplicator_testkit.fleet.real_fleet import FORTH, Fleet
-from ureplicator_testkit.records.comparison import compare
-from ureplicator_testkit.records.labels import assert_none_lost, numbers
+from ureplicator_testkit.histories.checker import Promise
+from ureplicator_testkit.histories.reader import Reader, judge_copy
+from ureplicator_testkit.histories.recorder import History
 from ureplicator_testkit.records.stalls import CopyWatch, Trickle
 from ureplicator_testkit.records.topics import read_all
 from ureplicator_testkit.servers.processes import deadline_factor, eventually
@@ -41,9 +42,12 @@ class WatchedTopic:
         create_placed(site.source, topic)
         for each in (self.copy, beside):
             create_placed(site.target, each)
-        self.at_source, self.at_target = (
-            Trickle(cluster.bootstrap, name, partitions=PARTITIONS)
-            for cluster, name in ((site.source, topic), (site.target, beside))
+        self.history = History(fleet.folder / f"{topic}.history")
+        add = self.history.add
+        self.at_source = Trickle(site.source.bootstrap, topic, partitions=PARTITIONS, add=add)
+        self.at_target = Trickle(site.target.bootstrap, beside, partitions=PARTITIONS)
+        self.reader = Reader(
+            site.target.bootstrap, topic, self.copy, partitions=PARTITIONS, add=add
         )
         self.watch = CopyWatch(self._status, partitions=PARTITIONS)
 
@@ -51,6 +55,7 @@ class WatchedTopic:
         self._fleet.whitelist(self.topic)
         self.at_source.start()
         self.at_target.start()
+        self.reader.start()
         self._fleet.wait_online(self.topic, PARTITIONS)
         self.watch.start()
         self.wait_moving()
@@ -64,8 +69,12 @@ class WatchedTopic:
 
     def stop(self) -> None:
         self.watch.stop()
-        self.at_source.stop()
-        self.at_target.stop()
+        self.reader.close()
+        try:
+            self.at_source.stop()
+            self.at_target.stop()
+        finally:
+            self.history.close()
 
     @property
     def partitions(self) -> int:
@@ -113,21 +122,20 @@ class WatchedTopic:
             assert brokers[0] == broker or not wrong, f"partition {number}: {wrong}"
 
     def judge(self) -> None:
-        """Stop, and compare both logs from their beginning: nothing missing, repeated or out of order."""
+        """Stop, and have the history judged: nothing is repeated, since no writer was lost."""
         self.at_source.stop()
         self.at_target.stop()
         source = read_all(self._site.source.bootstrap, self.topic)
+        ends = {number: records[-1].offset + 1 for number, records in source.items()}
 
         def copied() -> bool:
             rows = self._status()
-            ends = {number: records[-1].offset + 1 for number, records in source.items()}
             return all(rows.get(n, {}).get("committed", -1) >= end for n, end in ends.items())
 
         eventually(copied, MOVES_S, f"{self.topic} is copied")
+        self.reader.stop()
         target = read_all(self._site.target.bootstrap, self.copy)
-        assert_none_lost(source, self.topic, self.at_source.acknowledged)
-        numbers(target, self.topic)
-        compare(source, target).assert_clean()
+        judge_copy(self.history, Promise(), topic=self.topic, source=source, target=target)
 
     def _status(self) -> dict[int, dict[str, Any]]:
         try:

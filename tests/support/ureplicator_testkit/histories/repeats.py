@@ -13,13 +13,12 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+from ureplicator_testkit.histories.events import Seen
 from ureplicator_testkit.records.commits import CommittedOffset
-from ureplicator_testkit.records.comparison import ConsumedRecord, Log
-from ureplicator_testkit.records.labels import Label, label_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,25 +48,24 @@ class Replay:
     count: int
 
 
-def replays(source: Sequence[ConsumedRecord], target: Sequence[ConsumedRecord]) -> list[Replay]:
-    """In the order of the target's log. Records name themselves, so each is matched for certain.
+def replays(source: Sequence[Seen], target: Sequence[Seen]) -> list[Replay]:
+    """In the order of the target's log. What the source does not hold is no repeat.
 
     A record that the source itself holds twice is no repeat before its third time.
     """
-    places: defaultdict[Label, list[int]] = defaultdict(list)
+    places: defaultdict[int, list[int]] = defaultdict(list)
     for place, record in enumerate(source):
-        places[label_of(record)].append(place)
+        places[record.number].append(place)
     found: list[Replay] = []
-    seen: Counter[Label] = Counter()
+    times: Counter[int] = Counter()
     follows = -1
     """Continuation of the last record, if it was a repeat."""
     for record in target:
-        label = label_of(record)
-        seen[label] += 1
-        if seen[label] <= len(places[label]):
+        times[record.number] += 1
+        if record.number not in places or times[record.number] <= len(places[record.number]):
             follows = -1
             continue
-        place = places[label][0]
+        place = places[record.number][0]
         if place == follows:
             found[-1] = Replay(found[-1].offset, found[-1].count + 1)
         else:
@@ -77,7 +75,10 @@ def replays(source: Sequence[ConsumedRecord], target: Sequence[ConsumedRecord]) 
 
 
 def unexplained(
-    source: Log, target: Log, commits: Iterable[CommittedOffset], who: Lost
+    source: Mapping[int, Sequence[Seen]],
+    target: Mapping[int, Sequence[Seen]],
+    commits: Iterable[CommittedOffset],
+    who: Lost,
 ) -> list[str]:
     """Repeats that the commits and the lost writers do not account for."""
     of: defaultdict[int, list[CommittedOffset]] = defaultdict(list)

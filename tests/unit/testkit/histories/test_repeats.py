@@ -3,10 +3,8 @@
 from collections.abc import Iterable
 from dataclasses import replace
 
-from ureplicator_testkit.records.commits import CommittedOffset
-from ureplicator_testkit.records.comparison import ConsumedRecord
-from ureplicator_testkit.records.labels import labelled
-from ureplicator_testkit.records.repeats import (
+from ureplicator_testkit.histories.events import Seen
+from ureplicator_testkit.histories.repeats import (
     NO_LOST_WRITER,
     Lost,
     Replay,
@@ -15,16 +13,14 @@ from ureplicator_testkit.records.repeats import (
     thawed,
     unexplained,
 )
+from ureplicator_testkit.records.commits import CommittedOffset
 
 GAP = 100
 """Source offsets begin here: they are not the records' numbers."""
 
 
-def log(numbers: Iterable[int]) -> tuple[ConsumedRecord, ...]:
-    made = [(n, labelled("t", 0, n)) for n in numbers]
-    return tuple(
-        ConsumedRecord(GAP + 2 * n, r.key, r.value, r.headers, 1, r.timestamp or 5) for n, r in made
-    )
+def log(numbers: Iterable[int]) -> tuple[Seen, ...]:
+    return tuple(Seen(GAP + 2 * number, number, 0) for number in numbers)
 
 
 SOURCE = log(range(40))
