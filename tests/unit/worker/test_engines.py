@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import queue
@@ -48,6 +49,7 @@ from ureplicator_worker.lifeline.messages import (
     CopierReport,
     PartitionReport,
     PublishedSettings,
+    Segment,
 )
 
 ROUTE = Route("a", "b")
@@ -237,6 +239,22 @@ def test_status_shows_partitions_with_reason_and_figures() -> None:
     assert shown["state"] == "OFFLINE"
     assert shown["reason"] == "stopping: x"
     assert shown["records"] == 7
+    assert shown["targetOffsets"] == []
+
+
+def test_status_shows_where_records_lie_at_the_target() -> None:
+    counters = telemetry.Telemetry()
+    counters.count(CopierId(0, 1), report(7), {PARTITION})
+    segments = (Segment(0, 5, 9, repeated=True), Segment(5, 8, 14))
+    counters.count(CopierId(0, 1), CopierReport({}, segments={PARTITION: segments}), {PARTITION})
+    shown = counters.partition_status(PARTITION)["targetOffsets"]
+    assert json.loads(json.dumps(shown)) == [
+        {"first": 0, "end": 5, "target": 9, "repeated": True},
+        {"first": 5, "end": 8, "target": 14, "repeated": False},
+    ]
+    counters.drop([PARTITION])
+    counters.count(CopierId(0, 1), report(7), {PARTITION})
+    assert counters.partition_status(PARTITION)["targetOffsets"] == []
 
 
 def test_the_server_responds_503_until_there_are_pages() -> None:

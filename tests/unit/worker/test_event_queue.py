@@ -18,7 +18,7 @@ from ureplicator_worker.core.events import (
     Tick,
 )
 from ureplicator_worker.engines.event_queue import EventQueue
-from ureplicator_worker.lifeline.messages import CopierId, CopierReport, PartitionReport
+from ureplicator_worker.lifeline.messages import CopierId, CopierReport, PartitionReport, Segment
 
 ONE, TWO = CopierId(0, 1), CopierId(1, 1)
 P0, P1 = (Partition(Route("a", "b"), "t", number) for number in range(2))
@@ -56,6 +56,17 @@ def test_reports_of_a_copier_wait_as_one_in_the_place_of_the_first() -> None:
         *(report(ONE, n, p0=n) for n in (2, 3)),
     )
     assert all_of(events) == [report(ONE, 3, p0=3, p1=1), Tick(1.0), report(TWO, 1)]
+
+
+def test_segments_of_reports_that_wait_are_joined() -> None:
+    first, second = (Segment(0, end, 7) for end in (3, 5))
+    reports = ({P0: (first,), P1: (first,)}, {P0: (second,)})
+    events = filled(
+        *(CopierReported(ONE, CopierReport({}, segments=segments)) for segments in reports)
+    )
+    (event,) = all_of(events)
+    assert isinstance(event, CopierReported)
+    assert event.report.segments == {P0: (second,), P1: (first,)}
 
 
 def test_a_queue_of_reports_does_not_grow() -> None:

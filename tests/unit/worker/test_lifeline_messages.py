@@ -33,6 +33,7 @@ from ureplicator_worker.lifeline.messages import (
     PublishedSettings,
     Released,
     Remove,
+    Segment,
     Stop,
     decode,
     encode,
@@ -83,6 +84,7 @@ REPORTS = st.builds(
     gaps=COUNTS,
 )
 OWNED = st.dictionaries(PARTITIONS, EPOCHS, max_size=4)
+SEGMENTS = st.builds(Segment, COUNTS, COUNTS, COUNTS, st.booleans())
 SOME = st.lists(PARTITIONS, max_size=4).map(tuple)
 MESSAGES: st.SearchStrategy[Message] = st.one_of(
     st.builds(Hello, TEXT, st.integers(1, 2**22)),
@@ -102,6 +104,7 @@ MESSAGES: st.SearchStrategy[Message] = st.one_of(
         st.dictionaries(PARTITIONS, REPORTS, max_size=3),
         st.lists(st.integers(0, 2**40), max_size=16).map(tuple),
         st.integers(0, 2**40),
+        st.dictionaries(PARTITIONS, st.lists(SEGMENTS, max_size=3).map(tuple), max_size=3),
     ),
     st.builds(Released, SOME),
     st.builds(Failed, PARTITIONS, TEXT, st.booleans()),

@@ -28,7 +28,7 @@ from ureplicator_common.kafka.positions import Producer
 from ureplicator_common.model import Partition, RouteSettings
 from ureplicator_worker.copier.latency import LatencyHistogram
 from ureplicator_worker.copier.position_values import StartPosition
-from ureplicator_worker.lifeline.messages import Grant
+from ureplicator_worker.lifeline.messages import Grant, Segment
 
 
 class Progress(NamedTuple):
@@ -205,6 +205,12 @@ class Lane(Protocol):
         """Events since the last call."""
 
     def status(self, partition: Partition) -> LaneStatus: ...
+
+    def segments(self, partition: Partition) -> Sequence[Segment]:
+        """Where records lie in the partition's own target partition, as far as known, in order.
+
+        In transactions: what is committed. The number is bounded.
+        """
 
     def sockets(self) -> Sequence[SocketGroup]: ...
 

@@ -2,22 +2,26 @@
 
 A report holds what has changed: a worker may have 10,000 partitions, and most are idle. Partitions that
 are not ONLINE are compared at each report, so that a start shows at once; those that are ONLINE in turn,
-each once in `ONLINE_EVERY` reports.
+each once in `ONLINE_EVERY` reports. Segments (`Lane.segments`) change all the time, and are many: those of
+`SEGMENTS_EACH` partitions are compared at each report.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from ureplicator_common.model import Partition, PartitionState
 from ureplicator_worker.copier.lane import Lane, LaneStatus
 from ureplicator_worker.copier.latency import LatencyHistogram
 from ureplicator_worker.copier.lifecycle import DRAINED, IN_LANE, CopyState, OwnedPartition
-from ureplicator_worker.lifeline.messages import PartitionReport
+from ureplicator_worker.lifeline.messages import PartitionReport, Segment
 
 ONLINE_EVERY = 5
 FULL_EVERY = 150
 """After so many reports everything is sent again: no state of the driver rests on one message for long."""
+SEGMENTS_EACH = 20
+"""A hundred partitions a second, each with some kilobytes at most."""
 
 
 class ReportDelta:
@@ -49,6 +53,34 @@ class ReportDelta:
 
     def forget(self, partitions: Iterable[Partition]) -> None:
         """They were released: after the next Add the driver has no report of them."""
+        for partition in partitions:
+            self._sent.pop(partition, None)
+
+
+class SegmentDelta:
+    """Segments that the driver has; the partitions are compared in turn."""
+
+    def __init__(self) -> None:
+        self._sent: dict[Partition, Sequence[Segment]] = {}
+        self._turn: deque[Partition] = deque()
+
+    def due(self, partitions: Callable[[], Iterable[Partition]]) -> list[Partition]:
+        """Those to be compared now. Some may not be held any more."""
+        if not self._turn:
+            self._turn.extend(partitions())
+        return [self._turn.popleft() for _ in range(min(SEGMENTS_EACH, len(self._turn)))]
+
+    def changed(
+        self, segments: Mapping[Partition, Sequence[Segment]]
+    ) -> dict[Partition, tuple[Segment, ...]]:
+        """Those that differ from what was sent last; they count as sent."""
+        changed = {
+            part: tuple(each) for part, each in segments.items() if self._sent.get(part) != each
+        }
+        self._sent.update(changed)
+        return changed
+
+    def forget(self, partitions: Iterable[Partition]) -> None:
         for partition in partitions:
             self._sent.pop(partition, None)
 

@@ -11,7 +11,7 @@ Everything here runs in the copier's loop; nothing blocks.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 
 from ureplicator_common.model import Delivery, Partition, Route
 from ureplicator_worker.copier.commit_failures import CommitFailures
@@ -21,6 +21,7 @@ from ureplicator_worker.copier.exactly_once import ExactlyOnce
 from ureplicator_worker.copier.gaps import Gaps
 from ureplicator_worker.copier.holder import Commits, Holder
 from ureplicator_worker.copier.lane import Lane
+from ureplicator_worker.copier.lifecycle import IN_LANE
 from ureplicator_worker.copier.loop.mailbox import Mailbox
 from ureplicator_worker.copier.ownership.protocol import Begun, Committed, OwnershipEvent
 from ureplicator_worker.copier.ownership.thread import Ownership
@@ -32,6 +33,7 @@ from ureplicator_worker.lifeline.messages import (
     PartitionReport,
     ProofResponse,
     PublishedSettings,
+    Segment,
 )
 
 
@@ -86,6 +88,18 @@ class RouteCopier:
     def idle(self) -> bool:
         """No partition is held any more."""
         return not self.holder.owned
+
+    @property
+    def copying(self) -> Iterator[Partition]:
+        """Partitions that the lane has."""
+        return (part for part, owned in self.holder.owned.items() if owned.state in IN_LANE)
+
+    def segments(self, partition: Partition) -> Sequence[Segment]:
+        """See `Lane.segments`; none of a partition that the lane does not have."""
+        owned = self.holder.owned.get(partition)
+        if owned is None or owned.state not in IN_LANE:
+            return ()
+        return self.lane.segments(partition)
 
     def remove_all(self) -> None:
         for partition in list(self.holder.owned):

@@ -13,6 +13,7 @@ from __future__ import annotations
 import os
 import sys
 import time
+from collections.abc import Iterator
 from functools import partial
 
 from ureplicator_common.kafka.broker_order import BrokerOrder, broker_order
@@ -160,9 +161,17 @@ class Copier:
         partitions: dict[Partition, PartitionReport] = {}
         for route in self._routes.values():
             partitions |= route.report(self._driver.reports.is_due)
-        self._driver.report(
-            partitions, total_latency(route.lane for route in self._routes.values())
-        )
+        segments = {
+            partition: segments
+            for partition in self._driver.segments.due(self._copying)
+            if (segments := self._routes[partition.route].segments(partition))
+        }
+        latency = total_latency(route.lane for route in self._routes.values())
+        self._driver.report(partitions, latency, segments)
+
+    def _copying(self) -> Iterator[Partition]:
+        for route in self._routes.values():
+            yield from route.copying
 
     def _route(self, route: Route) -> RouteCopier:
         known = self._routes.get(route)

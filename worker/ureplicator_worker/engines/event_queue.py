@@ -80,4 +80,5 @@ class EventQueue:
 def joined(former: CopierReport, latter: CopierReport) -> CopierReport:
     """One report with the effect of both: counters only grow, so the last ones hold everything."""
     partitions = {**former.partitions, **latter.partitions}
-    return CopierReport(partitions, latter.latency_ms, latter.latency_sum_ms)
+    segments = {**former.segments, **latter.segments}
+    return CopierReport(partitions, latter.latency_ms, latter.latency_sum_ms, segments)

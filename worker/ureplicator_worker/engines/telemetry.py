@@ -8,8 +8,10 @@ a partition that is not held any more is dropped, so the number of series is tha
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from array import array
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from itertools import chain
 from typing import Any
 
 from prometheus_client.core import (
@@ -30,6 +32,7 @@ from ureplicator_worker.lifeline.messages import (
     CopierId,
     CopierReport,
     PartitionReport,
+    Segment,
 )
 
 _COUNTED = ("records", "bytes", "skipped", "gaps")
@@ -64,6 +67,8 @@ class Telemetry:
         self._counters: dict[Partition, _Totals] = {}
         self._trends: dict[Partition, LoadTrend] = {}
         self._latencies: dict[int, _Latency] = {}
+        self._segments: dict[Partition, array[int]] = {}
+        """Their fields in a row: a worker may hold 10,000 partitions."""
 
     def count(self, copier: CopierId, report: CopierReport, held: Collection[Partition]) -> None:
         """Add a report of a copier."""
@@ -71,6 +76,9 @@ class Telemetry:
             for partition, each in report.partitions.items():
                 if partition in held:
                     self._count(copier, partition, each)
+            for partition, segments in report.segments.items():
+                if partition in held:
+                    self._segments[partition] = array("q", chain.from_iterable(segments))
             if report.latency_ms:
                 self._count_latency(copier, report)
 
@@ -80,6 +88,7 @@ class Telemetry:
             for partition in partitions:
                 self._counters.pop(partition, None)
                 self._trends.pop(partition, None)
+                self._segments.pop(partition, None)
 
     def loads(
         self, held: Mapping[Partition, HeldPartition], now_s: float
@@ -124,6 +133,7 @@ class Telemetry:
                 "recordsPerSecond": round(load.records_per_s, 1),
                 "bytesPerSecond": round(load.bytes_per_s, 1),
                 "noProgressSeconds": round(load.no_progress_s),
+                "targetOffsets": shown_segments(self._segments.get(partition, ())),
             }
 
     def _count(self, copier: CopierId, partition: Partition, report: PartitionReport) -> None:
@@ -219,6 +229,15 @@ def state_metrics(state: WorkerState) -> Iterator[Metric]:
         "1 while the ZooKeeper session is connected",
         value=float(state.session.connected),
     )
+
+
+def shown_segments(fields: Sequence[int]) -> list[Mapping[str, Any]]:
+    size = len(Segment._fields)
+    rows = (fields[at : at + size] for at in range(0, len(fields), size))
+    return [
+        Segment(first, end, target, bool(repeated))._asdict()
+        for first, end, target, repeated in rows
+    ]
 
 
 def shown_gap(gap: Gap) -> Mapping[str, Any]:

@@ -166,16 +166,29 @@ class PartitionReport(NamedTuple):
     gaps: int = 0
 
 
+class Segment(NamedTuple):
+    """Source offsets from `first` to before `end` lie at the target from offset `target` on.
+
+    `repeated`: they may lie at smaller offsets, too.
+    """
+
+    first: int
+    end: int
+    target: int
+    repeated: bool = False
+
+
 @dataclass(frozen=True, slots=True)
 class CopierReport:
     """State of the partitions whose state has changed since the last report.
 
-    `latency_ms` are counts per bucket of LATENCY_BOUNDS_MS.
+    `latency_ms` are counts per bucket of LATENCY_BOUNDS_MS. `segments`: of some partitions in turn.
     """
 
     partitions: Mapping[Partition, PartitionReport]
     latency_ms: tuple[int, ...] = ()
     latency_sum_ms: int = 0
+    segments: Mapping[Partition, tuple[Segment, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -338,6 +351,10 @@ def _copier_report(raw: dict[str, Any]) -> CopierReport:
         partitions=partitions,
         latency_ms=tuple(raw["latencyMs"]),
         latency_sum_ms=raw["latencySumMs"],
+        segments={
+            Partition.parse(text): tuple(Segment(**row) for row in rows)
+            for text, rows in raw["segments"].items()
+        },
     )
 
 

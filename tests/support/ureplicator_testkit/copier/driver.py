@@ -5,6 +5,7 @@ or sends no response (`silent`), as the test wants: so a test plays the fleet an
 really does.
 """
 
+import os
 import pickle
 import socket
 import sys
@@ -28,6 +29,7 @@ from ureplicator_worker.lifeline.messages import (
     ProofResponse,
     Released,
     Remove,
+    Segment,
     Stop,
     decode,
     encode,
@@ -39,6 +41,8 @@ TOKEN = "only-once"  # noqa: S105
 
 TESTKIT = Path(__file__).parents[2]
 """Folder from which handlers of tests are imported."""
+SOURCES = [each for each in (os.environ.get("PYTHONPATH"),) if each]
+"""Those that the tests run with."""
 
 _RUN = (
     "import pickle, sys; from ureplicator_worker.copier import delivery, task;"
@@ -79,6 +83,7 @@ class StubDriver:
         self.released: set[Partition] = set()
         self.failed: dict[Partition, Failed] = {}
         self._report: Mapping[Partition, PartitionReport] = {}
+        self.segments: dict[Partition, tuple[Segment, ...]] = {}
         with socket.create_server(("127.0.0.1", 0)) as server:
             server.settimeout(30)
             config = CopierConfig(
@@ -110,7 +115,7 @@ class StubDriver:
             name,
             [sys.executable, "-c", _RUN, written, str(renew_s)],
             log=folder / f"{name}.log",
-            env={"PYTHONPATH": str(TESTKIT)},
+            env={"PYTHONPATH": os.pathsep.join((str(TESTKIT), *SOURCES))},
         )
 
     def send(self, message: Message) -> None:
@@ -133,8 +138,9 @@ class StubDriver:
             case ProofRequest():
                 self.proof_requests.append(message)
                 self._respond(message)
-            case CopierReport(partitions):
+            case CopierReport(partitions, segments=segments):
                 self._report = {**self._report, **partitions}
+                self.segments.update(segments)
             case Released(partitions):
                 self.released |= set(partitions)
                 self._forget(partitions)

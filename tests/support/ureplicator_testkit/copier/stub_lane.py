@@ -9,7 +9,7 @@ from ureplicator_common.model import Partition, RouteSettings
 from ureplicator_worker.copier.lane import LaneEvent, LaneStatus, Progress
 from ureplicator_worker.copier.latency import LatencyHistogram
 from ureplicator_worker.copier.position_values import StartPosition
-from ureplicator_worker.lifeline.messages import Grant
+from ureplicator_worker.lifeline.messages import Grant, Segment
 
 
 class StubLane:
@@ -69,6 +69,9 @@ class StubLane:
 
     def status(self, partition: Partition) -> LaneStatus:
         return LaneStatus(self.error, True, self.position[partition], 0, 0, 0, 0, 0)
+
+    def segments(self, partition: Partition) -> tuple[Segment, ...]:
+        return ()
 
     def sockets(self) -> tuple[()]:
         return ()

@@ -9,7 +9,7 @@ import pytest
 from ureplicator_common.model import OwnerEpoch, Partition, PartitionState, Route
 from ureplicator_worker.copier.latency import LatencyHistogram
 from ureplicator_worker.copier.loop.driver_link import DriverLink
-from ureplicator_worker.copier.reporting import FULL_EVERY, ONLINE_EVERY
+from ureplicator_worker.copier.reporting import FULL_EVERY, ONLINE_EVERY, SEGMENTS_EACH
 from ureplicator_worker.lifeline.client import LifelineClient, LifelineClosed
 from ureplicator_worker.lifeline.messages import (
     CopierReport,
@@ -19,6 +19,7 @@ from ureplicator_worker.lifeline.messages import (
     ProofRequest,
     ProofResponse,
     Released,
+    Segment,
     Stop,
 )
 
@@ -125,7 +126,7 @@ class Reporting:
         self.lifeline.sent.clear()
         for _ in range(times):
             due = {part: each for part, each in self.now.items() if self.link.reports.is_due(part)}
-            self.link.report(due, LatencyHistogram())
+            self.link.report(due, LatencyHistogram(), {})
         sent = [each for each in self.lifeline.sent if isinstance(each, CopierReport)]
         assert len(sent) == times, "each report is sent, if only to show that the copier lives"
         return {part: row for each in sent for part, row in each.partitions.items()}
@@ -167,3 +168,35 @@ def test_everything_is_reported_again_after_a_while() -> None:
     reporting.online(P0)
     reporting.report()
     assert reporting.report(FULL_EVERY) == reporting.now
+
+
+def segments_sent(
+    link: DriverLink, lifeline: MemoryLifeline, held: dict[Partition, Segment]
+) -> int:
+    """Partitions whose segments the next report holds."""
+    due = {part: (held[part],) for part in link.segments.due(lambda: held) if part in held}
+    link.report({}, LatencyHistogram(), due)
+    (report,) = lifeline.sent
+    lifeline.sent.clear()
+    assert isinstance(report, CopierReport)
+    return len(report.segments)
+
+
+def test_segments_are_reported_in_turn_when_they_have_changed(lifeline: MemoryLifeline) -> None:
+    link = DriverLink(lifeline, received=lambda _: None)
+    held = {Partition(ONE, "t", n): Segment(0, 1, 5) for n in range(SEGMENTS_EACH + 1)}
+    counts = [segments_sent(link, lifeline, held) for _ in range(4)]
+    assert counts == [SEGMENTS_EACH, 1, 0, 0]
+    held[P0] = Segment(0, 2, 5)
+    assert [segments_sent(link, lifeline, held) for _ in range(2)] == [1, 0]
+    link.send(Released((P1,)))
+    lifeline.sent.clear()
+    assert [segments_sent(link, lifeline, held) for _ in range(2)] == [1, 0]
+
+
+def test_a_partition_that_is_gone_when_its_turn_comes_is_left_out(lifeline: MemoryLifeline) -> None:
+    link = DriverLink(lifeline, received=lambda _: None)
+    held = {Partition(ONE, "t", n): Segment(0, 1, 5) for n in range(SEGMENTS_EACH + 2)}
+    segments_sent(link, lifeline, held)
+    del held[Partition(ONE, "t", SEGMENTS_EACH)]
+    assert segments_sent(link, lifeline, held) == 1

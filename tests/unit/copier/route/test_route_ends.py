@@ -53,7 +53,8 @@ def test_remove_has_one_response_whatever_crosses_it(make: MakeLine, first: str)
     if first == "refused":
         line.ownership.events.post(OwnershipRefused(partition, "taken away"))
     elif first == "given up":
-        line.lane._fetch_failed(line.lane._partitions[partition].fetch, "no records")
+        raw = line.lane._partitions[partition]
+        line.lane._stop(raw, "no records", temporary=False, discard=False)
     line.turn()
     line.copier.holder.remove(partition)
     if first == "remove":

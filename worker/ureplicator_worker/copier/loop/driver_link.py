@@ -9,11 +9,11 @@ goes back to the route under the route's own number.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from ureplicator_common.model import Partition, Route
 from ureplicator_worker.copier.latency import LatencyHistogram
-from ureplicator_worker.copier.reporting import ReportDelta
+from ureplicator_worker.copier.reporting import ReportDelta, SegmentDelta
 from ureplicator_worker.lifeline.client import LifelineClient, LifelineClosed
 from ureplicator_worker.lifeline.messages import (
     CopierReport,
@@ -23,6 +23,7 @@ from ureplicator_worker.lifeline.messages import (
     ProofRequest,
     ProofResponse,
     Released,
+    Segment,
 )
 
 
@@ -32,6 +33,7 @@ class DriverLink:
     def __init__(self, lifeline: LifelineClient, *, received: Callable[[Message], None]) -> None:
         self.closed = False
         self.reports = ReportDelta()
+        self.segments = SegmentDelta()
         self._lifeline = lifeline
         self._received = received
         self._proofs: dict[int, tuple[Route, int]] = {}
@@ -47,24 +49,37 @@ class DriverLink:
         return not self.closed and not self._lifeline.wants_write
 
     def report(
-        self, partitions: Mapping[Partition, PartitionReport], latency: LatencyHistogram
+        self,
+        partitions: Mapping[Partition, PartitionReport],
+        latency: LatencyHistogram,
+        segments: Mapping[Partition, Sequence[Segment]],
     ) -> None:
         """Send what has changed, even if that is nothing: a silent copier is killed."""
-        changed = self.reports.changed(partitions)
-        self.send(CopierReport(changed, tuple(latency.counts), int(latency.sum_ms)))
+        self.send(
+            CopierReport(
+                self.reports.changed(partitions),
+                tuple(latency.counts),
+                int(latency.sum_ms),
+                self.segments.changed(segments),
+            )
+        )
 
     def send(self, message: Message) -> None:
         if self.closed:
             return
         match message:
             case Released(partitions):
-                self.reports.forget(partitions)
+                self._forget(partitions)
             case Failed(partition):
-                self.reports.forget((partition,))
+                self._forget((partition,))
         try:
             self._lifeline.send(message)
         except LifelineClosed:
             self.close()
+
+    def _forget(self, partitions: tuple[Partition, ...]) -> None:
+        self.reports.forget(partitions)
+        self.segments.forget(partitions)
 
     def send_for(self, route: Route, message: Message) -> None:
         if isinstance(message, ProofRequest):

@@ -33,4 +33,5 @@ def count_committed(transaction: LaneTransaction, latency: LatencyHistogram) -> 
     """Readers with read_committed see what was sent in it."""
     for send, counters in transaction.copied.items():
         send.copied.add(counters)
+        send.window.offsets.commit()
     latency.record(*transaction.times_ms)

@@ -49,7 +49,7 @@ from ureplicator_worker.copier.record.partition import (
     change_settings,
 )
 from ureplicator_worker.copier.record.process import HandlerProcess
-from ureplicator_worker.lifeline.messages import Grant
+from ureplicator_worker.lifeline.messages import Grant, Segment
 
 CHECK_EVERY_S = 0.5
 """Silent connections and stalled partitions are not worth a scan at every turn."""
@@ -89,7 +89,9 @@ class RawLane:
         self._source = Source(
             source,
             pool=pool,
-            failed=self._fetch_failed,
+            failed=lambda fetch, reason: self._stop(
+                self._partitions[fetch.partition], reason, temporary=False, discard=False
+            ),
             gap=lambda fetch, reason, next_offset: self._events.append(
                 GapFound(fetch.partition, reason, fetch.offset, next_offset)
             ),
@@ -125,8 +127,7 @@ class RawLane:
                 raw, reason, temporary, discard=discard
             ),
         )
-        self._now_s = 0.0
-        self._check_at_s = 0.0
+        self._now_s = self._check_at_s = 0.0
 
     def begin(self, partition: Partition, grant: Grant, beginning: StartPosition) -> None:
         raw = self._partitions[partition] = begin(partition, grant, beginning)
@@ -219,6 +220,9 @@ class RawLane:
             gaps=raw.fetch.gaps,
         )
 
+    def segments(self, partition: Partition) -> tuple[Segment, ...]:
+        return self._partitions[partition].send.window.offsets.segments()
+
     def sockets(self) -> tuple[Connections, Connections, Connections, Handlers]:
         return (*self._connections, self._handlers)
 
@@ -256,9 +260,6 @@ class RawLane:
             self._events.append(PartitionFailed(raw.partition, reason, temporary))
         if discard:
             raw.window.discard()
-
-    def _fetch_failed(self, fetch: FetchSide, reason: str) -> None:
-        self._stop(self._partitions[fetch.partition], reason, temporary=False, discard=False)
 
     def _target_lost(self, send: SendSide, reason: str) -> None:
         """Hold the partition until the policy for gaps has decided (`seek` or `finish`).

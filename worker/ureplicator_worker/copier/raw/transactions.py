@@ -111,6 +111,8 @@ class RawTransactions:
     def rewind(self, partition: Partition, offset: int, leader_epoch: int) -> None:
         raw = self._partitions[partition]
         raw.window.discard()
+        for send in raw.sends:
+            send.window.offsets.rewind()
         raw.window.pass_over(offset, leader_epoch)
         self._source.restart(raw.fetch, offset, leader_epoch)
 

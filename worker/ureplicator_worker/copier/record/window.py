@@ -93,8 +93,8 @@ class OutputBatch(Batch):
 class OutputWindow(SendWindow):
     """Outputs of one source partition for one target partition."""
 
-    def __init__(self, owner: RecordWindow, *, target_end: int = -1) -> None:
-        super().__init__(position=0, leader_epoch=-1, target_end=target_end)
+    def __init__(self, owner: RecordWindow, *, position: int = 0, target_end: int = -1) -> None:
+        super().__init__(position=position, leader_epoch=-1, target_end=target_end)
         self._owner = owner
 
     def _advance(self, batch: Batch) -> None:
@@ -133,7 +133,7 @@ class RecordWindow:
     def __init__(self, *, position: int, leader_epoch: int, target_end: int) -> None:
         self.position = position
         self.leader_epoch = leader_epoch
-        self.own = OutputWindow(self, target_end=target_end)
+        self.own = OutputWindow(self, position=position, target_end=target_end)
         self.outputs: list[OutputWindow] = [self.own]
         self._waiting: deque[Stored] = deque()
         self._handling: deque[Chunk] = deque()

@@ -25,7 +25,8 @@ The rules, and why:
   would be taken for the duplicate, and be lost: then what follows needs another producer.
 
 `position` is the next source offset after everything acknowledged without a gap, and after what needed
-no sending (`pass_over`). `target_end` is the next offset of the target's log after the last of it.
+no sending (`pass_over`). `target_end` is the next offset of the target's log after the last of it;
+`offsets` knows where the records before it lie (`target_offsets`).
 
 Batches are appended in order, so each begins at `target_end` or behind it, recognised duplicates too. One
 that begins before it shows that the log is another one, or lost records (`acknowledged`). It is judged in
@@ -38,6 +39,7 @@ from collections import deque
 
 from ureplicator_worker.copier.raw.batches.header import next_sequence, stamp
 from ureplicator_worker.copier.raw.batches.offsets import SourceOffsets
+from ureplicator_worker.copier.raw.batches.target_offsets import TargetOffsets
 from ureplicator_worker.copier.raw.net.buffers import Lease
 from ureplicator_worker.copier.raw.net.produce_api import Produced
 
@@ -124,6 +126,7 @@ class SendWindow:
         self.position = position
         self.leader_epoch = leader_epoch
         self.target_end = target_end
+        self.offsets = TargetOffsets(position=position, target_end=target_end)
         self.missing = 0
         self.queued_bytes = 0
         self._queue: deque[Batch] = deque()
@@ -239,6 +242,13 @@ class SendWindow:
         self._appended_ms = batch.max_timestamp_ms
         if batch.target_base != UNKNOWN_OFFSET:
             self.target_end = batch.target_base + batch.records
+        self.offsets.acknowledged(
+            batch.first_offset,
+            batch.offsets,
+            target=batch.target_base,
+            records=batch.records,
+            transactional=self._transactional,
+        )
         self.queued_bytes -= len(batch.view)
         batch.release()
 

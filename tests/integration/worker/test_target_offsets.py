@@ -1,0 +1,99 @@
+"""Target offsets between two real brokers: random source offsets are translated, the records compared."""
+
+import random
+from collections.abc import Mapping, Sequence
+
+import pytest
+
+from ureplicator_common.model import Delivery, RouteSettings
+from ureplicator_testkit.copier.driver import StubDriver
+from ureplicator_testkit.copier.lane import RealLane
+from ureplicator_testkit.records.topics import (
+    ConsumedRecord,
+    NewRecord,
+    produce_in_transaction,
+    read_all,
+)
+from ureplicator_testkit.servers.processes import eventually
+from ureplicator_worker.copier.raw.batches.target_offsets import target_offset
+from ureplicator_worker.lifeline.messages import Grant, Segment
+
+SEED = 5
+TRANSLATED = 500
+
+
+def fill(lane: RealLane, turn: int) -> None:
+    """Plain records, and transactions of which every other one is aborted."""
+    lane.fill([NewRecord(b"%d-%d" % (turn, number)) for number in range(150)])
+    produce_in_transaction(
+        lane.source.bootstrap,
+        lane.topic,
+        [NewRecord(b"%d/%d" % (turn, number)) for number in range(20)],
+        transactional_id=f"{lane.topic}-producer",
+        commit=bool(turn % 2),
+    )
+
+
+def start(lane: RealLane, delivery: Delivery) -> StubDriver:
+    settings = RouteSettings(delivery=delivery)
+    return lane.start(1, grant=lambda part, epoch: Grant(epoch, part.topic, settings=settings))
+
+
+def by_offset(bootstrap: str, topic: str) -> Mapping[int, ConsumedRecord]:
+    return {record.offset: record for record in read_all(bootstrap, topic)[0]}
+
+
+def assert_true(lane: RealLane, segments: Sequence[Segment], *, end: int) -> None:
+    """What lies in a segment is the same record at both ends; a consumer that goes on at any translated
+    offset misses none."""
+    source = by_offset(lane.source.bootstrap, lane.topic)
+    target = by_offset(lane.target.bootstrap, lane.topic)
+    dice = random.Random(SEED)  # noqa: S311
+    for _ in range(TRANSLATED):
+        offset = dice.randrange(end + 5)
+        at = target_offset(segments, offset)
+        if at is None:
+            assert offset < segments[0].first
+            continue
+        if any(segment.first <= offset < segment.end for segment in segments):
+            assert target[at].value == source[offset].value
+        read = {record.value for place, record in target.items() if place >= at}
+        assert {record.value for place, record in source.items() if place >= offset} <= read
+    for segment in segments:
+        earlier = {record.value for place, record in target.items() if place < segment.target}
+        inside = {source[offset].value for offset in range(segment.first, segment.end)}
+        assert segment.repeated or not inside & earlier
+
+
+@pytest.mark.parametrize("delivery", Delivery)
+def test_offsets_are_translated_to_the_same_records(lane: RealLane, delivery: Delivery) -> None:
+    """Copiers are killed in between: their batches are aborted, or repeated by the next one."""
+    lane.make(1)
+    for turn in range(6):
+        driver = start(lane, delivery)
+        driver.wait_online()
+        fill(lane, turn)
+        if turn % 2:
+            driver.wait_caught_up()
+        driver.process.kill_tree()
+        driver.close()
+    driver = start(lane, delivery)
+    for turn in range(6, 14):
+        fill(lane, turn)
+        driver.wait_caught_up()
+    end = driver.report[lane.at(0)].position
+
+    def known() -> tuple[Segment, ...]:
+        segments = driver.segments.get(lane.at(0), ())
+        return segments if target_offset(segments, end) == ends(segments, lane) else ()
+
+    segments = eventually(known, 20, "the last segment is reported")
+    assert segments is not None
+    driver.stop()
+    assert len(segments) > 8
+    assert_true(lane, segments, end=end)
+
+
+def ends(segments: Sequence[Segment], lane: RealLane) -> int:
+    """Behind the last record at the target: a marker of our own may follow it."""
+    return max(by_offset(lane.target.bootstrap, lane.topic), default=-1) + 1 if segments else -1

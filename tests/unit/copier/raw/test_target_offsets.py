@@ -1,0 +1,276 @@
+"""Segments and rounding, against a target's log that is kept record by record."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ureplicator_worker.copier.raw.batches import target_offsets
+from ureplicator_worker.copier.raw.batches.offsets import SourceOffsets
+from ureplicator_worker.copier.raw.batches.target_offsets import (
+    EXACT_SEGMENTS,
+    MAX_SEGMENTS,
+    RUNS_PER_BATCH,
+    UNKNOWN,
+    TargetOffsets,
+    target_offset,
+)
+from ureplicator_worker.lifeline.messages import Segment
+
+OTHER = -1
+"""In the target's log: a marker, or what no reader gets."""
+STEPS = ("batch", "batch", "batch", "hole", "unplaced", "lost response", "commit", "abort")
+
+
+@dataclass
+class Model:
+    """The target's log: the source offset of each record. `position`: the next one to copy.
+
+    `stored`: the committed position in the source. `from_`: what was there already.
+    """
+
+    transactional: bool
+    log: list[int] = field(default_factory=list)
+    position: int = 0
+    stored: int = 0
+    open_from: int = -1
+
+    def __post_init__(self) -> None:
+        self.offsets = TargetOffsets(position=0, target_end=len(self.log))
+
+    @property
+    def end(self) -> int:
+        """Of what is committed."""
+        return self.open_from if self.open_from >= 0 else len(self.log)
+
+    def offsets_from(self, holes: list[int]) -> list[int]:
+        """Source offsets of records with these distances."""
+        found = []
+        for hole in holes:
+            found.append(self.position + hole)
+            self.position = found[-1] + 1
+        return found
+
+    def append(self, source: list[int], *, placed: bool = True) -> None:
+        base = len(self.log)
+        if self.transactional and self.open_from < 0:
+            self.open_from = base
+        self.log += source
+        runs = [(0, source[0])]
+        runs += [(n + 1, b) for n, (a, b) in enumerate(pairwise(source)) if b != a + 1]
+        plain = len(runs) == 1
+        self.offsets.acknowledged(
+            source[0],
+            None if plain else SourceOffsets(tuple(runs)),
+            target=base if placed else UNKNOWN,
+            records=len(source),
+            transactional=self.transactional,
+        )
+
+    def commit(self) -> None:
+        if self.open_from >= 0:
+            self.log.append(OTHER)
+            self.open_from = -1
+            self.offsets.commit()
+        self.stored = self.position
+
+    def abort(self) -> None:
+        """The records lie in the log, and no reader gets them."""
+        if self.open_from >= 0:
+            self.log[self.open_from :] = [OTHER] * (len(self.log) - self.open_from + 1)
+            self.open_from = -1
+        self.offsets.rewind()
+        self.position = self.stored
+
+    def assert_true(self) -> None:
+        segments = self.offsets.segments()
+        assert len(segments) <= MAX_SEGMENTS
+        for segment in segments:
+            for offset in range(segment.first, segment.end):
+                assert self.log[segment.target + offset - segment.first] == offset
+        for former, latter in pairwise(segments):
+            assert former.end <= latter.first
+            assert former.target + former.end - former.first <= latter.target
+        assert all(s.target + s.end - s.first <= self.end for s in segments)
+
+    def assert_rounded_down(self) -> None:
+        """A consumer that goes on there misses nothing."""
+        segments = self.offsets.segments()
+        for source in range(self.position + 3):
+            at = target_offset(segments, source)
+            if at is None:
+                continue
+            following = {each for each in self.log[: self.end] if source <= each < self.position}
+            assert following <= set(self.log[at : self.end])
+            assert at <= self.end
+
+
+def play(model: Model, history: list[tuple[str, list[int]]]) -> None:
+    for step, holes in history:
+        match step:
+            case "batch":
+                model.append(model.offsets_from(holes))
+            case "unplaced":
+                model.append(model.offsets_from([0, 0]), placed=False)
+            case "hole":
+                model.position += 3
+            case "lost response" if not model.transactional:
+                model.log += range(model.position, model.position + 2)
+            case "commit" if model.transactional:
+                model.commit()
+            case "abort" if model.transactional:
+                model.abort()
+        model.assert_true()
+
+
+HISTORIES = st.lists(
+    st.tuples(
+        st.sampled_from(STEPS), st.lists(st.sampled_from([0, 0, 0, 2]), min_size=1, max_size=6)
+    ),
+    max_size=25,
+)
+
+
+@settings(max_examples=100)
+@given(HISTORIES, st.booleans(), st.integers(0, 5))
+def test_segments_are_true_and_offsets_are_rounded_down(
+    history: list[tuple[str, list[int]]], transactional: bool, there: int
+) -> None:
+    model = Model(transactional, [OTHER] * there)
+    play(model, history)
+    model.assert_rounded_down()
+
+
+@settings(max_examples=100)
+@given(HISTORIES, st.integers(0, 20))
+def test_what_is_not_marked_as_repeated_is_there_once(
+    history: list[tuple[str, list[int]]], sent: int
+) -> None:
+    """`sent`: by a former owner, behind the position."""
+    model = Model(transactional=False)
+    model.log += range(sent)
+    play(model, history)
+    for segment in model.offsets.segments():
+        if not segment.repeated:
+            for offset in range(segment.first, segment.end):
+                assert model.log.count(offset) == 1
+
+
+def test_the_constant_holds_while_nothing_lies_between() -> None:
+    model = Model(transactional=False, log=[OTHER] * 7)
+    for _ in range(1_000):
+        model.append(model.offsets_from([0] * 5))
+    assert model.offsets.segments() == (Segment(0, 5_000, 7),)
+
+
+def test_a_transaction_ends_a_segment_and_counts_once_it_is_committed() -> None:
+    model = Model(transactional=True)
+    model.append(model.offsets_from([0] * 3))
+    assert model.offsets.segments() == (Segment(0, 0, 0),)
+    model.commit()
+    model.append(model.offsets_from([0] * 2))
+    model.abort()
+    model.append(model.offsets_from([0] * 4))
+    model.commit()
+    first, second = Segment(0, 3, 0), Segment(3, 7, 3 + 1 + 2 + 1)
+    assert model.offsets.segments() == (first, second)
+
+
+def test_records_of_a_former_owner_are_repeated_and_what_follows_is_not() -> None:
+    model = Model(transactional=False)
+    model.log += [0, 1, 2]
+    model.append(model.offsets_from([0] * 5))
+    assert model.offsets.segments() == (Segment(0, 3, 3, repeated=True), Segment(3, 5, 6))
+    assert target_offset(model.offsets.segments(), 1) == 4
+
+
+def test_without_the_end_of_the_log_nothing_is_known_before_the_first_batch() -> None:
+    offsets = TargetOffsets(position=5, target_end=UNKNOWN)
+    assert offsets.segments() == ()
+    offsets.acknowledged(5, None, target=90, records=3, transactional=False)
+    assert offsets.segments() == (Segment(5, 8, 90),)
+    assert target_offset(offsets.segments(), 4) is None
+
+
+def test_what_the_target_lost_is_forgotten() -> None:
+    offsets = TargetOffsets(position=0, target_end=0)
+    offsets.acknowledged(0, None, target=0, records=10, transactional=False)
+    offsets.acknowledged(20, None, target=10, records=10, transactional=False)
+    offsets.acknowledged(30, None, target=7, records=5, transactional=False)
+    assert offsets.segments() == (Segment(0, 7, 0), Segment(30, 35, 7))
+    assert target_offset(offsets.segments(), 25) == 7
+
+
+def test_a_log_that_was_truncated_and_written_on_takes_the_place_of_the_former() -> None:
+    offsets = TargetOffsets(position=0, target_end=0)
+    offsets.acknowledged(0, None, target=0, records=10, transactional=False)
+    offsets.acknowledged(4, None, target=10, records=3, transactional=False)
+    assert offsets.segments() == (Segment(0, 4, 0), Segment(4, 7, 10))
+
+
+def test_of_several_outputs_of_a_record_the_first_counts() -> None:
+    """Within a batch, and where a batch ends between them; also if it lies at an unknown place."""
+    offsets = TargetOffsets(position=0, target_end=0)
+    for runs, target in (
+        ([(0, 0), (1, 0), (2, 0)], 0),
+        ([(0, 1), (2, 2), (3, 2)], 3),
+        ([(0, 2), (1, 3)], UNKNOWN),
+        ([(0, 3), (1, 4)], 9),
+    ):
+        records = runs[-1][0] + 1
+        batch = SourceOffsets(tuple(runs))
+        offsets.acknowledged(
+            batch.at(0), batch, target=target, records=records, transactional=False
+        )
+    assert offsets.segments() == (Segment(0, 1, 0), Segment(1, 3, 3), Segment(4, 5, 10))
+    assert target_offset(offsets.segments(), 3) == 5
+
+
+@pytest.mark.parametrize("outputs", [1, 2, 3])
+def test_a_batch_full_of_holes_takes_a_few_segments(outputs: int) -> None:
+    runs = [(n, n // outputs * 2) for n in range(3_000)]
+    offsets = TargetOffsets(position=0, target_end=0)
+    offsets.acknowledged(
+        0, SourceOffsets(tuple(runs)), target=0, records=3_000, transactional=False
+    )
+    segments = offsets.segments()
+    assert len(segments) <= RUNS_PER_BATCH + 1
+    for segment in segments:
+        at = segment.target
+        assert runs[at][1] == segment.first
+        assert at == 0 or runs[at - 1][1] < segment.first, "not the first output"
+
+
+def test_old_segments_are_left_out_the_more_the_older_they_are() -> None:
+    offsets = TargetOffsets(position=0, target_end=0)
+    batches, size = 20_000, 10
+    place = size + 1  # a marker behind each batch
+    for number in range(batches):
+        offsets.acknowledged(
+            number * size, None, target=number * place, records=size, transactional=True
+        )
+        offsets.commit()
+        assert len(offsets.segments()) <= MAX_SEGMENTS
+    segments, end = offsets.segments(), batches * size
+    assert segments[0].first == 0
+    for back in range(1, end, 97):
+        source = end - back
+        true = source // size * place + source % size
+        found = target_offset(segments, source)
+        assert found is not None
+        assert found <= true
+        assert true - found <= (0 if back < EXACT_SEGMENTS * size else 4 * back)
+
+
+def test_the_number_is_bounded_whatever_the_distances() -> None:
+    offsets = TargetOffsets(position=0, target_end=0)
+    source = 0
+    for number in range(3_000):
+        source += 1 << number % 50
+        offsets.acknowledged(source, None, target=number, records=1, transactional=False)
+        assert len(offsets.segments()) <= MAX_SEGMENTS
+    assert len(offsets._older) % target_offsets._FIELDS == 0
