@@ -2,6 +2,7 @@
 
 import contextlib
 import socket
+import struct
 import threading
 import time
 from collections.abc import Iterator
@@ -266,3 +267,28 @@ def test_an_unreachable_server_is_a_reset(proxies: ProxyThread) -> None:
             client.recv(1)
     finally:
         claim.release()
+
+
+def request(api_key: int, body: bytes) -> bytes:
+    """As Kafka's clients send it."""
+    return struct.pack(">ih", 2 + len(body), api_key) + body
+
+
+def test_a_held_request_arrives_late_and_others_pass(
+    client: socket.socket, proxy: Proxy, echo: Echo
+) -> None:
+    kept, other, behind = request(26, b"kept"), request(22, b"x" * 40_000), request(3, b"behind")
+    with connected(proxy) as sender:
+        held = proxy.hold(26)
+        assert echoed(sender, other) == other
+        assert echoed(sender, kept[:3]) == kept[:3]
+        sender.sendall(kept[3:] + behind)
+        eventually(lambda: held.taken, RESPONSE_S, "it is held")
+        assert is_silent(sender)
+        assert echoed(client, request(26, b"a later one")) == request(26, b"a later one")
+    assert b"kept" not in echo.came
+    held.release()
+    eventually(
+        lambda: echo.came.endswith(b"behind"), RESPONSE_S, "it arrives after its sender left"
+    )
+    eventually(lambda: held.response.endswith(b"behind"), RESPONSE_S, "its response is kept")

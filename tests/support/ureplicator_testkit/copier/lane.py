@@ -50,12 +50,12 @@ class RealLane:
         """Produce to the source."""
         produce(self.source.bootstrap, self.topic, records, **how)
 
-    def start(self, count: int, *, epoch: int = 1, **options: Any) -> StubDriver:
-        """A copier with so many partitions; it is gone after the test."""
+    def start(self, count: int, *, epoch: int = 1, target: str = "", **options: Any) -> StubDriver:
+        """A copier with so many partitions; it is gone after the test. `target`: its address there."""
         driver = StubDriver(
             partitions_of(self.topic, count, epoch=epoch),
             source=self.source.bootstrap,
-            target=self.target.bootstrap,
+            target=target or self.target.bootstrap,
             fleet=self.fleet,
             folder=self.folder,
             **options,

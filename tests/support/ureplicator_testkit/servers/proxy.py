@@ -12,9 +12,11 @@ Faults, for each way by itself (`Way.UP`, `Way.DOWN`) or both:
     cut after  the connection that carries the nth byte from now on is reset right after it
     reset      every connection ends with RST; new ones are accepted
     refuse     as reset, and new ones are refused
+    hold       the next request of one kind of Kafka's stays on its way until it is released
 
-`heal` ends all of them. Stalled bytes then arrive in order, as retransmitted packets do: that is how a
-request arrives long after its sender gave up. The end of a connection (FIN, RST) is stalled like data.
+`heal` ends all of them, but for a request that is held. Stalled bytes then arrive in order, as retransmitted
+packets do: that is how a request arrives long after its sender gave up. The end of a connection (FIN, RST)
+is stalled like data.
 
 All proxies of a `ProxyThread` share one thread, which runs an event loop; its methods may be called
 from any thread, and return when the fault is active.
@@ -30,6 +32,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Self
 
+from ureplicator_testkit.kafka.held_requests import HeldRequest, RequestKeys
 from ureplicator_testkit.servers.ports import PortClaim, claim_port
 
 CHUNK_BYTES = 16 * 1024
@@ -65,6 +68,7 @@ class _Faults:
     cut_after_bytes: int | None = None
     carried_bytes: int = 0
     line_free_at_s: float = 0.0
+    hold: HeldRequest | None = None
 
     def __post_init__(self) -> None:
         self.passes.set()
@@ -126,6 +130,8 @@ class _Connection:
     def __init__(self, faults: dict[Way, _Faults]) -> None:
         self._weather = faults
         self._writers: list[asyncio.StreamWriter] = []
+        self._requests = RequestKeys()
+        self._held: HeldRequest | None = None
 
     async def run(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, server_port: int
@@ -181,7 +187,21 @@ class _Connection:
                 with contextlib.suppress(OSError):
                     writer.write_eof()
                 return
+            late = self._held_in(item, faults) if way is Way.UP else None
+            if late is not None:
+                await late.wait_released()
+            elif way is Way.DOWN and self._held is not None:
+                self._held.respond(item)
             await self._pass(item, faults, writer)
+            if late is not None:
+                await late.wait_responded()
+
+    def _held_in(self, data: bytes, faults: _Faults) -> HeldRequest | None:
+        keys = set(self._requests.of(data))
+        if faults.hold is None or faults.hold.api_key not in keys:
+            return None
+        self._held, faults.hold = faults.hold, None
+        return self._held
 
     async def _pass(self, data: bytes, faults: _Faults, writer: asyncio.StreamWriter) -> None:
         await faults.transmit(len(data))
@@ -263,6 +283,16 @@ class Proxy:
 
         self._do(change)
 
+    def hold(self, api_key: int) -> HeldRequest:
+        """Hold the next request with this key, of any connection."""
+        held = HeldRequest(api_key, self._loop)
+
+        def change() -> None:
+            self._weather[Way.UP].hold = held
+
+        self._do(change)
+        return held
+
     def reset(self) -> None:
         self._do(self._reset_all)
 
@@ -278,6 +308,7 @@ class Proxy:
             for faults in self._weather.values():
                 faults.delay_s = faults.rate_bytes_per_s = 0.0
                 faults.cut_after_bytes = None
+                faults.hold = None
                 faults.passes.set()
             if self._listener is None:
                 await self._listen()

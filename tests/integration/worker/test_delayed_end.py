@@ -1,0 +1,196 @@
+"""An EndTxn that arrives late, under each transaction protocol.
+
+Jepsen's finding in Kafka's own producer (KAFKA-17754): it repeats an EndTxn that got no response, goes on
+with the next transaction under the same epoch, and the first EndTxn, which the network kept, ends that one.
+Here the id is initialised after each unknown outcome, so what arrives late is refused by its epoch.
+
+The copier alone, between two real brokers. What is sent and read is recorded, and the history is judged at
+the end (`ureplicator_testkit.histories`).
+"""
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from ureplicator_common.kafka import ClusterUnavailable
+from ureplicator_common.kafka.client import ClusterClient
+from ureplicator_common.kafka.errors import ErrorCode
+from ureplicator_common.kafka.positions import TransactionProtocol, transaction_protocol
+from ureplicator_common.model import Delivery, OwnerEpoch, Partition, RouteSettings
+from ureplicator_testkit.copier.driver import StubDriver
+from ureplicator_testkit.copier.lane import RealLane
+from ureplicator_testkit.histories.checker import Promise
+from ureplicator_testkit.histories.events import Fault
+from ureplicator_testkit.histories.reader import Reader, judge_copy
+from ureplicator_testkit.histories.recorder import History
+from ureplicator_testkit.records.load import Load
+from ureplicator_testkit.records.topics import read_all
+from ureplicator_testkit.servers.clusters import KafkaCluster
+from ureplicator_testkit.servers.processes import eventually
+from ureplicator_testkit.servers.proxy import Proxy, ProxyThread
+from ureplicator_worker.lifeline.messages import Grant
+
+PARTITIONS = 3
+DELAYS = 3
+END_TXN = 26
+SIZE = 15
+"""Of a response to EndTxn, up to its error code."""
+GIVEN_UP_S = 30
+RECORDS_LATER = 300
+LISTENER = "PROXIED"
+STALE = {ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED}
+EXACTLY_ONCE = RouteSettings(delivery=Delivery.EXACTLY_ONCE)
+VERSIONS = {"3.9.2": TransactionProtocol.ADDED, "4.1.0": TransactionProtocol.IMPLICIT}
+
+
+@dataclass
+class Target:
+    """A cluster, and a proxy before it."""
+
+    cluster: KafkaCluster
+    proxy: Proxy
+
+
+@pytest.fixture(scope="module", params=VERSIONS)
+def target(request: pytest.FixtureRequest) -> Iterator[Target]:
+    with ProxyThread() as proxies:
+        cluster = KafkaCluster(
+            name="target", version=request.param, heap_mb=256, listeners=[LISTENER]
+        )
+        proxy = proxies.proxy(cluster.listener_port(LISTENER))
+        cluster.advertise(LISTENER, proxy.port)
+        with cluster:
+            client = ClusterClient(cluster.bootstrap)
+            assert transaction_protocol(client) is VERSIONS[request.param]
+            client.close()
+            yield Target(cluster, proxy)
+
+
+@pytest.fixture
+def lane(
+    source_cluster: KafkaCluster, target: Target, topic: str, fleet: str, tmp_path: Path
+) -> Iterator[RealLane]:
+    lane = RealLane(source_cluster, target.cluster, topic, fleet, tmp_path)
+    yield lane
+    lane.close()
+
+
+class Observed:
+    """A load and a reader, and their history."""
+
+    def __init__(self, lane: RealLane) -> None:
+        self._lane = lane
+        self.history = History(lane.folder / "history")
+        self.load = Load(
+            lane.source.bootstrap, lane.topic, partitions=PARTITIONS, add=self.history.add
+        )
+        self.reader = Reader(
+            lane.target.bootstrap,
+            lane.topic,
+            lane.topic,
+            partitions=PARTITIONS,
+            add=self.history.add,
+            positions=self._positions,
+        )
+
+    def _positions(self) -> dict[int, int] | None:
+        try:
+            return {number: at.offset for number, at in self._lane.stored(PARTITIONS).items()}
+        except ClusterUnavailable:
+            return None
+
+    def start(self) -> None:
+        self._lane.make(PARTITIONS)
+        self.load.start()
+        self.reader.start()
+
+    def fault(self, name: str) -> None:
+        self.history.add(Fault(name))
+
+    def wait_visible(self, count: int = 1) -> None:
+        """So many more records are visible at the target."""
+        before = self.reader.count
+        eventually(lambda: self.reader.count >= before + count, GIVEN_UP_S, "records are visible")
+
+    def judge(self) -> None:
+        """Once all is copied."""
+        self.reader.stop()
+        judge_copy(
+            self.history,
+            Promise(Delivery.EXACTLY_ONCE),
+            topic=self._lane.topic,
+            source=read_all(self._lane.source.bootstrap, self._lane.topic),
+            target=self._lane.copied(),
+        )
+
+    def close(self) -> None:
+        self.reader.close()
+        try:
+            self.load.stop()
+        finally:
+            self.history.close()
+
+
+@pytest.fixture
+def observed(lane: RealLane) -> Iterator[Observed]:
+    observed = Observed(lane)
+    try:
+        observed.start()
+        yield observed
+    finally:
+        observed.close()
+
+
+def start(lane: RealLane, *, target: str = "") -> StubDriver:
+    def grant(partition: Partition, epoch: OwnerEpoch) -> Grant:
+        return Grant(epoch, partition.topic, settings=EXACTLY_ONCE)
+
+    return lane.start(PARTITIONS, target=target, grant=grant)
+
+
+def copy_the_rest(lane: RealLane, observed: Observed) -> None:
+    observed.load.stop()
+    driver = start(lane)
+    driver.wait_caught_up(60)
+    driver.stop()
+
+
+def test_a_delayed_end_of_a_transaction_ends_no_later_one(
+    lane: RealLane, target: Target, observed: Observed
+) -> None:
+    """The network keeps an EndTxn, its sender gives up, goes on with later transactions, and then it arrives.
+
+    If it ended one of those, a part of it would be committed without its positions. The copier is killed
+    right behind it: such a part would be there for good, and be copied again.
+    """
+    codes = []
+    for _ in range(DELAYS):
+        driver = start(lane, target=target.proxy.address)
+        observed.wait_visible()
+        proofs = len(driver.proof_requests)
+        held = target.proxy.hold(END_TXN)
+        eventually(lambda: held.taken, GIVEN_UP_S, "a transaction is to be ended")  # noqa: B023
+        observed.fault("EndTxn is held")
+        eventually(
+            lambda: len(driver.proof_requests) > proofs,  # noqa: B023
+            GIVEN_UP_S,
+            "the copier gives up, and begins again",
+        )
+        observed.wait_visible(RECORDS_LATER)
+        held.release()
+        observed.fault("EndTxn arrives")
+        eventually(lambda: len(held.response) >= SIZE, GIVEN_UP_S, "the broker responds")  # noqa: B023
+        codes.append(error_code(held.response))
+        driver.process.kill_tree()
+        driver.close()
+    copy_the_rest(lane, observed)
+    observed.judge()
+    assert set(codes) <= STALE, codes
+
+
+def error_code(response: bytes) -> int:
+    """Of a response to EndTxn from version 3 on: behind size, correlation id, tags and throttle time."""
+    return int(struct.unpack_from(">h", response, SIZE - 2)[0])
