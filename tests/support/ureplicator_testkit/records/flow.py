@@ -22,6 +22,7 @@ import contextlib
 from collections.abc import Mapping
 from typing import Protocol, Self
 
+from ureplicator_common.kafka import ClusterUnavailable
 from ureplicator_common.kafka.client import ClusterClient
 from ureplicator_common.kafka.positions import read_positions
 from ureplicator_common.model import Delivery, Route
@@ -40,6 +41,7 @@ from ureplicator_testkit.servers.processes import NotInTimeError, eventually
 RATE = 1_500
 COMMITTED_S = 30
 PARTITIONS = 6
+POSITIONS_S = 2.0
 
 
 class Site(Protocol):
@@ -76,8 +78,15 @@ class Flow:
         self._load = Load(
             self._source, topic, partitions=partitions, records_per_s=rate, add=self.history.add
         )
+        self._client = ClusterClient(self._target)
+        exactly_once = delivery is Delivery.EXACTLY_ONCE
         self.reader = Reader(
-            self._target, topic, self.copy, partitions=partitions, add=self.history.add
+            self._target,
+            topic,
+            self.copy,
+            partitions=partitions,
+            add=self.history.add,
+            positions=self._positions if exactly_once else None,
         )
 
     def start(self) -> Self:
@@ -110,6 +119,7 @@ class Flow:
     def close(self) -> None:
         """Leave nothing behind, however the test ended."""
         self.reader.close()
+        self._client.close()
         try:
             self.stop()
         finally:
@@ -165,6 +175,16 @@ class Flow:
             eventually(caught_up, deadline_s, f"{self.topic} is caught up")
         finally:
             client.close()
+
+    def _positions(self) -> dict[int, int] | None:
+        """For the reader, in its thread."""
+        wanted = {self.copy: range(self.partitions)}
+        try:
+            with self._client.within(POSITIONS_S):
+                found = read_positions(self._client, self._fleet.group(self._route), wanted)
+        except ClusterUnavailable:
+            return None
+        return {number: position.offset for (_, number), position in found.items()}
 
     def _source_ends(self) -> dict[int, int]:
         found = offsets(self._source, self.topic, isolation="read_committed")

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Self
 
 from ureplicator_testkit.servers.clusters import KafkaCluster
+from ureplicator_testkit.servers.java import KAFKA_VERSION
 from ureplicator_testkit.servers.replicas import settle
 from ureplicator_testkit.servers.server import start_all
 from ureplicator_testkit.servers.zookeeper import ZooKeeperServer
@@ -29,13 +30,22 @@ PROPERTIES = {
 
 
 class ReplicatedServers:
-    """A ZooKeeper, a source and a target."""
+    """A ZooKeeper, a source and a target. A source of one broker keeps one replica of everything."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, version: str = KAFKA_VERSION, source_brokers: int = BROKERS) -> None:
         self.zookeeper = ZooKeeperServer(heap_mb=64)
         self.source, self.target = (
-            KafkaCluster(BROKERS, name=name, properties=PROPERTIES, heap_mb=HEAP_MB)
-            for name in ("replicated-source", "replicated-target")
+            KafkaCluster(
+                brokers,
+                name=name,
+                version=version,
+                properties=PROPERTIES if brokers > 1 else None,
+                heap_mb=HEAP_MB,
+            )
+            for name, brokers in (
+                ("replicated-source", source_brokers),
+                ("replicated-target", BROKERS),
+            )
         )
 
     def cluster(self, end: str) -> KafkaCluster:

@@ -1,0 +1,104 @@
+"""SIGKILLs at random moments of one long copy, exactly once: nothing is lost, and nothing repeated.
+
+The target has three brokers. A reader of committed records runs all the time; the history is judged at the
+end (`Flow.judge`). A few kills run with all tests. Many, with both transaction protocols:
+
+    UREPLICATOR_KILLS=200 scripts/test tests/faults/test_kills.py -s
+"""
+
+import os
+import random
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from ureplicator_common.kafka.client import ClusterClient
+from ureplicator_common.kafka.positions import TransactionProtocol, transaction_protocol
+from ureplicator_common.model import Delivery
+from ureplicator_testkit.fleet.real_fleet import Fleet
+from ureplicator_testkit.fleet.victims import KINDS, ROUND, Victims
+from ureplicator_testkit.histories.events import Fault
+from ureplicator_testkit.records.flow import Flow
+from ureplicator_testkit.servers.processes import eventually
+from ureplicator_testkit.servers.replicated import ReplicatedServers
+
+KILLS = int(os.environ.get("UREPLICATOR_KILLS", "0"))
+FEW = len(ROUND)
+VERSIONS = {"3.9.2": TransactionProtocol.ADDED, "4.1.0": TransactionProtocol.IMPLICIT}
+SLOTS = 2
+PAUSE_S = (0.2, 2.5)
+VISIBLE_S = 90
+SEED = 4
+
+
+@pytest.fixture(scope="module", params=VERSIONS if KILLS else ["4.1.0"])
+def site(request: pytest.FixtureRequest) -> Iterator[ReplicatedServers]:
+    servers = ReplicatedServers(version=request.param, source_brokers=1)
+    try:
+        servers.start()
+        client = ClusterClient(servers.target.bootstrap)
+        assert transaction_protocol(client) is VERSIONS[request.param]
+        client.close()
+        yield servers
+    finally:
+        servers.stop()
+
+
+@pytest.fixture
+def fleet(site: ReplicatedServers, unique_name: str, tmp_path: Path) -> Iterator[Fleet]:
+    fleet = Fleet(
+        name=unique_name,
+        folder=tmp_path,
+        zookeeper=site.zookeeper.hosts,
+        source=site.source.bootstrap,
+        target=site.target.bootstrap,
+        controller={"rebalance_delay_s": 0, "join_delay_s": 1},
+        worker={"slots": SLOTS},
+        route={"delivery": "exactly_once"},
+    )
+    try:
+        yield fleet.start(workers=2)
+    finally:
+        fleet.kill()
+
+
+def wait_visible(flow: Flow, victims: Victims) -> None:
+    before = flow.reader.count
+
+    def visible() -> bool:
+        victims.tend()
+        return flow.reader.count > before
+
+    eventually(visible, VISIBLE_S, "records become visible")
+
+
+@pytest.mark.timeout(1_800)
+def test_kills_at_random_moments_lose_and_repeat_nothing(
+    site: ReplicatedServers, fleet: Fleet, topic: str
+) -> None:
+    dice = random.Random(SEED)  # noqa: S311
+    flow = Flow(site, fleet, topic, rate=300, delivery=Delivery.EXACTLY_ONCE)
+    victims = Victims(fleet, site.target, slots=SLOTS, dice=dice)
+    with ExitStack() as ends:
+        ends.callback(flow.close)
+        ends.callback(victims.close)
+        flow.start()
+        began_s = time.monotonic()
+        while victims.killed.total() < (KILLS or FEW):
+            fleet.wait_seconds(dice.uniform(*PAUSE_S))
+            victims.tend()
+            name = victims.kill_one()
+            if name:
+                flow.history.add(Fault(f"SIGKILL: {name}"))
+                wait_visible(flow, victims)
+        took_s = time.monotonic() - began_s
+        victims.close()
+        flow.judge()
+        print(
+            f"{dict(victims.killed)} killed in {took_s:.0f} s; "
+            f"{flow.reader.count} records visible, none lost or repeated"
+        )
+        assert victims.killed.keys() == set(KINDS)
