@@ -107,7 +107,8 @@ class Content:
 
 @dataclass(frozen=True, slots=True)
 class Gap(Content):
-    """Records that the policy `on_gap` passed over, or that are on one side only.
+    """Records that the policy `on_gap` passed over, or that are on one side only, or that the target refuses
+    and `abort_on_send_failure: false` leaves out.
 
     Copying went on at `next_offset` where `first_offset` was to come next (both of the source; -1: there was
     no position). The same offset twice: the target lost records. A smaller `next_offset`: the source was

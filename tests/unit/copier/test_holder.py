@@ -263,7 +263,8 @@ def test_a_gap_follows_the_policy(policy: GapPolicy) -> None:
     assert fixture.sent == []
     fixture.holder.on_ownership(Located(P0, 42))
     assert fixture.lane.position[P0] == 42
-    assert fixture.sent == [GapPassed(P0, Gap("out of range", 5, 42, wall_ms=WALL_MS))]
+    reason = "out of range: deleted there, by retention or DeleteRecords"
+    assert fixture.sent == [GapPassed(P0, Gap(reason, 5, 42, wall_ms=WALL_MS))]
 
 
 def test_a_gap_with_a_known_end_is_reported_with_its_offsets() -> None:

@@ -194,6 +194,31 @@ def start_of(
     return begin(Grant(**fields), position, source=source, target=target)  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("policy", list(GapPolicy))
+@pytest.mark.parametrize(("end", "counts"), [("source", (1, 2)), ("target", (2, 1))])
+def test_a_partition_that_one_end_lacks_begins_nowhere(
+    policy: GapPolicy, end: str, counts: tuple[int, int]
+) -> None:
+    """No policy sends its records elsewhere. It may be added."""
+    source = MemoryCluster(cluster_model("A", {"t": counts[0]}))
+    target = MemoryCluster(cluster_model("B", {"copy": counts[1]}))
+    grant = Grant(OwnerEpoch(1), "copy", settings=RouteSettings(on_gap=policy))
+    lacking = Partition(AT.route, "t", 1)
+    grants, positions = {AT: grant, lacking: grant}, {("copy", 0): NONE, ("copy", 1): NONE}
+    state = read_target(grants, positions, target)
+    found = {
+        part: each
+        for portion in find_starts(grants, positions, source=source, target=state)
+        for part, each in portion.items()
+    }
+    failed = found[lacking]
+    assert isinstance(failed, CannotStart)
+    assert failed.temporary
+    topic = "t" if end == "source" else "copy"
+    assert str(failed) == f"topic {topic} has no partition 1 on the {end}"
+    assert isinstance(found[AT], StartPosition), "the other one begins"
+
+
 def test_a_recreated_topic_waits_for_the_leaders_decision() -> None:
     for policy in GapPolicy:
         with pytest.raises(CannotStart, match="recreated") as raised:

@@ -82,6 +82,7 @@ REPORTS = st.builds(
     lag=COUNTS,
     skipped=COUNTS,
     gaps=COUNTS,
+    gap_offsets=COUNTS,
 )
 OWNED = st.dictionaries(PARTITIONS, EPOCHS, max_size=4)
 SEGMENTS = st.builds(Segment, COUNTS, COUNTS, COUNTS, st.booleans())

@@ -38,6 +38,7 @@ from ureplicator_worker.copier.lane import (
     PartitionFailed,
     PartitionsJoining,
     ProducerNeeded,
+    RecordSkipped,
     TransactionFailed,
 )
 from ureplicator_worker.copier.lifecycle import (
@@ -173,6 +174,7 @@ class Holder:
     def work(self, now_s: float) -> None:
         """Release what is drained, commit what is due."""
         self._now_s = now_s
+        self._gaps.work(now_s)
         waiting = bool(self._draining) and self._release_drained()
         self.committer.work(self.owned.values(), drained=waiting, now_s=now_s)
 
@@ -193,6 +195,8 @@ class Holder:
                 self._fail(partition, reason, temporary=temporary)
             case GapFound():
                 self._gap(event)
+            case RecordSkipped():
+                self._gaps.skipped(event, self._now_s)
             case ProducerNeeded():
                 self._ownership.put(NewProducer())
             case PartitionsJoining():
@@ -326,6 +330,7 @@ class Holder:
         if self.owned[partition].state in IN_LANE:
             self.committer.leave(partition, self._now_s)
             self._lane.drop(partition)
+            self._gaps.leave(partition)
             self._draining.pop(partition, None)
         self._move(partition, CopyState.RELEASING, reason, **change)
         self._ownership.put(Forget(partition))

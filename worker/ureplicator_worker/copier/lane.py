@@ -48,6 +48,7 @@ class LaneStatus(NamedTuple):
     """One partition for the report. Counters since `begin`; -1: not known yet.
 
     `error`: what fails now, and at which end; `fetching`: the source responds for this partition.
+    `gap_offsets`: of the source, in the gaps that were passed over.
     """
 
     error: str
@@ -58,6 +59,7 @@ class LaneStatus(NamedTuple):
     lag: int
     skipped: int
     gaps: int
+    gap_offsets: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +86,15 @@ class GapFound:
 
 
 @dataclass(frozen=True, slots=True)
+class RecordSkipped:
+    """The target refuses the record at this source offset for good, and the policy leaves it out."""
+
+    partition: Partition
+    reason: str
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
 class ProducerNeeded:
     """The lane needs a fresh producer id (`Lane.producer`)."""
 
@@ -103,7 +114,14 @@ class TransactionFailed:
     reason: str
 
 
-LaneEvent = PartitionFailed | GapFound | ProducerNeeded | PartitionsJoining | TransactionFailed
+LaneEvent = (
+    PartitionFailed
+    | GapFound
+    | RecordSkipped
+    | ProducerNeeded
+    | PartitionsJoining
+    | TransactionFailed
+)
 
 
 class Socket(Protocol):

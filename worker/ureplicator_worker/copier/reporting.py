@@ -133,6 +133,7 @@ def _in_lane(
         lag=status.lag,
         skipped=status.skipped,
         gaps=status.gaps,
+        gap_offsets=status.gap_offsets,
     )
 
 

@@ -35,7 +35,7 @@ from ureplicator_worker.lifeline.messages import (
     Segment,
 )
 
-_COUNTED = ("records", "bytes", "skipped", "gaps")
+_COUNTED = ("records", "bytes", "skipped", "gaps", "gap_offsets")
 _LABELS = ("route", "topic", "partition")
 
 
@@ -129,7 +129,7 @@ class Telemetry:
                 "position": counters.last.position,
                 "committed": counters.last.committed,
                 "lag": counters.last.lag,
-                **counters.totals,
+                **{camel(name): total for name, total in counters.totals.items()},
                 "recordsPerSecond": round(load.records_per_s, 1),
                 "bytesPerSecond": round(load.bytes_per_s, 1),
                 "noProgressSeconds": round(load.no_progress_s),
@@ -166,6 +166,7 @@ class Telemetry:
                 ("bytes", "Bytes copied, as they travel"),
                 ("skipped", "Records skipped because the target rejects them for good"),
                 ("gaps", "Gaps in the source that were skipped by policy"),
+                ("gap_offsets", "Source offsets in these gaps"),
             )
         }
         gauges: Mapping[str, GaugeMetricFamily] = {

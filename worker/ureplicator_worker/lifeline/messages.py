@@ -164,6 +164,7 @@ class PartitionReport(NamedTuple):
     lag: int = -1
     skipped: int = 0
     gaps: int = 0
+    gap_offsets: int = 0
 
 
 class Segment(NamedTuple):
@@ -209,7 +210,8 @@ class Failed:
 
 @dataclass(frozen=True, slots=True)
 class GapPassed:
-    """Copying of the partition went on behind a gap, as the route's policy allows."""
+    """Copying of the partition went on behind a gap, or without records that the target refuses, as the
+    route's policy allows."""
 
     partition: Partition
     gap: Gap
@@ -346,6 +348,7 @@ def _copier_report(raw: dict[str, Any]) -> CopierReport:
     partitions = {}
     for text, item in raw["partitions"].items():
         item["state"] = PartitionState(item["state"])
+        item["gap_offsets"] = item.pop("gapOffsets")
         partitions[Partition.parse(text)] = PartitionReport(**item)
     return CopierReport(
         partitions=partitions,

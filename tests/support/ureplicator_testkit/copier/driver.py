@@ -13,7 +13,7 @@ import threading
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
-from ureplicator_common.model import OwnerEpoch, Partition, PartitionState, Route
+from ureplicator_common.model import Gap, OwnerEpoch, Partition, PartitionState, Route
 from ureplicator_testkit.records.topics import offsets
 from ureplicator_testkit.servers.processes import Process, eventually
 from ureplicator_worker.copier.delivery import RENEW_S
@@ -22,6 +22,7 @@ from ureplicator_worker.lifeline.messages import (
     CopierConfig,
     CopierReport,
     Failed,
+    GapPassed,
     Grant,
     Message,
     PartitionReport,
@@ -84,6 +85,7 @@ class StubDriver:
         self.failed: dict[Partition, Failed] = {}
         self._report: Mapping[Partition, PartitionReport] = {}
         self.segments: dict[Partition, tuple[Segment, ...]] = {}
+        self.gaps: list[tuple[Partition, Gap]] = []
         with socket.create_server(("127.0.0.1", 0)) as server:
             server.settimeout(30)
             config = CopierConfig(
@@ -141,6 +143,8 @@ class StubDriver:
             case CopierReport(partitions, segments=segments):
                 self._report = {**self._report, **partitions}
                 self.segments.update(segments)
+            case GapPassed(partition, gap):
+                self.gaps.append((partition, gap))
             case Released(partitions):
                 self.released |= set(partitions)
                 self._forget(partitions)

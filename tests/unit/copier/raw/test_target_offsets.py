@@ -119,7 +119,8 @@ def play(model: Model, history: list[tuple[str, list[int]]]) -> None:
             case "hole":
                 model.position += 3
             case "lost response" if not model.transactional:
-                model.log += range(model.position, model.position + 2)
+                model.log += (model.position, model.position + 1)
+                model.append(model.offsets_from([0, 0]))
             case "commit" if model.transactional:
                 model.commit()
             case "abort" if model.transactional:

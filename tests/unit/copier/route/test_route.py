@@ -8,10 +8,11 @@ from ureplicator_common.kafka.errors import ErrorCode
 from ureplicator_common.model import PartitionState, RouteSettings
 from ureplicator_testkit.copier.line import Line, MakeLine, assert_same, fill, records, values
 from ureplicator_testkit.records import batches
+from ureplicator_worker.copier.gaps import SKIPPED_TOGETHER_S
 from ureplicator_worker.copier.ownership.protocol import NewProducer
 from ureplicator_worker.copier.raw import target as raw_target
 from ureplicator_worker.copier.raw.net import line_rate
-from ureplicator_worker.lifeline.messages import Failed
+from ureplicator_worker.lifeline.messages import Failed, GapPassed, Released
 
 K0, K1 = ("t", 0), ("t", 1)
 
@@ -245,6 +246,24 @@ def test_a_record_too_large_is_skipped_under_the_operators_policy(make: MakeLine
     assert values(line.target, K0) == [b"small", b"last"]
     assert line.report(partition).skipped == 2
     assert line.lane.progress([partition])[partition].leader_epoch == 4
+    line.turns(2, skip_s=SKIPPED_TOGETHER_S)
+    (passed,) = line.sent
+    assert isinstance(passed, GapPassed)
+    assert (passed.gap.first_offset, passed.gap.next_offset) == (1, 4)
+    assert passed.gap.reason.startswith("2 records skipped (abort_on_send_failure: false)")
+    assert "target refused offset 3: MESSAGE_TOO_LARGE" in passed.gap.reason
+
+
+def test_a_record_that_was_just_skipped_is_reported_before_the_release(make: MakeLine) -> None:
+    line = make(settings=RouteSettings(abort_on_send_failure=False))
+    line.source.logs[K0].put(batches.batch([(1, None, b"x" * 9_000, ())]))
+    line.target.logs[K0].max_bytes = 5_000
+    (partition,) = line.add(0)
+    line.run(lambda: line.copied(partition))
+    line.copier.holder.remove(partition)
+    line.run(lambda: len(line.sent) == 2, skip_s=0.0)
+    assert isinstance(line.sent[0], GapPassed)
+    assert line.sent[1] == Released((partition,))
 
 
 @pytest.mark.parametrize("count", [1, 2])

@@ -165,6 +165,7 @@ def test_a_gap_at_the_source(make: MakeLine, policy: GapPolicy, start: int, ther
     line.run(lambda: line.copied(partition))
     assert seen(records(line.target, K0)) == seen(records(line.source, K0))[there:]
     assert line.report(partition).gaps == 1
+    assert line.report(partition).gap_offsets == there
 
 
 def test_a_gap_stops_the_partition_by_default(make: MakeLine) -> None:

@@ -69,6 +69,7 @@ def test_the_policy_goes_on_where_the_log_is_another_one(
     assert values(line.target, K0)[6:] == [b"new-%d" % number for number in range(5)]
     report = line.report(partition)
     assert (report.gaps, report.state) == (1, PartitionState.ONLINE)
+    assert report.gap_offsets == 0, "nothing of the source was left out"
 
 
 def test_logs_that_differ_in_several_epochs_are_compared_again(make: MakeLine) -> None:

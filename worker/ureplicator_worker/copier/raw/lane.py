@@ -83,6 +83,7 @@ class RawLane:
                 self._partitions[send.partition], reason, temporary, discard=True
             ),
             lost=self._target_lost,
+            skipped=self._events.append,
             transaction_failed=lambda reason: self.transactions.fail(reason),
             wall_s=wall_s,
         )
@@ -92,9 +93,7 @@ class RawLane:
             failed=lambda fetch, reason: self._stop(
                 self._partitions[fetch.partition], reason, temporary=False, discard=False
             ),
-            gap=lambda fetch, reason, next_offset: self._events.append(
-                GapFound(fetch.partition, reason, fetch.offset, next_offset)
-            ),
+            gap=self._events.append,
             filled=self._filled,
             target_node=lambda fetch: self._target.leader(self._partitions[fetch.partition].send),
         )
@@ -218,6 +217,7 @@ class RawLane:
             lag=raw.fetch.lag,
             skipped=sum(send.copied.skipped for send in raw.sends),
             gaps=raw.fetch.gaps,
+            gap_offsets=raw.fetch.gap_offsets,
         )
 
     def segments(self, partition: Partition) -> tuple[Segment, ...]:

@@ -74,6 +74,7 @@ class FetchSide:
     corrupt_tries: int = 0
     read_by_name: bool = False
     gaps: int = 0
+    gap_offsets: int = 0
 
     @classmethod
     def begin(

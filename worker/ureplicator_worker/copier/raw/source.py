@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 
 from ureplicator_common.kafka.errors import LEADER_MOVED, ErrorCode, error_name
+from ureplicator_worker.copier.lane import GapFound
 from ureplicator_worker.copier.raw.batches.header import CorruptBatch
 from ureplicator_worker.copier.raw.broker_fetches import Requested
 from ureplicator_worker.copier.raw.fetch_schedule import FetchSchedule
@@ -58,8 +59,7 @@ SESSION_LOST = frozenset(
 
 
 class Source:
-    """`failed(fetch, reason)`: the log is corrupt. `gap(fetch, reason, next_offset)`: the offset is not
-    there; copying may go on at `next_offset`, -1 if that is not known.
+    """`failed(fetch, reason)`: the log is corrupt. `gap`: the offset is not there.
 
     `filled(fetch)`: its window holds something to send. `target_node(fetch)`: the broker that it
     waits for.
@@ -71,7 +71,7 @@ class Source:
         *,
         pool: BufferPool,
         failed: Callable[[FetchSide, str], None],
-        gap: Callable[[FetchSide, str, int], None],
+        gap: Callable[[GapFound], None],
         filled: Callable[[FetchSide], None],
         target_node: Callable[[FetchSide], int],
     ) -> None:
@@ -112,8 +112,10 @@ class Source:
     def seek(self, fetch: FetchSide, offset: int) -> None:
         """Go on at another offset, over a gap."""
         fetch.window.pass_over(offset, fetch.leader_epoch)
-        fetch.offset = offset
         fetch.gaps += 1
+        if fetch.offset != NO_OFFSET:  # else the target lost something, not the source
+            fetch.gap_offsets += max(0, offset - fetch.offset)
+        fetch.offset = offset
         fetch.retry_at_s = 0.0
         self._schedule.touch(fetch)
 
@@ -302,7 +304,7 @@ class Source:
         """
         fetch.retry_at_s = NEVER_S
         fetch.leader_epoch = epoch
-        self._gap(fetch, reason, next_offset)
+        self._gap(GapFound(fetch.partition, reason, fetch.offset, next_offset))
 
     def _on_lost(self, node_id: int, lost: list[Requested]) -> None:
         self._schedule.forget_session(node_id)

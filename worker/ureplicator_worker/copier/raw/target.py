@@ -11,7 +11,6 @@ in turn, so that none waits behind another's backlog.
 
 from __future__ import annotations
 
-import logging
 from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -23,6 +22,7 @@ from ureplicator_common.kafka.errors import (
     ErrorCode,
     error_name,
 )
+from ureplicator_worker.copier.lane import RecordSkipped
 from ureplicator_worker.copier.latency import LatencyHistogram
 from ureplicator_worker.copier.raw.batches.header import CorruptBatch
 from ureplicator_worker.copier.raw.batches.rebuild import split
@@ -98,13 +98,11 @@ class Sent:
     batches: dict[TopicKey, tuple[SendSide, Batch]] = field(default_factory=dict)
 
 
-logger = logging.getLogger(__name__)
-
-
 class Target:
     """`failed(send, reason, temporary)` for a partition that cannot be sent any further.
 
-    `lost(send, reason)`: the target no longer has records that it acknowledged.
+    `lost(send, reason)`: the target no longer has records that it acknowledged. `skipped`: it refuses a
+    record, which is left out.
     """
 
     def __init__(
@@ -116,6 +114,7 @@ class Target:
         latency: LatencyHistogram,
         failed: Callable[[SendSide, str, bool], None],
         lost: Callable[[SendSide, str], None],
+        skipped: Callable[[RecordSkipped], None],
         transaction_failed: Callable[[str], None],
         wall_s: Callable[[], float],
     ) -> None:
@@ -133,6 +132,7 @@ class Target:
         self._latency = latency
         self._failed = failed
         self._lost = lost
+        self._skipped = skipped
         self._transaction_failed = transaction_failed
         self.transaction: LaneTransaction | None = None
         self.active: dict[SendSide, None] = {}
@@ -370,9 +370,7 @@ class Target:
             return
         send.window.replace_head([], next_offset=head.next_offset)
         copied(send, self.transaction).skipped += head.records
-        logger.error(
-            "%s: record skipped (abort_on_send_failure: false): %s", send.partition, reason
-        )
+        self._skipped(RecordSkipped(send.partition, reason, at))
 
     def _split(self, send: SendSide, head: Batch) -> None:
         try:
