@@ -5,14 +5,14 @@ In each history worker `a` copies `t/0` and has committed a position.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from ureplicator_common.contents import PositionChange, TopicIntent
-from ureplicator_common.coordination import Conflict, Unavailable
+from ureplicator_common.coordination import Conflict, Operation, Unavailable
 from ureplicator_common.coordination.memory import MemoryCoordination
 from ureplicator_common.kafka import TopicInfo
 from ureplicator_common.kafka.provenance import Provenance
@@ -22,6 +22,7 @@ from ureplicator_controller.core.positions.orphaned import orphaned_positions
 from ureplicator_controller.core.state.snapshot import Delays, Snapshot
 from ureplicator_controller.core.topics.topic_ids import adopt_topics
 from ureplicator_controller.engines.position_changes import PositionChanger
+from ureplicator_controller.engines.position_deletion import NO_POSITION
 from ureplicator_controller.engines.position_renewal import Renewal
 from ureplicator_testkit.control.fleet import ROUTE, ids_of, partition
 from ureplicator_testkit.control.ownership_fleet import OwnershipFleet, OwnershipWorker
@@ -157,6 +158,7 @@ def test_a_forgotten_position_is_not_a_lost_one(fleet: OwnershipFleet) -> None:
     fleet.settle()
     Leader(fleet).act()
     assert (fleet.offset(P), intent(fleet).had_position) == (-1, frozenset())
+    assert fleet.ledger.positions["t", 0] == NO_POSITION
     assert orphaned_positions(fleet.snapshot(), ROUTE) == {}
     fleet.settle()
     assert fleet.process("a").begun[P].beginning.position == 3  # type: ignore[attr-defined]
@@ -290,6 +292,35 @@ def test_what_the_target_refuses_has_an_outcome(fleet: OwnershipFleet) -> None:
     assert fleet.process("a").begun[P].beginning.position == before  # type: ignore[attr-defined]
 
 
+def test_what_the_target_refuses_holds_up_no_other(fleet: OwnershipFleet) -> None:
+    wanted = {0: PositionChange(5, REQUEST), 1: PositionChange(6, REQUEST)}
+    fleet.topic("t", 2, positions=wanted)
+    fleet.ledger.refused["t", 0] = "TOPIC_AUTHORIZATION_FAILED"
+    assert Leader(fleet).act()
+    assert (fleet.offset(P), fleet.offset(partition("t", 1))) == (-1, 6)
+    changes = intent(fleet).positions
+    assert changes[0].outcome.startswith("refused by the target")
+    assert changes[1].outcome == "done"
+
+
+def test_nothing_is_committed_to_forget_what_is_not_there(fleet: OwnershipFleet) -> None:
+    fleet.topic("t")
+    request(fleet, -1)
+    assert Leader(fleet).act()
+    assert outcome(fleet) == ("done", -1)
+    assert "commit" not in fleet.ledger.done
+
+
+@pytest.mark.usefixtures("a")
+def test_former_owners_are_fenced_before_the_position_is_read(fleet: OwnershipFleet) -> None:
+    """Else what is shown as replaced, or is not there to forget, may be overwritten in between."""
+    request(fleet, 5)
+    fleet.settle()
+    fleet.ledger.calls.clear()
+    assert Leader(fleet).act()
+    assert fleet.ledger.done == ["initialise", "fence", "read", "commit"]
+
+
 @pytest.mark.usefixtures("a")
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_a_commit_without_a_response_is_repeated(fleet: OwnershipFleet, when: str) -> None:
@@ -317,6 +348,26 @@ def test_an_outcome_whose_write_is_unknown_is_read_back(
 
 
 @pytest.mark.usefixtures("a")
+def test_a_request_made_while_an_outcome_is_written_is_kept(
+    fleet: OwnershipFleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    request(fleet, 5)
+    fleet.settle()
+    leader = Leader(fleet)
+    later = PositionChange(9, "r8")
+    transact = leader.coordination.transact
+
+    def raced(operations: Sequence[Operation]) -> Any:
+        monkeypatch.setattr(leader.coordination, "transact", transact)
+        fleet.topic("t", positions={0: later})
+        return transact(operations)
+
+    monkeypatch.setattr(leader.coordination, "transact", raced)
+    assert leader.act()
+    assert intent(fleet).positions == {0: later}
+
+
+@pytest.mark.usefixtures("a")
 def test_a_recreated_source_topic_gets_no_position(fleet: OwnershipFleet) -> None:
     """The leader will stop the topic; until then the request waits."""
     fleet.topic("t", source_topic_id="x9KQ0gXLQBCZkvuVpW5y3g")
@@ -339,6 +390,25 @@ def test_topics_of_which_no_position_is_written(
     assert due_changes(fleet.snapshot())
     fleet.topic("t", **changes)
     assert due_changes(fleet.snapshot()) == {}
+
+
+def test_nothing_is_written_while_ids_of_a_former_owner_are_unknown(
+    fleet: OwnershipFleet, a: OwnershipWorker
+) -> None:
+    """It could not be fenced, and would overwrite the position."""
+    fleet.freeze(a)
+    request(fleet, 5)
+    fleet.settle()
+    seen = fleet.snapshot()
+    assert due_changes(seen)
+    assert due_changes(replace(seen, known={})) == {}
+
+
+def test_only_what_is_pending_is_done(fleet: OwnershipFleet) -> None:
+    """Neither what has its outcome, nor partitions that the topic does not have."""
+    done, pending = PositionChange(5, "r1", outcome="done"), PositionChange(6, "r2")
+    fleet.topic("t", 2, positions={0: done, 1: pending, 2: pending})
+    assert due_changes(fleet.snapshot())[KEY].changes == {1: pending}
 
 
 # The intent.
