@@ -82,13 +82,16 @@ class SteppedOwnership(Ownership):
 
 
 class WorkerLine(CopierLine):
-    """`epochs`: owner epochs of what it was sent. `removed`: what it was sent Remove for."""
+    """`epochs`: owner epochs of what it was sent. `removed`: what it was sent Remove for. `step_each`: turns
+    between two steps of its ownership thread, which waits for coordinators."""
 
     def __init__(
         self, name: str, source: MemoryKafka, target: MemoryKafka, ledger: ScriptedLedger
     ) -> None:
         self.name = name
         self.frozen = False
+        self.step_each = 1
+        self._turns = 0
         self.epochs: dict[Partition, OwnerEpoch] = {}
         self.removed: set[Partition] = set()
         self.failures: list[Failed] = []
@@ -113,7 +116,9 @@ class WorkerLine(CopierLine):
         skip_s, self._slept_s = self._slept_s, 0.0
         self._clock.advance(skip_s)
         super().work(skip_s=skip_s)
-        self.ownership.perform()
+        self._turns += 1
+        if self._turns % self.step_each == 0:
+            self.ownership.perform()
 
     def take_messages(self) -> list[Message]:
         taken = list(self.sent)

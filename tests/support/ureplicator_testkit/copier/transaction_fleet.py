@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from ureplicator_common.kafka.positions import TransactionProtocol
 from ureplicator_common.kafka.provenance import Provenance
 from ureplicator_common.model import Delivery, RouteSettings
 from ureplicator_testkit.copier.ledger_fleet import LedgerFleet
-from ureplicator_testkit.copier.line import records, seen
+from ureplicator_testkit.copier.line import seen
 from ureplicator_testkit.kafka.memory_kafka import MemoryKafka
 from ureplicator_testkit.kafka.transactions import TransactionLedger
 from ureplicator_testkit.records import batches
+from ureplicator_testkit.records.batches import Record
 
 PARTITIONS = 2
 EXACTLY_ONCE = RouteSettings(delivery=Delivery.EXACTLY_ONCE)
@@ -25,6 +28,8 @@ class TransactionFleet(LedgerFleet):
         topics = {"t": PARTITIONS}
         target = MemoryKafka("B", topics, nodes=nodes)
         self.checks = True
+        self._checked: dict[tuple[str, int], tuple[int, int]] = {}
+        """Position and end of the target's log at the last check."""
         super().__init__(
             MemoryKafka("A", topics),
             target,
@@ -39,22 +44,50 @@ class TransactionFleet(LedgerFleet):
         for number in range(PARTITIONS):
             key = ("t", number)
             position = self.ledger.read(key).offset
-            expected = [row for row in records(self.source, key) if row.offset < position]
-            assert self.committed(number) == seen(expected), (key, position)
+            state = position, self.target.logs[key].end
+            if state == self._checked.get(key):
+                continue
+            assert position >= self._checked.get(key, state)[0], (key, position)
+            self._checked[key] = state
+            expected = [row for row in committed(self.source, key) if row.offset < position]
+            found = committed(self.target, key, stable=False)
+            assert seen(found) == seen(expected), (key, position)
+
+    def expire_transactions(self) -> None:
+        """Long after everything: a process that is gone has left its transaction open."""
+        for worker in self.workers:
+            self.ledger.expire(worker)
+
+    def check_whole(self) -> None:
+        """Everything is copied, and no position was committed by two at once."""
+        for number in range(PARTITIONS):
+            assert self.committed(number) == seen(committed(self.source, ("t", number)))
+        self.check_owners()
 
     def check_owners(self) -> None:
         """Of two workers that believe they own a partition never both commit: the history of each has its
         owner epochs in order, and each epoch is one worker's."""
         for number in range(PARTITIONS):
-            found = [
-                (provenance.owner_epoch, worker)
-                for worker, key, position in self.ledger.history
-                if key == ("t", number) and (provenance := Provenance.decode(position.metadata))
-            ]
+            found: list[tuple[int, str]] = []
+            before = None
+            for worker, key, position in self.ledger.history:
+                provenance = Provenance.decode(position.metadata)
+                if key == ("t", number) and provenance and position != before:
+                    before = position  # the same one again is a renewal: any owner may commit it
+                    found.append((provenance.owner_epoch, worker))
             assert found == sorted(found), found
             epochs = [epoch for epoch, _ in dict.fromkeys(found)]
             assert len(epochs) == len(set(epochs)), found
 
     def committed(self, number: int) -> list[tuple[object, ...]]:
-        log = self.target.logs["t", number]
-        return [row for batch in log.committed() for row in seen(list(batches.decode(batch)))]
+        return seen(committed(self.target, ("t", number)))
+
+
+def committed(kafka: MemoryKafka, key: tuple[str, int], *, stable: bool = True) -> list[Record]:
+    """See `BatchLog.committed`."""
+    return [row for batch in kafka.logs[key].committed(stable=stable) for row in decoded(batch)]
+
+
+@lru_cache(20_000)
+def decoded(batch: bytes) -> tuple[Record, ...]:
+    return tuple(batches.decode(batch))

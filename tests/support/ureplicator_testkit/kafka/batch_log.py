@@ -120,17 +120,21 @@ class BatchLog(Log):
         self.put(batch)
         return ErrorCode.NONE, known[-1][2]
 
-    def committed(self) -> list[bytes]:
-        """Batches that a consumer with read_committed gets, from the beginning."""
+    def committed(self, *, stable: bool = True) -> list[bytes]:
+        """Batches that a consumer with read_committed gets, from the beginning. Not `stable`: also those
+        behind the beginning of a transaction that is open, of which it gets none."""
         found = []
         for batch in self.taken:
             base, producer = header_field(batch, "base_offset"), header_field(batch, "producer_id")
             attributes = header_field(batch, "attributes")
-            if base >= self.stable_end:
+            if stable and base >= self.stable_end:
                 break
-            void = attributes & TRANSACTIONAL and any(
-                producer == aborted and first <= base < last
-                for aborted, first, last in self.aborted
+            void = attributes & TRANSACTIONAL and (
+                base >= self.transactions.get(producer, self.end)
+                or any(
+                    producer == aborted and first <= base < last
+                    for aborted, first, last in self.aborted
+                )
             )
             if not attributes & CONTROL and not void:
                 found.append(batch)

@@ -15,6 +15,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from ureplicator_common.kafka import ClusterUnavailable, Position
@@ -71,14 +72,16 @@ class Ledger:
 class ScriptedLedger(Ledger):
     """Requests are recorded in `calls`, in order.
 
-    `fail_next` makes the next request of a name fail: `before` it has an effect, or `after` (the
-    response is lost). `freeze_next` blocks it before it has an effect, until `thaw`.
+    `fail_next` makes the next request of a name fail: `before` it has an effect, `after` (the response is
+    lost), or `late`: it has its effect only when it arrives (`arrive`), long after its client has given it
+    up. `freeze_next` blocks it before it has an effect, until `thaw`.
     """
 
     def __init__(self) -> None:
         super().__init__()
         self.calls: list[tuple[Any, ...]] = []
         self._failures: deque[tuple[str, str]] = deque()
+        self._late: deque[Callable[[], None]] = deque()
         self._freezing = ""
         self._frozen, self._thawed = threading.Event(), threading.Event()
 
@@ -111,10 +114,18 @@ class ScriptedLedger(Ledger):
             when = self._failures.popleft()[1]
         if when == "broken":
             raise ZeroDivisionError(name)
-        if when != "before":
+        if when == "late":
+            self._late.append(effect)
+        elif when != "before":
             effect()
         if when:
             raise ClusterUnavailable(f"{name} failed {when}", delay_s=0.0)
+
+    def arrive(self) -> None:
+        """The late requests, whatever has happened since."""
+        while self._late:
+            with suppress(Fenced, CommitRefused):
+                self._late.popleft()()
 
     def _block(self, name: str) -> None:
         if self._freezing == name:
@@ -138,12 +149,14 @@ class MemoryPositions(PositionStore):
         return self.ledger.is_current(self.transactional_id, self.epoch)
 
     def initialise(self) -> None:
+        given: list[int] = []
+
         def effect() -> None:
-            self.epoch = self.ledger.initialise(self.transactional_id)
+            given.append(self.ledger.initialise(self.transactional_id))
 
         self._ready, self.epoch = False, None
         self._request("initialise", self.transactional_id, effect=effect)
-        self._ready = True
+        self._ready, self.epoch = True, given[-1]
 
     def fence(self, transactional_ids: Sequence[str]) -> None:
         def effect() -> None:

@@ -60,7 +60,8 @@ class MemoryKafka(ClusterModel[BatchLog]):
     responses to produces), `hung` (partitions whose followers are slow: a request with one takes its
     time limit, in turns of 0.03 s), `newest` (the versions it reports), `late_appends` (batches that are
     appended while the next fetches of a partition are performed: after the high watermark of the response is
-    set, and before the log is read), `sessionless` (no room for fetch sessions is left)."""
+    set, and before the log is read), `sessionless` (no room for fetch sessions is left), `delaying` (nodes
+    whose next produce is under way when its connection breaks: it arrives with `arrive`)."""
 
     def __init__(self, cluster_id: str, topics: Mapping[str, int], *, nodes: int = 1) -> None:
         super().__init__(cluster_id, topics, log=BatchLog, nodes=nodes)
@@ -76,6 +77,7 @@ class MemoryKafka(ClusterModel[BatchLog]):
         self.throttle_ms = 0
         self.garbled: dict[int, int] = {}
         self.hung: set[TopicPartition] = set()
+        self.delaying: set[int] = set()
         self.session_ids = 0
         self.sessionless = False
         self.sessions: dict[int, dict[TopicPartition, SessionEntry]] = {}
@@ -86,6 +88,7 @@ class MemoryKafka(ClusterModel[BatchLog]):
         self.check_transaction: CheckTransaction = lambda key, batch, version: ErrorCode.NONE
         """Error code of the coordinator for a batch, and the version of its request."""
         self._peers: list[Peer] = []
+        self._delayed: deque[tuple[Peer, bytes]] = deque()
 
     def connect(self, node_id: int) -> socket.socket:
         """The client's end of a new connection."""
@@ -130,7 +133,8 @@ class MemoryKafka(ClusterModel[BatchLog]):
             self._close(peer)
             return
         self._take_requests(peer)
-        self._send(peer)
+        if not peer.closed:
+            self._send(peer)
 
     def _take_requests(self, peer: Peer) -> None:
         """Take whole requests: all there are, or one a call (`one_at_a_time`)."""
@@ -141,6 +145,11 @@ class MemoryKafka(ClusterModel[BatchLog]):
                 return
             request = bytes(peer.incoming[4 : 4 + size])
             del peer.incoming[: 4 + size]
+            if peer.node_id in self.delaying and api_key(request) == produce_api.API_KEY:
+                self.delaying.remove(peer.node_id)
+                self._delayed.append((peer, request))
+                self._close(peer)
+                return
             response = self._respond(peer, request)
             if self.garbled.get(peer.node_id):
                 self.garbled[peer.node_id] -= 1
@@ -149,6 +158,11 @@ class MemoryKafka(ClusterModel[BatchLog]):
                 peer.outgoing += response
             if self.one_at_a_time:
                 return
+
+    def arrive(self) -> None:
+        """The delayed produces, whatever has happened since. No client gets a response."""
+        while self._delayed:
+            self._respond(*self._delayed.popleft())
 
     def _send(self, peer: Peer) -> None:
         allowed = self.cut_after.get(peer.node_id)
@@ -176,11 +190,10 @@ class MemoryKafka(ClusterModel[BatchLog]):
 
     def _respond(self, peer: Peer, raw: bytes) -> bytes:
         node_id = peer.node_id
-        (api_key,) = struct.unpack_from(">h", raw)
         (version,) = struct.unpack_from(">h", raw, 2)
         (correlation_id,) = struct.unpack_from(">i", raw, 4)
-        assert version <= self.newest[api_key]
-        if api_key == produce_api.API_KEY:
+        assert version <= self.newest[api_key(raw)]
+        if api_key(raw) == produce_api.API_KEY:
             request = ProduceRequest.decode(raw, version=version, header=True)
             response = self._produce(node_id, request)
             if any(
@@ -223,7 +236,7 @@ class MemoryKafka(ClusterModel[BatchLog]):
                     error, offset = self.logs[key].produce(bytes(row.records))
                     if not error and key in self.hung:
                         error, offset = int(ErrorCode.REQUEST_TIMED_OUT), -1
-                    if belated := self.belated.get(key):
+                    if not error and (belated := self.belated.get(key)):
                         error, offset = belated.popleft(), -1
                 rows.append(
                     topics.PartitionProduceResponse(
@@ -368,6 +381,11 @@ class MemoryKafka(ClusterModel[BatchLog]):
             preferred_read_replica=-1,
             records=b"".join(found),
         )
+
+
+def api_key(request: bytes) -> int:
+    key: int = struct.unpack_from(">h", request)[0]
+    return key
 
 
 def changed(row: Any) -> bool:

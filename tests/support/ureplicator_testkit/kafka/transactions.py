@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from ureplicator_common.kafka import Position
 from ureplicator_common.kafka.errors import ErrorCode
 from ureplicator_common.kafka.positions import (
+    CommitRefused,
     Fenced,
     Producer,
     TargetPartition,
@@ -72,9 +73,23 @@ class TransactionLedger(ScriptedLedger):
         epoch: int | None,
         positions: Mapping[TargetPartition, Position],
     ) -> None:
-        super().commit(transactional_id, epoch, positions)
+        try:
+            super().commit(transactional_id, epoch, positions)
+        except CommitRefused:
+            self._end(transactional_id, commit=False)
+            raise
         self.history += [(transactional_id, key, at) for key, at in positions.items()]
         self._end(transactional_id, commit=True)
+
+    def expire(self, transactional_id: str) -> None:
+        """The coordinator aborts a transaction that is open for too long, under a new epoch."""
+        if self._added.get(transactional_id):
+            self.initialise(transactional_id)
+
+    def fence(self, transactional_ids: Iterable[str]) -> None:
+        """Another process initialises ids that there are."""
+        for each in self.epochs.keys() & set(transactional_ids):
+            self.initialise(each)
 
     def bump(self, transactional_id: str) -> int:
         """With the implicit protocol each transaction has a producer of its own."""

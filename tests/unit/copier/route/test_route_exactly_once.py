@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
+from random import Random
 from typing import Any
 
 import pytest
@@ -25,7 +26,7 @@ from ureplicator_testkit.copier.ledger_fleet import (
 )
 from ureplicator_testkit.copier.line import ROUTE, records, seen
 from ureplicator_testkit.copier.transaction_fleet import PARTITIONS, PROTOCOLS, TransactionFleet
-from ureplicator_testkit.kafka.transactions import EPOCHS
+from ureplicator_testkit.exactly_once.history import WORKERS, Faults, fleet_of, play
 from ureplicator_worker.copier.exactly_once import ExactlyOnce
 from ureplicator_worker.copier.ownership.protocol import (
     Abort,
@@ -38,83 +39,14 @@ from ureplicator_worker.copier.source_offsets import PUBLISH_EVERY_S
 from ureplicator_worker.copier.start_position import TargetState
 from ureplicator_worker.lifeline.messages import PublishedSettings
 
-WORKERS = ("w1", "w2", "w3")
-FAULTS = (
-    *("cut", "refuse", "belated", "move leader", "ledger", "ledger", "none", "protocol"),
-    *("move", "move", "freeze", "freeze", "thaw", "kill"),
-)
-REQUESTS = ("initialise", "fence", "read", "join", "commit", "commit")
-CODES = (
-    ErrorCode.NONE,
-    ErrorCode.NOT_ENOUGH_REPLICAS,
-    ErrorCode.NOT_LEADER_OR_FOLLOWER,
-    ErrorCode.CONCURRENT_TRANSACTIONS,
-    ErrorCode.INVALID_TXN_STATE,
-    ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
-    ErrorCode.TRANSACTION_ABORTABLE,
-)
-
-
-def harm(fleet: TransactionFleet, fault: str, data: st.DataObject) -> None:
-    worker = data.draw(st.sampled_from(WORKERS))
-    number = data.draw(st.integers(0, PARTITIONS - 1))
-    kafka = data.draw(st.sampled_from([fleet.source, fleet.target]))
-    codes = data.draw(st.lists(st.sampled_from(CODES), min_size=1, max_size=4))
-    match fault:
-        case "cut":
-            kafka.cut(1)
-        case "refuse":
-            fleet.target.refuse["t", number] = deque(map(int, codes))
-        case "belated":
-            fleet.target.belated["t", number] = deque(map(int, codes))
-        case "move leader":
-            kafka.move(("t", number), 1)
-        case "ledger":
-            name = data.draw(st.sampled_from(REQUESTS))
-            fleet.ledger.fail_next(name, data.draw(st.sampled_from(["before", "after"])))
-        case "protocol":
-            fleet.ledger.protocol = data.draw(st.sampled_from(PROTOCOLS))
-        case "move":
-            fleet.give(number, worker)
-        case "freeze":
-            fleet.workers[worker].frozen = True
-        case "thaw":
-            fleet.workers[worker].frozen = False
-        case "kill":
-            fleet.kill(worker)
-
-
-def heal(fleet: LedgerFleet) -> None:
-    for worker in fleet.workers.values():
-        worker.frozen = False
-    for kafka in (fleet.source, fleet.target):
-        kafka.refuse.clear()
-        kafka.belated.clear()
-
 
 @pytest.mark.parametrize("protocol", PROTOCOLS, ids=[each.name for each in PROTOCOLS])
 @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
-@given(st.data())
+@given(st.randoms(use_true_random=False))
 def test_committed_records_and_positions_are_the_same_at_every_moment(
-    protocol: TransactionProtocol, data: st.DataObject
+    protocol: TransactionProtocol, random: Random
 ) -> None:
-    fleet = TransactionFleet(protocol, *WORKERS)
-    fleet.ledger.epochs_each = data.draw(st.sampled_from([2, 5, EPOCHS]))
-    try:
-        for number in range(PARTITIONS):
-            fleet.give(number, WORKERS[number])
-        for _ in range(data.draw(st.integers(1, 12))):
-            put(fleet, data.draw(st.integers(0, PARTITIONS - 1)), data.draw(st.integers(0, 8)))
-            harm(fleet, data.draw(st.sampled_from(FAULTS)), data)
-            skip_s = data.draw(st.sampled_from([0.01, 0.1, 0.5]))
-            fleet.turns(data.draw(st.integers(0, 25)), skip_s=skip_s)
-        heal(fleet)
-        fleet.run_until_copied()
-        for number in range(PARTITIONS):
-            assert fleet.committed(number) == seen(records(fleet.source, ("t", number)))
-        fleet.check_owners()
-    finally:
-        fleet.close()
+    play(random, protocol)
 
 
 @settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
@@ -241,26 +173,23 @@ def test_delivery_changed_and_changed_back_at_rest_repeats_nothing(
 
 
 @settings(max_examples=20, deadline=None, suppress_health_check=list(HealthCheck))
-@given(st.data())
-def test_delivery_changed_under_load_loses_nothing(data: st.DataObject) -> None:
+@given(st.randoms(use_true_random=False))
+def test_delivery_changed_under_load_loses_nothing(random: Random) -> None:
     """Data of the former delivery may be repeated, where it sent at least once."""
-    fleet = TransactionFleet(data.draw(st.sampled_from(PROTOCOLS)), *WORKERS)
-    fleet.checks = False
-    try:
-        for number in range(PARTITIONS):
-            fleet.give(number, WORKERS[number])
+    with fleet_of(random) as fleet:
+        fleet.checks = False
+        faults = Faults(fleet, random)
         for version in range(1, 5):
-            put(fleet, data.draw(st.integers(0, PARTITIONS - 1)), data.draw(st.integers(0, 8)))
-            deliver(fleet, data.draw(st.sampled_from(list(Delivery))), version)
-            harm(fleet, data.draw(st.sampled_from(FAULTS)), data)
-            fleet.turns(data.draw(st.integers(0, 25)), skip_s=0.1)
-        heal(fleet)
+            put(fleet, random.randrange(PARTITIONS), random.randint(0, 8))
+            deliver(fleet, random.choice(list(Delivery)), version)
+            faults.harm()
+            fleet.turns(random.randint(0, 25), skip_s=0.1)
+        faults.heal()
         fleet.run_until_copied()
+        fleet.expire_transactions()
         for number in range(PARTITIONS):
             copied = dict.fromkeys(fleet.committed(number))
             assert list(copied) == seen(records(fleet.source, ("t", number)))
-    finally:
-        fleet.close()
 
 
 def test_transactions_end_under_a_load_that_never_pauses(fleet: TransactionFleet) -> None:
