@@ -116,7 +116,10 @@ class TransactionCommitter:
         self._ownership.put(Join(event.transaction, event.targets))
 
     def on_committed(self, event: Committed, now_s: float) -> None:
+        """Number 0: first positions. The delivery changes with the partition that begins at them."""
         self._failures.succeeded()
+        if not event.number:
+            return
         assert event.producer is not None
         offsets = ((part, item.position) for part, item in event.positions.items())
         self._delivery.committed(event.number, offsets, now_s)

@@ -42,11 +42,11 @@ from ureplicator_worker.lifeline.messages import PublishedSettings
 
 @pytest.mark.parametrize("protocol", PROTOCOLS, ids=[each.name for each in PROTOCOLS])
 @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
-@given(st.randoms(use_true_random=False))
+@given(st.integers(0, 1 << 32))
 def test_committed_records_and_positions_are_the_same_at_every_moment(
-    protocol: TransactionProtocol, random: Random
+    protocol: TransactionProtocol, seed: int
 ) -> None:
-    play(random, protocol)
+    play(Random(seed), protocol)  # noqa: S311  # repeatable
 
 
 @settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
@@ -172,10 +172,25 @@ def test_delivery_changed_and_changed_back_at_rest_repeats_nothing(
         assert fleet.committed(number) == seen(records(fleet.source, ("t", number)))
 
 
+def test_delivery_changed_before_a_first_position_is_stored(fleet: TransactionFleet) -> None:
+    """The ownership thread stores it before the partition begins, and so before the delivery changes."""
+    fleet.ledger.refused["t", 0] = ErrorCode.TOPIC_AUTHORIZATION_FAILED.name
+    fleet.give(0, "w1")
+    put(fleet, 0, 5)
+    fleet.turns(20)
+    deliver(fleet, Delivery.AT_LEAST_ONCE, 1)
+    fleet.turns(20)
+    fleet.ledger.refused.clear()
+    fleet.checks = False
+    fleet.run_until_copied()
+    assert fleet.committed(0) == seen(records(fleet.source, ("t", 0)))
+
+
 @settings(max_examples=20, deadline=None, suppress_health_check=list(HealthCheck))
-@given(st.randoms(use_true_random=False))
-def test_delivery_changed_under_load_loses_nothing(random: Random) -> None:
+@given(st.integers(0, 1 << 32))
+def test_delivery_changed_under_load_loses_nothing(seed: int) -> None:
     """Data of the former delivery may be repeated, where it sent at least once."""
+    random = Random(seed)  # noqa: S311  # repeatable
     with fleet_of(random) as fleet:
         fleet.checks = False
         faults = Faults(fleet, random)
