@@ -170,10 +170,10 @@ def test_a_delayed_end_of_a_transaction_ends_no_later_one(
     for _ in range(DELAYS):
         driver = start(lane, target=target.proxy.address)
         observed.wait_visible()
-        proofs = len(driver.proof_requests)
         held = target.proxy.hold(END_TXN)
         eventually(lambda: held.taken, GIVEN_UP_S, "a transaction is to be ended")  # noqa: B023
         observed.fault("EndTxn is held")
+        proofs = len(driver.proof_requests)
         eventually(
             lambda: len(driver.proof_requests) > proofs,  # noqa: B023
             GIVEN_UP_S,
