@@ -19,7 +19,7 @@ from ureplicator_cli.options import SectionedGroup
 from ureplicator_cli.positions import positions
 from ureplicator_cli.rebalance import balance, freeze, rebalance, unfreeze
 from ureplicator_cli.roles import check_config, controller, worker
-from ureplicator_cli.routes import routes
+from ureplicator_cli.routes import limits, routes
 from ureplicator_cli.status import status
 from ureplicator_cli.topics import topics
 from ureplicator_cli.workers import instances
@@ -41,7 +41,7 @@ def cli() -> None:
 
 
 cli.add_section("Run a role", controller, worker, check_config)
-cli.add_section("Topics", topics, positions, blacklist, routes)
+cli.add_section("Topics", topics, positions, blacklist, routes, limits)
 cli.add_section("Fleet", status, instances, history)
 cli.add_section("Placement", rebalance, balance, freeze, unfreeze)
 cli.add_section("Backup", export_fleet, import_fleet)

@@ -1,10 +1,12 @@
-"""`ureplicator routes`: the routes, and pausing a whole one."""
+"""`ureplicator routes` and `ureplicator limits`: pausing a whole route, and limiting how fast is copied."""
 
 from __future__ import annotations
 
+import re
+
 import click
 
-from ureplicator_cli.options import ListByDefault, client_options
+from ureplicator_cli.options import ListByDefault, client_options, route_options
 from ureplicator_cli.output import confirm, print_json, print_table
 from ureplicator_cli.rest_client import quoted, request
 
@@ -54,3 +56,78 @@ def resume_route(route: str, url: str, as_json: bool) -> None:
     """
     body = request("POST", url, f"/routes/{quoted(route)}/resume")
     confirm(body, as_json, "{route}: is active")
+
+
+_RATE = re.compile(r"([0-9]+(?:\.[0-9]+)?)([kMG]?)(?:B(?:/s)?)?")
+_FACTORS = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9}
+_KINDS = ("route", "topic", "worker")
+
+
+def _rate(context: click.Context, parameter: click.Parameter, text: str) -> int:
+    """`2.5MB/s` -> 2500000."""
+    found = _RATE.fullmatch(text)
+    if found is None:
+        raise click.BadParameter("bytes per second, as in 500kB/s, 2.5MB/s or 1G")
+    return round(float(found[1]) * _FACTORS[found[2]])
+
+
+def _shown_rate(rate: int) -> str:
+    """2500000 -> `2.5 MB/s`."""
+    unit = next((unit for unit in "GMk" if rate >= _FACTORS[unit]), "")
+    return f"{rate / _FACTORS[unit]:.4g} {unit}B/s"
+
+
+@click.group(cls=ListByDefault)
+def limits() -> None:
+    """List, set and clear byte limits of routes, topics and workers.
+
+    Without a command, lists the limits.
+    """
+
+
+@limits.command("list")
+@client_options
+def list_limits(url: str, as_json: bool) -> None:
+    """List the limits, with what is copied now."""
+    body = request("GET", url, "/limits")
+    if as_json:
+        print_json(body)
+        return
+    rows = [
+        (
+            each["kind"],
+            each["name"],
+            _shown_rate(each["bytesPerSecond"]),
+            _shown_rate(each["measuredBytesPerSecond"]),
+        )
+        for each in body["limits"]
+    ]
+    print_table("limits", ("kind", "name", "limit", "measured"), rows)
+
+
+@limits.command("set")
+@click.argument("kind", type=click.Choice(_KINDS))
+@click.argument("name")
+@click.argument("rate", callback=_rate)
+@client_options
+@route_options
+def set_limit(kind: str, name: str, rate: int, url: str, as_json: bool, src: str, dst: str) -> None:
+    """Limit the bytes per second that are fetched.
+
+    NAME is of a route (SOURCE.TARGET), a topic or a worker. RATE is as in 500kB/s, 2.5MB/s or 1G. It
+    counts at once, for what is copied already too.
+    """
+    body = {"bytesPerSecond": rate}
+    changed = request("PUT", url, f"/limits/{kind}s/{quoted(name)}", src=src, dst=dst, body=body)
+    confirm(changed, as_json, f"{{kind}} {{name}}: at most {_shown_rate(rate)}")
+
+
+@limits.command("clear")
+@click.argument("kind", type=click.Choice(_KINDS))
+@click.argument("name")
+@client_options
+@route_options
+def clear_limit(kind: str, name: str, url: str, as_json: bool, src: str, dst: str) -> None:
+    """Remove a limit."""
+    changed = request("DELETE", url, f"/limits/{kind}s/{quoted(name)}", src=src, dst=dst)
+    confirm(changed, as_json, "{kind} {name}: is not limited")

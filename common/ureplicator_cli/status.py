@@ -37,6 +37,9 @@ def status(url: str, as_json: bool) -> None:
     paused = [name for name, each in routes["routes"].items() if each["paused"]]
     if paused:
         click.echo(f"paused      {', '.join(paused)}")
+    limits = request("GET", url, "/limits")["limits"]
+    if limits:
+        click.echo(f"limits      {len(limits)}: ureplicator limits")
     click.echo(f"topics      {validation['numTopics']}")
     click.echo(f"partitions  {_partition_counts(validation)}")
     gaps = len(request("GET", url, "/history", query={"kind": EventKind.GAP})["history"])

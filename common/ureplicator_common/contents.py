@@ -16,6 +16,7 @@ from ureplicator_common.model import (
     Content,
     EventKind,
     Gap,
+    Limited,
     OwnerEpoch,
     Partition,
     PartitionState,
@@ -43,6 +44,10 @@ def _ordered_routes(routes: frozenset[Route]) -> list[str]:
     return sorted(map(str, routes))
 
 
+def _ordered_rates(rates: Mapping[Limited, int]) -> dict[str, int]:
+    return {str(limited): rate for limited, rate in sorted(rates.items())}
+
+
 def _ordered_changes(changes: Mapping[int, PositionChange]) -> dict[int, PositionChange]:
     return dict(sorted(changes.items()))
 
@@ -55,6 +60,14 @@ SessionText = Annotated[SessionId, Strict(False), PlainSerializer(str, return_ty
 """Text: a session id needs all 64 bits, and many JSON readers keep 53."""
 _Numbers = Annotated[frozenset[int], PlainSerializer(sorted, return_type=list[int])]
 _Routes = Annotated[frozenset[RouteText], PlainSerializer(_ordered_routes, return_type=list[str])]
+LimitedText = Annotated[
+    Limited, PlainValidator(Limited.parse), PlainSerializer(str, return_type=str)
+]
+_Rates = Annotated[
+    Mapping[LimitedText, int], PlainSerializer(_ordered_rates, return_type=dict[str, int])
+]
+SlotShares = Mapping[int, _Rates]
+"""`shares/<worker>`: slot -> what is limited -> bytes per second that the slot may fetch of it."""
 _Names = Annotated[Mapping[str, str], PlainSerializer(_ordered)]
 _Holders = Annotated[Mapping[WorkerId, SessionText], PlainSerializer(_ordered_holders)]
 _Rounded = Annotated[float, PlainSerializer(round, return_type=int)]
@@ -217,7 +230,7 @@ class PartitionLoad(Content):
     `bytes_per_s` and `records_per_s` are of the last interval, `steady_bytes_per_s` the mean over the
     last minutes of copying, `measured_s` of them at most. No progress means: not all is copied, and the
     committed position does not move. It is counted by the worker's own clock, since `held_s` at most;
-    so it is below `held_s` once there was progress here. -1: not known.
+    so it is below `held_s` once there was progress here. `slot` copies it. -1: not known.
     """
 
     bytes_per_s: _Rounded = 0.0
@@ -229,6 +242,7 @@ class PartitionLoad(Content):
     position: int = -1
     committed: int = -1
     lag: int = -1
+    slot: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,13 +279,14 @@ class Switches(Content):
 
     `auto_balancing` off: a partition stays with its owner, whichever workers join or are lost. `frozen`:
     beyond that, no owner changes except by a request for exactly that. `paused_routes`: no topic of them is
-    copied, also none that is added later. A rebalance is due
+    copied, also none that is added later. `limits`: bytes per second that may be fetched. A rebalance is due
     while `rebalance_requested` (the request's id) is not `rebalance_done`, which the leader writes.
     """
 
     auto_balancing: bool = True
     frozen: bool = False
     paused_routes: _Routes = frozenset()
+    limits: _Rates = field(default_factory=dict)
     rebalance_requested: str = ""
     rebalance_done: str = ""
     request_id: str = ""

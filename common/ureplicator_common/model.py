@@ -63,6 +63,12 @@ class TopicKey(NamedTuple):
     def __str__(self) -> str:
         return f"{self.route}/{self.topic}"
 
+    @classmethod
+    def parse(cls, text: str) -> TopicKey:
+        """`source.target/topic` -> TopicKey. Raises ValueError for anything else."""
+        route, topic = text.split("/")
+        return cls(Route.parse(route), topic)
+
 
 class Partition(NamedTuple):
     """A partition of a source topic on a route. Written `source.target/topic/7`."""
@@ -83,6 +89,48 @@ class Partition(NamedTuple):
         """`source.target/topic/7` -> Partition. Raises ValueError for anything else."""
         route, topic, number = text.split("/")
         return cls(Route.parse(route), topic, int(number))
+
+
+class LimitKind(StrEnum):
+    """Kind of what a byte limit is for."""
+
+    ROUTE = "route"
+    TOPIC = "topic"
+    WORKER = "worker"
+
+
+class Limited(NamedTuple):
+    """What a byte limit is for. Written `route:source.target`, `topic:source.target/topic`, `worker:w1`."""
+
+    kind: LimitKind
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.kind}:{self.name}"
+
+    @classmethod
+    def parse(cls, text: str) -> Limited:
+        """Raises ValueError for anything else."""
+        kind, _, name = text.partition(":")
+        if not name:
+            raise ValueError(f"not a limit: {text!r}")
+        if kind == LimitKind.ROUTE:
+            Route.parse(name)
+        elif kind == LimitKind.TOPIC:
+            TopicKey.parse(name)
+        return cls(LimitKind(kind), name)
+
+    @classmethod
+    def route(cls, route: Route) -> Limited:
+        return cls(LimitKind.ROUTE, str(route))
+
+    @classmethod
+    def topic(cls, key: TopicKey) -> Limited:
+        return cls(LimitKind.TOPIC, str(key))
+
+    @classmethod
+    def worker(cls, worker: WorkerId) -> Limited:
+        return cls(LimitKind.WORKER, worker)
 
 
 @cache

@@ -15,6 +15,7 @@
 | memory/<route>                  | persistent | RouteMemory             | the leader        |
 | ideal/<route>/<topic>           | persistent | IdealTopic              | the leader        |
 | assignments/<worker>            | persistent | Assignment              | the leader        |
+| shares/<worker>                 | persistent | SlotShares              | the leader        |
 | current/<worker>                | ephemeral  | CurrentState            | the worker        |
 | loads/<worker>                  | ephemeral  | PartitionLoad           | the worker        |
 | settings                        | persistent | Switches                | REST, the leader  |
@@ -55,6 +56,7 @@ from ureplicator_common.contents import (
     PastEvent,
     RouteMemory,
     SessionText,
+    SlotShares,
     Switches,
     TopicIntent,
 )
@@ -101,6 +103,7 @@ class Paths:
         self.memory = f"{self.root}/memory"
         self.ideal = f"{self.root}/ideal"
         self.assignments = f"{self.root}/assignments"
+        self.shares = f"{self.root}/shares"
         self.current = f"{self.root}/current"
         self.loads = f"{self.root}/loads"
         self.settings = f"{self.root}/settings"
@@ -122,6 +125,7 @@ class Paths:
             self.memory,
             self.ideal,
             self.assignments,
+            self.shares,
             self.current,
             self.loads,
         )
@@ -158,6 +162,9 @@ class Paths:
 
     def assignment(self, worker: WorkerId) -> str:
         return f"{self.assignments}/{worker}"
+
+    def slot_shares(self, worker: WorkerId) -> str:
+        return f"{self.shares}/{worker}"
 
     def current_state(self, worker: WorkerId) -> str:
         return f"{self.current}/{worker}"
@@ -290,6 +297,7 @@ _blacklisted = _Codec(TypeAdapter(_Blacklisted))
 _memory = _Codec(TypeAdapter(RouteMemory))
 _ideal = _Codec(TypeAdapter(dict[int, IdealEntry]), omit_defaults=True)
 _assignment = _Codec(TypeAdapter(dict[PartitionText, AssignmentEntry]))
+_shares = _Codec(TypeAdapter(SlotShares))
 _current = _Codec(TypeAdapter(CurrentState))
 _loads = _Codec(TypeAdapter(dict[PartitionText, PartitionLoad]))
 _live_worker = _Codec(TypeAdapter(LiveWorker))
@@ -354,6 +362,14 @@ def encode_assignment(assignment: Assignment) -> bytes:
 
 def decode_assignment(data: bytes) -> Assignment:
     return Assignment(_assignment.decode(data))
+
+
+def encode_shares(shares: SlotShares) -> bytes:
+    return _shares.encode(dict(sorted(shares.items())))
+
+
+def decode_shares(data: bytes) -> SlotShares:
+    return _shares.decode(data)
 
 
 def encode_current(current: CurrentState) -> bytes:

@@ -2,6 +2,7 @@
 
     ZooKeeper --> AssignmentWatch (assignment, session) --+             +--> LifelineServer (Add, ...)
     ZooKeeper --> RouteSettingsWatch (settings of routes) ---------------> LifelineServer (Settings)
+    ZooKeeper --> SharesWatch (shares of byte limits) -------------------> LifelineServer (Shares)
     lifeline  --> CopierInbox (messages of copiers) ------+--> queue --+--> SparkEngine (start, kill)
     Spark     --> SparkEngine (copier ended) -------------+   step()   +--> Fencer
     clock     --> EventLoop (tick, every 100 ms) ---------+             +--> NodePublisher
@@ -22,7 +23,7 @@ import queue
 import signal
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
@@ -39,7 +40,7 @@ from ureplicator_common.model import WorkerId
 from ureplicator_worker.core import state
 from ureplicator_worker.core.events import CopierEnded, DrainRequested
 from ureplicator_worker.engines import spark_entry
-from ureplicator_worker.engines.assignment import AssignmentWatch, RouteSettingsWatch
+from ureplicator_worker.engines.assignment import AssignmentWatch, RouteSettingsWatch, SharesWatch
 from ureplicator_worker.engines.copier_inbox import CopierInbox
 from ureplicator_worker.engines.event_loop import EventLoop
 from ureplicator_worker.engines.event_queue import EventQueue
@@ -91,7 +92,7 @@ class _Started:
 @dataclass(frozen=True, slots=True)
 class _Engines:
     assignment: AssignmentWatch
-    settings: RouteSettingsWatch
+    published: tuple[RouteSettingsWatch | SharesWatch, ...]
     publisher: NodePublisher
     prover: OwnershipProver
     inbox: CopierInbox
@@ -182,7 +183,12 @@ class Worker:
         settings = RouteSettingsWatch(
             coordination=self._coordination, paths=self._paths, send=started.lifeline.send_all
         )
-        publisher = self._publisher(assignment, settings, started.web.port)
+        shares = SharesWatch(
+            coordination=self._coordination,
+            path=self._paths.slot_shares(self._id),
+            send=started.lifeline.send_all,
+        )
+        publisher = self._publisher(assignment, (settings, shares), started.web.port)
         prover = self._prover(publisher, started.lifeline)
         inbox = CopierInbox(engine=spark, prover=prover, put=self._events.put)
         performer = Performer(
@@ -218,7 +224,7 @@ class Worker:
             telemetry=telemetry,
         )
         return _Engines(
-            assignment, settings, publisher, prover, inbox, loop, abort, watchdog, pages
+            assignment, (settings, shares), publisher, prover, inbox, loop, abort, watchdog, pages
         )
 
     def _assignment_watch(self) -> AssignmentWatch:
@@ -229,11 +235,15 @@ class Worker:
         )
 
     def _publisher(
-        self, assignment: AssignmentWatch, settings: RouteSettingsWatch, port: int
+        self,
+        assignment: AssignmentWatch,
+        published: Sequence[RouteSettingsWatch | SharesWatch],
+        port: int,
     ) -> NodePublisher:
         def registered() -> None:
             logger.info("worker %s: registered; status on port %d", self._id, port)
-            settings.start()
+            for watch in published:
+                watch.start()
             assignment.start()
 
         return NodePublisher(
@@ -313,7 +323,8 @@ class Worker:
         closing.callback(engines.publisher.close)
         closing.callback(self._flush, engines.publisher)
         closing.callback(engines.assignment.close)
-        closing.callback(engines.settings.close)
+        for watch in engines.published:
+            closing.callback(watch.close)
         threading.Thread(
             target=self._register,
             args=(engines.publisher, started.web.port),

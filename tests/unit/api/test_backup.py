@@ -22,6 +22,7 @@ from ureplicator_common.contents import (
 from ureplicator_common.coordination import Operation, Set
 from ureplicator_common.coordination.memory import MemoryCoordination
 from ureplicator_common.model import (
+    Limited,
     OwnerEpoch,
     Partition,
     SessionId,
@@ -69,7 +70,12 @@ INTENT = TopicIntent(
 )
 
 
-SWITCHES = Switches(frozen=True, paused_routes=frozenset({ROUTE}), rebalance_requested="r")
+SWITCHES = Switches(
+    frozen=True,
+    paused_routes=frozenset({ROUTE}),
+    limits={Limited.route(ROUTE): 50_000},
+    rebalance_requested="r",
+)
 
 
 def put(rest: RestFixture, path: str, body: Any, *, query: str = "") -> dict[str, Any]:
@@ -108,7 +114,12 @@ def test_the_export_holds_what_operators_set_and_nothing_else(rest: RestFixture)
     assert rest.call("GET", "/export").get_json() == {
         "version": 1,
         "fleet": "test",
-        "switches": {"autoBalancing": True, "frozen": True, "pausedRoutes": ["source.target"]},
+        "switches": {
+            "autoBalancing": True,
+            "frozen": True,
+            "pausedRoutes": ["source.target"],
+            "limits": {"route:source.target": 50_000},
+        },
         "workers": {"w2": {"slots": 4, "blacklisted": True, "draining": True}},
         "blacklist": {"source.target": ["quiet"]},
         "topics": {"source.target": {"orders": ORDERS}},
@@ -363,6 +374,20 @@ def test_switches(rest: RestFixture) -> None:
     node = rest.other_client.get(rest.paths.settings)
     assert node is not None
     assert decode_switches(node.data).auto_balancing is False
+
+
+def test_limits_stay_as_they_are_unless_the_export_has_them(rest: RestFixture) -> None:
+    entry: dict[str, Any] = {"autoBalancing": True, "frozen": False}
+    rest.call("PUT", "/limits/routes/source.target", json={"bytesPerSecond": 50_000})
+    assert put(rest, "switches", entry)["result"] == "unchanged"
+    other = {"limits": {"topic:source.target/orders": 60_000, "worker:w1": 70_000}}
+    assert put(rest, "switches", entry | other)["changes"] == [
+        "limits: route:source.target 50000 -> topic:source.target/orders 60000, worker:w1 70000"
+    ]
+    assert put(rest, "switches", entry | other)["result"] == "unchanged"
+    for wrong in ({"orders": 60_000}, {"worker:w1": 1}, {"topic:orders": 60_000}, ["worker:w1"]):
+        body = entry | {"limits": wrong}
+        problem_of(rest.call("PUT", "/import/switches", json=body), 400)
 
 
 def test_paused_routes_stay_as_they_are_unless_the_export_has_them(rest: RestFixture) -> None:

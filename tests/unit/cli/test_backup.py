@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from ureplicator_common.contents import KnownWorker, Switches, TopicIntent
 from ureplicator_common.coordination import Delete
-from ureplicator_common.model import TopicKey, TopicState, WorkerId
+from ureplicator_common.model import Limited, TopicKey, TopicState, WorkerId
 from ureplicator_common.znodes import encode_blacklisted, encode_known_worker, encode_switches
 from ureplicator_testkit.control.command import run, serving
 from ureplicator_testkit.control.rest_fixture import ROUTE, RestFixture
@@ -241,7 +241,11 @@ def intents(draw: st.DrawFn) -> TopicIntent:
 
 workers = st.builds(KnownWorker, st.integers(0, 9), st.booleans(), st.booleans())
 switches = st.builds(
-    Switches, st.booleans(), st.booleans(), st.sampled_from([frozenset(), frozenset({ROUTE})])
+    Switches,
+    st.booleans(),
+    st.booleans(),
+    st.sampled_from([frozenset(), frozenset({ROUTE})]),
+    st.sampled_from([{}, {Limited.route(ROUTE): 10_000, Limited.worker(WorkerId("w")): 10**12}]),
 )
 
 

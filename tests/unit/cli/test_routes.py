@@ -29,3 +29,34 @@ def test_a_route_that_is_not_configured(url: str) -> None:
     assert refused.stderr == (
         "route: no route north.south is configured (the routes are source.target)\n"
     )
+
+
+def test_limits_are_set_listed_and_cleared(url: str) -> None:
+    assert "none" in run("limits", url=url).stdout
+    assert "limits" not in run("status", url=url).stdout
+    done = run("limits", "set", "route", "source.target", "2.5MB/s", url=url)
+    assert done.stdout == "route source.target: at most 2.5 MB/s\n"
+    run("limits", "set", "topic", "orders", "500k", url=url)
+    run("limits", "set", "worker", "w1", "1G", "--json", url=url)
+    shown = json.loads(run("limits", "--json", url=url).stdout)["limits"]
+    assert [(each["kind"], each["bytesPerSecond"]) for each in shown] == [
+        ("route", 2_500_000),
+        ("topic", 500_000),
+        ("worker", 1_000_000_000),
+    ]
+    table = run("limits", "list", url=url).stdout
+    assert "500 kB/s" in table
+    assert "1 GB/s" in table
+    assert "limits      3: ureplicator limits\n" in run("status", url=url).stdout
+    cleared = run("limits", "clear", "topic", "orders", url=url)
+    assert cleared.stdout == "topic source.target/orders: is not limited\n"
+
+
+def test_rates_and_kinds_that_are_no_such(url: str) -> None:
+    for rate in ("fast", "-1", "2 MB/s", "1T"):
+        wrong = run("limits", "set", "route", "source.target", rate, url=url)
+        assert wrong.exit_code == 2
+    assert run("limits", "set", "cluster", "source", "1M", url=url).exit_code == 2
+    refused = run("limits", "set", "route", "source.target", "1k", url=url)
+    assert refused.exit_code == 1
+    assert "1000 is not a byte limit" in refused.stderr

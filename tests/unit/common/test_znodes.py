@@ -30,6 +30,7 @@ from ureplicator_common.model import (
     EventKind,
     GapPolicy,
     HandlerSettings,
+    Limited,
     OwnerEpoch,
     Partition,
     PartitionState,
@@ -128,8 +129,23 @@ live_workers = st.builds(LiveWorker, counts, texts, counts, counts, texts)
 known_workers = st.builds(
     KnownWorker, counts, st.booleans(), st.booleans(), counts, sessions, texts
 )
+rates = st.dictionaries(
+    st.one_of(
+        st.builds(Limited.route, routes),
+        st.builds(Limited.topic, st.builds(TopicKey, routes, clusters)),
+    ),
+    st.integers(1, 10**12),
+    max_size=3,
+)
 switches = st.builds(
-    Switches, st.booleans(), st.booleans(), st.frozensets(routes, max_size=3), texts, texts, texts
+    Switches,
+    st.booleans(),
+    st.booleans(),
+    st.frozensets(routes, max_size=3),
+    rates,
+    texts,
+    texts,
+    texts,
 )
 histories = st.lists(
     st.builds(
@@ -209,6 +225,21 @@ def test_registrations_round_trip(session: SessionId) -> None:
 @given(switches)
 def test_switches_round_trip(value: Switches) -> None:
     assert znodes.decode_switches(znodes.encode_switches(value)) == value
+
+
+@given(st.dictionaries(st.integers(0, 99), rates, max_size=4))
+def test_shares_round_trip(value: dict[int, dict[Limited, int]]) -> None:
+    assert znodes.decode_shares(znodes.encode_shares(value)) == value
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["route", "route:", "route:a", "road:a.b", "topic:orders", "topic:a.b", "topic:a.b/c/d", ""],
+)
+def test_what_is_no_limit_is_refused(text: str) -> None:
+    data = f'{{"0":{{"{text}":5}}}}'.encode()
+    with pytest.raises(znodes.UnreadableContent):
+        znodes.decode_shares(data)
 
 
 def test_an_empty_settings_node_is_what_the_fleet_starts_with() -> None:

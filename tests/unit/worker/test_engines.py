@@ -26,6 +26,7 @@ from ureplicator_common.coordination import Create, Set
 from ureplicator_common.coordination.memory import MemoryCoordination, MemoryStore
 from ureplicator_common.errors import PermanentError, TemporaryError
 from ureplicator_common.model import (
+    Limited,
     OwnerEpoch,
     Partition,
     PartitionState,
@@ -37,7 +38,7 @@ from ureplicator_worker.core.events import FenceFailed, RouteFenced
 from ureplicator_worker.core.partition import HeldPartition, PartitionPhase
 from ureplicator_worker.core.state import initial
 from ureplicator_worker.engines import jvm, spark_entry, telemetry
-from ureplicator_worker.engines.assignment import RouteSettingsWatch
+from ureplicator_worker.engines.assignment import RouteSettingsWatch, SharesWatch
 from ureplicator_worker.engines.event_loop import log_changes
 from ureplicator_worker.engines.fencing import Fencer, kafka_fence
 from ureplicator_worker.engines.processes import ProcessId
@@ -47,8 +48,10 @@ from ureplicator_worker.lifeline.messages import (
     LATENCY_BOUNDS_MS,
     CopierId,
     CopierReport,
+    LimitUse,
     PartitionReport,
     PublishedSettings,
+    PublishedShares,
     Segment,
 )
 
@@ -56,6 +59,7 @@ ROUTE = Route("a", "b")
 PARTITION = Partition(ROUTE, "t", 0)
 WORKER = WorkerId("w")
 PATHS = znodes.Paths("f")
+LIMITED = Limited.route(ROUTE)
 
 
 @pytest.mark.parametrize("phase", list(PartitionPhase))
@@ -163,6 +167,55 @@ def test_changed_settings_of_routes_are_sent_with_growing_versions() -> None:
     assert after.settings == second
     assert after.version > before.version
     watch.close()
+
+
+def test_changed_shares_of_byte_limits_are_sent_with_growing_versions() -> None:
+    store = MemoryStore()
+    leader, client = MemoryCoordination(store), MemoryCoordination(store)
+    leader.ensure(PATHS.shares)
+    sent: queue.SimpleQueue[PublishedShares] = queue.SimpleQueue()
+    path = PATHS.slot_shares(WorkerId("w"))
+    watch = SharesWatch(coordination=client, path=path, send=sent.put)
+    watch.start()
+    first, second = {0: {LIMITED: 5_000}}, {0: {LIMITED: 6_000}, 1: {LIMITED: 7_000}}
+    leader.transact([Create(path, znodes.encode_shares(first))])
+    before = sent.get(timeout=30)
+    assert before.slots == first
+    leader.transact([Set(path, b"unreadable", -1)])
+    leader.transact([Set(path, znodes.encode_shares(second), -1)])
+    after = sent.get(timeout=30)
+    assert after.slots == second
+    assert after.version > before.version
+    watch.close()
+
+
+def test_waiting_for_limits_is_summed_over_restarts() -> None:
+    counters = telemetry.Telemetry()
+    other = Limited.worker(WorkerId("w"))
+    for copier, limits in [
+        (CopierId(1, 1), {LIMITED: LimitUse(5_000, 400), other: LimitUse(9_000, 0)}),
+        (CopierId(1, 1), {LIMITED: LimitUse(6_000, 900), other: LimitUse(9_000, 0)}),
+        (CopierId(1, 2), {LIMITED: LimitUse(7_000, 100)}),
+    ]:
+        counters.count(copier, CopierReport({}, limits=limits), set())
+    use = {"bytesPerSecond": 7_000, "throttledSeconds": 1.0}
+    assert counters.limits_status() == {"1": {"route:a.b": use}}
+    registry = CollectorRegistry()
+
+    class Collector:
+        def collect(self) -> list[Metric]:
+            return list(counters.metrics(()))
+
+    registry.register(Collector())
+    text = generate_latest(registry).decode()
+    labels = 'kind="route",name="a.b",slot="1"'
+    assert f"ureplicator_worker_throttled_seconds_total{{{labels}}} 1.0" in text
+    assert f"ureplicator_worker_limit_bytes_per_second{{{labels}}} 7000.0" in text
+
+
+def test_loads_name_the_slot() -> None:
+    held = {PARTITION: HeldPartition(3, OwnerEpoch(4), phase=PartitionPhase.ONLINE)}
+    assert telemetry.Telemetry().loads(held, 0.0)[PARTITION].slot == 3
 
 
 def report(records: int, *, latency: Sequence[int] = (), sum_ms: int = 0) -> CopierReport:

@@ -12,11 +12,13 @@ from ureplicator_common.model import (
     Gap,
     GapPolicy,
     HandlerSettings,
+    Limited,
     OwnerEpoch,
     Partition,
     PartitionState,
     Route,
     RouteSettings,
+    WorkerId,
 )
 from ureplicator_worker.lifeline.client import MAX_LINE_BYTES
 from ureplicator_worker.lifeline.messages import (
@@ -26,11 +28,13 @@ from ureplicator_worker.lifeline.messages import (
     GapPassed,
     Grant,
     Hello,
+    LimitUse,
     Message,
     PartitionReport,
     ProofRequest,
     ProofResponse,
     PublishedSettings,
+    PublishedShares,
     Released,
     Remove,
     Segment,
@@ -87,12 +91,22 @@ REPORTS = st.builds(
 OWNED = st.dictionaries(PARTITIONS, EPOCHS, max_size=4)
 SEGMENTS = st.builds(Segment, COUNTS, COUNTS, COUNTS, st.booleans())
 SOME = st.lists(PARTITIONS, max_size=4).map(tuple)
+LIMITED = st.one_of(
+    st.builds(Limited.route, ROUTES),
+    st.builds(lambda part: Limited.topic(part.key), PARTITIONS),
+    st.builds(Limited.worker, st.just(WorkerId("w:1"))),
+)
 MESSAGES: st.SearchStrategy[Message] = st.one_of(
     st.builds(Hello, TEXT, st.integers(1, 2**22)),
     st.builds(Add, OWNED),
     st.builds(Remove, SOME),
     st.just(Stop()),
     st.builds(PublishedSettings, ROUTES, COUNTS, SETTINGS),
+    st.builds(
+        PublishedShares,
+        COUNTS,
+        st.dictionaries(st.integers(0, 99), st.dictionaries(LIMITED, COUNTS, max_size=3)),
+    ),
     st.builds(ProofRequest, st.integers(0, 2**31), OWNED),
     st.builds(
         ProofResponse,
@@ -106,6 +120,7 @@ MESSAGES: st.SearchStrategy[Message] = st.one_of(
         st.lists(st.integers(0, 2**40), max_size=16).map(tuple),
         st.integers(0, 2**40),
         st.dictionaries(PARTITIONS, st.lists(SEGMENTS, max_size=3).map(tuple), max_size=3),
+        st.dictionaries(LIMITED, st.builds(LimitUse, COUNTS, COUNTS), max_size=3),
     ),
     st.builds(Released, SOME),
     st.builds(Failed, PARTITIONS, TEXT, st.booleans()),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import queue
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -19,6 +20,7 @@ from ureplicator_common.coordination import Create, Delete, Set, Unavailable
 from ureplicator_common.coordination.memory import MemoryCoordination, MemoryStore
 from ureplicator_common.model import (
     RENEWER,
+    Limited,
     OwnerEpoch,
     Partition,
     Route,
@@ -27,7 +29,13 @@ from ureplicator_common.model import (
     WorkerId,
 )
 from ureplicator_worker.engines.ownership_proof import OwnershipProver
-from ureplicator_worker.lifeline.messages import CopierId, Grant, ProofRequest, ProofResponse
+from ureplicator_worker.lifeline.messages import (
+    CopierId,
+    Grant,
+    ProofRequest,
+    ProofResponse,
+    PublishedShares,
+)
 
 ROUTE = Route("a", "b")
 WORKER = WorkerId("w")
@@ -44,7 +52,7 @@ class Stage:
         self.store = MemoryStore()
         self.client = MemoryCoordination(self.store)
         self.leader = MemoryCoordination(self.store)
-        self.responses: queue.SimpleQueue[tuple[CopierId, ProofResponse]] = queue.SimpleQueue()
+        self.responses: queue.SimpleQueue[tuple[CopierId, Any]] = queue.SimpleQueue()
         self.own_sessions: set[SessionId] = set()
         for path in PATHS.skeleton:
             self.leader.ensure(path)
@@ -106,6 +114,25 @@ def test_an_assigned_partition_is_granted_with_all_that_its_start_needs(stage: S
         settings_version=stage.zxid_of(PATHS.route(ROUTE)),
     )
     assert stage.prove(part(0)) == ProofResponse(7, {part(0): expected}, {})
+
+
+def test_shares_of_byte_limits_are_sent_before_the_response(stage: Stage) -> None:
+    request = ProofRequest(7, {part(0): OwnerEpoch(3)})
+    shares = {1: {Limited.route(ROUTE): 5_000}}
+    stage.put(PATHS.slot_shares(WORKER), znodes.encode_shares(shares))
+    stage.prover.request(CopierId(1, 1), request)
+    assert stage.prover.process_next()
+    (_, first), (_, second) = stage.responses.get_nowait(), stage.responses.get_nowait()
+    assert first == PublishedShares(stage.zxid_of(PATHS.slot_shares(WORKER)), shares)
+    assert isinstance(second, ProofResponse)
+    assert second.granted.keys() == {part(0)}
+
+
+def test_nothing_starts_while_the_shares_cannot_be_read(stage: Stage) -> None:
+    stage.put(PATHS.slot_shares(WORKER), b"{")
+    stage.prover.request(CopierId(1, 1), ProofRequest(7, {part(0): OwnerEpoch(3)}))
+    assert not stage.prover.process_next()
+    assert stage.responses.empty()
 
 
 def test_a_proof_is_of_the_present_though_the_server_lags_behind(stage: Stage) -> None:

@@ -27,6 +27,7 @@ from ureplicator_worker.copier.loop.mailbox import Mailbox
 from ureplicator_worker.copier.loop.socket_selector import SocketSelector, handle
 from ureplicator_worker.copier.ownership.protocol import OwnershipEvent
 from ureplicator_worker.copier.ownership.thread import Ownership
+from ureplicator_worker.copier.raw.byte_limits import ByteLimits, RouteLimits
 from ureplicator_worker.copier.raw.lane import RawLane
 from ureplicator_worker.copier.raw.net.buffers import RouteShares
 from ureplicator_worker.copier.raw.net.metadata import ClusterMetadata, MetadataEvent
@@ -42,6 +43,7 @@ from ureplicator_worker.lifeline.messages import (
     PartitionReport,
     ProofResponse,
     PublishedSettings,
+    PublishedShares,
     Remove,
     Stop,
 )
@@ -87,6 +89,7 @@ class Copier:
         )
         self._loop = SocketSelector()
         self._memory = RouteShares(limit_bytes=config.buffer_bytes)
+        self._limits = ByteLimits()
         self._routes: dict[Route, RouteCopier] = {}
         self._orders: dict[str, BrokerOrder] = {}
         self._report_at_s = 0.0
@@ -139,6 +142,9 @@ class Copier:
                 known = self._routes.get(message.route)
                 if known is not None:
                     known.change_settings(message)
+            case PublishedShares(version, slots):
+                shares = slots.get(self._config.slot, {})
+                self._limits.change(version, shares, time.monotonic())
             case ProofResponse():
                 found = self._driver.route_of(message)
                 if found is not None:
@@ -167,7 +173,7 @@ class Copier:
             if (segments := self._routes[partition.route].segments(partition))
         }
         latency = total_latency(route.lane for route in self._routes.values())
-        self._driver.report(partitions, latency, segments)
+        self._driver.report(partitions, latency, segments, self._limits.use())
 
     def _copying(self) -> Iterator[Partition]:
         for route in self._routes.values():
@@ -193,6 +199,7 @@ class Copier:
             target=target,
             target_events=target_events,
             pool=self._memory.pool(route),
+            limits=RouteLimits(self._limits, route),
             transactional_id=self._transactional_id(route),
         )
         events: Mailbox[OwnershipEvent] = Mailbox(self._loop.wake)

@@ -1,12 +1,12 @@
-"""Session and assignment of a worker as events, and settings of routes for its copiers.
+"""Session and assignment of a worker as events; settings of routes and shares of byte limits for copiers.
 
 All are read from ZooKeeper. Nothing is put before `start`: until the live node is ours, the assignment
 does not count.
 
-A copier gets the settings of a partition with its grant (`ownership_proof`), and those that come later
-from here. Both carry the zxid of the last write of the route's node as version, so their order on the
-way does not matter. No copier misses a change: one that is not connected yet has to request its first
-proof, which is read after that.
+A copier gets the settings of a partition with its grant (`ownership_proof`), its shares before that, and
+those that come later from here. All carry the zxid of the last write of their node as version, so their
+order on the way does not matter. No copier misses a change: one that is not connected yet has to request
+its first proof, and both are read after that.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from ureplicator_worker.core.events import (
     SessionRestored,
     SessionSuspended,
 )
-from ureplicator_worker.lifeline.messages import PublishedSettings
+from ureplicator_worker.lifeline.messages import PublishedSettings, PublishedShares
 
 logger = logging.getLogger(__name__)
 
@@ -149,3 +149,45 @@ class RouteSettingsWatch:
             return
         self._versions[route] = node.stat.mzxid
         self._send(PublishedSettings(route, node.stat.mzxid, settings))
+
+
+class SharesWatch:
+    """`send` gets the worker's shares of byte limits, and again when they change."""
+
+    def __init__(
+        self,
+        *,
+        coordination: Coordination,
+        path: str,
+        send: Callable[[PublishedShares], None],
+    ) -> None:
+        self._coordination = coordination
+        self._path = path
+        self._send = send
+        self._cache: TreeCache | None = None
+
+    def start(self) -> None:
+        self._cache = self._coordination.tree_cache(self._path, self._changed)
+        self._changed()
+
+    def close(self) -> None:
+        if self._cache is not None:
+            self._cache.close()
+
+    def _changed(self) -> None:
+        """Copiers ignore what they know already."""
+        if self._cache is None:
+            return
+        try:
+            node = self._cache.nodes().get(self._path)
+            if node is not None:
+                self._send(published_shares(node))
+        except Unavailable:
+            return
+        except znodes.UnreadableContent as error:
+            logger.error("%s cannot be read, the last shares stay: %s", self._path, error)
+
+
+def published_shares(node: Node) -> PublishedShares:
+    """Raises UnreadableContent."""
+    return PublishedShares(node.stat.mzxid, znodes.decode_shares(node.data))

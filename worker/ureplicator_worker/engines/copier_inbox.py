@@ -26,6 +26,7 @@ from ureplicator_worker.lifeline.messages import (
     ProofRequest,
     ProofResponse,
     PublishedSettings,
+    PublishedShares,
     Released,
     Remove,
     Stop,
@@ -71,5 +72,12 @@ class CopierInbox:
                 self.pids.pop(copier, None)
                 self._prover.cancel(copier)
                 self._put(CopierClosed(copier))
-            case Add() | Remove() | Stop() | PublishedSettings() | ProofResponse():
+            case (
+                Add()
+                | Remove()
+                | Stop()
+                | PublishedSettings()
+                | PublishedShares()
+                | ProofResponse()
+            ):
                 raise ValueError(f"a copier may not send {type(message).__name__}")

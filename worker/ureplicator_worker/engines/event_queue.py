@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import queue
 import threading
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ureplicator_worker.core.events import (
     CopierClosed,
@@ -81,4 +81,4 @@ def joined(former: CopierReport, latter: CopierReport) -> CopierReport:
     """One report with the effect of both: counters only grow, so the last ones hold everything."""
     partitions = {**former.partitions, **latter.partitions}
     segments = {**former.segments, **latter.segments}
-    return CopierReport(partitions, latter.latency_ms, latter.latency_sum_ms, segments)
+    return replace(latter, partitions=partitions, segments=segments)

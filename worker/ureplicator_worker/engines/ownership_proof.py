@@ -8,6 +8,7 @@ initialisation, that the partition is still assigned to this worker. Hence `sync
     workers/known/<id>        the leader has recorded at least our slots (see below)
     assignments/<id>          lists the partition with the owner epoch that the copier was sent
     routes/<route>            the settings that the leader published
+    shares/<id>               shares of byte limits, sent before the response: nothing starts without them
     topics/<route>/<topic>    where to copy to, where to start, whether a position was committed once
 
 Without ZooKeeper there is no proof, hence no response: the request waits, in its order, until there is
@@ -45,12 +46,14 @@ from ureplicator_common.model import (
     WorkerId,
     transactional_id,
 )
+from ureplicator_worker.engines.assignment import published_shares
 from ureplicator_worker.lifeline.messages import (
     CopierId,
     Grant,
     ProofRequest,
     ProofResponse,
     PublishedSettings,
+    PublishedShares,
 )
 
 logger = logging.getLogger(__name__)
@@ -80,7 +83,7 @@ class OwnershipProver:
         worker: WorkerId,
         slots: int,
         own_sessions: Callable[[], Iterable[SessionId]],
-        respond: Callable[[CopierId, ProofResponse], None],
+        respond: Callable[[CopierId, ProofResponse | PublishedShares], None],
     ) -> None:
         self._coordination = coordination
         self._paths = paths
@@ -131,19 +134,24 @@ class OwnershipProver:
             waiting = self._queue[0]
         try:
             response = self.prove(waiting.request)
+            shares = self._shares()
         except Unavailable as error:
             logger.info("copier %s waits for its proof: %s", waiting.copier, error)
             return False
-        self._finish(waiting, response)
+        self._finish(waiting, response, shares)
         return True
 
-    def _finish(self, waiting: _Waiting, response: ProofResponse) -> None:
+    def _finish(
+        self, waiting: _Waiting, response: ProofResponse, shares: PublishedShares | None
+    ) -> None:
         with self._changed:
             if not self._queue or self._queue[0] is not waiting:
                 return  # cancelled meanwhile
             self._queue.popleft()
         for partition, reason in response.refused.items():
             logger.warning("copier %s: %s refused: %s", waiting.copier, partition, reason)
+        if shares is not None:
+            self._respond(waiting.copier, shares)
         self._respond(waiting.copier, response)
 
     def prove(self, request: ProofRequest) -> ProofResponse:
@@ -205,6 +213,15 @@ class OwnershipProver:
         except znodes.UnreadableContent as error:
             raise Unavailable(f"{path} cannot be read: {error}") from error
         return {p: (entry.owner_epoch, entry.fence) for p, entry in assignment.entries.items()}
+
+    def _shares(self) -> PublishedShares | None:
+        """Read after the assignment, which the leader writes after them. Raises Unavailable."""
+        path = self._paths.slot_shares(self._worker)
+        node = self._coordination.get(path)
+        try:
+            return None if node is None else published_shares(node)
+        except znodes.UnreadableContent as error:
+            raise Unavailable(f"{path} cannot be read: {error}") from error
 
     def _route(self, route: Route) -> PublishedSettings | None:
         node = self._coordination.get(self._paths.route(route))

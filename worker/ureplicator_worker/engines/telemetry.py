@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 from array import array
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from itertools import chain
 from typing import Any
 
@@ -22,7 +22,7 @@ from prometheus_client.core import (
 )
 
 from ureplicator_common.contents import PartitionLoad
-from ureplicator_common.model import Gap, Partition, PartitionState, camel
+from ureplicator_common.model import Gap, Limited, Partition, PartitionState, camel
 from ureplicator_worker.core import load_samples
 from ureplicator_worker.core.load_samples import LoadTrend, Sample
 from ureplicator_worker.core.partition import HeldPartition
@@ -31,6 +31,7 @@ from ureplicator_worker.lifeline.messages import (
     LATENCY_BOUNDS_MS,
     CopierId,
     CopierReport,
+    LimitUse,
     PartitionReport,
     Segment,
 )
@@ -59,6 +60,15 @@ class _Latency:
     sum_ms: int = 0
 
 
+@dataclass(slots=True)
+class _Throttling:
+    """Byte limits of one slot, as last reported, and for how long each was waited for over all runs."""
+
+    run: int = 0
+    last: Mapping[Limited, LimitUse] = field(default_factory=dict)
+    totals_ms: dict[Limited, int] = field(default_factory=dict)
+
+
 class Telemetry:
     """Written by the event loop, read by the web server, under one lock."""
 
@@ -69,6 +79,7 @@ class Telemetry:
         self._latencies: dict[int, _Latency] = {}
         self._segments: dict[Partition, array[int]] = {}
         """Their fields in a row: a worker may hold 10,000 partitions."""
+        self._throttling: dict[int, _Throttling] = {}
 
     def count(self, copier: CopierId, report: CopierReport, held: Collection[Partition]) -> None:
         """Add a report of a copier."""
@@ -81,6 +92,7 @@ class Telemetry:
                     self._segments[partition] = array("q", chain.from_iterable(segments))
             if report.latency_ms:
                 self._count_latency(copier, report)
+            self._count_throttling(copier, report.limits)
 
     def drop(self, partitions: Iterable[Partition]) -> None:
         """They are not held any more."""
@@ -102,7 +114,10 @@ class Telemetry:
                     if trend
                     else load_samples.first(sample, now_s)
                 )
-            return {partition: self._trends[partition].load for partition in held}
+            return {
+                partition: replace(self._trends[partition].load, slot=each.slot)
+                for partition, each in held.items()
+            }
 
     def _sample(self, partition: Partition, held: HeldPartition) -> Sample:
         counters = self._counters.get(partition)
@@ -157,6 +172,51 @@ class Telemetry:
         latency.sum_ms += max(report.latency_sum_ms - latency.last_sum_ms, 0)
         latency.last, latency.last_sum_ms = report.latency_ms, report.latency_sum_ms
 
+    def _count_throttling(self, copier: CopierId, limits: Mapping[Limited, LimitUse]) -> None:
+        slot = self._throttling.setdefault(copier.slot, _Throttling())
+        if slot.run != copier.run:
+            slot.run, slot.last = copier.run, {}
+        for limited, use in limits.items():
+            before_ms = slot.last[limited].throttled_ms if limited in slot.last else 0
+            grown_ms = max(0, use.throttled_ms - before_ms)
+            slot.totals_ms[limited] = slot.totals_ms.get(limited, 0) + grown_ms
+        slot.last = limits
+        for limited in slot.totals_ms.keys() - limits.keys():
+            del slot.totals_ms[limited]
+
+    def limits_status(self) -> dict[str, Any]:
+        """Share of each byte limit by slot, for the status page."""
+        with self._lock:
+            return {
+                str(number): {
+                    str(limited): {
+                        "bytesPerSecond": use.bytes_per_s,
+                        "throttledSeconds": slot.totals_ms[limited] / 1_000,
+                    }
+                    for limited, use in sorted(slot.last.items())
+                }
+                for number, slot in sorted(self._throttling.items())
+            }
+
+    def _limit_metrics(self) -> Iterator[Metric]:
+        labels = ("kind", "name", "slot")
+        rates = GaugeMetricFamily(
+            "ureplicator_worker_limit_bytes_per_second",
+            "The slot's share of a byte limit",
+            labels=labels,
+        )
+        waited = CounterMetricFamily(
+            "ureplicator_worker_throttled_seconds",
+            "Time in which fetches waited for a byte limit",
+            labels=labels,
+        )
+        for number, slot in sorted(self._throttling.items()):
+            for limited, use in sorted(slot.last.items()):
+                values = (limited.kind.value, limited.name, str(number))
+                rates.add_metric(values, use.bytes_per_s)
+                waited.add_metric(values, slot.totals_ms[limited] / 1_000)
+        yield from (rates, waited)
+
     def metrics(self, held: Iterable[Partition]) -> Iterator[Metric]:
         """Metric families of the held partitions and of the latency."""
         kinds: Mapping[str, CounterMetricFamily] = {
@@ -188,8 +248,8 @@ class Telemetry:
                 for name, gauge in gauges.items():
                     if getattr(counters.last, name) >= 0:
                         gauge.add_metric(labels, getattr(counters.last, name))
-            latency = self._latency_metric()
-        yield from (*kinds.values(), *gauges.values(), latency)
+            others = (self._latency_metric(), *self._limit_metrics())
+        yield from (*kinds.values(), *gauges.values(), *others)
 
     def _latency_metric(self) -> HistogramMetricFamily:
         metric = HistogramMetricFamily(
@@ -260,6 +320,7 @@ def status(state: WorkerState, telemetry: Telemetry) -> dict[str, Any]:
             }
             for slot in state.slots
         ],
+        "limits": telemetry.limits_status(),
         "partitions": {
             str(partition): {
                 "state": held.state.value,

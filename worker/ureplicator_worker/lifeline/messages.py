@@ -11,6 +11,7 @@
         | -- Remove(partitions) --------------------------->  |
         | <------------- Released(partitions) --------------- |   drained, committed, no longer touched
         | -- PublishedSettings(route, version, ...) ------->  |   when the leader has published others
+        | -- PublishedShares(version, slots) ------------->  |   likewise, and before a ProofResponse
         | -- Stop() --------------------------------------->  |
         | <------------- Released(all), then close ---------- |
 
@@ -33,6 +34,7 @@ from ureplicator_common.model import (
     Gap,
     GapPolicy,
     HandlerSettings,
+    Limited,
     OwnerEpoch,
     Partition,
     PartitionState,
@@ -144,6 +146,21 @@ class PublishedSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class PublishedShares:
+    """Shares of byte limits for all slots of the worker. An older `version` has no effect."""
+
+    version: int
+    slots: Mapping[int, Mapping[Limited, int]]
+
+
+class LimitUse(NamedTuple):
+    """A limit in one slot: its share, and for how long fetches have waited for it since the start."""
+
+    bytes_per_s: int
+    throttled_ms: int
+
+
+@dataclass(frozen=True, slots=True)
 class ProofResponse:
     """Response to a ProofRequest. The copier releases `refused` (with reasons) at once, with Failed."""
 
@@ -184,12 +201,14 @@ class CopierReport:
     """State of the partitions whose state has changed since the last report.
 
     `latency_ms` are counts per bucket of LATENCY_BOUNDS_MS. `segments`: of some partitions in turn.
+    `limits`: those of the slot.
     """
 
     partitions: Mapping[Partition, PartitionReport]
     latency_ms: tuple[int, ...] = ()
     latency_sum_ms: int = 0
     segments: Mapping[Partition, tuple[Segment, ...]] = field(default_factory=dict)
+    limits: Mapping[Limited, LimitUse] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,6 +242,7 @@ Message = (
     | Remove
     | Stop
     | PublishedSettings
+    | PublishedShares
     | ProofRequest
     | ProofResponse
     | CopierReport
@@ -358,7 +378,14 @@ def _copier_report(raw: dict[str, Any]) -> CopierReport:
             Partition.parse(text): tuple(Segment(**row) for row in rows)
             for text, rows in raw["segments"].items()
         },
+        limits={
+            Limited.parse(text): LimitUse(**_snake(use)) for text, use in raw["limits"].items()
+        },
     )
+
+
+def _shares(raw: Mapping[str, int]) -> dict[Limited, int]:
+    return {Limited.parse(text): rate for text, rate in raw.items()}
 
 
 _DECODERS: Mapping[str, Any] = {
@@ -368,6 +395,9 @@ _DECODERS: Mapping[str, Any] = {
     "Stop": lambda raw: Stop(),
     "PublishedSettings": lambda raw: PublishedSettings(
         Route.parse(raw["route"]), raw["version"], _route_settings(raw["settings"])
+    ),
+    "PublishedShares": lambda raw: PublishedShares(
+        raw["version"], {int(slot): _shares(each) for slot, each in raw["slots"].items()}
     ),
     "ProofRequest": lambda raw: ProofRequest(
         request_id=raw["requestId"], partitions=_epochs(raw["partitions"])

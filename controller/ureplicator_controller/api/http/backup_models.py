@@ -6,8 +6,9 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field, PlainValidator
 
-from ureplicator_common.model import Route, TopicState
+from ureplicator_common.model import Limited, Route, TopicState
 from ureplicator_common.znodes import MAX_PARTITIONS
+from ureplicator_controller.api.http.limit_models import MAX_LIMITS, BytesPerSecond
 from ureplicator_controller.api.http.request_models import (
     Body,
     OptionalBody,
@@ -46,6 +47,14 @@ def _route(value: object) -> Route:
     return Route.parse(value)
 
 
+def _limited(value: object) -> Limited:
+    """Raises ValueError for anything but `kind:name`."""
+    if not isinstance(value, str):
+        raise ValueError
+    return Limited.parse(value)
+
+
+LimitName = Annotated[Limited, PlainValidator(_limited, json_schema_input_type=str)]
 RouteName = Annotated[Route, PlainValidator(_route, json_schema_input_type=str)]
 
 
@@ -137,6 +146,12 @@ class ImportSwitchesBody(Body):
         title="a list of routes",
         description="paused routes, as in west.east; without it they stay as they are",
     )
+    limits: Annotated[dict[LimitName, BytesPerSecond], Field(max_length=MAX_LIMITS)] | None = Field(
+        default=None,
+        title="byte limits",
+        description="bytes per second by name, as in topic:west.east/orders; without it they stay as"
+        " they are",
+    )
 
 
 class ExportedTopic(ResponseModel):
@@ -164,6 +179,7 @@ class ExportedSwitches(ResponseModel):
     autoBalancing: bool
     frozen: bool
     pausedRoutes: list[str]
+    limits: dict[str, int]
 
 
 class FleetExport(ResponseModel):

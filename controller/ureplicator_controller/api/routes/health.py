@@ -94,6 +94,7 @@ class FleetMetrics(Collector):
         yield _gauge("zookeeper_connected", "Whether ZooKeeper responds.", 1)
         yield from _fleet_metrics(fleet_state)
         yield self._paused_metrics(fleet_state)
+        yield _limit_metrics(fleet_state)
         yield from self._source_metrics(fleet_state)
 
     def describe(self) -> Iterable[Metric]:
@@ -164,6 +165,17 @@ def _fleet_metrics(fleet_state: FleetState) -> Iterable[Metric]:
         "worker",
         dict(counts.external_view),
     )
+
+
+def _limit_metrics(fleet_state: FleetState) -> Metric:
+    family = GaugeMetricFamily(
+        "ureplicator_limit_bytes_per_second",
+        "Byte limit that operators set, for a route, topic or worker.",
+        labels=["kind", "name"],
+    )
+    for limited, rate in sorted(fleet_state.snapshot.switches.limits.items()):
+        family.add_metric([limited.kind.value, limited.name], rate)
+    return family
 
 
 def _gauge(name: str, help: str, value: float) -> Metric:

@@ -113,6 +113,7 @@ def _add_switches(api: APIBlueprint, *, fleet: FleetCache, switches: SwitchServi
                 auto_balancing=body.auto_balancing,
                 frozen=body.frozen,
                 paused_routes=paused,
+                limits=now.limits if body.limits is None else body.limits,
             )
 
         after = change(before) if query.dry_run == "true" else switches.set(change)

@@ -12,6 +12,7 @@ Contents of a plan, each decided in a module of its own:
     retirement      removal of deleted topics
     bookkeeping     facts that outlive sessions: slots, committed positions
     eviction        live workers that do not release a partition in time
+    core.limits     shares of byte limits
     switches        what operators may switch off, and rebalances that they request
 
 A live worker that never releases a partition would block it (`Plan.waiting`). It is evicted, and the
@@ -25,6 +26,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from ureplicator_common.model import Partition, WorkerId
+from ureplicator_controller.core.limits.shares import next_division_s, share_steps
 from ureplicator_controller.core.planning.bookkeeping import (
     mark_committed_positions,
     register_workers,
@@ -117,13 +119,14 @@ def _plan_once(snapshot: Snapshot, now_s: float) -> Plan:
     steps = (
         *register_workers(snapshot, reasons),
         *mark_committed_positions(snapshot, views, reasons),
+        *share_steps(snapshot, reasons),
         *topic_steps(snapshot, by_topic, handover=handover, reasons=reasons),
         *handover.assignment_steps(),
     )
     requested = release_requested_since(snapshot, handover.waiting, now_s)
     return Plan(
         steps=steps,
-        wake_at_s=_wake_at_s(snapshot, delay_ends_at_s, requested, review),
+        wake_at_s=_wake_at_s(snapshot, delay_ends_at_s, requested, review, now_s),
         reasons=tuple(f"{why} ({n})" if n > 1 else why for why, n in sorted(reasons.items())),
         waiting=handover.waiting,
         release_requested_since=requested,
@@ -136,6 +139,7 @@ def _wake_at_s(
     delay_ends_at_s: float | None,
     requested: Mapping[ReleaseRequest, float],
     review: LoadReview,
+    now_s: float,
 ) -> float | None:
     """Earliest time at which a plan of the same snapshot would differ."""
     first_requested_s = min(requested.values(), default=None)
@@ -143,5 +147,6 @@ def _wake_at_s(
         delay_ends_at_s,
         None if first_requested_s is None else first_requested_s + snapshot.delays.handover_s,
         review.next_at_s,
+        next_division_s(snapshot, now_s),
     )
     return min((at_s for at_s in times if at_s is not None), default=None)

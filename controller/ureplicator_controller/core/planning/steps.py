@@ -9,7 +9,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ureplicator_common.contents import Assignment, IdealTopic, KnownWorker, Switches, TopicIntent
+from ureplicator_common.contents import (
+    Assignment,
+    IdealTopic,
+    KnownWorker,
+    SlotShares,
+    Switches,
+    TopicIntent,
+)
 from ureplicator_common.coordination import Delete, Operation, create_or_set
 from ureplicator_common.model import SessionId, TopicKey, WorkerId
 from ureplicator_common.znodes import (
@@ -18,6 +25,7 @@ from ureplicator_common.znodes import (
     encode_ideal,
     encode_intent,
     encode_known_worker,
+    encode_shares,
     encode_switches,
 )
 
@@ -78,6 +86,15 @@ class WriteAssignment:
 
 
 @dataclass(frozen=True, slots=True)
+class WriteShares:
+    """Write the shares of byte limits of a worker's slots."""
+
+    worker: WorkerId
+    shares: SlotShares
+    version: int | None
+
+
+@dataclass(frozen=True, slots=True)
 class Retire:
     """Remove a topic that no live worker holds: intent and ideal state in one transaction.
 
@@ -100,7 +117,14 @@ class MarkRebalanced:
 
 
 Step = (
-    RegisterWorker | Evict | MarkPositions | WriteIdeal | WriteAssignment | Retire | MarkRebalanced
+    RegisterWorker
+    | Evict
+    | MarkPositions
+    | WriteIdeal
+    | WriteAssignment
+    | WriteShares
+    | Retire
+    | MarkRebalanced
 )
 
 
@@ -124,6 +148,8 @@ def operations(step: Step, paths: Paths) -> tuple[Operation, ...]:
             return (
                 create_or_set(paths.assignment(worker), encode_assignment(assignment), version),
             )
+        case WriteShares(worker, shares, version):
+            return (create_or_set(paths.slot_shares(worker), encode_shares(shares), version),)
         case MarkRebalanced(switches, version):
             return (create_or_set(paths.settings, encode_switches(switches), version),)
         case Retire():

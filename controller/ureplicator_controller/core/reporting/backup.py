@@ -103,6 +103,7 @@ def switches_entry(switches: Switches) -> dict[str, Any]:
         "autoBalancing": switches.auto_balancing,
         "frozen": switches.frozen,
         "pausedRoutes": sorted(map(str, switches.paused_routes)),
+        "limits": {str(limited): rate for limited, rate in sorted(switches.limits.items())},
     }
 
 
@@ -203,6 +204,8 @@ def differences(before: Mapping[str, Any] | None, after: Mapping[str, Any]) -> I
 def _shown(value: object) -> str:
     if isinstance(value, list):
         return ", ".join(value) or "none"
+    if isinstance(value, dict):
+        return ", ".join(f"{key} {each}" for key, each in value.items()) or "none"
     return str(value).lower() if isinstance(value, bool) else str(value) or "none"
 
 

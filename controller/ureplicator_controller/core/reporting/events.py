@@ -123,6 +123,11 @@ def _switch_changes(before: Switches, now: Switches) -> Iterator[str]:
         yield f"route {route} paused"
     for route in sorted(before.paused_routes - now.paused_routes):
         yield f"route {route} resumed"
+    for limited in sorted(before.limits.keys() | now.limits.keys()):
+        rate = now.limits.get(limited)
+        if rate != before.limits.get(limited):
+            limit = "removed" if rate is None else f"set to {rate} bytes/s"
+            yield f"byte limit of {limited.kind} {limited.name} {limit}"
     if before.rebalance_requested != now.rebalance_requested:
         yield "rebalance requested"
 

@@ -33,6 +33,7 @@ from ureplicator_common.contents import (
     LiveWorker,
     PastEvent,
     RouteMemory,
+    SlotShares,
     Switches,
     TopicIntent,
 )
@@ -51,6 +52,7 @@ from ureplicator_common.znodes import (
     decode_live_worker,
     decode_memory,
     decode_route,
+    decode_shares,
     decode_switches,
 )
 from ureplicator_controller.core.state.loads import DecodedLoads, WorkerLoads
@@ -118,6 +120,7 @@ class Snapshot:
     topics: Mapping[TopicKey, Stored[TopicIntent]] = field(default_factory=dict)
     ideal: Mapping[TopicKey, Stored[IdealTopic]] = field(default_factory=dict)
     assignments: Mapping[WorkerId, Stored[Assignment]] = field(default_factory=dict)
+    shares: Mapping[WorkerId, Stored[SlotShares]] = field(default_factory=dict)
     current: Mapping[WorkerId, Stored[CurrentState]] = field(default_factory=dict)
     live: Mapping[WorkerId, Stored[LiveWorker]] = field(default_factory=dict)
     known: Mapping[WorkerId, Stored[KnownWorker]] = field(default_factory=dict)
@@ -182,6 +185,7 @@ def parse(
     topics, bad_topics = decoder.read(paths.topics, 2, _topic_key, decode_intent)
     ideal, bad_ideal = decoder.read(paths.ideal, 2, _topic_key, decode_ideal)
     assignments, bad_assignments = decoder.read(paths.assignments, 1, WorkerId, decode_assignment)
+    shares, bad_shares = decoder.read(paths.shares, 1, WorkerId, decode_shares)
     current, bad_current = decoder.read(paths.current, 1, WorkerId, decode_current)
     live, bad_live = decoder.read(paths.workers_live, 1, WorkerId, decode_live_worker)
     known, bad_known = decoder.read(paths.workers_known, 1, WorkerId, decode_known_worker)
@@ -191,7 +195,8 @@ def parse(
     history, bad_history = decoder.read(paths.history, 1, int, decode_history)
     switches = decoder.read_one(paths.settings, decode_switches)
     decoder.cache.end_cycle()
-    history |= {number: _empty_block(nodes[paths.history_block(number)]) for number in bad_history}
+    history |= {number: _replaced(nodes[paths.history_block(number)], ()) for number in bad_history}
+    shares |= {worker: _replaced(nodes[paths.slot_shares(worker)], {}) for worker in bad_shares}
     sessions = {worker: stored.owner for worker, stored in live.items()}
     sessions |= {worker: nodes[paths.worker_live(worker)].stat.owner for worker in bad_live}
     for worker, stored in known.items():
@@ -205,6 +210,7 @@ def parse(
         topics=topics,
         ideal=ideal,
         assignments=assignments,
+        shares=shares,
         current=current,
         live=live,
         known=known,
@@ -225,9 +231,9 @@ def parse(
     )
 
 
-def _empty_block(node: Node) -> Stored[tuple[PastEvent, ...]]:
-    """Replacement of an unreadable block of history: no decision depends on it, so it is overwritten."""
-    return Stored((), node.stat.version, node.stat.mzxid, node.stat.owner)
+def _replaced(node: Node, value: T) -> Stored[T]:
+    """What stands for an unreadable node of the leader that is overwritten: nothing is lost with it."""
+    return Stored(value, node.stat.version, node.stat.mzxid, node.stat.owner)
 
 
 def _loads(

@@ -34,6 +34,7 @@ from ureplicator_worker.copier.ownership.protocol import (
 )
 from ureplicator_worker.copier.ownership.thread import Ownership
 from ureplicator_worker.copier.position_values import StartPosition
+from ureplicator_worker.copier.raw.byte_limits import ByteLimits, RouteLimits
 from ureplicator_worker.copier.raw.lane import RawLane
 from ureplicator_worker.copier.raw.net.buffers import BufferPool
 from ureplicator_worker.copier.raw.net.metadata import (
@@ -193,12 +194,14 @@ class CopierLine:
         self._now_s = 1_000.0
         self.wall_s = 0.0
         self.target_first = False
+        self.limits = ByteLimits()
         self.lane = RawLane(
             source=self.source_metadata,
             source_events=self.source_metadata.events,
             target=self.target_metadata,
             target_events=self.target_metadata.events,
             pool=self.pool,
+            limits=RouteLimits(self.limits, ROUTE),
             transactional_id="line",
             start_handler=MemoryHandlerProcess.of(target),
             wall_s=lambda: self.wall_s,

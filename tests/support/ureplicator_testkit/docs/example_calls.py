@@ -107,6 +107,22 @@ CALLS = (
     ExampleCall("POST", "/admin/enable_autobalancing"),
     ExampleCall("POST", "/admin/freeze"),
     ExampleCall("POST", "/admin/unfreeze"),
+    ExampleCall(
+        "PUT",
+        "/limits/routes/{route}",
+        "/limits/routes/source.target",
+        {"bytesPerSecond": 50_000_000},
+    ),
+    ExampleCall(
+        "PUT", "/limits/topics/{topic}", "/limits/topics/orders", {"bytesPerSecond": 2_000_000}
+    ),
+    ExampleCall(
+        "PUT", "/limits/workers/{worker}", "/limits/workers/w1", {"bytesPerSecond": 30_000_000}
+    ),
+    ExampleCall("GET", "/limits"),
+    ExampleCall("DELETE", "/limits/routes/{route}", "/limits/routes/source.target"),
+    ExampleCall("DELETE", "/limits/topics/{topic}", "/limits/topics/orders"),
+    ExampleCall("DELETE", "/limits/workers/{worker}", "/limits/workers/w1"),
     ExampleCall("POST", "/routes/{route}/pause", "/routes/source.target/pause"),
     ExampleCall("POST", "/routes/{route}/resume", "/routes/source.target/resume"),
     ExampleCall(

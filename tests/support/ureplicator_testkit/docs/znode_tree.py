@@ -27,6 +27,7 @@ from ureplicator_common.contents import (
 )
 from ureplicator_common.model import (
     EventKind,
+    Limited,
     OwnerEpoch,
     Partition,
     PartitionState,
@@ -161,6 +162,14 @@ def _decisions() -> Iterator[ZnodeRow]:
         "the leader",
         "what the worker may hold, and which transactional ids to fence first",
         znodes.encode_assignment(Assignment({_PARTITION: AssignmentEntry(_EPOCH, fence)})),
+    )
+    shares = {0: {Limited.route(_KEY.route): 12_500_000, Limited.worker(_W1): 5_000_000}}
+    yield ZnodeRow(
+        "shares/<worker>",
+        False,
+        "the leader",
+        "byte limits: what each slot may fetch per second",
+        znodes.encode_shares(shares),
     )
     yield ZnodeRow(
         "memory/<route>",

@@ -201,5 +201,6 @@ class FaultInjector:
             lambda: rest.switch(auto_balancing=True, frozen=chance.random() < 0.4),
             rest.rebalance,
             lambda: rest.pause_route(paused=chance.random() < 0.5),
+            lambda: rest.limit_route(chance.choice((None, 50_000, 80_000))),
         )
         chance.choice(calls)()

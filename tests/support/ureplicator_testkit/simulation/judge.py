@@ -35,7 +35,13 @@ PATHS = Paths(FLEET)
 LATE_S = 10.0
 """A leader may learn of a worker's end, or of its return, that much later."""
 
-LEADERS = (PATHS.ideal + "/", PATHS.assignments + "/", PATHS.routes + "/", PATHS.history + "/")
+LEADERS = (
+    PATHS.ideal + "/",
+    PATHS.assignments + "/",
+    PATHS.shares + "/",
+    PATHS.routes + "/",
+    PATHS.history + "/",
+)
 GiveCheck = Callable[[WorkerId, Partition, Snapshot], str]
 """Reason why a partition must not be given to a worker, by that snapshot; "" if it may be."""
 

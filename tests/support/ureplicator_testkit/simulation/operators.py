@@ -17,7 +17,7 @@ from ureplicator_common.config.route import RouteConfig
 from ureplicator_common.contents import Switches, TopicIntent
 from ureplicator_common.coordination import Conflict, OutcomeUnknown, Unavailable
 from ureplicator_common.errors import OperatingError
-from ureplicator_common.model import TopicKey, TopicState, WorkerId
+from ureplicator_common.model import Limited, TopicKey, TopicState, WorkerId
 from ureplicator_common.znodes import decode_intent, decode_known_worker, decode_switches
 from ureplicator_controller.api.http.problems import Problem
 from ureplicator_controller.api.services import node_editor
@@ -195,6 +195,18 @@ class SimulatedRest(SessionProcess):
         what = f"{'pause' if paused else 'resume'} the route"
         call = partial(self.services.switches.pause_route, ROUTE, paused=paused)
         self.submit(what, PATHS.settings, call, fulfilled)
+
+    def limit_route(self, rate: int | None) -> None:
+        """Set the byte limit of the route, or remove it."""
+        limits = {} if rate is None else {Limited.route(ROUTE): rate}
+
+        def fulfilled(data: bytes | None) -> bool:
+            return (decode_switches(data) if data else Switches()).limits == limits
+
+        def call() -> object:
+            return self.services.switches.set(lambda now: replace(now, limits=limits))
+
+        self.submit(f"limit {rate}", PATHS.settings, call, fulfilled)
 
     def rebalance(self) -> None:
         requested: list[str] = []

@@ -183,7 +183,24 @@ class Simulation:
                     return f"{key}/{number} is excluded ({excluded}), and still assigned"
                 if entry.worker is not None and entry.holders.keys() != {entry.worker}:
                     return f"{key}/{number} is held by {sorted(entry.holders)}"
-        return self._uneven_reason(seen) or self._not_copied_reason(seen)
+        return (
+            self._uneven_reason(seen)
+            or self._not_divided_reason(seen)
+            or self._not_copied_reason(seen)
+        )
+
+    def _not_divided_reason(self, seen: Snapshot) -> str:
+        """A byte limit of which the live slots have more than the whole, or hardly any of it."""
+        for limited, limit in seen.switches.limits.items():
+            shares = sum(
+                slot.get(limited, 0)
+                for worker, stored in seen.shares.items()
+                if worker in seen.sessions
+                for slot in stored.value.values()
+            )
+            if seen.sessions and not limit / 2 <= shares <= limit:
+                return f"{shares} of {limit} bytes/s are divided"
+        return ""
 
     def _unnoticed_worker(self, seen: Snapshot) -> str:
         """A worker that started or died, not yet noticed by the leader."""

@@ -9,7 +9,15 @@ import pytest
 
 from ureplicator_common.contents import PastEvent, PositionChange, Switches
 from ureplicator_common.coordination import Set
-from ureplicator_common.model import EventKind, Gap, Partition, SessionId, TopicState, WorkerId
+from ureplicator_common.model import (
+    EventKind,
+    Gap,
+    Limited,
+    Partition,
+    SessionId,
+    TopicState,
+    WorkerId,
+)
 from ureplicator_common.znodes import encode_current, encode_known_worker
 from ureplicator_controller.core.planning.plan import plan
 from ureplicator_controller.core.planning.steps import Evict
@@ -75,8 +83,23 @@ def test_unchanged_fleet_has_no_events() -> None:
             lambda fleet: fleet.switch(Switches(paused_routes=frozenset({ROUTE}), request_id="r9")),
             "route source.target paused (request r9)",
         ),
+        (
+            lambda fleet: fleet.switch(
+                Switches(limits={Limited.route(ROUTE): 50_000}, request_id="r9")
+            ),
+            "byte limit of route source.target set to 50000 bytes/s (request r9)",
+        ),
     ],
-    ids=["join", "loss", "position", "refused position", "freeze", "autobalancing", "pause"],
+    ids=[
+        "join",
+        "loss",
+        "position",
+        "refused position",
+        "freeze",
+        "autobalancing",
+        "pause",
+        "limit",
+    ],
 )
 def test_events_other_than_moves(happens: Callable[[ControlFleet], object], line: str) -> None:
     fleet = two_workers(2)

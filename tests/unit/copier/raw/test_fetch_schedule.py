@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import pytest
@@ -13,7 +14,11 @@ from ureplicator_common.model import Partition
 from ureplicator_testkit.copier.line import ROUTE, MakeLine, MemoryMetadata, fill
 from ureplicator_testkit.kafka.memory_kafka import MemoryKafka
 from ureplicator_worker.copier.raw.batches.send_window import Batch, SendWindow
-from ureplicator_worker.copier.raw.fetch_schedule import FetchSchedule, wanted
+from ureplicator_worker.copier.raw.fetch_schedule import (
+    MIN_LIMITED_BYTES,
+    FetchSchedule,
+    wanted,
+)
 from ureplicator_worker.copier.raw.net.buffers import BufferPool
 from ureplicator_worker.copier.raw.net.connections import NO_LEADER, Connections
 from ureplicator_worker.copier.raw.net.fetch_api import FetchResult, Wanted
@@ -84,9 +89,13 @@ class Cluster:
             fetch.finished = True
             self.schedule.remove(fetch)
 
-    def request_all(self, target_bytes: int | None = None) -> None:
+    def request_all(
+        self, target_bytes: int | None = None, *, topic_rooms: Mapping[str, int] | None = None
+    ) -> None:
         """A request to each broker that is fetched from, and a response without data."""
-        by_leader = self.schedule.scan(self.now_s, target_bytes=target_bytes)
+        by_leader = self.schedule.scan(
+            self.now_s, target_bytes=target_bytes, topic_rooms=topic_rooms or {}
+        )
         by_leader.pop(NO_LEADER.node_id, None)
         for node_id, due in by_leader.items():
             assert due or self.schedule.broker(node_id).partitions, "not to be connected to"
@@ -254,3 +263,21 @@ def test_a_quiet_partition_that_is_suspended_is_fetched_no_more(make: MakeLine) 
     assert line.lane._partitions[partitions[0]].fetch.offset == fetched
     line.lane.resume(partitions[0])
     line.run(lambda: line.copied(partitions[0]))
+
+
+def test_partitions_of_a_limited_topic_share_its_room_at_each_scan() -> None:
+    """Also quiet ones, whose part of a request would not change without a limit."""
+    cluster = Cluster()
+    cluster.lead(1, 1)
+    cluster.add(0)
+    cluster.add(1)
+    cluster.request_all()
+    for room, size in ((200_000, 100_000), (90_000, 45_000), (10, MIN_LIMITED_BYTES)):
+        cluster.request_all(topic_rooms={"t": room})
+        assert [each.max_bytes for each in cluster.sessions[1].values()] == [size, size]
+    cluster.request_all(topic_rooms={"t": 0})
+    assert cluster.schedule.broker(1).partitions == {}
+    cluster.request_all()
+    cluster.request_all()
+    assert len(cluster.sessions[1]) == 2
+    assert cluster.schedule.due == 0

@@ -11,13 +11,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from ureplicator_common.model import Partition, Route
+from ureplicator_common.model import Limited, Partition, Route
 from ureplicator_worker.copier.latency import LatencyHistogram
 from ureplicator_worker.copier.reporting import ReportDelta, SegmentDelta
 from ureplicator_worker.lifeline.client import LifelineClient, LifelineClosed
 from ureplicator_worker.lifeline.messages import (
     CopierReport,
     Failed,
+    LimitUse,
     Message,
     PartitionReport,
     ProofRequest,
@@ -53,6 +54,7 @@ class DriverLink:
         partitions: Mapping[Partition, PartitionReport],
         latency: LatencyHistogram,
         segments: Mapping[Partition, Sequence[Segment]],
+        limits: Mapping[Limited, LimitUse],
     ) -> None:
         """Send what has changed, even if that is nothing: a silent copier is killed."""
         self.send(
@@ -61,6 +63,7 @@ class DriverLink:
                 tuple(latency.counts),
                 int(latency.sum_ms),
                 self.segments.changed(segments),
+                limits,
             )
         )
 

@@ -11,7 +11,9 @@ windows that share the buffers are all among them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
 
 from ureplicator_common.kafka.client import ClusterView
 from ureplicator_worker.copier.raw.broker_fetches import BrokerFetches
@@ -21,6 +23,9 @@ from ureplicator_worker.copier.raw.partition import FetchSide
 
 PARTITION_BYTES = 1 << 20
 MIN_PARTITION_BYTES = 256 << 10
+MIN_LIMITED_BYTES = 16 << 10
+"""A partition of a topic with a byte limit may bring so much, however many share the limit: many producers
+send batches of that size."""
 
 
 class FetchSchedule:
@@ -35,6 +40,8 @@ class FetchSchedule:
         self._due: dict[FetchSide, None] = {}
         self._brokers: dict[int, BrokerFetches] = {}
         self._view: ClusterView | None = None
+        self._limited: frozenset[str] = frozenset()
+        self._topic_bytes: dict[str, int] = {}
 
     @property
     def due(self) -> int:
@@ -59,11 +66,19 @@ class FetchSchedule:
         if not fetch.finished:
             self._due[fetch] = None
 
-    def scan(self, now_s: float, *, target_bytes: int | None) -> dict[int, list[FetchSide]]:
+    def scan(
+        self,
+        now_s: float,
+        *,
+        target_bytes: int | None,
+        topic_rooms: Mapping[str, int] = MappingProxyType({}),
+    ) -> dict[int, list[FetchSide]]:
         """Due partitions that may be fetched now, by leader; and every broker that is fetched from.
 
         `target_bytes`: nothing is fetched for a target broker for which more waits; None: no limit.
+        `topic_rooms`: limited topics, and the bytes that may be fetched of each now.
         """
+        self._limit_topics(topic_rooms)
         if self._view is not self._connections.view:
             self._view = self._connections.view
             self._due = dict.fromkeys(self._partitions)
@@ -72,6 +87,8 @@ class FetchSchedule:
         for fetch in self._due:
             leader = self._connections.leader(*fetch.topic_partition)
             put_off = fetch.suspended or now_s < fetch.retry_at_s
+            if topic_rooms:
+                put_off = put_off or topic_rooms.get(fetch.partition.topic) == 0
             put_off = put_off or (bool(full) and self._target_node(fetch) in full)
             if put_off or leader.node_id != fetch.node_id:
                 self._leave_out(fetch)
@@ -92,9 +109,13 @@ class FetchSchedule:
                 self._leave_out(fetch)
                 continue
             epoch = self._connections.leader(*fetch.topic_partition).epoch
-            broker.fetch(fetch, wanted(fetch, leader_epoch=epoch, room_bytes=room_bytes))
+            limit_bytes = self._topic_bytes.get(fetch.partition.topic)
+            broker.fetch(
+                fetch,
+                wanted(fetch, leader_epoch=epoch, room_bytes=room_bytes, limit_bytes=limit_bytes),
+            )
             fetch.node_id = node_id
-            if fetch.window.empty:
+            if fetch.window.empty and limit_bytes is None:
                 del self._due[fetch]
         return broker
 
@@ -116,6 +137,19 @@ class FetchSchedule:
             broker = BrokerFetches(version, client_id=self._connections.client_id)
             self._brokers[node_id] = broker
         return broker
+
+    def _limit_topics(self, rooms: Mapping[str, int]) -> None:
+        """Divide the room of each limited topic among its partitions, which are due at each scan."""
+        if rooms.keys() != self._limited:
+            self._limited = frozenset(rooms)
+            self._due = dict.fromkeys(self._partitions)
+        self._topic_bytes.clear()
+        if rooms:
+            counts = Counter(
+                fetch.partition.topic for fetch in self._due if fetch.partition.topic in rooms
+            )
+            for topic, count in counts.items():
+                self._topic_bytes[topic] = max(MIN_LIMITED_BYTES, rooms[topic] // count)
 
     def _full_targets(self, limit_bytes: int) -> set[int]:
         full = full_targets(self._due, self._target_node, limit_bytes=limit_bytes)
@@ -145,11 +179,15 @@ def full_targets(
     return {node_id for node_id, count in held.items() if count > limit_bytes}
 
 
-def wanted(fetch: FetchSide, *, leader_epoch: int, room_bytes: int) -> Wanted:
-    """One of two sizes: in a session each partition whose size changes is named again."""
+def wanted(
+    fetch: FetchSide, *, leader_epoch: int, room_bytes: int, limit_bytes: int | None = None
+) -> Wanted:
+    """One of two sizes: in a session each partition whose size changes is named again. `limit_bytes`: no
+    more than that."""
+    size_bytes = PARTITION_BYTES if room_bytes >= PARTITION_BYTES else MIN_PARTITION_BYTES
     return Wanted(
         offset=fetch.offset,
         leader_epoch=leader_epoch,
         last_fetched_epoch=fetch.leader_epoch,
-        max_bytes=PARTITION_BYTES if room_bytes >= PARTITION_BYTES else MIN_PARTITION_BYTES,
+        max_bytes=size_bytes if limit_bytes is None else min(size_bytes, limit_bytes),
     )

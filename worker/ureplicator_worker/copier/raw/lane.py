@@ -25,6 +25,7 @@ from ureplicator_worker.copier.lane import (
 from ureplicator_worker.copier.latency import LatencyHistogram
 from ureplicator_worker.copier.loop.mailbox import Mailbox
 from ureplicator_worker.copier.position_values import StartPosition
+from ureplicator_worker.copier.raw.byte_limits import RouteLimits, unlimited
 from ureplicator_worker.copier.raw.net.buffers import BufferPool
 from ureplicator_worker.copier.raw.net.connections import Connections
 from ureplicator_worker.copier.raw.net.metadata import (
@@ -66,6 +67,7 @@ class RawLane:
         target: ClusterMetadata,
         target_events: Mailbox[MetadataEvent],
         pool: BufferPool,
+        limits: RouteLimits | None = None,
         transactional_id: str = "",
         start_handler: StartProcess = HandlerProcess,
         wall_s: Callable[[], float] = time.time,
@@ -90,6 +92,7 @@ class RawLane:
         self._source = Source(
             source,
             pool=pool,
+            limits=limits or unlimited(),
             failed=lambda fetch, reason: self._stop(
                 self._partitions[fetch.partition], reason, temporary=False, discard=False
             ),
@@ -106,10 +109,8 @@ class RawLane:
             latency=self.latency,
         )
         self._metadata = (source, target)
-        self._mail = (
-            (source_events, (self._source.connections,)),
-            (target_events, (self._target.connections, self._target.aside)),
-        )
+        of_target = (self._target.connections, self._target.aside)
+        self._mail = ((source_events, (self._source.connections,)), (target_events, of_target))
         self._handlers = Handlers(
             target=self._target,
             pool=pool,

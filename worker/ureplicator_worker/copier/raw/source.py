@@ -8,7 +8,10 @@ go on. And what waits for one target broker never takes more than that half.
 
 Most partitions of a large slot are quiet, and their part of a request does not change. So only those that
 are *due* are examined for the next one: their window holds something, they are put off, or something of
-them has changed since they were requested.
+them has changed since they were requested. Partitions of topics with a byte limit are always due.
+
+Byte limits (`byte_limits`) are consulted before a request: without room nothing is requested for the route,
+and a topic without room takes no part in it.
 """
 
 from __future__ import annotations
@@ -19,6 +22,7 @@ from ureplicator_common.kafka.errors import LEADER_MOVED, ErrorCode, error_name
 from ureplicator_worker.copier.lane import GapFound
 from ureplicator_worker.copier.raw.batches.header import CorruptBatch
 from ureplicator_worker.copier.raw.broker_fetches import Requested
+from ureplicator_worker.copier.raw.byte_limits import RouteLimits
 from ureplicator_worker.copier.raw.fetch_schedule import FetchSchedule
 from ureplicator_worker.copier.raw.ingest import ingest
 from ureplicator_worker.copier.raw.net.buffers import BufferPool, Lease
@@ -70,6 +74,7 @@ class Source:
         metadata: ClusterMetadata,
         *,
         pool: BufferPool,
+        limits: RouteLimits,
         failed: Callable[[FetchSide, str], None],
         gap: Callable[[GapFound], None],
         filled: Callable[[FetchSide], None],
@@ -83,6 +88,7 @@ class Source:
             silence_timeout_s=SILENCE_TIMEOUT_S,
         )
         self._pool = pool
+        self._limits = limits
         self._response_bytes = 0
         self._min_bytes = 0
         self._failed = failed
@@ -159,14 +165,22 @@ class Source:
 
     def _request_all(self) -> bool:
         """True if anything was requested."""
+        limit_bytes = self._limits.room(self._now_s)
+        if limit_bytes == 0:
+            return False
         half = max(1, self._pool.limit_bytes // 2)
         scarce = self._pool.free_bytes < half
         by_leader = self._schedule.scan(
-            self._now_s, target_bytes=half - self._response_bytes if scarce else None
+            self._now_s,
+            target_bytes=half - self._response_bytes if scarce else None,
+            topic_rooms=self._limits.topic_rooms(self._now_s),
         )
         self._wait(by_leader.pop(NO_LEADER.node_id, ()))
         self._room = min(half, self._pool.free_bytes) // max(1, self._schedule.waiting)
         self._response_bytes = min(RESPONSE_BYTES, half // max(2, len(by_leader)))
+        if limit_bytes is not None:
+            share = max(1, limit_bytes // max(1, len(by_leader)))
+            self._response_bytes = min(self._response_bytes, share)
         return any([self._fetch(node_id, due) for node_id, due in by_leader.items()])
 
     def _wait(self, partitions: Iterable[FetchSide]) -> None:
@@ -224,6 +238,8 @@ class Source:
             if response.error:
                 self._on_error(node_id, requested, response.error)
                 return
+            if self._limits.limited:
+                charge(self._limits, response.partitions, requested, self._now_s)
             for fetched in response.partitions:
                 self._take_current(requested.get(fetched.key), fetched, lease, broker.known)
         finally:
@@ -317,3 +333,13 @@ def fetch_version(connection: BrokerConnection, partitions: Iterable[FetchSide])
     """By ids if the broker can and the topics have some: those of clusters older than 2.8 do not."""
     newest = connection.newest.get(API_KEY, NAMES)
     return version_for(newest, has_ids=all(fetch.keys.has_id for fetch in partitions))
+
+
+def charge(
+    limits: RouteLimits, partitions: Iterable[Fetched], requested: Requested, now_s: float
+) -> None:
+    """Count what came against the byte limits, whether it is of use or not."""
+    for fetched in partitions:
+        fetch = requested.get(fetched.key)
+        if fetch is not None and fetched.end > fetched.start:
+            limits.take(fetch.partition.topic, fetched.end - fetched.start, now_s)

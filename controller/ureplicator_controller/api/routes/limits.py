@@ -1,0 +1,126 @@
+"""`/limits`: bytes per second that may be fetched from the source, of a route, a topic or by a worker.
+
+Limits are switches in `settings`; the leader divides them among the slots of the workers
+(`core.limits.shares`). All calls are idempotent. A topic may be limited before it is whitelisted, and a
+worker before it joins.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from flask_openapi3 import APIBlueprint
+
+from ureplicator_common.config.settings import Settings
+from ureplicator_common.contents import Switches
+from ureplicator_common.model import Limited, TopicKey, WorkerId
+from ureplicator_controller.api.http.limit_models import (
+    MAX_LIMITS,
+    LimitBody,
+    LimitList,
+    LimitSet,
+)
+from ureplicator_controller.api.http.openapi import group
+from ureplicator_controller.api.http.preconditions import etag
+from ureplicator_controller.api.http.problems import conflict
+from ureplicator_controller.api.http.request_models import (
+    IfMatchHeader,
+    Query,
+    RouteQuery,
+    TopicPath,
+    WorkerPath,
+    chosen_route,
+)
+from ureplicator_controller.api.http.response_models import (
+    JsonResult,
+    responses,
+    write_responses,
+)
+from ureplicator_controller.api.http.route_models import RoutePath, configured_route
+from ureplicator_controller.api.routes.instances import worker_name
+from ureplicator_controller.api.services.fleet_cache import FleetCache
+from ureplicator_controller.api.services.switches import SwitchService
+from ureplicator_controller.core.limits.shares import used_by_slot
+
+
+def blueprint(*, settings: Settings, fleet: FleetCache, switches: SwitchService) -> APIBlueprint:
+    api = group("limits", __name__)
+    declared = write_responses(LimitSet, 404, 409)
+
+    @api.get("/limits", responses=responses(LimitList))
+    def list_limits(query: Query) -> JsonResult:
+        """All byte limits, with what is copied."""
+        fleet_state = fleet.current()
+        used = used_by_slot(fleet_state.snapshot)
+        shown = [
+            _shown(limited, rate) | {"measuredBytesPerSecond": round(sum(used[limited].values()))}
+            for limited, rate in sorted(fleet_state.snapshot.switches.limits.items())
+        ]
+        return {"limits": shown}, 200, etag(fleet_state.nodes.get(fleet.paths.settings))
+
+    @api.put("/limits/routes/<route>", responses=declared)
+    def limit_route(
+        path: RoutePath, query: Query, body: LimitBody, header: IfMatchHeader
+    ) -> JsonResult:
+        """Limit a route: all its topics together, on all workers."""
+        return changed(_of_route(settings, path), body.bytes_per_second, header)
+
+    @api.delete("/limits/routes/<route>", responses=declared)
+    def clear_route(path: RoutePath, query: Query, header: IfMatchHeader) -> JsonResult:
+        """Remove the limit of a route."""
+        return changed(_of_route(settings, path), None, header)
+
+    @api.put("/limits/topics/<path:topic>", responses=declared)
+    def limit_topic(
+        path: TopicPath, query: RouteQuery, body: LimitBody, header: IfMatchHeader
+    ) -> JsonResult:
+        """Limit a topic: all its partitions together."""
+        return changed(_of_topic(settings, path, query), body.bytes_per_second, header)
+
+    @api.delete("/limits/topics/<path:topic>", responses=declared)
+    def clear_topic(path: TopicPath, query: RouteQuery, header: IfMatchHeader) -> JsonResult:
+        """Remove the limit of a topic."""
+        return changed(_of_topic(settings, path, query), None, header)
+
+    @api.put("/limits/workers/<path:worker>", responses=declared)
+    def limit_worker(
+        path: WorkerPath, query: Query, body: LimitBody, header: IfMatchHeader
+    ) -> JsonResult:
+        """Limit a worker: everything that it copies."""
+        return changed(_of_worker(path), body.bytes_per_second, header)
+
+    @api.delete("/limits/workers/<path:worker>", responses=declared)
+    def clear_worker(path: WorkerPath, query: Query, header: IfMatchHeader) -> JsonResult:
+        """Remove the limit of a worker."""
+        return changed(_of_worker(path), None, header)
+
+    def changed(limited: Limited, rate: int | None, header: IfMatchHeader) -> JsonResult:
+        def change(now: Switches) -> Switches:
+            others = {key: each for key, each in now.limits.items() if key != limited}
+            if rate is not None and len(others) >= MAX_LIMITS:
+                raise conflict(
+                    f"there are {MAX_LIMITS} limits already", hint="remove one that is not needed"
+                )
+            return replace(now, limits=others if rate is None else {**others, limited: rate})
+
+        switches.set(change, header.condition)
+        return _shown(limited, rate)
+
+    return api
+
+
+def _of_route(settings: Settings, path: RoutePath) -> Limited:
+    return Limited.route(configured_route(settings, path.route).route)
+
+
+def _of_topic(settings: Settings, path: TopicPath, query: RouteQuery) -> Limited:
+    return Limited.topic(TopicKey(chosen_route(settings, query).route, path.topic))
+
+
+def _of_worker(path: WorkerPath) -> Limited:
+    return Limited.worker(WorkerId(worker_name(path.worker)))
+
+
+def _shown(limited: Limited, rate: int | None) -> dict[str, Any]:
+    return {"kind": limited.kind, "name": limited.name, "bytesPerSecond": rate}

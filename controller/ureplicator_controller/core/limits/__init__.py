@@ -1,0 +1,1 @@
+"""Byte limits: division among the slots of the fleet."""
