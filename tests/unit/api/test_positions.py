@@ -266,8 +266,9 @@ def test_topics_whose_positions_cannot_be_changed(
     copied.put_intent("orders", TopicIntent(3, 3, TopicState.DELETING))
     problem_of(copied.call(method, PATH, json=body), 409)
     copied.put_intent("orders", TopicIntent(3, 3, stopped="source topic was deleted"))
-    problem = problem_of(copied.call(method, PATH, json=body), 409)
-    assert "source topic was deleted" in problem["detail"]
+    for query in ("", "?dry_run=true"):
+        problem = problem_of(copied.call(method, f"{PATH}{query}", json=body), 409)
+        assert "source topic was deleted" in problem["detail"]
     problem_of(copied.call(method, f"{PATH}?dst=nowhere", json=body), 404)
 
 
