@@ -246,14 +246,18 @@ class Holder:
                 assert_never(event)
 
     def _begin(self, begun: Begun) -> None:
-        """Hand the partition to the lane unless it was removed."""
+        """Hand the partition to the lane unless it was removed, or began in a delivery that has changed."""
         self._cluster_errors.clear()
         partition = begun.partition
         if state_of(self.owned, partition) is not CopyState.STARTING:
             return
         grant = with_newest(begun.grant, self._settings)
+        delivery = grant.settings.delivery
+        if delivery is not begun.grant.settings.delivery:
+            changed = Failure(f"delivery changes to {delivery}", temporary=True)
+            self._release(partition, changed.reason, failure=changed)
+            return
         if not any(owned.state in IN_LANE for owned in self.owned.values()):
-            delivery = begun.grant.settings.delivery
             self.committer = self._committers[delivery]
             self._lane.transactions.deliver(transactional=delivery is Delivery.EXACTLY_ONCE)
         self._lane.begin(partition, grant, begun.beginning)

@@ -186,6 +186,20 @@ def test_delivery_changed_before_a_first_position_is_stored(fleet: TransactionFl
     assert fleet.committed(0) == seen(records(fleet.source, ("t", 0)))
 
 
+@pytest.mark.parametrize("turns", range(1, 8))
+def test_delivery_changed_while_a_partition_starts(fleet: TransactionFleet, turns: int) -> None:
+    """It was granted under the former settings: it must not hold the slot to the former delivery."""
+    fleet.checks = False
+    fleet.give(0, "w1")
+    fleet.turns(turns)
+    deliver(fleet, Delivery.AT_LEAST_ONCE, 1)
+    fleet.turns(10)
+    fleet.give(1, "w1")
+    for number in range(PARTITIONS):
+        put(fleet, number, 5)
+    fleet.run_until_copied()
+
+
 @settings(max_examples=20, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.integers(0, 1 << 32))
 def test_delivery_changed_under_load_loses_nothing(seed: int) -> None:
