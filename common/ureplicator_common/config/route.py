@@ -197,13 +197,6 @@ class RouteConfig(Section):
             )
         return str(milliseconds)
 
-    @model_validator(mode="after")
-    def _records_are_repeated(self) -> RouteConfig:
-        if self.handlers and self.delivery == Delivery.EXACTLY_ONCE:
-            reason = "cannot be used with delivery: exactly_once; a crash may repeat what they emit"
-            raise Faults([Fault("handlers", reason)])
-        return self
-
     @property
     def route(self) -> Route:
         return Route(self.source, self.target)

@@ -1,19 +1,31 @@
 """The copier alone, exactly once, between two real brokers of each transaction protocol."""
 
-from collections.abc import Iterator
+import json
+import os
+import signal
+import time
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pytest
 
 from ureplicator_common.kafka.client import ClusterClient
 from ureplicator_common.kafka.positions import TransactionProtocol, transaction_protocol
-from ureplicator_common.model import Delivery, OwnerEpoch, Partition, RouteSettings
+from ureplicator_common.model import Delivery, HandlerSettings, OwnerEpoch, Partition, RouteSettings
 from ureplicator_testkit.copier.driver import StubDriver
 from ureplicator_testkit.copier.lane import RealLane
+from ureplicator_testkit.copier.sample_handlers import MODULE
 from ureplicator_testkit.records.labels import assert_holds, numbers
 from ureplicator_testkit.records.load import Load
-from ureplicator_testkit.records.topics import compare_logs, read_all, sample_records
+from ureplicator_testkit.records.topics import (
+    ConsumedRecord,
+    compare_logs,
+    create_topic,
+    read_all,
+    sample_records,
+)
 from ureplicator_testkit.servers.clusters import KafkaCluster
+from ureplicator_testkit.servers.processes import Process
 from ureplicator_testkit.servers.versions import kafka_of_version
 from ureplicator_worker.lifeline.messages import Grant
 
@@ -42,10 +54,15 @@ def lane(
 
 
 def start(
-    lane: RealLane, *, epoch: int = 1, worker: str = "w1", fence: tuple[str, ...] = ()
+    lane: RealLane,
+    *,
+    epoch: int = 1,
+    worker: str = "w1",
+    fence: tuple[str, ...] = (),
+    settings: RouteSettings = EXACTLY_ONCE,
 ) -> StubDriver:
     def grant(partition: Partition, epoch: OwnerEpoch) -> Grant:
-        return Grant(epoch, partition.topic, fence=fence, settings=EXACTLY_ONCE)
+        return Grant(epoch, partition.topic, fence=fence, settings=settings)
 
     return lane.start(PARTITIONS, epoch=epoch, worker=worker, grant=grant)
 
@@ -85,3 +102,57 @@ def test_a_copier_killed_again_and_again_repeats_nothing(lane: RealLane) -> None
         count == 1 for found in numbers(target, lane.topic).values() for count in found.values()
     )
     assert_same_once(lane)
+
+
+def test_what_a_handler_emits_is_there_once_whatever_is_killed(lane: RealLane) -> None:
+    """All source partitions share the partition of one topic; the broker is the coordinator, too."""
+    lane.make(PARTITIONS)
+    other, shared = f"{lane.topic}-copy", f"{lane.topic}-shared"
+    create_topic(lane.target.bootstrap, other, partitions=PARTITIONS)
+    create_topic(lane.target.bootstrap, shared)
+    handler = HandlerSettings(
+        ".*", f"{MODULE}:three", json.dumps({"others": [other, shared]}), timeout_s=5.0
+    )
+    settings = RouteSettings(delivery=Delivery.EXACTLY_ONCE, handlers=(handler,))
+    with Load(lane.source.bootstrap, lane.topic, partitions=PARTITIONS) as load:
+        for turn, what in enumerate(("copier", "handler", "broker", "copier", "handler")):
+            driver = start(lane, settings=settings)
+            driver.wait_online()
+            follow(load, 300 * (turn + 1), driver)
+            harm(what, lane, driver.process)
+            follow(load, 0 if what == "copier" else 300, driver)
+            driver.process.kill_tree()
+            driver.close()
+    driver = start(lane, settings=settings)
+    driver.wait_caught_up(60)
+    driver.stop()
+    assert_same_once(lane)
+    wanted = values(read_all(lane.source.bootstrap, lane.topic))
+    assert values(read_all(lane.target.bootstrap, other)) == wanted
+    (mixed,) = values(read_all(lane.target.bootstrap, shared)).values()
+    assert sorted(mixed) == sorted(value for found in wanted.values() for value in found)
+    for of_partition in wanted.values():
+        labelled = [value for value in of_partition if value]
+        known = set(labelled)
+        assert [value for value in mixed if value in known] == labelled
+
+
+def harm(what: str, lane: RealLane, copier: Process) -> None:
+    """Kill something that the copier goes on without."""
+    if what == "broker":
+        lane.target.restart(clean=False)
+    elif what == "handler":
+        for pid in set(copier.tree()) - {copier.pid}:
+            os.kill(pid, signal.SIGKILL)
+
+
+def follow(load: Load, count: int, driver: StubDriver) -> None:
+    """Wait for so many records more."""
+    before = load.count
+    while load.count < before + count:
+        driver.process.assert_running()
+        time.sleep(0.01)
+
+
+def values(log: Mapping[int, Sequence[ConsumedRecord]]) -> dict[int, list[bytes]]:
+    return {number: [each.value or b"" for each in found] for number, found in log.items()}

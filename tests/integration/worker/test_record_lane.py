@@ -4,6 +4,7 @@ KIP-3: points 11 (message handler), 12 (listener), 15 (fan-out), and 1 and 2 for
 """
 
 import json
+import re
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from ureplicator_common.model import HandlerSettings, Partition, RouteSettings
+from ureplicator_common.model import Delivery, HandlerSettings, Partition, RouteSettings
 from ureplicator_testkit.copier.driver import ROUTE, StubDriver, partitions_of
 from ureplicator_testkit.copier.lane import RealLane
 from ureplicator_testkit.copier.sample_handlers import MODULE
@@ -30,12 +31,18 @@ from ureplicator_worker.copier.record.encoding import partition_of
 from ureplicator_worker.lifeline.messages import Add, Grant, PublishedSettings
 
 IDENTITY = "ureplicator_worker.handlers:identity"
-FAST = {"timeout_s": 1.0}
+FAST: dict[str, Any] = {"timeout_s": 1.0}
 
 
-def settings_of(handler: str, args: Mapping[str, Any] | None = None, **more: Any) -> RouteSettings:
+def settings_of(
+    handler: str,
+    args: Mapping[str, Any] | None = None,
+    *,
+    delivery: Delivery = Delivery.AT_LEAST_ONCE,
+    **more: Any,
+) -> RouteSettings:
     one = HandlerSettings(topics=".*", handler=handler, args=json.dumps(args or {}), **more)
-    return RouteSettings(handlers=(one,))
+    return RouteSettings(handlers=(one,), delivery=delivery)
 
 
 def start(
@@ -103,10 +110,14 @@ def test_a_fan_out_by_key_waits_for_all_its_topics(lane: RealLane) -> None:
         assert all(partition_of(each.key or b"", 5) == number for each in log)
 
 
-def test_a_record_whose_handler_raises_stops_its_partition_only(lane: RealLane) -> None:
+@pytest.mark.parametrize("delivery", Delivery)
+def test_a_record_whose_handler_raises_stops_its_partition_only(
+    lane: RealLane, delivery: Delivery
+) -> None:
     lane.make(2)
     lane.fill([*numbered(100), *numbered(100, start=500, partition=1)])
-    driver = start(lane, 2, settings_of(f"{MODULE}:fails", {"what": "raise", "at": "50"}))
+    what = {"what": "raise", "at": "50"}
+    driver = start(lane, 2, settings_of(f"{MODULE}:fails", what, delivery=delivery))
     reason = lane.failure(driver, 0)
     assert reason == "handler: ValueError: no such customer (at offset 50)"
     eventually(lambda: driver.report[lane.at(1)].committed == 100, 20, "the other is copied")
@@ -161,12 +172,17 @@ def test_a_handler_that_cannot_be_made(lane: RealLane, handler: str, reason: str
     assert lane.target_ends()[0] == 0
 
 
-def test_a_record_put_aside_says_where_it_came_from_and_why(lane: RealLane) -> None:
+@pytest.mark.parametrize("delivery", Delivery)
+def test_a_record_put_aside_says_where_it_came_from_and_why(
+    lane: RealLane, delivery: Delivery
+) -> None:
     lane.make(2)
     dead = lane.topic + "-dead"
     create_topic(lane.target.bootstrap, dead)
     lane.fill([*numbered(100), NewRecord(value=b"50", key=b"k", headers=(("h", b"1"),))])
-    settings = settings_of(f"{MODULE}:fails", {"what": "raise", "at": "50"}, dead_letter_topic=dead)
+    settings = settings_of(
+        f"{MODULE}:fails", {"what": "raise", "at": "50"}, dead_letter_topic=dead, delivery=delivery
+    )
     driver = start(lane, 2, settings)
     driver.wait_caught_up()
     driver.stop()
@@ -226,7 +242,16 @@ def test_a_copier_killed_under_load_loses_nothing(lane: RealLane) -> None:
 def test_a_topic_moves_between_the_lanes_under_load(lane: RealLane) -> None:
     """At its exact position: nothing is lost, nothing is repeated."""
     lane.make(2)
-    kinds = [settings_of(IDENTITY), RouteSettings(), settings_of(IDENTITY, memory_bytes=128 << 20)]
+    once = Delivery.EXACTLY_ONCE
+    kinds = [
+        settings_of(IDENTITY),
+        RouteSettings(),
+        settings_of(IDENTITY, memory_bytes=128 << 20),
+        settings_of(IDENTITY, memory_bytes=128 << 20, delivery=once),
+        RouteSettings(delivery=once),
+        settings_of(IDENTITY, delivery=once),
+        settings_of(IDENTITY),
+    ]
     current = [RouteSettings()]
 
     def grant(partition: Partition, epoch: Any) -> Grant:
@@ -242,7 +267,7 @@ def test_a_topic_moves_between_the_lanes_under_load(lane: RealLane) -> None:
             driver.send(PublishedSettings(ROUTE, version, settings))
             for number in range(2):
                 reason = lane.failure(driver, number)
-                assert reason.startswith("handler changes to")
+                assert re.match("(handler|delivery) changes to", reason)
                 assert driver.failed.pop(lane.at(number)).temporary
             driver.send(Add(partitions_of(lane.topic, 2)))
             driver.wait_online()

@@ -387,9 +387,3 @@ def test_a_handler_that_is_no_good(home: Path, handlers: str, fault: str) -> Non
     found = faults(home, MINIMAL, overrides=[f"routes.0.handlers={yaml.safe_dump([given])}"])
     assert len(found) == 1
     assert found[0].startswith(f"routes.0.handlers.{fault}")
-
-
-def test_handlers_are_refused_with_exactly_once(home: Path) -> None:
-    overrides = [f"routes.0.handlers=[{HANDLER}]", "routes.0.delivery=exactly_once"]
-    (fault,) = faults(home, MINIMAL, overrides=overrides)
-    assert fault.startswith("routes.0.handlers: cannot be used with delivery: exactly_once")

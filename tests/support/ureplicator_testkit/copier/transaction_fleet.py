@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from functools import lru_cache
 
 from ureplicator_common.kafka.positions import TransactionProtocol
 from ureplicator_common.kafka.provenance import Provenance
-from ureplicator_common.model import Delivery, RouteSettings
+from ureplicator_common.model import Delivery, HandlerSettings, RouteSettings
 from ureplicator_testkit.copier.ledger_fleet import LedgerFleet
 from ureplicator_testkit.copier.line import seen
+from ureplicator_testkit.copier.sample_handlers import MODULE
 from ureplicator_testkit.kafka.memory_kafka import MemoryKafka
 from ureplicator_testkit.kafka.transactions import TransactionLedger
 from ureplicator_testkit.records import batches
@@ -19,14 +21,29 @@ EXACTLY_ONCE = RouteSettings(delivery=Delivery.EXACTLY_ONCE)
 PROTOCOLS = list(TransactionProtocol)
 
 
+COPY, SHARED = "u", "v"
+THREE = HandlerSettings("t", f"{MODULE}:three", json.dumps({"others": [COPY, SHARED]}))
+HANDLED = RouteSettings(delivery=Delivery.EXACTLY_ONCE, handlers=(THREE,))
+
+
 class TransactionFleet(LedgerFleet):
-    """Checks after each turn what a reader with read_committed sees, unless `checks` is off."""
+    """Checks after each turn what a reader with read_committed sees, unless `checks` is off.
+
+    With a handler (HANDLED) each record goes to its own partition, to that of another topic, and to one
+    partition that all share.
+    """
 
     ledger: TransactionLedger
 
-    def __init__(self, protocol: TransactionProtocol, *workers: str, nodes: int = 1) -> None:
+    def __init__(
+        self,
+        protocol: TransactionProtocol,
+        *workers: str,
+        nodes: int = 1,
+        settings: RouteSettings = EXACTLY_ONCE,
+    ) -> None:
         topics = {"t": PARTITIONS}
-        target = MemoryKafka("B", topics, nodes=nodes)
+        target = MemoryKafka("B", {**topics, COPY: PARTITIONS, SHARED: 1}, nodes=nodes)
         self.checks = True
         self._checked: dict[tuple[str, int], tuple[int, int]] = {}
         """Position and end of the target's log at the last check."""
@@ -34,7 +51,7 @@ class TransactionFleet(LedgerFleet):
             MemoryKafka("A", topics),
             target,
             *workers,
-            settings=EXACTLY_ONCE,
+            settings=settings,
             ledger=TransactionLedger(target, protocol),
         )
 
@@ -52,6 +69,10 @@ class TransactionFleet(LedgerFleet):
             expected = [row for row in committed(self.source, key) if row.offset < position]
             found = committed(self.target, key, stable=False)
             assert seen(found) == seen(expected), (key, position)
+            if self.settings.handlers:
+                copies = committed(self.target, (COPY, number), stable=False)
+                assert seen(copies) == seen(expected), (key, position)
+                assert self.shared(number, stable=False) == seen(expected), (key, position)
 
     def expire_transactions(self) -> None:
         """Long after everything: a process that is gone has left its transaction open."""
@@ -61,7 +82,9 @@ class TransactionFleet(LedgerFleet):
     def check_whole(self) -> None:
         """Everything is copied, and no position was committed by two at once."""
         for number in range(PARTITIONS):
-            assert self.committed(number) == seen(committed(self.source, ("t", number)))
+            source = seen(committed(self.source, ("t", number)))
+            assert self.committed(number) == source
+            assert not self.settings.handlers or self.shared(number) == source
         self.check_owners()
 
     def check_owners(self) -> None:
@@ -81,6 +104,12 @@ class TransactionFleet(LedgerFleet):
 
     def committed(self, number: int) -> list[tuple[object, ...]]:
         return seen(committed(self.target, ("t", number)))
+
+    def shared(self, number: int, *, stable: bool = True) -> list[tuple[object, ...]]:
+        """What of the shared partition comes from this one."""
+        ours = b"t/%d/" % number
+        found = committed(self.target, (SHARED, 0), stable=stable)
+        return seen([row for row in found if (row.value or b"").startswith(ours)])
 
 
 def committed(kafka: MemoryKafka, key: tuple[str, int], *, stable: bool = True) -> list[Record]:

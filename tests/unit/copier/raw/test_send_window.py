@@ -187,7 +187,7 @@ class Sending(RuleBasedStateMachine):
 
     def settle(self) -> None:
         """The target's reaction when nothing is in flight."""
-        head = self.window.waiting_head
+        head = self.window.head if not self.window.in_flight else None
         if head is not None and head.refusal is not None:
             self.replace(head)
         if self.new_producer_due and self.window.in_flight == 0:

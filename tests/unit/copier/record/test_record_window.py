@@ -113,7 +113,7 @@ class RecordWindowMachine(RuleBasedStateMachine):
     def skip(self, number: int) -> None:
         """The target refuses the first waiting batch, and it is skipped."""
         target: OutputWindow = self.targets[number]
-        head = target.waiting_head
+        head = target.head if not target.in_flight else None
         if head is not None and head.sequence >= 0:
             self._settled(head.first_offset)
             target.replace_head([], next_offset=0)

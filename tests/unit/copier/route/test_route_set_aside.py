@@ -12,7 +12,7 @@ from ureplicator_common.kafka.positions import TransactionProtocol
 from ureplicator_common.model import Partition, PartitionState
 from ureplicator_testkit.copier.ledger_fleet import put
 from ureplicator_testkit.copier.line import ROUTE, records, seen
-from ureplicator_testkit.copier.transaction_fleet import PROTOCOLS, TransactionFleet
+from ureplicator_testkit.copier.transaction_fleet import HANDLED, PROTOCOLS, TransactionFleet
 from ureplicator_worker.copier.exactly_once import SETTLE_S
 from ureplicator_worker.copier.raw.transaction import SET_ASIDE_S
 from ureplicator_worker.lifeline.messages import PartitionReport
@@ -90,6 +90,25 @@ def test_a_partition_that_cannot_settle_leaves_the_transaction(
     fleet.run_until_copied()
     for number in range(2):
         assert fleet.committed(number) == seen(records(fleet.source, ("t", number)))
+
+
+@pytest.mark.parametrize("fault", ["down", "silent"])
+def test_outputs_for_a_broker_that_is_away_hold_up_no_other_partition(fault: str) -> None:
+    """Both partitions send to a third one, too, whose leader is never away."""
+    fleet = TransactionFleet(TransactionProtocol.ADDED, "w1", nodes=2, settings=HANDLED)
+    try:
+        for number in range(2):
+            fleet.give(number, "w1")
+            put(fleet, number, 5)
+        fleet.run_until_copied()
+        harm(fleet, fault)
+        moved = go_on(fleet, 40)
+        assert moved.count(False) <= 2 * SETTLE_S, moved
+        assert report(fleet, 1).state is PartitionState.ERROR
+        heal(fleet)
+        fleet.run_until_copied()
+    finally:
+        fleet.close()
 
 
 def test_a_partition_without_a_leader_takes_no_part(fleet: TransactionFleet) -> None:

@@ -128,7 +128,7 @@ class SendSide:
     slow, so its requests go on a connection of their own. `sent_at_s`: time of the last batch that was
     sent while none was in flight. `moved_at_s`: when the target last took
     something of it, or it began to wait. `waits_for_markers`: the coordinator
-    still ends the transaction before.
+    still ends the transaction before. `outputs`: all sides of a partition with a handler.
     """
 
     partition: Partition
@@ -145,6 +145,7 @@ class SendSide:
     sent_at_s: float = 0.0
     aside: bool = False
     waits_for_markers: bool = False
+    outputs: dict[TopicPartition, SendSide] = field(default_factory=dict)
     copied: Copied = field(default_factory=Copied)
 
     @classmethod

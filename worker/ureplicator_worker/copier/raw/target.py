@@ -343,7 +343,7 @@ class Target:
 
     def _settle(self, send: SendSide) -> None:
         """Handle a refusal, then a lost producer, once nothing is in flight."""
-        head = send.window.waiting_head
+        head = send.window.head if not send.window.in_flight else None
         if head is not None and head.refusal is not None:
             self._refused(send, head, head.refusal)
         if send.needs_producer and send.window.in_flight == 0:

@@ -2,7 +2,13 @@
 
 Before the first batch of a partition the coordinator must know that it takes part (KIP-98); with the second
 version of the protocol the broker tells it (KIP-890), and the ownership thread confirms at once. While the
-transaction is sealed, only batches that were sent before are sent: their outcome decides what it holds.
+transaction is sealed, only batches that belong to what was sent are sent: their outcome decides what it
+holds.
+
+There is one producer, so one series of sequences for each target partition. Where several windows send to one
+(outputs of handlers), they take turns: one takes the series over when all that the former sent is
+acknowledged; that sends nothing new while another waits. Outputs that belong together are begun when all
+their target partitions take part, so that none holds up the transaction that waits for a leader.
 
 A partition takes part only once its leader is connected: the coordinator ends no transaction with a partition
 that has no leader. One that did not settle is *set aside*: it waits before it takes part again, longer each
@@ -54,15 +60,17 @@ class LaneTransaction:
         self._requested: set[TopicPartition] = set()
         self._joining: set[TopicPartition] = set()
         self._aside: dict[TopicPartition, SetAside] = {}
+        self._holders: dict[TopicPartition, SendWindow] = {}
+        """The windows that sent last under the last producer, also of partitions that the lane dropped."""
+        self._waiting: dict[TopicPartition, SendSide] = {}
         self._last_producer: tuple[int, int] | None = None
-        self._left: dict[TopicPartition, int] = {}
-        """Next sequences of partitions that the lane dropped, under the last producer."""
 
     def begin(self, producer: Producer) -> None:
         """The next transaction, under this producer."""
         self._producer = (producer.id, producer.epoch)
         if self._producer != self._last_producer:
-            self._left.clear()
+            self._holders.clear()
+            self._waiting.clear()
         self._last_producer = self._producer
         self.protocol = producer.protocol
         self.sealed = False
@@ -78,26 +86,71 @@ class LaneTransaction:
         self._producer = None
 
     def may_send(self, send: SendSide) -> bool:
-        """False while the transaction is not open for the partition."""
-        producer, window = self._producer, send.window
-        if producer is None:
+        """False while the transaction is not open for the partition, or another window has its turn."""
+        if self._producer is None or not goes_on(send.window, begin=not self.sealed):
             return False
-        if window.producer != producer:
-            if unsettled(window):
-                return False
-            sequence = self._left.pop(send.topic_partition, 0)
-            window.restart(*producer, transactional=True, sequence=sequence)
-        return not self.sealed or is_sent_again(window)
+        if not self._may_turn(send):
+            return False
+        if send.window.producer != self._producer:
+            send.window.restart(*self._producer, transactional=True)
+        return True
+
+    def _may_turn(self, send: SendSide) -> bool:
+        """True if its window has its turn, or may take it."""
+        window, target = send.window, send.topic_partition
+        holder, waiting = self._holders.get(target), self._waiting.get(target)
+        if holder is window:
+            return waiting is None or resends(window) or not self._goes_on(waiting)
+        if window.in_flight or resends(window):
+            return False
+        if holder is not None and (holder.in_flight or resends(holder)):
+            if waiting is None or not self._goes_on(waiting):
+                self._waiting[target] = send
+            return False
+        return True
+
+    def _goes_on(self, send: SendSide) -> bool:
+        """It would send if it had its turn."""
+        return goes_on(send.window, begin=self._may_begin(send))
+
+    def _may_begin(self, send: SendSide) -> bool:
+        """False while outputs that belong together would wait for one that takes no part."""
+        others = send.outputs.keys() - self._joined
+        return not self.sealed and all(send.outputs[target].window.empty for target in others)
 
     def taking_part(
         self, partitions: Iterable[SendSide], node_id: int, now_s: float
     ) -> deque[SendSide]:
-        """Those of them that take part; that is requested for the others. `node_id`: their leader."""
-        return deque(
-            send
-            for send in partitions
-            if self._takes_part(send.topic_partition, node_id=node_id, now_s=now_s)
-        )
+        """Those of them that take part, one for each target partition; that is requested for the others.
+        `node_id`: their leader."""
+        found: dict[TopicPartition, SendSide] = {}
+        for send in partitions:
+            target = send.topic_partition
+            if (
+                target not in found
+                and self._takes_part(target, node_id=node_id, now_s=now_s)
+                and (not send.outputs or self._goes_on(send))
+                and self._turns(send)
+            ):
+                found[target] = send
+        return deque(found.values())
+
+    def _turns(self, send: SendSide) -> bool:
+        """Give its window the turn, unless another took it since."""
+        window, target, producer = send.window, send.topic_partition, self._producer
+        assert producer is not None
+        window.may_begin = not send.outputs or self._may_begin(send)
+        holder = self._holders.get(target)
+        if holder is window:
+            return True
+        if not self._may_turn(send):
+            return False
+        if holder is not None:
+            window.restart(*producer, transactional=True, sequence=holder.next_sequence)
+        self._holders[target] = window
+        if self._waiting.get(target) is send:
+            del self._waiting[target]
+        return True
 
     def _takes_part(self, target: TopicPartition, *, node_id: int, now_s: float) -> bool:
         """False until the coordinator knows of it, which is requested once."""
@@ -112,7 +165,10 @@ class LaneTransaction:
         return False
 
     def set_aside(self, target: TopicPartition, *, node_id: int, now_s: float) -> None:
+        """For all windows that send to it: once."""
         former = self._aside.get(target)
+        if former is not None and not former.is_over(node_id=node_id, now_s=now_s):
+            return
         backoff = (former.backoff if former else Backoff(SET_ASIDE_S)).failed()
         self._aside[target] = SetAside(backoff, node_id, now_s + backoff.delay_s)
 
@@ -122,11 +178,11 @@ class LaneTransaction:
             self._aside.pop(send.topic_partition, None)
 
     def leave(self, send: SendSide) -> None:
-        """The lane drops the partition. If it returns, its sequences go on: the broker knows the producer."""
+        """The lane drops the partition. Another window goes on with its sequences: the broker knows the
+        producer."""
         window = send.window
         if self._producer is not None and window.producer == self._producer:
             assert not unsettled(window), f"{send.topic_partition} leaves an open transaction"
-            self._left[send.topic_partition] = window.next_sequence
 
     def take_joining(self) -> frozenset[TopicPartition]:
         """Partitions that are to take part, since the last call."""
@@ -146,12 +202,16 @@ class LaneTransaction:
             self._requested.difference_update(refused)
 
 
-def unsettled(window: SendWindow) -> bool:
-    """Something was sent whose outcome is unknown, or that is sent again."""
-    return window.in_flight > 0 or is_sent_again(window)
-
-
-def is_sent_again(window: SendWindow) -> bool:
+def resends(window: SendWindow) -> bool:
     """The next batch was sent before."""
-    head = window.waiting_head
-    return head is not None and head.sequence >= 0
+    return window.head is not None and window.head.sequence >= 0
+
+
+def goes_on(window: SendWindow, *, begin: bool) -> bool:
+    """A transaction may send its next batch. `begin`: one that belongs to nothing that was sent, too."""
+    return window.head is not None and window.head.goes_on(begin=begin)
+
+
+def unsettled(window: SendWindow) -> bool:
+    """What a transaction that ended now would hold is unknown, or a part of what belongs together."""
+    return window.in_flight > 0 or goes_on(window, begin=False)

@@ -45,6 +45,7 @@ class RecordPartition:
         )
         fetch = FetchSide.begin(partition, grant, beginning, window)
         send = SendSide.begin(partition, grant, beginning, window.own)
+        send.outputs[send.topic_partition] = send
         return cls(
             partition,
             beginning,
@@ -52,7 +53,7 @@ class RecordPartition:
             send,
             window,
             handler,
-            outputs={send.topic_partition: send},
+            outputs=send.outputs,
             topic_ids={send.topic_partition[0]: beginning.target_topic_id},
         )
 
@@ -71,6 +72,7 @@ class RecordPartition:
             abort_on_send_failure=self.send.abort_on_send_failure,
             window=self.window.output(),
             suspended=self.send.suspended,
+            outputs=self.outputs,
         )
         return send
 

@@ -9,8 +9,11 @@ Stored batches wait, go to the handler as a *chunk*, and come back as *parts*: t
 source, each sent in the window of its target partition. Those windows advance independently; so a part
 counts its outputs that are not acknowledged. `position` passes a part when it has none left and all parts
 before it are passed: one target partition that is slow holds the position, and the other targets go on
-(KIP-3). A part without outputs (everything was filtered) is passed at once, so an idle target holds
-nothing.
+(KIP-3). A part without outputs (everything was filtered) is passed at once, so an idle target holds nothing.
+
+A transaction ends at a part: with the first batch of a part, the rest of it and everything before it belong
+to the transaction (`OutputBatch.goes_on`). While it is sealed nothing else is sent (`may_begin`). So that it
+settles soon, no target is further ahead of another than PARTS_AHEAD.
 
 To the source this is the window that it fills (`raw.partition`).
 """
@@ -19,11 +22,13 @@ from __future__ import annotations
 
 from collections import deque
 
-from ureplicator_worker.copier.raw.batches.send_window import Batch, SendWindow
+from ureplicator_worker.copier.raw.batches.send_window import NEVER_MS, Batch, SendWindow
 from ureplicator_worker.copier.raw.net.buffers import Lease
 
 CHUNK_BYTES = 256 << 10
 """Of stored batches; a larger one is a chunk alone."""
+PARTS_AHEAD = 10
+"""Of one partition in a transaction; each chunk has at least two."""
 
 
 class Stored:
@@ -74,11 +79,18 @@ class Chunk:
 
 
 class Part:
-    """A handled range of the source up to `next_offset`, while outputs of it are `pending`."""
+    """A handled range of the source up to `next_offset`, while outputs of it are `pending`.
 
-    __slots__ = ("leader_epoch", "next_offset", "pending")
+    `number`: 1, 2, ... in the order of the source.
+    """
 
-    def __init__(self, *, next_offset: int, leader_epoch: int) -> None:
+    __slots__ = ("leader_epoch", "next_offset", "number", "pending", "window")
+
+    def __init__(
+        self, window: RecordWindow, number: int, *, next_offset: int, leader_epoch: int
+    ) -> None:
+        self.window = window
+        self.number = number
         self.next_offset = next_offset
         self.leader_epoch = leader_epoch
         self.pending = 0
@@ -89,6 +101,13 @@ class OutputBatch(Batch):
 
     part: Part
 
+    def goes_on(self, *, begin: bool) -> bool:
+        """The position stands before what was sent as long as anything before it, or of the same part,
+        was not."""
+        window = self.part.window
+        last = window.unsettled_number + PARTS_AHEAD - 1 if begin else window.begun
+        return self.sequence >= 0 or self.part.number <= max(last, window.begun)
+
 
 class OutputWindow(SendWindow):
     """Outputs of one source partition for one target partition."""
@@ -97,13 +116,23 @@ class OutputWindow(SendWindow):
         super().__init__(position=position, leader_epoch=-1, target_end=target_end)
         self._owner = owner
 
+    def next(self, expired_ms: int = NEVER_MS) -> Batch | None:
+        head = self.head if self._transactional else None
+        if head is not None and not head.goes_on(begin=self.may_begin):
+            return None
+        batch = super().next(expired_ms)
+        if batch is not None:
+            assert isinstance(batch, OutputBatch)
+            self._owner.begun = max(self._owner.begun, batch.part.number)
+        return batch
+
     def _advance(self, batch: Batch) -> None:
         super()._advance(batch)
         self._owner.settled(batch, 1)
 
     def replace_head(self, replacements: list[Batch], *, next_offset: int) -> None:
         """A refused batch is split or skipped: its part has other outputs now."""
-        head = self.waiting_head
+        head = self.head
         assert isinstance(head, OutputBatch)
         outputs = [output_of(batch, head.part) for batch in replacements]
         super().replace_head(list(outputs), next_offset=next_offset)
@@ -138,6 +167,9 @@ class RecordWindow:
         self._waiting: deque[Stored] = deque()
         self._handling: deque[Chunk] = deque()
         self._parts: deque[Part] = deque()
+        self._numbered = 0
+        self.begun = 0
+        """Number of the last part of which something was sent."""
 
     @property
     def empty(self) -> bool:
@@ -147,6 +179,11 @@ class RecordWindow:
     def queued_bytes(self) -> int:
         fetched = sum(each.size_bytes for each in self._waiting)
         return fetched + sum(chunk.size_bytes for chunk in self._handling) + self.output_bytes
+
+    @property
+    def unsettled_number(self) -> int:
+        """Of the first part that is not passed."""
+        return self._parts[0].number if self._parts else self._numbered + 1
 
     @property
     def output_bytes(self) -> int:
@@ -204,7 +241,11 @@ class RecordWindow:
             return None
         assert chunk is self._handling[0], "results are in order"
         chunk.handled = max(chunk.handled, next_offset)
-        part = Part(next_offset=chunk.handled, leader_epoch=chunk.batches[0].epoch)
+        return self._part(next_offset=chunk.handled, leader_epoch=chunk.batches[0].epoch)
+
+    def _part(self, *, next_offset: int, leader_epoch: int) -> Part:
+        self._numbered += 1
+        part = Part(self, self._numbered, next_offset=next_offset, leader_epoch=leader_epoch)
         self._parts.append(part)
         return part
 
@@ -215,8 +256,7 @@ class RecordWindow:
         assert chunk is self._handling[0], "results are in order"
         self._handling.popleft()
         chunk.release()
-        last = Part(next_offset=chunk.next_offset, leader_epoch=chunk.leader_epoch)
-        self._parts.append(last)
+        self._part(next_offset=chunk.next_offset, leader_epoch=chunk.leader_epoch)
         self.advance()
 
     def give_back(self, chunk: Chunk) -> None:

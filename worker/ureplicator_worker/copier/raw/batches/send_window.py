@@ -103,6 +103,10 @@ class Batch:
     def source_offsets(self) -> SourceOffsets:
         return self.offsets or SourceOffsets.from_(self.first_offset)
 
+    def goes_on(self, *, begin: bool) -> bool:
+        """A transaction may send it: it was sent before, belongs to what was sent, or may `begin`."""
+        return begin or self.sequence >= 0
+
     def release(self) -> None:
         """The batch is no longer needed."""
         if self.lease is not None:
@@ -136,6 +140,8 @@ class SendWindow:
         self._disturbed = False
         self.producer: tuple[int, int] | None = None
         self._transactional = False
+        self.may_begin = True
+        """False: of outputs that belong together only the rest is sent (`record.window`)."""
         self.next_sequence = 0
         """Of the next batch that is sent for the first time."""
 
@@ -267,9 +273,9 @@ class SendWindow:
             self._disturbed = False
 
     @property
-    def waiting_head(self) -> Batch | None:
-        """The batch to be sent next, while nothing is in flight."""
-        return self._queue[0] if self._queue and not self._in_flight else None
+    def head(self) -> Batch | None:
+        """The batch to be sent next."""
+        return self._queue[0] if self._queue else None
 
     def is_in_flight(self, batch: Batch) -> bool:
         """False once it was discarded: a late response says nothing about what the window holds now."""
