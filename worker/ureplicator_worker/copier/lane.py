@@ -28,6 +28,7 @@ from ureplicator_common.kafka.positions import Producer
 from ureplicator_common.model import Partition, RouteSettings
 from ureplicator_worker.copier.latency import LatencyHistogram
 from ureplicator_worker.copier.position_values import StartPosition
+from ureplicator_worker.copier.record.counters import HandlerCounters
 from ureplicator_worker.lifeline.messages import Grant, Segment
 
 
@@ -191,6 +192,9 @@ class Lane(Protocol):
 
     @property
     def latency(self) -> LatencyHistogram: ...
+
+    @property
+    def handled(self) -> HandlerCounters: ...
 
     @property
     def transactions(self) -> Transactions: ...

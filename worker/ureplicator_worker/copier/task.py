@@ -38,6 +38,7 @@ from ureplicator_worker.lifeline.client import LifelineClient, LifelineClosed
 from ureplicator_worker.lifeline.messages import (
     Add,
     CopierConfig,
+    HandlerReport,
     Hello,
     Message,
     PartitionReport,
@@ -165,15 +166,18 @@ class Copier:
         if not self._driver.ready:
             return
         partitions: dict[Partition, PartitionReport] = {}
-        for route in self._routes.values():
+        handlers: dict[str, HandlerReport] = {}
+        for name, route in self._routes.items():
             partitions |= route.report(self._driver.reports.is_due)
+            handlers |= route.lane.handled.reports(name)
         segments = {
             partition: segments
             for partition in self._driver.segments.due(self._copying)
             if (segments := self._routes[partition.route].segments(partition))
         }
         latency = total_latency(route.lane for route in self._routes.values())
-        self._driver.report(partitions, latency, segments, self._limits.use())
+        limits = self._limits.use()
+        self._driver.report(partitions, latency, segments, limits, handlers)
 
     def _copying(self) -> Iterator[Partition]:
         for route in self._routes.values():

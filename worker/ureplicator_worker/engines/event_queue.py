@@ -81,4 +81,5 @@ def joined(former: CopierReport, latter: CopierReport) -> CopierReport:
     """One report with the effect of both: counters only grow, so the last ones hold everything."""
     partitions = {**former.partitions, **latter.partitions}
     segments = {**former.segments, **latter.segments}
-    return replace(latter, partitions=partitions, segments=segments)
+    handlers = {**former.handlers, **latter.handlers}
+    return replace(latter, partitions=partitions, segments=segments, handlers=handlers)

@@ -19,11 +19,13 @@ from prometheus_client.core import (
     GaugeMetricFamily,
     HistogramMetricFamily,
     Metric,
+    SummaryMetricFamily,
 )
 
 from ureplicator_common.contents import PartitionLoad
 from ureplicator_common.model import Gap, Limited, Partition, PartitionState, camel
 from ureplicator_worker.core import load_samples
+from ureplicator_worker.core.handler_totals import HandlerTotals
 from ureplicator_worker.core.load_samples import LoadTrend, Sample
 from ureplicator_worker.core.partition import HeldPartition
 from ureplicator_worker.core.state import WorkerState
@@ -31,6 +33,7 @@ from ureplicator_worker.lifeline.messages import (
     LATENCY_BOUNDS_MS,
     CopierId,
     CopierReport,
+    HandlerReport,
     LimitUse,
     PartitionReport,
     Segment,
@@ -80,6 +83,7 @@ class Telemetry:
         self._segments: dict[Partition, array[int]] = {}
         """Their fields in a row: a worker may hold 10,000 partitions."""
         self._throttling: dict[int, _Throttling] = {}
+        self._handlers = HandlerTotals()
 
     def count(self, copier: CopierId, report: CopierReport, held: Collection[Partition]) -> None:
         """Add a report of a copier."""
@@ -90,6 +94,7 @@ class Telemetry:
             for partition, segments in report.segments.items():
                 if partition in held:
                     self._segments[partition] = array("q", chain.from_iterable(segments))
+            self._handlers.count(copier, report.handlers)
             if report.latency_ms:
                 self._count_latency(copier, report)
             self._count_throttling(copier, report.limits)
@@ -217,7 +222,7 @@ class Telemetry:
                 waited.add_metric(values, slot.totals_ms[limited] / 1_000)
         yield from (rates, waited)
 
-    def metrics(self, held: Iterable[Partition]) -> Iterator[Metric]:
+    def metrics(self, held: Collection[Partition]) -> Iterator[Metric]:
         """Metric families of the held partitions and of the latency."""
         kinds: Mapping[str, CounterMetricFamily] = {
             name: CounterMetricFamily(f"ureplicator_worker_{name}", text, labels=_LABELS)
@@ -249,7 +254,8 @@ class Telemetry:
                     if getattr(counters.last, name) >= 0:
                         gauge.add_metric(labels, getattr(counters.last, name))
             others = (self._latency_metric(), *self._limit_metrics())
-        yield from (*kinds.values(), *gauges.values(), *others)
+            handlers = self._handlers.of({f"{each.route}/{each.topic}" for each in held})
+        yield from (*kinds.values(), *gauges.values(), *others, *handler_metrics(handlers))
 
     def _latency_metric(self) -> HistogramMetricFamily:
         metric = HistogramMetricFamily(
@@ -265,6 +271,34 @@ class Telemetry:
             buckets.append(("+Inf", float(total + latency.totals[-1])))
             metric.add_metric((str(slot),), buckets, latency.sum_ms / 1_000)
         return metric
+
+
+def handler_metrics(handlers: Mapping[str, HandlerReport]) -> Iterator[Metric]:
+    """Metric families of the handlers, by source topic."""
+    counters: Mapping[str, CounterMetricFamily] = {
+        name: CounterMetricFamily(
+            f"ureplicator_worker_handler_{name}", text, labels=("route", "topic")
+        )
+        for name, text in (
+            ("records", "Records given to the handler, those that are handled again too"),
+            ("outputs", "Records that it emitted, and dead letters"),
+            ("dropped", "Records that it emitted nothing for"),
+            ("dead_letters", "Records put aside in the dead-letter topic"),
+            ("errors", "Dead letters, and stops of a partition by its handler"),
+            ("starts", "Processes started for it"),
+        )
+    }
+    busy = SummaryMetricFamily(
+        "ureplicator_worker_handler_chunk_seconds",
+        "Time in the handler's process, for a chunk of stored batches",
+        labels=("route", "topic"),
+    )
+    for name, report in sorted(handlers.items()):
+        labels = name.split("/", 1)
+        for field_name, counter in counters.items():
+            counter.add_metric(labels, getattr(report, field_name))
+        busy.add_metric(labels, count_value=report.chunks, sum_value=report.busy_ms / 1_000)
+    yield from (*counters.values(), busy)
 
 
 def state_metrics(state: WorkerState) -> Iterator[Metric]:

@@ -196,12 +196,31 @@ class Segment(NamedTuple):
     repeated: bool = False
 
 
+class HandlerReport(NamedTuple):
+    """Counters of the handler of one source topic, since the copier began.
+
+    `records` that were given to it, those `dropped` without an output, and `outputs` of all others, with
+    `dead_letters` among them. `errors`: dead letters, and stops of a partition. `chunks` of some batches,
+    which took `busy_ms` in its process. `starts` of processes.
+    """
+
+    records: int = 0
+    outputs: int = 0
+    dropped: int = 0
+    dead_letters: int = 0
+    errors: int = 0
+    chunks: int = 0
+    busy_ms: int = 0
+    starts: int = 0
+
+
 @dataclass(frozen=True, slots=True)
 class CopierReport:
     """State of the partitions whose state has changed since the last report.
 
     `latency_ms` are counts per bucket of LATENCY_BOUNDS_MS. `segments`: of some partitions in turn.
     `limits`: those of the slot.
+    `handlers` by source topic, as `a.b/topic`.
     """
 
     partitions: Mapping[Partition, PartitionReport]
@@ -209,6 +228,7 @@ class CopierReport:
     latency_sum_ms: int = 0
     segments: Mapping[Partition, tuple[Segment, ...]] = field(default_factory=dict)
     limits: Mapping[Limited, LimitUse] = field(default_factory=dict)
+    handlers: Mapping[str, HandlerReport] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -381,6 +401,7 @@ def _copier_report(raw: dict[str, Any]) -> CopierReport:
         limits={
             Limited.parse(text): LimitUse(**_snake(use)) for text, use in raw["limits"].items()
         },
+        handlers={topic: HandlerReport(**_snake(item)) for topic, item in raw["handlers"].items()},
     )
 
 

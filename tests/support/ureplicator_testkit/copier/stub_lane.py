@@ -9,6 +9,7 @@ from ureplicator_common.model import Partition, RouteSettings
 from ureplicator_worker.copier.lane import LaneEvent, LaneStatus, Progress
 from ureplicator_worker.copier.latency import LatencyHistogram
 from ureplicator_worker.copier.position_values import StartPosition
+from ureplicator_worker.copier.record.counters import HandlerCounters
 from ureplicator_worker.lifeline.messages import Grant, Segment
 
 
@@ -17,6 +18,7 @@ class StubLane:
 
     def __init__(self) -> None:
         self.latency = LatencyHistogram()
+        self.handled = HandlerCounters()
         self.position: dict[Partition, int] = {}
         self.end: dict[Partition, int] = {}
         self.suspended: set[Partition] = set()

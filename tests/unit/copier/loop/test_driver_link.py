@@ -126,7 +126,7 @@ class Reporting:
         self.lifeline.sent.clear()
         for _ in range(times):
             due = {part: each for part, each in self.now.items() if self.link.reports.is_due(part)}
-            self.link.report(due, LatencyHistogram(), {}, {})
+            self.link.report(due, LatencyHistogram(), {}, {}, {})
         sent = [each for each in self.lifeline.sent if isinstance(each, CopierReport)]
         assert len(sent) == times, "each report is sent, if only to show that the copier lives"
         return {part: row for each in sent for part, row in each.partitions.items()}
@@ -175,7 +175,7 @@ def segments_sent(
 ) -> int:
     """Partitions whose segments the next report holds."""
     due = {part: (held[part],) for part in link.segments.due(lambda: held) if part in held}
-    link.report({}, LatencyHistogram(), due, {})
+    link.report({}, LatencyHistogram(), due, {}, {})
     (report,) = lifeline.sent
     lifeline.sent.clear()
     assert isinstance(report, CopierReport)

@@ -18,6 +18,7 @@ from ureplicator_worker.lifeline.client import LifelineClient, LifelineClosed
 from ureplicator_worker.lifeline.messages import (
     CopierReport,
     Failed,
+    HandlerReport,
     LimitUse,
     Message,
     PartitionReport,
@@ -55,6 +56,7 @@ class DriverLink:
         latency: LatencyHistogram,
         segments: Mapping[Partition, Sequence[Segment]],
         limits: Mapping[Limited, LimitUse],
+        handlers: Mapping[str, HandlerReport],
     ) -> None:
         """Send what has changed, even if that is nothing: a silent copier is killed."""
         self.send(
@@ -64,6 +66,7 @@ class DriverLink:
                 int(latency.sum_ms),
                 self.segments.changed(segments),
                 limits,
+                handlers,
             )
         )
 

@@ -42,6 +42,7 @@ from ureplicator_worker.copier.raw.target import Target
 from ureplicator_worker.copier.raw.topics import Topics
 from ureplicator_worker.copier.raw.transaction import unsettled
 from ureplicator_worker.copier.raw.transactions import RawTransactions
+from ureplicator_worker.copier.record.counters import HandlerCounters
 from ureplicator_worker.copier.record.handlers import Handlers, StartProcess
 from ureplicator_worker.copier.record.partition import (
     LanePartition,
@@ -73,6 +74,7 @@ class RawLane:
         wall_s: Callable[[], float] = time.time,
     ) -> None:
         self.latency = LatencyHistogram()
+        self.handled = HandlerCounters()
         self._partitions: dict[Partition, LanePartition] = {}
         self._events: deque[LaneEvent] = deque()
         self._producers = Producers(lambda: self._events.append(ProducerNeeded()))
@@ -117,15 +119,14 @@ class RawLane:
             failed=lambda raw, reason: self._stop(raw, reason, temporary=False, discard=False),
             topics_changed=lambda: self._topics.change(),
             start=start_handler,
+            counters=self.handled,
         )
         self._topics = Topics(
             self._partitions,
             source=self._source,
             target=self._target,
             more_targets=lambda: self._handlers.topics,
-            stop=lambda raw, reason, temporary, discard: self._stop(
-                raw, reason, temporary, discard=discard
-            ),
+            stop=self._stop,
         )
         self._now_s = self._check_at_s = 0.0
 
@@ -250,7 +251,7 @@ class RawLane:
             if self._source.out_of_room:
                 relieve(self._partitions, source=self._source, target=self._target, now_s=now_s)
 
-    def _stop(self, raw: LanePartition, reason: str, temporary: bool, *, discard: bool) -> None:
+    def _stop(self, raw: LanePartition, reason: str, temporary: bool, discard: bool) -> None:
         """Fetch no more, and have the holder give the partition up; discard what is not acknowledged,
         or send it. A partition that is finished already just has less to send."""
         if discard and self.transactions.used and any(unsettled(send.window) for send in raw.sends):

@@ -67,6 +67,18 @@ class ChunkWork:
         self._target = ("", 0)
         self._codec = 0
         self._reported_s = 0.0
+        self._records = self._replaced = self._emitted = self._dropped = self._dead_letters = 0
+
+    def take_counts(self) -> dict[str, int]:
+        """Of the records since the last call. Those that stay as they are do not count one by one."""
+        counts = {
+            "records": self._records,
+            "outputs": self._records - self._replaced + self._emitted,
+            "dropped": self._dropped,
+            "dead_letters": self._dead_letters,
+        }
+        self._records = self._replaced = self._emitted = self._dropped = self._dead_letters = 0
+        return counts
 
     def run(
         self, topic: str, partition: int, target: str, batches: Sequence[tuple[memoryview, int]]
@@ -89,14 +101,19 @@ class ChunkWork:
                 self._record(record, place)
                 next_offset = record.offset + 1
                 count += 1
-                if count % CLOCK_EVERY == 0 or self._limit.slow:
+                if count >= CLOCK_EVERY or self._limit.slow:
+                    self._records += count
+                    count = 0
                     self._report_if_due(next_offset)
         except CorruptBatch as error:
+            self._records += count
             self._flush(next_offset)
             raise ChunkFailed(next_offset, f"corrupt: {error}") from error
         except ChunkFailed as error:
+            self._records += count
             self._flush(error.offset)
             raise
+        self._records += count
         self._report_if_due(next_offset)
 
     def finish(self, next_offset: int) -> None:
@@ -114,6 +131,10 @@ class ChunkWork:
             raise
         except BaseException as error:
             emissions = [self._dead_letter(record, error)]
+            self._dead_letters += 1
+        self._replaced += 1
+        self._emitted += len(emissions)
+        self._dropped += not emissions
         for target, rest, time_ms in emissions:
             self._builders.append(
                 target, rest, offset=record.offset, time_ms=time_ms, codec=self._codec

@@ -8,8 +8,8 @@
                                                     {"broken": reason}  it cannot be made
     {"do": "assign", topic, partition, offset}      {"done": true}, or {"failed": reason}
     {"do": "release", topic, partition}
-    {"do": "handle", topic, partition, target,      {"handled": next offset, batches: [...]}, often,
-     batches: [[size, position], ...], next}        then {"done": true}, or {"failed": reason}
+    {"do": "handle", topic, partition, target,      {"handled": next offset, batches: [...], counts},
+     batches: [[size, position], ...], next}        often, then {"done": true, busyMs}, or {"failed": reason}
     {"partitions": topic, count}                    {"which": topic}    how many partitions has it?
 
 The process does one thing after the other, and its results have the same order.

@@ -22,6 +22,7 @@ from ureplicator_worker.copier.raw.batches.send_window import Batch
 from ureplicator_worker.copier.raw.net.buffers import BufferPool
 from ureplicator_worker.copier.raw.partition import SendSide, TopicPartition
 from ureplicator_worker.copier.raw.target import Target
+from ureplicator_worker.copier.record.counters import HandlerCounters
 from ureplicator_worker.copier.record.frames import Head
 from ureplicator_worker.copier.record.partition import LanePartition, RecordPartition
 from ureplicator_worker.copier.record.process import HandlerProcess
@@ -77,12 +78,14 @@ class Handlers:
         failed: Callable[[RecordPartition, str], None],
         topics_changed: Callable[[], None],
         start: StartProcess,
+        counters: HandlerCounters,
     ) -> None:
         self._target = target
         self._pool = pool
         self._failed = failed
         self._topics_changed = topics_changed
         self._start = start
+        self._counters = counters
         self._groups: dict[HandlerSettings, Group] = {}
         self._ending: list[HandlerProcess] = []
         self._now_s = 0.0
@@ -164,6 +167,7 @@ class Handlers:
         except OSError as error:
             for raw in group.partitions:
                 self._failed(raw, f"handler: no process can be started: {error}")
+        self._counters.started({raw.partition.topic for raw in wanted})
         group.restart_at_s = self._now_s + RESTART_S
         group.unassigned = dict.fromkeys(wanted)
         group.assigned.clear()
@@ -216,6 +220,7 @@ class Handlers:
         elif "done" in head:
             task = group.tasks.popleft()
             if task.chunk is not None:
+                self._counters.done(task.raw.partition.topic, busy_ms=head["busyMs"])
                 task.raw.window.done(task.chunk)
         elif "failed" in head:
             self._task_failed(group.tasks.popleft(), str(head["failed"]))
@@ -234,6 +239,7 @@ class Handlers:
         part = task.raw.window.handled(task.chunk, int(head["handled"]))
         if part is None:
             return
+        self._counters.handled(task.raw.partition.topic, **head["counts"])
         at = 0
         for topic, number, size, records, runs, max_timestamp_ms in head["batches"]:
             lease = self._pool.adopt(bytearray(payload[at : at + size]))
@@ -269,6 +275,7 @@ class Handlers:
         if task.kind == "release":
             logger.error("%s: on_release: %s", task.raw.partition, reason)
             return
+        self._counters.failed(task.raw.partition.topic)
         self._failed(task.raw, reason)
 
     def _lost(self, group: Group, process: HandlerProcess) -> None:

@@ -127,6 +127,7 @@ class Host:
             self._channel.send({"done": True})
 
     def _chunk(self, head: Head, payload: memoryview) -> None:
+        began_s = time.monotonic()
         batches, at = [], 0
         for size, position in head["batches"]:
             batches.append((payload[at : at + size], position))
@@ -137,7 +138,8 @@ class Host:
             self._channel.send({"failed": str(error)})
         else:
             self._work.finish(head["next"])
-            self._channel.send({"done": True})
+            busy_ms = (time.monotonic() - began_s) * 1_000
+            self._channel.send({"done": True, "busyMs": round(busy_ms, 3)})
 
     def _report(self, next_offset: int, batches: Iterable[Ready]) -> None:
         ready = tuple(batches)
@@ -151,7 +153,7 @@ class Host:
             )
             for each in ready
         ]
-        head = {"handled": next_offset, "batches": described}
+        head = {"handled": next_offset, "batches": described, "counts": self._work.take_counts()}
         self._channel.send(head, [each.built.data for each in ready])
 
     def _partition_count(self, topic: str) -> int:
