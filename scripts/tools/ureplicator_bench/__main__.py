@@ -79,6 +79,7 @@ class BenchOptions:
     mm2: str
     load_s: float
     deliveries: tuple[Delivery, ...]
+    handler: str
 
 
 @click.command(help=(__doc__ or "").partition("`: ")[2])
@@ -106,6 +107,12 @@ class BenchOptions:
     type=click.Choice([each.value for each in Delivery]),
     multiple=True,
     help="Of this replicator; may be repeated; default: at_least_once.",
+)
+@click.option(
+    "--handler",
+    default="",
+    metavar="MODULE:FACTORY",
+    help="Have this replicator's records go through a handler.",
 )
 @click.option(
     "--latency-seconds", type=float, default=20.0, show_default=True, help="0: no latency."
@@ -147,6 +154,7 @@ def main(
     partitions: int | None,
     mm2: str,
     deliveries: tuple[str, ...],
+    handler: str,
     latency_seconds: float,
     load_seconds: float,
     deadline: float,
@@ -163,7 +171,9 @@ def main(
     bases = [MEMORY] if only_memory else [PROFILES[name] for name in names or ("1k", "100b")]
     profiles = tuple(_changed(base, changes) for base in bases)
     delivered = tuple(map(Delivery, deliveries)) or (Delivery.AT_LEAST_ONCE,)
-    wanted = BenchOptions(profiles, latency_seconds, deadline, mm2, load_seconds, delivered)
+    wanted = BenchOptions(
+        profiles, latency_seconds, deadline, mm2, load_seconds, delivered, handler
+    )
     try:
         if idle_partitions is not None:
             good, figures = _idle(idle_partitions)
@@ -193,7 +203,10 @@ def _changed(base: Profile, changes: dict[str, Any]) -> Profile:
 
 def _run(wanted: BenchOptions, *, only_memory: bool) -> tuple[bool, dict[str, Any]]:
     with _folder(), running(FOLDER) as servers:
-        ours = [Ours(servers, FOLDER, delivery=each) for each in wanted.deliveries]
+        ours = [
+            Ours(servers, FOLDER, delivery=each, handler=wanted.handler)
+            for each in wanted.deliveries
+        ]
         if only_memory:
             found = memory.measure(ours[0], servers, wanted.profiles[0], progress=_print_progress)
             print_memory(console, found)

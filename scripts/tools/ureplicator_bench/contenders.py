@@ -82,12 +82,18 @@ class Contender(Protocol):
 
 
 class Ours:
-    """A controller and a worker with default settings; each start is a fleet of its own."""
+    """A controller and a worker with default settings; each start is a fleet of its own.
 
-    def __init__(self, servers: Servers, folder: Path, *, delivery: Delivery) -> None:
+    `handler`: what all records go through; "": they are copied as whole batches.
+    """
+
+    def __init__(
+        self, servers: Servers, folder: Path, *, delivery: Delivery, handler: str = ""
+    ) -> None:
         once = delivery is Delivery.EXACTLY_ONCE
-        self.name = "ureplicator, exactly once" if once else "ureplicator"
+        self.name = "ureplicator" + ", handler" * bool(handler) + ", exactly once" * once
         self._servers, self._folder, self._delivery = servers, folder, delivery
+        self._handler = handler
         self._runs = 0
         self._fleet: Fleet | None = None
 
@@ -104,6 +110,8 @@ class Ours:
             )
         )
         settings["routes"][0]["delivery"] = self._delivery.value
+        if self._handler:
+            settings["routes"][0]["handlers"] = [{"topics": ".*", "handler": self._handler}]
         config.write_text(yaml.safe_dump(settings))
         mark = Mark(MARK_NAME, str(folder))
         name = f"bench-{self._delivery.value}-{self._runs}"
