@@ -34,7 +34,8 @@ def line_of(handler: str, *, dead_letter_topic: str = "", **args: object) -> Ite
 
 
 def counted(line: Line) -> HandlerReport:
-    return line.lane.handled.reports(ROUTE)[f"{ROUTE}/t"]._replace(busy_ms=0)
+    reports = line.lane.handled.reports(ROUTE)
+    return reports.get(f"{ROUTE}/t", HandlerReport())._replace(busy_ms=0)
 
 
 def run(line: Line) -> HandlerReport:

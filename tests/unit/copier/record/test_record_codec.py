@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from ureplicator_testkit.records import batches
 from ureplicator_testkit.records.batches import CODECS, Row, batch, decode, old_batch
 from ureplicator_worker.copier.raw.batches.header import CorruptBatch
-from ureplicator_worker.copier.record import decoding, encoding
+from ureplicator_worker.copier.record import encoding
+from ureplicator_worker.copier.record.decoding import Found, StoredRecords
 from ureplicator_worker.copier.record.encoding import BadOutput, Builders, murmur2
 from ureplicator_worker.handlers import Output, Record
 
@@ -27,9 +28,13 @@ ROWS = st.lists(
 TARGET = ("t", 0)
 
 
-def decoded(stored: bytes, position: int = 0) -> list[tuple[Record, decoding.Place]]:
-    view = memoryview(bytearray(stored))
-    return list(decoding.decode(view, topic="t", partition=0, position=position))
+def read(stored: bytes, position: int = 0) -> tuple[StoredRecords, list[Found]]:
+    found = StoredRecords(memoryview(bytearray(stored)), position=position)
+    return found, list(found.read(topic="t", partition=0, position=position))
+
+
+def decoded(stored: bytes, position: int = 0) -> list[Record]:
+    return [record for record, _, _ in read(stored, position)[1]]
 
 
 def rows_of(stored: Sequence[bytearray]) -> list[tuple[object, ...]]:
@@ -42,12 +47,12 @@ def rows_of(stored: Sequence[bytearray]) -> list[tuple[object, ...]]:
 
 @given(ROWS, st.sampled_from(CODECS), st.booleans())
 def test_records_pass_unchanged(rows: list[Row], codec: int, spliced: bool) -> None:
-    found = decoded(batch(rows, codec=codec, base_offset=100))
-    assert [record.offset for record, _ in found] == list(range(100, 100 + len(rows)))
+    stored, found = read(batch(rows, codec=codec, base_offset=100))
+    assert [record.offset for record, _, _ in found] == list(range(100, 100 + len(rows)))
     builders = Builders()
-    for record, place in found:
+    for record, at, base_offset in found:
         if spliced:
-            builders.splice(TARGET, place, codec)
+            builders.splice(TARGET, stored, at, 1, base_offset)
         else:
             output = encoding.checked(record)
             rest = encoding.encoded(output)
@@ -63,14 +68,14 @@ def test_records_pass_unchanged(rows: list[Row], codec: int, spliced: bool) -> N
 
 def test_records_before_the_position_are_left_out() -> None:
     stored = batch(batches.rows(10), base_offset=5)
-    assert [record.offset for record, _ in decoded(stored, 12)] == [12, 13, 14]
+    assert [record.offset for record in decoded(stored, 12)] == [12, 13, 14]
 
 
 @pytest.mark.parametrize("magic", [0, 1])
 def test_old_formats(magic: int) -> None:
     rows = [(1_000, b"k", b"v")] * 3
     stored = old_batch(rows, magic=magic, codec=batches.GZIP, base_offset=7)
-    assert [record.offset for record, _ in decoded(stored)] == [7, 8, 9]
+    assert [record.offset for record in decoded(stored)] == [7, 8, 9]
 
 
 @given(ROWS, st.data())

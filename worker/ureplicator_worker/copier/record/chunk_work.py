@@ -12,8 +12,8 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from ureplicator_worker.copier.raw.batches.header import CorruptBatch, Header
-from ureplicator_worker.copier.record.decoding import Place, decode
+from ureplicator_worker.copier.raw.batches.header import CorruptBatch
+from ureplicator_worker.copier.record.decoding import StoredRecords
 from ureplicator_worker.copier.record.encoding import (
     BadOutput,
     Builders,
@@ -30,6 +30,9 @@ REPORT_BYTES = 1 << 20
 CLOCK_EVERY = 64
 """Records between two readings of the clock; the time limit bounds each of them."""
 
+PASSED_BYTES = 16 << 10
+"""Stored batches that stay as they are, and are at least so large, are sent as they are; smaller ones are
+put together."""
 DEAD_LETTER = "ureplicator.dead-letter."
 """Prefix of the headers that a dead letter has besides its own."""
 MAX_REASON = 500
@@ -65,7 +68,9 @@ class ChunkWork:
         self._report = report
         self._builders = Builders()
         self._target = ("", 0)
-        self._codec = 0
+        self._stored: StoredRecords
+        self._same = self._same_at = self._same_base = 0
+        """Records in a row that stay as they are: their number, and the place of the first."""
         self._reported_s = 0.0
         self._records = self._replaced = self._emitted = self._dropped = self._dead_letters = 0
 
@@ -94,11 +99,21 @@ class ChunkWork:
             self._limit.end()
 
     def _batch(self, view: memoryview, topic: str, partition: int, position: int) -> None:
-        self._codec = Header(view, 0).codec
         next_offset, count = position, 0
         try:
-            for record, place in decode(view, topic=topic, partition=partition, position=position):
-                self._record(record, place)
+            stored = self._stored = StoredRecords(view, position=position)
+            for record, at, base in stored.read(
+                topic=topic, partition=partition, position=position
+            ):
+                emissions = self._emissions(record)
+                if emissions is None:
+                    if base != self._same_base:
+                        self._take_same()
+                    if not self._same:
+                        self._same_at, self._same_base = at, base
+                    self._same += 1
+                else:
+                    self._append(record, emissions)
                 next_offset = record.offset + 1
                 count += 1
                 if count >= CLOCK_EVERY or self._limit.slow:
@@ -114,18 +129,37 @@ class ChunkWork:
             self._flush(error.offset)
             raise
         self._records += count
+        header = stored.header
+        if stored.whole and self._same == header.records and len(view) >= PASSED_BYTES:
+            self._builders.pass_on(self._target, view, header)
+            self._same = 0
+        self._take_same()
         self._report_if_due(next_offset)
+
+    def _append(self, record: Record, emissions: Iterable[Emission]) -> None:
+        self._take_same()
+        codec = self._stored.header.codec
+        for target, rest, time_ms in emissions:
+            self._builders.append(target, rest, offset=record.offset, time_ms=time_ms, codec=codec)
+
+    def _take_same(self) -> None:
+        """Records that stay as they are go into the batch of the target together, before what follows."""
+        if self._same:
+            self._builders.splice(
+                self._target, self._stored, self._same_at, self._same, self._same_base
+            )
+            self._same = 0
 
     def finish(self, next_offset: int) -> None:
         """The rest of the outputs."""
         self._flush(next_offset)
 
-    def _record(self, record: Record, place: Place) -> None:
+    def _emissions(self, record: Record) -> list[Emission] | None:
+        """Outputs of the record; None: it stays as it is."""
         try:
             outputs = self._limit.call(self._handle, record)
             if len(outputs) == 1 and outputs[0] is record:
-                self._builders.splice(self._target, place, self._codec)
-                return
+                return None
             emissions = [self._emission(record, checked(output)) for output in outputs]
         except (CorruptBatch, ChunkFailed):
             raise
@@ -135,10 +169,7 @@ class ChunkWork:
         self._replaced += 1
         self._emitted += len(emissions)
         self._dropped += not emissions
-        for target, rest, time_ms in emissions:
-            self._builders.append(
-                target, rest, offset=record.offset, time_ms=time_ms, codec=self._codec
-            )
+        return emissions
 
     def _emission(self, record: Record, output: Output) -> Emission:
         """A topic that is missing is no fault of the record: it does not go to the dead-letter topic."""
@@ -184,6 +215,7 @@ class ChunkWork:
             self._flush(next_offset)
 
     def _flush(self, next_offset: int) -> None:
+        self._take_same()
         self._report(next_offset, self._builders.take())
         self._reported_s = time.monotonic()
 

@@ -9,13 +9,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from ureplicator_worker.copier.raw.batches.header import SEQUENCE_MODULUS
+from ureplicator_worker.copier.raw.batches.header import SEQUENCE_MODULUS, Header
+from ureplicator_worker.copier.raw.batches.offsets import SourceOffsets
 from ureplicator_worker.copier.raw.batches.records import Built, Records, zigzag
-from ureplicator_worker.copier.record.decoding import NAME_ENCODING, Place
+from ureplicator_worker.copier.record.decoding import NAME_ENCODING, StoredRecords
 from ureplicator_worker.handlers import Output, Record
 
 BATCH_BYTES = 512 << 10
 """Of records before compression. Topics take batches of 1 MiB unless configured otherwise."""
+SPLICED_BYTES = 64 << 10
+"""About so many between two comparisons with the size of a batch."""
 
 TopicPartition = tuple[str, int]
 
@@ -37,12 +40,29 @@ class Builders:
         self._full: list[Ready] = []
         self.size_bytes = 0
 
-    def splice(self, target: TopicPartition, place: Place, codec: int) -> None:
-        """A record as it is."""
-        records = self._records(target, codec)
-        before = records.size_bytes
-        records.splice(place.data, place.at, 1, place.base_offset, place.base_ms, place.stamped_ms)
-        self.size_bytes += records.size_bytes - before
+    def splice(
+        self, target: TopicPartition, stored: StoredRecords, at: int, count: int, base_offset: int
+    ) -> None:
+        """Records of a stored batch as they are: so many from this place on."""
+        before = at
+        step = max(1, SPLICED_BYTES * stored.header.records // (len(stored.data) + 1))
+        while count:
+            records = self._records(target, stored.header.codec)
+            taken = min(step, count)
+            at = records.splice(
+                stored.data, at, taken, base_offset, stored.base_ms, stored.stamped_ms
+            )
+            count -= taken
+        self.size_bytes += at - before
+
+    def pass_on(self, target: TopicPartition, view: memoryview, header: Header) -> None:
+        """A stored batch, wholly as it is."""
+        if target in self._open:
+            self._close(target)
+        offsets = SourceOffsets.from_(header.base_offset)
+        built = Built(bytearray(view), header.records, offsets, header.max_timestamp_ms)
+        self._full.append(Ready(target, built))
+        self.size_bytes += len(view)
 
     def append(
         self, target: TopicPartition, rest: bytes, *, offset: int, time_ms: int, codec: int

@@ -46,7 +46,9 @@ class TimeLimit:
         self._call += 1
         self._calling = True
         try:
-            return self._outputs(handle(record))
+            result = handle(record)
+            kind = type(result)
+            return result if kind is tuple or kind is list else self._outputs(result)
         finally:
             self._calling = False
 
