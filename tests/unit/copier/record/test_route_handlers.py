@@ -6,16 +6,21 @@ partition stays where it is, nothing is repeated either.
 """
 
 import json
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ureplicator_common.model import HandlerSettings, RouteSettings
+from ureplicator_common.model import HandlerSettings, Partition, RouteSettings
 from ureplicator_testkit.copier.handler_process import processes
-from ureplicator_testkit.copier.line import Line, records, seen
+from ureplicator_testkit.copier.line import ROUTE, Line, records, seen
 from ureplicator_testkit.copier.line_history import NODES, PARTITIONS, fill, play
+from ureplicator_testkit.copier.sample_handlers import MODULE
 from ureplicator_testkit.kafka.memory_kafka import MemoryKafka
+from ureplicator_worker.copier.record.handlers import TASKS_AHEAD
+from ureplicator_worker.copier.record.partition import RecordPartition
+from ureplicator_worker.copier.record.window import CHUNK_BYTES
 from ureplicator_worker.lifeline.messages import Failed, Released
 
 COPY, SHARED = "u", "v"
@@ -118,5 +123,57 @@ def test_what_waits_for_the_handler_is_bounded() -> None:
         fill(line, 0, [(0, (0, 1, 2))] * 200, 1_000)
         line.turns(300)
         assert 0 < line.pool.used_bytes <= line.pool.limit_bytes
+    finally:
+        line.close()
+
+
+def test_outputs_that_the_target_does_not_take_are_bounded() -> None:
+    """Each record becomes three."""
+    line = new_line(f"{MODULE}:three", {"others": [COPY, SHARED]})
+    try:
+        line.add(0)
+        line.run(lambda: bool(processes(line.lane)) and processes(line.lane)[0].ready)
+        line.target.silent.update((1, 2))
+        fill(line, 0, [(0, (0, 1, 2))] * 400, 1_000)
+        (raw,) = line.lane._partitions.values()
+        assert isinstance(raw, RecordPartition)
+        bound = line.pool.limit_bytes // 4 + TASKS_AHEAD * 3 * CHUNK_BYTES
+        for _ in range(300):
+            line.turn()
+            assert raw.window.output_bytes <= bound
+        assert raw.window.output_bytes > 0
+        line.target.silent.clear()
+        line.run(lambda: line.copied(Partition(ROUTE, "t", 0)), skip_s=0.5)
+    finally:
+        line.close()
+
+
+def test_an_exception_stops_its_partition_and_no_other() -> None:
+    line = new_line(f"{MODULE}:fails", {"what": "raise", "at": "(?s)t/0/1 .*"})
+    try:
+        first, second = line.add(0, 1)
+        for number in range(2):
+            fill(line, number, [(0, (0, 1, 2))], 1)
+        line.run(lambda: line.copied(second) and bool(line.sent))
+        (failed,) = line.sent
+        assert isinstance(failed, Failed)
+        assert failed.partition == first
+        assert failed.reason.startswith("handler: ValueError: no such customer")
+        assert line.ownership.stored[first] == 1
+    finally:
+        line.close()
+
+
+def test_hooks_are_called_for_a_partition_that_comes_and_goes(tmp_path: Path) -> None:
+    notes = tmp_path / "notes"
+    line = new_line(f"{MODULE}:hooks", {"file": str(notes)})
+    try:
+        _, gone = line.add(0, 1)
+        fill(line, 1, [(0, (0, 1, 2))], 1)
+        line.run(lambda: line.copied(gone))
+        line.copier.holder.remove(gone)
+        line.run(lambda: "release" in notes.read_text())
+        assert sorted(notes.read_text().splitlines()) == ["assign 0 0", "assign 1 0", "release 1"]
+        assert line.sent == [Released((gone,))]
     finally:
         line.close()
