@@ -204,11 +204,14 @@ def test_a_dead_letter_keeps_its_place_among_the_others() -> None:
         return (record,)
 
     sink = Sink(act)
-    sink.run(batches.batch(rows(0, 5, PASSED_BYTES)))
+    found = rows(0, 5, PASSED_BYTES)
+    found[3] = (*found[3][:3], [("own", b"1")])
+    sink.run(batches.batch(found))
     assert sink.offsets() == [0, 1, 2, 4]
     assert sink.offsets(DEAD) == [3]
     (letter,) = batches.decode(sink._of(DEAD)[0].built.data)
     assert dict(letter.headers) == {
+        "own": b"1",
         "ureplicator.dead-letter.topic": b"t",
         "ureplicator.dead-letter.partition": b"0",
         "ureplicator.dead-letter.offset": b"3",

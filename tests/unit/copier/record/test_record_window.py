@@ -174,6 +174,18 @@ def test_what_follows_finish_is_only_what_is_on_its_way() -> None:
     assert pool.used_bytes == 0
 
 
+def test_what_waits_again_begins_where_results_ended() -> None:
+    """Else the next process would handle those records twice, also exactly once."""
+    pool = BufferPool(limit_bytes=1 << 20)
+    window = RecordWindow(position=0, leader_epoch=0, target_end=-1)
+    window.keep(pool.adopt(b"x"), position=0, next_offset=10, leader_epoch=0)
+    chunk = window.take()
+    assert window.handled(chunk, 7) is not None
+    window.give_back(chunk)
+    assert [each.position for each in window.take().batches] == [7]
+    window.discard()
+
+
 def test_chunks_hold_one_leader_epoch() -> None:
     pool = BufferPool(limit_bytes=1 << 20)
     window = RecordWindow(position=0, leader_epoch=0, target_end=-1)

@@ -36,6 +36,8 @@ def test_rename_by_pattern() -> None:
     assert renamed.topic == "1.orders"
     other = record(topic="orders")
     assert list(handler.handle(other)) == [other]
+    longer = record(topic="orders-v1-old")
+    assert list(handler.handle(longer)) == [longer], "only a part of the name matches"
 
 
 def test_mask_of_fields() -> None:
