@@ -136,6 +136,7 @@ class MemoryTransactions(MemoryPositions):
         self.protocol = self.ledger.protocol
 
     def add_partitions(self, partitions: Iterable[TargetPartition]) -> dict[TargetPartition, str]:
+        assert self._ready, "add_partitions before initialise"
         if self.protocol is TransactionProtocol.IMPLICIT:
             return {}
         unaddable = self.ledger.unaddable

@@ -65,3 +65,20 @@ def test_what_was_lost_is_sent_again() -> None:
     assert again is batch
     send.window.acknowledged(again, 0)
     assert not transaction.may_send(send)
+
+
+def test_the_sequences_of_a_partition_that_returns_are_those_of_its_producer() -> None:
+    transaction, send = sending(2)
+    assert transaction.may_send(send)
+    batch = send.window.next()
+    assert batch is not None
+    send.window.acknowledged(batch, 0)
+    transaction.leave(send)
+    _, same = sending(1)
+    assert transaction.may_send(same)
+    assert same.window.next_sequence == 1
+    transaction.leave(same)
+    transaction.begin(Producer(8, 0))
+    _, other = sending(1)
+    assert transaction.may_send(other)
+    assert other.window.next_sequence == 0

@@ -37,6 +37,7 @@ from ureplicator_worker.copier.ownership.protocol import (
 )
 from ureplicator_worker.copier.source_offsets import PUBLISH_EVERY_S
 from ureplicator_worker.copier.start_position import TargetState
+from ureplicator_worker.copier.transaction_committer import TransactionCommitter
 from ureplicator_worker.lifeline.messages import PublishedSettings
 
 
@@ -250,6 +251,39 @@ def test_a_partition_that_leaves_uncommitted_aborts_what_it_sent(fleet: Transact
     put(fleet, 1, 5)
     fleet.run_until_copied()
     assert len(fleet.committed(0)) == 10
+
+
+def test_a_partition_that_leaves_acknowledged_but_uncommitted_aborts(
+    fleet: TransactionFleet,
+) -> None:
+    """Another partition keeps the transaction from being settled until the time to drain is over."""
+    for number in range(2):
+        fleet.give(number, "w1")
+        put(fleet, number, 5)
+    fleet.run_until_copied()
+    after_append = int(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
+    fleet.target.belated["t", 1] = deque([after_append] * 10_000)
+    for number in range(2):
+        put(fleet, number, 5)
+    fleet.turns(10)
+    fleet.give(0, "w2")
+    fleet.turns(60, skip_s=0.5)
+    assert fleet.owners[Partition(ROUTE, "t", 0)].worker == "w2"
+    fleet.target.belated.clear()
+    fleet.run_until_copied()
+    assert len(fleet.committed(0)) == 10
+
+
+def test_an_abort_before_the_first_commit_gives_up_no_partition(fleet: TransactionFleet) -> None:
+    """No position is stored then, which is none of another owner."""
+    fleet.give(0, "w1")
+    worker = fleet.workers["w1"]
+    while not isinstance(worker.copier.holder.committer, TransactionCommitter):
+        fleet.turn()
+    worker.copier.holder.committer.abort("a batch was refused", worker.now_s)
+    put(fleet, 0, 5)
+    fleet.run_until_copied()
+    assert not worker.failures
 
 
 def test_a_transaction_is_ended_though_its_partition_was_released(fleet: TransactionFleet) -> None:

@@ -14,6 +14,7 @@ from ureplicator_testkit.copier.ledger_fleet import put
 from ureplicator_testkit.copier.line import ROUTE, records, seen
 from ureplicator_testkit.copier.transaction_fleet import PROTOCOLS, TransactionFleet
 from ureplicator_testkit.records import batches
+from ureplicator_worker.copier.raw.net.produce_api import IN_TRANSACTION
 from ureplicator_worker.lifeline.messages import PublishedSettings
 
 KEY = ("t", 0)
@@ -156,3 +157,11 @@ def test_a_batch_that_may_be_there_already_is_neither_split_nor_skipped(
     put(fleet, 0, 1)
     fleet.run_until_copied()
     assert fleet.ledger.done.count("initialise") == 2
+
+
+def test_batches_go_in_the_version_of_the_protocol(fleet: TransactionFleet) -> None:
+    """From version 12 on a batch is taken into the transaction without being added (KIP-890)."""
+    versions = {each.version for each in fleet.target.requests if hasattr(each, "acks")}
+    implicit = fleet.ledger.protocol is TransactionProtocol.IMPLICIT
+    assert versions
+    assert {version >= IN_TRANSACTION for version in versions} == {implicit}
