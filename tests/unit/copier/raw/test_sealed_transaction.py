@@ -69,16 +69,16 @@ def test_what_was_lost_is_sent_again() -> None:
 
 def test_the_sequences_of_a_partition_that_returns_are_those_of_its_producer() -> None:
     transaction, send = sending(2)
-    assert transaction.may_send(send)
-    batch = send.window.next()
+    batch = sent(transaction, send)
     assert batch is not None
     send.window.acknowledged(batch, 0)
     transaction.leave(send)
     _, same = sending(1)
-    assert transaction.may_send(same)
+    assert transaction.taking_part([same], 1, 0.0)
     assert same.window.next_sequence == 1
     transaction.leave(same)
     transaction.begin(Producer(8, 0))
+    transaction.joined(transaction.number, frozenset({send.topic_partition}))
     _, other = sending(1)
-    assert transaction.may_send(other)
+    assert transaction.taking_part([other], 1, 0.0)
     assert other.window.next_sequence == 0
