@@ -24,7 +24,7 @@ TIMEOUT_S = 560
 CAUGHT_BY = {
     "take-before-give": "T",
     "no-fence-written": "I",
-    "no-fence-written, unchecked": "S",
+    "no-fence-written, unchecked": "SM",
     "no-fence-done": "S",
     "leader-not-fenced": "S",
     "renewed-without-fence": "S",
@@ -39,6 +39,8 @@ CAUGHT_BY = {
     "owner-epoch-not-raised": "S",
     "response-before-write": "A",
 }
+"""Invariants, any of which shows the lack first. Without the holders in the plan (I is not checked), a worker
+may also take a partition that nothing accounts for (M)."""
 
 Run = subprocess.CompletedProcess[str]
 
@@ -73,4 +75,4 @@ def test_a_missing_safeguard_is_detected(mutant: str, runs: Mapping[str, Future[
     run = runs[mutant].result()
     assert run.returncode == 1, run.stdout + run.stderr
     _, invariant, _ = run.stdout.splitlines()[-2].split(": ", 2)
-    assert invariant == CAUGHT_BY[mutant], run.stdout
+    assert invariant in CAUGHT_BY[mutant], run.stdout
