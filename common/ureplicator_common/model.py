@@ -92,7 +92,7 @@ class Partition(NamedTuple):
 
 
 class LimitKind(StrEnum):
-    """Kind of what a byte limit is for."""
+    """Kind of the subject of a byte limit."""
 
     ROUTE = "route"
     TOPIC = "topic"
@@ -100,7 +100,7 @@ class LimitKind(StrEnum):
 
 
 class Limited(NamedTuple):
-    """What a byte limit is for. Written `route:source.target`, `topic:source.target/topic`, `worker:w1`."""
+    """Subject of a byte limit. Written `route:source.target`, `topic:source.target/topic`, `worker:w1`."""
 
     kind: LimitKind
     name: str

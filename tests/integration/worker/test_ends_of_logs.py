@@ -59,7 +59,7 @@ def test_a_limit_for_timestamps_stops_its_partition_and_skips_nothing(lane: Real
 def test_a_limit_for_sizes_that_is_lowered_while_it_is_copied(
     lane: RealLane, delivery: Delivery
 ) -> None:
-    """What the policy leaves out is reported with its offsets."""
+    """Records that the policy leaves out are reported with their offsets."""
     lane.make(1)
     lane.fill([NewRecord(b"x" * 5_000)] * 3)
     driver = start(lane, 1, RouteSettings(delivery=delivery, abort_on_send_failure=False))

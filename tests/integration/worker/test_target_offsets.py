@@ -44,7 +44,7 @@ def by_offset(bootstrap: str, topic: str) -> Mapping[int, ConsumedRecord]:
 
 
 def assert_true(lane: RealLane, segments: Sequence[Segment], *, end: int) -> None:
-    """What lies in a segment is the same record at both ends; a consumer that goes on at any translated
+    """A segment holds the same records at both ends; a consumer that goes on at any translated
     offset misses none."""
     source = by_offset(lane.source.bootstrap, lane.topic)
     target = by_offset(lane.target.bootstrap, lane.topic)

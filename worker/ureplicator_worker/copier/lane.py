@@ -229,7 +229,7 @@ class Lane(Protocol):
     def status(self, partition: Partition) -> LaneStatus: ...
 
     def segments(self, partition: Partition) -> Sequence[Segment]:
-        """Where records lie in the partition's own target partition, as far as known, in order.
+        """Offsets of the records in the partition's own target partition, as far as known, in order.
 
         In transactions: what is committed. The number is bounded.
         """

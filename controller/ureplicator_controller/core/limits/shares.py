@@ -40,7 +40,7 @@ def share_steps(snapshot: Snapshot, reasons: Counter[str]) -> Iterator[WriteShar
 
 
 def next_division_s(snapshot: Snapshot, now_s: float) -> float | None:
-    """When the limits are to be divided again, by later loads; None without limits."""
+    """Time at which the limits are to be divided again, by later loads; None without limits."""
     divided = snapshot.switches.limits and snapshot.sessions
     return now_s + DIVISION_INTERVAL_S if divided else None
 

@@ -232,7 +232,7 @@ def parse(
 
 
 def _replaced(node: Node, value: T) -> Stored[T]:
-    """What stands for an unreadable node of the leader that is overwritten: nothing is lost with it."""
+    """Value of an unreadable node that the leader overwrites: nothing is lost with it."""
     return Stored(value, node.stat.version, node.stat.mzxid, node.stat.owner)
 
 

@@ -106,7 +106,7 @@ class TransactionFleet(LedgerFleet):
         return seen(committed(self.target, ("t", number)))
 
     def shared(self, number: int, *, stable: bool = True) -> list[tuple[object, ...]]:
-        """What of the shared partition comes from this one."""
+        """Records of the shared partition that come from this one."""
         ours = b"t/%d/" % number
         found = committed(self.target, (SHARED, 0), stable=stable)
         return seen([row for row in found if (row.value or b"").startswith(ours)])

@@ -1,4 +1,4 @@
-"""What can be wrong with a history."""
+"""Kinds of anomalies that a history can have."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ def sending(count: int) -> tuple[LaneTransaction, SendSide]:
 
 
 def sent(transaction: LaneTransaction, send: SendSide) -> Batch | None:
-    """What a turn of the loop sends first."""
+    """Batch that a turn of the loop sends first."""
     if not transaction.may_send(send) or not transaction.taking_part([send], 1, 0.0):
         return None
     return send.window.next()

@@ -51,7 +51,7 @@ def opened(producer: Producer, sides: list[SendSide]) -> LaneTransaction:
 
 
 def send(transaction: LaneTransaction, side: SendSide) -> Batch | None:
-    """What a turn of the loop sends for this side alone."""
+    """Batch that a turn of the loop sends for this side alone."""
     if not transaction.may_send(side) or not transaction.taking_part([side], 1, 0.0):
         return None
     return side.window.next()

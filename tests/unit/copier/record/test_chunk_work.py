@@ -1,4 +1,4 @@
-"""What becomes of a chunk: all outputs, in the order of the source, whatever stays as it is."""
+"""Results of a chunk: all outputs, in the order of the source, whatever stays as it is."""
 
 from __future__ import annotations
 

@@ -81,7 +81,7 @@ def opened(*joined: TopicPartition) -> LaneTransaction:
 
 
 def send(transaction: LaneTransaction, side: SendSide, *more: SendSide) -> list[Batch]:
-    """What a turn of the loop sends for the first of them that has its turn; acknowledged at once."""
+    """Batch that a turn of the loop sends for the first of them that has its turn; acknowledged at once."""
     ready = [each for each in (side, *more) if transaction.may_send(each)]
     sent = []
     for found in transaction.taking_part(ready, NODE, 0.0):

@@ -1,4 +1,4 @@
-"""What a handler emits to three partitions, exactly once, by workers that take over from each other.
+"""Outputs of a handler to three partitions, exactly once, by workers that take over from each other.
 
 Random faults of brokers, coordinators, workers and of the handler's process. At every moment the committed
 records of all three are those of the source up to the stored position, once and in order.

@@ -23,8 +23,8 @@ from ureplicator_worker.lifeline.messages import LimitUse
 BURST_S = 0.5
 """Longer than a round trip between continents, during which the bucket must not overflow."""
 READY_PART = 0.25
-LONGEST_WAIT_S = 1.0
-"""Between two looks at a bucket; a longer time was not spent waiting for it."""
+MAX_WAIT_S = 1.0
+"""Between two calls of `room`; a longer time was not spent waiting for the bucket."""
 
 
 class TokenBucket:
@@ -44,7 +44,7 @@ class TokenBucket:
         self._refill(now_s)
         ready = self._tokens >= READY_PART * BURST_S * self.rate
         if self._waiting_since_s is not None:
-            self.throttled_s += min(LONGEST_WAIT_S, now_s - self._waiting_since_s)
+            self.throttled_s += min(MAX_WAIT_S, now_s - self._waiting_since_s)
         self._waiting_since_s = None if ready else now_s
         return max(1, int(self._tokens)) if ready else 0
 

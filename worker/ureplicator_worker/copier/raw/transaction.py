@@ -213,5 +213,5 @@ def goes_on(window: SendWindow, *, begin: bool) -> bool:
 
 
 def unsettled(window: SendWindow) -> bool:
-    """What a transaction that ended now would hold is unknown, or a part of what belongs together."""
+    """True if a transaction that ended now would hold something unknown, or part of a whole."""
     return window.in_flight > 0 or goes_on(window, begin=False)

@@ -1,4 +1,4 @@
-"""What handlers did, for each source topic, since the copier began. Only grows.
+"""Counters of handlers, for each source topic, since the copier began. They only grow.
 
 Counted when a result of the handler's process arrives: records that are handled again (after an abort, or
 when their process was lost) count again.

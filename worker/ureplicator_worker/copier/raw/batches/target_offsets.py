@@ -43,7 +43,7 @@ _FIELDS = len(Segment._fields)
 
 
 def target_offset(segments: Sequence[Segment], source: int) -> int | None:
-    """Where a consumer goes on at the target that has read everything before `source`, rounded down.
+    """Target offset at which a consumer goes on that has read everything before `source`, rounded down.
 
     None: `source` lies before what is known.
     """
@@ -169,7 +169,7 @@ class TargetOffsets:
         self._open_from = UNKNOWN
 
     def segments(self) -> tuple[Segment, ...]:
-        """What is committed, in order."""
+        """Segments that are committed, in order."""
         known, end = self._known(), self._open_from
         if end < 0:
             return tuple(known)
