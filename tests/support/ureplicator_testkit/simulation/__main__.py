@@ -42,6 +42,8 @@ def _run(options: argparse.Namespace) -> int:
         try:
             result = simulation.run()
         except (SimulationFailure, Exception) as error:
+            if is_other(error, options.invariant):
+                continue
             _show_failure(simulation.world, error, whole=options.trace)
             return 1
         turns, faults = turns + result.turns, faults + result.faults
@@ -54,6 +56,12 @@ def _run(options: argparse.Namespace) -> int:
     took_s = time.perf_counter() - began_s
     print(f"{count} seeds, no violation: {turns} turns, {faults} faults, {took_s:.1f} s")
     return 0
+
+
+def is_other(error: BaseException, invariant: str | None) -> bool:
+    """True if another invariant than this one is violated; without one, none is another."""
+    is_named = isinstance(error, SimulationFailure) and error.letter == invariant
+    return invariant is not None and not is_named
 
 
 def _seeds(options: argparse.Namespace) -> Iterator[int]:
@@ -75,6 +83,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument(
         "--mutant", choices=list(MUTANTS), help="remove a safeguard from the product"
     )
+    parser.add_argument("--invariant", help="go on until this one is violated, by its letter")
     return parser.parse_args()
 
 
