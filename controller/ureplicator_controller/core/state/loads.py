@@ -1,9 +1,10 @@
 """Loads that workers measured, prepared for decisions.
 
 Every worker writes its loads every few seconds. In a big fleet they are most of what changes, and few
-decisions need them: `DecodedLoads` decodes a worker's node on first access. The leader reads loads
-when it places partitions, and every `LOAD_REVIEW_INTERVAL_S` to balance load and to find partitions
-without progress. A change of a load does not trigger a cycle.
+decisions need them: `DecodedLoads` decodes a worker's node on first access, and in later cycles only when
+it has changed. The leader reads loads when it places partitions, every `LOAD_REVIEW_INTERVAL_S` to balance
+load and to find partitions without progress, and in each cycle while there are byte limits. A change of a
+load does not trigger a cycle.
 
 **Unknown is not zero.** A partition's rate counts once its owner has copied it for `SETTLED_S`.
 Before that, or if its worker reports no loads (an older version, an unreadable node), the rate is
@@ -13,7 +14,7 @@ decision is based on the rate of a partition that was just moved.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from ureplicator_common.contents import PartitionLoad
 from ureplicator_common.coordination import Node
@@ -32,15 +33,18 @@ Rates = Mapping[WorkerId, Mapping[Partition, float]]
 
 
 class DecodedLoads(Mapping[WorkerId, WorkerLoads]):
-    """Worker -> its loads, decoded on first access. An unreadable node counts as no loads."""
+    """Worker -> its loads, decoded by `read` on first access."""
 
-    def __init__(self, nodes: Mapping[WorkerId, Node]) -> None:
+    def __init__(
+        self, nodes: Mapping[WorkerId, Node], read: Callable[[WorkerId, Node], WorkerLoads]
+    ) -> None:
         self._nodes = nodes
+        self._read = read
         self._decoded: dict[WorkerId, WorkerLoads] = {}
 
     def __getitem__(self, worker: WorkerId) -> WorkerLoads:
         if worker not in self._decoded:
-            self._decoded[worker] = _decode(self._nodes[worker])
+            self._decoded[worker] = self._read(worker, self._nodes[worker])
         return self._decoded[worker]
 
     def __iter__(self) -> Iterator[WorkerId]:
@@ -50,9 +54,10 @@ class DecodedLoads(Mapping[WorkerId, WorkerLoads]):
         return len(self._nodes)
 
 
-def _decode(node: Node) -> WorkerLoads:
+def readable_loads(data: bytes) -> WorkerLoads:
+    """Loads of a node; an unreadable one counts as no loads."""
     try:
-        return decode_loads(node.data)
+        return decode_loads(data)
     except UnreadableContent:
         return {}
 

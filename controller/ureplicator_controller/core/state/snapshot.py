@@ -55,7 +55,7 @@ from ureplicator_common.znodes import (
     decode_shares,
     decode_switches,
 )
-from ureplicator_controller.core.state.loads import DecodedLoads, WorkerLoads
+from ureplicator_controller.core.state.loads import DecodedLoads, WorkerLoads, readable_loads
 
 T = TypeVar("T")
 K = TypeVar("K")
@@ -223,7 +223,7 @@ def parse(
         unreadable_nodes=tuple(decoder.unreadable_nodes),
         delays=delays or Delays(),
         limits=limits or BalanceLimits(),
-        loads=_loads(nodes, paths, sessions),
+        loads=_loads(nodes, paths, sessions, decoder.cache),
         switches=switches.value if switches else _default_switches(nodes.get(paths.settings)),
         switches_version=switches.version if switches else None,
         are_switches_readable=switches is not None or paths.settings not in nodes,
@@ -237,16 +237,25 @@ def _replaced(node: Node, value: T) -> Stored[T]:
 
 
 def _loads(
-    nodes: Mapping[str, Node], paths: Paths, sessions: Mapping[WorkerId, SessionId]
+    nodes: Mapping[str, Node],
+    paths: Paths,
+    sessions: Mapping[WorkerId, SessionId],
+    cache: DecodeCache,
 ) -> DecodedLoads:
     """Loads written by the live sessions; those of an ended session are stale."""
+
+    def read(worker: WorkerId, node: Node) -> WorkerLoads:
+        """After the end of its cycle: the cache keeps it for the next one."""
+        return cache.read(paths.load(worker), node, readable_loads).value
+
     found = ((worker, nodes.get(paths.load(worker))) for worker in sessions)
     return DecodedLoads(
         {
             worker: node
             for worker, node in found
             if node is not None and node.stat.owner == sessions[worker]
-        }
+        },
+        read,
     )
 
 

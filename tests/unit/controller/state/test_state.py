@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 
 from ureplicator_common.contents import (
     CurrentEntry,
@@ -10,6 +11,8 @@ from ureplicator_common.contents import (
     IdealEntry,
     IdealTopic,
     KnownWorker,
+    LiveWorker,
+    PartitionLoad,
     TopicIntent,
 )
 from ureplicator_common.coordination import Node, Stat
@@ -24,7 +27,7 @@ from ureplicator_common.model import (
     TopicState,
     WorkerId,
 )
-from ureplicator_common.znodes import Paths, encode_intent
+from ureplicator_common.znodes import Paths, encode_intent, encode_live_worker, encode_loads
 from ureplicator_controller.core.planning.membership import track_membership
 from ureplicator_controller.core.planning.plan import plan
 from ureplicator_controller.core.state.external_view import external_view
@@ -75,6 +78,24 @@ def test_cache_decodes_only_changed_nodes() -> None:
     second = {PATHS.topic(KEY): node(encode_intent(TopicIntent(2, 1)), mzxid=2)}
     assert parse(second, PATHS, fleet="test", cache=memo).topics[KEY].value.partitions == 2
     assert parse({}, PATHS, fleet="test", cache=memo).topics == {}
+
+
+def test_loads_are_decoded_again_only_when_they_changed() -> None:
+    """With a byte limit each cycle needs them."""
+
+    def loads(rate: float, mzxid: int) -> Mapping[Partition, PartitionLoad]:
+        load = encode_loads({Partition(ROUTE, "t", 0): PartitionLoad(bytes_per_s=rate)})
+        nodes = {
+            PATHS.worker_live(A): node(encode_live_worker(LiveWorker(slots=1))),
+            PATHS.load(A): node(load, mzxid),
+        }
+        return parse(nodes, PATHS, fleet="test", cache=memo).loads[A]
+
+    memo = DecodeCache()
+    one = loads(1.0, 1)
+    assert loads(1.0, 1) is one
+    assert loads(1.0, 1) is one
+    assert loads(2.0, 2)[Partition(ROUTE, "t", 0)].bytes_per_s == 2.0
 
 
 # Presence
