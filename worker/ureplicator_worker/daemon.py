@@ -181,7 +181,9 @@ class Worker:
         telemetry = Telemetry()
         assignment = self._assignment_watch()
         settings = RouteSettingsWatch(
-            coordination=self._coordination, paths=self._paths, send=started.lifeline.send_all
+            coordination=self._coordination,
+            path=self._paths.routes,
+            send=started.lifeline.send_all,
         )
         shares = SharesWatch(
             coordination=self._coordination,

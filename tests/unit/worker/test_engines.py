@@ -154,7 +154,7 @@ def test_changed_settings_of_routes_are_sent_with_growing_versions() -> None:
     leader, client = MemoryCoordination(store), MemoryCoordination(store)
     leader.ensure(PATHS.routes)
     sent: queue.SimpleQueue[PublishedSettings] = queue.SimpleQueue()
-    watch = RouteSettingsWatch(coordination=client, paths=PATHS, send=sent.put)
+    watch = RouteSettingsWatch(coordination=client, path=PATHS.routes, send=sent.put)
     path, first, second = PATHS.route(ROUTE), RouteSettings(), RouteSettings(verify_crc=False)
     leader.transact([Create(path, znodes.encode_route(first))])
     watch.start()

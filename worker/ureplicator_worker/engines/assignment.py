@@ -13,7 +13,9 @@ from __future__ import annotations
 
 import logging
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Callable
+from typing import Generic, TypeVar
 
 from ureplicator_common import znodes
 from ureplicator_common.contents import Assignment
@@ -35,6 +37,7 @@ from ureplicator_worker.core.events import (
 from ureplicator_worker.lifeline.messages import PublishedSettings, PublishedShares
 
 logger = logging.getLogger(__name__)
+Published = TypeVar("Published")
 
 
 class AssignmentWatch:
@@ -101,69 +104,17 @@ class AssignmentWatch:
         self._put(AssignmentChanged(assignment.entries, zxid))
 
 
-class RouteSettingsWatch:
-    """`send` gets the settings of each route, and again when they change."""
+class PublishedWatch(ABC, Generic[Published]):
+    """`send` gets what the leader publishes at `path` or below it, and again when it changes."""
 
     def __init__(
-        self,
-        *,
-        coordination: Coordination,
-        paths: znodes.Paths,
-        send: Callable[[PublishedSettings], None],
-    ) -> None:
-        self._coordination = coordination
-        self._root = paths.routes
-        self._send = send
-        self._versions: dict[Route, int] = {}
-        self._lock = threading.Lock()
-        self._cache: TreeCache | None = None
-
-    def start(self) -> None:
-        self._cache = self._coordination.tree_cache(self._root, self._changed)
-        self._changed()
-
-    def close(self) -> None:
-        if self._cache is not None:
-            self._cache.close()
-
-    def _changed(self) -> None:
-        if self._cache is None:
-            return
-        try:
-            nodes = self._cache.nodes()
-        except Unavailable:
-            return
-        with self._lock:
-            for path, node in nodes.items():
-                if path != self._root:
-                    self._take(path, node)
-
-    def _take(self, path: str, node: Node) -> None:
-        try:
-            route = Route.parse(path.rpartition("/")[2])
-            if node.stat.mzxid <= self._versions.get(route, -1):
-                return
-            settings = znodes.decode_route(node.data)
-        except ValueError as error:
-            logger.error("%s cannot be read, its last settings stay: %s", path, error)
-            return
-        self._versions[route] = node.stat.mzxid
-        self._send(PublishedSettings(route, node.stat.mzxid, settings))
-
-
-class SharesWatch:
-    """`send` gets the worker's shares of byte limits, and again when they change."""
-
-    def __init__(
-        self,
-        *,
-        coordination: Coordination,
-        path: str,
-        send: Callable[[PublishedShares], None],
+        self, *, coordination: Coordination, path: str, send: Callable[[Published], None]
     ) -> None:
         self._coordination = coordination
         self._path = path
         self._send = send
+        self._versions: dict[str, int] = {}
+        self._lock = threading.Lock()
         self._cache: TreeCache | None = None
 
     def start(self) -> None:
@@ -174,18 +125,48 @@ class SharesWatch:
         if self._cache is not None:
             self._cache.close()
 
+    @abstractmethod
+    def _decode(self, path: str, node: Node) -> Published | None:
+        """None if nothing is published there. Raises ValueError."""
+
     def _changed(self) -> None:
-        """Copiers ignore what they know already."""
         if self._cache is None:
             return
         try:
-            node = self._cache.nodes().get(self._path)
-            if node is not None:
-                self._send(published_shares(node))
+            nodes = self._cache.nodes()
         except Unavailable:
             return
-        except znodes.UnreadableContent as error:
-            logger.error("%s cannot be read, the last shares stay: %s", self._path, error)
+        with self._lock:
+            for path, node in nodes.items():
+                if node.stat.mzxid > self._versions.get(path, -1):
+                    self._take(path, node)
+
+    def _take(self, path: str, node: Node) -> None:
+        try:
+            published = self._decode(path, node)
+        except ValueError as error:
+            logger.error("%s cannot be read, its last content stays: %s", path, error)
+            return
+        self._versions[path] = node.stat.mzxid
+        if published is not None:
+            self._send(published)
+
+
+class RouteSettingsWatch(PublishedWatch[PublishedSettings]):
+    """Settings of each route, in nodes below `path`."""
+
+    def _decode(self, path: str, node: Node) -> PublishedSettings | None:
+        if path == self._path:
+            return None
+        route = Route.parse(path.rpartition("/")[2])
+        return PublishedSettings(route, node.stat.mzxid, znodes.decode_route(node.data))
+
+
+class SharesWatch(PublishedWatch[PublishedShares]):
+    """The worker's shares of byte limits, in one node."""
+
+    def _decode(self, path: str, node: Node) -> PublishedShares:
+        return published_shares(node)
 
 
 def published_shares(node: Node) -> PublishedShares:
