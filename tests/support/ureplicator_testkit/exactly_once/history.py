@@ -9,10 +9,16 @@ from random import Random
 
 from ureplicator_common.kafka.errors import ErrorCode
 from ureplicator_common.kafka.positions import TransactionProtocol
-from ureplicator_common.model import Partition
+from ureplicator_common.model import Partition, RouteSettings
+from ureplicator_testkit.copier.handler_process import processes
 from ureplicator_testkit.copier.ledger_fleet import put
 from ureplicator_testkit.copier.line import ROUTE
-from ureplicator_testkit.copier.transaction_fleet import PARTITIONS, PROTOCOLS, TransactionFleet
+from ureplicator_testkit.copier.transaction_fleet import (
+    EXACTLY_ONCE,
+    PARTITIONS,
+    PROTOCOLS,
+    TransactionFleet,
+)
 from ureplicator_testkit.kafka.memory_kafka import MemoryKafka
 from ureplicator_testkit.kafka.transactions import EPOCHS
 from ureplicator_testkit.records import batches
@@ -59,7 +65,7 @@ class Faults:
     def __init__(self, fleet: TransactionFleet, random: Random) -> None:
         self._fleet = fleet
         self._random = random
-        self._kinds: Mapping[str, Callable[[], None]] = {
+        self._kinds: dict[str, Callable[[], None]] = {
             "none": lambda: None,
             "cut": lambda: self._kafka().cut(self._node()),
             "torn": self._tear,
@@ -85,6 +91,8 @@ class Faults:
             "slow": lambda: self._pace(self._random.choice(STEPS_EACH)),
             "heal": self.heal,
         }
+        if fleet.settings.handlers:
+            self._kinds |= {"lose process": self._lose_process}
         self.done: list[str] = []
 
     def harm(self) -> None:
@@ -151,6 +159,11 @@ class Faults:
         request, outcome = self._random.choice(REQUESTS), self._random.choice(OUTCOMES)
         self._fleet.ledger.fail_next(request, outcome)
 
+    def _lose_process(self) -> None:
+        """The processes of a worker's handlers."""
+        for process in processes(self._fleet.workers[self._worker()].lane):
+            process.lose()
+
     def _change_protocol(self) -> None:
         self._fleet.ledger.protocol = self._random.choice(PROTOCOLS)
 
@@ -194,10 +207,13 @@ class Faults:
 
 @contextmanager
 def fleet_of(
-    random: Random, protocol: TransactionProtocol | None = None
+    random: Random,
+    protocol: TransactionProtocol | None = None,
+    settings: RouteSettings = EXACTLY_ONCE,
 ) -> Iterator[TransactionFleet]:
     """Workers, each with a partition or none."""
-    fleet = TransactionFleet(protocol or random.choice(PROTOCOLS), *WORKERS, nodes=NODES)
+    protocol = protocol or random.choice(PROTOCOLS)
+    fleet = TransactionFleet(protocol, *WORKERS, nodes=NODES, settings=settings)
     fleet.ledger.epochs_each = random.choice([2, 5, EPOCHS])
     try:
         for number in range(PARTITIONS):
@@ -209,9 +225,13 @@ def fleet_of(
         fleet.close()
 
 
-def play(random: Random, protocol: TransactionProtocol | None = None) -> list[str]:
+def play(
+    random: Random,
+    protocol: TransactionProtocol | None = None,
+    settings: RouteSettings = EXACTLY_ONCE,
+) -> list[str]:
     """The faults that were done. Raises AssertionError."""
-    with fleet_of(random, protocol) as fleet:
+    with fleet_of(random, protocol, settings) as fleet:
         faults = Faults(fleet, random)
         for _ in range(random.randint(1, STEPS)):
             faults.fill()
