@@ -22,6 +22,13 @@ HINTS: Mapping[str, str] = {
     "wait until GET returns 404, then add it again": (
         "wait until ureplicator topics no longer lists it, then add it again"
     ),
+    "wait for its end, or cancel it with DELETE": (
+        "wait for its end, or cancel it with ureplicator audits cancel"
+    ),
+    "GET /positions shows positions and logs": (
+        "ureplicator positions show shows positions and logs"
+    ),
+    "GET /audits lists requests": "ureplicator audits lists requests",
     "check with GET whether it was applied, then repeat the request": (
         "check whether it was applied, then repeat the command"
     ),
@@ -32,6 +39,9 @@ _FIELDS: Mapping[str, str] = {
     "src": "--src: ",
     "dst": "--dst: ",
     "numPartitions": "partitions: ",
+    "bytesPerSecond": "--bytes-per-second: ",
+    "from": "--from: ",
+    "to": "--to: ",
 }
 """Fields of requests that have another name, or none, on the command line."""
 

@@ -42,8 +42,8 @@ def history(
 ) -> None:
     """Show the last events, newest first.
 
-    Events are moves of partitions, changed positions, gaps that were passed over, workers that joined or
-    left, new leaders and changed switches.
+    Events are moves of partitions, changed positions, gaps that were passed over, audits and what they
+    found, workers that joined or left, new leaders and changed switches.
     """
     query = {"topic": topic, "worker": worker, "kind": kind or "", "limit": str(limit)}
     body = request("GET", url, "/history", src=src, dst=dst, query=query)

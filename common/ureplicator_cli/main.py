@@ -4,21 +4,24 @@
     exit code 1  refused, failed, or no controller reached; one line on stderr per reason
     exit code 2  wrong usage
 
-`roles` starts controllers and workers. All other commands speak to REST alone: any controller serves,
-and neither ZooKeeper nor Kafka has to be reachable from the operator's machine.
+`roles` starts controllers, workers and auditors. `audit` reads both Kafka clusters itself; it exits with 1
+if records differ. All other commands speak to REST alone: any controller serves, and neither ZooKeeper nor
+Kafka has to be reachable from the operator's machine.
 """
 
 from __future__ import annotations
 
 import click
 
+from ureplicator_cli.audits.compare import audit
+from ureplicator_cli.audits.states import audits
 from ureplicator_cli.backup import export_fleet, import_fleet
 from ureplicator_cli.blacklist import blacklist
 from ureplicator_cli.history import history
 from ureplicator_cli.options import SectionedGroup
 from ureplicator_cli.positions import positions
 from ureplicator_cli.rebalance import balance, freeze, rebalance, unfreeze
-from ureplicator_cli.roles import check_config, controller, worker
+from ureplicator_cli.roles import auditor, check_config, controller, executor_archive, worker
 from ureplicator_cli.routes import limits, routes
 from ureplicator_cli.status import status
 from ureplicator_cli.topics import topics
@@ -40,9 +43,10 @@ def cli() -> None:
     """
 
 
-cli.add_section("Run a role", controller, worker, check_config)
+cli.add_section("Run a role", controller, worker, auditor, check_config, executor_archive)
 cli.add_section("Topics", topics, positions, blacklist, routes, limits)
 cli.add_section("Fleet", status, instances, history)
+cli.add_section("Audit", audit, audits)
 cli.add_section("Placement", rebalance, balance, freeze, unfreeze)
 cli.add_section("Backup", export_fleet, import_fleet)
 

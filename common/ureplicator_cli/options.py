@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, TypeVar
 
 import click
@@ -10,6 +11,8 @@ import click
 from ureplicator_cli import rest_client
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+_RATE_UNITS = {"": 1, "k": 1_000, "m": 1_000_000, "g": 1_000_000_000}
 
 url_option = click.option(
     "--url",
@@ -32,6 +35,32 @@ def route_options(command: F) -> F:
     """A fleet with one route needs neither."""
     command = click.option("--dst", default="", help="Target cluster of the route.")(command)
     return click.option("--src", default="", help="Source cluster of the route.")(command)
+
+
+def config_options(command: F) -> F:
+    """The configuration file of the fleet, and keys of it that are set otherwise."""
+    command = click.option(
+        "--set",
+        "overrides",
+        multiple=True,
+        metavar="KEY=VALUE",
+        help="Override one key of CONFIG, as in controller.port=9001. Repeatable.",
+    )(command)
+    return click.argument("config", type=click.Path(path_type=Path))(command)
+
+
+class Rate(click.ParamType[int]):
+    """Bytes per second: 500k, 20M."""
+
+    name = "rate"
+
+    def convert(self, value: Any, parameter: Any, context: Any) -> int:
+        if isinstance(value, int):
+            return value
+        number, unit = value.rstrip("kKmMgG"), value[len(value.rstrip("kKmMgG")) :].lower()
+        if not number.isdecimal() or unit not in _RATE_UNITS or not int(number):
+            self.fail(f"{value!r} is not a rate in bytes per second, such as 500k or 20M")
+        return int(number) * _RATE_UNITS[unit]
 
 
 class SectionedGroup(click.Group):

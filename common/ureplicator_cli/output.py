@@ -61,7 +61,8 @@ def worker_name(name: str, shown: Mapping[str, Any] | None) -> str:
         return f"{name} (gone)"
     gone = "" if shown["live"] else "evicted" if shown["evicted"] else "gone"
     drained = "drained" if shown["blacklisted"] or shown["draining"] else ""
-    condition = ", ".join(filter(None, (gone, drained)))
+    no_capacity = "no capacity" if shown.get("noCapacity") else ""
+    condition = ", ".join(filter(None, (gone, drained, no_capacity)))
     return f"{name} ({condition})" if condition else name
 
 

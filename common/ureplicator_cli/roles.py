@@ -1,4 +1,4 @@
-"""`ureplicator controller`, `worker` and `check-config`: the commands that read a configuration.
+"""The commands that start a role, check a configuration, and pack what executors need.
 
 A role is imported when it starts: a controller's image carries no Spark, a worker's no Flask.
 """
@@ -12,24 +12,13 @@ from pathlib import Path
 
 import click
 
-from ureplicator_cli.options import F
+from ureplicator_cli.options import F, config_options
 from ureplicator_cli.output import fail
 from ureplicator_common.config.settings import Settings, load_settings
-from ureplicator_common.errors import ConfigurationError
+from ureplicator_common.errors import ConfigurationError, PermanentError
 from ureplicator_common.logging_setup import set_up
 
 _ID = re.compile(r"[a-zA-Z0-9._-]{1,100}")
-
-
-def _config_options(command: F) -> F:
-    command = click.option(
-        "--set",
-        "overrides",
-        multiple=True,
-        metavar="KEY=VALUE",
-        help="Override one key of CONFIG, as in controller.port=9001. Repeatable.",
-    )(command)
-    return click.argument("config", type=click.Path(path_type=Path))(command)
 
 
 def _legal_id(context: click.Context, parameter: click.Parameter, id: str) -> str:
@@ -54,7 +43,7 @@ def _process_options(command: F) -> F:
 
 
 @click.command()
-@_config_options
+@config_options
 @_process_options
 def controller(config: Path, overrides: tuple[str, ...], id: str, log_json: bool) -> None:
     """Run a controller.
@@ -73,7 +62,7 @@ def controller(config: Path, overrides: tuple[str, ...], id: str, log_json: bool
 
 
 @click.command()
-@_config_options
+@config_options
 @_process_options
 def worker(config: Path, overrides: tuple[str, ...], id: str, log_json: bool) -> None:
     """Run a worker.
@@ -88,8 +77,24 @@ def worker(config: Path, overrides: tuple[str, ...], id: str, log_json: bool) ->
     raise SystemExit(daemon.run(settings, id=id))
 
 
+@click.command()
+@config_options
+@_process_options
+def auditor(config: Path, overrides: tuple[str, ...], id: str, log_json: bool) -> None:
+    """Run an auditor.
+
+    It compares source and target for every ureplicator audits request, and behind the copy of routes
+    with audit.continuous. CONFIG is the same file that the controllers read.
+    """
+    settings = _load(config, overrides)
+    set_up(as_json=log_json)
+    from ureplicator_worker.auditor import daemon
+
+    raise SystemExit(daemon.run(settings, id=id))
+
+
 @click.command("check-config")
-@_config_options
+@config_options
 def check_config(config: Path, overrides: tuple[str, ...]) -> None:
     """Check a configuration file and report every fault.
 
@@ -98,6 +103,31 @@ def check_config(config: Path, overrides: tuple[str, ...]) -> None:
     settings = _load(config, overrides)
     routes = ", ".join(str(route.route) for route in settings.routes)
     click.echo(f"{config}: valid (fleet {settings.fleet}, routes {routes})")
+
+
+@click.command("executor-archive")
+@click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
+@click.option(
+    "--with",
+    "extra",
+    multiple=True,
+    metavar="DISTRIBUTION",
+    help="Add an installed distribution and what it requires, as one with handlers. Repeatable.",
+)
+def executor_archive(file: Path, extra: tuple[str, ...]) -> None:
+    """Pack what Spark's executors need of this environment.
+
+    FILE is a zip file. Name it in the worker's configuration: `spark.archives: FILE#packages` and
+    `spark.executorEnv.PYTHONPATH: packages`. Executors need a Python of the same minor version on a
+    system of the same kind.
+    """
+    from ureplicator_worker.executor_archive import pack
+
+    try:
+        content = pack(file, extra)
+    except PermanentError as error:
+        fail(str(error))
+    click.echo(f"{file}: {content}")
 
 
 def _load(config: Path, overrides: tuple[str, ...]) -> Settings:

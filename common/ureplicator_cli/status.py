@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from ureplicator_cli.audits.states import summary
 from ureplicator_cli.options import client_options
 from ureplicator_cli.output import owners, print_json, print_table, switch_states, worker_name
 from ureplicator_cli.rest_client import request
@@ -16,7 +17,7 @@ from ureplicator_common.model import EventKind
 @click.command()
 @client_options
 def status(url: str, as_json: bool) -> None:
-    """Show leader, workers, counts, gaps and mismatches.
+    """Show leader, workers, counts, audits, gaps and mismatches.
 
     A mismatch is a partition whose external view differs from its ideal state.
     """
@@ -25,8 +26,9 @@ def status(url: str, as_json: bool) -> None:
     switches |= request("GET", url, "/admin/freeze")
     validation = request("GET", url, "/validation")
     routes = request("GET", url, "/routes")
+    audits = request("GET", url, "/audits")
     if as_json:
-        print_json(ready | switches | routes | validation)
+        print_json(ready | switches | routes | validation | audits)
         return
     shown = request("GET", url, "/instances")["workers"]
     workers = [worker_name(name, shown.get(name)) for name in validation["IdealState"]]
@@ -42,6 +44,8 @@ def status(url: str, as_json: bool) -> None:
         click.echo(f"limits      {len(limits)}: ureplicator limits")
     click.echo(f"topics      {validation['numTopics']}")
     click.echo(f"partitions  {_partition_counts(validation)}")
+    if audits["audits"]:
+        click.echo(f"audits      {summary(audits)}")
     gaps = len(request("GET", url, "/history", query={"kind": EventKind.GAP})["history"])
     if gaps:
         click.echo(f"gaps        {gaps} passed over lately: ureplicator history --kind gap")

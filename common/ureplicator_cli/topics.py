@@ -48,7 +48,9 @@ def show_topic(topic: str, url: str, as_json: bool, src: str, dst: str) -> None:
     if as_json:
         print_json(body)
         return
+    lane = body.get("lane", "raw")
     title = f"{body['topic']} on {body['route']} -> {body['targetTopic']}, {body['effectiveState']}"
+    title += "" if lane == "raw" else f", lane {lane}"
     heads = ("partition", "ideal", "actual", "position", "lag", "behind", "reason")
     print_table(title, heads, _rows(body))
     if body.get("positionsReason"):

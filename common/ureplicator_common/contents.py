@@ -247,13 +247,18 @@ class PartitionLoad(Content):
 
 @dataclass(frozen=True, slots=True)
 class LiveWorker(Content):
-    """`workers/live/<id>` (ephemeral): address and capacity of a worker."""
+    """`workers/live/<id>` (ephemeral): address and capacity of a worker.
+
+    `no_capacity`: no copier of it runs, since when and why ("": at least one runs, or may run soon). Such a
+    worker gets no partitions while others have capacity.
+    """
 
     slots: int
     host: str = ""
     port: int = 0
     pid: int = 0
     version: str = ""
+    no_capacity: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -198,6 +198,7 @@ class EventKind(StrEnum):
     SWITCH = "switch"
     POSITION = "position"
     GAP = "gap"
+    AUDIT = "audit"
 
 
 def owned(partition: Partition, owner_epoch: OwnerEpoch) -> str:
@@ -210,6 +211,14 @@ class Delivery(StrEnum):
 
     AT_LEAST_ONCE = "at_least_once"
     EXACTLY_ONCE = "exactly_once"
+
+
+class Lane(StrEnum):
+    """Way of a topic's records: as whole batches, through a handler, or through a query."""
+
+    RAW = "raw"
+    HANDLER = "handler"
+    SQL = "sql"
 
 
 class GapPolicy(StrEnum):
@@ -236,6 +245,68 @@ class HandlerSettings(Content):
     timeout_s: float = 10.0
     memory_bytes: int = 256 << 20
 
+    @property
+    def lane(self) -> Lane:
+        return Lane.HANDLER
+
+    @property
+    def name(self) -> str:
+        """For logs."""
+        return self.handler
+
+    @property
+    def description(self) -> str:
+        return f"the handler {self.handler}"
+
+    @property
+    def process(self) -> HandlerSettings:
+        """Settings that its process runs with: equal ones share it."""
+        return self
+
+
+@dataclass(frozen=True, slots=True)
+class SqlSettings(Content):
+    """A query of Spark SQL that the records of some topics of a route go through.
+
+    `topics`: regular expression for whole topic names. `query`: over the view `records`. `udfs`:
+    `package.module:register`, each called with the SparkSession. A round has at most `max_rows` records and
+    `max_bytes` of keys and values, unless one record alone has more; `timeout_s`: time for it.
+    `memory_bytes`: heap of the JVM. Settings that differ in topics and limits of rounds only share a process
+    in a slot.
+    """
+
+    topics: str
+    query: str
+    udfs: tuple[str, ...] = ()
+    max_rows: int = 50_000
+    max_bytes: int = 16 << 20
+    timeout_s: float = 120.0
+    memory_bytes: int = 512 << 20
+
+    @property
+    def lane(self) -> Lane:
+        return Lane.SQL
+
+    @property
+    def name(self) -> str:
+        """For logs."""
+        return "sql"
+
+    @property
+    def description(self) -> str:
+        return "a query of SQL"
+
+    @property
+    def process(self) -> SqlSettings:
+        """Settings that its process runs with: equal ones share it."""
+        return SqlSettings(
+            "", "", udfs=self.udfs, timeout_s=self.timeout_s, memory_bytes=self.memory_bytes
+        )
+
+
+Transform = HandlerSettings | SqlSettings
+"""Handler or query that the records of a topic go through between the source and the target."""
+
 
 @dataclass(frozen=True, slots=True)
 class RouteSettings(Content):
@@ -253,11 +324,16 @@ class RouteSettings(Content):
     prefix: str = ""
     rename: Mapping[str, str] = field(default_factory=dict)
     handlers: tuple[HandlerSettings, ...] = ()
+    sql: tuple[SqlSettings, ...] = ()
 
-    def handler(self, topic: str) -> HandlerSettings | None:
-        """The first whose pattern matches; None: records are copied as they are."""
-        matching = (each for each in self.handlers if re.fullmatch(each.topics, topic))
-        return next(matching, None)
+    def transform(self, topic: str) -> Transform | None:
+        """The first whose pattern matches, handlers first; None: records are copied as they are."""
+        every: tuple[Transform, ...] = (*self.handlers, *self.sql)
+        return next((each for each in every if re.fullmatch(each.topics, topic)), None)
+
+    def lane(self, topic: str) -> Lane:
+        transform = self.transform(topic)
+        return Lane.RAW if transform is None else transform.lane
 
     def target_topic(self, topic: str) -> str:
         """Name of a source topic on the target; the identity unless renamed or prefixed."""

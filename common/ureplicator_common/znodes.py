@@ -20,13 +20,18 @@
 | loads/<worker>                  | ephemeral  | PartitionLoad           | the worker        |
 | settings                        | persistent | Switches                | REST, the leader  |
 | history/<n>                     | persistent | a block of PastEvent    | the leader        |
+| audits/states/<route>/<topic>   | persistent | TopicAudit              | who compared      |
+| audits/requests/<route>/<topic> | persistent | RequestedAudit          | REST, the auditor |
+| audits/claims/<route>/<topic>   | ephemeral  | RunningAudit            | the auditor       |
+| audits/followers/<route>        | ephemeral  | Follower                | the auditor       |
+| audits/auditors/<id>            | ephemeral  | LiveAuditor             | each auditor      |
 
 Contents are JSON with camelCase names, compressed above 8 KiB. Equal values are equal bytes (sets and
 mappings are written in order), so a write that changes nothing is recognised as such. A node must stay
 under 640 KiB of ZooKeeper's 1 MiB. Fields and their types are those of the dataclasses in `contents`
-(`RouteSettings`: in `model`); pydantic encodes and validates them (docs/adr/0015). Unknown fields are
-ignored when read, so that two versions can share a tree during a rolling upgrade. A content that is not
-of its type is refused: every decoder raises `UnreadableContent` for it and nothing else.
+and `audits` (`RouteSettings`: in `model`); pydantic encodes and validates them (docs/adr/0015). Unknown
+fields are ignored when read, so that two versions can share a tree during a rolling upgrade. A content
+that is not of its type is refused: every decoder raises `UnreadableContent` for it and nothing else.
 
 The nodes that grow are bounded before they are written, since a plan whose node is refused would be
 made again endlessly: a topic has at most `MAX_PARTITIONS`, a worker is assigned at most `MAX_ASSIGNED`.
@@ -42,6 +47,13 @@ from typing import Any, Generic, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
+from ureplicator_common.audits import (
+    Follower,
+    LiveAuditor,
+    RequestedAudit,
+    RunningAudit,
+    TopicAudit,
+)
 from ureplicator_common.contents import (
     Assignment,
     AssignmentEntry,
@@ -84,6 +96,36 @@ current state 12 with errors that differ."""
 T = TypeVar("T")
 
 
+class AuditPaths:
+    """Node paths of audits."""
+
+    def __init__(self, root: str) -> None:
+        self.states = f"{root}/states"
+        self.requests = f"{root}/requests"
+        self.claims = f"{root}/claims"
+        self.followers = f"{root}/followers"
+        self.auditors = f"{root}/auditors"
+
+    @property
+    def skeleton(self) -> tuple[str, ...]:
+        return (self.states, self.requests, self.claims, self.followers, self.auditors)
+
+    def state(self, key: TopicKey) -> str:
+        return f"{self.states}/{key}"
+
+    def request(self, key: TopicKey) -> str:
+        return f"{self.requests}/{key}"
+
+    def claim(self, key: TopicKey) -> str:
+        return f"{self.claims}/{key}"
+
+    def follower(self, route: Route) -> str:
+        return f"{self.followers}/{route}"
+
+    def auditor(self, id: str) -> str:
+        return f"{self.auditors}/{id}"
+
+
 class Paths:
     """Node paths of one fleet."""
 
@@ -108,6 +150,7 @@ class Paths:
         self.loads = f"{self.root}/loads"
         self.settings = f"{self.root}/settings"
         self.history = f"{self.root}/history"
+        self.audits = AuditPaths(f"{self.root}/audits")
 
     @property
     def skeleton(self) -> tuple[str, ...]:
@@ -128,6 +171,7 @@ class Paths:
             self.shares,
             self.current,
             self.loads,
+            *self.audits.skeleton,
         )
 
     def controller(self, id: str) -> str:
@@ -305,6 +349,11 @@ _known_worker = _Codec(TypeAdapter(KnownWorker))
 _registration = _Codec(TypeAdapter(_Registration))
 _switches = _Codec(TypeAdapter(Switches), checked=_field_names(Switches))
 _history = _Codec(TypeAdapter(tuple[PastEvent, ...]), omit_defaults=True, empty=b"[]")
+_audit_state = _Codec(TypeAdapter(TopicAudit), omit_defaults=True)
+_audit_request = _Codec(TypeAdapter(RequestedAudit))
+_audit_claim = _Codec(TypeAdapter(RunningAudit))
+_follower = _Codec(TypeAdapter(Follower))
+_auditor = _Codec(TypeAdapter(LiveAuditor))
 _controller = _Codec(TypeAdapter(LiveController), checked=_field_names(LiveController))
 _route = _Codec(
     TypeAdapter(RouteSettings),
@@ -317,6 +366,11 @@ encode_live_worker, decode_live_worker = _live_worker.encode, _live_worker.decod
 encode_known_worker, decode_known_worker = _known_worker.encode, _known_worker.decode
 encode_switches, decode_switches = _switches.encode, _switches.decode
 encode_controller, decode_controller = _controller.encode, _controller.decode
+encode_audit_state, decode_audit_state = _audit_state.encode, _audit_state.decode
+encode_audit_request, decode_audit_request = _audit_request.encode, _audit_request.decode
+encode_audit_claim, decode_audit_claim = _audit_claim.encode, _audit_claim.decode
+encode_follower, decode_follower = _follower.encode, _follower.decode
+encode_auditor, decode_auditor = _auditor.encode, _auditor.decode
 decode_route = _route.decode
 decode_history = _history.decode
 decode_loads = _loads.decode

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -10,6 +11,15 @@ from ureplicator_testkit.fleet.real_fleet import Fleet
 from ureplicator_testkit.records.topics import create_topic
 from ureplicator_testkit.servers.clusters import KafkaCluster
 from ureplicator_testkit.servers.zookeeper import ZooKeeperServer
+from ureplicator_testkit.spark import engines
+
+
+@pytest.fixture(scope="module", autouse=True)
+def no_former_jvm() -> Iterator[None]:
+    """pyspark keeps the JVM of a process in a class, also one that has ended."""
+    engines.forget_jvm()
+    yield
+    engines.forget_jvm()
 
 
 @pytest.fixture
@@ -34,12 +44,19 @@ def lane(
 
 
 @pytest.fixture
+def fleet_options() -> dict[str, Any]:
+    """Of `whole_fleet`; a module may have its own."""
+    return {}
+
+
+@pytest.fixture
 def whole_fleet(
     zookeeper: ZooKeeperServer,
     source_cluster: KafkaCluster,
     target_cluster: KafkaCluster,
     fleet: str,
     tmp_path: Path,
+    fleet_options: dict[str, Any],
 ) -> Iterator[Fleet]:
     """Controllers and workers, not started yet; whatever is left of them is killed."""
     whole = Fleet(
@@ -48,6 +65,7 @@ def whole_fleet(
         zookeeper=zookeeper.hosts,
         source=source_cluster.bootstrap,
         target=target_cluster.bootstrap,
+        **fleet_options,
     )
     try:
         yield whole

@@ -19,7 +19,7 @@ from ureplicator_testkit.simulation.mutants import MUTANTS
 SEEDS = 2_000
 """As many as `test_seeds` runs."""
 AT_A_TIME = max(1, min(2, os.cpu_count() or 1))
-TIMEOUT_S = 560
+TIMEOUT_S = 1_700
 
 CAUGHT_BY = {
     "take-before-give": "T",

@@ -38,7 +38,14 @@ from ureplicator_common.coordination.zookeeper import ZooKeeperCoordination
 from ureplicator_common.errors import PermanentError
 from ureplicator_common.model import WorkerId
 from ureplicator_worker.core import state
-from ureplicator_worker.core.events import CopierEnded, DrainRequested
+from ureplicator_worker.core.events import (
+    CapacityChanged,
+    CopierEnded,
+    CopierLost,
+    CopierPlaced,
+    CopierStopRequested,
+    DrainRequested,
+)
 from ureplicator_worker.engines import spark_entry
 from ureplicator_worker.engines.assignment import AssignmentWatch, RouteSettingsWatch, SharesWatch
 from ureplicator_worker.engines.copier_inbox import CopierInbox
@@ -156,19 +163,26 @@ class Worker:
         """Bind the port and start Spark, which can fail for good. Raises PermanentError."""
         options = self._options
         closing.callback(self._coordination.close)
-        web = WebServer(host=options.host, port=options.port)
+        web = WebServer(host=options.bind, port=options.port)
         closing.callback(web.close)
-        local = options.spark_master.startswith("local")
-        lifeline = LifelineServer(host="127.0.0.1" if local else options.host)
+        properties = self._settings.spark_properties
+        bind = properties["spark.driver.bindAddress"]
+        lifeline = LifelineServer(host=bind, port=options.lifeline_port)
         closing.callback(lifeline.close)
         spark = SparkEngine(
             name=f"ureplicator {self._settings.fleet} worker {self._id}",
             slots=options.slots,
-            host=options.host,
-            properties={**options.spark, "spark.master": options.spark_master},
+            properties=properties,
+            secret_file=options.spark_secret_file,
             on_job_ended=lifeline.revoke,
             on_copier_ended=lambda copier, reason: self._events.put(CopierEnded(copier, reason)),
+            on_copier_lost=lambda copier, reason: self._events.put(CopierLost(copier, reason)),
+            on_placed=lambda copier, executor: self._events.put(CopierPlaced(copier, executor)),
+            on_decommissioned=lambda copier: self._events.put(
+                CopierStopRequested(copier, "its executor is decommissioned")
+            ),
             on_jvm_failed=self._failures.put,
+            on_capacity=lambda missing: self._events.put(CapacityChanged(missing)),
             silence_s=options.watchdog_s,
             copier_entry=self._copier_entry,
         )
@@ -287,6 +301,7 @@ class Worker:
                 slots=self._options.slots,
                 silence_s=self._options.watchdog_s,
                 now_s=self._clock.monotonic_s(),
+                capacity_timeout_s=self._options.capacity_timeout_s,
                 routes=tuple(config.route for config in self._settings.routes),
             ),
             events=self._events,
@@ -297,19 +312,20 @@ class Worker:
         )
 
     def _copier_config(self, copier: CopierId, lifeline: LifelineServer) -> CopierConfig:
-        host, port = lifeline.address
         clusters = self._settings.clusters
         return CopierConfig(
             fleet=self._settings.fleet,
             worker=self._id,
             slot=copier.slot,
-            host=host,
-            port=port,
+            run=copier.run,
+            host=self._settings.spark_properties["spark.driver.host"],
+            port=lifeline.address[1],
             token=lifeline.admit(copier),
             clusters={name: dict(cluster.properties) for name, cluster in clusters.items()},
             commit_interval_s=self._options.commit_interval_s,
             transaction_interval_s=self._options.transaction_interval_ms / 1_000,
             buffer_bytes=self._options.buffer_bytes,
+            silence_s=self._options.watchdog_s,
         )
 
     # Starting and closing.
@@ -352,7 +368,7 @@ class Worker:
     def _live(self, port: int) -> LiveWorker:
         return LiveWorker(
             slots=self._options.slots,
-            host=self._options.host,
+            host=self._options.address,
             port=port,
             pid=os.getpid(),
             version=__version__,

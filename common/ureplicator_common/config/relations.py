@@ -12,6 +12,7 @@ from ureplicator_common.config.clusters import ClusterSettings, ZookeeperSetting
 from ureplicator_common.config.roles import ControllerSettings, WorkerSettings
 from ureplicator_common.config.route import RouteConfig
 from ureplicator_common.config.section import Fault
+from ureplicator_common.config.spark import spark_faults
 from ureplicator_common.model import Route
 
 _CLUSTER_NAME = re.compile(r"[a-z0-9-]+")
@@ -38,6 +39,8 @@ def relation_faults(
         yield from _delay_faults(zookeeper, controller)
     if worker and worker.watchdog_s <= worker.commit_interval_s:
         yield Fault("worker.watchdog_s", "must be above worker.commit_interval_s")
+    if worker:
+        yield from spark_faults(worker, routes or ())
 
 
 def _delay_faults(zookeeper: ZookeeperSettings, controller: ControllerSettings) -> Iterator[Fault]:

@@ -13,6 +13,8 @@ from ureplicator_common.config.section import Section
 Port = Annotated[int, Field(ge=0, le=65_535)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+_HOST = r"^[^\s:/,\[\]]+$"
+"""A host name or an IPv4 address."""
 
 
 class ControllerSettings(Section):
@@ -48,10 +50,18 @@ class WorkerSettings(Section):
     slots: int = Field(default=2, ge=1, le=256)
     """Number of copiers of this worker, each a Spark task on one core. Default 2: the smallest
     useful machine has two cores."""
-    host: str = "127.0.0.1"
-    """Address of `/status`, `/metrics`, `/health` and `/ready`."""
+    bind: str = Field(default="127.0.0.1", pattern=_HOST)
+    """Address that the worker listens on: its pages, and with a Spark cluster the lifeline of its copiers
+    and Spark's driver. Default: this machine only."""
+    advertise: str = Field(default="", pattern=rf"{_HOST}|^$")
+    """Host name or address under which others reach the worker: in its live node, and for its executors.
+    Default: that of `bind`."""
     port: Port = 0
-    """Port of these pages; 0: any free port, published in the worker's live node."""
+    """Port of the pages `/status`, `/metrics`, `/health` and `/ready`; 0: any free port, published in the
+    worker's live node."""
+    lifeline_port: Port = 0
+    """Port that copiers connect to; 0: any free port. A firewall between driver and executors needs fixed
+    ones; those of Spark are `spark.driver.port` and `spark.driver.blockManager.port`."""
     commit_interval_s: Positive = 1.0
     """Seconds between two commits of positions, and so the most that is copied again after a crash."""
     transaction_interval_ms: int = Field(default=100, ge=5)
@@ -66,8 +76,21 @@ class WorkerSettings(Section):
     watchdog_s: Positive = 60.0
     """Seconds without a step of its main loop after which a worker exits, so that others take over its
     partitions."""
+    capacity_timeout_s: Positive = 30.0
+    """Seconds without a running copier after which the partitions of a slot go to the worker's other slots,
+    and those of a worker to workers whose Spark has room for copiers. Default 30 s: Spark replaces a lost
+    executor within some seconds."""
     spark: Mapping[str, PropertyText] = Field(default_factory=dict)
-    """Spark properties by their own names; an empty or missing `spark.master` is `local[slots+1]`."""
+    """Spark properties by their own names; an empty or missing `spark.master` is `local[slots+1]`. Those
+    that copiers depend on are pinned."""
+    spark_secret_file: str = ""
+    """File with the secret by which Spark's driver, executors and cluster authenticate each other. Required
+    when executors may be on other machines, and not used with `local[n]`."""
+
+    @property
+    def address(self) -> str:
+        """The address that others are given."""
+        return self.advertise or self.bind
 
     @property
     def spark_master(self) -> str:

@@ -11,10 +11,20 @@ from typing import Any
 
 from pydantic import Field, field_validator, model_validator
 
+from ureplicator_common.config.audit import RouteAuditSettings
+from ureplicator_common.config.mirror_maker import translated
 from ureplicator_common.config.section import Fault, Faults, Section
-from ureplicator_common.model import Delivery, GapPolicy, HandlerSettings, Route, RouteSettings
+from ureplicator_common.model import (
+    Delivery,
+    GapPolicy,
+    HandlerSettings,
+    Route,
+    RouteSettings,
+    SqlSettings,
+)
 
-_FACTORY = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*")
+_FUNCTION = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*")
+_SELECT = re.compile(r"\s*SELECT\s.*\sFROM\s", re.IGNORECASE | re.DOTALL)
 _TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
 
@@ -99,7 +109,7 @@ class HandlerConfig(Section):
     @field_validator("handler")
     @classmethod
     def _importable(cls, handler: str) -> str:
-        if not _FACTORY.fullmatch(handler):
+        if not _FUNCTION.fullmatch(handler):
             raise ValueError(f"{handler!r} is not of the form package.module:factory")
         return handler
 
@@ -130,6 +140,58 @@ class HandlerConfig(Section):
             handler=self.handler,
             args=json.dumps(dict(self.args), sort_keys=True),
             dead_letter_topic=self.dead_letter_topic,
+            timeout_s=self.timeout_s,
+            memory_bytes=self.memory_mib << 20,
+        )
+
+
+class SqlConfig(Section):
+    """Topics whose records go through a query of Spark SQL; see `docs/sql.md`."""
+
+    topics: str
+    """Regular expression for source topics; it must match the whole name. The first entry whose pattern
+    matches is used, and handlers come first."""
+    query: str
+    """`SELECT ... FROM records [WHERE ...]`, row by row: neither aggregates nor joins."""
+    udfs: tuple[str, ...] = ()
+    """`package.module:register`, importable on every worker; `register(spark)` registers functions."""
+    max_rows: int = Field(default=50_000, ge=1)
+    """Most records in a round, which is one evaluation of the query."""
+    max_mib: int = Field(default=16, ge=1, le=128)
+    """Most mebibytes of keys and values in a round, unless one record has more."""
+    timeout_s: float = Field(default=120.0, gt=0)
+    """Seconds that a round may take; then the partition of its first record stops."""
+    memory_mib: int = Field(default=512, ge=512)
+    """Mebibytes of heap for the JVM, one for each slot; it takes about 300 more."""
+
+    @field_validator("topics")
+    @classmethod
+    def _pattern(cls, topics: str) -> str:
+        return _compiled(topics)
+
+    @field_validator("query")
+    @classmethod
+    def _select(cls, query: str) -> str:
+        if not _SELECT.match(query):
+            raise ValueError("expected SELECT ... FROM records")
+        return query.strip()
+
+    @field_validator("udfs")
+    @classmethod
+    def _importable(cls, udfs: tuple[str, ...]) -> tuple[str, ...]:
+        for name in udfs:
+            if not _FUNCTION.fullmatch(name):
+                raise ValueError(f"{name!r} is not of the form package.module:register")
+        return udfs
+
+    @property
+    def settings(self) -> SqlSettings:
+        return SqlSettings(
+            topics=self.topics,
+            query=self.query,
+            udfs=self.udfs,
+            max_rows=self.max_rows,
+            max_bytes=self.max_mib << 20,
             timeout_s=self.timeout_s,
             memory_bytes=self.memory_mib << 20,
         )
@@ -170,11 +232,19 @@ class RouteConfig(Section):
     passed on."""
     handlers: tuple[HandlerConfig, ...] = ()
     """Topics whose records go through a handler: user code that filters, changes or redirects them."""
+    audit: RouteAuditSettings = RouteAuditSettings()
+    sql: tuple[SqlConfig, ...] = ()
+    """Topics whose records go through a query of Spark SQL that filters and changes them row by row."""
     naming: NamingSettings = NamingSettings()
     auto_whitelist: AutoWhitelistSettings = AutoWhitelistSettings()
     auto_expand: bool = True
     """Also copy partitions that are added to a source topic whose partitions are all whitelisted.
     Default true: otherwise their records would be missing on the target."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _spellings(cls, route: object) -> object:
+        return translated(route) if isinstance(route, Mapping) else route
 
     @field_validator("delivery")
     @classmethod
@@ -214,6 +284,7 @@ class RouteConfig(Section):
             prefix=self.naming.prefix,
             rename=dict(self.naming.rename),
             handlers=tuple(each.settings for each in self.handlers),
+            sql=tuple(each.settings for each in self.sql),
         )
 
 

@@ -18,12 +18,14 @@ from typing import Any
 
 from pydantic import Field, TypeAdapter, ValidationError, model_validator
 
+from ureplicator_common.config.audit import AuditSettings
 from ureplicator_common.config.clusters import ClusterSettings, ZookeeperSettings
 from ureplicator_common.config.relations import relation_faults
 from ureplicator_common.config.roles import ControllerSettings, WorkerSettings
 from ureplicator_common.config.route import RouteConfig
 from ureplicator_common.config.section import Fault, Faults, Section
 from ureplicator_common.config.sources import merge_sources
+from ureplicator_common.config.spark import spark_properties
 from ureplicator_common.config.yaml_file import UnreadableFile
 from ureplicator_common.errors import ConfigurationError
 
@@ -42,6 +44,7 @@ class Settings(Section):
     """Pairs of source and target cluster; at least one."""
     controller: ControllerSettings = ControllerSettings()
     worker: WorkerSettings = WorkerSettings()
+    audit: AuditSettings = AuditSettings()
 
     @model_validator(mode="after")
     def _related(self) -> Settings:
@@ -61,6 +64,11 @@ class Settings(Section):
     def cluster(self, name: str) -> Mapping[str, str]:
         """Properties of a cluster that a route names."""
         return self.clusters[name].properties
+
+    @property
+    def spark_properties(self) -> dict[str, str]:
+        """Spark properties of a worker, without secrets and its own files."""
+        return spark_properties(self.worker, self.routes)
 
 
 def load_settings(

@@ -27,7 +27,7 @@ from ureplicator_common.config.section import Fault
 from ureplicator_common.config.yaml_file import parse_value, read_file
 
 PREFIX = "UREPLICATOR_"
-_OPEN_SECTIONS = (("clusters", "*"), ("worker", "spark"))
+_OPEN_SECTIONS = (("clusters", "*"), ("worker", "spark"), ("audit", "spark"))
 """Below these, the rest of a path is one key, which may contain dots."""
 
 

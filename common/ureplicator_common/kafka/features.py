@@ -1,19 +1,30 @@
-"""Features that a cluster has finalized: all its brokers follow them (KIP-584)."""
+"""Transactions as a cluster offers them: requests that brokers know, and a finalized feature (KIP-584)."""
 
 from __future__ import annotations
 
 from kafka.protocol.metadata import ApiVersionsRequest, ApiVersionsResponse
 
+from ureplicator_common.kafka import ClusterUnavailable
 from ureplicator_common.kafka.client import CLIENT_ID, ClusterClient
 
 TRANSACTION_FEATURE = "transaction.version"
+TRANSACTION_REQUESTS = {
+    22: "InitProducerId",
+    25: "AddOffsetsToTxn",
+    26: "EndTxn",
+    28: "TxnOffsetCommit",
+}
+"""By API key. Commits of positions need all of them, with either delivery."""
 FEATURES_VERSION = 3
 """The first version of ApiVersions that has the features of the cluster."""
 CLIENT_VERSION = "1"
 
 
-def finalized(client: ClusterClient, feature: str) -> int:
-    """Level of a feature; 0 if the cluster has none. Raises ClusterUnavailable."""
+def transaction_level(client: ClusterClient) -> int:
+    """Level of `transaction.version` that all brokers follow; 0 if the cluster has none.
+
+    Raises ClusterUnavailable, also for a cluster without transactions.
+    """
     response = client.call_any(
         lambda: ApiVersionsRequest(
             version=FEATURES_VERSION,
@@ -22,7 +33,11 @@ def finalized(client: ClusterClient, feature: str) -> int:
         ),
         ApiVersionsResponse,
     )
+    known = {each.api_key for each in response.api_keys}
+    missing = [name for key, name in TRANSACTION_REQUESTS.items() if key not in known]
+    if missing:
+        raise ClusterUnavailable(f"no transactions: the brokers do not know {', '.join(missing)}")
     levels: dict[str, int] = {
         each.name: each.max_version_level for each in response.finalized_features or ()
     }
-    return levels.get(feature, 0)
+    return levels.get(TRANSACTION_FEATURE, 0)

@@ -82,7 +82,7 @@ from ureplicator_common.kafka.errors import (
     ErrorCode,
     error_name,
 )
-from ureplicator_common.kafka.features import TRANSACTION_FEATURE, finalized
+from ureplicator_common.kafka.features import transaction_level
 from ureplicator_common.kafka.fencing import RETRY_DELAY_S, fence_ids, init_request, retry_delays
 from ureplicator_common.kafka.list_offsets import by_topic
 from ureplicator_common.kafka.position_rows import TargetPartition as TargetPartition
@@ -363,7 +363,7 @@ class PositionStore:
 
 def transaction_protocol(client: ClusterClient) -> TransactionProtocol:
     """Protocol that the cluster has finalized (KIP-890, `transaction.version`). Raises ClusterUnavailable."""
-    newest = finalized(client, TRANSACTION_FEATURE) >= TransactionProtocol.IMPLICIT
+    newest = transaction_level(client) >= TransactionProtocol.IMPLICIT
     return TransactionProtocol.IMPLICIT if newest else TransactionProtocol.ADDED
 
 

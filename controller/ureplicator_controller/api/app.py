@@ -21,6 +21,10 @@ from ureplicator_common.config.settings import Settings
 from ureplicator_common.coordination import Coordination
 from ureplicator_common.kafka import LogReader, PositionReader, TopicAdmin
 from ureplicator_controller.api import dashboard
+from ureplicator_controller.api.audits import calls as audits
+from ureplicator_controller.api.audits.metrics import AuditMetrics
+from ureplicator_controller.api.audits.service import AuditService
+from ureplicator_controller.api.audits.standings import Standings
 from ureplicator_controller.api.http import openapi, problems
 from ureplicator_controller.api.http.request_ids import RequestIds, is_write
 from ureplicator_controller.api.lag_collection.cache import LagCache
@@ -46,6 +50,7 @@ from ureplicator_controller.api.routes import (
 from ureplicator_controller.api.services.assembly import Services, build_services
 from ureplicator_controller.api.services.clusters import ClusterTopics
 from ureplicator_controller.api.services.fleet_cache import FleetCache
+from ureplicator_controller.api.services.node_editor import NodeEditor
 from ureplicator_controller.api.services.positions import PositionService
 from ureplicator_controller.core.state.snapshot import BalanceLimits
 
@@ -96,9 +101,17 @@ def create_app(needs: Dependencies) -> Flask:
     registry = CollectorRegistry()
     registry.register(health.FleetMetrics(settings=settings, fleet=fleet, clusters=clusters))
     registry.register(LagMetrics(lag_cache))
+    standings = Standings(
+        lag_cache=lag_cache, clock=needs.clock, stale_after_s=settings.audit.stale_after_s
+    )
+    registry.register(AuditMetrics(settings=settings, fleet=fleet, standings=standings))
     for blueprint in _blueprints(needs, fleet, clusters, services, lag_cache, registry):
         app.register_api(blueprint)
-    app.register_api(_positions(needs, fleet, services, ids))
+    position_service = _position_service(needs, fleet, services, ids)
+    app.register_api(
+        positions.blueprint(settings=settings, fleet=fleet, positions=position_service, ids=ids)
+    )
+    app.register_api(_audits(needs, fleet, services, ids, position_service, standings))
     app.register_blueprint(dashboard.blueprint(settings=settings, id=needs.id))
     problems.register(app)
     health.count_requests(app, registry)
@@ -143,10 +156,10 @@ def _blueprints(
     )
 
 
-def _positions(
+def _position_service(
     needs: Dependencies, fleet: FleetCache, services: Services, ids: RequestIds
-) -> APIBlueprint:
-    service = PositionService(
+) -> PositionService:
+    return PositionService(
         fleet=fleet,
         intents=services.intents,
         positions=needs.positions,
@@ -154,7 +167,29 @@ def _positions(
         clock=needs.clock,
         new_id=ids.current,
     )
-    return positions.blueprint(settings=needs.settings, fleet=fleet, positions=service, ids=ids)
+
+
+def _audits(
+    needs: Dependencies,
+    fleet: FleetCache,
+    services: Services,
+    ids: RequestIds,
+    position_service: PositionService,
+    standings: Standings,
+) -> APIBlueprint:
+    service = AuditService(
+        coordination=needs.coordination,
+        fleet=fleet,
+        editor=NodeEditor(coordination=needs.coordination, fleet=fleet),
+        intents=services.intents,
+        positions=position_service,
+        logs=needs.logs,
+        clock=needs.clock,
+        new_id=ids.current,
+    )
+    return audits.blueprint(
+        settings=needs.settings, fleet=fleet, audits=service, standings=standings
+    )
 
 
 def _lag_cache(needs: Dependencies, fleet: FleetCache) -> LagCache:

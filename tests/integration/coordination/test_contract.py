@@ -143,7 +143,8 @@ def test_a_tree_cache_of_a_thousand_nodes_loads_quickly_and_follows(
 def test_a_tree_cache_requests_many_nodes_before_the_first_response(
     own_server: ZooKeeperServer, own_ensemble: ZooKeeperEnsemble
 ) -> None:
-    client = own_ensemble.client()
+    """The session outlives the pause: else a slow machine drops the connection first."""
+    client = own_ensemble.client(session_timeout_s=DEADLINE_S)
     client.ensure("/many")
     names = [f"/many/{number}" for number in range(PIPELINE)]
     client.transact([Create(name, b"") for name in names])

@@ -107,18 +107,20 @@ def test_stack_up_and_down(tmp_path: Path) -> None:
 
     try:
         assert stack("status")[0] == 1
-        code, shown = stack("up")
+        code, shown = stack("up", "--spark")
         assert code == 0, shown
         assert shown == (tmp_path / "stack.env").read_text()
         addresses = dict(line.split("=") for line in shown.splitlines())
         create_topic(addresses["SOURCE_BOOTSTRAP"], "t")
         assert stack("up")[0] == 0
-        assert load_settings(tmp_path / "config.yaml", environ={}).fleet == "local"
+        settings = load_settings(tmp_path / "config.yaml", environ={})
+        assert settings.fleet == "local"
+        assert settings.worker.spark_master == addresses["SPARK_MASTER"]
         assert stack("status")[0] == 0
         assert stack("up", "--brokers", "2")[0] == 1
     finally:
         code, shown = stack("down")
-    assert "3 processes ended" in shown
+    assert "6 processes ended" in shown
     assert sorted(path.name for path in tmp_path.iterdir()) == ["stack.lock"]
 
 

@@ -15,19 +15,13 @@ from pathlib import Path
 
 import pytest
 
-from ureplicator_common.kafka import ClusterUnavailable
 from ureplicator_common.kafka.client import ClusterClient
 from ureplicator_common.kafka.errors import ErrorCode
 from ureplicator_common.kafka.positions import TransactionProtocol, transaction_protocol
 from ureplicator_common.model import Delivery, OwnerEpoch, Partition, RouteSettings
 from ureplicator_testkit.copier.driver import StubDriver
 from ureplicator_testkit.copier.lane import RealLane
-from ureplicator_testkit.histories.checker import Promise
-from ureplicator_testkit.histories.events import Fault
-from ureplicator_testkit.histories.reader import Reader, judge_copy
-from ureplicator_testkit.histories.recorder import History
-from ureplicator_testkit.records.load import Load
-from ureplicator_testkit.records.topics import read_all
+from ureplicator_testkit.copier.observed import Observed
 from ureplicator_testkit.servers.clusters import KafkaCluster
 from ureplicator_testkit.servers.processes import eventually
 from ureplicator_testkit.servers.proxy import Proxy, ProxyThread
@@ -83,65 +77,9 @@ def lane(
     lane.close()
 
 
-class Observed:
-    """A load and a reader, and their history."""
-
-    def __init__(self, lane: RealLane) -> None:
-        self._lane = lane
-        self.history = History(lane.folder / "history")
-        self.load = Load(
-            lane.source.bootstrap, lane.topic, partitions=PARTITIONS, add=self.history.add
-        )
-        self.reader = Reader(
-            lane.target.bootstrap,
-            lane.topic,
-            lane.topic,
-            partitions=PARTITIONS,
-            add=self.history.add,
-            positions=self._positions,
-        )
-
-    def _positions(self) -> dict[int, int] | None:
-        try:
-            return {number: at.offset for number, at in self._lane.stored(PARTITIONS).items()}
-        except ClusterUnavailable:
-            return None
-
-    def start(self) -> None:
-        self._lane.make(PARTITIONS)
-        self.load.start()
-        self.reader.start()
-
-    def fault(self, name: str) -> None:
-        self.history.add(Fault(name))
-
-    def wait_visible(self, count: int = 1) -> None:
-        """So many more records are visible at the target."""
-        before = self.reader.count
-        eventually(lambda: self.reader.count >= before + count, GIVEN_UP_S, "records are visible")
-
-    def judge(self) -> None:
-        """Once all is copied."""
-        self.reader.stop()
-        judge_copy(
-            self.history,
-            Promise(Delivery.EXACTLY_ONCE),
-            topic=self._lane.topic,
-            source=read_all(self._lane.source.bootstrap, self._lane.topic),
-            target=self._lane.copied(),
-        )
-
-    def close(self) -> None:
-        self.reader.close()
-        try:
-            self.load.stop()
-        finally:
-            self.history.close()
-
-
 @pytest.fixture
 def observed(lane: RealLane) -> Iterator[Observed]:
-    observed = Observed(lane)
+    observed = Observed(lane, partitions=PARTITIONS)
     try:
         observed.start()
         yield observed

@@ -1,9 +1,11 @@
-"""The copier alone, exactly once, between two real brokers of each transaction protocol."""
+"""The copier alone, exactly once, between two real brokers of each transaction protocol.
+
+What is sent, read and committed is recorded, and the history is judged at the end (`histories`).
+"""
 
 import json
 import os
 import signal
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -11,19 +13,18 @@ import pytest
 
 from ureplicator_common.kafka.client import ClusterClient
 from ureplicator_common.kafka.positions import TransactionProtocol, transaction_protocol
-from ureplicator_common.model import Delivery, HandlerSettings, OwnerEpoch, Partition, RouteSettings
+from ureplicator_common.model import (
+    Delivery,
+    HandlerSettings,
+    OwnerEpoch,
+    Partition,
+    RouteSettings,
+)
 from ureplicator_testkit.copier.driver import StubDriver
 from ureplicator_testkit.copier.lane import RealLane
+from ureplicator_testkit.copier.observed import Observed
 from ureplicator_testkit.copier.sample_handlers import MODULE
-from ureplicator_testkit.records.labels import assert_holds, numbers
-from ureplicator_testkit.records.load import Load
-from ureplicator_testkit.records.topics import (
-    ConsumedRecord,
-    compare_logs,
-    create_topic,
-    read_all,
-    sample_records,
-)
+from ureplicator_testkit.records.topics import ConsumedRecord, create_topic, read_all
 from ureplicator_testkit.servers.clusters import KafkaCluster
 from ureplicator_testkit.servers.processes import Process
 from ureplicator_testkit.servers.versions import kafka_of_version
@@ -67,46 +68,47 @@ def start(
     return lane.start(PARTITIONS, epoch=epoch, worker=worker, grant=grant)
 
 
-def assert_same_once(lane: RealLane) -> None:
-    compare_logs(lane.source.bootstrap, lane.target.bootstrap, lane.topic).assert_clean()
+@pytest.fixture
+def observed(lane: RealLane) -> Iterator[Observed]:
+    observed = Observed(lane, partitions=PARTITIONS)
+    yield observed
+    observed.close()
 
 
-def test_a_backlog_and_what_follows(lane: RealLane) -> None:
-    lane.make(PARTITIONS)
-    lane.fill(sample_records(3_000, partitions=PARTITIONS))
+def test_a_backlog_and_what_follows(lane: RealLane, observed: Observed) -> None:
+    """The copier starts behind a batch of 16,000 records and two long transactions."""
+    observed.start()
     driver = start(lane)
-    driver.wait_caught_up()
-    lane.fill(sample_records(300, partitions=PARTITIONS, seed=1))
+    driver.wait_caught_up(60)
+    observed.follow(300, driver)
+    observed.load.stop()
     driver.wait_caught_up()
     driver.stop()
-    assert_same_once(lane)
+    observed.judge()
 
 
-def test_a_copier_killed_again_and_again_repeats_nothing(lane: RealLane) -> None:
-    lane.make(PARTITIONS)
-    with Load(lane.source.bootstrap, lane.topic, partitions=PARTITIONS) as load:
-        for turn in range(KILLS):
-            driver = start(lane)
-            driver.wait_online()
-            load_before = load.count
-            while load.count < load_before + 300 * (turn + 1):
-                driver.process.assert_running()
-            driver.process.kill_tree()
-            driver.close()
+def test_a_copier_killed_again_and_again_repeats_nothing(
+    lane: RealLane, observed: Observed
+) -> None:
+    observed.start()
+    for turn in range(KILLS):
+        driver = start(lane)
+        driver.wait_online()
+        observed.follow(300 * (turn + 1), driver)
+        observed.fault("SIGKILL: copier")
+        driver.process.kill_tree()
+        driver.close()
+    observed.load.stop()
     driver = start(lane)
     driver.wait_caught_up(60)
     driver.stop()
-    target = read_all(lane.target.bootstrap, lane.topic)
-    assert_holds(target, lane.topic, load.acknowledged)
-    assert all(
-        count == 1 for found in numbers(target, lane.topic).values() for count in found.values()
-    )
-    assert_same_once(lane)
+    observed.judge()
 
 
-def test_what_a_handler_emits_is_there_once_whatever_is_killed(lane: RealLane) -> None:
+def test_what_a_handler_emits_is_there_once_whatever_is_killed(
+    lane: RealLane, observed: Observed
+) -> None:
     """All source partitions share the partition of one topic; the broker is the coordinator, too."""
-    lane.make(PARTITIONS)
     other, shared = f"{lane.topic}-copy", f"{lane.topic}-shared"
     create_topic(lane.target.bootstrap, other, partitions=PARTITIONS)
     create_topic(lane.target.bootstrap, shared)
@@ -114,19 +116,21 @@ def test_what_a_handler_emits_is_there_once_whatever_is_killed(lane: RealLane) -
         ".*", f"{MODULE}:three", json.dumps({"others": [other, shared]}), timeout_s=5.0
     )
     settings = RouteSettings(delivery=Delivery.EXACTLY_ONCE, handlers=(handler,))
-    with Load(lane.source.bootstrap, lane.topic, partitions=PARTITIONS) as load:
-        for turn, what in enumerate(("copier", "handler", "broker", "copier", "handler")):
-            driver = start(lane, settings=settings)
-            driver.wait_online()
-            follow(load, 300 * (turn + 1), driver)
-            harm(what, lane, driver.process)
-            follow(load, 0 if what == "copier" else 300, driver)
-            driver.process.kill_tree()
-            driver.close()
+    observed.start()
+    for turn, what in enumerate(("copier", "handler", "broker", "copier", "handler")):
+        driver = start(lane, settings=settings)
+        driver.wait_online()
+        observed.follow(300 * (turn + 1), driver)
+        observed.fault(f"SIGKILL: {what}")
+        harm(what, lane, driver.process)
+        observed.follow(0 if what == "copier" else 300, driver)
+        driver.process.kill_tree()
+        driver.close()
+    observed.load.stop()
     driver = start(lane, settings=settings)
     driver.wait_caught_up(60)
     driver.stop()
-    assert_same_once(lane)
+    observed.judge()
     wanted = values(read_all(lane.source.bootstrap, lane.topic))
     assert values(read_all(lane.target.bootstrap, other)) == wanted
     (mixed,) = values(read_all(lane.target.bootstrap, shared)).values()
@@ -144,14 +148,6 @@ def harm(what: str, lane: RealLane, copier: Process) -> None:
     elif what == "handler":
         for pid in set(copier.tree()) - {copier.pid}:
             os.kill(pid, signal.SIGKILL)
-
-
-def follow(load: Load, count: int, driver: StubDriver) -> None:
-    """Wait for so many records more."""
-    before = load.count
-    while load.count < before + count:
-        driver.process.assert_running()
-        time.sleep(0.01)
 
 
 def values(log: Mapping[int, Sequence[ConsumedRecord]]) -> dict[int, list[bytes]]:

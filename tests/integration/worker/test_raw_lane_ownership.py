@@ -6,12 +6,20 @@ The driver is a stub (`ureplicator_testkit.copier.driver`) that grants, refuses 
 import time
 
 import pytest
+from confluent_kafka import Consumer, TopicPartition
 
 from ureplicator_common.kafka.client import ClusterClient
 from ureplicator_common.kafka.fencing import fence_ids
 from ureplicator_common.kafka.provenance import Provenance
-from ureplicator_common.model import GapPolicy, OwnerEpoch, Partition, PartitionState, RouteSettings
-from ureplicator_testkit.copier.driver import partitions_of
+from ureplicator_common.model import (
+    GapPolicy,
+    OwnerEpoch,
+    Partition,
+    PartitionState,
+    RouteSettings,
+    position_group,
+)
+from ureplicator_testkit.copier.driver import ROUTE, partitions_of
 from ureplicator_testkit.copier.lane import RealLane
 from ureplicator_testkit.records.topics import (
     delete_records,
@@ -99,6 +107,33 @@ def test_a_lost_position_is_an_error_and_never_a_new_start(lane: RealLane) -> No
     driver = lane.resume(1)
     assert "position lost" in lane.failure(driver, 0)
     assert offsets(lane.target.bootstrap, lane.topic)[0] == (0, 0)
+
+
+def test_what_the_source_holds_of_positions_is_never_read(lane: RealLane) -> None:
+    """Neither of a partition without a position, nor of one that has one."""
+    lane.make(2)
+    lane.fill(sample_records(20, partitions=2))
+    commit_at_source(lane, {0: 7, 1: 7})
+    first = lane.start(2)
+    first.wait_caught_up()
+    first.stop()
+    commit_at_source(lane, {0: 3, 1: 0})
+    lane.fill(sample_records(10, partitions=2, seed=1))
+    second = lane.resume(2)
+    second.wait_caught_up()
+    second.stop()
+    lane.assert_equal()
+
+
+def commit_at_source(lane: RealLane, offsets: dict[int, int]) -> None:
+    """By a consumer of the group to which positions are published."""
+    group = position_group(fleet=lane.fleet, route=ROUTE)
+    consumer = Consumer({"bootstrap.servers": lane.source.bootstrap, "group.id": group})
+    try:
+        wanted = [TopicPartition(lane.topic, number, at) for number, at in offsets.items()]
+        consumer.commit(offsets=wanted, asynchronous=False)
+    finally:
+        consumer.close()
 
 
 @pytest.mark.parametrize(("start_at", "expected"), [("latest", 5), ("earliest", 15)])

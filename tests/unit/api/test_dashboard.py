@@ -7,9 +7,19 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
+from pydantic import BaseModel
 
+from ureplicator_common.audits.standing import AuditState
 from ureplicator_common.contents import TopicIntent
 from ureplicator_common.model import PartitionState, TopicState
+from ureplicator_controller.api.audits.models import (
+    AuditDetails,
+    AuditSummary,
+    AuditUnderWay,
+    PastAudit,
+    ShownFinding,
+    VerifiedPartition,
+)
 from ureplicator_testkit.control.rest_fixture import RestFixture
 
 PATHS = {
@@ -20,6 +30,7 @@ PATHS = {
     "balancing": "/admin/autobalancing_status",
     "freeze": "/admin/freeze",
     "configured": "/routes",
+    "verification": "/audits",
 }
 OF_SCRIPTS = {"length", "values", "replaceChildren", "classList"}
 
@@ -62,6 +73,27 @@ def test_the_script_reads_only_fields_of_the_responses(excluded_topics: RestFixt
     for path in PATHS.values():
         assert f'"{path}"' in script
         assert f'href="{path}"' in asset(excluded_topics, "/")
+
+
+def test_the_script_of_audits_reads_only_fields_of_the_responses(
+    excluded_topics: RestFixture,
+) -> None:
+    script = asset(excluded_topics, "/dashboard/audits.js")
+    fields: Mapping[str, type[BaseModel]] = {
+        "audit": AuditSummary,
+        "details": AuditDetails,
+        "running": AuditUnderWay,
+        "last": PastAudit,
+        "finding": ShownFinding,
+        "range": VerifiedPartition,
+    }
+    for name, model in fields.items():
+        read = set(re.findall(rf"\b{name}\.(\w+)", script)) - OF_SCRIPTS
+        known = {info.alias or field for field, info in model.model_fields.items()}
+        assert read, name
+        assert read <= known, name
+    for state in AuditState:
+        assert re.search(rf'^  "?{state}"?: {{', script, re.MULTILINE), state
 
 
 def test_every_partition_has_a_cell(excluded_topics: RestFixture) -> None:

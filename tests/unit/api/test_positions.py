@@ -146,10 +146,33 @@ def test_setting_positions_by_time(copied: RestFixture) -> None:
 
 def test_seeding_from_a_group_of_the_source(copied: RestFixture) -> None:
     for number, offset in ((0, 40), (1, 12), (2, 50)):
-        copied.positions.put("theirs", "orders", number, offset)
+        copied.source_groups.put("theirs", "orders", number, offset)
     shown = send(copied, {"group": "theirs"})
     assert effects(shown) == [(20, 40, 0, 20, 0), (5, 12, 0, 2, 5), (None, 50, None, None, None)]
     assert requested(copied) == {0: 40, 1: 12, 2: 50}
+
+
+def test_a_group_of_the_target_seeds_nothing(copied: RestFixture) -> None:
+    copied.positions.put("theirs", "orders", 0, 40)
+    problem_of(copied.call("POST", PATH, json={"group": "theirs"}), 404)
+
+
+@pytest.mark.parametrize(("method", "body"), [("POST", {"to": "latest"}), ("DELETE", None)])
+def test_a_topic_that_is_stopped_since_the_check_gets_no_request(
+    copied: RestFixture, monkeypatch: pytest.MonkeyPatch, method: str, body: Any
+) -> None:
+    """While the clusters are read, the leader finds that the topic was recreated."""
+    logs = copied.logs["source"]
+    read = logs.extents
+
+    def extents(wanted: Any) -> Any:
+        copied.put_intent("orders", TopicIntent(3, 3, stopped="source topic was recreated"))
+        return read(wanted)
+
+    monkeypatch.setattr(logs, "extents", extents)
+    problem = problem_of(copied.call(method, PATH, json=body), 409)
+    assert "source topic was recreated" in problem["detail"]
+    assert requested(copied) == {}
 
 
 def test_a_later_request_replaces_an_earlier_one_of_its_partition(copied: RestFixture) -> None:
@@ -237,8 +260,8 @@ def test_refusals(
     copied: RestFixture, body: dict[str, Any], status: int, field: str, detail: str
 ) -> None:
     for number, offset in ((0, 40), (1, 12)):
-        copied.positions.put("some", "orders", number, offset)
-    copied.positions.put("far", "orders", 0, 77)
+        copied.source_groups.put("some", "orders", number, offset)
+    copied.source_groups.put("far", "orders", 0, 77)
     before = copied.tree()
     problem = problem_of(copied.call("POST", PATH, json=body), status)
     assert detail in problem["detail"]
@@ -248,8 +271,8 @@ def test_refusals(
 
 def test_a_dry_run_shows_what_would_be_refused_for_each_partition(copied: RestFixture) -> None:
     copied.logs["source"].hold("orders", 1, 0, 9)
-    copied.positions.put("some", "orders", 0, 40)
-    copied.positions.put("some", "orders", 1, 40)
+    copied.source_groups.put("some", "orders", 0, 40)
+    copied.source_groups.put("some", "orders", 1, 40)
     shown = send(copied, {"group": "some"}, query="?dry_run=true")["partitions"]
     assert [each.get("refused") for each in shown] == [
         None,

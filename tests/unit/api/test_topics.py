@@ -9,9 +9,11 @@ import pytest
 from ureplicator_common.contents import TopicIntent
 from ureplicator_common.kafka import ClusterUnavailable, TopicRefused
 from ureplicator_common.model import (
+    HandlerSettings,
     PartitionState,
     Route,
     RouteSettings,
+    SqlSettings,
     TopicState,
     position_group,
 )
@@ -147,6 +149,15 @@ def test_target_names_by_the_published_settings(rest: RestFixture) -> None:
     rest.call("POST", "/topics/orders")
     assert "dc1.orders" in rest.target.topics()
     assert rest.call("GET", "/topics/orders").get_json()["targetTopic"] == "dc1.orders"
+
+
+def test_the_lane_of_a_topic_by_the_published_settings(rest: RestFixture) -> None:
+    rest.call("POST", "/topics/orders")
+    assert rest.call("GET", "/topics/orders").get_json()["lane"] == "raw"
+    rest.publish(RouteSettings(sql=(SqlSettings("orders", "SELECT value FROM records"),)))
+    assert rest.call("GET", "/topics/orders").get_json()["lane"] == "sql"
+    rest.publish(RouteSettings(handlers=(HandlerSettings("orders", "shop:make"),)))
+    assert rest.call("GET", "/topics/orders").get_json()["lane"] == "handler"
 
 
 def test_two_sources_for_one_target_topic(new_rest: NewRest) -> None:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from ureplicator_bench.latency import Quantiles, quantiles
-from ureplicator_bench.open_loop import lags_s
+from ureplicator_bench import load, rows
+from ureplicator_bench.delays.latency import Latency, Quantiles, quantiles
+from ureplicator_bench.delays.open_loop import lags_s
+from ureplicator_bench.load import Profile
+from ureplicator_bench.spark import aims, filter_query
 from ureplicator_bench.throughput import Throughput, combined
 
 
@@ -53,3 +56,52 @@ def test_measurements_in_both_orders_count_alike() -> None:
     assert both.finished
     one = copy(seconds=1.0, cpu_s=1.0, rss=7)
     assert not combined([one, copy(seconds=1.0, cpu_s=1.0, rss=7, finished=False)]).finished
+
+
+def test_a_row_shows_each_contender_in_the_order_of_the_first() -> None:
+    one, other = copy(seconds=1.0, cpu_s=3.6, rss=7), copy(seconds=2.0, cpu_s=36.0, rss=7)
+    found = [rows.Row(profile, {"one": one, "other": other}) for profile in rows.profiles()]
+    lines = list(rows.markdown(found))
+    assert lines[0] == (
+        "|  | one, records/s | other, records/s | one, core-hours/TB | other, core-hours/TB |"
+    )
+    assert lines[2] == "| 100 B, none | 1,000 | 500 | 1.00 | 10.00 |"
+    assert len(lines) == 2 + len(found)
+    assert len({row.profile.name for row in found}) == len(found)
+
+
+@pytest.mark.parametrize("records", [512, 2_000, 123_457])
+def test_as_many_records_pass_the_filter_as_a_filler_sends(records: int) -> None:
+    """A filler sends its values in turn, and the last turn in part."""
+    profile = Profile("", records=records, size=100)
+    every = list(load.values(100))
+    sent = [every[number % len(every)] for number in range(records)]
+    passing = sum(chr(value[10]) not in "01234567" for value in sent)
+    assert filter_query.passing(profile) == passing
+    assert 0.4 < passing / records < 0.6
+
+
+def test_a_cluster_may_be_five_percent_slower() -> None:
+    local = copy(seconds=1.0, cpu_s=1.0, rss=7)
+    assert aims.slower(local, copy(seconds=1.04, cpu_s=1.0, rss=7)).good
+    assert not aims.slower(local, copy(seconds=1.06, cpu_s=1.0, rss=7)).good
+    assert aims.slower(local, copy(seconds=0.5, cpu_s=1.0, rss=7)).value == -100
+
+
+def test_a_record_through_a_query_may_cost_ten_microseconds() -> None:
+    rate, cost = aims.sql_costs([("sql", copy(seconds=1.0, cpu_s=0.005, rss=7))])
+    assert rate.value == pytest.approx(200_000)
+    assert cost.value == pytest.approx(5)
+    assert cost.good
+    assert not list(aims.sql_costs([("sql", copy(seconds=1.0, cpu_s=0.02, rss=7))]))[1].good
+
+
+def test_the_latency_of_queries_is_judged_when_nothing_else_is_copied() -> None:
+    def phase(name: str, p50_ms: float) -> Latency:
+        seen = Quantiles(p50_ms, p50_ms, p50_ms, p50_ms)
+        return Latency(name, 1, 1, seen, seen, seen, 0.0)
+
+    late = [phase("beside copying", 900.0), phase("quiet", 90.0)]
+    (figure,) = aims.sql_delays([("sql", late)])
+    assert figure.value == 90.0
+    assert figure.good

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ureplicator_common.contents import KnownWorker, Switches, TopicIntent
-from ureplicator_common.coordination import Delete
+from ureplicator_common.coordination import Delete, with_ancestors
 from ureplicator_common.model import Limited, TopicKey, TopicState, WorkerId
 from ureplicator_common.znodes import encode_blacklisted, encode_known_worker, encode_switches
 from ureplicator_testkit.control.command import run, serving
@@ -43,7 +43,7 @@ def file(rest: RestFixture, url: str, tmp_path: Path) -> Path:
 def wipe(rest: RestFixture) -> None:
     """Wipe the tree in ZooKeeper."""
     below = sorted(rest.store.subtree(rest.paths.root), reverse=True)
-    kept = {rest.paths.root, *rest.paths.skeleton, f"{rest.paths.root}/workers"}
+    kept = {each for path in rest.paths.skeleton for each in with_ancestors(path)}
     rest.other_client.transact([Delete(path) for path in below if path not in kept])
 
 

@@ -65,7 +65,7 @@ def test_setting_positions(copied: RestFixture, url: str, to: str, offset: int) 
 
 def test_seeding_and_forgetting(copied: RestFixture, url: str) -> None:
     for number in range(2):
-        copied.positions.put("theirs", "orders", number, 40)
+        copied.source_groups.put("theirs", "orders", number, 40)
     assert run("positions", "seed", "orders", "theirs", "--dry-run", url=url).exit_code == 0
     assert run("positions", "forget", "orders", "--dry-run", url=url).exit_code == 0
     assert offsets(copied) == {}

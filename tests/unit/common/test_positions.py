@@ -388,3 +388,14 @@ def test_a_commit_succeeds_though_the_protocol_cannot_be_read(
     store.initialise()
     store.commit({KEY: Position(5)})
     assert store.producer == Producer(7, 1)
+
+
+def test_a_cluster_without_transactions_is_refused_with_the_reason() -> None:
+    """Positions are committed in transactions with either delivery."""
+    client = Coordinator()
+    client.api_keys -= {22, 26}
+    store = PositionStore(client, group="g", transactional_id="own")
+    reason = "no transactions: the brokers do not know InitProducerId, EndTxn"
+    with pytest.raises(ClusterUnavailable, match=reason):
+        store.initialise()
+    assert client.requests == []

@@ -70,3 +70,16 @@ def test_a_field_of_a_later_version_is_ignored() -> None:
 )
 def test_metadata_of_others_is_no_provenance(text: str) -> None:
     assert Provenance.decode(text) is None
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=9) | st.dictionaries(st.text(max_size=12), inner),
+    max_leaves=12,
+)
+
+
+@given(st.text() | JSON.map(json.dumps))
+def test_no_text_is_more_than_the_metadata_of_another(text: str) -> None:
+    found = Provenance.decode(text)
+    assert found is None or isinstance(found, Provenance)

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from textwrap import dedent
 
 import pytest
 import yaml
+from pydantic import ValidationError
 
 from ureplicator_common.config.properties import MASK
+from ureplicator_common.config.route import RouteConfig
 from ureplicator_common.config.settings import Settings, load_settings
 from ureplicator_common.errors import ConfigurationError
-from ureplicator_common.model import Delivery, GapPolicy, HandlerSettings, Route
+from ureplicator_common.model import Delivery, GapPolicy, HandlerSettings, Lane, Route, SqlSettings
 
 MINIMAL = """
 fleet: local
@@ -119,11 +122,11 @@ def test_keys_with_dots_can_be_set_in_every_source(home: Path) -> None:
         "UREPLICATOR_WORKER__SPARK__SPARK_UI_ENABLED": "false",
         "UREPLICATOR_ROUTES__0__START": "latest",
     }
-    overrides = ["clusters.source.client.id=me", "worker.spark.spark.master=spark://h:7077"]
+    overrides = ["clusters.source.client.id=me", "worker.spark.spark.master=spark://localhost:7077"]
     settings = load(home, environ=environ, overrides=overrides)
     assert settings.cluster("my-dc") == {"bootstrap.servers": "a:1"}
     assert settings.worker.spark["spark.ui.enabled"] == "false"
-    assert settings.worker.spark_master == "spark://h:7077"
+    assert settings.worker.spark_master == "spark://localhost:7077"
     assert settings.routes[0].start == "latest"
     assert settings.cluster("source")["client.id"] == "me"
 
@@ -354,7 +357,7 @@ def test_handlers_of_a_route(home: Path) -> None:
     more = "args: {b: [1, x], a: null}, on_handler_error: dead_letter, dead_letter_topic: dead"
     text = HANDLER.replace("}", f", {more}, timeout_s: 2, memory_mib: 100}}")
     (config,) = load(home, MINIMAL, overrides=[f"routes.0.handlers=[{text}]"]).routes
-    settings = config.settings.handler("orders-eu")
+    settings = config.settings.transform("orders-eu")
     assert settings == HandlerSettings(
         topics="orders.*",
         handler="shop.orders:make",
@@ -363,7 +366,7 @@ def test_handlers_of_a_route(home: Path) -> None:
         timeout_s=2.0,
         memory_bytes=100 << 20,
     )
-    assert config.settings.handler("my-orders") is None
+    assert config.settings.transform("my-orders") is None
 
 
 @pytest.mark.parametrize(
@@ -387,3 +390,36 @@ def test_a_handler_that_is_no_good(home: Path, handlers: str, fault: str) -> Non
     found = faults(home, MINIMAL, overrides=[f"routes.0.handlers={yaml.safe_dump([given])}"])
     assert len(found) == 1
     assert found[0].startswith(f"routes.0.handlers.{fault}")
+
+
+QUERY = {"topics": "orders", "query": " SELECT value\nFROM records "}
+
+
+def test_the_query_of_a_topic_is_published() -> None:
+    config = RouteConfig(
+        source="a",
+        target="b",
+        handlers=({"topics": "orders-eu", "handler": "shop:make"},),  # type: ignore[arg-type]
+        sql=({**QUERY, "topics": "orders.*", "max_mib": 2, "memory_mib": 600},),  # type: ignore[arg-type]
+    )
+    found = config.settings.transform("orders")
+    assert found == SqlSettings(
+        "orders.*", "SELECT value\nFROM records", max_bytes=2 << 20, memory_bytes=600 << 20
+    )
+    assert config.settings.lane("orders-eu") is Lane.HANDLER
+    assert config.settings.lane("clicks") is Lane.RAW
+
+
+@pytest.mark.parametrize(
+    ("wrong", "reason"),
+    [
+        ({"query": "DELETE FROM records"}, "expected SELECT ... FROM records"),
+        ({"topics": "("}, "not a regular expression"),
+        ({"udfs": ["shop"]}, "not of the form package.module:register"),
+        ({"memory_mib": 100}, "512"),
+        ({"max_rows": 0}, "1"),
+    ],
+)
+def test_a_query_of_the_wrong_form_is_refused(wrong: dict[str, object], reason: str) -> None:
+    with pytest.raises(ValidationError, match=re.escape(reason)):
+        RouteConfig(source="a", target="b", sql=({**QUERY, **wrong},))  # type: ignore[arg-type]

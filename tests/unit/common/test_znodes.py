@@ -1,5 +1,6 @@
 """Contents of nodes: what is written is read, and the same value is the same bytes."""
 
+import contextlib
 import dataclasses
 import json
 from collections.abc import Callable
@@ -37,6 +38,7 @@ from ureplicator_common.model import (
     Route,
     RouteSettings,
     SessionId,
+    SqlSettings,
     TopicKey,
     TopicState,
     WorkerId,
@@ -179,6 +181,9 @@ settings = st.builds(
         st.builds(HandlerSettings, texts, texts, texts, texts, st.floats(0.1, 60), counts),
         max_size=2,
     ).map(tuple),
+    sql=st.lists(
+        st.builds(SqlSettings, texts, texts, st.tuples(texts), counts, counts), max_size=2
+    ).map(tuple),
 )
 
 
@@ -306,6 +311,24 @@ def test_an_empty_node_holds_nothing() -> None:
     assert znodes.decode(b"") == {}
     assert znodes.decode_assignment(b"") == Assignment()
     assert znodes.decode_ideal(b"") == IdealTopic({})
+
+
+DECODER_NAMES = [name for name in sorted(vars(znodes)) if name.startswith("decode")]
+DECODERS = [getattr(znodes, name) for name in DECODER_NAMES]
+some_json = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | texts | partitions.map(str),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(texts, inner, max_size=4),
+    max_leaves=10,
+)
+
+
+@pytest.mark.parametrize("decode", DECODERS, ids=DECODER_NAMES)
+@given(st.binary(max_size=60) | some_json.map(lambda value: json.dumps(value).encode()))
+def test_no_bytes_are_more_than_unreadable(
+    decode: Callable[[bytes], object], content: bytes
+) -> None:
+    with contextlib.suppress(znodes.UnreadableContent):
+        decode(content)
 
 
 @pytest.mark.parametrize("garbage", [b"x", b"x\x9c broken", b"{", b"\xff\xfe", b"\x00"])

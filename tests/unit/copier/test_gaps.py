@@ -81,3 +81,18 @@ def test_an_offset_is_before_the_log_or_behind_it(
     at.gaps.located(P0, located)
     assert at.sent == [passed(P0, f"out of range: {cause}", 5, located)]
     assert at.lane.position[P0] == located
+
+
+@pytest.mark.parametrize("next_offset", [-1, 40])
+def test_a_gap_that_will_be_found_again_is_reported_once(next_offset: int) -> None:
+    """The transaction was aborted: what was read before the gap is fetched once more."""
+    at = Fixture()
+    grant = Grant(OwnerEpoch(1), "t", settings=RouteSettings(on_gap=GapPolicy.EARLIEST))
+    at.lane.begin(P0, grant, StartPosition(5, 0, 5, "A", "x", "y"))
+    for rewound in ({P0}, set[Partition]()):
+        at.lane.rewound = rewound
+        at.gaps.pass_over(GapFound(P0, "out of range", 5, next_offset), grant)
+        at.gaps.located(P0, 40)
+    (sent,) = at.sent
+    assert isinstance(sent, GapPassed)
+    assert (sent.gap.first_offset, sent.gap.next_offset) == (5, 40)

@@ -18,6 +18,7 @@ from ureplicator_testkit.control.rest_fixture import RestFixture
 from ureplicator_testkit.docs import configuration, samples
 from ureplicator_testkit.docs.pages import DOCS, README, ROOT, anchor, pages
 from ureplicator_testkit.docs.samples import blocks, inline_code
+from ureplicator_worker.auditor.pages import auditor_metrics
 from ureplicator_worker.core.state import initial
 from ureplicator_worker.engines import telemetry
 
@@ -179,7 +180,8 @@ def _metric_names(rest: RestFixture) -> Iterator[str]:
     control = ControlMetrics(CollectorRegistry())
     state = initial(slots=1, silence_s=60.0, now_s=0.0, routes=())
     worker = [*telemetry.Telemetry().metrics(()), *telemetry.state_metrics(state)]
-    for metric in (*control.registry.collect(), *worker):
+    auditor = auditor_metrics({}, ())
+    for metric in (*control.registry.collect(), *worker, *auditor):
         yield metric.name + ("_total" if metric.type == "counter" else "")
 
 
@@ -205,7 +207,11 @@ def _anchors(page: Path) -> set[str]:
 
 def test_files_that_the_text_names_exist() -> None:
     begin = (*(f"{name}/" for name in (*SOURCES, "docs", "typings")), ".ci/", ".github/")
-    named = {(page, code.split()[0]) for page, code in of_today() if code.startswith(begin)}
+    named = {
+        (page, code.split()[0].partition("::")[0])
+        for page, code in of_today()
+        if code.startswith(begin)
+    }
     named |= {
         (block.page, name)
         for block in blocks()

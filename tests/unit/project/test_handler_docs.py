@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 from ureplicator_common.config.settings import load_settings
+from ureplicator_common.model import HandlerSettings
 from ureplicator_testkit.docs.samples import Block, blocks
 from ureplicator_worker.copier.record.host import make
 from ureplicator_worker.handlers import Handler
@@ -42,12 +43,12 @@ def test_the_configuration_names_the_handler(tmp_path: Path) -> None:
     config = tmp_path / "config.yaml"
     config.write_text(block.text)
     (route,) = load_settings(config, environ={}).routes
-    settings = route.settings.handler("orders-eu")
-    assert settings is not None
+    settings = route.settings.transform("orders-eu")
+    assert isinstance(settings, HandlerSettings)
     assert settings.handler == "route_orders:make"
     assert settings.dead_letter_topic == "orders-dead"
     assert json.loads(settings.args) == {"large": ["acme", "globex"], "topic": "orders-large"}
-    assert route.settings.handler("my-orders") is None
+    assert route.settings.transform("my-orders") is None
 
 
 def test_the_shipped_handlers_are_there() -> None:

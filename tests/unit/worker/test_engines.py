@@ -34,15 +34,15 @@ from ureplicator_common.model import (
     RouteSettings,
     WorkerId,
 )
-from ureplicator_worker.core.events import FenceFailed, RouteFenced
+from ureplicator_worker.core.events import FenceFailed, RouteFenced, SlotFenced, SlotFenceFailed
 from ureplicator_worker.core.partition import HeldPartition, PartitionPhase
 from ureplicator_worker.core.state import initial
 from ureplicator_worker.engines import jvm, spark_entry, telemetry
 from ureplicator_worker.engines.assignment import RouteSettingsWatch, SharesWatch
 from ureplicator_worker.engines.event_loop import log_changes
-from ureplicator_worker.engines.fencing import Fencer, kafka_fence
+from ureplicator_worker.engines.fencing import Fencer, FenceResult, kafka_fence
 from ureplicator_worker.engines.processes import ProcessId
-from ureplicator_worker.engines.spark import brief, describe
+from ureplicator_worker.engines.spark import describe
 from ureplicator_worker.engines.web import WebServer, json_page
 from ureplicator_worker.lifeline.messages import (
     LATENCY_BOUNDS_MS,
@@ -78,7 +78,7 @@ def test_an_error_of_a_partition_is_logged_as_a_warning(
 class Fencing:
     def __init__(self, error: Exception | None = None) -> None:
         self.client = MemoryCoordination(MemoryStore())
-        self.events: queue.SimpleQueue[RouteFenced | FenceFailed] = queue.SimpleQueue()
+        self.events: queue.SimpleQueue[FenceResult] = queue.SimpleQueue()
         self.fenced: list[str] = []
         self.error = error
         self.fencer = Fencer(
@@ -96,7 +96,7 @@ class Fencing:
             raise self.error
         self.fenced += ids
 
-    def result(self) -> RouteFenced | FenceFailed:
+    def result(self) -> FenceResult:
         self.fencer.request(ROUTE)
         return self.events.get(timeout=30)
 
@@ -105,6 +105,17 @@ def test_all_ids_of_the_present_slots_are_fenced() -> None:
     stage = Fencing()
     assert stage.result() == RouteFenced(ROUTE)
     assert stage.fenced == ["f.a.b.w.0", "f.a.b.w.1"]
+
+
+def test_one_slot_is_fenced_where_its_copier_was_lost() -> None:
+    stage = Fencing()
+    stage.fencer.request_slot(1, ROUTE)
+    assert stage.events.get(timeout=30) == SlotFenced(1, ROUTE)
+    assert stage.fenced == ["f.a.b.w.1"]
+    stage.error = TemporaryError("no response")
+    stage.fencer.request_slot(1, ROUTE)
+    failed = stage.events.get(timeout=30)
+    assert failed == SlotFenceFailed(1, ROUTE, "target unreachable: no response")
 
 
 def test_slots_of_a_former_process_are_fenced_too() -> None:
@@ -324,6 +335,18 @@ def test_the_server_responds_503_until_there_are_pages() -> None:
         server.close()
 
 
+def test_the_server_names_the_role_that_is_starting() -> None:
+    for role, setting in (("worker", "worker.port"), ("auditor", "audit.port")):
+        server = WebServer(host="127.0.0.1", port=0, role=role)
+        try:
+            shown = requests.get(f"http://127.0.0.1:{server.port}/health", timeout=5).json()
+            assert shown == {"title": f"the {role} is starting"}
+            with pytest.raises(PermanentError, match=f"set {setting} "):
+                WebServer(host="127.0.0.1", port=server.port, role=role)
+        finally:
+            server.close()
+
+
 def test_a_process_is_its_id_and_its_start() -> None:
     sleeper = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
     process = ProcessId.of(sleeper.pid)
@@ -373,7 +396,7 @@ def _note(order: object) -> None:
     ],
 )
 def test_a_spark_error_of_hundreds_of_lines_becomes_one(text: str, line: str) -> None:
-    assert brief(Exception(text)) == line
+    assert jvm.brief(Exception(text)) == line
 
 
 def test_a_slot_is_described_by_what_it_copies() -> None:

@@ -11,6 +11,7 @@ from ureplicator_worker.core.events import (
     CopierClosed,
     CopierEnded,
     CopierFailed,
+    CopierLost,
     CopierReleased,
     CopierReported,
     DrainRequested,
@@ -89,6 +90,7 @@ def test_a_report_that_was_taken_is_not_changed() -> None:
         CopierFailed(ONE, P0, "why", True),
         CopierClosed(ONE),
         CopierEnded(ONE, "why"),
+        CopierLost(ONE, "why"),
     ],
 )
 def test_reports_from_before_and_after_another_event_of_the_copier_stay_apart(

@@ -75,6 +75,8 @@ class Histories(RuleBasedStateMachine):
         self.copiers: dict[int, Copier] = {}
         self.starting: set[CopierId] = set()
         self.fencing: set[Route] = set()
+        self.lost: list[Copier] = []
+        self.fencing_slots: set[tuple[int, Route]] = set()
         self.zxid = 0
         self.exit: instructions.Exit | None = None
         self.later: deque[events.Event] = deque()
@@ -104,6 +106,10 @@ class Histories(RuleBasedStateMachine):
             case instructions.FenceRoute(route):
                 assert not any(c.touched for c in self.copiers.values() if self.on(c, route))
                 self.fencing.add(route)
+            case instructions.FenceSlot(slot, route):
+                known = self.copiers.get(slot)
+                assert known is None or not self.on(known, route), "it would fence its successor"
+                self.fencing_slots.add((slot, route))
             case instructions.KillCopier(copier):
                 self.starting.discard(copier)
                 self.end(copier)
@@ -129,6 +135,22 @@ class Histories(RuleBasedStateMachine):
         for event in process.outbox if process else ():
             self.later.append(event)
         self.later.append(events.CopierEnded(copier, "gone"))
+
+    def lose(self, copier: Copier) -> None:
+        """Its job ends; its process goes on where it cannot be seen, and commits what it touches."""
+        copier.disconnect()
+        del self.copiers[copier.id.slot]
+        self.later += copier.outbox
+        self.later.append(events.CopierLost(copier.id, "executor lost"))
+        self.lost.append(copier)
+
+    def fence_slot(self, slot: int, route: Route) -> None:
+        self.fencing_slots.discard((slot, route))
+        for copier in self.lost:
+            if copier.id.slot == slot:
+                for partition in [p for p in copier.touched if p.route == route]:
+                    del copier.touched[partition]
+        self.happens(events.SlotFenced(slot, route))
 
     running = precondition(lambda self: self.exit is None)
 
@@ -216,6 +238,31 @@ class Histories(RuleBasedStateMachine):
             self.end(self.copiers[slot].id)
 
     @running
+    @precondition(lambda self: self.copiers)
+    @rule(slot=st.integers(0, SLOTS - 1))
+    def executor_is_decommissioned(self, slot: int) -> None:
+        if slot in self.copiers:
+            self.happens(events.CopierStopRequested(self.copiers[slot].id, "decommissioned"))
+
+    @running
+    @precondition(lambda self: self.copiers)
+    @rule(slot=st.integers(0, SLOTS - 1))
+    def process_is_lost(self, slot: int) -> None:
+        if slot in self.copiers:
+            self.lose(self.copiers[slot])
+
+    @running
+    @precondition(lambda self: self.fencing_slots)
+    @rule(works=st.booleans())
+    def slot_fence_ends(self, works: bool) -> None:
+        slot, route = min(self.fencing_slots)
+        if works:
+            self.fence_slot(slot, route)
+        else:
+            self.fencing_slots.remove((slot, route))
+            self.happens(events.SlotFenceFailed(slot, route, "unreachable"))
+
+    @running
     @precondition(lambda self: self.fencing)
     @rule(works=st.booleans())
     def fence_ends(self, works: bool) -> None:
@@ -257,6 +304,11 @@ class Histories(RuleBasedStateMachine):
                 assert held is not None, f"{partition} released but touched by {copier.id}"
                 assert held.sent
                 assert held.slot == slot
+        for lost in self.lost:
+            for partition in lost.touched:
+                held = self.state.held.get(partition)
+                assert held is not None, f"{partition} released but not fenced from {lost.id}"
+                assert held.slot == lost.id.slot
 
     @invariant()
     def a_visit_of_all_partitions_finds_nothing_to_do(self) -> None:
@@ -272,7 +324,8 @@ class Histories(RuleBasedStateMachine):
 
     @invariant()
     def one_copier_touches_it(self) -> None:
-        touched = [p for copier in self.copiers.values() for p in copier.touched]
+        copiers = [*self.copiers.values(), *self.lost]
+        touched = [p for copier in copiers for p in copier.touched]
         assert len(touched) == len(set(touched))
 
     @invariant()
@@ -310,6 +363,8 @@ class Histories(RuleBasedStateMachine):
         for route in list(self.fencing):
             self.fencing.remove(route)
             self.happens(events.RouteFenced(route))
+        for slot, fenced in list(self.fencing_slots):
+            self.fence_slot(slot, fenced)
         for copier in list(self.copiers.values()):
             while copier.inbox:
                 copier.do_next()

@@ -18,11 +18,15 @@ from ureplicator_common.model import (
     PartitionState,
     Route,
     RouteSettings,
+    SqlSettings,
     WorkerId,
 )
 from ureplicator_worker.lifeline.client import MAX_LINE_BYTES
 from ureplicator_worker.lifeline.messages import (
     Add,
+    Challenge,
+    ChallengeResponse,
+    CopierId,
     CopierReport,
     Failed,
     GapPassed,
@@ -40,6 +44,7 @@ from ureplicator_worker.lifeline.messages import (
     Remove,
     Segment,
     Stop,
+    StopRequest,
     decode,
     encode,
 )
@@ -64,6 +69,9 @@ SETTINGS = st.builds(
     handlers=st.lists(
         st.builds(HandlerSettings, NAMES, NAMES, TEXT, NAMES, st.floats(0.1, 60), COUNTS),
         max_size=2,
+    ).map(tuple),
+    sql=st.lists(
+        st.builds(SqlSettings, NAMES, TEXT, st.tuples(NAMES), COUNTS, COUNTS), max_size=2
     ).map(tuple),
 )
 GRANTS = st.builds(
@@ -98,10 +106,20 @@ LIMITED = st.one_of(
     st.builds(Limited.worker, st.just(WorkerId("w:1"))),
 )
 MESSAGES: st.SearchStrategy[Message] = st.one_of(
-    st.builds(Hello, TEXT, st.integers(1, 2**22)),
+    st.builds(
+        Hello,
+        st.builds(CopierId, st.integers(0, 99), st.integers(1, 2**40)),
+        TEXT,
+        st.integers(1, 2**22),
+        TEXT,
+        TEXT,
+    ),
+    st.builds(Challenge, TEXT, TEXT),
+    st.builds(ChallengeResponse, TEXT),
     st.builds(Add, OWNED),
     st.builds(Remove, SOME),
     st.just(Stop()),
+    st.builds(StopRequest, TEXT),
     st.builds(PublishedSettings, ROUTES, COUNTS, SETTINGS),
     st.builds(
         PublishedShares,
@@ -158,9 +176,14 @@ def test_a_cut_line_is_refused(message: Message, data: st.DataObject) -> None:
         b'{"type":"Add"}',
         b'{"type":"Add","partitions":["a.b/t/0"]}',
         b'{"type":"Add","partitions":{"nowhere":1}}',
-        b'{"type":"Hello","token":"x"}',
-        b'{"type":"Hello","token":5,"pid":1}',
-        b'{"type":"Hello","token":"x","pid":"1"}',
+        b'{"type":"Hello","copier":"0#1"}',
+        b'{"type":"Hello","copier":{"slot":0},"host":"h","pid":1,"pidSpace":"","nonce":"n"}',
+        b'{"type":"Hello","copier":{"slot":0,"run":true},"host":"h","pid":1,"pidSpace":"","nonce":""}',
+        b'{"type":"Hello","copier":{"slot":[],"run":1},"host":"h","pid":1,"pidSpace":"","nonce":""}',
+        b'{"type":"Hello","copier":{"slot":0,"run":1},"host":5,"pid":1,"pidSpace":"","nonce":"n"}',
+        b'{"type":"Hello","copier":{"slot":0,"run":1},"host":"h","pid":"1","pidSpace":"","nonce":""}',
+        b'{"type":"Challenge","nonce":"n"}',
+        b'{"type":"ChallengeResponse","proof":null}',
         b"[" * 100_000,
         b'{"type":["Stop"]}',
         b'{"type":"ProofResponse","requestId":1,"granted":{"a.b/t/0":{}},"refused":{}}',

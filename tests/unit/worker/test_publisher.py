@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import queue
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import pytest
 
@@ -76,6 +77,32 @@ def test_the_live_node_comes_first_and_is_announced(stage: Stage) -> None:
     assert node is not None
     assert znodes.decode_live_worker(node.data) == LIVE
     assert node.stat.owner == stage.client.session()
+
+
+@pytest.mark.parametrize("interrupted", ["start", "capacity"])
+def test_what_two_threads_announce_at_once_is_written(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch, interrupted: str
+) -> None:
+    """The registration is interrupted by the loop's announcement, just before its last step; or the loop."""
+    publisher, set_ = stage.publisher, stage.publisher._set
+    calls: list[Callable[[], None]] = [
+        lambda: publisher.announce(LIVE),
+        lambda: publisher.announce(no_capacity="no free cores"),
+    ]
+    first, second = calls if interrupted == "start" else reversed(calls)
+
+    def interrupt(path: str, encode: Callable[[], bytes]) -> None:
+        monkeypatch.setattr(publisher, "_set", set_)
+        second()
+        set_(path, encode)
+
+    publisher.announce(replace(LIVE, port=9))
+    monkeypatch.setattr(publisher, "_set", interrupt)
+    first()
+    assert publisher.write_pending()
+    node = stage.node(PATHS.worker_live(WORKER))
+    assert node is not None
+    assert znodes.decode_live_worker(node.data) == replace(LIVE, no_capacity="no free cores")
 
 
 def test_the_last_of_many_states_is_what_is_published(stage: Stage) -> None:

@@ -111,8 +111,9 @@ class Gaps:
             )
 
     def _seek(self, gap: GapFound, next_offset: int) -> None:
-        self._lane.seek(gap.partition, next_offset)
-        self._report(gap, next_offset)
+        """Report a gap only where it is passed over: one that will be found again is reported then."""
+        if self._lane.seek(gap.partition, next_offset):
+            self._report(gap, next_offset)
 
     def _report(self, found: GapFound, next_offset: int) -> None:
         partition, reason = found.partition, found.reason

@@ -364,9 +364,9 @@ def restart_reason(former: RouteSettings, settings: RouteSettings, topic: str) -
     """Reason for which a partition of the topic begins again under the new settings; "" for none."""
     if settings.delivery is not former.delivery:
         return f"delivery changes to {settings.delivery}"
-    handler = settings.handler(topic)
-    if handler != former.handler(topic):
-        return f"handler changes to {handler.handler if handler else 'none'}"
+    transform = settings.transform(topic)
+    if transform != former.transform(topic):
+        return f"handler changes to {transform.name if transform else 'none'}"
     return ""
 
 

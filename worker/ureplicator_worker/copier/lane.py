@@ -126,8 +126,13 @@ LaneEvent = (
 
 
 class Socket(Protocol):
+    """`urgent`: served before those that are not."""
+
     @property
     def wants_write(self) -> bool: ...
+
+    @property
+    def urgent(self) -> bool: ...
 
     def fileno(self) -> int: ...
 
@@ -209,8 +214,9 @@ class Lane(Protocol):
     def change_settings(self, partition: Partition, settings: RouteSettings) -> None:
         """The settings of the route have changed: those that count while copying count from now on."""
 
-    def seek(self, partition: Partition, offset: int) -> None:
-        """Go on at another offset, over a gap that the operator's policy allows."""
+    def seek(self, partition: Partition, offset: int) -> bool:
+        """Go on at another offset, over a gap that the operator's policy allows. False: it was taken back
+        before the gap since, and will find it again."""
 
     def finish(self, partition: Partition) -> None:
         """Fetch no more; send the rest."""

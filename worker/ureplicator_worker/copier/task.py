@@ -2,15 +2,16 @@
 
 One loop with a selector: the lifeline, the connections of the lanes, and the events of the threads (one
 per cluster that reads metadata and connects, one per route that holds the right to copy). A turn of the
-loop reads what is there, then sends what can be sent.
+loop reads what is there, then sends what can be sent, that of caught-up partitions first.
 
-The copier ends on Stop, or when the lifeline closes: both times it drains and commits first, for a
-bounded time. After that the driver waits no longer, and the next owner fences the copier anyway.
+The copier ends on Stop, which it requests itself at SIGTERM, or when the lifeline closes: both times it
+drains and commits first, for a bounded time. After that the driver waits no longer, and the next owner
+fences the copier anyway.
 """
 
 from __future__ import annotations
 
-import os
+import logging
 import sys
 import time
 from collections.abc import Iterator
@@ -24,7 +25,8 @@ from ureplicator_common.model import Partition, Route, WorkerId, position_group,
 from ureplicator_worker.copier.lane import SocketGroup
 from ureplicator_worker.copier.loop.driver_link import DriverLink
 from ureplicator_worker.copier.loop.mailbox import Mailbox
-from ureplicator_worker.copier.loop.socket_selector import SocketSelector, handle
+from ureplicator_worker.copier.loop.process_end import STOP_REQUEST_S, StackDump, on_sigterm
+from ureplicator_worker.copier.loop.socket_selector import SocketSelector
 from ureplicator_worker.copier.ownership.protocol import OwnershipEvent
 from ureplicator_worker.copier.ownership.thread import Ownership
 from ureplicator_worker.copier.raw.byte_limits import ByteLimits, RouteLimits
@@ -34,12 +36,11 @@ from ureplicator_worker.copier.raw.net.metadata import ClusterMetadata, Metadata
 from ureplicator_worker.copier.reporting import total_latency
 from ureplicator_worker.copier.route_copier import RouteCopier
 from ureplicator_worker.copier.source_offsets import SourceOffsetPublisher
-from ureplicator_worker.lifeline.client import LifelineClient, LifelineClosed
+from ureplicator_worker.lifeline.client import LifelineClient, LifelineClosed, open_lifeline
 from ureplicator_worker.lifeline.messages import (
     Add,
     CopierConfig,
     HandlerReport,
-    Hello,
     Message,
     PartitionReport,
     ProofResponse,
@@ -47,7 +48,10 @@ from ureplicator_worker.lifeline.messages import (
     PublishedShares,
     Remove,
     Stop,
+    StopRequest,
 )
+
+logger = logging.getLogger(__name__)
 
 REPORT_EVERY_S = 0.2
 TURN_S = 0.05
@@ -66,10 +70,12 @@ def copy(config: CopierConfig) -> None:
     sys.setswitchinterval(THREAD_SWITCH_S)
     try:
         copier = Copier(config)
-    except LifelineClosed:
+    except LifelineClosed as error:
+        logger.error("no lifeline to %s:%d: %s", config.host, config.port, error)
         return
     try:
-        copier.run()
+        with on_sigterm(copier.terminate):
+            copier.run()
     finally:
         copier.close()
         sys.setswitchinterval(switch_s)
@@ -85,9 +91,9 @@ class Copier:
     def __init__(self, config: CopierConfig) -> None:
         """Raises LifelineClosed."""
         self._config = config
-        self._driver = DriverLink(
-            LifelineClient(config.host, config.port), received=self._handle_message
-        )
+        lifeline = LifelineClient(open_lifeline(config))
+        self._driver = DriverLink(lifeline, received=self._handle_message)
+        self._stacks = StackDump(lifeline.fileno(), silence_s=config.silence_s)
         self._loop = SocketSelector()
         self._memory = RouteShares(limit_bytes=config.buffer_bytes)
         self._limits = ByteLimits()
@@ -95,9 +101,10 @@ class Copier:
         self._orders: dict[str, BrokerOrder] = {}
         self._report_at_s = 0.0
         self._stop_by_s: float | None = None
+        self._terminated = False
+        self._stop_requested_s: float | None = None
 
     def run(self) -> None:
-        self._driver.send(Hello(self._config.token, os.getpid()))
         while not self._is_done():
             self._turn()
 
@@ -111,17 +118,23 @@ class Copier:
         return all(route.idle for route in self._routes.values())
 
     def _turn(self) -> None:
-        for group, ready, mask in self._loop.wait(self._sockets(), timeout_s=TURN_S):
-            handle(group, ready, mask, time.monotonic())
+        self._loop.turn(self._sockets(), timeout_s=TURN_S, work=self._work)
+        if self._terminated:
+            self._request_stop(time.monotonic())
         if self._driver.closed:
+            self._stacks.close()
             self._stop()
-        self._memory.share({name for name, route in self._routes.items() if not route.idle})
         now_s = time.monotonic()
-        for route in self._routes.values():
-            route.work(now_s)
         if now_s >= self._report_at_s:
             self._report_at_s = now_s + REPORT_EVERY_S
             self._report()
+
+    def _work(self) -> None:
+        self._memory.share({name for name, route in self._routes.items() if not route.idle})
+        now_s = time.monotonic()
+        self._stacks.turn(now_s)
+        for route in self._routes.values():
+            route.work(now_s)
 
     def _sockets(self) -> list[SocketGroup]:
         groups: list[SocketGroup] = [self._driver]
@@ -154,6 +167,19 @@ class Copier:
                 self._stop()
             case _:
                 raise AssertionError(message)
+
+    def terminate(self) -> None:
+        """The process is to end. Safe in a signal handler."""
+        self._terminated = True
+
+    def _request_stop(self, now_s: float) -> None:
+        """Have the driver stop this copier; leave a driver that does not."""
+        if self._stop_requested_s is None:
+            self._stop_requested_s = now_s
+            logger.info("SIGTERM: the copier drains")
+            self._driver.send(StopRequest("its process got SIGTERM"))
+        elif self._stop_by_s is None and now_s - self._stop_requested_s > STOP_REQUEST_S:
+            self._driver.close()
 
     def _stop(self) -> None:
         if self._stop_by_s is None:
@@ -254,6 +280,7 @@ class Copier:
         )
 
     def close(self) -> None:
+        self._stacks.close()
         self._driver.close()
         for route in self._routes.values():
             route.close()

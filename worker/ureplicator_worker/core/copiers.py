@@ -1,8 +1,11 @@
 """Life of the copiers, and what each of their messages changes; the only writer of `slots`.
 
 * A copier whose lifeline closed may still drain and commit: what it was sent stays held, as ERROR,
-  until its process is gone. A copier that dies makes an ERROR of all it touched; these partitions start
-  again with the next run of the same slot.
+  until its process is gone, or fenced where it cannot be seen. A copier that dies makes an ERROR of all
+  it touched; these partitions start again with the next run of the same slot.
+* A copier whose process or executor is to end is stopped over its lifeline: it drains and commits, and
+  what it releases starts again at once, in another slot or with the next run of its own. One that has
+  not connected yet is killed instead: it was sent nothing.
 * A copier that has partitions and sends nothing for `silence_s` is killed, and so is one that does not
   end `END_TIMEOUT_S` after its lifeline closed.
 * Remove is sent once and has one Released as its response, also for what the copier had failed already;
@@ -16,13 +19,16 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ureplicator_common.model import Partition, PartitionState
-from ureplicator_worker.core import held_partitions
+from ureplicator_worker.core import capacity, fencing, held_partitions
 from ureplicator_worker.core.events import (
     CopierEnded,
     CopierFailed,
+    CopierLost,
     CopierPassedGap,
+    CopierPlaced,
     CopierReleased,
     CopierReported,
+    CopierStopRequested,
 )
 from ureplicator_worker.core.instructions import Instruction, KillCopier, StartCopier, StopCopier
 from ureplicator_worker.core.partition import HeldPartition, PartitionPhase, invalid
@@ -30,9 +36,6 @@ from ureplicator_worker.core.slots import Slot, SlotPhase
 from ureplicator_worker.core.state import WorkerState
 from ureplicator_worker.lifeline.messages import CopierId, PartitionReport
 
-START_TIMEOUT_S = 15.0
-"""A copier that has not connected by then finds no Spark capacity: Spark starts one in 1-2 s, 5 s on
-a busy machine."""
 END_TIMEOUT_S = 60.0
 """A copier whose lifeline closed drains for 15 s, then waits for its threads, some 30 s with both
 clusters unreachable. One that is still there is killed, and again after as long: it may be frozen."""
@@ -52,6 +55,12 @@ def connected(state: WorkerState, copier: CopierId) -> None:
     if slot is not None and slot.phase is SlotPhase.STARTING:
         state.slots[slot.number] = slot.connected(state.now_s)
         held_partitions.visit_unsent(state, held_partitions.in_slot(state, slot.number))
+
+
+def placed(state: WorkerState, event: CopierPlaced) -> None:
+    slot = _slot_of(state, event.copier)
+    if slot is not None:
+        state.slots[slot.number] = replace(slot, executor=event.executor)
 
 
 def reported(state: WorkerState, event: CopierReported) -> None:
@@ -125,8 +134,17 @@ def closed(state: WorkerState, copier: CopierId) -> None:
         _close(state, slot, "copier ended: its lifeline closed")
 
 
+def lost(state: WorkerState, event: CopierLost) -> None:
+    """The process cannot be seen: what it was sent stays held until it is fenced."""
+    slot = _slot_of(state, event.copier)
+    if slot is not None:
+        sent = held_partitions.sent_to(state, event.copier)
+        fencing.doubt(state, slot.number, {partition.route for partition in sent})
+        ended(state, CopierEnded(event.copier, event.reason))
+
+
 def ended(state: WorkerState, event: CopierEnded) -> None:
-    """The process is gone."""
+    """The process is gone, or what it was sent is in doubt."""
     slot = _slot_of(state, event.copier)
     if slot is None:
         return
@@ -136,11 +154,27 @@ def ended(state: WorkerState, event: CopierEnded) -> None:
         held = state.held[partition]
         if held.sent:
             held_partitions.mark_unclean(state, partition)
-        if held.phase is PartitionPhase.STOPPING:
+        in_doubt = fencing.is_in_doubt(state, slot.number, partition.route)
+        if held.phase is PartitionPhase.STOPPING and not in_doubt:
             held_partitions.release(state, partition)
         elif held.sent or held.phase is PartitionPhase.STARTING:
             held_partitions.interrupt(state, partition, f"copier ended: {event.reason}")
     state.slots[slot.number] = slot.ended(state.now_s)
+
+
+def stop_requested(state: WorkerState, event: CopierStopRequested) -> list[Instruction]:
+    """Stop it while its slot's partitions stay assigned: they start again with the next run, elsewhere."""
+    slot = _slot_of(state, event.copier)
+    if slot is None or slot.phase is SlotPhase.CLOSING:
+        return []
+    state.slots[slot.number] = slot.enter(SlotPhase.CLOSING, state.now_s)
+    if slot.phase is SlotPhase.STARTING:
+        return [KillCopier(slot.copier, event.reason)]
+    for partition in held_partitions.sent_to(state, slot.copier):
+        if state.held[partition].phase is not PartitionPhase.STOPPING:
+            reason = f"stopping: {event.reason}"
+            held_partitions.enter(state, partition, PartitionPhase.STOPPING, reason)
+    return [StopCopier(slot.copier)]
 
 
 def _close(state: WorkerState, slot: Slot, reason: str) -> None:
@@ -166,8 +200,7 @@ def _watch(state: WorkerState, slot: Slot) -> list[Instruction]:
             due = not state.drain and slot.start_at_s <= state.now_s
             return _start(state, slot) if due else []
         case SlotPhase.STARTING:
-            if since_s >= START_TIMEOUT_S:
-                _no_capacity(state, slot)
+            _explain(state, slot, capacity.reason_not_started(state, slot))
             return []
         case SlotPhase.RUNNING:
             return _kill_if_silent(state, slot)
@@ -184,11 +217,33 @@ def _start(state: WorkerState, slot: Slot) -> list[Instruction]:
     return [StartCopier(started.copier, waiting)]
 
 
-def _no_capacity(state: WorkerState, slot: Slot) -> None:
-    reason = f"no Spark capacity: slot {slot.number} has no copier after {START_TIMEOUT_S:.0f} s"
-    for partition in held_partitions.in_slot(state, slot.number):
-        if state.held[partition].phase is PartitionPhase.STARTING:
+def _explain(state: WorkerState, slot: Slot, reason: str) -> None:
+    """Its partitions say why they have no copier, whatever interrupted them before."""
+    for partition in held_partitions.in_slot(state, slot.number) if reason else ():
+        if state.held[partition].reason != reason:
             held_partitions.interrupt(state, partition, reason)
+
+
+def move_stranded(state: WorkerState) -> None:
+    """Move partitions of slots that have no copier for long to slots that have one.
+
+    What a former copier of the slot may still commit is fenced first, as for a copier that is lost.
+    """
+    stranded = capacity.stranded_slots(state)
+    if not stranded:
+        return
+    counts = held_partitions.counts_per_slot(state)
+    without_copier = {s.number for s in state.slots if s.phase is not SlotPhase.RUNNING}
+    for partition in list(state.to_visit):  # a tick visits all that no copier was sent
+        held = state.held.get(partition)
+        if held is None or held.slot not in stranded:
+            continue
+        if fencing.is_in_doubt(state, held.slot, partition.route):
+            continue
+        if held.unclean:
+            fencing.doubt(state, held.slot, [partition.route])
+        else:
+            held_partitions.change_slot(state, partition, counts, without_copier)
 
 
 def _kill_if_silent(state: WorkerState, slot: Slot) -> list[Instruction]:

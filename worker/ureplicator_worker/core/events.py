@@ -35,6 +35,14 @@ class CopierConnected:
 
 
 @dataclass(frozen=True, slots=True)
+class CopierPlaced:
+    """Spark has given it a core of this executor; it may not have connected yet."""
+
+    copier: CopierId
+    executor: str
+
+
+@dataclass(frozen=True, slots=True)
 class CopierReported:
     copier: CopierId
     report: CopierReport
@@ -71,10 +79,49 @@ class CopierClosed:
 
 
 @dataclass(frozen=True, slots=True)
+class CopierStopRequested:
+    """Its process, or the executor that it runs on, is to end: it is stopped, and its slot starts again."""
+
+    copier: CopierId
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class CopierEnded:
     """The process is gone and touches nothing any more."""
 
     copier: CopierId
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class CapacityChanged:
+    """Lack of Spark capacity for a copier in every slot, and since when; "" if it lacks nothing."""
+
+    missing: str
+
+
+@dataclass(frozen=True, slots=True)
+class CopierLost:
+    """Its job has ended, and its process cannot be seen from here: it may still commit what it was sent,
+    until the slot's transactional ids are fenced."""
+
+    copier: CopierId
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class SlotFenced:
+    """No former copier of the slot can commit on the route any more."""
+
+    slot: int
+    route: Route
+
+
+@dataclass(frozen=True, slots=True)
+class SlotFenceFailed:
+    slot: int
+    route: Route
     reason: str
 
 
@@ -117,12 +164,18 @@ Event = (
     Tick
     | AssignmentChanged
     | CopierConnected
+    | CopierPlaced
     | CopierReported
     | CopierReleased
     | CopierFailed
     | CopierPassedGap
     | CopierClosed
+    | CopierStopRequested
     | CopierEnded
+    | CapacityChanged
+    | CopierLost
+    | SlotFenced
+    | SlotFenceFailed
     | RouteFenced
     | FenceFailed
     | SessionSuspended

@@ -3,12 +3,12 @@
 
 A partition that is released leaves the published current state, and the leader may then assign it to
 another worker. It is released in three cases only: it was never sent to a copier, its copier released
-it, or its copier's process is gone.
+it, or its copier's process is gone, or fenced where it cannot be seen (see `fencing`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 from dataclasses import replace
 
 from ureplicator_common.model import Gap, OwnerEpoch, Partition
@@ -20,21 +20,37 @@ from ureplicator_worker.core.partition import (
     interrupted,
     move,
 )
-from ureplicator_worker.core.slot_choice import LastSlot, choose_slot
+from ureplicator_worker.core.slots import LastSlot, choose_slot
 from ureplicator_worker.core.state import WorkerState
 from ureplicator_worker.lifeline.messages import CopierId
 
 
 def hold(
-    state: WorkerState, partition: Partition, epoch: OwnerEpoch, counts: dict[int, int]
+    state: WorkerState,
+    partition: Partition,
+    epoch: OwnerEpoch,
+    counts: dict[int, int],
+    without_copier: Set[int],
 ) -> None:
     """Hold a newly assigned partition; `counts` are partitions per slot, and count it from now on."""
     last = state.last_slots.get(partition)
-    slot = choose_slot(counts, last)
+    slot = choose_slot(counts, last, without_copier)
     counts[slot] += 1
     held = HeldPartition(slot, epoch, unclean=last is not None and last.required)
     starting = move(partition, held, PartitionPhase.STARTING, "starting", now_s=state.now_s)
     put(state, partition, starting)
+
+
+def change_slot(
+    state: WorkerState, partition: Partition, counts: dict[int, int], without_copier: Set[int]
+) -> None:
+    """Hold a partition that no copier touches in another slot; `counts` as for `hold`."""
+    held = state.held[partition]
+    assert not held.sent, f"{partition}: it was sent to the copier of slot {held.slot}"
+    slot = choose_slot(counts, None, without_copier)
+    counts[held.slot] -= 1
+    counts[slot] += 1
+    put(state, partition, replace(held, slot=slot))
 
 
 def release(state: WorkerState, partition: Partition) -> None:

@@ -53,6 +53,14 @@ class FenceRoute:
 
 
 @dataclass(frozen=True, slots=True)
+class FenceSlot:
+    """Initialise the transactional id of one slot on a route (see `fencing`)."""
+
+    slot: int
+    route: Route
+
+
+@dataclass(frozen=True, slots=True)
 class Publish:
     """Write the current state to ZooKeeper."""
 
@@ -64,6 +72,13 @@ class Register:
     """Write the live node under a new session."""
 
     session: SessionId
+
+
+@dataclass(frozen=True, slots=True)
+class AnnounceCapacity:
+    """Write the live node again, with this as `no_capacity`."""
+
+    no_capacity: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,8 +99,10 @@ EngineInstruction = (
     | StopCopier
     | KillCopier
     | FenceRoute
+    | FenceSlot
     | Publish
     | Register
+    | AnnounceCapacity
     | ReadAssignment
 )
 Instruction = EngineInstruction | Exit

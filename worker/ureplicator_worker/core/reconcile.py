@@ -12,7 +12,14 @@ A new owner epoch without a removal is Remove, Released, Add: the copier must pr
 from __future__ import annotations
 
 from ureplicator_common.model import OwnerEpoch, Partition
-from ureplicator_worker.core import copiers, draining, fencing, held_partitions, publishing
+from ureplicator_worker.core import (
+    capacity,
+    copiers,
+    draining,
+    fencing,
+    held_partitions,
+    publishing,
+)
 from ureplicator_worker.core.instructions import AddPartitions, Instruction, RemovePartitions
 from ureplicator_worker.core.partition import HeldPartition, PartitionPhase
 from ureplicator_worker.core.slots import SlotPhase
@@ -26,7 +33,10 @@ def reconcile(state: WorkerState) -> list[Instruction]:
     instructions += remove_unassigned(state)
     hold_assigned(state)
     instructions += copiers.start_and_watch(state)
+    copiers.move_stranded(state)
+    instructions += capacity.announce_if_changed(state)
     instructions += fencing.fence_configured_routes(state)
+    instructions += fencing.fence_slots(state)
     instructions += add_waiting(state)
     instructions += draining.exit_if_drained(state)
     instructions += publishing.publish_if_due(state)
@@ -41,7 +51,8 @@ def remove_unassigned(state: WorkerState) -> list[Instruction]:
         if held is None or _is_assigned(state, partition, held):
             continue
         if not held.sent:
-            held_partitions.release(state, partition)
+            if not fencing.is_in_doubt(state, held.slot, partition.route):
+                held_partitions.release(state, partition)
         elif held.phase is not PartitionPhase.STOPPING:
             reason = f"stopping: {_why_removed(state, partition)}"
             held_partitions.enter(state, partition, PartitionPhase.STOPPING, reason)
@@ -70,10 +81,10 @@ def hold_assigned(state: WorkerState) -> None:
     missing = sorted(p for p in state.to_visit if p in assigned and p not in state.held)
     if not missing:
         return
-    counts = held_partitions.counts_per_slot(state)
+    counts, without_copier = held_partitions.counts_per_slot(state), capacity.late_slots(state)
     for partition in missing:
         epoch = assigned[partition].owner_epoch
-        held_partitions.hold(state, partition, epoch, counts)
+        held_partitions.hold(state, partition, epoch, counts, without_copier)
 
 
 def add_waiting(state: WorkerState) -> list[Instruction]:
@@ -83,6 +94,8 @@ def add_waiting(state: WorkerState) -> list[Instruction]:
     for partition in list(state.to_visit):
         held = state.held.get(partition)
         if held is None or not _can_be_sent(state, held):
+            continue
+        if fencing.is_in_doubt(state, held.slot, partition.route):
             continue
         if not fencing.is_fenced(state, partition.route):
             fences += fencing.fence_if_due(state, partition.route)

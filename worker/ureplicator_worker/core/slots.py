@@ -14,10 +14,16 @@ A copier that ends is restarted at once: a single death (out of memory, an opera
 no more than the start of a process. If it ends again soon, the delay grows, so that a copier that
 cannot start does not keep the machine busy. After `STEADY_S` of running, the next end counts as a
 first one again.
+
+A partition goes to the slot with the fewest partitions, and back to the one it had last if that keeps
+the slots balanced. It must go back there if that slot's copier died while it still touched the
+partition: bytes of its last commit may be under way yet, and only the initialisation of the same
+transactional id by the next run of the same slot, or by a fence (`fencing`), puts an end to them.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Set
 from dataclasses import dataclass, replace
 from enum import Enum
 
@@ -40,7 +46,8 @@ class SlotPhase(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """`since_s`: start of the phase; `last_message_s`: the copier's last message."""
+    """`since_s`: start of the phase; `last_message_s`: the copier's last message; `executor`: that of Spark
+    which the copier was given, "" while none is known."""
 
     number: int
     phase: SlotPhase = SlotPhase.IDLE
@@ -50,6 +57,7 @@ class Slot:
     connected_s: float | None = None
     restarts: Backoff = NO_RESTARTS
     start_at_s: float = 0.0
+    executor: str = ""
 
     @property
     def copier(self) -> CopierId:
@@ -59,7 +67,7 @@ class Slot:
         return replace(self, phase=phase, since_s=now_s)
 
     def started(self, now_s: float) -> Slot:
-        next_run = replace(self, run=self.run + 1, connected_s=None)
+        next_run = replace(self, run=self.run + 1, connected_s=None, executor="")
         return next_run.enter(SlotPhase.STARTING, now_s)
 
     def connected(self, now_s: float) -> Slot:
@@ -71,5 +79,36 @@ class Slot:
         ran_s = 0.0 if self.connected_s is None else now_s - self.connected_s
         restarts = self.restarts.recovered(ran_s=ran_s, steady_s=STEADY_S).failed()
         start_at_s = now_s + restarts.delay_s
-        ended = replace(self, restarts=restarts, start_at_s=start_at_s, connected_s=None)
+        ended = replace(
+            self, restarts=restarts, start_at_s=start_at_s, connected_s=None, executor=""
+        )
         return ended.enter(SlotPhase.IDLE, now_s)
+
+
+@dataclass(frozen=True, slots=True)
+class LastSlot:
+    """The slot that a partition had last; `required`: it must go back there."""
+
+    slot: int
+    required: bool
+
+
+def choose_slot(
+    counts: Mapping[int, int], last: LastSlot | None, without_copier: Set[int] = frozenset()
+) -> int:
+    """Slot for a partition; `counts` are partitions per slot, for all slots.
+
+    Slots `without_copier` get none while there are others.
+
+    >>> choose_slot({0: 2, 1: 1}, None)
+    1
+    >>> choose_slot({0: 1, 1: 1}, LastSlot(slot=1, required=False))
+    1
+    """
+    if last is not None and last.required and last.slot in counts:
+        return last.slot
+    usable = counts.keys() - without_copier or counts.keys()
+    smallest = min(usable, key=lambda slot: (counts[slot], slot))
+    if last is not None and last.slot in usable and counts[last.slot] == counts[smallest]:
+        return last.slot
+    return smallest

@@ -6,7 +6,7 @@
     session         session             to_visit                    held_partitions
     assignment      session             fences                      fencing
     publication     publishing          drain, exited               draining
-                                        now_s                       state_machine
+    capacity        capacity            now_s                       state_machine
 
 A worker may hold 10,000 partitions, and has dozens of events a second. So a step costs as much as it
 changes: the mappings of all partitions are shared with the former state until the first write, and
@@ -23,8 +23,7 @@ from ureplicator_common.contents import AssignmentEntry, CurrentEntry, CurrentSt
 from ureplicator_common.coordination import SessionState
 from ureplicator_common.model import Partition, Route, SessionId
 from ureplicator_worker.core.partition import HeldPartition
-from ureplicator_worker.core.slot_choice import LastSlot
-from ureplicator_worker.core.slots import Slot
+from ureplicator_worker.core.slots import LastSlot, Slot
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +49,7 @@ class StoredAssignment:
 
 @dataclass(frozen=True, slots=True)
 class RouteFence:
-    """Progress of the fencing of this worker's former processes on one route."""
+    """Progress of a fencing on one route: of this worker's former processes, or of a lost copier."""
 
     done: bool = False
     requested: bool = False
@@ -82,6 +81,20 @@ class Publication:
     pending: Pending = Pending.SOON
 
 
+@dataclass(frozen=True, slots=True)
+class Capacity:
+    """Room that Spark has for this worker's copiers.
+
+    `missing`: what Spark lacks and since when, "" if it lacks nothing. `without_copier_since_s`: since then
+    no slot has a copier. `announced`: what the live node has about it.
+    """
+
+    timeout_s: float
+    missing: str = ""
+    without_copier_since_s: float | None = None
+    announced: str = ""
+
+
 @dataclass(slots=True)
 class WorkerState:
     """State between two events. Read-only outside of `core`."""
@@ -97,6 +110,8 @@ class WorkerState:
     """Time of the last tick, monotonic."""
     assignment: StoredAssignment
     """The leader's assignment to this worker."""
+    capacity: Capacity
+    """Room for copiers, as Spark and their starts show it."""
     session: Session = Session()
     """The ZooKeeper session and its state."""
     held: dict[Partition, HeldPartition] = field(default_factory=dict)
@@ -112,6 +127,8 @@ class WorkerState:
     be sent now."""
     fences: dict[Route, RouteFence] = field(default_factory=dict)
     """Fencing of former processes, by route."""
+    slot_fences: dict[tuple[int, Route], RouteFence] = field(default_factory=dict)
+    """Slots whose last copier may still commit on a route, until that is fenced."""
     drain: Drain | None = None
     """Set from the first request to stop on."""
     publication: Publication = Publication()
@@ -127,12 +144,22 @@ class WorkerState:
     def copy(self) -> WorkerState:
         """A copy for the next step, which has no effect on this one."""
         return replace(
-            self, slots=list(self.slots), fences=dict(self.fences), shared=True, to_visit={}
+            self,
+            slots=list(self.slots),
+            fences=dict(self.fences),
+            slot_fences=dict(self.slot_fences),
+            shared=True,
+            to_visit={},
         )
 
 
 def initial(
-    *, slots: int, silence_s: float, now_s: float, routes: tuple[Route, ...] = ()
+    *,
+    slots: int,
+    silence_s: float,
+    now_s: float,
+    capacity_timeout_s: float = 30.0,
+    routes: tuple[Route, ...] = (),
 ) -> WorkerState:
     """State before the first event."""
     return WorkerState(
@@ -141,4 +168,5 @@ def initial(
         slots=[Slot(number) for number in range(slots)],
         now_s=now_s,
         assignment=StoredAssignment(read_at_s=now_s),
+        capacity=Capacity(capacity_timeout_s),
     )

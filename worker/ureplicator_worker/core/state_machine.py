@@ -19,7 +19,15 @@ from collections.abc import Iterable
 from typing import assert_never
 
 from ureplicator_common.model import Partition
-from ureplicator_worker.core import copiers, draining, events, fencing, held_partitions, session
+from ureplicator_worker.core import (
+    capacity,
+    copiers,
+    draining,
+    events,
+    fencing,
+    held_partitions,
+    session,
+)
 from ureplicator_worker.core.events import Event
 from ureplicator_worker.core.instructions import Instruction
 from ureplicator_worker.core.partition import PartitionPhase, invalid
@@ -50,6 +58,8 @@ def apply(state: WorkerState, event: Event) -> list[Instruction]:
             session.change_assignment(state, event)
         case events.CopierConnected(copier):
             copiers.connected(state, copier)
+        case events.CopierPlaced():
+            copiers.placed(state, event)
         case events.CopierReported():
             copiers.reported(state, event)
         case events.CopierReleased():
@@ -60,8 +70,18 @@ def apply(state: WorkerState, event: Event) -> list[Instruction]:
             copiers.passed_gap(state, event)
         case events.CopierClosed(copier):
             copiers.closed(state, copier)
+        case events.CopierStopRequested():
+            return copiers.stop_requested(state, event)
         case events.CopierEnded():
             copiers.ended(state, event)
+        case events.CapacityChanged(missing):
+            capacity.change(state, missing)
+        case events.CopierLost():
+            copiers.lost(state, event)
+        case events.SlotFenced(slot, route):
+            fencing.slot_fenced(state, slot, route)
+        case events.SlotFenceFailed():
+            fencing.slot_fence_failed(state, event)
         case events.RouteFenced(route):
             fencing.fenced(state, route)
         case events.FenceFailed():

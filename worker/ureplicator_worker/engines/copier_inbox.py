@@ -12,11 +12,14 @@ from ureplicator_worker.core.events import (
     CopierPassedGap,
     CopierReleased,
     CopierReported,
+    CopierStopRequested,
     Event,
 )
 from ureplicator_worker.engines.ownership_proof import OwnershipProver
 from ureplicator_worker.lifeline.messages import (
     Add,
+    Challenge,
+    ChallengeResponse,
     CopierId,
     CopierReport,
     Failed,
@@ -30,6 +33,7 @@ from ureplicator_worker.lifeline.messages import (
     Released,
     Remove,
     Stop,
+    StopRequest,
 )
 from ureplicator_worker.lifeline.server import Disconnected
 
@@ -37,7 +41,7 @@ from ureplicator_worker.lifeline.server import Disconnected
 class CopierEngine(Protocol):
     """Runs the processes of copiers: `SparkEngine`."""
 
-    def connected(self, copier: CopierId, pid: int) -> None: ...
+    def connected(self, copier: CopierId, pid: int, pid_space: str) -> None: ...
 
 
 class CopierInbox:
@@ -54,9 +58,9 @@ class CopierInbox:
     def receive(self, copier: CopierId, message: Message | Disconnected) -> None:
         """Raises ValueError for a message that only the driver may send."""
         match message:
-            case Hello(_, pid):
+            case Hello(pid=pid, pid_space=pid_space):
                 self.pids[copier] = pid
-                self._engine.connected(copier, pid)
+                self._engine.connected(copier, pid, pid_space)
                 self._put(CopierConnected(copier))
             case CopierReport():
                 self._put(CopierReported(copier, message))
@@ -66,6 +70,8 @@ class CopierInbox:
                 self._put(CopierFailed(copier, partition, reason, temporary))
             case GapPassed(partition, gap):
                 self._put(CopierPassedGap(copier, partition, gap))
+            case StopRequest(reason):
+                self._put(CopierStopRequested(copier, reason))
             case ProofRequest():
                 self._prover.request(copier, message)
             case Disconnected():
@@ -73,7 +79,9 @@ class CopierInbox:
                 self._prover.cancel(copier)
                 self._put(CopierClosed(copier))
             case (
-                Add()
+                Challenge()
+                | ChallengeResponse()
+                | Add()
                 | Remove()
                 | Stop()
                 | PublishedSettings()

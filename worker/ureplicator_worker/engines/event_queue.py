@@ -17,8 +17,10 @@ from ureplicator_worker.core.events import (
     CopierConnected,
     CopierEnded,
     CopierFailed,
+    CopierLost,
     CopierReleased,
     CopierReported,
+    CopierStopRequested,
     Event,
 )
 from ureplicator_worker.lifeline.messages import CopierId, CopierReport
@@ -48,7 +50,9 @@ class EventQueue:
                 | CopierReleased(copier)
                 | CopierFailed(copier)
                 | CopierClosed(copier)
+                | CopierStopRequested(copier)
                 | CopierEnded(copier)
+                | CopierLost(copier)
             ):
                 with self._lock:
                     self._reports.pop(copier, None)

@@ -2,10 +2,13 @@
 
 Done once per route and process, before the first copier starts there (see `core.fencing`). A former
 process may have had more slots, so the number of ids is that of the most slots the worker ever had.
+
+Later one id at a time: that of a slot whose copier was lost where it cannot be seen.
 """
 
 from __future__ import annotations
 
+import functools
 import logging
 import threading
 from collections.abc import Callable, Sequence
@@ -16,13 +19,16 @@ from ureplicator_common.coordination import Coordination, Unavailable
 from ureplicator_common.errors import ConfigurationError, OperatingError, PermanentError
 from ureplicator_common.kafka.client import ClusterClient
 from ureplicator_common.kafka.fencing import fence_ids
-from ureplicator_common.model import Route, WorkerId, transactional_ids
-from ureplicator_worker.core.events import FenceFailed, RouteFenced
+from ureplicator_common.model import Route, WorkerId, transactional_id, transactional_ids
+from ureplicator_worker.core.events import FenceFailed, RouteFenced, SlotFenced, SlotFenceFailed
 
 logger = logging.getLogger(__name__)
 
 FenceIds = Callable[[Route, Sequence[str]], None]
 """Initialises transactional ids on the route's target. Raises OperatingError."""
+
+
+FenceResult = RouteFenced | FenceFailed | SlotFenced | SlotFenceFailed
 
 
 class Fencer:
@@ -37,7 +43,7 @@ class Fencer:
         worker: WorkerId,
         slots: int,
         fence: FenceIds,
-        put: Callable[[RouteFenced | FenceFailed], None],
+        put: Callable[[FenceResult], None],
     ) -> None:
         self._coordination = coordination
         self._path = paths.worker_known(worker)
@@ -45,26 +51,48 @@ class Fencer:
         self._fence, self._put = fence, put
 
     def request(self, route: Route) -> None:
-        """Start fencing; the result is an event."""
-        name = f"worker fence {route}"
-        threading.Thread(target=self.attempt, args=(route,), name=name, daemon=True).start()
+        """Start fencing all former processes; the result is an event."""
+        self._spawn(f"worker fence {route}", functools.partial(self.attempt, route))
+
+    def request_slot(self, slot: int, route: Route) -> None:
+        """Start fencing one slot; the result is an event."""
+        attempt = functools.partial(self.attempt_slot, slot, route)
+        self._spawn(f"worker fence {route} {slot}", attempt)
+
+    def _spawn(self, name: str, attempt: Callable[[], None]) -> None:
+        threading.Thread(target=attempt, name=name, daemon=True).start()
 
     def attempt(self, route: Route) -> None:
         """Fence the route and put the result."""
+        problem = self._problem(route, self._all_ids)
+        self._put(FenceFailed(route, problem) if problem else RouteFenced(route))
+
+    def attempt_slot(self, slot: int, route: Route) -> None:
+        """Fence the slot on the route and put the result."""
+        problem = self._problem(route, functools.partial(self._id, slot))
+        self._put(SlotFenceFailed(slot, route, problem) if problem else SlotFenced(slot, route))
+
+    def _problem(self, route: Route, ids_of: Callable[[Route], Sequence[str]]) -> str:
+        """Fence ids; why that failed, or nothing."""
         try:
-            ids = transactional_ids(
-                fleet=self._fleet, route=route, worker=self._worker, slots=self._max_slots()
-            )
+            ids = ids_of(route)
             self._fence(route, ids)
         except Unavailable as error:
-            self._put(FenceFailed(route, f"ZooKeeper unreachable: {error}"))
+            return f"ZooKeeper unreachable: {error}"
         except PermanentError as error:
-            self._put(FenceFailed(route, str(error)))
+            return str(error)
         except OperatingError as error:
-            self._put(FenceFailed(route, f"target unreachable: {error}"))
-        else:
-            logger.info("%s: %d transactional ids of former processes fenced", route, len(ids))
-            self._put(RouteFenced(route))
+            return f"target unreachable: {error}"
+        logger.info("%s: fenced former holders of %d transactional ids", route, len(ids))
+        return ""
+
+    def _all_ids(self, route: Route) -> Sequence[str]:
+        """Raises Unavailable, PermanentError."""
+        slots = self._max_slots()
+        return transactional_ids(fleet=self._fleet, route=route, worker=self._worker, slots=slots)
+
+    def _id(self, slot: int, route: Route) -> Sequence[str]:
+        return (transactional_id(fleet=self._fleet, route=route, worker=self._worker, slot=slot),)
 
     def _max_slots(self) -> int:
         """Raises Unavailable, PermanentError."""

@@ -1,12 +1,14 @@
-"""Java, scratch folder and output of the JVM that Spark runs in.
+"""The JVM of a Spark driver: Java, scratch folder, output, start and end.
 
-Nothing of Spark is imported here. Files go to one scratch folder whose name carries the process id: it
-is removed at exit, and what a killed process left is removed by the next one.
+Its users are the engine of a worker, the session of an auditor and that of a slot's queries. Files go to
+one scratch folder whose name carries the process id: it is removed at exit, and what a killed process left
+is removed by the next one.
 """
 
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import re
 import shutil
@@ -14,23 +16,38 @@ import subprocess
 import sys
 import tempfile
 import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from pyspark import SparkConf, SparkContext
+from pyspark.java_gateway import launch_gateway
 
 from ureplicator_common.errors import PermanentError
 from ureplicator_worker.engines.processes import ProcessId
 
 MIN_JAVA = 17
+LOG = "spark.log"
+"""Spark's own log, in the scratch folder."""
 MAX_TAIL_LINES = 50
+STOP_TIMEOUT_S = 5.0
+"""A JVM that has not ended by then is killed."""
 _NOISE = ("Using incubator modules", "Picked up ", "SLF4J", "org.apache.hadoop.util.NativeCode")
+MAX_REASON_CHARACTERS = 300
+_PYTHON_ERROR = re.compile(r"^(?:[\w.]+\.)?(\w+(?:Error|Exception|Exit)\b.*)$", re.MULTILINE)
 _SCRATCH = re.compile(r"ureplicator-spark-(\d+)-(\d+)-")
 
 _LOG4J = """
 status = off
 rootLogger.level = warn
 rootLogger.appenderRef.file.ref = file
+logger.executors.name = org.apache.spark.deploy.client
+logger.executors.level = info
 appender.file.type = RollingFile
 appender.file.name = file
-appender.file.fileName = {folder}/spark.log
+appender.file.fileName = {folder}/{log}
 appender.file.filePattern = {folder}/spark.%i.log
 appender.file.layout.type = PatternLayout
 appender.file.layout.pattern = %d{{yyyy-MM-dd'T'HH:mm:ss.SSS}} %p %c{{1}}: %m%n%ex
@@ -40,6 +57,30 @@ appender.file.policies.size.size = 10MB
 appender.file.strategy.type = DefaultRolloverStrategy
 appender.file.strategy.max = 1
 """
+
+
+def refuse_spark_submit(environ: Mapping[str, str]) -> None:
+    """Raises PermanentError in a process that spark-submit started: its JVM is the parent, and not ours.
+
+    A worker ends its JVM when it must, and has its log, its memory and its scratch folder for itself.
+    """
+    if "PYSPARK_GATEWAY_PORT" in environ:
+        raise PermanentError(
+            "a worker starts its own JVM and cannot run under spark-submit: start it with"
+            " `ureplicator worker`, and name the cluster in worker.spark (spark.master)"
+        )
+
+
+def read_secret(path: Path) -> str:
+    """The secret in a file, without the white space around it. Raises PermanentError."""
+    try:
+        secret = path.read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "is not UTF-8 text"
+        raise PermanentError(f"worker.spark_secret_file {path}: {reason}") from error
+    if not secret:
+        raise PermanentError(f"worker.spark_secret_file {path}: is empty")
+    return secret
 
 
 def find_java() -> str:
@@ -66,7 +107,7 @@ def make_scratch() -> Path:
     process = ProcessId.of(os.getpid())
     ticks = process.started_ticks if process else 0
     folder = Path(tempfile.mkdtemp(prefix=f"ureplicator-spark-{os.getpid()}-{ticks}-", dir=base))
-    (folder / "log4j2.properties").write_text(_LOG4J.format(folder=folder))
+    (folder / "log4j2.properties").write_text(_LOG4J.format(folder=folder, log=LOG))
     return folder
 
 
@@ -77,14 +118,120 @@ def _sweep(base: Path) -> None:
             shutil.rmtree(folder, ignore_errors=True)
 
 
-class JvmOutput:
-    """Standard output and error of the JVM and the copiers, passed on without the JVM's noise.
+def java_options(scratch: Path, *more: str) -> str:
+    """Options of the JVM: its log and its files are in the scratch folder."""
+    log4j = f"-Dlog4j2.configurationFile=file:{scratch}/log4j2.properties"
+    return " ".join((log4j, f"-Djava.io.tmpdir={scratch}", *filter(None, more)))
 
-    `end` is for the child. The last lines are kept, as the reason of a start that failed.
+
+@dataclass(frozen=True, slots=True)
+class Driver:
+    """A context of Spark, and the JVM that it lives in. pyspark keeps both in its classes, too."""
+
+    context: SparkContext
+    gateway: Any
+
+    @property
+    def process(self) -> subprocess.Popen[bytes]:
+        process: subprocess.Popen[bytes] = self.gateway.proc
+        return process
+
+    def stop(self) -> None:
+        """Stop Spark and wait until the JVM is gone."""
+        process = self.process
+        if process.poll() is None:
+            stopping = threading.Thread(target=self._stop, name="worker spark-stop", daemon=True)
+            stopping.start()
+            stopping.join(STOP_TIMEOUT_S)
+            if process.stdin:
+                with contextlib.suppress(OSError):
+                    process.stdin.close()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(STOP_TIMEOUT_S)
+        self.kill()
+
+    def _stop(self) -> None:
+        """May hang with the JVM."""
+        with contextlib.suppress(Exception):  # the JVM is killed next
+            self.context.stop()
+            self.gateway.shutdown()
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
+
+def start_driver(
+    conf: SparkConf,
+    java: str,
+    *,
+    secret: Mapping[str, str] = MappingProxyType({}),
+    brief: Callable[[Exception], str] = str,
+    show: Callable[[str], None] | None = None,
+) -> Driver:
+    """Start a JVM with a context. `secret`: properties that must not be in its command line.
+
+    `brief`: the reason of an error, for which it may query the JVM. `show`: takes each line that the JVM
+    writes; None: they go to standard error. Raises PermanentError.
+    """
+    output = JvmOutput(show or _to_stderr)
+    gateway: Any = None
+    try:
+        launch: Any = launch_gateway  # carries no types
+        gateway = launch(conf, {"stdout": output.end, "stderr": output.end})
+        output.handed_over()
+        conf.setAll(list(secret.items()))
+        return Driver(SparkContext(conf=conf, gateway=gateway), gateway)
+    except Exception as error:
+        output.handed_over()
+        reason = brief(error)
+        if gateway is not None:
+            gateway.proc.kill()
+            gateway.proc.wait()
+        output.drained(1.0)
+        cause = next((line for line in output.tail if "rror" in line), reason)
+        raise PermanentError(f"Spark does not start with {java}: {cause}") from error
+
+
+def silence_py4j(context: SparkContext) -> None:
+    """Silence py4j: at the JVM's end it prints a traceback per connection; one line is enough.
+
+    Some go to the root logger, hence the filter there.
+    """
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)
+    logging.getLogger().addFilter(lambda record: "py4j" not in record.pathname)
+    server: Any = context._accumulatorServer  # noqa: SLF001
+    server.handle_error = lambda *_: None
+
+
+def brief(error: Exception) -> str:
+    """One line of a Spark error of hundreds: the Python error if there is one, else the cause."""
+    text = str(error)
+    python = _PYTHON_ERROR.findall(text)
+    lost = re.search(r"Lost task .*?: (.*)", text)
+    if python:
+        return str(python[-1]).strip()[:MAX_REASON_CHARACTERS]
+    if lost:
+        return re.sub(r"^[\w.]+Exception: |\. Consider .*", "", lost[1])[:MAX_REASON_CHARACTERS]
+    return f"{type(error).__name__}: {text.strip()}".splitlines()[0][:MAX_REASON_CHARACTERS]
+
+
+def _to_stderr(line: str) -> None:
+    with contextlib.suppress(OSError, ValueError):
+        sys.stderr.write(f"{line}\n")
+        sys.stderr.flush()
+
+
+class JvmOutput:
+    """Standard output and error of the JVM and its Python processes, passed on without the JVM's noise.
+
+    `end` is for the child. `show` takes each line, without its end. The last lines are kept, as the reason
+    of a start that failed.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, show: Callable[[str], None]) -> None:
         read, self.end = os.pipe()
+        self._show = show
         self.tail: list[str] = []
         self._thread = threading.Thread(
             target=self._pump, args=(read,), name="worker jvm-output", daemon=True
@@ -105,7 +252,6 @@ class JvmOutput:
             for line in lines:
                 if any(noise in line for noise in _NOISE):
                     continue
-                self.tail = [*self.tail[1 - MAX_TAIL_LINES :], line.rstrip()]
-                with contextlib.suppress(OSError, ValueError):
-                    sys.stderr.write(line)
-                    sys.stderr.flush()
+                text = line.rstrip()
+                self.tail = [*self.tail[1 - MAX_TAIL_LINES :], text]
+                self._show(text)

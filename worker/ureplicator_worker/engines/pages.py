@@ -8,7 +8,6 @@ from http import HTTPStatus
 from typing import Any
 from wsgiref.types import WSGIApplication
 
-from prometheus_client import CollectorRegistry, make_wsgi_app
 from prometheus_client.core import Metric
 
 from ureplicator_common._version import __version__
@@ -20,7 +19,7 @@ from ureplicator_worker.engines.publisher import NodePublisher
 from ureplicator_worker.engines.spark import SparkEngine
 from ureplicator_worker.engines.telemetry import Telemetry
 from ureplicator_worker.engines.watchdog import Watchdog
-from ureplicator_worker.engines.web import json_page
+from ureplicator_worker.engines.web import ok_if, role_pages
 from ureplicator_worker.lifeline.messages import CopierId
 
 
@@ -49,15 +48,7 @@ class Pages:
         self._telemetry = telemetry
 
     def by_path(self) -> Mapping[str, WSGIApplication]:
-        registry = CollectorRegistry(auto_describe=False)
-        registry.register(self)
-        metrics: WSGIApplication = make_wsgi_app(registry)
-        return {
-            "/status": json_page(self.status),
-            "/metrics": metrics,
-            "/health": json_page(self.health),
-            "/ready": json_page(self.ready),
-        }
+        return role_pages(status=self.status, health=self.health, ready=self.ready, metrics=self)
 
     def collect(self) -> Iterable[Metric]:
         state = self._loop.state
@@ -83,7 +74,7 @@ class Pages:
         """503 if the loop does not step."""
         healthy = self._watchdog.healthy
         body = {"healthy": healthy, "lastStepSeconds": round(self._watchdog.idle_s, 3)}
-        return _ok_if(healthy), body
+        return ok_if(healthy), body
 
     def ready(self) -> tuple[HTTPStatus, Mapping[str, Any]]:
         """503 until the worker is registered and all of its copiers are connected."""
@@ -91,8 +82,4 @@ class Pages:
         copiers = sum(slot.connected_s is not None for slot in slots)
         ready = self._publisher.registered and copiers == len(slots)
         body = {"ready": ready, "registered": self._publisher.registered, "copiers": copiers}
-        return _ok_if(ready), body
-
-
-def _ok_if(good: bool) -> HTTPStatus:
-    return HTTPStatus.OK if good else HTTPStatus.SERVICE_UNAVAILABLE
+        return ok_if(ready), body

@@ -57,11 +57,22 @@ class Performer:
                 self._spark.kill(copier, reason)
             case instructions.FenceRoute(route):
                 self._fencer.request(route)
+            case instructions.FenceSlot(slot, route):
+                self._fencer.request_slot(slot, route)
             case instructions.Publish(current):
                 self._publisher.publish(current)
             case instructions.Register():
                 self._publisher.refresh()
+            case instructions.AnnounceCapacity(no_capacity):
+                self._announce_capacity(no_capacity)
             case instructions.ReadAssignment():
                 self._assignment.read_again()
             case _:
                 assert_never(instruction)
+
+    def _announce_capacity(self, no_capacity: str) -> None:
+        if no_capacity:
+            logger.warning("no copier runs, other workers may take the partitions: %s", no_capacity)
+        else:
+            logger.info("copiers run again")
+        self._publisher.announce(no_capacity=no_capacity)

@@ -32,9 +32,9 @@ class ProcessId:
         return int(fields[19]) == self.started_ticks
 
     def kill(self) -> None:
-        """SIGKILL, unless the id is another process's by now."""
+        """SIGKILL, unless the id is another process's by now; without effect on another user's process."""
         if self.alive():
-            with contextlib.suppress(ProcessLookupError):
+            with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(self.pid, signal.SIGKILL)
 
     def wait_gone(self, timeout_s: float) -> bool:

@@ -31,6 +31,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 from ureplicator_common import znodes
 from ureplicator_common.clock import Clock
@@ -87,6 +88,8 @@ class NodePublisher:
         self._wait_s = session_timeout_s + EXPIRY_ROUNDING_S
         self._clock = clock
         self._on_registered, self._on_taken = on_registered, on_taken
+        self._live: LiveWorker | None = None
+        self._no_capacity = ""
         self._contents: dict[str, bytes] = {}
         self._unencoded: dict[str, Callable[[], bytes]] = {}
         self._done: dict[str, tuple[SessionId, bytes]] = {}
@@ -103,9 +106,22 @@ class NodePublisher:
         self.announce(live)
         self._thread.start()
 
-    def announce(self, live: LiveWorker) -> None:
-        """Set the content of the live node; nothing is written before that."""
-        self._set(self._live_path, lambda: znodes.encode_live_worker(live))
+    def announce(self, live: LiveWorker | None = None, *, no_capacity: str | None = None) -> None:
+        """Set the content of the live node, or that part of it; nothing is written before `live` is given.
+
+        Two threads do so. Each change is followed by a write of what both have announced by then.
+        """
+        with self._changed:
+            self._live = announced = live or self._live
+            if no_capacity is not None:
+                self._no_capacity = no_capacity
+        if announced is not None:
+            self._set(
+                self._live_path,
+                lambda: znodes.encode_live_worker(
+                    replace(self._live or announced, no_capacity=self._no_capacity)
+                ),
+            )
 
     def publish(self, current: CurrentState) -> None:
         self._set(self._current_path, lambda: znodes.encode_current(current))

@@ -1,4 +1,4 @@
-"""Copiers as Spark tasks; the only module that knows pyspark.
+"""Copiers as Spark tasks.
 
 One SparkSession per worker. A slot's copier is one job of one task, run from one thread of this
 process, that lasts until the copier is stopped: `collect()` returns when the task does.
@@ -8,7 +8,9 @@ Behaviour of Spark that matters here, as observed with PySpark 4.3 in local mode
 * The end of a job that failed or was cancelled is not the end of its Python process, which may go on
   for seconds (a frozen one without end). So a copier has *ended* when its process is gone, which is
   awaited from the end of the job on. The process id comes with the copier's Hello; the token of a run
-  that sent no Hello is withdrawn, so it is never admitted, whatever becomes of it.
+  that sent no Hello is withdrawn, so it is never admitted, whatever becomes of it. A process that cannot
+  be seen from here, on another host or in another container, is *lost* when its job ends: it may go on,
+  and is fenced before what it was sent counts as released (`core.fencing`).
 * Python processes are not reused (`spark.python.worker.reuse=false`): a copier's memory and sockets
   end with it. It costs a fork, not the start of an interpreter.
 * Python processes are forked by a daemon of Spark, in another process group: a signal to our group
@@ -29,9 +31,7 @@ import functools
 import logging
 import os
 import queue
-import re
 import shutil
-import subprocess
 import sys
 import threading
 import time
@@ -39,52 +39,38 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pyspark import SparkConf, SparkContext
-from pyspark.java_gateway import launch_gateway
+from py4j.protocol import INPUT_CONVERTER, Py4JError  # no stubs
+from pyspark import SparkConf
 
-from ureplicator_common.errors import PermanentError
 from ureplicator_common.model import Partition
 from ureplicator_worker.engines import jvm, spark_entry
+from ureplicator_worker.engines.cluster.capacity import CapacityProbe
+from ureplicator_worker.engines.cluster.decommission import DecommissionWatch
 from ureplicator_worker.engines.processes import ProcessId
+from ureplicator_worker.lifeline import place
 from ureplicator_worker.lifeline.messages import CopierConfig, CopierId
 
 logger = logging.getLogger(__name__)
 
-STOP_TIMEOUT_S = 5.0
-"""A JVM that has not ended by then is killed."""
 END_TIMEOUT_S = 10.0
 """A copier whose job has ended ends within milliseconds; one that has not by then is killed."""
 PROBE_EVERY_S = 1.0
+LOCAL_EXECUTOR = "driver"
+"""Spark's name for it in local mode."""
 MAX_SHOWN_PARTITIONS = 10
-MAX_REASON_CHARACTERS = 300
-
-_DEFAULTS: Mapping[str, str] = {
-    "spark.task.maxFailures": "1",
-    "spark.speculation": "false",
-    "spark.python.unix.domain.socket.enabled": "true",
-    "spark.python.worker.reuse": "false",
-    "spark.driver.memory": "512m",
-    "spark.ui.enabled": "true",
-    "spark.ui.port": "0",
-    "spark.ui.showConsoleProgress": "false",
-    "spark.ui.retainedJobs": "50",
-    "spark.ui.retainedStages": "50",
-    "spark.ui.retainedTasks": "100",
-}
-"""All may be overridden by configuration. The history is capped because a worker runs for months; a local
-socket of Unix saves each task 45 ms of delayed acknowledgements."""
 
 _JAVA_OPTIONS = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 """The JVM starts tasks and waits: a small heap and a quick start are all it needs."""
-
-_PYTHON_ERROR = re.compile(r"^(?:[\w.]+\.)?(\w+(?:Error|Exception|Exit)\b.*)$", re.MULTILINE)
 
 
 class SparkEngine:
     """Runs copiers. Its callbacks are called from its threads and must return at once.
 
     `on_job_ended`: the token of the run must be withdrawn. `on_copier_ended`: its process is gone.
-    `on_jvm_failed`: the JVM is gone or does not respond, and nothing can be started.
+    `on_copier_lost`: its job has ended, and its process cannot be seen. `on_placed`: it has a core of this
+    executor. `on_decommissioned`: its executor is.
+    `on_jvm_failed`: the JVM is gone or does not respond, and nothing can be started. `on_capacity`: what the
+    cluster lacks to run a copier in every slot has changed ("": nothing).
     """
 
     def __init__(
@@ -92,80 +78,95 @@ class SparkEngine:
         *,
         name: str,
         slots: int,
-        host: str,
         properties: Mapping[str, str],
         on_job_ended: Callable[[CopierId], None],
         on_copier_ended: Callable[[CopierId, str], None],
+        on_copier_lost: Callable[[CopierId, str], None],
+        on_placed: Callable[[CopierId, str], None],
+        on_decommissioned: Callable[[CopierId], None],
         on_jvm_failed: Callable[[str], None],
+        on_capacity: Callable[[str], None],
         silence_s: float,
         copier_entry: str = spark_entry.COPIER,
+        secret_file: str = "",
     ) -> None:
         self._on_job_ended = on_job_ended
         self._on_copier_ended = on_copier_ended
+        self._on_copier_lost = on_copier_lost
+        self._on_placed = on_placed
+        self._on_decommissioned = on_decommissioned
+        self._groups: dict[CopierId, str] = {}
         self._on_jvm_failed = on_jvm_failed
+        self._on_capacity = on_capacity
         self._silence_s = silence_s
         self._entry = copier_entry
         self._name, self._slots = name, slots
         self._properties = dict(properties)
-        self._properties["spark.master"] = properties.get("spark.master") or f"local[{slots + 1}]"
+        self._secret_file = secret_file
         self.local = self._properties["spark.master"].startswith("local")
-        self._host = "127.0.0.1" if self.local else host
         self._scratch: Path | None = None
         self._processes: dict[CopierId, ProcessId] = {}
         self._killed: dict[CopierId, str] = {}
-        self._jobs: list[queue.SimpleQueue[Callable[[], None]]] = []
-        self._jvm: subprocess.Popen[bytes] | None = None
+        self._jobs: list[queue.SimpleQueue[Callable[[], None] | None]] = []
+        self._driver: jvm.Driver | None = None
         self._stopping = False
+        self._cores = slots
+        """Of all executors, as last seen."""
 
     def start(self) -> None:
-        """Start the JVM. Raises PermanentError: no Java, a Java too old, a wrong property."""
+        """Start the JVM. Raises PermanentError: no Java, a Java too old, a wrong property, no secret."""
+        jvm.refuse_spark_submit(os.environ)
         java = jvm.find_java()
+        secret = self._secret()
         self._scratch = jvm.make_scratch()
-        conf = self._configuration()
+        conf = self._configuration(self._scratch)
         python = conf.get("spark.pyspark.python", sys.executable)
         os.environ["PYSPARK_PYTHON"] = python or sys.executable
-        output = jvm.JvmOutput()
+        os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+        _convert_no_arrays()
         try:
-            launch: Any = launch_gateway  # carries no types
-            gateway = launch(conf, {"stdout": output.end, "stderr": output.end})
-            output.handed_over()
-            self._gateway = gateway
-            self._jvm = gateway.proc
-            self._context = SparkContext(conf=conf, gateway=gateway)
-            _silence_py4j(self._context)
+            self._driver = jvm.start_driver(conf, java, secret=secret, brief=jvm.brief)
+            self._context = self._driver.context
+            jvm.silence_py4j(self._context)
             self._rows = self._context.parallelize([0], 1)
-        except Exception as error:
-            output.handed_over()
+        except Exception:
             self.stop()
-            output.drained(1.0)
-            cause = next((line for line in output.tail if "rror" in line), brief(error))
-            raise PermanentError(f"Spark does not start with {java}: {cause}") from error
+            raise
         for number in range(self._slots):
             self._start_slot(number)
         self._spawn(self._wait_for_jvm, "jvm-wait")
         self._spawn(self._probe, "jvm-probe")
+        if not self.local:
+            watch = DecommissionWatch(
+                self._context._jsc.sc(),  # noqa: SLF001
+                placed=self._on_placed,
+                found=self._on_decommissioned,
+            )
+            watching = functools.partial(
+                watch.watch, copiers=self._groups.copy, ended=lambda: self._stopping
+            )
+            self._spawn(watching, "decommission")
 
     @property
     def ui_url(self) -> str:
         """Address of Spark's own page; empty if switched off."""
         return self._context.uiWebUrl or ""
 
-    def _configuration(self) -> SparkConf:
-        settings = {
-            **_DEFAULTS,
-            "spark.app.name": self._name,
-            "spark.driver.host": self._host,
-            "spark.driver.bindAddress": self._host,
-            "spark.local.dir": str(self._scratch),
-            **self._properties,
-        }
-        options = (
-            f"-Dlog4j2.configurationFile=file:{self._scratch}/log4j2.properties"
-            f" -Djava.io.tmpdir={self._scratch} {_JAVA_OPTIONS}"
-        )
+    def _configuration(self, scratch: Path) -> SparkConf:
+        settings = {"spark.app.name": self._name, **self._properties}
         own = settings.get("spark.driver.extraJavaOptions", "")
-        settings["spark.driver.extraJavaOptions"] = f"{options} {own}".strip()
+        options = jvm.java_options(scratch, _JAVA_OPTIONS, own)
+        settings["spark.driver.extraJavaOptions"] = options
         return SparkConf(loadDefaults=False).setAll(list(settings.items()))
+
+    def _secret(self) -> Mapping[str, str]:
+        """Properties for the context alone: those of its JVM are in the list of processes.
+
+        On Kubernetes Spark reads the file itself.
+        """
+        if self._properties["spark.master"].startswith("spark:") and self._secret_file:
+            return {"spark.authenticate.secret": jvm.read_secret(Path(self._secret_file))}
+        return {}
 
     # Copiers.
 
@@ -173,9 +174,9 @@ class SparkEngine:
         """One job on the slot's thread; a former run's job has ended before."""
         self._jobs[copier.slot].put(functools.partial(self._run, copier, config, description))
 
-    def connected(self, copier: CopierId, pid: int) -> None:
-        """The run now ends when this process ends, if it is on this machine."""
-        process = ProcessId.of(pid) if self.local else None
+    def connected(self, copier: CopierId, pid: int, pid_space: str) -> None:
+        """The run now ends when this process ends, if it can be seen from here."""
+        process = ProcessId.of(pid) if pid_space and pid_space == place.pid_space() else None
         if process is not None:
             self._processes[copier] = process
         if copier in self._killed:  # before Spark had started it: there was no process yet
@@ -193,8 +194,8 @@ class SparkEngine:
     def abandon(self, timeout_s: float) -> None:
         """SIGKILL to the JVM and the copiers; the JVM first, since it would restart copiers."""
         self._stopping = True
-        if self._jvm is not None:
-            self._jvm.kill()
+        if self._driver is not None:
+            self._driver.process.kill()
         processes = list(self._processes.values())
         for process in processes:
             process.kill()
@@ -204,23 +205,30 @@ class SparkEngine:
         self._remove_scratch()
 
     def _start_slot(self, number: int) -> None:
-        jobs: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+        jobs: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._jobs.append(jobs)
         self._spawn(functools.partial(_run_jobs, jobs), f"slot-{number}")
 
     def _run(self, copier: CopierId, config: CopierConfig, description: str) -> None:
         reason = "it returned"
+        self._groups[copier] = _group(copier)
+        if self.local:  # a core for each slot
+            self._on_placed(copier, LOCAL_EXECUTOR)
         try:
             self._context.setJobGroup(_group(copier), description, interruptOnCancel=False)
             self._rows.mapPartitions(
                 functools.partial(spark_entry.run, self._entry, config)
             ).collect()
         except Exception as error:  # whatever Spark raises for a task
-            reason = brief(error)
+            reason = jvm.brief(error)
+        del self._groups[copier]
         self._on_job_ended(copier)
         reason = self._killed.pop(copier, reason)
         process = self._processes.get(copier)
-        while process is not None and not process.wait_gone(END_TIMEOUT_S):
+        if process is None:
+            self._on_copier_lost(copier, reason)
+            return
+        while not process.wait_gone(END_TIMEOUT_S):
             logger.warning("copier %s (pid %d) outlived its job: killed", copier, process.pid)
             process.kill()
         self._processes.pop(copier, None)
@@ -231,31 +239,19 @@ class SparkEngine:
     def stop(self) -> None:
         """Stop Spark and wait until the JVM is gone."""
         self._stopping = True
-        if self._jvm is not None and self._jvm.poll() is None:
-            stopping = self._spawn(self._stop_context, "spark-stop")
-            stopping.join(STOP_TIMEOUT_S)
-            if self._jvm.stdin:
-                with contextlib.suppress(OSError):
-                    self._jvm.stdin.close()
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                self._jvm.wait(STOP_TIMEOUT_S)
-        if self._jvm is not None:
-            self._jvm.kill()
-            self._jvm.wait()
+        for jobs in self._jobs:
+            jobs.put(None)
+        if self._driver is not None:
+            self._driver.stop()
         self._remove_scratch()
 
     def _remove_scratch(self) -> None:
         if self._scratch is not None:
             shutil.rmtree(self._scratch, ignore_errors=True)
 
-    def _stop_context(self) -> None:
-        with contextlib.suppress(Exception):
-            self._context.stop()
-            self._gateway.shutdown()
-
     def _wait_for_jvm(self) -> None:
-        assert self._jvm is not None
-        code = self._jvm.wait()
+        assert self._driver is not None
+        code = self._driver.process.wait()
         if not self._stopping:
             self._on_jvm_failed(f"the JVM ended with code {code}")
 
@@ -263,6 +259,8 @@ class SparkEngine:
         """Query the JVM every second for its context, from a thread that may hang."""
         responded_s = [time.monotonic()]
         self._spawn(functools.partial(self._query, responded_s), "jvm-query")
+        if not self.local:
+            self._spawn(self._watch_capacity, "capacity")
         while not self._stopping:
             time.sleep(PROBE_EVERY_S)
             silent_s = time.monotonic() - responded_s[0]
@@ -273,13 +271,28 @@ class SparkEngine:
     def _query(self, responded_s: list[float]) -> None:
         while not self._stopping:
             try:
-                stopped = self._context._jsc.sc().isStopped()  # noqa: SLF001
-            except Exception:  # the JVM is gone or going: the other thread reports it
+                spark = self._context._jsc.sc()  # noqa: SLF001
+                stopped = spark.isStopped()
+                self._cores = self._slots if self.local else _registered_cores(spark)
+            except (Py4JError, OSError):  # the JVM is gone or going: the other thread reports it
                 return
             if stopped and not self._stopping:
                 self._on_jvm_failed("Spark has stopped its context")
                 return
             responded_s[0] = time.monotonic()
+            time.sleep(PROBE_EVERY_S)
+
+    def _watch_capacity(self) -> None:
+        """Connecting to masters may hang, as their names' resolution may: in a thread of its own."""
+        assert self._scratch is not None
+        master, log = self._properties["spark.master"], self._scratch / jvm.LOG
+        probe = CapacityProbe(master=master, slots=self._slots, log=log, wall_s=time.time)
+        before = ""
+        while not self._stopping:
+            missing = probe.missing(self._cores)
+            if missing != before:
+                self._on_capacity(missing)
+                before = missing
             time.sleep(PROBE_EVERY_S)
 
     def _spawn(self, target: Callable[[], None], name: str) -> threading.Thread:
@@ -288,25 +301,27 @@ class SparkEngine:
         return thread
 
 
-def _silence_py4j(context: SparkContext) -> None:
-    """Silence py4j: at the JVM's end it prints a traceback per connection; one line is enough.
+def _convert_no_arrays() -> None:
+    """Drop pyspark's conversion of NumPy values, which this process never sends.
 
-    Some go to the root logger, hence the filter there.
+    It imports pandas and pyarrow at the first call into the JVM: a second of the start, and 90 MB.
     """
-    logging.getLogger("py4j").setLevel(logging.CRITICAL)
-    logging.getLogger().addFilter(lambda record: "py4j" not in record.pathname)
-    server: Any = context._accumulatorServer  # noqa: SLF001
-    server.handle_error = lambda *_: None
+    INPUT_CONVERTER[:] = [each for each in INPUT_CONVERTER if "Numpy" not in type(each).__name__]
+
+
+def _registered_cores(spark: Any) -> int:
+    """Cores of all executors that have registered with the driver; not in local mode."""
+    return int(spark.schedulerBackend().totalCoreCount())
 
 
 def _group(copier: CopierId) -> str:
     return f"copier {copier}"
 
 
-def _run_jobs(jobs: queue.SimpleQueue[Callable[[], None]]) -> None:
-    """Run jobs one after the other: each thread here is one in the JVM, so it is reused."""
-    while True:
-        jobs.get()()
+def _run_jobs(jobs: queue.SimpleQueue[Callable[[], None] | None]) -> None:
+    """Run jobs one after the other, until None: each thread here is one in the JVM, so it is reused."""
+    while (job := jobs.get()) is not None:
+        job()
 
 
 def _suppressed(call: Callable[[], None]) -> None:
@@ -320,15 +335,3 @@ def describe(copier: CopierId, partitions: Sequence[Partition]) -> str:
     shown, more = names[:MAX_SHOWN_PARTITIONS], len(names) - MAX_SHOWN_PARTITIONS
     rest = f" and {more} more" if more > 0 else ""
     return f"slot {copier.slot}: {', '.join(shown)}{rest}" if names else f"slot {copier.slot}"
-
-
-def brief(error: Exception) -> str:
-    """One line of a Spark error of hundreds: the Python error if there is one, else the cause."""
-    text = str(error)
-    python = _PYTHON_ERROR.findall(text)
-    lost = re.search(r"Lost task .*?: (.*)", text)
-    if python:
-        return str(python[-1]).strip()[:MAX_REASON_CHARACTERS]
-    if lost:
-        return re.sub(r"^[\w.]+Exception: |\. Consider .*", "", lost[1])[:MAX_REASON_CHARACTERS]
-    return f"{type(error).__name__}: {text.strip()}".splitlines()[0][:MAX_REASON_CHARACTERS]

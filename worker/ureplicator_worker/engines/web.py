@@ -1,4 +1,4 @@
-"""HTTP server of the worker's pages: WSGI applications by path, on the standard library's server.
+"""HTTP server of a role's pages: WSGI applications by path, on the standard library's server.
 
 That serves a handful of readers well enough. The port is bound before anything else is started, so that
 a port in use is reported at once. Until there are pages to `show`, every response is 503, which a probe
@@ -10,17 +10,23 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from http import HTTPStatus
 from socketserver import ThreadingMixIn
 from typing import Any
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
+from prometheus_client import CollectorRegistry, make_wsgi_app
+from prometheus_client.registry import Collector
+
 from ureplicator_common.errors import PermanentError
 
 READ_TIMEOUT_S = 10.0
 POLL_S = 0.2
 DEFAULT_PAGE = "/status"
+_SETTINGS: Mapping[str, str] = {"worker": "worker.port", "auditor": "audit.port"}
+"""Role -> setting of its port."""
 
 View = Callable[[], tuple[HTTPStatus, Mapping[str, Any]]]
 
@@ -35,6 +41,25 @@ def json_page(view: View) -> WSGIApplication:
     return page
 
 
+def role_pages(
+    *, status: View, health: View, ready: View, metrics: Collector
+) -> Mapping[str, WSGIApplication]:
+    """Pages that every role has: `/status` as JSON, `/metrics` for Prometheus, and the two for probes."""
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(metrics)
+    shown: WSGIApplication = make_wsgi_app(registry)
+    return {
+        "/status": json_page(status),
+        "/metrics": shown,
+        "/health": json_page(health),
+        "/ready": json_page(ready),
+    }
+
+
+def ok_if(good: bool) -> HTTPStatus:
+    return HTTPStatus.OK if good else HTTPStatus.SERVICE_UNAVAILABLE
+
+
 def _respond(
     start_response: StartResponse, status: HTTPStatus, value: Mapping[str, Any]
 ) -> Iterable[bytes]:
@@ -44,18 +69,18 @@ def _respond(
 
 
 class WebServer:
-    def __init__(self, *, host: str, port: int) -> None:
+    def __init__(self, *, host: str, port: int, role: str = "worker") -> None:
         """Raises PermanentError if the address cannot be bound."""
         try:
             self._server = _ThreadingServer((host, port), _Handler)
         except OSError as error:
             raise PermanentError(
-                f"cannot listen on {host}:{port}: {error.strerror}; set worker.port (0: any)"
+                f"cannot listen on {host}:{port}: {error.strerror}; set {_SETTINGS[role]} (0: any)"
             ) from error
-        self._server.set_app(json_page(_starting))
+        self._server.set_app(json_page(partial(_starting, role)))
         self.port: int = self._server.server_port
         self._thread = threading.Thread(
-            target=self._server.serve_forever, args=(POLL_S,), name="worker web", daemon=True
+            target=self._server.serve_forever, args=(POLL_S,), name=f"{role} web", daemon=True
         )
         self._thread.start()
 
@@ -76,8 +101,8 @@ class WebServer:
         self._server.server_close()
 
 
-def _starting() -> tuple[HTTPStatus, Mapping[str, Any]]:
-    return HTTPStatus.SERVICE_UNAVAILABLE, {"title": "the worker is starting"}
+def _starting(role: str) -> tuple[HTTPStatus, Mapping[str, Any]]:
+    return HTTPStatus.SERVICE_UNAVAILABLE, {"title": f"the {role} is starting"}
 
 
 class _ThreadingServer(ThreadingMixIn, WSGIServer):

@@ -1,13 +1,27 @@
-"""The copier's end of the lifeline: one connection to the driver, non-blocking once connected."""
+"""The copier's end of the lifeline: one connection to the driver, non-blocking once it is admitted."""
 
 from __future__ import annotations
 
+import contextlib
+import os
 import socket
+import time
 from collections.abc import Iterator
 
-from ureplicator_worker.lifeline.messages import Message, decode, encode
+from ureplicator_worker.lifeline import place
+from ureplicator_worker.lifeline.handshake import new_nonce, respond
+from ureplicator_worker.lifeline.messages import (
+    Challenge,
+    CopierConfig,
+    Hello,
+    Message,
+    decode,
+    encode,
+)
+from ureplicator_worker.lifeline.tcp import notice_lost_peer
 
 CONNECT_TIMEOUT_S = 10.0
+MAX_CHALLENGE_BYTES = 1 << 12
 READ_BYTES = 1 << 16
 MAX_LINE_BYTES = 64 << 20
 """An Add of all partitions of a large fleet fits; a longer line is no message."""
@@ -17,20 +31,58 @@ class LifelineClosed(Exception):
     """The driver is gone, or closed the connection."""
 
 
-class LifelineClient:
-    def __init__(self, host: str, port: int) -> None:
-        """Raises LifelineClosed."""
+def open_lifeline(config: CopierConfig) -> socket.socket:
+    """A connection on which both ends have proven the token. Raises LifelineClosed."""
+    by_s = time.monotonic() + CONNECT_TIMEOUT_S
+    try:
+        connection = socket.create_connection((config.host, config.port), CONNECT_TIMEOUT_S)
         try:
-            self._connection = socket.create_connection((host, port), timeout=CONNECT_TIMEOUT_S)
-        except OSError as error:
-            raise LifelineClosed(str(error)) from error
-        self._connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            notice_lost_peer(connection)
+            _shake_hands(connection, config, by_s)
+            connection.settimeout(None)
+        except BaseException:
+            connection.close()
+            raise
+    except (OSError, ValueError) as error:
+        raise LifelineClosed(str(error)) from error
+    return connection
+
+
+def _shake_hands(connection: socket.socket, config: CopierConfig, by_s: float) -> None:
+    """Raises OSError, and ValueError for anything but a driver that has the token."""
+    hello = Hello(config.copier, place.host(), os.getpid(), place.pid_space(), new_nonce())
+    connection.sendall(encode(hello))
+    challenge = decode(_first_line(connection, by_s))
+    if not isinstance(challenge, Challenge):
+        raise ValueError(f"no challenge but {type(challenge).__name__}")
+    connection.sendall(encode(respond(config.token, hello, challenge)))
+
+
+def _first_line(connection: socket.socket, by_s: float) -> bytes:
+    """The one line that a driver sends before it has admitted the copier."""
+    received = b""
+    while not received.endswith(b"\n"):
+        connection.settimeout(max(0.001, by_s - time.monotonic()))
+        data = connection.recv(MAX_CHALLENGE_BYTES)
+        received += data
+        if not data or len(received) > MAX_CHALLENGE_BYTES:
+            raise ValueError("no challenge of a driver")
+    return received
+
+
+class LifelineClient:
+    """Messages over an admitted connection."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection = connection
         self._connection.setblocking(False)
         self._incoming = bytearray()
         self._outgoing = bytearray()
 
     def fileno(self) -> int:
         return self._connection.fileno()
+
+    urgent = False
 
     @property
     def wants_write(self) -> bool:
@@ -70,4 +122,7 @@ class LifelineClient:
             yield decode(line)
 
     def close(self) -> None:
+        """The driver notices at once, whoever else has the socket's descriptor."""
+        with contextlib.suppress(OSError):
+            self._connection.shutdown(socket.SHUT_RDWR)
         self._connection.close()

@@ -1,7 +1,9 @@
 """Messages between a worker and its copiers, one JSON object a line, field names in camelCase.
 
     driver (worker process)                           copier (Spark task, Python)
-        | <------------- Hello(token, pid) ------------------ |   admitted once per token
+        | <------------- Hello(copier, host, pid, nonce) ---- |   see `handshake`: neither end sends the token
+        | -- Challenge(nonce, proof) --------------------->   |   the driver has the token of this run
+        | <------------- ChallengeResponse(proof) ----------- |   the copier has it: admitted, once per token
         | -- Add(partition: owner epoch) ------------------>  |
         | <------------- ProofRequest(id, partitions) ------- |   after it initialised its transactional id
         | -- ProofResponse(id, granted, refused) ---------->  |   after the proof in ZooKeeper
@@ -12,8 +14,11 @@
         | <------------- Released(partitions) --------------- |   drained, committed, no longer touched
         | -- PublishedSettings(route, version, ...) ------->  |   when the leader has published others
         | -- PublishedShares(version, slots) ------------->  |   likewise, and before a ProofResponse
+        | <------------- StopRequest(reason) ---------------- |   its process is to end; the response is Stop
         | -- Stop() --------------------------------------->  |
         | <------------- Released(all), then close ---------- |
+
+A line that is no message is one of a stack dump: `copier.loop.process_end`.
 
 Both ends treat a closed connection as the end of the other: the copier drains, commits and ends; the
 driver waits until the process is gone. Before its first `ProofResponse` a copier sends nothing to Kafka
@@ -40,6 +45,7 @@ from ureplicator_common.model import (
     PartitionState,
     Route,
     RouteSettings,
+    SqlSettings,
     camel,
 )
 
@@ -60,14 +66,17 @@ class CopierId:
 
 @dataclass(frozen=True, slots=True)
 class CopierConfig:
-    """Configuration of one copier run; pickled into the Spark task, so it carries no secrets.
+    """Configuration of one copier run, pickled into the closure of its Spark task.
 
-    `clusters` are librdkafka properties by cluster name; secrets are file references there.
+    Spark keeps that closure in memory and shows it nowhere, other than Spark properties, local
+    properties of a job, and descriptions. So the token and the properties of clusters go here and nowhere
+    else. `clusters` are librdkafka properties by cluster name.
     """
 
     fleet: str
     worker: str
     slot: int
+    run: int
     host: str
     port: int
     token: str = field(repr=False)
@@ -75,12 +84,37 @@ class CopierConfig:
     commit_interval_s: float
     transaction_interval_s: float
     buffer_bytes: int
+    silence_s: float
+
+    @property
+    def copier(self) -> CopierId:
+        return CopierId(self.slot, self.run)
 
 
 @dataclass(frozen=True, slots=True)
 class Hello:
-    token: str
+    """Begin of the handshake. `pid` means a process only within `pid_space` (see `place`)."""
+
+    copier: CopierId
+    host: str
     pid: int
+    pid_space: str
+    nonce: str
+
+
+@dataclass(frozen=True, slots=True)
+class Challenge:
+    """Response to a Hello; `proof` is over it and this `nonce`."""
+
+    nonce: str
+    proof: str
+
+
+@dataclass(frozen=True, slots=True)
+class ChallengeResponse:
+    """The copier's proof, over its Hello and the driver's nonce."""
+
+    proof: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +138,13 @@ class Remove:
 @dataclass(frozen=True, slots=True)
 class Stop:
     """Drain, commit, release all partitions, end."""
+
+
+@dataclass(frozen=True, slots=True)
+class StopRequest:
+    """The copier's process is to end. It waits for Stop, since a Released is a response."""
+
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,9 +299,12 @@ class GapPassed:
 
 Message = (
     Hello
+    | Challenge
+    | ChallengeResponse
     | Add
     | Remove
     | Stop
+    | StopRequest
     | PublishedSettings
     | PublishedShares
     | ProofRequest
@@ -344,11 +388,23 @@ def _partitions(raw: list[str]) -> tuple[Partition, ...]:
     return tuple(Partition.parse(text) for text in raw)
 
 
-def _hello(token: Any, pid: Any) -> Hello:
-    """The only message that an unauthenticated peer may send: its types are checked."""
-    if not isinstance(token, str) or not isinstance(pid, int):
-        raise TypeError("token must be a string and pid an integer")
-    return Hello(token, pid)
+def _hello(raw: Mapping[str, Any]) -> Hello:
+    copier = CopierId(_int(raw["copier"]["slot"]), _int(raw["copier"]["run"]))
+    host, space, nonce = (_text(raw[name]) for name in ("host", "pidSpace", "nonce"))
+    return Hello(copier, host, _int(raw["pid"]), space, nonce)
+
+
+def _text(value: Any) -> str:
+    """Types are checked in the messages of the handshake: any process may send them."""
+    if not isinstance(value, str):
+        raise TypeError("expected a string")
+    return value
+
+
+def _int(value: Any) -> int:
+    if type(value) is not int:
+        raise TypeError("expected an integer")
+    return value
 
 
 def _route_settings(raw: dict[str, Any]) -> RouteSettings:
@@ -356,6 +412,9 @@ def _route_settings(raw: dict[str, Any]) -> RouteSettings:
     settings["delivery"] = Delivery(settings["delivery"])
     settings["on_gap"] = GapPolicy(settings["on_gap"])
     settings["handlers"] = tuple(HandlerSettings(**_snake(item)) for item in settings["handlers"])
+    settings["sql"] = tuple(
+        SqlSettings(**{**_snake(item), "udfs": tuple(item["udfs"])}) for item in settings["sql"]
+    )
     return RouteSettings(**settings)
 
 
@@ -410,10 +469,13 @@ def _shares(raw: Mapping[str, int]) -> dict[Limited, int]:
 
 
 _DECODERS: Mapping[str, Any] = {
-    "Hello": lambda raw: _hello(raw["token"], raw["pid"]),
+    "Hello": _hello,
+    "Challenge": lambda raw: Challenge(_text(raw["nonce"]), _text(raw["proof"])),
+    "ChallengeResponse": lambda raw: ChallengeResponse(_text(raw["proof"])),
     "Add": lambda raw: Add(partitions=_epochs(raw["partitions"])),
     "Remove": lambda raw: Remove(partitions=_partitions(raw["partitions"])),
     "Stop": lambda raw: Stop(),
+    "StopRequest": lambda raw: StopRequest(raw["reason"]),
     "PublishedSettings": lambda raw: PublishedSettings(
         Route.parse(raw["route"]), raw["version"], _route_settings(raw["settings"])
     ),

@@ -1,9 +1,9 @@
 """The driver's end of the lifelines: one TCP server, one connection per copier run.
 
-Admission is by token. Each run of a copier has a random token that admits one connection, once: Spark
-may run a task again after an executor is lost, and there must never be two copiers of one run. A
-connection whose first line is not a Hello with a valid token, within `HELLO_TIMEOUT_S`, is closed
-without a response.
+Admission is by a proof of the token in both directions (`handshake`). Each run of a copier has a random
+token that admits one connection, once: Spark may run a task again after an executor is lost, and there
+must never be two copiers of one run. A connection that is not admitted within `HANDSHAKE_TIMEOUT_S` is
+closed, and so is the oldest one of more than `MAX_UNADMITTED`: strangers cannot take all descriptors.
 
 One thread serves all connections through a selector. Sending never blocks the caller: bytes wait in a
 buffer per connection. A copier with more than `MAX_BUFFER_BYTES` unread is disconnected, since it would
@@ -24,13 +24,17 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ureplicator_worker.lifeline.connection import LifelineConnection, Tokens
+from ureplicator_common.errors import PermanentError
+from ureplicator_worker.lifeline.connection import LifelineConnection
+from ureplicator_worker.lifeline.handshake import Admissions
 from ureplicator_worker.lifeline.listener import Listener
-from ureplicator_worker.lifeline.messages import CopierId, Hello, Message, decode, encode
+from ureplicator_worker.lifeline.messages import CopierId, Message, decode, encode
+from ureplicator_worker.lifeline.tcp import notice_lost_peer
 
 logger = logging.getLogger(__name__)
 
-HELLO_TIMEOUT_S = 10.0
+HANDSHAKE_TIMEOUT_S = 10.0
+MAX_UNADMITTED = 256
 MAX_BUFFER_BYTES = 64 * 1024 * 1024
 REVOKE_TIMEOUT_S = 5.0
 
@@ -48,17 +52,23 @@ def _ignore(copier: CopierId, message: Message | Disconnected) -> None:
 
 
 class LifelineServer:
-    """`address` is where copiers connect to; nothing is served before `start`."""
+    """Listens on `address`; nothing is served before `start`."""
 
-    def __init__(self, *, host: str) -> None:
+    def __init__(self, *, host: str, port: int = 0) -> None:
+        """Raises PermanentError if the address cannot be bound."""
         self._receive: Receiver = _ignore
-        self._server = socket.create_server((host, 0))
+        try:
+            self._server = socket.create_server((host, port))
+        except OSError as error:
+            raise PermanentError(
+                f"cannot listen on {host}:{port}: {error.strerror}; set worker.lifeline_port (0: any)"
+            ) from error
         self._server.setblocking(False)
         name = self._server.getsockname()
         self.address: tuple[str, int] = (name[0], name[1])
-        self._tokens = Tokens()
+        self._admissions = Admissions()
         self._connections: dict[CopierId, LifelineConnection] = {}
-        self._unadmitted: set[LifelineConnection] = set()
+        self._unadmitted: dict[LifelineConnection, None] = {}
         self._commands: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self._wake_in, self._wake_out = socket.socketpair()
         self._wake_in.setblocking(False)
@@ -85,7 +95,7 @@ class LifelineServer:
 
     def admit(self, copier: CopierId) -> str:
         """A token that admits one connection of this run."""
-        return self._tokens.issue(copier)
+        return self._admissions.issue(copier)
 
     def revoke(self, copier: CopierId) -> None:
         """The run is over: withdraw its token and close its connection.
@@ -93,7 +103,7 @@ class LifelineServer:
         Afterwards a Hello of it, if there was one, has been received.
         """
         done = threading.Event()
-        self._tokens.withdraw(copier)
+        self._admissions.withdraw(copier)
         self._do(lambda: self._drop(self._connections.get(copier)))
         self._do(done.set)
         if self._thread.is_alive():
@@ -125,7 +135,7 @@ class LifelineServer:
                 for key, _ in self._selector.select(timeout=1.0):
                     self._ready(key)
                 self._run_commands()
-                self._close_late_hellos()
+                self._close_late_handshakes()
                 self._listener.resume(time.monotonic())
         finally:
             self._close_all()
@@ -154,13 +164,15 @@ class LifelineServer:
         if peer is None:
             return
         peer.setblocking(False)
-        peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        notice_lost_peer(peer)
         connection = LifelineConnection(peer, time.monotonic())
-        self._unadmitted.add(connection)
+        self._unadmitted[connection] = None
         self._selector.register(peer, selectors.EVENT_READ, connection)
+        if len(self._unadmitted) > MAX_UNADMITTED:
+            self._drop(next(iter(self._unadmitted)))
 
-    def _close_late_hellos(self) -> None:
-        oldest_s = time.monotonic() - HELLO_TIMEOUT_S
+    def _close_late_handshakes(self) -> None:
+        oldest_s = time.monotonic() - HANDSHAKE_TIMEOUT_S
         for connection in [c for c in self._unadmitted if c.opened_s < oldest_s]:
             self._drop(connection)
 
@@ -175,23 +187,28 @@ class LifelineServer:
             return
         try:
             for line in connection.lines(data):
-                self._dispatch(connection, decode(line))
+                stack = connection.stack_line(line)
+                if stack is None:
+                    self._dispatch(connection, decode(line))
+                elif stack:
+                    logger.warning("copier %s is stuck: %s", connection.copier, stack)
         except ValueError as error:
             logger.warning("lifeline of copier %s closed: %s", connection.copier, error)
             self._drop(connection)
 
     def _dispatch(self, connection: LifelineConnection, message: Message) -> None:
-        """Raises ValueError for a connection without a valid Hello."""
+        """Raises ValueError for a message that the handshake does not admit."""
         if connection.copier is not None:
             self._receive(connection.copier, message)
             return
-        copier = self._tokens.redeem(message.token) if isinstance(message, Hello) else None
-        if copier is None:
-            raise ValueError("not admitted")
-        connection.copier = copier
-        self._unadmitted.discard(connection)
-        self._connections[copier] = connection
-        self._receive(copier, message)
+        hello = connection.shake_hands(message, self._admissions)
+        if hello is None:
+            self._flush(connection)
+            return
+        connection.copier = hello.copier
+        self._unadmitted.pop(connection, None)
+        self._connections[hello.copier] = connection
+        self._receive(hello.copier, hello)
 
     def _enqueue(self, copier: CopierId, line: bytes) -> None:
         connection = self._connections.get(copier)
@@ -223,7 +240,7 @@ class LifelineServer:
         connection.closing = True
         self._selector.unregister(connection.peer)
         connection.peer.close()
-        self._unadmitted.discard(connection)
+        self._unadmitted.pop(connection, None)
         copier = connection.copier
         if copier is not None:
             self._connections.pop(copier, None)

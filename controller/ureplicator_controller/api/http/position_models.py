@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, Strict
 
+from ureplicator_controller.api.http import times
 from ureplicator_controller.api.http.problems import bad_request
 from ureplicator_controller.api.http.request_models import (
     Body,
@@ -17,19 +17,9 @@ from ureplicator_controller.api.http.request_models import (
 from ureplicator_controller.api.http.response_models import ResponseModel
 
 MAX_OFFSET = 2**63 - 1
-_TIME = (
-    r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]{1,6})?)?"
-    r"(Z|[+-][0-9]{2}:[0-9]{2})$"
-)
 _ONE_OF = ("to", "offset", "time", "group")
 _NUMBER_TITLE = "a partition number"
 _NUMBER_HINT = "a whole number from 0; default: all partitions"
-
-
-def _is_time(text: str) -> str:
-    """Raises ValueError for a 30th of February."""
-    datetime.fromisoformat(text)
-    return text
 
 
 _DryRun = Annotated[
@@ -65,10 +55,12 @@ class SetPositionsBody(Body):
         title="an offset",
         description="offset of the next record to copy, not beyond the end of the source",
     )
-    time: Annotated[str, Field(pattern=_TIME), AfterValidator(_is_time)] | None = Field(
-        default=None,
-        title="a time",
-        description="the first record that is not older, as in 2026-01-31T12:00:00Z; with its zone",
+    time: Annotated[str, Field(pattern=f"^{times.TIME}$"), AfterValidator(times.checked)] | None = (
+        Field(
+            default=None,
+            title="a time",
+            description="the first record that is not older, as in 2026-01-31T12:00:00Z; with its zone",
+        )
     )
     group: Annotated[str, Field(min_length=1, max_length=249)] | None = Field(
         default=None,
@@ -88,9 +80,8 @@ class SetPositionsBody(Body):
 
     @property
     def time_ms(self) -> int:
-        """Kafka's timestamps begin in 1970: negative ones stand for the ends of a log."""
         assert self.time is not None
-        return max(0, round(datetime.fromisoformat(self.time).timestamp() * 1_000))
+        return times.milliseconds(self.time)
 
 
 class ShownChange(ResponseModel):

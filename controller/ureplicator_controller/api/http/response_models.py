@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, RootModel
 
-from ureplicator_common.model import EventKind, PartitionState, TopicState
+from ureplicator_common.model import EventKind, Lane, PartitionState, TopicState
 from ureplicator_controller.api.http.schema_cache import CachedSchemaModel
 
 JsonResult = dict[str, Any] | tuple[dict[str, Any], int, Mapping[str, str]]
@@ -100,8 +100,7 @@ class TopicChanged(ResponseModel):
 
 class TopicAdded(TopicChanged):
     warnings: list[str] | None = Field(
-        default=None,
-        description="settings of the target topic that refuse what the source accepts",
+        None, description="settings of the target topic that refuse what the source accepts"
     )
 
 
@@ -119,6 +118,7 @@ class TopicDetails(ResponseModel):
     topic: str
     route: str
     targetTopic: str = Field(description="name on the target")
+    lane: Lane
     state: TopicState
     effectiveState: Literal["active", "paused", "deleting", "stopped", "blacklisted"] = Field(
         description="state with stops and blacklist; `state` is what operators have set"
@@ -234,6 +234,9 @@ class WorkerDetails(ResponseModel):
     port: int = Field(description="of its own pages")
     version: str
     slots: int
+    noCapacity: str = Field(
+        description="why no copier of it runs, and since when; its partitions go to other workers"
+    )
     blacklisted: bool
     draining: bool
     lastSeen: int | None = Field(description="milliseconds since 1970")

@@ -132,6 +132,7 @@ def _worker(
         "port": live.value.port if live else 0,
         "version": live.value.version if live else "",
         "slots": live.value.slots if live else 0,
+        "noCapacity": live.value.no_capacity if live else "",
         "blacklisted": bool(known and known.value.blacklisted),
         "draining": bool(known and known.value.draining),
         "lastSeen": (known.value.last_seen_ms or None) if known else None,

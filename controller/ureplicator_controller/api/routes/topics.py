@@ -14,6 +14,7 @@ from flask_openapi3 import APIBlueprint
 from ureplicator_common.config.settings import Settings
 from ureplicator_common.contents import TopicIntent
 from ureplicator_common.model import (
+    Lane,
     Partition,
     PartitionState,
     Route,
@@ -189,6 +190,7 @@ def describe(fleet_state: FleetState, key: TopicKey) -> dict[str, Any]:
         "topic": key.topic,
         "route": str(key.route),
         "targetTopic": intent.target_topic or key.topic,
+        "lane": _lane(fleet_state, key),
         "state": intent.state,
         "effectiveState": effective_state(snapshot, key),
         "stopped": intent.stopped,
@@ -210,6 +212,12 @@ def describe(fleet_state: FleetState, key: TopicKey) -> dict[str, Any]:
             if (why := partition_exclusion(snapshot, each))
         },
     }
+
+
+def _lane(fleet_state: FleetState, key: TopicKey) -> Lane:
+    """By the settings that the workers have; as whole batches until the leader has published them."""
+    published = fleet_state.snapshot.routes.get(key.route)
+    return Lane.RAW if published is None else published.value.lane(key.topic)
 
 
 def mismatch_json(mismatch: Mismatch) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Workers of one cycle: eligible, delayed, leaving or lost.
+"""Workers of one cycle: eligible, delayed, without capacity, leaving or lost.
 
     live --> absent --(rebalance_s)--> lost: its partitions are placed elsewhere
                |
@@ -10,13 +10,20 @@ worker, and each join would start a rebalance; hence `join_s`: counts are evened
 has passed since the last join. Partitions without an owner wait for neither, and a request of operators
 (to drain a worker) takes effect at once.
 
+A live worker of which no copier can run (`LiveWorker.no_capacity`: its Spark cluster has no room for
+it) gives its partitions to workers that have capacity, and gets no others. When a copier runs again, it
+counts as joined, also in a process that was started since: that one does not know what it lacks before it
+has tried. If no worker has capacity, a move would only add to the outage: then each keeps what
+it has. That is so until one has had capacity for `join_s`: when a cluster comes back, or a fleet starts,
+the first worker with a copier must not get what all others are about to copy.
+
 Times are the leader's monotonic seconds. A new leader starts counting when it takes its first snapshot,
 so a failover prolongs a pending delay by no more than the delay itself.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass, replace
 
 from ureplicator_common.contents import KnownWorker
@@ -30,13 +37,15 @@ class Membership:
     """Workers by what may happen to their partitions.
 
     `eligible` may get partitions, in order. `delayed` are absent and keep theirs until the rebalance
-    delay ends (worker -> time). `leaving` are drained (worker -> reason). A worker in none of them is
-    lost, or has an unreadable node and is left unchanged.
+    delay ends (worker -> time). `leaving` are drained (worker -> reason). `without_capacity` are live, and
+    others have capacity. A worker in none of them is lost, or has an unreadable node and is left
+    unchanged.
     """
 
     eligible: tuple[WorkerId, ...]
     delayed: Mapping[WorkerId, float]
     leaving: Mapping[WorkerId, str]
+    without_capacity: Set[WorkerId]
     joins_settled_at_s: float
 
 
@@ -53,9 +62,11 @@ def track_membership(before: Snapshot, seen: Snapshot, now_s: float) -> Snapshot
     load_review_at_s = before.load_review_at_s
     if load_review_at_s is None:
         load_review_at_s = now_s + LOAD_REVIEW_INTERVAL_S
+    lacking = {worker for worker in seen.live if lacks_capacity(seen, worker)}
     return replace(
         seen,
         absent_since=absent_since,
+        without_capacity=frozenset(lacking | (before.without_capacity & absent_since.keys())),
         present_since=_present_since(before, seen, absent_since, now_s),
         release_requested_since=before.release_requested_since,
         load_review_at_s=load_review_at_s,
@@ -73,10 +84,20 @@ def _present_since(
             present_since.pop(worker, None)
     for worker in seen.sessions:
         left_at_s = before.absent_since.get(worker, now_s)
-        if now_s - left_at_s >= delay_s > 0:
+        if now_s - left_at_s >= delay_s > 0 or _has_capacity_again(worker, before, seen):
             present_since[worker] = now_s
         present_since.setdefault(worker, now_s)
     return present_since
+
+
+def _has_capacity_again(worker: WorkerId, before: Snapshot, seen: Snapshot) -> bool:
+    return worker in before.without_capacity and not lacks_capacity(seen, worker)
+
+
+def lacks_capacity(snapshot: Snapshot, worker: WorkerId) -> bool:
+    """True if a live worker reports that no copier of it can run."""
+    live = snapshot.live.get(worker)
+    return live is not None and live.value.no_capacity != ""
 
 
 def membership(snapshot: Snapshot, now_s: float) -> Membership:
@@ -94,13 +115,24 @@ def membership(snapshot: Snapshot, now_s: float) -> Membership:
             eligible.append(worker)
         elif worker in snapshot.absent_since and now_s < delay_ends_at_s:
             delayed[worker] = delay_ends_at_s
-    return Membership(tuple(eligible), delayed, leaving, _joins_settled_at_s(snapshot))
+    capable = [worker for worker in eligible if not lacks_capacity(snapshot, worker)]
+    if not any(_has_settled(worker, snapshot, now_s) for worker in capable):
+        capable = eligible
+    return Membership(
+        eligible=tuple(capable),
+        delayed=delayed,
+        leaving=leaving,
+        without_capacity=frozenset(eligible).difference(capable),
+        joins_settled_at_s=_joins_settled_at_s(snapshot),
+    )
 
 
 def departure_reason(worker: WorkerId, workers: Membership, snapshot: Snapshot) -> str:
     """Reason why a worker's partitions must move; "" if they may stay."""
     if worker in workers.leaving:
         return workers.leaving[worker]
+    if worker in workers.without_capacity:
+        return f"worker {worker} has no capacity"
     if worker in snapshot.sessions or worker in workers.delayed:
         return ""
     return f"worker {worker} lost"
@@ -115,6 +147,10 @@ def known_worker(snapshot: Snapshot, worker: WorkerId) -> KnownWorker:
 def is_leaving(known: KnownWorker) -> bool:
     """True if operators want the worker without partitions."""
     return known.blacklisted or known.draining
+
+
+def _has_settled(worker: WorkerId, snapshot: Snapshot, now_s: float) -> bool:
+    return now_s >= snapshot.present_since.get(worker, 0.0) + snapshot.delays.join_s
 
 
 def _joins_settled_at_s(snapshot: Snapshot) -> float:

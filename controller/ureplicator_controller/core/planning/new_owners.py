@@ -1,6 +1,7 @@
 """Partitions that need another owner, and the worker that gets each of them.
 
-    a partition has no owner, or its owner is lost or drained     placed at once
+    a partition has no owner, or its owner is lost, drained
+    or has no capacity                                            placed at once
     counts are uneven (a worker joined)                           moved once joins have settled
     no progress, or uneven load                                   moved by a load review (`load_review`)
 
@@ -16,7 +17,11 @@ from dataclasses import replace
 from ureplicator_common.model import Partition, WorkerId
 from ureplicator_controller.core.planning.load_balancing import balance_loads
 from ureplicator_controller.core.planning.load_review import LoadReview, preferred_workers
-from ureplicator_controller.core.planning.membership import Membership, departure_reason
+from ureplicator_controller.core.planning.membership import (
+    Membership,
+    departure_reason,
+    lacks_capacity,
+)
 from ureplicator_controller.core.planning.partitions import PartitionView, PartitionViews
 from ureplicator_controller.core.planning.placement import Move, Placement, even_counts
 from ureplicator_controller.core.planning.switches import may_move
@@ -127,6 +132,10 @@ class _OwnerSelection:
             self._placement.add_movable(owner, view.key, view.partition)
         if owner in self._membership.delayed:
             self._wake_by(self._membership.delayed[owner])
+        elif self._now_s < self._membership.joins_settled_at_s and lacks_capacity(
+            self._snapshot, owner
+        ):
+            self._wake_by(self._membership.joins_settled_at_s)
 
     def _count_unreadable(self, view: PartitionView) -> None:
         """Count for the worker that has it; the partition itself is not changed."""

@@ -2,7 +2,7 @@
 
 Contents of a plan, each decided in a module of its own:
 
-    membership      eligible, delayed, leaving and lost workers
+    membership      eligible, delayed, leaving and lost workers, and those without capacity
     load_review     partitions without progress, once a minute
     new_owners      partitions that need another owner, and which worker gets them
         placement       the choice of a worker, even counts

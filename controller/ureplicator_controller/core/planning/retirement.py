@@ -56,11 +56,14 @@ def _retire(
     before = stored.value.entries if stored else {}
     if intent is None and remains.keys() == before.keys():
         return None
+    audit, requested = snapshot.audits.states.get(key), snapshot.audits.requests.get(key)
     return Retire(
         key,
         intent.version if intent else None,
         stored.version if stored else None,
         IdealTopic(remains) if remains else None,
+        audit_version=audit.version if audit else None,
+        audit_request_version=requested.version if requested else None,
     )
 
 

@@ -99,13 +99,16 @@ class Retire:
     """Remove a topic that no live worker holds: intent and ideal state in one transaction.
 
     `remains`: entries with holders that never confirmed. They stay without an intent, so that a topic
-    whitelisted again later still fences a holder that was frozen until then.
+    whitelisted again later still fences a holder that was frozen until then. The state of its audit and
+    a request for one go with the topic.
     """
 
     key: TopicKey
     intent_version: int | None
     ideal_version: int | None
     remains: IdealTopic | None
+    audit_version: int | None = None
+    audit_request_version: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,4 +168,8 @@ def _retire(step: Retire, paths: Paths) -> tuple[Operation, ...]:
         done.append(create_or_set(path, encode_ideal(step.remains), step.ideal_version))
     elif step.ideal_version is not None:
         done.append(Delete(path, step.ideal_version))
+    if step.audit_version is not None:
+        done.append(Delete(paths.audits.state(step.key), step.audit_version))
+    if step.audit_request_version is not None:
+        done.append(Delete(paths.audits.request(step.key), step.audit_request_version))
     return tuple(done)

@@ -1,7 +1,7 @@
 """Switches of operators that stop or request moves while the fleet runs.
 
     switch               lost, joined, uneven load,   new partition,   drained,
-                         no progress                  resumed          blacklisted
+                         no progress, no capacity     resumed          blacklisted
     (default)            after the delays             at once          at once
     auto-balancing off   nothing                      at once          at once
     frozen               nothing                      at once          at once

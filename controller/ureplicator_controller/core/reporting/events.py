@@ -1,5 +1,5 @@
-"""Events of the fleet: leaders, workers, switches, positions, gaps and moves, each with the request that
-caused it.
+"""Events of the fleet: leaders, workers, switches, positions, audits, gaps and moves, each with the request
+that caused it.
 
     fleet_events(before, now, steps) -> events      `before`: last snapshot logged, None: a new leader
 
@@ -22,9 +22,14 @@ from collections.abc import Iterator, Sequence
 from ureplicator_common.contents import CHANGED, PastEvent, PositionChange, Switches
 from ureplicator_common.model import EventKind, OwnerEpoch, Partition, WorkerId
 from ureplicator_controller.core.planning.eviction import NOT_EVICTED
-from ureplicator_controller.core.planning.membership import is_leaving, known_worker
+from ureplicator_controller.core.planning.membership import (
+    is_leaving,
+    known_worker,
+    lacks_capacity,
+)
 from ureplicator_controller.core.planning.steps import Evict, Step
 from ureplicator_controller.core.planning.switches import is_rebalance_due
+from ureplicator_controller.core.reporting.audit_events import audit_events
 from ureplicator_controller.core.reporting.event_history import past_events
 from ureplicator_controller.core.reporting.owner_changes import OwnerChange, owner_changes
 from ureplicator_controller.core.state.exclusions import ROUTE_PAUSED, ROUTE_RESUMED
@@ -43,6 +48,7 @@ def fleet_events(
             *_worker_events(before, now),
             *_switch_events(before, now),
             *_position_events(before, now),
+            *audit_events(before, now),
         ]
     )
     moves = _move_events(now, steps)
@@ -92,9 +98,19 @@ def _worker_events(before: Snapshot, now: Snapshot) -> Iterator[PastEvent]:
         change = _session_change(before, now, worker, is_evicted=is_evicted)
         if change:
             yield _event(now, EventKind.WORKER, change, worker=worker)
+        if worker in before.sessions and worker in now.sessions:
+            yield from _capacity_events(before, now, worker)
         if is_leaving(known) != is_leaving(known_worker(before, worker)):
             change = "drained: gets no partitions" if is_leaving(known) else "eligible again"
             yield _event(now, EventKind.WORKER, change, worker=worker, request=known.request_id)
+
+
+def _capacity_events(before: Snapshot, now: Snapshot, worker: WorkerId) -> Iterator[PastEvent]:
+    if lacks_capacity(now, worker) and not lacks_capacity(before, worker):
+        reason = f"has no capacity: {now.live[worker].value.no_capacity}"
+        yield _event(now, EventKind.WORKER, reason, worker=worker)
+    if lacks_capacity(before, worker) and not lacks_capacity(now, worker):
+        yield _event(now, EventKind.WORKER, "has capacity again", worker=worker)
 
 
 def _session_change(before: Snapshot, now: Snapshot, worker: WorkerId, *, is_evicted: bool) -> str:

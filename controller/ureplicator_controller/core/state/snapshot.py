@@ -25,6 +25,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
+from ureplicator_common.audits import (
+    Follower,
+    LiveAuditor,
+    RequestedAudit,
+    RunningAudit,
+    TopicAudit,
+)
 from ureplicator_common.contents import (
     Assignment,
     CurrentState,
@@ -43,8 +50,13 @@ from ureplicator_common.znodes import (
     Paths,
     UnreadableContent,
     decode_assignment,
+    decode_audit_claim,
+    decode_audit_request,
+    decode_audit_state,
+    decode_auditor,
     decode_blacklisted,
     decode_current,
+    decode_follower,
     decode_history,
     decode_ideal,
     decode_intent,
@@ -104,6 +116,17 @@ class BalanceLimits:
 
 
 @dataclass(frozen=True, slots=True)
+class Audits:
+    """Audits of the fleet's topics: decisions of the leader never depend on them."""
+
+    states: Mapping[TopicKey, Stored[TopicAudit]] = field(default_factory=dict)
+    requests: Mapping[TopicKey, Stored[RequestedAudit]] = field(default_factory=dict)
+    running: Mapping[TopicKey, Stored[RunningAudit]] = field(default_factory=dict)
+    followers: Mapping[Route, Stored[Follower]] = field(default_factory=dict)
+    auditors: Mapping[str, Stored[LiveAuditor]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class Snapshot:
     """The fleet at the start of a cycle. `wall_ms` is for display: it only ends up in `since_ms`.
 
@@ -111,7 +134,8 @@ class Snapshot:
     evicted and have not confirmed their assignment since (`planning.eviction`).
 
     `absent_since`, `present_since`, `release_requested_since` and `load_review_at_s` (time of the
-    next load review) are in the observer's monotonic seconds. Only the leader has them.
+    next load review) are in the observer's monotonic seconds. `without_capacity`: workers that lack
+    capacity, or did when they left. Only the leader has them.
     """
 
     fleet: str
@@ -133,6 +157,7 @@ class Snapshot:
     unreadable_nodes: tuple[UnreadableNode, ...] = ()
     absent_since: Mapping[WorkerId, float] = field(default_factory=dict)
     present_since: Mapping[WorkerId, float] = field(default_factory=dict)
+    without_capacity: frozenset[WorkerId] = frozenset()
     release_requested_since: Mapping[ReleaseRequest, float] = field(default_factory=dict)
     load_review_at_s: float | None = None
     loads: Mapping[WorkerId, WorkerLoads] = field(default_factory=dict)
@@ -140,6 +165,7 @@ class Snapshot:
     switches_version: int | None = None
     are_switches_readable: bool = True
     history: Mapping[int, Stored[tuple[PastEvent, ...]]] = field(default_factory=dict)
+    audits: Audits = field(default_factory=Audits)
     delays: Delays = Delays()
     limits: BalanceLimits = BalanceLimits()
 
@@ -194,6 +220,7 @@ def parse(
     memory, _ = decoder.read(paths.memory, 1, Route.parse, decode_memory)
     history, bad_history = decoder.read(paths.history, 1, int, decode_history)
     switches = decoder.read_one(paths.settings, decode_switches)
+    audits = _audits(decoder, paths)
     decoder.cache.end_cycle()
     history |= {number: _replaced(nodes[paths.history_block(number)], ()) for number in bad_history}
     shares |= {worker: _replaced(nodes[paths.slot_shares(worker)], {}) for worker in bad_shares}
@@ -228,6 +255,7 @@ def parse(
         switches_version=switches.version if switches else None,
         are_switches_readable=switches is not None or paths.settings not in nodes,
         history=history,
+        audits=audits,
     )
 
 
@@ -315,6 +343,16 @@ class _NodeDecoder:
         except UnreadableContent as error:
             self.unreadable_nodes.append(UnreadableNode(path, f"cannot be read: {error}"))
             return None
+
+
+def _audits(decoder: _NodeDecoder, paths: Paths) -> Audits:
+    return Audits(
+        states=decoder.read(paths.audits.states, 2, _topic_key, decode_audit_state)[0],
+        requests=decoder.read(paths.audits.requests, 2, _topic_key, decode_audit_request)[0],
+        running=decoder.read(paths.audits.claims, 2, _topic_key, decode_audit_claim)[0],
+        followers=decoder.read(paths.audits.followers, 1, Route.parse, decode_follower)[0],
+        auditors=decoder.read(paths.audits.auditors, 1, str, decode_auditor)[0],
+    )
 
 
 def _topic_key(name: str) -> TopicKey:

@@ -84,6 +84,8 @@ class RestFixture:
         )
         self.clusters = {name: MemoryTopicAdmin() for name in sorted(names)}
         self.positions = MemoryPositionReader()
+        self.source_groups = MemoryPositionReader()
+        """Of the cluster `source`; `positions` are of all others."""
         self.logs = {str(route["source"]): MemoryLogReader() for route in routes}
         self.store = MemoryStore()
         self.other_client = MemoryCoordination(self.store)
@@ -99,7 +101,7 @@ class RestFixture:
             settings=self.settings,
             coordination=self.coordination,
             admins=self.clusters.__getitem__,
-            positions=lambda name: self.positions,
+            positions=self._positions_of,
             logs=self.logs.__getitem__,
             id="c1",
             clock=self.clock,
@@ -107,6 +109,9 @@ class RestFixture:
         )
         self.app = create_app(needs) if described else _undescribed(needs)
         self.client: FlaskClient = self.app.test_client()
+
+    def _positions_of(self, cluster: str) -> MemoryPositionReader:
+        return self.source_groups if cluster == "source" else self.positions
 
     def close(self) -> None:
         """End the threads that read lag."""

@@ -157,6 +157,12 @@ class Process:
         path = self._fleet.paths.worker_live(self.id)
         self._fleet.store.apply(self.session, [Create(path, live, ephemeral=True)])
 
+    def announce(self, *, no_capacity: str = "") -> None:
+        """Write the live node again: the worker's Spark capacity changed."""
+        live = encode_live_worker(LiveWorker(slots=self.slots, no_capacity=no_capacity))
+        path = self._fleet.paths.worker_live(self.id)
+        self._fleet.store.apply(self.session, [Set(path, live, -1)])
+
     def read(self) -> None:
         """Read the assignment."""
         node = self._fleet.store.node(self._fleet.paths.assignment(self.id))

@@ -17,13 +17,17 @@ from ureplicator_common.model import Gap, OwnerEpoch, Partition, PartitionState,
 from ureplicator_testkit.records.topics import offsets
 from ureplicator_testkit.servers.processes import Process, eventually
 from ureplicator_worker.copier.delivery import RENEW_S
+from ureplicator_worker.lifeline.handshake import Admissions
 from ureplicator_worker.lifeline.messages import (
     Add,
+    ChallengeResponse,
     CopierConfig,
+    CopierId,
     CopierReport,
     Failed,
     GapPassed,
     Grant,
+    Hello,
     Message,
     PartitionReport,
     ProofRequest,
@@ -32,13 +36,14 @@ from ureplicator_worker.lifeline.messages import (
     Remove,
     Segment,
     Stop,
+    StopRequest,
     decode,
     encode,
 )
 
 ROUTE = Route("source", "target")
 BUFFER_BYTES = 64 << 20
-TOKEN = "only-once"  # noqa: S105
+SILENCE_S = 60.0
 
 TESTKIT = Path(__file__).parents[2]
 """Folder from which handlers of tests are imported."""
@@ -86,15 +91,18 @@ class StubDriver:
         self._report: Mapping[Partition, PartitionReport] = {}
         self.segments: dict[Partition, tuple[Segment, ...]] = {}
         self.gaps: list[tuple[Partition, Gap]] = []
+        self.stop_requests: list[str] = []
+        admissions = Admissions()
         with socket.create_server(("127.0.0.1", 0)) as server:
             server.settimeout(30)
             config = CopierConfig(
                 fleet=fleet,
                 worker=worker,
                 slot=slot,
+                run=1,
                 host="127.0.0.1",
                 port=server.getsockname()[1],
-                token=TOKEN,
+                token=admissions.issue(CopierId(slot, 1)),
                 clusters={
                     "source": {"bootstrap.servers": source},
                     "target": {"bootstrap.servers": target},
@@ -102,9 +110,11 @@ class StubDriver:
                 commit_interval_s=commit_interval_s,
                 transaction_interval_s=0.1,
                 buffer_bytes=BUFFER_BYTES,
+                silence_s=SILENCE_S,
             )
             self.process = self._spawn(config, folder, renew_s)
             self._connection, _ = server.accept()
+        self._admit(admissions)
         self._reader = threading.Thread(target=self._read, name="stub-driver", daemon=True)
         self._reader.start()
         self.send(Add(dict(partitions)))
@@ -119,6 +129,16 @@ class StubDriver:
             log=folder / f"{name}.log",
             env={"PYTHONPATH": os.pathsep.join((str(TESTKIT), *SOURCES))},
         )
+
+    def _admit(self, admissions: Admissions) -> None:
+        with self._connection.makefile("rb") as lines:
+            hello = decode(lines.readline())
+            assert isinstance(hello, Hello)
+            challenge = admissions.challenge(hello)
+            self.send(challenge)
+            response = decode(lines.readline())
+            assert isinstance(response, ChallengeResponse)
+            admissions.redeem(hello, challenge, response)
 
     def send(self, message: Message) -> None:
         self._connection.sendall(encode(message))
@@ -143,6 +163,10 @@ class StubDriver:
             case CopierReport(partitions, segments=segments):
                 self._report = {**self._report, **partitions}
                 self.segments.update(segments)
+            case StopRequest(reason):
+                self.stop_requests.append(reason)
+                if self.mode != "silent":
+                    self.send(Stop())
             case GapPassed(partition, gap):
                 self.gaps.append((partition, gap))
             case Released(partitions):

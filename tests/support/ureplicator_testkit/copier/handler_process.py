@@ -10,13 +10,16 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
-from ureplicator_common.model import HandlerSettings
+from ureplicator_common.model import HandlerSettings, Transform
+from ureplicator_testkit.copier.memory_sql import MemorySql
 from ureplicator_testkit.kafka.memory_kafka import MemoryKafka
+from ureplicator_worker.copier.record.channel import Channel, CopierGone
 from ureplicator_worker.copier.record.chunk_work import outputs_of
 from ureplicator_worker.copier.record.frames import Frame, FrameReader, Head, encode
-from ureplicator_worker.copier.record.host import Channel, CopierGone, Host
+from ureplicator_worker.copier.record.host import Host
 from ureplicator_worker.copier.record.process import HandlerProcess
 from ureplicator_worker.copier.record.time_limit import TimeLimit
+from ureplicator_worker.sql.host import SqlHost
 
 
 class NoLimit(TimeLimit):
@@ -42,6 +45,10 @@ class MemoryChannel(Channel):
             raise CopierGone
         return self.inbox.popleft()
 
+    @property
+    def readable(self) -> bool:
+        return bool(self.inbox)
+
     def send(self, head: Head, payload: Iterable[bytes | bytearray] = ()) -> None:
         if "which" in head:
             topic = head["which"]
@@ -52,7 +59,7 @@ class MemoryChannel(Channel):
 
 
 class MemoryHandlerProcess(HandlerProcess):
-    def __init__(self, settings: HandlerSettings, now_s: float, *, target: MemoryKafka) -> None:
+    def __init__(self, settings: Transform, now_s: float, *, target: MemoryKafka) -> None:
         self.settings = settings
         self.ready = False
         self.error = ""
@@ -61,19 +68,24 @@ class MemoryHandlerProcess(HandlerProcess):
         self._now_s = now_s
         self._channel = MemoryChannel(target)
         self._reader = FrameReader()
-        self._host = Host(
-            self._channel,
-            limit_memory=lambda size_bytes: None,
-            limit=NoLimit(1.0, outputs=outputs_of),
-        )
+        self._host = self._make_host()
         self._took_config = False
         self._unknown = {topic for topic, _ in target.logs}
         for topic in self._unknown:
             self._channel.outbox.append(b"".join(encode({"which": topic})))
         self.send(self.config())
 
+    def _make_host(self) -> Host | SqlHost:
+        if not isinstance(self.settings, HandlerSettings):
+            return SqlHost(self._channel, start=lambda config: MemorySql())
+        return Host(
+            self._channel,
+            limit_memory=lambda size_bytes: None,
+            limit=NoLimit(1.0, outputs=outputs_of),
+        )
+
     @classmethod
-    def of(cls, target: MemoryKafka) -> Callable[[HandlerSettings, float], HandlerProcess]:
+    def of(cls, target: MemoryKafka) -> Callable[[Transform, float], HandlerProcess]:
         return lambda settings, now_s: cls(settings, now_s, target=target)
 
     @property

@@ -29,6 +29,7 @@ from ureplicator_worker.copier.ownership.protocol import Command, OwnershipEvent
 from ureplicator_worker.copier.ownership.thread import Ownership
 from ureplicator_worker.lifeline.messages import (
     Failed,
+    GapPassed,
     Grant,
     Message,
     ProofRequest,
@@ -251,6 +252,8 @@ class LedgerFleet:
             case Failed(partition):
                 worker.failures.append(message)
                 self._released(worker, partition)
+            case GapPassed():
+                pass
             case _:
                 raise AssertionError(message)
 

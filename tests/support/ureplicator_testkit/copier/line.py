@@ -78,6 +78,8 @@ class MemoryMetadata(ClusterMetadata):
     def connect(self, broker: Broker) -> None:
         if broker.node_id in self.kafka.down:
             self.events.post(ConnectFailed(broker.node_id, "refused"))
+        elif self.kafka.is_full(broker.node_id):
+            self.events.post(ConnectFailed(broker.node_id, "too many connections"))
         else:
             connection = self.kafka.connect(broker.node_id)
             self.events.post(Connected(broker.node_id, connection, self.kafka.newest))

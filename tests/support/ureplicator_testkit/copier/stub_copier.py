@@ -15,12 +15,12 @@ import time
 from dataclasses import dataclass, field
 
 from ureplicator_common.model import OwnerEpoch, Partition, PartitionState
+from ureplicator_worker.lifeline.client import open_lifeline
 from ureplicator_worker.lifeline.messages import (
     Add,
     CopierConfig,
     CopierReport,
     Failed,
-    Hello,
     Message,
     PartitionReport,
     ProofRequest,
@@ -37,22 +37,19 @@ SLOW_S = 1.0
 
 
 def copy(config: CopierConfig) -> None:
-    with socket.create_connection((config.host, config.port)) as peer:
-        StubCopier(peer, config.token).run()
+    with open_lifeline(config) as peer:
+        StubCopier(peer).run()
 
 
 @dataclass
 class StubCopier:
     peer: socket.socket
-    token: str
-    pid: int = field(default_factory=os.getpid)
     requested: dict[Partition, OwnerEpoch] = field(default_factory=dict)
     online: dict[Partition, OwnerEpoch] = field(default_factory=dict)
     requests: int = 0
     stopped: bool = False
 
     def run(self) -> None:
-        self.send(Hello(self.token, self.pid))
         inbox = b""
         with selectors.DefaultSelector() as selector:
             selector.register(self.peer, selectors.EVENT_READ)

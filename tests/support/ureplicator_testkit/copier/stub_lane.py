@@ -23,6 +23,8 @@ class StubLane:
         self.end: dict[Partition, int] = {}
         self.suspended: set[Partition] = set()
         self.finished: set[Partition] = set()
+        self.rewound: set[Partition] = set()
+        """Taken back before a gap that they had found."""
         self.producers: list[tuple[int, int]] = []
         self.transactions = StubTransactions(self)
         self.error = ""
@@ -42,9 +44,12 @@ class StubLane:
     def change_settings(self, partition: Partition, settings: RouteSettings) -> None:
         """Nothing here depends on them."""
 
-    def seek(self, partition: Partition, offset: int) -> None:
+    def seek(self, partition: Partition, offset: int) -> bool:
         assert partition not in self.finished
+        if partition in self.rewound:
+            return False
         self.position[partition] = self.end[partition] = offset
+        return True
 
     def finish(self, partition: Partition) -> None:
         assert partition in self.position

@@ -34,7 +34,7 @@ def _leaves(model: type[BaseModel], prefix: str) -> Iterator[tuple[str, FieldInf
         inner = _section(field.annotation)
         if inner is not None:
             yield from _leaves(inner, f"{prefix}{name}.")
-        elif name in ("routes", "handlers"):
+        elif name in ("routes", "handlers", "sql"):
             (item, *_) = get_args(field.annotation)
             yield from _leaves(item, f"{prefix}{name}[].")
         else:

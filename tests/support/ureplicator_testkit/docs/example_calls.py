@@ -11,6 +11,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from ureplicator_common.audits import (
+    AuditRun,
+    Differences,
+    Finding,
+    LiveAuditor,
+    TopicAudit,
+    VerifiedRange,
+)
 from ureplicator_common.contents import (
     Assignment,
     AssignmentEntry,
@@ -36,6 +44,8 @@ from ureplicator_common.model import (
 )
 from ureplicator_common.znodes import (
     encode_assignment,
+    encode_audit_state,
+    encode_auditor,
     encode_history,
     encode_ideal,
     encode_known_worker,
@@ -69,6 +79,10 @@ CALLS = (
     ExampleCall("GET", "/offset"),
     ExampleCall("GET", "/offset/{topic}/{partition}", "/offset/orders/0"),
     ExampleCall("GET", "/positions/{topic}", "/positions/orders?partition=0"),
+    ExampleCall("GET", "/audits"),
+    ExampleCall("GET", "/audits/{topic}", "/audits/orders"),
+    ExampleCall("POST", "/audits/{topic}", "/audits/orders", {"partitions": [2], "from": 60_000}),
+    ExampleCall("DELETE", "/audits/{topic}", "/audits/orders"),
     ExampleCall("GET", "/instances"),
     ExampleCall("GET", "/instances/{worker}", "/instances/w2"),
     ExampleCall("GET", "/validation"),
@@ -160,6 +174,7 @@ def example_world() -> RestFixture:
     _workers(world)
     _progress(world)
     _history(world)
+    _audits(world)
     return world
 
 
@@ -252,6 +267,33 @@ def _history(world: RestFixture) -> None:
         ),
     ]
     world.put(world.paths.history_block(0), encode_history(events))
+
+
+def _audits(world: RestFixture) -> None:
+    now_ms = NOW_S * 1_000
+    found = Differences(1_200, 1_201, {"missing": 2})
+    verified = {
+        number: VerifiedRange(
+            0, 62_000, now_ms - 60_000, differences=found if number == 3 else None
+        )
+        for number in range(4)
+    }
+    run = AuditRun(
+        f"rack-7-{SHOWN_ID}",
+        "a1",
+        now_ms - 100_000,
+        now_ms - 60_000,
+        "done",
+        247_998,
+        0,
+        {"missing": 2},
+        "/var/lib/ureplicator/audits/orders",
+    )
+    findings = (Finding(3, "missing", 1_200), Finding(3, "missing", 1_201))
+    audit = TopicAudit(partitions=verified, findings=findings, last=run)
+    world.put(world.paths.audits.state(TopicKey(ROUTE, "orders")), encode_audit_state(audit))
+    auditor = encode_auditor(LiveAuditor("10.0.0.31", 40_200))
+    world.put(world.paths.audits.auditor("a1"), auditor, ephemeral=True)
 
 
 def response_text(world: RestFixture, call: ExampleCall) -> tuple[int, str]:

@@ -6,7 +6,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from ureplicator_testkit.docs import adr_index, configuration, rest_api, znode_tree
+from ureplicator_testkit.docs import (
+    adr_index,
+    configuration,
+    rest_api,
+    spark_properties,
+    znode_tree,
+)
 from ureplicator_testkit.docs.pages import DOCS
 
 
@@ -22,5 +28,6 @@ PARTS = (
     GeneratedPart(DOCS / "rest-api.md", "refusal", rest_api.refusal),
     GeneratedPart(DOCS / "rest-api.md", "calls", rest_api.reference),
     GeneratedPart(DOCS / "architecture.md", "znodes", znode_tree.table),
+    GeneratedPart(DOCS / "spark.md", "spark-properties", spark_properties.tables),
     GeneratedPart(DOCS / "adr" / "README.md", "adr", adr_index.table),
 )

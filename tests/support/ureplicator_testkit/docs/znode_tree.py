@@ -9,6 +9,18 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ureplicator_common import znodes
+from ureplicator_common.audits import (
+    AuditRun,
+    Differences,
+    Finding,
+    Follower,
+    LiveAuditor,
+    OffsetRange,
+    RequestedAudit,
+    RunningAudit,
+    TopicAudit,
+    VerifiedRange,
+)
 from ureplicator_common.contents import (
     Assignment,
     AssignmentEntry,
@@ -75,6 +87,7 @@ def znode_rows() -> Iterator[ZnodeRow]:
     yield from _intents()
     yield from _decisions()
     yield from _reports()
+    yield from _audits()
 
 
 def _processes() -> Iterator[ZnodeRow]:
@@ -215,4 +228,54 @@ def _reports() -> Iterator[ZnodeRow]:
         "the worker, every 10 s",
         "measured rates, positions and progress",
         znodes.encode_loads({_PARTITION: load}),
+    )
+
+
+def _audits() -> Iterator[ZnodeRow]:
+    differences = Differences(1_200, 1_201, {"missing": 2})
+    state = TopicAudit(
+        "4TfjGyTUQoCXPcEUYmZAUA",
+        "x9KQ0gXLQBCZkvuVpW5y3g",
+        {0: VerifiedRange(0, 62_500, _NOW_MS, 62_498, differences)},
+        (Finding(0, "missing", 1_200), Finding(0, "missing", 1_201)),
+        AuditRun(
+            "rack-7-5f0c2a81", "a1", _NOW_MS - 9_000, _NOW_MS, "done", 62_498, 0, {"missing": 2}
+        ),
+    )
+    yield ZnodeRow(
+        "audits/states/<route>/<topic>",
+        False,
+        "an auditor, the audit command; the leader deletes it with its topic",
+        "what was compared: a range, differences and the first findings of each partition",
+        znodes.encode_audit_state(state),
+    )
+    yield ZnodeRow(
+        "audits/requests/<route>/<topic>",
+        False,
+        "REST; an auditor counts its attempts, and deletes it when done",
+        "an audit that is requested: ranges of source offsets",
+        znodes.encode_audit_request(
+            RequestedAudit("rack-7-5f0c2a81", _NOW_MS, {0: OffsetRange(0, 62_500)})
+        ),
+    )
+    yield ZnodeRow(
+        "audits/claims/<route>/<topic>",
+        True,
+        "the auditor that carries it out",
+        "an audit under way, and how far it is",
+        znodes.encode_audit_claim(RunningAudit("a1", "rack-7-5f0c2a81", _NOW_MS, 62_500, 30_000)),
+    )
+    yield ZnodeRow(
+        "audits/followers/<route>",
+        True,
+        "an auditor",
+        "which auditor follows behind the copy of the route",
+        znodes.encode_follower(Follower("a1", _NOW_MS)),
+    )
+    yield ZnodeRow(
+        "audits/auditors/<id>",
+        True,
+        "each auditor",
+        "a live auditor: address of its pages",
+        znodes.encode_auditor(LiveAuditor("10.0.0.8", 40_200, 4_712, "0.1.0")),
     )

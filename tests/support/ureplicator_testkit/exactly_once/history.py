@@ -91,7 +91,7 @@ class Faults:
             "slow": lambda: self._pace(self._random.choice(STEPS_EACH)),
             "heal": self.heal,
         }
-        if fleet.settings.handlers:
+        if fleet.settings.handlers or fleet.settings.sql:
             self._kinds |= {"lose process": self._lose_process}
         self.done: list[str] = []
 

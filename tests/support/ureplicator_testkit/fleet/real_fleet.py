@@ -24,11 +24,13 @@ from ureplicator_testkit.servers.ports import PortClaim, claim_port
 from ureplicator_testkit.servers.processes import Process, eventually, spawn_ureplicator
 
 FORTH = Route("source", "target")
+FORTH_QUERY = f"src={FORTH.source}&dst={FORTH.target}"
 SESSION_TIMEOUT_S = 4
 REBALANCE_DELAY_S = 5
 COMMIT_INTERVAL_S = 0.5
 READY_S = 60
 SETTLED_S = 60
+REST_S = 10
 MOVES_KEPT = 1_000
 
 
@@ -48,12 +50,17 @@ class Fleet:
         worker: Mapping[str, Any] | None = None,
         route: Mapping[str, Any] | None = None,
         routes: Sequence[Mapping[str, Any]] = (),
+        workers_own: Mapping[str, Mapping[str, Any]] | None = None,
+        aliases: Mapping[str, str] | None = None,
     ) -> None:
-        """`routes` instead of the one from source to target, which `route` extends."""
+        """`routes` instead of the one from source to target, which `route` extends. `workers_own`: settings
+        of single workers, beside those of all in `worker`. `aliases`: further names of `source` and
+        `target`."""
         self.name = name
         self.folder = folder
         self.zookeeper = zookeeper
         self.links = dict(links or {})
+        self._workers_own = dict(workers_own or {})
         self.controllers: dict[str, Process] = {}
         self.workers: dict[str, Process] = {}
         self.delays: dict[str, float] = {
@@ -64,17 +71,20 @@ class Fleet:
         self._claims: dict[str, PortClaim] = {}
         self._logged: dict[str, int] = {}
         self._called = ""
+        self._aliases = dict(aliases or {})
         self._config: dict[str, Any] = {
             "fleet": name,
             "zookeeper": {"hosts": zookeeper, "session_timeout_s": SESSION_TIMEOUT_S},
-            "clusters": {
-                "source": {"bootstrap.servers": source},
-                "target": {"bootstrap.servers": target},
-            },
+            "clusters": self._clusters(source, target),
             "routes": [dict(each) for each in routes]
             or [{"source": "source", "target": "target", **(route or {})}],
             "worker": {"slots": 1, "commit_interval_s": COMMIT_INTERVAL_S, **(worker or {})},
         }
+
+    def _clusters(self, source: str, target: str) -> dict[str, dict[str, str]]:
+        servers = {"source": source, "target": target}
+        servers |= {alias: servers[end] for alias, end in self._aliases.items()}
+        return {name: {"bootstrap.servers": hosts} for name, hosts in servers.items()}
 
     def group(self, route: Route = FORTH) -> str:
         """The position group."""
@@ -97,14 +107,13 @@ class Fleet:
         return self
 
     def config_of(self, id: str) -> Path:
-        """The same for all processes, except for the addresses."""
+        """The same for all processes, except for addresses and what a worker has of its own."""
         config = {**self._config, "controller": self.delays}
+        config["worker"] = {**config["worker"], **self._workers_own.get(id, {})}
         if id in self.links:
             overrides = self.links[id].config()
             config["zookeeper"] = {**config["zookeeper"], "hosts": overrides["hosts"]}
-            config["clusters"] = {
-                end: {"bootstrap.servers": overrides[end]} for end in ("source", "target")
-            }
+            config["clusters"] = self._clusters(overrides["source"], overrides["target"])
         path = self.folder / f"{id}.yaml"
         path.write_text(yaml.safe_dump(config))
         return path
@@ -227,8 +236,15 @@ class Fleet:
         return next(id for id, process in self.controllers.items() if process.running)
 
     def rest(self, method: str, path: str, *, json: object = None) -> Any:
-        """The body of a REST call that succeeds."""
-        response = self.call(method, path, json=json)
+        """The body of a REST call that succeeds. What only reads is repeated while the controller has no
+        ZooKeeper, as its response demands: a network that no test breaks is slow at times, too."""
+
+        def available() -> tuple[requests.Response, ...]:
+            response = self.call(method, path, json=json)
+            away = method == "GET" and response.status_code == requests.codes.unavailable
+            return () if away else (response,)
+
+        (response,) = eventually(available, REST_S, f"{method} {path}")
         assert response.ok, f"{method} {path}: {response.status_code} {response.text}"
         return response.json()
 

@@ -15,6 +15,7 @@ The response to each is one line: what the fleet sees of the worker.
 from __future__ import annotations
 
 import json
+import os
 import signal
 import socketserver
 import sys
@@ -127,7 +128,7 @@ class Stage:
 
         with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Handler) as server:
             server.daemon_threads = True
-            print(f"control {server.server_address[1]}", flush=True)
+            os.write(1, f"control {server.server_address[1]}\n".encode())
             server.serve_forever()
 
 

@@ -25,6 +25,7 @@ from ureplicator_common.kafka.client import (
     Security,
 )
 from ureplicator_common.kafka.errors import ErrorCode
+from ureplicator_common.kafka.features import TRANSACTION_REQUESTS
 from ureplicator_common.kafka.positions import Fenced
 from ureplicator_testkit.kafka.cluster import ClusterModel, Log, TopicPartition
 from ureplicator_testkit.kafka.ledger import Ledger
@@ -179,7 +180,11 @@ class ControlChannel(BlockingConnection):
         return response.decode(raw, version=request.version, header=True)
 
     def _ApiVersions(self, request: Any, response: Any) -> Any:
-        return response(error_code=0, finalized_features=[])
+        keys = [
+            response.ApiVersion(api_key=key, min_version=0, max_version=4)
+            for key in TRANSACTION_REQUESTS
+        ]
+        return response(error_code=0, api_keys=keys, finalized_features=[])
 
     def _FindCoordinator(self, request: Any, response: Any) -> Any:
         unled = self._network.unled.get(request.key, 0)

@@ -8,7 +8,7 @@ from typing import Any
 
 from ureplicator_common.kafka import ClusterUnavailable, Position
 from ureplicator_common.kafka.client import Broker, ClusterClient
-from ureplicator_common.kafka.features import TRANSACTION_FEATURE
+from ureplicator_common.kafka.features import TRANSACTION_FEATURE, TRANSACTION_REQUESTS
 
 HERE = Broker(1, "here", 1)
 LOST = object()
@@ -24,6 +24,7 @@ class Coordinator(ClusterClient):
         self.looked_up = 0
         self.resets = 0
         self.transaction_version = 0
+        self.api_keys = set(TRANSACTION_REQUESTS)
         self.stored: dict[tuple[str, int], Position] = {}
         self._scripts = {name: deque(script) for name, script in scripts.items()}
 
@@ -68,8 +69,11 @@ class Coordinator(ClusterClient):
             max_version_level=self.transaction_version,
             min_version_level=0,
         )
+        keys = [
+            response.ApiVersion(api_key=key, min_version=0, max_version=4) for key in self.api_keys
+        ]
         return response(
-            version=request.version, error_code=code, api_keys=[], finalized_features=[level]
+            version=request.version, error_code=code, api_keys=keys, finalized_features=[level]
         )
 
     def _AddPartitionsToTxn(self, request: Any, response: Any, code: int) -> Any:

@@ -50,8 +50,8 @@ class Peer:
 
 
 class MemoryKafka(ClusterModel[BatchLog]):
-    """Knobs: `refuse` (error codes of the next produces or fetches of a partition), `messages` (beside errors
-    of its produces), `belated` (error
+    """Knobs: `max_connections` (that a node admits), `refuse` (error codes of the next produces or fetches of
+    a partition), `messages` (beside errors of its produces), `belated` (error
     codes of the next produces, which the log takes none the less), `silent` (nodes
     that read and never respond), `frozen` (nodes that do not even read), `down` (nodes that no
     connection reaches), `cut_after` (bytes that a node still sends before it breaks the
@@ -66,6 +66,7 @@ class MemoryKafka(ClusterModel[BatchLog]):
     def __init__(self, cluster_id: str, topics: Mapping[str, int], *, nodes: int = 1) -> None:
         super().__init__(cluster_id, topics, log=BatchLog, nodes=nodes)
         self.newest = {fetch_api.API_KEY: fetch_api.LEADERS, produce_api.API_KEY: produce_api.IDS}
+        self.max_connections = 1_000
         self.refuse: dict[TopicPartition, deque[int]] = {}
         self.messages: dict[TopicPartition, str] = {}
         self.belated: dict[TopicPartition, deque[int]] = {}
@@ -89,6 +90,10 @@ class MemoryKafka(ClusterModel[BatchLog]):
         """Error code of the coordinator for a batch, and the version of its request."""
         self._peers: list[Peer] = []
         self._delayed: deque[tuple[Peer, bytes]] = deque()
+
+    def is_full(self, node_id: int) -> bool:
+        """It admits no more connections."""
+        return sum(peer.node_id == node_id for peer in self._peers) >= self.max_connections
 
     def connect(self, node_id: int) -> socket.socket:
         """The client's end of a new connection."""
@@ -287,7 +292,7 @@ class MemoryKafka(ClusterModel[BatchLog]):
             for topic in request.topics
             for row in topic.partitions
         }
-        if self.sessionless:
+        if self.sessionless or request.session_epoch < 0:
             return self._fetched(node_id, request, 0, requested)
         if request.session_epoch == 0:
             self.session_ids += 1
@@ -325,7 +330,7 @@ class MemoryKafka(ClusterModel[BatchLog]):
                 session[named, number] = session.pop((named, number))
             if request.version >= fetch_api.LEADERS:
                 moved |= self._name_leader(row, key)
-            if changed(row) or request.session_epoch == 0:
+            if changed(row) or request.session_epoch <= 0:
                 empty = topics(topic=named, topic_id=entry.topic_id, partitions=[])
                 responses.setdefault(named, empty).partitions.append(row)
         return FetchResponse(

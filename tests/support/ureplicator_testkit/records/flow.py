@@ -18,8 +18,10 @@ C           the external view is the ideal state, even over the workers
 E           no epoch had two leaders
 """
 
+from __future__ import annotations
+
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Protocol, Self
 
 from ureplicator_common.kafka import ClusterUnavailable
@@ -74,6 +76,7 @@ class Flow:
         self._source = site.cluster(route.source).bootstrap
         self._target = site.cluster(route.target).bootstrap
         self._delivery = delivery
+        self._beside: tuple[Flow, ...] = ()
         self.history = History(fleet.folder / f"{topic}.history")
         self._load = Load(
             self._source, topic, partitions=partitions, records_per_s=rate, add=self.history.add
@@ -89,17 +92,26 @@ class Flow:
             positions=self._positions if exactly_once else None,
         )
 
-    def start(self) -> Self:
-        """Wait until all is copied up to the load: from then on commits follow closely."""
+    def start(self, *beside: Flow) -> Self:
+        """Wait until all is copied up to the load: from then on commits follow closely. The flows `beside`
+        are judged with this one."""
+        self._beside = beside
+        flows: tuple[Flow, ...] = (self, *beside)
+        for flow in flows:
+            flow._begin()
+        for flow in flows:
+            self._fleet.wait_online(flow.topic, flow.partitions)
+        self._fleet.wait_settled()
+        for flow in flows:
+            flow.reader.start()
+            flow.wait_caught_up()
+        return self
+
+    def _begin(self) -> None:
         self._create()
         eventually(self._is_established, 20, f"{self.topic} accepts records")
         self._load.start()
         self._fleet.whitelist(self.topic, self._route)
-        self._fleet.wait_online(self.topic, self.partitions)
-        self._fleet.wait_settled()
-        self.reader.start()
-        self.wait_caught_up()
-        return self
 
     def _create(self) -> None:
         replicas = -1  # as the cluster has it by default
@@ -115,6 +127,12 @@ class Flow:
     def stop(self) -> None:
         """Stop the load."""
         self._load.stop()
+
+    def delete(self) -> None:
+        """End the copying."""
+        for flow in (self, *self._beside):
+            route = f"src={flow._route.source}&dst={flow._route.target}"
+            self._fleet.rest("DELETE", f"/topics/{flow.topic}?{route}")
 
     def close(self) -> None:
         """Leave nothing behind, however the test ended."""
@@ -139,22 +157,31 @@ class Flow:
         return min(self.owners().values())
 
     def wait_owned_by(self, workers: set[str], deadline_s: float) -> None:
-        """Wait until every partition is ONLINE on one of these workers."""
+        """Wait until every partition is ONLINE on one of these workers, of the flows beside, too."""
 
-        def owned() -> bool:
-            owners = self.owners()
-            return len(owners) == self.partitions and set(owners.values()) <= workers
+        def owned(flow: Flow) -> bool:
+            owners = flow.owners()
+            return len(owners) == flow.partitions and set(owners.values()) <= workers
 
-        eventually(owned, deadline_s, f"all of {self.topic} is ONLINE on {sorted(workers)}")
+        for flow in (self, *self._beside):
+            what = f"all of {flow.topic} is ONLINE on {sorted(workers)}"
+            eventually(lambda: owned(flow), deadline_s, what)  # noqa: B023
 
     def assert_copying(self, *partitions: int, deadline_s: float = 10) -> None:
-        """Records keep arriving at the target, in each of these partitions (default: all)."""
-        before = self._target_ends()
-        chosen = partitions or tuple(before)
+        """Records keep arriving at the target, in each of these partitions (default: all, and those of the
+        flows beside)."""
+        flows = (self,) if partitions else (self, *self._beside)
+        before = [flow._target_ends() for flow in flows]
+        for flow, ends in zip(flows, before, strict=True):
+            flow._assert_beyond(ends, partitions or tuple(ends), deadline_s)
+
+    def _assert_beyond(
+        self, before: Mapping[int, int], partitions: Sequence[int], deadline_s: float
+    ) -> None:
         eventually(
-            lambda: all(self._target_ends()[number] > before[number] for number in chosen),
+            lambda: all(self._target_ends()[number] > before[number] for number in partitions),
             deadline_s,
-            f"records keep arriving in {chosen}",
+            f"records keep arriving in {partitions} of {self.topic}",
         )
 
     def _target_ends(self) -> Mapping[int, int]:
@@ -168,7 +195,10 @@ class Flow:
         wanted = {self.copy: sorted(ends)}
 
         def caught_up() -> bool:
-            found = read_positions(client, group, wanted)
+            try:
+                found = read_positions(client, group, wanted)
+            except ClusterUnavailable:  # perhaps a transaction with positions is just being ended
+                return False
             return all(found[self.copy, number].offset >= end for number, end in ends.items())
 
         try:
@@ -195,6 +225,11 @@ class Flow:
     def judge(self, repeats: Lost = NO_LOST_WRITER) -> None:
         """`repeats`: the writers that were lost, whose last records may be there twice."""
         self.heal()
+        for flow in (self, *self._beside):
+            flow._judge(repeats)
+        self._fleet.assert_one_leader_per_epoch()
+
+    def _judge(self, repeats: Lost) -> None:
         self._wait_transactions_ended()
         self.wait_caught_up()
         self._wait_committed()
@@ -207,12 +242,12 @@ class Flow:
             source=read_all(self._source, self.topic),
             target=read_all(self._target, self.copy),
         )
-        self._fleet.assert_one_leader_per_epoch()
 
     def heal(self) -> None:
         self._site.heal()
         self._fleet.heal()
-        self.stop()
+        for flow in (self, *self._beside):
+            flow.stop()
 
     def _wait_transactions_ended(self) -> None:
         """A broker that was away may lack the markers of transactions that were committed long before."""

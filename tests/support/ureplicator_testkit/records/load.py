@@ -26,7 +26,7 @@ from ureplicator_testkit.histories.recorder import ignore
 from ureplicator_testkit.records.labels import labelled
 from ureplicator_testkit.records.topics import CODECS, NewRecord, produce, send_one
 
-FLUSH_S = 60
+FLUSH_S = 120
 LARGEST_BATCH = 16_000
 SIZES = (1, 20, 1, 5, 20, 200, 1, 20, 2_000, 20, 1, 60)
 """Records of one batch after the other; those of 20 or fewer go round all partitions."""

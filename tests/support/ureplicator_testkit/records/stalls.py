@@ -11,7 +11,7 @@ import itertools
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any, Self
 
@@ -23,6 +23,8 @@ from ureplicator_testkit.records.labels import labelled
 from ureplicator_testkit.records.topics import send_one
 
 FLUSH_S = 60
+LONG_PAUSE_S = 0.5
+"""Five records of a trickle late."""
 SETTINGS: dict[str, Any] = {
     "enable.idempotence": True,
     "linger.ms": 0,
@@ -32,8 +34,12 @@ SETTINGS: dict[str, Any] = {
 }
 
 
+Pause = tuple[float, float]
+"""Times of its two ends."""
+
+
 class Stalls:
-    """Longest pause between two signs of progress of each partition, since `begin`."""
+    """Pauses between two signs of progress of each partition, since `begin`."""
 
     def __init__(self, partitions: int) -> None:
         self._partitions = partitions
@@ -41,11 +47,10 @@ class Stalls:
 
     def begin(self, now_s: float) -> None:
         self._last_s = dict.fromkeys(range(self._partitions), now_s)
-        self._longest_s = dict.fromkeys(range(self._partitions), 0.0)
+        self._pauses: dict[int, list[Pause]] = {each: [] for each in range(self._partitions)}
 
     def progress(self, partition: int, now_s: float) -> None:
-        pause_s = now_s - self._last_s[partition]
-        self._longest_s[partition] = max(self._longest_s[partition], pause_s)
+        self._pauses[partition].append((self._last_s[partition], now_s))
         self._last_s[partition] = now_s
 
     def all_moved_since(self, began_s: float) -> bool:
@@ -54,9 +59,33 @@ class Stalls:
     def longest_s(self, now_s: float) -> Mapping[int, float]:
         """With the pauses that have not ended."""
         return {
-            partition: max(pause_s, now_s - self._last_s[partition])
-            for partition, pause_s in self._longest_s.items()
+            partition: max(end_s - began_s for began_s, end_s in self.pauses(partition, now_s))
+            for partition in self._pauses
         }
+
+    def pauses(self, partition: int, now_s: float) -> list[Pause]:
+        """With the one that has not ended."""
+        return [*self._pauses[partition], (self._last_s[partition], now_s)]
+
+
+def longest_alone_s(pauses: Iterable[Pause], others: Iterable[Pause]) -> float:
+    """Of each pause the time that no long pause of the others covers; the longest.
+
+    A copy waits for the source and then for the target. So its pause may be as long as one of each end
+    together, and a pause of another moment excuses nothing.
+    """
+    long = sorted(each for each in others if each[1] - each[0] >= LONG_PAUSE_S)
+    return max((_uncovered_s(pause, long) for pause in pauses), default=0.0)
+
+
+def _uncovered_s(pause: Pause, sorted_others: Iterable[Pause]) -> float:
+    at_s, end_s = pause
+    alone_s = 0.0
+    for began_s, ended_s in sorted_others:
+        if ended_s > at_s and began_s < end_s:
+            alone_s += max(0.0, began_s - at_s)
+            at_s = ended_s
+    return alone_s + max(0.0, end_s - at_s)
 
 
 class Trickle:

@@ -19,6 +19,8 @@ from ureplicator_testkit.servers.server import start_all
 
 CONTROLLERS = ("c1", "c2")
 WORKERS = ("w1", "w2", "w3")
+ALIASES = {"once": "target"}
+"""Further names of clusters: two routes may lead from the source to the target."""
 ONE_THREAD_EACH = {"num.network.threads": "1"}  # per listener; there are many, with one client each
 
 
@@ -78,7 +80,7 @@ class BreakableServers:
         return NetworkPaths(zookeeper, *clusters)
 
     def cluster(self, end: str) -> KafkaCluster:
-        return {"source": self.source, "target": self.target}[end]
+        return {"source": self.source, "target": self.target}[ALIASES.get(end, end)]
 
     def start(self) -> Self:
         try:

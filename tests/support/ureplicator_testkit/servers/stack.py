@@ -1,4 +1,5 @@
-"""`scripts/stack`: one ZooKeeper and two Kafka clusters that run until `down`.
+"""`scripts/stack`: one ZooKeeper and two Kafka clusters that run until `down`; with `up --spark` also a
+standalone Spark cluster, which the written configuration then uses.
 
 Everything lives in `.local/stack` (another folder than `.local` by UREPLICATOR_LOCAL). Each server
 carries the name of that folder in its environment, and only processes that carry it are ever ended:
@@ -26,8 +27,9 @@ from ureplicator_testkit.servers.java import NotSetUpError
 from ureplicator_testkit.servers.ports import PortTakenError
 from ureplicator_testkit.servers.processes import Process, remove_folder
 from ureplicator_testkit.servers.reaper import kill_marked, marked_processes
-from ureplicator_testkit.servers.server import start_all
+from ureplicator_testkit.servers.server import Server, start_all
 from ureplicator_testkit.servers.zookeeper import ZooKeeperServer
+from ureplicator_testkit.spark.standalone import SparkStandalone
 
 ROOT = Path(__file__).resolve().parents[4]
 LOCAL = Path(os.environ.get("UREPLICATOR_LOCAL") or ROOT / ".local").resolve()
@@ -38,7 +40,7 @@ CONFIG = LOCAL / "config.yaml"
 MARK = "UREPLICATOR_STACK"
 HEAP_MB = 512
 
-CONFIG_TEXT = """\
+_CONFIG_TEXT = """\
 # Written by scripts/stack for its own servers; gone after `scripts/stack down`.
 fleet: local
 zookeeper: {{hosts: "{zookeeper}", session_timeout_s: 10}}
@@ -51,8 +53,18 @@ routes:
     delivery: at_least_once
     start: earliest
 controller: {{host: 127.0.0.1, port: 9000, rebalance_delay_s: 120, join_delay_s: 10}}
-worker: {{slots: 2, port: 0, commit_interval_s: 1}}
+worker: {{slots: 2, port: 0, commit_interval_s: 1{spark}}}
 """
+_ON_SPARK = ', spark: {{spark.master: "{master}", spark.executor.memory: 512m}}'
+SPARK_WORKERS = 2
+SPARK_CORES = 2
+"""Of each Spark worker: the two workers of `scripts/demo` have two slots each."""
+
+
+def config_text(*, zookeeper: str, source: str, target: str, spark_master: str = "") -> str:
+    """Configuration of a fleet on these servers. `spark_master`: "" for the worker's own machine."""
+    spark = _ON_SPARK.format(master=spark_master) if spark_master else ""
+    return _CONFIG_TEXT.format(zookeeper=zookeeper, source=source, target=target, spark=spark)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +85,51 @@ class StackOptions:
     source_port: int | None
     target_port: int | None
     brokers: int
+    spark: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StackServers:
+    """The servers of one stack."""
+
+    zookeeper: ZooKeeperServer
+    source: KafkaCluster
+    target: KafkaCluster
+    spark: SparkStandalone | None
+
+    def all(self) -> list[Server]:
+        spark = [self.spark] if self.spark else []
+        return [self.zookeeper, self.source, self.target, *spark]
+
+    def environment(self) -> dict[str, str]:
+        """Contents of the environment file."""
+        spark = {"SPARK_MASTER": self.spark.url} if self.spark else {}
+        return {
+            "ZOOKEEPER": self.zookeeper.hosts,
+            "SOURCE_BOOTSTRAP": self.source.bootstrap,
+            "TARGET_BOOTSTRAP": self.target.bootstrap,
+            **spark,
+        }
+
+    def configuration(self) -> str:
+        return config_text(
+            zookeeper=self.zookeeper.hosts,
+            source=self.source.bootstrap,
+            target=self.target.bootstrap,
+            spark_master=self.spark.url if self.spark else "",
+        )
+
+    def members(self) -> list[StackServer]:
+        members = [_member(self.zookeeper.process, self.zookeeper.hosts)]
+        for cluster in (self.source, self.target):
+            members += [
+                _member(process, f"127.0.0.1:{port}" if port else "")
+                for process, port in zip_longest(cluster.processes(), cluster.ports)
+            ]
+        if self.spark:
+            members.append(_member(self.spark.master, self.spark.url))
+            members += [_member(process, "") for process in self.spark.processes()[1:]]
+        return members
 
 
 @click.group()
@@ -86,11 +143,16 @@ def main() -> None:
 @click.option("--source-port", type=click.IntRange(1, 65535), help="of the first source broker")
 @click.option("--target-port", type=click.IntRange(1, 65535), help="of the first target broker")
 @click.option("--brokers", type=click.IntRange(1, 9), default=1, show_default=True)
+@click.option("--spark", is_flag=True, default=None, help="also a Spark master and two workers")
 def up(
-    zookeeper_port: int | None, source_port: int | None, target_port: int | None, brokers: int
+    zookeeper_port: int | None,
+    source_port: int | None,
+    target_port: int | None,
+    brokers: int,
+    spark: bool | None,
 ) -> None:
     """Start what does not run yet; returns when every server responds."""
-    wanted = StackOptions(zookeeper_port, source_port, target_port, brokers)
+    wanted = StackOptions(zookeeper_port, source_port, target_port, brokers, spark)
     with _alone():
         if _all_run():
             _refuse_other(wanted)
@@ -127,15 +189,10 @@ def status() -> None:
 
 def _start(wanted: StackOptions) -> None:
     os.environ[MARK] = str(FOLDER)
-    servers: list[ZooKeeperServer | KafkaCluster] = []
     try:
         servers = _servers(wanted)
-        start_all(*servers)
-        zookeeper, source, target = servers
-        assert isinstance(zookeeper, ZooKeeperServer)
-        assert isinstance(source, KafkaCluster)
-        assert isinstance(target, KafkaCluster)
-        _write_down(wanted, zookeeper, source, target)
+        start_all(*servers.all())
+        _write_down(wanted, servers)
     except (NotSetUpError, PortTakenError, AssertionError) as error:
         _remove()
         raise click.ClickException(f"stack: {error}") from None
@@ -144,15 +201,21 @@ def _start(wanted: StackOptions) -> None:
         raise
 
 
-def _servers(wanted: StackOptions) -> list[ZooKeeperServer | KafkaCluster]:
-    zookeeper = ZooKeeperServer(
-        port=wanted.zookeeper_port, folder=FOLDER / "zookeeper", heap_mb=HEAP_MB, detached=True
-    )
-    return [
-        zookeeper,
+def _servers(wanted: StackOptions) -> StackServers:
+    return StackServers(
+        ZooKeeperServer(
+            port=wanted.zookeeper_port, folder=FOLDER / "zookeeper", heap_mb=HEAP_MB, detached=True
+        ),
         _kafka("source", wanted.source_port, wanted.brokers),
         _kafka("target", wanted.target_port, wanted.brokers),
-    ]
+        _spark() if wanted.spark else None,
+    )
+
+
+def _spark() -> SparkStandalone:
+    return SparkStandalone(
+        workers=SPARK_WORKERS, cores=SPARK_CORES, folder=FOLDER / "spark", detached=True
+    )
 
 
 def _kafka(name: str, port: int | None, brokers: int) -> KafkaCluster:
@@ -162,30 +225,13 @@ def _kafka(name: str, port: int | None, brokers: int) -> KafkaCluster:
     )
 
 
-def _write_down(
-    wanted: StackOptions, zookeeper: ZooKeeperServer, source: KafkaCluster, target: KafkaCluster
-) -> None:
+def _write_down(wanted: StackOptions, servers: StackServers) -> None:
     """The environment file is written last: it exists only when everything else does."""
-    members = [_member(zookeeper.process, zookeeper.hosts)]
-    for cluster in (source, target):
-        members += [
-            _member(process, f"127.0.0.1:{port}" if port else "")
-            for process, port in zip_longest(cluster.processes(), cluster.ports)
-        ]
-    state = {"wanted": asdict(wanted), "members": [asdict(member) for member in members]}
-    _write(STATE, json.dumps(state, indent=2) + "\n")
-    addresses = {
-        "zookeeper": zookeeper.hosts,
-        "source": source.bootstrap,
-        "target": target.bootstrap,
-    }
-    _write(CONFIG, CONFIG_TEXT.format(**addresses))
-    _write(
-        ENVIRONMENT,
-        f"ZOOKEEPER={zookeeper.hosts}\n"
-        f"SOURCE_BOOTSTRAP={source.bootstrap}\n"
-        f"TARGET_BOOTSTRAP={target.bootstrap}\n",
-    )
+    members = [asdict(member) for member in servers.members()]
+    _write(STATE, json.dumps({"wanted": asdict(wanted), "members": members}, indent=2) + "\n")
+    _write(CONFIG, servers.configuration())
+    lines = (f"{name}={value}\n" for name, value in servers.environment().items())
+    _write(ENVIRONMENT, "".join(lines))
 
 
 def _member(process: Process, address: str) -> StackServer:
@@ -212,7 +258,7 @@ def _refuse_other(wanted: StackOptions) -> None:
     wanted_values = asdict(wanted)
     if any(value not in (None, asdict(running)[key]) for key, value in wanted_values.items()):
         raise click.ClickException(
-            "stack: already up with other ports or brokers: run scripts/stack down first"
+            "stack: already up with other options: run scripts/stack down first"
         )
 
 

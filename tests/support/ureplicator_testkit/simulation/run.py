@@ -23,7 +23,7 @@ from ureplicator_testkit.simulation.faults import FaultInjector
 from ureplicator_testkit.simulation.fleet import DELAYS, IDS, TOPICS, SimulatedFleet
 from ureplicator_testkit.simulation.kernel import START_S, SimulationFailure, World
 from ureplicator_testkit.simulation.sessions import SessionProcess
-from ureplicator_testkit.simulation.workers import Worker
+from ureplicator_testkit.simulation.workers import CAPACITY_TIMEOUT_S, Worker
 
 SETTLE_S = 12.0
 FAULTS_S = 60.0
@@ -65,6 +65,8 @@ class Simulation:
                 self._restart_one()
             elif world.seed % SCENARIO_PERIOD == 1:
                 self._join()
+            elif world.seed % SCENARIO_PERIOD == 2:
+                self._lose_capacity()
         return Result(
             seed=world.seed,
             turns=world.turns,
@@ -151,6 +153,21 @@ class Simulation:
             raise SimulationFailure(
                 "M", f"{NEWCOMER} joined for {share} partitions, but {moved} moved"
             )
+
+    def _lose_capacity(self) -> None:
+        """One worker loses its capacity for a while: its share goes to the others, and comes back."""
+        fleet, world = self.fleet, self.world
+        seen = fleet.store.parse()
+        live = [w for w in fleet.workers if w.alive and w.client.session() == seen.sessions[w.id]]
+        worker = world.chance.choice(live)
+        for_s = 4 * CAPACITY_TIMEOUT_S
+        worker.lose_capacity(for_s)
+        world.run_until(world.now_s + for_s - POLL_S)
+        stored = fleet.store.parse().assignments.get(worker.id)
+        if len(live) > 1 and stored is not None and stored.value.entries:
+            raise SimulationFailure("C", f"{worker.id} has no capacity, and keeps partitions")
+        world.run_until(world.now_s + 2 * POLL_S)
+        self._wait_settled()
 
     def _free_everything(self) -> None:
         """Operators undo what keeps the fleet from being even."""

@@ -12,6 +12,7 @@ Another worker process may have the same id, as when a supervisor starts a secon
 
 from __future__ import annotations
 
+import functools
 from collections import deque
 from collections.abc import Sequence
 
@@ -43,6 +44,7 @@ SILENCE_S = 8.0
 START_S = 2.0
 GONE_S = 1.0
 DRAIN_S = 8.0
+CAPACITY_TIMEOUT_S = 10.0
 
 
 class _Prover(OwnershipProver):
@@ -60,7 +62,7 @@ class _Prover(OwnershipProver):
 class _Processes:
     """Simulated copiers have no process to watch."""
 
-    def connected(self, copier: CopierId, pid: int) -> None:
+    def connected(self, copier: CopierId, pid: int, pid_space: str) -> None:
         pass
 
 
@@ -84,8 +86,13 @@ class Worker(SessionProcess):
         self.hung = False
         self.copiers: dict[CopierId, Copier] = {}
         self.state: WorkerState = initial(
-            slots=slots, silence_s=SILENCE_S, now_s=world.now_s, routes=(ROUTE,)
+            slots=slots,
+            silence_s=SILENCE_S,
+            now_s=world.now_s,
+            capacity_timeout_s=CAPACITY_TIMEOUT_S,
+            routes=(ROUTE,),
         )
+        self._room_at_s = 0.0
         self._make_engines(slots)
         self.client.on_session(self._session_changed)
         self._loop = self.actor("loop", self._turn)
@@ -128,6 +135,12 @@ class Worker(SessionProcess):
             fence=self._fence,
             put=self._put,
         )
+
+    def lose_capacity(self, for_s: float) -> None:
+        """Spark ends its copiers and has no room for others."""
+        self._room_at_s = self.world.now_s + for_s
+        for copier in list(self.copiers.values()):
+            copier.kill("executor lost")
 
     def drain(self) -> None:
         """SIGTERM."""
@@ -188,7 +201,8 @@ class Worker(SessionProcess):
     def _perform(self, instruction: instructions.Instruction) -> None:
         match instruction:
             case instructions.StartCopier(copier):
-                delay_s = self.world.chance.random() * START_S
+                room_in_s = max(0.0, self._room_at_s - self.world.now_s)
+                delay_s = room_in_s + self.world.chance.random() * START_S
                 self.world.later(delay_s, lambda: self._start_copier(copier))
             case instructions.AddPartitions(copier, epochs):
                 self._send(copier, messages.Add(epochs))
@@ -200,11 +214,17 @@ class Worker(SessionProcess):
                 self._kill_copier(copier, reason)
             case instructions.FenceRoute(route):
                 self.world.soon(self.actor("fencer", lambda: self._fencer.attempt(route)))
+            case instructions.FenceSlot(slot, route):
+                fence = functools.partial(self._fencer.attempt_slot, slot, route)
+                self.world.soon(self.actor("fencer", fence))
             case instructions.Publish(current):
                 self._publisher.publish(current)
                 self.world.soon(self._reporting)
             case instructions.Register():
                 self._publisher.refresh()
+                self.world.soon(self._reporting)
+            case instructions.AnnounceCapacity(no_capacity):
+                self._publisher.announce(no_capacity=no_capacity)
                 self.world.soon(self._reporting)
             case instructions.ReadAssignment():
                 self.world.soon(self._reading)
@@ -240,7 +260,7 @@ class Worker(SessionProcess):
             send=send,
             ended=ended,
         )
-        self._inbox.receive(id, messages.Hello(token="", pid=0))
+        self._inbox.receive(id, messages.Hello(id, host="", pid=0, pid_space="", nonce=""))
 
     def _terms(self, partition: Partition, epoch: OwnerEpoch) -> int:
         return self._judged.terms.get((partition, self.id, epoch), 0)

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-from ureplicator_common.coordination import Create, Delete
+from ureplicator_common.audits import OffsetRange, RequestedAudit, TopicAudit
+from ureplicator_common.coordination import Create, Delete, with_ancestors
 from ureplicator_common.model import TopicKey
-from ureplicator_common.znodes import encode_blacklisted
+from ureplicator_common.znodes import (
+    encode_audit_request,
+    encode_audit_state,
+    encode_blacklisted,
+)
 from ureplicator_controller.core.state.external_view import external_view
 from ureplicator_controller.core.state.mismatches import topic_mismatches
 from ureplicator_testkit.control.fleet import ROUTE, ControlFleet, two_workers
@@ -71,3 +76,22 @@ def test_stop_lifted_before_the_release_leads_to_a_new_owner_epoch() -> None:
     fleet.settle()
     assert None not in fleet.owners("t").values()
     assert fleet.entry("t").owner_epoch > before
+
+
+def test_audits_of_a_deleted_topic_go_with_it() -> None:
+    fleet = two_workers(2)
+    key = TopicKey(ROUTE, "t")
+    paths = fleet.paths.audits
+    session = fleet.store.open_session()
+    wanted = RequestedAudit("r1", 5, {0: OffsetRange(0, 9)})
+    for parent in (paths.states, paths.requests):
+        for path in with_ancestors(f"{parent}/{ROUTE}"):
+            if fleet.store.node(path) is None:
+                fleet.store.apply(session, [Create(path, b"")])
+    state = Create(paths.state(key), encode_audit_state(TopicAudit("s", "t")))
+    request = Create(paths.request(key), encode_audit_request(wanted))
+    fleet.store.apply(session, [state, request])
+    fleet.delete("t")
+    fleet.settle()
+    left = [fleet.store.node(path) for path in (paths.state(key), paths.request(key))]
+    assert left == [None, None]

@@ -89,6 +89,10 @@ def test_unchanged_fleet_has_no_events() -> None:
             ),
             "byte limit of route source.target set to 50000 bytes/s (request r9)",
         ),
+        (
+            lambda fleet: fleet.process("a").announce(no_capacity="no free cores"),
+            "worker a: has no capacity: no free cores",
+        ),
     ],
     ids=[
         "join",
@@ -99,6 +103,7 @@ def test_unchanged_fleet_has_no_events() -> None:
         "autobalancing",
         "pause",
         "limit",
+        "no capacity",
     ],
 )
 def test_events_other_than_moves(happens: Callable[[ControlFleet], object], line: str) -> None:

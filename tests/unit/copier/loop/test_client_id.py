@@ -17,6 +17,7 @@ def test_it_names_worker_and_slot(properties: Mapping[str, str], name: str) -> N
         fleet="eu",
         worker="w1",
         slot=3,
+        run=1,
         host="h",
         port=1,
         token="",
@@ -24,5 +25,6 @@ def test_it_names_worker_and_slot(properties: Mapping[str, str], name: str) -> N
         commit_interval_s=1.0,
         transaction_interval_s=0.1,
         buffer_bytes=1,
+        silence_s=60.0,
     )
     assert client_id(config, "a") == name

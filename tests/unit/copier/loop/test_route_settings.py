@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from ureplicator_common.model import HandlerSettings, PartitionState, RouteSettings
+from ureplicator_common.model import HandlerSettings, PartitionState, RouteSettings, SqlSettings
 from ureplicator_testkit.copier.line import ROUTE, Line, MakeLine, assert_same, fill, values
 from ureplicator_testkit.records import batches
 from ureplicator_worker.copier.holder import restart_reason
@@ -81,6 +83,10 @@ def handled(pattern: str, args: str = "{}") -> RouteSettings:
     return RouteSettings(handlers=(HandlerSettings(pattern, "shop:make", args),))
 
 
+def queried(query: str) -> RouteSettings:
+    return RouteSettings(sql=(SqlSettings("t", query),))
+
+
 @pytest.mark.parametrize(
     ("former", "settings", "reason"),
     [
@@ -89,6 +95,11 @@ def handled(pattern: str, args: str = "{}") -> RouteSettings:
         (handled("t"), RouteSettings(), "handler changes to none"),
         (handled("t"), handled("t|u"), "handler changes to shop:make"),
         (handled("u"), handled("v"), ""),
+        (RouteSettings(), queried("SELECT 1"), "handler changes to sql"),
+        (handled("t"), queried("SELECT 1"), "handler changes to sql"),
+        (queried("SELECT 1"), queried("SELECT 2"), "handler changes to sql"),
+        (queried("SELECT 1"), RouteSettings(), "handler changes to none"),
+        (handled("t"), replace(queried("SELECT 1"), handlers=handled("t").handlers), ""),
         (RouteSettings(), RouteSettings(verify_crc=False), ""),
     ],
 )

@@ -10,13 +10,13 @@ from contextlib import closing
 import pytest
 
 from ureplicator_worker.copier.loop.mailbox import Mailbox
-from ureplicator_worker.copier.loop.socket_selector import SocketSelector, handle
+from ureplicator_worker.copier.loop.socket_selector import SocketSelector
 
 
 class Wire:
     def __init__(self) -> None:
         self.ours, self.peer = socket.socketpair()
-        self.wants_write = False
+        self.wants_write = self.urgent = False
 
     def fileno(self) -> int:
         return self.ours.fileno()
@@ -33,6 +33,7 @@ class Group:
         self.writable: list[Wire] = []
 
     def on_readable(self, socket: Wire, now_s: float) -> None:
+        socket.ours.recv(1)
         self.readable.append(socket)
 
     def on_writable(self, socket: Wire, now_s: float) -> None:
@@ -47,8 +48,7 @@ def loop() -> Iterator[SocketSelector]:
 
 
 def turn(loop: SocketSelector, *groups: Group, timeout_s: float = 0.0) -> None:
-    for group, ready, mask in loop.wait(groups, timeout_s=timeout_s):
-        handle(group, ready, mask, 0.0)
+    loop.turn(groups, timeout_s=timeout_s, work=lambda: None)
 
 
 def test_a_readable_socket_reaches_its_group(loop: SocketSelector) -> None:
@@ -70,6 +70,35 @@ def test_a_socket_is_writable_only_while_it_wants_to_write(loop: SocketSelector)
         wire.wants_write = False
         turn(loop, group)
         assert group.writable == [wire]
+
+
+def test_what_urgent_sockets_bring_is_sent_before_another_is_served(loop: SocketSelector) -> None:
+    with closing(Wire()) as first, closing(Wire()) as second, closing(Wire()) as urgent:
+        urgent.urgent = True
+        group = Group(first, second, urgent)
+        sent: list[int] = []
+
+        def work() -> None:
+            sent.append(len(group.readable))
+            if len(sent) == 1:
+                urgent.peer.send(b"x")
+
+        for wire in group.open:
+            wire.peer.send(b"x")
+        loop.turn([group], timeout_s=0.0, work=work)
+        assert [wire.urgent for wire in group.readable] == [True, False, True, False]
+        assert sent == [1, 3, 4]
+
+
+def test_sending_follows_each_turn(loop: SocketSelector) -> None:
+    with closing(Wire()) as wire:
+        sent: list[bool] = []
+        for urgent in (False, True):
+            wire.urgent = urgent
+            for data in (b"x", b""):
+                wire.peer.send(data)
+                loop.turn([Group(wire)], timeout_s=0.0, work=lambda: sent.append(True))
+        assert len(sent) == 4
 
 
 def test_a_socket_that_left_its_group_is_not_served(loop: SocketSelector) -> None:

@@ -15,12 +15,19 @@ from ureplicator_testkit.copier.line import ROUTE, MakeLine, MemoryMetadata, fil
 from ureplicator_testkit.kafka.memory_kafka import MemoryKafka
 from ureplicator_worker.copier.raw.batches.send_window import Batch, SendWindow
 from ureplicator_worker.copier.raw.fetch_schedule import (
+    LIVE_PARTITION_BYTES,
     MIN_LIMITED_BYTES,
     FetchSchedule,
+    partition_bytes,
     wanted,
 )
 from ureplicator_worker.copier.raw.net.buffers import BufferPool
-from ureplicator_worker.copier.raw.net.connections import NO_LEADER, Connections
+from ureplicator_worker.copier.raw.net.connections import (
+    NO_VIA,
+    Connections,
+    Traffic,
+    Via,
+)
 from ureplicator_worker.copier.raw.net.fetch_api import FetchResult, Wanted
 from ureplicator_worker.copier.raw.net.metadata import ViewChanged
 from ureplicator_worker.copier.raw.net.topic_keys import TopicKey, TopicKeys
@@ -30,6 +37,7 @@ from ureplicator_worker.copier.raw.source import Source
 TOPIC_ID = "00000000-0000-0000-0000-000000000001"
 VERSION, ROOM, BATCH_BYTES = 16, 100, 60
 PARTITIONS, BROKERS = 4, (1, 2)
+VIAS = [Via(node, traffic) for node in BROKERS for traffic in (Traffic.LIVE, Traffic.BACKLOG)]
 MOST_EXAMINED = 3
 OK = FetchResult(0, 0, 7, [])
 LOST = FetchResult(0, 70, 0, [])
@@ -68,7 +76,7 @@ class Cluster:
         )
         self.schedule = FetchSchedule(self.connections, target_node=target_node)
         self.fetches: dict[int, FetchSide] = {}
-        self.sessions: dict[int, dict[TopicKey, Wanted]] = {node: {} for node in BROKERS}
+        self.sessions: dict[Via, dict[TopicKey, Wanted]] = {via: {} for via in VIAS}
         self.lead(0, 1)
 
     def lead(self, number: int, node_id: int) -> None:
@@ -93,40 +101,43 @@ class Cluster:
         self, target_bytes: int | None = None, *, topic_rooms: Mapping[str, int] | None = None
     ) -> None:
         """A request to each broker that is fetched from, and a response without data."""
-        by_leader = self.schedule.scan(
+        by_via = self.schedule.scan(
             self.now_s, target_bytes=target_bytes, topic_rooms=topic_rooms or {}
         )
-        by_leader.pop(NO_LEADER.node_id, None)
-        for node_id, due in by_leader.items():
-            assert due or self.schedule.broker(node_id).partitions, "not to be connected to"
-            broker = self.schedule.compose(node_id, due, version=VERSION, room_bytes=ROOM)
+        by_via.pop(NO_VIA, None)
+        for via, due in by_via.items():
+            assert due or self.schedule.broker(via).partitions, "not to be connected to"
+            broker = self.schedule.compose(via, due, version=VERSION, room_bytes=ROOM)
             broker.request(correlation_id=1, max_wait_ms=1, max_bytes=1)
-            self.sessions[node_id] = dict(broker.known)
+            self.sessions[via] = dict(broker.known)
             broker.on_response(OK)
 
     @property
     def all_confirmed(self) -> bool:
         """The response of each broker cleared the errors of what it was requested for."""
-        fetched = [fetch for fetch in self.fetches.values() if fetch.node_id in BROKERS]
+        fetched = [fetch for fetch in self.fetches.values() if fetch.via in VIAS]
         return all(fetch.fetching and not fetch.error for fetch in fetched)
 
     @property
     def waiting(self) -> int:
         return sum(not fetch.window.empty for fetch in self.fetches.values())
 
-    def expected(self, target_bytes: int | None) -> dict[int, dict[TopicKey, Wanted]]:
+    def expected(self, target_bytes: int | None) -> dict[Via, dict[TopicKey, Wanted]]:
         held_bytes = dict.fromkeys((0, 1), 0)
         for fetch in self.fetches.values():
             held_bytes[target_node(fetch)] += fetch.window.queued_bytes
-        sessions: dict[int, dict[TopicKey, Wanted]] = {node: {} for node in BROKERS}
+        sessions: dict[Via, dict[TopicKey, Wanted]] = {via: {} for via in VIAS}
         for number, fetch in self.fetches.items():
             leader = self.connections.leader("t", number)
             full = fetch.window.queued_bytes >= ROOM
             full |= target_bytes is not None and held_bytes[target_node(fetch)] > target_bytes
             if leader.node_id < 0 or fetch.suspended or fetch.retry_at_s > self.now_s or full:
                 continue
-            sessions[leader.node_id][fetch.keys.by_id] = wanted(
-                fetch, leader_epoch=leader.epoch, room_bytes=ROOM
+            live = self.now_s >= fetch.backlog_until_s
+            via = Via(leader.node_id, Traffic.LIVE if live else Traffic.BACKLOG)
+            max_bytes = LIVE_PARTITION_BYTES if live else partition_bytes(ROOM)
+            sessions[via][fetch.keys.by_id] = wanted(
+                fetch, leader_epoch=leader.epoch, max_bytes=max_bytes
             )
         return sessions
 
@@ -134,9 +145,9 @@ class Cluster:
 NUMBERS = st.integers(0, PARTITIONS - 1)
 EVENTS = st.one_of(
     st.tuples(st.sampled_from(["add", "finish", "data", "data", "data", "sent", "retry"]), NUMBERS),
-    st.tuples(st.sampled_from(["suspend", "resume", "seek"]), NUMBERS),
+    st.tuples(st.sampled_from(["suspend", "resume", "seek", "backlog"]), NUMBERS),
     st.tuples(st.just("lead"), st.tuples(NUMBERS, st.sampled_from((*BROKERS, -1)))),
-    st.tuples(st.sampled_from(["lost", "refused"]), st.sampled_from(BROKERS)),
+    st.tuples(st.sampled_from(["lost", "refused"]), st.sampled_from(VIAS)),
     st.tuples(st.just("time"), st.floats(0.1, 2)),
     *[st.tuples(st.just("request"), st.sampled_from([None, BATCH_BYTES]))] * 3,
 )
@@ -146,11 +157,11 @@ def happens(cluster: Cluster, event: str, what: object) -> None:
     match event, what:
         case "lead", (int(number), int(node_id)):
             cluster.lead(number, node_id)
-        case "lost", int(node_id):
-            cluster.schedule.forget_session(node_id)
-            cluster.sessions[node_id] = {}
-        case "refused", int(node_id) if cluster.sessions[node_id]:
-            refuse(cluster, node_id)
+        case "lost", Via() as via:
+            cluster.schedule.forget_session(via)
+            cluster.sessions[via] = {}
+        case "refused", Via() as via if cluster.sessions[via]:
+            refuse(cluster, via)
         case "time", float(passed_s):
             cluster.now_s += passed_s
         case "request", (int() | None) as target_bytes:
@@ -163,9 +174,9 @@ def happens(cluster: Cluster, event: str, what: object) -> None:
             change(cluster, event, cluster.fetches[number])
 
 
-def refuse(cluster: Cluster, node_id: int) -> None:
+def refuse(cluster: Cluster, via: Via) -> None:
     """As `Source` does with an error of a whole response."""
-    broker = cluster.schedule.broker(node_id)
+    broker = cluster.schedule.broker(via)
     broker.on_response(LOST)
     for fetch in broker.partitions.values():
         fetch.fetching, fetch.error = False, "lost"
@@ -186,6 +197,8 @@ def change(cluster: Cluster, event: str, fetch: FetchSide) -> None:
             fetch.suspended = event == "suspend"
         case "seek":
             fetch.offset += 10
+        case "backlog":
+            fetch.backlog_until_s = cluster.now_s + 1
     cluster.schedule.touch(fetch)
 
 
@@ -267,17 +280,17 @@ def test_a_quiet_partition_that_is_suspended_is_fetched_no_more(make: MakeLine) 
 
 def test_partitions_of_a_limited_topic_share_its_room_at_each_scan() -> None:
     """Also quiet ones, whose part of a request would not change without a limit."""
-    cluster = Cluster()
+    cluster, live = Cluster(), Via(1, Traffic.LIVE)
     cluster.lead(1, 1)
     cluster.add(0)
     cluster.add(1)
     cluster.request_all()
     for room, size in ((200_000, 100_000), (90_000, 45_000), (10, MIN_LIMITED_BYTES)):
         cluster.request_all(topic_rooms={"t": room})
-        assert [each.max_bytes for each in cluster.sessions[1].values()] == [size, size]
+        assert [each.max_bytes for each in cluster.sessions[live].values()] == [size, size]
     cluster.request_all(topic_rooms={"t": 0})
-    assert cluster.schedule.broker(1).partitions == {}
+    assert cluster.schedule.broker(live).partitions == {}
     cluster.request_all()
     cluster.request_all()
-    assert len(cluster.sessions[1]) == 2
+    assert len(cluster.sessions[live]) == 2
     assert cluster.schedule.due == 0

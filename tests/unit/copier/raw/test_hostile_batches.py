@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ureplicator_common.model import PartitionState
+from ureplicator_common.model import HandlerSettings, PartitionState, RouteSettings
 from ureplicator_testkit.copier.line import Line, MakeLine, assert_same, fill, records
 from ureplicator_testkit.kafka.memory_kafka import MemoryKafka
 from ureplicator_testkit.records import batches
@@ -201,6 +201,48 @@ def mutated(whole: bytes, data: st.DataObject, *, fixed: bool) -> bytes:
     for _ in range(data.draw(st.integers(0, 4))):
         changed[data.draw(st.integers(0, len(changed) - 1))] = data.draw(st.integers(0, 255))
     return batches.patched(bytes(changed)) if fixed and whole[16] == 2 else bytes(changed)
+
+
+def with_length(whole: bytes, length: int) -> bytes:
+    """Without a new checksum: the length lies before what it covers."""
+    return whole[:8] + struct.pack(">i", length) + whole[12:]
+
+
+GOOD = batches.batch(3)
+BAD = {
+    "wrong checksum": GOOD[:-1] + bytes([GOOD[-1] ^ 1]),
+    "cut short": with_length(GOOD, len(GOOD) - 12 - 5)[:-5],
+    "shorter than its length": with_length(GOOD, len(GOOD) - 12 - 7),
+    "no length": with_length(GOOD, 0),
+    "negative length": with_length(GOOD, -1),
+    "unknown format": GOOD[:16] + b"\x07" + GOOD[17:],
+}
+
+
+@pytest.mark.parametrize("handled", [False, True], ids=["raw", "handled"])
+@pytest.mark.parametrize("bad", BAD.values(), ids=BAD)
+def test_a_bad_batch_stops_its_partition_and_no_other(
+    make: MakeLine, bad: bytes, handled: bool
+) -> None:
+    handler = HandlerSettings("t", "ureplicator_worker.handlers:identity", "{}")
+    line = make(2, settings=RouteSettings(handlers=(handler,) if handled else ()))
+    log = line.source.logs[K0]
+    log.put(GOOD)
+    log.taken.append(batches.patched(GOOD, base_offset=3)[:8] + bad[8:])
+    log.end = 6
+    fill(line, K1, 3)
+    (sound,) = line.add(1)
+    line.run(lambda: line.copied(sound))
+    (broken,) = line.add(0)
+    line.run(lambda: bool(line.sent))
+    (failed,) = line.sent
+    assert isinstance(failed, Failed)
+    assert failed.partition == broken
+    assert failed.reason.startswith("corrupt at offset 3: ")
+    assert line.ownership.stored[broken] == 3
+    fill(line, K1, 3)
+    line.run(lambda: line.copied(sound))
+    assert_same(line, K1)
 
 
 @pytest.mark.parametrize("codec", batches.CODECS[1:])

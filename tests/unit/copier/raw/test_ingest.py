@@ -41,7 +41,9 @@ class Fixture:
     def ingest(self, data: bytes, *aborted: tuple[int, int], high_watermark: int = 1_000) -> None:
         lease = self.pool.lease(len(SPACE) + len(data))
         lease.view[:] = SPACE + data
-        fetched = Fetched((b"t", 0), error=0, high_watermark=high_watermark)
+        fetched = Fetched(
+            (b"t", 0), error=0, high_watermark=high_watermark, last_stable=high_watermark
+        )
         fetched.aborted = list(aborted)
         fetched.start, fetched.end = len(SPACE), len(SPACE) + len(data)
         try:

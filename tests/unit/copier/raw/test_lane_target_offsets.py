@@ -7,7 +7,7 @@ import random
 import pytest
 
 from ureplicator_common.kafka.positions import TransactionProtocol
-from ureplicator_common.model import GapPolicy, HandlerSettings, Partition, RouteSettings
+from ureplicator_common.model import Delivery, GapPolicy, HandlerSettings, Partition, RouteSettings
 from ureplicator_testkit.copier.line import Line, MakeLine, records, seen
 from ureplicator_testkit.copier.sample_handlers import MODULE
 from ureplicator_testkit.copier.transaction_fleet import PROTOCOLS, TransactionFleet
@@ -157,3 +157,45 @@ def test_outputs_of_a_handler(make: MakeLine) -> None:
         assert (at is None) is (offset < segments[0].first)
         missed = [row for row in there[: at or 0] if int(row.value or b"") >= offset]
         assert missed == []
+
+
+def test_a_handled_partition_that_goes_on_knows_nothing_before_its_position(
+    make: MakeLine,
+) -> None:
+    """A consumer that stands there must not be sent to the end of the log."""
+    handler = HandlerSettings("t", f"{MODULE}:fan_out", '{"topics": []}')
+    line = make(1, settings=RouteSettings(handlers=(handler,)))
+    put(line.source, *map(text, range(10)))
+    (partition,) = line.add(0)
+    line.run(lambda: line.copied(partition))
+    line.copier.remove_all()
+    line.run(lambda: line.copier.idle)
+    line.add(0)
+    line.run(lambda: line.copied(partition))
+    segments = line.lane.segments(partition)
+    assert segments == (Segment(10, 10, 10),)
+    assert target_offset(segments, 9) is None
+
+
+def test_what_was_aborted_and_is_not_sent_again_lies_nowhere() -> None:
+    """The source deletes records between the abort and the next transaction."""
+    settings = RouteSettings(delivery=Delivery.EXACTLY_ONCE, on_gap=GapPolicy.EARLIEST)
+    fleet = TransactionFleet(PROTOCOLS[0], "w1", settings=settings)
+    fleet.checks = False
+    try:
+        partition = fleet.give(0, "w1")
+        put(fleet.source, b"0", b"1")
+        fleet.run_until_copied()
+        end = fleet.target.logs[K0].end
+        fleet.ledger.fail_next("commit", "before")
+        put(fleet.source, b"2", b"3")
+        while fleet.target.logs[K0].end == end:
+            fleet.turn()
+        fleet.source.logs[K0].start = 4
+        put(fleet.source, b"4")
+        fleet.run_until_copied()
+        segments = fleet.workers["w1"].lane.segments(partition)
+        assert_true(fleet, segments)
+        assert not any(each.first <= offset < each.end for each in segments for offset in (2, 3))
+    finally:
+        fleet.close()

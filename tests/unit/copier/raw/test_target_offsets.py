@@ -248,7 +248,7 @@ def test_a_batch_full_of_holes_takes_a_few_segments(outputs: int) -> None:
 
 def test_old_segments_are_left_out_the_more_the_older_they_are() -> None:
     offsets = TargetOffsets(position=0, target_end=0)
-    batches, size = 20_000, 10
+    batches, size = 5_000, 10
     place = size + 1  # a marker behind each batch
     for number in range(batches):
         offsets.acknowledged(
@@ -256,6 +256,8 @@ def test_old_segments_are_left_out_the_more_the_older_they_are() -> None:
         )
         offsets.commit()
         assert len(offsets.segments()) <= MAX_SEGMENTS
+        newest = [segment.first for segment in offsets.segments()[-EXACT_SEGMENTS:]]
+        assert newest == [n * size for n in range(number + 1)[-EXACT_SEGMENTS:]]
     segments, end = offsets.segments(), batches * size
     assert segments[0].first == 0
     for back in range(1, end, 97):

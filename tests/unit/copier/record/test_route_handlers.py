@@ -18,6 +18,7 @@ from ureplicator_testkit.copier.line import ROUTE, Line, records, seen
 from ureplicator_testkit.copier.line_history import NODES, PARTITIONS, fill, play
 from ureplicator_testkit.copier.sample_handlers import MODULE
 from ureplicator_testkit.kafka.memory_kafka import MemoryKafka
+from ureplicator_worker.copier.ownership.protocol import Commit
 from ureplicator_worker.copier.record.handlers import TASKS_AHEAD
 from ureplicator_worker.copier.record.partition import RecordPartition
 from ureplicator_worker.copier.record.window import CHUNK_BYTES
@@ -175,5 +176,25 @@ def test_hooks_are_called_for_a_partition_that_comes_and_goes(tmp_path: Path) ->
         line.run(lambda: "release" in notes.read_text())
         assert sorted(notes.read_text().splitlines()) == ["assign 0 0", "assign 1 0", "release 1"]
         assert line.sent == [Released((gone,))]
+    finally:
+        line.close()
+
+
+def test_the_release_hook_comes_after_the_last_commit(tmp_path: Path) -> None:
+    notes = tmp_path / "notes"
+    line = new_line(f"{MODULE}:hooks", {"file": str(notes)})
+    try:
+        partition, _ = line.add(0, 1)
+        fill(line, 0, [(0, (0, 1, 2))], 1)
+        line.run(lambda: line.copied(partition))
+        line.ownership.hold.add(Commit)
+        fill(line, 0, [(0, (0, 1, 2))], 1)
+        line.run(lambda: bool(line.ownership.held_back))
+        line.copier.holder.remove(partition)
+        line.turns(20)
+        assert sorted(notes.read_text().splitlines()) == ["assign 0 0", "assign 1 0"]
+        line.ownership.let_pass()
+        line.run(lambda: "release 0" in notes.read_text())
+        assert line.ownership.stored[partition] == line.source.logs["t", 0].end
     finally:
         line.close()

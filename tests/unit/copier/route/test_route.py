@@ -10,6 +10,7 @@ from ureplicator_testkit.copier.line import Line, MakeLine, assert_same, fill, r
 from ureplicator_testkit.records import batches
 from ureplicator_worker.copier.gaps import SKIPPED_TOGETHER_S
 from ureplicator_worker.copier.ownership.protocol import NewProducer
+from ureplicator_worker.copier.raw import source as raw_source
 from ureplicator_worker.copier.raw import target as raw_target
 from ureplicator_worker.copier.raw.net import line_rate
 from ureplicator_worker.lifeline.messages import Failed, GapPassed, Released
@@ -327,6 +328,7 @@ def test_partitions_take_turns_in_full_requests(
     """Five requests at once hold fewer batches than there are partitions."""
     monkeypatch.setattr(raw_target, "REQUEST_BYTES", 20_000)
     monkeypatch.setattr(line_rate, "FIRST_BYTES", 16 << 20)
+    monkeypatch.setattr(raw_source, "LIVE_RESPONSE_BYTES", 16 << 20)
     line = make(12)
     for number in range(12):
         fill(line, ("t", number), 40)

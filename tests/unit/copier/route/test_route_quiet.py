@@ -1,9 +1,13 @@
-"""A route whose partitions are quiet: reports, publication and renewal of positions."""
+"""A route whose partitions are quiet, or that the target takes nothing of: reports, publication and renewal
+of positions."""
+
+from collections import deque
 
 import pytest
 
+from ureplicator_common.kafka.errors import ErrorCode
 from ureplicator_common.model import Partition, PartitionState
-from ureplicator_testkit.copier.line import ROUTE, Line, MakeLine, fill
+from ureplicator_testkit.copier.line import ROUTE, Line, MakeLine, assert_same, fill
 from ureplicator_worker.copier.delivery import RENEW_S
 from ureplicator_worker.copier.raw.net.metadata import ClusterUnreachable
 from ureplicator_worker.copier.source_offsets import PUBLISH_EVERY_S
@@ -112,3 +116,46 @@ def test_a_topic_without_metadata_yet_is_not_in_error(make: MakeLine) -> None:
         line.turn()
         shown.append(line.report(other).state)
     assert set(shown) == {PartitionState.OFFLINE, PartitionState.ONLINE}
+
+
+def test_without_acknowledgements_no_position_moves(make: MakeLine) -> None:
+    """Neither the one on the target nor the one that is published at the source (KIP-3, point 2)."""
+    line = make()
+    (partition,) = line.add(0)
+    fill(line, K0, 2)
+    line.run(lambda: line.copied(partition))
+    line.turns(2, skip_s=PUBLISH_EVERY_S)
+    stored, shown = line.ownership.stored[partition], published(line)
+    line.target.silent.add(1)
+    fill(line, K0, 5)
+    line.turns(200, skip_s=1.0)
+    assert line.ownership.stored[partition] == stored == shown == published(line)
+    line.target.silent.clear()
+    line.run(lambda: line.copied(partition), skip_s=1.0)
+    assert_same(line, K0)
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        ErrorCode.NOT_ENOUGH_REPLICAS,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.REQUEST_TIMED_OUT,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+    ],
+)
+def test_retries_have_no_limit_and_memory_has_one(make: MakeLine, code: int) -> None:
+    """A day of refusals, under load; then everything is there, once and in order (KIP-3, point 7)."""
+    line = make(1, buffer_bytes=4 << 20)
+    line.target.refuse[K0] = deque([code] * 100_000)
+    (partition,) = line.add(0)
+    for _ in range(24 * 60 // 10):
+        fill(line, K0, 1, size=100_000)
+        line.turn(skip_s=600)
+        assert line.pool.used_bytes <= 4 << 20
+    assert len(line.target.refuse[K0]) < 100_000 - 20
+    assert line.ownership.stored[partition] == 0
+    assert line.sent == []
+    line.target.refuse.clear()
+    line.run(lambda: line.copied(partition))
+    assert_same(line, K0)

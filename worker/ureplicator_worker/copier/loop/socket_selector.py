@@ -1,19 +1,29 @@
-"""Selector of the copier's loop: sockets that come and go, and a wake-up for the threads."""
+"""Selector of the copier's loop: sockets that come and go, and a wake-up for the threads.
+
+Sockets that are urgent are served first in a turn, and again after each of the others, and what they
+brought is sent at once. So a record of a partition that is caught up waits for one other connection at most,
+however many have something to receive and to send.
+"""
 
 from __future__ import annotations
 
 import selectors
 import socket
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from ureplicator_worker.copier.lane import Socket, SocketGroup
 
+Ready = tuple[SocketGroup, Socket, int]
+"""A socket, its group, and what it is ready for."""
+
 
 class SocketSelector:
-    """`wait` once per iteration of the loop; `wake` ends it, from any thread."""
+    """`turn` once per iteration of the loop; `wake` ends its wait, from any thread."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, now_s: Callable[[], float] = time.monotonic) -> None:
+        self._now_s = now_s
         self._selector = selectors.DefaultSelector()
         self._masks: dict[Any, tuple[int, int]] = {}
         self._wake_in, self._wake_out = socket.socketpair()
@@ -27,18 +37,42 @@ class SocketSelector:
         except OSError:
             return  # full: the loop is awake anyway; closed: it has ended
 
-    def wait(
-        self, groups: Sequence[SocketGroup], *, timeout_s: float
-    ) -> list[tuple[SocketGroup, Socket, int]]:
-        """Sockets that are ready, with their group and what they are ready for."""
+    def turn(
+        self, groups: Sequence[SocketGroup], *, timeout_s: float, work: Callable[[], None]
+    ) -> None:
+        """Wait, and serve the sockets that are ready; `work` sends what can be sent then."""
         self._register(groups)
-        ready: list[tuple[SocketGroup, Socket, int]] = []
+        urgent, others = self._wait(timeout_s)
+        if urgent:
+            self._serve(urgent)
+            work()
+        for each in others:
+            self._serve((each,))
+            urgent, _ = self._wait(0.0)
+            if urgent:
+                self._serve(urgent)
+                work()
+        if others or not urgent:
+            work()
+
+    def _serve(self, sockets: Iterable[Ready]) -> None:
+        for group, ready, mask in sockets:
+            if mask & selectors.EVENT_READ:
+                group.on_readable(ready, self._now_s())
+            if mask & selectors.EVENT_WRITE:
+                group.on_writable(ready, self._now_s())
+
+    def _wait(self, timeout_s: float) -> tuple[list[Ready], list[Ready]]:
+        """Sockets that are ready: those that are urgent, and the others."""
+        urgent: list[Ready] = []
+        others: list[Ready] = []
         for key, mask in self._selector.select(timeout_s):
             if key.fileobj is self._wake_out:
                 self._wake_out.recv(4096)
-            else:
-                ready.append((key.data, key.fileobj, mask))  # type: ignore[arg-type]
-        return ready
+                continue
+            ready: Socket = key.fileobj  # type: ignore[assignment]
+            (urgent if ready.urgent else others).append((key.data, ready, mask))
+        return urgent, others
 
     def _register(self, groups: Sequence[SocketGroup]) -> None:
         """Tell the selector which sockets there are and what they wait for."""
@@ -72,10 +106,3 @@ class SocketSelector:
         self._selector.close()
         self._wake_in.close()
         self._wake_out.close()
-
-
-def handle(group: SocketGroup, ready: Socket, mask: int, now_s: float) -> None:
-    if mask & selectors.EVENT_READ:
-        group.on_readable(ready, now_s)
-    if mask & selectors.EVENT_WRITE:
-        group.on_writable(ready, now_s)

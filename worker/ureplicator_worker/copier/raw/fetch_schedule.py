@@ -1,12 +1,15 @@
-"""Partitions that the next request to each source broker fetches. No I/O.
+"""Partitions that the next request on each connection to a source broker fetches. No I/O.
 
-                     touch                          in a session, and its window is empty
-    add ---> due <----------- settled          due -------------------------------------> settled
+                     touch                          in a live session, and its window is empty
+    add ---> due <----------- settled          due ------------------------------------------> settled
               |  put off (suspended, a retry later, no room): left out of the session, and due still
 
 Most partitions of a large slot are quiet, and their part of a request does not change. So only those that
 are due are examined for the next one. A partition is due as long as its window holds something, so the
-windows that share the buffers are all among them.
+windows that share the buffers are all among them; and as long as it has a backlog, until it is live again.
+
+A partition changes its connection once the other one has no request in flight, which would not fetch it. It
+may then be in two requests: what the second response brings is discarded, since the offset has moved on.
 """
 
 from __future__ import annotations
@@ -17,7 +20,14 @@ from types import MappingProxyType
 
 from ureplicator_common.kafka.client import ClusterView
 from ureplicator_worker.copier.raw.broker_fetches import BrokerFetches
-from ureplicator_worker.copier.raw.net.connections import NO_LEADER, Connections
+from ureplicator_worker.copier.raw.net.connections import (
+    BACKLOG_BYTES,
+    NO_VIA,
+    Connections,
+    Traffic,
+    Via,
+    available,
+)
 from ureplicator_worker.copier.raw.net.fetch_api import Wanted
 from ureplicator_worker.copier.raw.partition import FetchSide
 
@@ -26,6 +36,8 @@ MIN_PARTITION_BYTES = 256 << 10
 MIN_LIMITED_BYTES = 16 << 10
 """A partition of a topic with a byte limit may bring so much, however many share the limit: many producers
 send batches of that size."""
+LIVE_PARTITION_BYTES = 2 * BACKLOG_BYTES
+"""Responses end with whole batches, so a partition with a backlog brings less than its limit."""
 
 
 class FetchSchedule:
@@ -38,7 +50,7 @@ class FetchSchedule:
         self._target_node = target_node
         self._partitions: dict[FetchSide, None] = {}
         self._due: dict[FetchSide, None] = {}
-        self._brokers: dict[int, BrokerFetches] = {}
+        self._brokers: dict[Via, BrokerFetches] = {}
         self._view: ClusterView | None = None
         self._limited: frozenset[str] = frozenset()
         self._topic_bytes: dict[str, int] = {}
@@ -72,8 +84,10 @@ class FetchSchedule:
         *,
         target_bytes: int | None,
         topic_rooms: Mapping[str, int] = MappingProxyType({}),
-    ) -> dict[int, list[FetchSide]]:
-        """Due partitions that may be fetched now, by leader; and every broker that is fetched from.
+    ) -> dict[Via, list[FetchSide]]:
+        """Due partitions that may be fetched now, by connection; and each that is fetched on.
+
+        Those without a leader are under NO_VIA.
 
         `target_bytes`: nothing is fetched for a target broker for which more waits; None: no limit.
         `topic_rooms`: limited topics, and the bytes that may be fetched of each now.
@@ -83,59 +97,70 @@ class FetchSchedule:
             self._view = self._connections.view
             self._due = dict.fromkeys(self._partitions)
         full = set() if target_bytes is None else self._full_targets(target_bytes)
-        due: dict[int, list[FetchSide]] = {}
+        due: dict[Via, list[FetchSide]] = {}
         for fetch in self._due:
-            leader = self._connections.leader(*fetch.topic_partition)
+            via = self._via(fetch, now_s)
             put_off = fetch.suspended or now_s < fetch.retry_at_s
             if topic_rooms:
                 put_off = put_off or topic_rooms.get(fetch.partition.topic) == 0
             put_off = put_off or (bool(full) and self._target_node(fetch) in full)
-            if put_off or leader.node_id != fetch.node_id:
+            if put_off or via != fetch.via:
                 self._leave_out(fetch)
             if not put_off:
-                due.setdefault(leader.node_id, []).append(fetch)
-        for node_id, broker in self._brokers.items():
+                due.setdefault(via, []).append(fetch)
+        for via, broker in self._brokers.items():
             if broker.partitions:
-                due.setdefault(node_id, [])
+                due.setdefault(via, [])
         return due
 
+    def _via(self, fetch: FetchSide, now_s: float) -> Via:
+        node_id = self._connections.leader(*fetch.topic_partition).node_id
+        if node_id < 0:
+            return NO_VIA
+        wanted_via = Via(
+            node_id, Traffic.BACKLOG if now_s < fetch.backlog_until_s else Traffic.LIVE
+        )
+        via = available(self._connections, wanted_via, now_s)
+        stays = fetch.via.node_id == node_id and bool(self._connections.in_flight(via))
+        return fetch.via if stays else via
+
     def compose(
-        self, node_id: int, due: Iterable[FetchSide], *, version: int, room_bytes: int
+        self, via: Via, due: Iterable[FetchSide], *, version: int, room_bytes: int
     ) -> BrokerFetches:
-        """Bring the next request to a broker up to date; each partition may take `room_bytes`."""
-        broker = self._broker(node_id, version)
+        """Bring the next request on a connection up to date; each partition may take `room_bytes`."""
+        broker = self._broker(via, version)
+        live = via.traffic is Traffic.LIVE
+        max_bytes = LIVE_PARTITION_BYTES if live else partition_bytes(room_bytes)
         for fetch in due:
             if not fetch.window.empty and fetch.window.queued_bytes >= room_bytes:
                 self._leave_out(fetch)
                 continue
             epoch = self._connections.leader(*fetch.topic_partition).epoch
             limit_bytes = self._topic_bytes.get(fetch.partition.topic)
-            broker.fetch(
-                fetch,
-                wanted(fetch, leader_epoch=epoch, room_bytes=room_bytes, limit_bytes=limit_bytes),
-            )
-            fetch.node_id = node_id
-            if fetch.window.empty and limit_bytes is None:
+            allowed = max_bytes if limit_bytes is None else min(max_bytes, limit_bytes)
+            broker.fetch(fetch, wanted(fetch, leader_epoch=epoch, max_bytes=allowed))
+            fetch.via = via
+            if live and fetch.window.empty and limit_bytes is None:
                 del self._due[fetch]
         return broker
 
-    def broker(self, node_id: int) -> BrokerFetches:
-        """Fetches of a broker to which a request was sent."""
-        return self._brokers[node_id]
+    def broker(self, via: Via) -> BrokerFetches:
+        """Fetches of a connection on which a request was sent."""
+        return self._brokers[via]
 
-    def forget_session(self, node_id: int) -> None:
-        broker = self._brokers.pop(node_id, None)
+    def forget_session(self, via: Via) -> None:
+        broker = self._brokers.pop(via, None)
         for fetch in broker.partitions.values() if broker else ():
-            fetch.node_id = NO_LEADER.node_id
+            fetch.via = NO_VIA
             self._due[fetch] = None
 
-    def _broker(self, node_id: int, version: int) -> BrokerFetches:
+    def _broker(self, via: Via, version: int) -> BrokerFetches:
         """A session keeps to its version, unless a partition needs a lower one."""
-        broker = self._brokers.get(node_id)
+        broker = self._brokers.get(via)
         if broker is None or version < broker.version:
-            self.forget_session(node_id)
+            self.forget_session(via)
             broker = BrokerFetches(version, client_id=self._connections.client_id)
-            self._brokers[node_id] = broker
+            self._brokers[via] = broker
         return broker
 
     def _limit_topics(self, rooms: Mapping[str, int]) -> None:
@@ -158,10 +183,10 @@ class FetchSchedule:
         return full
 
     def _leave_out(self, fetch: FetchSide) -> None:
-        broker = self._brokers.get(fetch.node_id)
+        broker = self._brokers.get(fetch.via)
         if broker is not None:
             broker.leave_out(fetch)
-        fetch.node_id = NO_LEADER.node_id
+        fetch.via = NO_VIA
 
 
 def full_targets(
@@ -179,15 +204,15 @@ def full_targets(
     return {node_id for node_id, count in held.items() if count > limit_bytes}
 
 
-def wanted(
-    fetch: FetchSide, *, leader_epoch: int, room_bytes: int, limit_bytes: int | None = None
-) -> Wanted:
-    """One of two sizes: in a session each partition whose size changes is named again. `limit_bytes`: no
-    more than that."""
-    size_bytes = PARTITION_BYTES if room_bytes >= PARTITION_BYTES else MIN_PARTITION_BYTES
+def partition_bytes(room_bytes: int) -> int:
+    """One of two sizes: in a session each partition whose size changes is named again."""
+    return PARTITION_BYTES if room_bytes >= PARTITION_BYTES else MIN_PARTITION_BYTES
+
+
+def wanted(fetch: FetchSide, *, leader_epoch: int, max_bytes: int) -> Wanted:
     return Wanted(
         offset=fetch.offset,
         leader_epoch=leader_epoch,
         last_fetched_epoch=fetch.leader_epoch,
-        max_bytes=size_bytes if limit_bytes is None else min(size_bytes, limit_bytes),
+        max_bytes=max_bytes,
     )

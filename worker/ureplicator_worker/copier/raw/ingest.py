@@ -1,8 +1,5 @@
 """From a Fetch response to batches in a partition's send window. Hot path.
 
-Isolation is read_committed: the broker names the aborted transactions of the range that it sends;
-batches of their producers are dropped until the producer's abort marker (as in Kafka's own consumer).
-
 Whole batches stay in the buffer of the response. But a Produce request holds one batch per partition, so
 many small ones would wait for each other: a run of them is merged into one (`batches.rebuild`). Markers
 and dropped batches between them do not end a run, and batches that must be rebuilt join it. Runs end with
@@ -16,20 +13,9 @@ here is a CorruptBatch with the place.
 from __future__ import annotations
 
 import logging
-from collections import deque
-from collections.abc import Iterator
 
-from ureplicator_worker.copier.raw.batches.header import (
-    ABORT_MARKER,
-    NEWEST_MAGIC,
-    TRANSACTIONAL,
-    CorruptBatch,
-    Header,
-    Kind,
-    marker_type,
-    spans,
-    verify_crc,
-)
+from ureplicator_worker.copier.raw.batches.committed import Item, committed_batches
+from ureplicator_worker.copier.raw.batches.header import CorruptBatch, Header, Kind
 from ureplicator_worker.copier.raw.batches.rebuild import merge, rebuild
 from ureplicator_worker.copier.raw.batches.records import Built
 from ureplicator_worker.copier.raw.batches.send_window import Batch, SendWindow
@@ -40,8 +26,6 @@ from ureplicator_worker.copier.raw.partition import FetchSide, StoredWindow
 SMALL_BATCH_BYTES = 8 << 10
 MERGED_BYTES = 256 << 10
 MERGE_AT_LEAST = 4
-
-Item = tuple[memoryview, Header, Kind]
 
 logger = logging.getLogger(__name__)
 
@@ -66,7 +50,10 @@ def _ingest(fetch: FetchSide, fetched: Fetched, lease: Lease) -> None:
         Run(fetch, window, lease) if isinstance(window, SendWindow) else Kept(fetch, window, lease)
     )
     try:
-        for item in _items(fetch, fetched, lease.view):
+        found = committed_batches(
+            lease.view, fetched, position=fetch.offset, check_crc=fetch.verify_crc
+        )
+        for item in found:
             _, header, kind = item
             if kind is Kind.PASS or kind is Kind.REBUILD:
                 run.add(item)
@@ -76,53 +63,6 @@ def _ingest(fetch: FetchSide, fetched: Fetched, lease: Lease) -> None:
             fetch.leader_epoch = header.leader_epoch
     finally:
         run.flush()
-
-
-def _items(fetch: FetchSide, fetched: Fetched, buffer: memoryview) -> Iterator[Item]:
-    """Each whole batch that reaches beyond the fetch offset, and what to do with it."""
-    to_come = deque(sorted(fetched.aborted, key=lambda row: row[1]))
-    aborted: set[int] = set()
-    check = fetch.verify_crc
-    end = fetched.high_watermark
-    for start, stop in spans(buffer, fetched.start, fetched.end):
-        header = Header(buffer, start)
-        if not fetch.offset <= header.last_offset < end and not _is_newer(
-            header, fetch.offset, end, size_bytes=stop - start
-        ):
-            continue
-        view = buffer[start:stop]
-        if check:
-            verify_crc(view, header)
-        while to_come and to_come[0][1] <= header.last_offset:
-            aborted.add(to_come.popleft()[0])
-        kind = header.kind(fetch.offset)
-        if kind is Kind.CONTROL:
-            if marker_type(view) == ABORT_MARKER:
-                aborted.discard(header.producer_id)
-        elif header.attributes & TRANSACTIONAL and header.producer_id in aborted:
-            kind = Kind.DROP
-        yield view, header, kind
-
-
-def _is_newer(header: Header, offset: int, end: int, *, size_bytes: int) -> bool:
-    """False for a batch before the fetch offset, which is left out: the checksum does not cover its offset.
-
-    True for one that was appended while the broker performed the fetch: it takes the high watermark of a
-    response before it reads the log. Nothing was compacted there yet, so such a batch has no holes and
-    begins at the fetch offset. Formats 0 and 1 show only the last offset: no record is below a byte.
-
-    Raises CorruptBatch for offsets that no log has: copying would stand still there, or jump.
-    """
-    first, last = header.base_offset, header.last_offset
-    if 0 <= first <= last < min(offset, end):
-        return False
-    if header.magic < NEWEST_MAGIC:
-        follows = offset <= last < offset + size_bytes
-    else:
-        follows = 0 <= first <= offset <= last == first + header.records - 1
-    if follows:
-        return True
-    raise CorruptBatch(f"a batch from {first} to {last} in a log up to {end}")
 
 
 class Run:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 
 from ureplicator_common.model import Partition, RouteSettings
 from ureplicator_worker.copier.lane import (
@@ -28,12 +28,7 @@ from ureplicator_worker.copier.position_values import StartPosition
 from ureplicator_worker.copier.raw.byte_limits import RouteLimits, unlimited
 from ureplicator_worker.copier.raw.net.buffers import BufferPool
 from ureplicator_worker.copier.raw.net.connections import Connections
-from ureplicator_worker.copier.raw.net.metadata import (
-    ClusterMetadata,
-    Connected,
-    ConnectFailed,
-    MetadataEvent,
-)
+from ureplicator_worker.copier.raw.net.metadata import ClusterMetadata, MetadataEvent
 from ureplicator_worker.copier.raw.partition import FetchSide, SendSide
 from ureplicator_worker.copier.raw.producers import Producers
 from ureplicator_worker.copier.raw.relief import relieve
@@ -111,8 +106,7 @@ class RawLane:
             latency=self.latency,
         )
         self._metadata = (source, target)
-        of_target = (self._target.connections, self._target.aside)
-        self._mail = ((source_events, (self._source.connections,)), (target_events, of_target))
+        self._mail = tuple(zip((source_events, target_events), self._connections, strict=True))
         self._handlers = Handlers(
             target=self._target,
             pool=pool,
@@ -160,13 +154,14 @@ class RawLane:
     def change_settings(self, partition: Partition, settings: RouteSettings) -> None:
         change_settings(self._partitions[partition], settings)
 
-    def seek(self, partition: Partition, offset: int) -> None:
+    def seek(self, partition: Partition, offset: int) -> bool:
         raw = self._partitions[partition]
         if self.transactions.used and raw.fetch.may_rewind:
-            return  # it was rewound since, and finds the gap again
+            return False
         for send in raw.sends:
             send.window.missing = 0
         self._source.seek(raw.fetch, offset)
+        return True
 
     def finish(self, partition: Partition) -> None:
         raw = self._partitions[partition]
@@ -225,24 +220,24 @@ class RawLane:
     def segments(self, partition: Partition) -> tuple[Segment, ...]:
         return self._partitions[partition].send.window.offsets.segments()
 
-    def sockets(self) -> tuple[Connections, Connections, Connections, Handlers]:
+    def sockets(self) -> tuple[Connections, Connections, Handlers]:
         return (*self._connections, self._handlers)
 
     @property
-    def _connections(self) -> tuple[Connections, Connections, Connections]:
-        return self._source.connections, self._target.connections, self._target.aside
+    def _connections(self) -> tuple[Connections, Connections]:
+        return self._source.connections, self._target.connections
 
     def work(self, now_s: float) -> None:
-        """Fetches first: the source works while we produce."""
+        """Batches that are there are sent before others are requested."""
         self._now_s = now_s
         self._topics.cover()
-        for mailbox, groups in self._mail:
+        for mailbox, connections in self._mail:
             for event in mailbox.take():
-                if deliver(event, groups, now_s):
+                if connections.on_metadata(event, now_s):
                     self._topics.check()
-        self._source.work(now_s)
-        self._handlers.work(now_s)
         self._target.work(now_s)
+        self._handlers.work(now_s)
+        self._source.work(now_s)
         self.transactions.request_joining()
         if now_s >= self._check_at_s:
             self._check_at_s = now_s + CHECK_EVERY_S
@@ -288,17 +283,6 @@ class RawLane:
             metadata.close()
         for raw in self._partitions.values():
             raw.window.discard()
-
-
-def deliver(event: MetadataEvent, groups: Sequence[Connections], now_s: float) -> bool:
-    """Hand an event over: a connection to the first that waits for it, all else to each.
-
-    True for a new view of the cluster.
-    """
-    expecting = [connections for connections in groups if connections.expects(event)]
-    if isinstance(event, Connected | ConnectFailed):
-        expecting = expecting[:1]
-    return any([connections.on_metadata(event, now_s) for connections in expecting])
 
 
 def error_of(raw: LanePartition, source: Connections, target: Connections, *, now_s: float) -> str:

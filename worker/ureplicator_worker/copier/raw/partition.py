@@ -17,6 +17,13 @@ from ureplicator_common.model import Partition
 from ureplicator_worker.copier.position_values import StartPosition
 from ureplicator_worker.copier.raw.batches.send_window import SendWindow
 from ureplicator_worker.copier.raw.net.buffers import Lease
+from ureplicator_worker.copier.raw.net.connections import (
+    BACKLOG_BYTES,
+    BACKLOG_KEPT_S,
+    NO_VIA,
+    Traffic,
+    Via,
+)
 from ureplicator_worker.copier.raw.net.topic_keys import TopicKeys
 from ureplicator_worker.lifeline.messages import Grant
 
@@ -54,7 +61,8 @@ class FetchSide:
     proven against, so a recreated topic is never read under it. `read_by_name`: something was fetched
     without that guard.
     `fetching`: the last response of the source was no error. `finished`: fetch no more, and discard
-    what a response still brings. `node_id`: broker whose session fetches it; -1 if none does.
+    what a response still brings. `via`: connection whose session fetches it; NO_VIA if none does.
+    `backlog_until_s`: it is fetched beside others with a backlog until then.
     """
 
     partition: Partition
@@ -66,10 +74,12 @@ class FetchSide:
     leader_epoch: int
     suspended: bool = False
     finished: bool = False
-    node_id: int = -1
+    via: Via = NO_VIA
+    backlog_until_s: float = 0.0
     fetching: bool = False
     error: str = ""
     high_watermark: int = -1
+    last_stable: int = -1
     retry_at_s: float = 0.0
     corrupt_tries: int = 0
     read_by_name: bool = False
@@ -124,11 +134,11 @@ class SendSide:
 
     `keys`: the target topic as the versions of Produce name it. The id is the one that the position was
     proven against, so no batch reaches a recreated topic under it.
-    `sent_via`: node that the batches in flight were sent to, and if `aside`. `aside`: its followers are
-    slow, so its requests go on a connection of their own. `sent_at_s`: time of the last batch that was
-    sent while none was in flight. `moved_at_s`: when the target last took
-    something of it, or it began to wait. `waits_for_markers`: the coordinator
-    still ends the transaction before. `outputs`: all sides of a partition with a handler.
+    `sent_via`: connection that the batches in flight were sent on. `aside`: its followers are slow.
+    `backlog_until_s`: it is sent beside others with a backlog until then. `sent_at_s`: time of the last
+    batch that was sent while none was in flight. `moved_at_s`: when the target last took something of
+    it, or it began to wait. `waits_for_markers`: the coordinator still ends the transaction before.
+    `outputs`: all sides of a partition with a handler.
     """
 
     partition: Partition
@@ -141,7 +151,8 @@ class SendSide:
     error: str = ""
     retry_at_s: float = 0.0
     moved_at_s: float = 0.0
-    sent_via: tuple[int, bool] = (-1, False)
+    sent_via: Via = NO_VIA
+    backlog_until_s: float = 0.0
     sent_at_s: float = 0.0
     aside: bool = False
     waits_for_markers: bool = False
@@ -160,6 +171,18 @@ class SendSide:
             abort_on_send_failure=grant.settings.abort_on_send_failure,
             window=window,
         )
+
+    def traffic(self, now_s: float) -> Traffic:
+        """Kind of connection for what waits now; a backlog is noted."""
+        if self.window.queued_bytes >= BACKLOG_BYTES:
+            self.backlog_until_s = now_s + BACKLOG_KEPT_S
+        if self.aside:
+            return Traffic.ASIDE
+        return Traffic.BACKLOG if now_s < self.backlog_until_s else Traffic.LIVE
+
+    def via(self, leader: int, now_s: float) -> Via:
+        """Connection of what is in flight, or of what waits."""
+        return self.sent_via if self.window.in_flight else Via(leader, self.traffic(now_s))
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,9 +29,8 @@ def relieve(
     stalled = [send for send in target.active if now_s - send.moved_at_s > STALLED_AFTER_S]
     if len({send.partition for send in stalled}) == len(partitions):
         return
-    for connections in (target.connections, target.aside):
-        for connection in connections.open:
-            connection.detach()
+    for connection in target.connections.open:
+        connection.detach()
     for send in stalled:
         send.window.detach()
         raw = partitions[send.partition]
@@ -44,6 +43,6 @@ def relieve(
 def _is_stuck(send: SendSide, target: Target, now_s: float) -> bool:
     if send.error or send.suspended or send.needs_producer:
         return True
-    connections = target.aside if send.aside else target.connections
-    connection = connections.connection_to(target.leader(send), now_s)
+    via = send.via(target.leader(send), now_s)
+    connection = target.connections.connection_to(via, now_s)
     return connection is None or connection.silence_s(now_s) > STALLED_AFTER_S

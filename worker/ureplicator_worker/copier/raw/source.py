@@ -1,6 +1,10 @@
-"""Fetching: one request in flight per source broker, for all partitions there that have room.
+"""Fetching: one request in flight on each connection, for all its partitions that have room.
 
-The next request is sent before what the last one brought is produced, so source and target work at the
+There are two connections to a source broker. On one large responses are fetched, of the partitions with a
+backlog; on the other small ones, of those that are caught up, which so never wait for megabytes. Each
+partition begins as caught up. It has a backlog for a while after a response brought much of it.
+
+The next request is sent while what the last one brought is produced, so source and target work at the
 same time. The pool bounds all partitions together, responses on their way included; half of it is left
 for what waits. A partition takes part while its window is smaller than its share of that half, which
 shrinks while the pool fills up: partitions whose target is slow stop there, those with an empty window
@@ -27,7 +31,14 @@ from ureplicator_worker.copier.raw.fetch_schedule import FetchSchedule
 from ureplicator_worker.copier.raw.ingest import ingest
 from ureplicator_worker.copier.raw.net.buffers import BufferPool, Lease
 from ureplicator_worker.copier.raw.net.connection import BrokerConnection, ConnectionClosed
-from ureplicator_worker.copier.raw.net.connections import NO_LEADER, Connections
+from ureplicator_worker.copier.raw.net.connections import (
+    BACKLOG_BYTES,
+    BACKLOG_KEPT_S,
+    NO_VIA,
+    Connections,
+    Traffic,
+    Via,
+)
 from ureplicator_worker.copier.raw.net.fetch_api import (
     API_KEY,
     NAMES,
@@ -42,7 +53,10 @@ from ureplicator_worker.copier.raw.partition import NEVER_S, FetchSide
 
 MAX_WAIT_MS = 100
 """Limit for a broker that holds a request without data. An added partition may wait so long."""
+BACKLOG_WAIT_MS = 10
+"""Partitions come and go here, and few stay long without data."""
 RESPONSE_BYTES = 8 << 20
+LIVE_RESPONSE_BYTES = 1 << 20
 SILENCE_TIMEOUT_S = 5.0
 RETRY_S = 0.1
 BUSY_PAUSE_S = 0.02
@@ -158,7 +172,7 @@ class Source:
         if self.out_of_room:
             return
         self._scanned_s = now_s
-        self._min_bytes = self._response_bytes
+        self._min_bytes = min(LIVE_RESPONSE_BYTES, self._response_bytes)
         self._used.clear()
         sent = self._request_all()
         self._pause_s = 0.0 if sent else IDLE_PAUSE_S
@@ -170,18 +184,18 @@ class Source:
             return False
         half = max(1, self._pool.limit_bytes // 2)
         scarce = self._pool.free_bytes < half
-        by_leader = self._schedule.scan(
+        by_via = self._schedule.scan(
             self._now_s,
             target_bytes=half - self._response_bytes if scarce else None,
             topic_rooms=self._limits.topic_rooms(self._now_s),
         )
-        self._wait(by_leader.pop(NO_LEADER.node_id, ()))
+        self._wait(by_via.pop(NO_VIA, ()))
         self._room = min(half, self._pool.free_bytes) // max(1, self._schedule.waiting)
-        self._response_bytes = min(RESPONSE_BYTES, half // max(2, len(by_leader)))
+        self._response_bytes = min(RESPONSE_BYTES, half // max(2, len(by_via)))
         if limit_bytes is not None:
-            share = max(1, limit_bytes // max(1, len(by_leader)))
+            share = max(1, limit_bytes // max(1, len(by_via)))
             self._response_bytes = min(self._response_bytes, share)
-        return any([self._fetch(node_id, due) for node_id, due in by_leader.items()])
+        return any([self._fetch(via, due) for via, due in by_via.items()])
 
     def _wait(self, partitions: Iterable[FetchSide]) -> None:
         """A topic that the metadata do not cover yet is unknown, not in error."""
@@ -193,14 +207,17 @@ class Source:
             else:
                 fetch.retry_at_s = self._now_s + BUSY_PAUSE_S
 
-    def _fetch(self, node_id: int, due: list[FetchSide]) -> bool:
+    def _fetch(self, via: Via, due: list[FetchSide]) -> bool:
         """True if a request was sent."""
-        connection = self.connections.connection_to(node_id, self._now_s)
+        connection = self.connections.connection_to(via, self._now_s)
         if connection is None:
             return False
         self._used.append(connection)
-        held = self._now_s < self.connections.health.held_until_s(node_id)
+        held = self._now_s < self.connections.health.held_until_s(via.node_id)
         max_bytes = min(self._response_bytes, connection.receive_rate.limit_bytes)
+        live = via.traffic is Traffic.LIVE
+        if live:
+            max_bytes = min(max_bytes, LIVE_RESPONSE_BYTES)
         if connection.in_flight or held:
             return False
         if not self._pool.has_room(max_bytes):
@@ -208,13 +225,15 @@ class Source:
             self._min_bytes = min(self._min_bytes, max_bytes)
             return False
         broker = self._schedule.compose(
-            node_id, due, version=fetch_version(connection, due), room_bytes=self._room
+            via, due, version=fetch_version(connection, due), room_bytes=self._room
         )
         if not broker.partitions:
             return False
         correlation_id = connection.next_correlation_id()
         request = broker.request(
-            correlation_id=correlation_id, max_wait_ms=MAX_WAIT_MS, max_bytes=max_bytes
+            correlation_id=correlation_id,
+            max_wait_ms=MAX_WAIT_MS if live else BACKLOG_WAIT_MS,
+            max_bytes=max_bytes,
         )
         try:
             connection.send(
@@ -225,23 +244,26 @@ class Source:
                 response_bytes=max_bytes,
             )
         except ConnectionClosed as error:
-            self.connections.drop(node_id, str(error), now_s=self._now_s)
+            self.connections.drop(via, str(error), now_s=self._now_s)
             return False
         return True
 
-    def _on_response(self, node_id: int, requested: Requested, lease: Lease) -> None:
+    def _on_response(self, via: Via, requested: Requested, lease: Lease) -> None:
+        self._pause_s = 0.0
         try:
-            broker = self._schedule.broker(node_id)
+            broker = self._schedule.broker(via)
             response = parse(lease.view, broker.version)
             broker.on_response(response)
-            self.connections.health.hold(node_id, response.throttle_ms / 1_000, self._now_s)
+            self.connections.health.hold(via.node_id, response.throttle_ms / 1_000, self._now_s)
             if response.error:
-                self._on_error(node_id, requested, response.error)
+                self._on_error(via.node_id, requested, response.error)
                 return
             if self._limits.limited:
                 charge(self._limits, response.partitions, requested, self._now_s)
             for fetched in response.partitions:
                 self._take_current(requested.get(fetched.key), fetched, lease, broker.known)
+            if via.traffic is Traffic.BACKLOG:
+                keep_backlog(requested.values(), self._now_s)
         finally:
             lease.release()
 
@@ -274,8 +296,11 @@ class Source:
             self._refused(fetch, fetched)
             return
         fetch.high_watermark = fetched.high_watermark
+        fetch.last_stable = fetched.last_stable
         if fetched.start == fetched.end:
             return
+        if fetched.end - fetched.start >= BACKLOG_BYTES:
+            fetch.backlog_until_s = self._now_s + BACKLOG_KEPT_S
         try:
             ingest(fetch, fetched, lease)
             fetch.corrupt_tries = 0
@@ -322,11 +347,18 @@ class Source:
         fetch.leader_epoch = epoch
         self._gap(GapFound(fetch.partition, reason, fetch.offset, next_offset))
 
-    def _on_lost(self, node_id: int, lost: list[Requested]) -> None:
-        self._schedule.forget_session(node_id)
+    def _on_lost(self, via: Via, lost: list[Requested]) -> None:
+        self._schedule.forget_session(via)
         for requested in lost:
             for fetch in requested.values():
                 fetch.fetching = False
+
+
+def keep_backlog(partitions: Iterable[FetchSide], now_s: float) -> None:
+    """Those that a full response left out have a backlog still."""
+    for fetch in partitions:
+        if fetch.offset < fetch.last_stable:
+            fetch.backlog_until_s = now_s + BACKLOG_KEPT_S
 
 
 def fetch_version(connection: BrokerConnection, partitions: Iterable[FetchSide]) -> int:

@@ -1,9 +1,12 @@
-"""Producing: up to five requests in flight per target broker, one batch per partition in each.
+"""Producing: up to five requests in flight per connection, one batch per partition in each.
 
-A broker works on the requests of a connection one by one, and waits until the followers have what a
-request holds. One partition whose followers hang would hold up all others. So the wait is short, and
-partitions that exceed it are sent on a connection of their own (`aside`) until they are fast again.
+A broker works on the requests of a connection one by one. So partitions with a backlog, whose requests
+are large, have another connection than those that are caught up. And a broker waits until the followers
+have what a request holds: one partition whose followers hang would hold up all others. So the wait is
+short, and partitions that exceed it are sent on a third connection (`aside`) until they are fast again.
 What is in flight behind them is sent again on a new connection: the broker has not read it yet.
+
+A partition changes its connection only while nothing of it is in flight: its batches keep their order.
 
 Only partitions with something to send are scanned. Each request takes the first batch of each of them,
 in turn, so that none waits behind another's backlog.
@@ -31,7 +34,7 @@ from ureplicator_worker.copier.raw.counting import copied, count
 from ureplicator_worker.copier.raw.ingest import batch_of
 from ureplicator_worker.copier.raw.net.buffers import BufferPool, Lease
 from ureplicator_worker.copier.raw.net.connection import BrokerConnection, ConnectionClosed
-from ureplicator_worker.copier.raw.net.connections import Connections
+from ureplicator_worker.copier.raw.net.connections import Connections, Traffic, Via, available
 from ureplicator_worker.copier.raw.net.line_rate import MIN_BYTES
 from ureplicator_worker.copier.raw.net.metadata import ClusterMetadata
 from ureplicator_worker.copier.raw.net.produce_api import (
@@ -118,15 +121,12 @@ class Target:
         transaction_failed: Callable[[str], None],
         wall_s: Callable[[], float],
     ) -> None:
-        self.connections, self.aside = (
-            Connections(
-                metadata,
-                pool=pool,
-                on_response=self._on_response,
-                on_lost=self._on_lost,
-                silence_timeout_s=SILENCE_TIMEOUT_S,
-            )
-            for _ in range(2)
+        self.connections = Connections(
+            metadata,
+            pool=pool,
+            on_response=self._on_response,
+            on_lost=self._on_lost,
+            silence_timeout_s=SILENCE_TIMEOUT_S,
         )
         self._producers = producers
         self._latency = latency
@@ -162,9 +162,7 @@ class Target:
         if self.transaction is not None:
             self.transaction.leave(send)
         if send.window.in_flight:
-            node_id, aside = send.sent_via
-            connections = self.aside if aside else self.connections
-            connections.reopen(node_id)
+            self.connections.reopen(send.sent_via)
         send.window.discard()
         self.active.pop(send, None)
 
@@ -174,20 +172,21 @@ class Target:
         self._expired_ms = round((self._wall_s() - PRODUCER_KEPT_S) * 1_000)
         if now_s >= self._observe_at_s:
             self._observe_at_s = now_s + OBSERVE_EVERY_S
-            for connection in (*self.connections.open, *self.aside.open):
+            for connection in self.connections.open:
                 connection.observe(now_s)
-        by_leader: dict[tuple[int, bool], deque[SendSide]] = {}
+        by_via: dict[Via, deque[SendSide]] = {}
         for send in list(self.active):
             if send.window.empty:
                 del self.active[send]
             elif send.suspended or not may_send(send, self.transaction):
                 continue
             elif send.window.can_send(self._expired_ms) and now_s >= send.retry_at_s:
-                via = self.leader(send), send.aside
+                wanted = Via(self.leader(send), send.traffic(now_s))
+                via = available(self.connections, wanted, now_s)
                 if send.window.in_flight == 0 or send.sent_via == via:
-                    by_leader.setdefault(via, deque()).append(send)
-        for via, partitions in by_leader.items():
-            if via[0] >= 0:
+                    by_via.setdefault(via, deque()).append(send)
+        for via, partitions in sorted(by_via.items(), key=lambda item: item[0].traffic):
+            if via.node_id >= 0:
                 self._produce(via, partitions)
                 continue
             self.connections.refresh()
@@ -195,15 +194,15 @@ class Target:
                 send.error = "" if self.connections.view is None else "no leader"
                 send.retry_at_s = now_s + RETRY_S
 
-    def _produce(self, via: tuple[int, bool], partitions: deque[SendSide]) -> None:
-        node_id, aside = via
-        connections = self.aside if aside else self.connections
-        connection = connections.connection_to(node_id, self._now_s)
-        if connection is None or self._now_s < self.connections.health.held_until_s(node_id):
+    def _produce(self, via: Via, partitions: deque[SendSide]) -> None:
+        connection = self.connections.connection_to(via, self._now_s)
+        held_until_s = self.connections.health.held_until_s(via.node_id)
+        if connection is None or self._now_s < held_until_s:
             return
+        aside = via.traffic is Traffic.ASIDE
         try:
             if self.transaction is not None:
-                partitions = self.transaction.taking_part(partitions, node_id, self._now_s)
+                partitions = self.transaction.taking_part(partitions, via.node_id, self._now_s)
             while limit_bytes := request_limit_bytes(connection):
                 sent = Sent(produce_version(connection, partitions, self.transaction))
                 self._next_round(sent, via, partitions, limit_bytes)
@@ -214,7 +213,7 @@ class Target:
                     ((key, batch.view) for key, (_, batch) in sent.batches.items()),
                     version=sent.version,
                     correlation_id=correlation_id,
-                    client_id=connections.client_id,
+                    client_id=self.connections.client_id,
                     timeout_ms=ASIDE_TIMEOUT_MS if aside else BROKER_TIMEOUT_MS,
                     transactional_id=self.transaction.transactional_id if self.transaction else "",
                 )
@@ -222,10 +221,10 @@ class Target:
                     pieces, correlation_id=correlation_id, context=sent, now_s=self._now_s
                 )
         except ConnectionClosed as error:
-            connections.drop(node_id, str(error), now_s=self._now_s)
+            self.connections.drop(via, str(error), now_s=self._now_s)
 
     def _next_round(
-        self, sent: Sent, via: tuple[int, bool], partitions: deque[SendSide], limit_bytes: int
+        self, sent: Sent, via: Via, partitions: deque[SendSide], limit_bytes: int
     ) -> None:
         """One batch of each partition, as far as the size of a request allows.
 
@@ -253,19 +252,18 @@ class Target:
             return
         send.needs_producer = not self._producers.restart(send.topic_partition, send.window)
 
-    def _on_response(self, node_id: int, sent: Sent, lease: Lease) -> None:
+    def _on_response(self, via: Via, sent: Sent, lease: Lease) -> None:
         try:
             response = parse(lease.view, sent.version)
         finally:
             lease.release()
-        for connections in (self.connections, self.aside):
-            connections.health.hold(node_id, response.throttle_ms / 1_000, self._now_s)
+        self.connections.health.hold(via.node_id, response.throttle_ms / 1_000, self._now_s)
         for produced in response.partitions:
             requested = sent.batches.pop(produced.key, None)
             if requested is not None:
                 self._take(*requested, produced)
         if sent.batches:
-            self._on_lost(node_id, [sent])
+            self._on_lost(via, [sent])
 
     def _take(self, send: SendSide, batch: Batch, produced: Produced) -> None:
         if not send.window.is_in_flight(batch):
@@ -331,12 +329,11 @@ class Target:
 
     def _set_aside(self, send: SendSide) -> None:
         send.aside = True
-        node_id, aside = send.sent_via
-        if send.window.in_flight and not aside:
-            self.connections.reopen(node_id)
+        if send.window.in_flight and send.sent_via.traffic is not Traffic.ASIDE:
+            self.connections.reopen(send.sent_via)
 
     def _retry_later(self, send: SendSide, batch: Batch, produced: Produced) -> None:
-        send.error = retry_reason(produced, leader=send.sent_via[0])
+        send.error = retry_reason(produced, leader=send.sent_via.node_id)
         send.retry_at_s = self._now_s + RETRY_S
         send.waits_for_markers = produced.error == ErrorCode.CONCURRENT_TRANSACTIONS
         send.window.lost(batch)
@@ -385,7 +382,7 @@ class Target:
         pieces[-1].next_offset = head.next_offset
         send.window.replace_head(pieces, next_offset=head.next_offset)
 
-    def _on_lost(self, node_id: int, lost: list[Sent]) -> None:
+    def _on_lost(self, via: Via, lost: list[Sent]) -> None:
         for sent in lost:
             for send, batch in sent.batches.values():
                 if not send.window.is_in_flight(batch):

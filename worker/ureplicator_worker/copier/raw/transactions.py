@@ -10,6 +10,7 @@ from ureplicator_common.model import Partition
 from ureplicator_worker.copier.lane import LaneEvent, PartitionsJoining, TransactionFailed
 from ureplicator_worker.copier.latency import LatencyHistogram
 from ureplicator_worker.copier.raw.counting import count_committed
+from ureplicator_worker.copier.raw.net.connections import available
 from ureplicator_worker.copier.raw.partition import SendSide, TopicPartition
 from ureplicator_worker.copier.raw.source import Source
 from ureplicator_worker.copier.raw.target import Target
@@ -97,8 +98,9 @@ class RawTransactions:
 
     def _moves(self, send: SendSide, now_s: float) -> bool:
         """The target has taken bytes just now, and has refused none."""
-        connections = self._target.aside if send.aside else self._target.connections
-        connection = connections.connection_to(self._target.leader(send), now_s)
+        connections = self._target.connections
+        via = available(connections, send.via(self._target.leader(send), now_s), now_s)
+        connection = connections.connection_to(via, now_s)
         return not send.error and connection is not None and connection.silence_s(now_s) < MOVING_S
 
     def committed(self) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from ureplicator_worker.copier.raw.batches.header import SEQUENCE_MODULUS, Header
-from ureplicator_worker.copier.raw.batches.offsets import SourceOffsets
+from ureplicator_worker.copier.raw.batches.offsets import Run, SourceOffsets
 from ureplicator_worker.copier.raw.batches.records import Built, Records, zigzag
 from ureplicator_worker.copier.record.decoding import NAME_ENCODING, StoredRecords
 from ureplicator_worker.handlers import Output, Record
@@ -32,6 +32,17 @@ class Ready(NamedTuple):
 
     target: TopicPartition
     built: Built
+
+    def described(self) -> tuple[str, int, int, int, tuple[Run, ...], int]:
+        """As a result's message names it, before its bytes."""
+        built = self.built
+        return (
+            *self.target,
+            len(built.data),
+            built.records,
+            built.offsets.runs,
+            built.max_timestamp_ms,
+        )
 
 
 class Builders:

@@ -16,10 +16,11 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ureplicator_common.model import HandlerSettings
+from ureplicator_common.model import HandlerSettings, Transform
 from ureplicator_worker.copier.raw.batches.offsets import SourceOffsets
 from ureplicator_worker.copier.raw.batches.send_window import Batch
 from ureplicator_worker.copier.raw.net.buffers import BufferPool
+from ureplicator_worker.copier.raw.net.connections import Connections
 from ureplicator_worker.copier.raw.partition import SendSide, TopicPartition
 from ureplicator_worker.copier.raw.target import Target
 from ureplicator_worker.copier.record.counters import HandlerCounters
@@ -29,12 +30,17 @@ from ureplicator_worker.copier.record.process import HandlerProcess
 from ureplicator_worker.copier.record.window import Chunk, output_of
 
 TASKS_AHEAD = 2
+SQL_TASKS_AHEAD = 16
+"""Of several partitions, or of one with a backlog: a round takes what is there."""
 MIN_OUTPUT_BYTES = 64 << 10
 """Outputs that a partition may always have on their way to the target."""
 RESTART_S = 0.5
+LINGER_S = 90.0
+"""A process of queries takes seconds to start. So it is kept for partitions that begin again: after a change
+of the query at once, after a failure within a minute."""
 CLOSE_S = 2.0
 CLOSE_TICK_S = 0.01
-StartProcess = Callable[[HandlerSettings, float], HandlerProcess]
+StartProcess = Callable[[Transform, float], HandlerProcess]
 NO_ID = str(uuid.UUID(int=0))
 
 logger = logging.getLogger(__name__)
@@ -51,13 +57,14 @@ class Task:
 
 @dataclass(slots=True, eq=False)
 class Group:
-    """Partitions with the same handler, and its process. `active`: those that may have something to
-    handle. `assigned`: those that the process knows. `topics`: target topics whose partition
-    counts it requested."""
+    """Partitions that share a process: those of a handler, or of queries. `active`: those that may have
+    something to handle. `assigned`: those that the process knows. `topics`: target topics whose partition
+    counts it requested. `end_at_s`: end of the process, unless it has partitions then."""
 
-    settings: HandlerSettings
+    settings: Transform
     process: HandlerProcess | None = None
     restart_at_s: float = 0.0
+    end_at_s: float = 0.0
     partitions: dict[RecordPartition, None] = field(default_factory=dict)
     unassigned: dict[RecordPartition, None] = field(default_factory=dict)
     assigned: set[RecordPartition] = field(default_factory=set)
@@ -86,7 +93,7 @@ class Handlers:
         self._topics_changed = topics_changed
         self._start = start
         self._counters = counters
-        self._groups: dict[HandlerSettings, Group] = {}
+        self._groups: dict[Transform, Group] = {}
         self._ending: list[HandlerProcess] = []
         self._now_s = 0.0
 
@@ -101,29 +108,38 @@ class Handlers:
         return {topic for group in self._groups.values() for topic in group.topics}
 
     def add(self, raw: RecordPartition) -> None:
-        group = self._groups.setdefault(raw.handler, Group(raw.handler))
+        group = self._groups.setdefault(raw.transform.process, Group(raw.transform.process))
         group.partitions[raw] = group.unassigned[raw] = None
 
     def activate(self, raw: LanePartition) -> None:
         """The partition may have something to handle."""
         if isinstance(raw, RecordPartition):
-            self._groups[raw.handler].active[raw] = None
+            self._groups[raw.transform.process].active[raw] = None
 
     def remove(self, raw: LanePartition) -> None:
         """Its window is discarded already."""
         if not isinstance(raw, RecordPartition):
             return
-        group = self._groups[raw.handler]
+        group = self._groups[raw.transform.process]
         for partitions in (group.partitions, group.unassigned, group.active):
             partitions.pop(raw, None)
         if group.process is not None and raw in group.assigned:
             group.assigned.discard(raw)
             self._give(group, Task("release", raw), {})
         if not group.partitions:
-            del self._groups[raw.handler]
+            lingers = not isinstance(group.settings, HandlerSettings)
+            group.end_at_s = self._now_s + (LINGER_S if lingers else 0.0)
+            self._end_idle(group)
+
+    def _end_idle(self, group: Group) -> bool:
+        """End a group without partitions whose time has come, or whose process is gone."""
+        idle = not group.partitions and (group.process is None or self._now_s >= group.end_at_s)
+        if idle:
+            del self._groups[group.settings]
             if group.process is not None:
                 group.process.end(self._now_s)
                 self._ending.append(group.process)
+        return idle
 
     def on_readable(self, process: HandlerProcess, now_s: float) -> None:
         group = self._groups.get(process.settings)
@@ -133,8 +149,10 @@ class Handlers:
             try:
                 self._take(group, process, head, payload)
             except (LookupError, TypeError, ValueError) as error:
-                logger.exception("%s: result %s", group.settings.handler, list(head))
-                process.error = f"handler: its process sent garbage: {type(error).__name__}"
+                logger.exception("%s: result %s", group.settings.name, list(head))
+                process.error = (
+                    f"{group.settings.lane}: its process sent garbage: {type(error).__name__}"
+                )
         if process.error:
             self._lost(group, process)
 
@@ -145,6 +163,8 @@ class Handlers:
         """Start what is missing, give out chunks, notice what is late."""
         self._now_s = now_s
         for group in list(self._groups.values()):
+            if self._end_idle(group):
+                continue
             process = group.process or self._restart(group)
             if process is None:
                 continue
@@ -152,7 +172,7 @@ class Handlers:
             if process.error:
                 self._lost(group, process)
                 continue
-            self._name_topics(process)
+            name_topics(process, self._target.connections)
             if process.ready:
                 self._give_out(group)
         if self._ending:
@@ -166,7 +186,7 @@ class Handlers:
             group.process = self._start(group.settings, self._now_s)
         except OSError as error:
             for raw in group.partitions:
-                self._failed(raw, f"handler: no process can be started: {error}")
+                self._failed(raw, f"{group.settings.lane}: no process can be started: {error}")
         self._counters.started({raw.partition.topic for raw in wanted})
         group.restart_at_s = self._now_s + RESTART_S
         group.unassigned = dict.fromkeys(wanted)
@@ -178,10 +198,12 @@ class Handlers:
             raw = next(iter(group.unassigned))
             del group.unassigned[raw]
             group.assigned.add(raw)
-            self._give(group, Task("assign", raw), {"offset": raw.window.position})
-        share = max(MIN_OUTPUT_BYTES, self._pool.limit_bytes // 4 // len(group.partitions))
+            self._give(group, Task("assign", raw), raw.assignment)
+        count = len(group.partitions) or 1
+        share = max(MIN_OUTPUT_BYTES, self._pool.limit_bytes // 4 // count)
+        ahead = TASKS_AHEAD if isinstance(group.settings, HandlerSettings) else SQL_TASKS_AHEAD
         for raw in list(group.active):
-            if len(group.tasks) >= TASKS_AHEAD:
+            if len(group.tasks) >= ahead:
                 return
             if not raw.window.waits:
                 del group.active[raw]
@@ -295,19 +317,7 @@ class Handlers:
         elif tasks:
             self._task_failed(tasks[0], process.error)
         else:
-            logger.warning("%s: %s", group.settings.handler, process.error)
-
-    def _name_topics(self, process: HandlerProcess) -> None:
-        """Partition counts of the target topics that the process requests, once they are known."""
-        connections = self._target.connections
-        for topic in list(process.awaited):
-            if topic not in connections.covered or connections.view is None:
-                continue
-            count = sum(topic == known for known, _ in connections.view.leaders)
-            process.awaited.discard(topic)
-            process.send({"partitions": topic, "count": count})
-            if not count:
-                connections.refresh()
+            logger.warning("%s: %s", group.settings.name, process.error)
 
     def close(self) -> None:
         """Give the processes a moment for their hooks."""
@@ -320,3 +330,15 @@ class Handlers:
             time.sleep(CLOSE_TICK_S if ending else 0)
         for process in ending:
             process.kill()
+
+
+def name_topics(process: HandlerProcess, connections: Connections) -> None:
+    """Partition counts of the target topics that the process requests, once they are known."""
+    for topic in list(process.awaited):
+        if topic not in connections.covered or connections.view is None:
+            continue
+        count = sum(topic == known for known, _ in connections.view.leaders)
+        process.awaited.discard(topic)
+        process.send({"partitions": topic, "count": count})
+        if not count:
+            connections.refresh()

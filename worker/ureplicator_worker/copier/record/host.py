@@ -17,9 +17,10 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from typing import Any
 
+from ureplicator_worker.copier.record.channel import Channel, CopierGone, Inbox
 from ureplicator_worker.copier.record.chunk_work import (
     ChunkFailed,
     ChunkWork,
@@ -27,42 +28,11 @@ from ureplicator_worker.copier.record.chunk_work import (
     reason_of,
 )
 from ureplicator_worker.copier.record.encoding import Ready
-from ureplicator_worker.copier.record.frames import Frame, FrameReader, Head, encode
+from ureplicator_worker.copier.record.frames import Head
 from ureplicator_worker.copier.record.time_limit import TimeLimit
 from ureplicator_worker.handlers import Handler
 
-COUNT_KEPT_S = 10.0
-"""For so long the partition count of a target topic is taken from memory; it may grow."""
-READ_BYTES = 1 << 20
 PR_SET_PDEATHSIG = 1
-
-
-class CopierGone(Exception):
-    """The socket was closed."""
-
-
-class Channel:
-    """Frames over a blocking socket."""
-
-    def __init__(self, peer: socket.socket) -> None:
-        self._peer = peer
-        self._reader = FrameReader()
-        self._frames: Iterator[Frame] = iter(())
-
-    def receive(self) -> Frame:
-        """The next frame. Raises CopierGone."""
-        while True:
-            frame = next(self._frames, None)
-            if frame is not None:
-                return frame
-            data = self._peer.recv(READ_BYTES)
-            if not data:
-                raise CopierGone
-            self._frames = self._reader.feed(data)
-
-    def send(self, head: Head, payload: Iterable[bytes | bytearray] = ()) -> None:
-        for piece in encode(head, tuple(payload)):
-            self._peer.sendall(piece)
 
 
 class Host:
@@ -79,8 +49,7 @@ class Host:
         self._channel = channel
         self._limit_memory = limit_memory
         self._limit = limit
-        self._waiting: list[Frame] = []
-        self._counts: dict[str, tuple[int, float]] = {}
+        self._inbox = Inbox(channel)
         self._handler: Handler
         self._work: ChunkWork
 
@@ -98,7 +67,7 @@ class Host:
             self._handler,
             dead_letter_topic=config["deadLetterTopic"],
             limit=self._limit or TimeLimit(config["timeout"], outputs=outputs_of),
-            partition_count=self._partition_count,
+            partition_count=self._inbox.partition_count,
             report=self._report,
         )
         self._channel.send({"ready": True})
@@ -106,7 +75,7 @@ class Host:
 
     def step(self) -> None:
         """Carry the next frame out. Raises CopierGone."""
-        head, payload = self._next()
+        head, payload = self._inbox.next()
         where = head["topic"], head["partition"]
         if head["do"] == "assign":
             self._hook(lambda: self._handler.on_assign(*where, head["offset"]))
@@ -114,9 +83,6 @@ class Host:
             self._hook(lambda: self._handler.on_release(*where))
         else:
             self._chunk(head, payload)
-
-    def _next(self) -> Frame:
-        return self._waiting.pop(0) if self._waiting else self._channel.receive()
 
     def _hook(self, call: Callable[[], None]) -> None:
         try:
@@ -143,33 +109,9 @@ class Host:
 
     def _report(self, next_offset: int, batches: Iterable[Ready]) -> None:
         ready = tuple(batches)
-        described = [
-            (
-                *each.target,
-                len(each.built.data),
-                each.built.records,
-                each.built.offsets.runs,
-                each.built.max_timestamp_ms,
-            )
-            for each in ready
-        ]
+        described = [each.described() for each in ready]
         head = {"handled": next_offset, "batches": described, "counts": self._work.take_counts()}
         self._channel.send(head, [each.built.data for each in ready])
-
-    def _partition_count(self, topic: str) -> int:
-        """The copier knows the target; meanwhile it may send other work."""
-        count, until_s = self._counts.get(topic, (0, 0.0))
-        if time.monotonic() < until_s:
-            return count
-        self._channel.send({"which": topic})
-        while True:
-            frame = self._channel.receive()
-            if frame[0].get("partitions") == topic:
-                count = int(frame[0]["count"])
-                if count:
-                    self._counts[topic] = (count, time.monotonic() + COUNT_KEPT_S)
-                return count
-            self._waiting.append(frame)
 
 
 def make(name: str, args: str) -> Handler:

@@ -1,4 +1,4 @@
-r"""A partition whose records go through a handler: the fetch side of the raw lane, and several send sides.
+r"""A partition whose records go through a handler or a query: one fetch side, and several send sides.
 
 FetchSide --> RecordWindow --> handler --> SendSide of its own target partition
                                       \--> SendSide of each other target partition that an output names
@@ -7,8 +7,9 @@ FetchSide --> RecordWindow --> handler --> SendSide of its own target partition
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
-from ureplicator_common.model import HandlerSettings, Partition, RouteSettings
+from ureplicator_common.model import HandlerSettings, Partition, RouteSettings, Transform
 from ureplicator_worker.copier.position_values import StartPosition
 from ureplicator_worker.copier.raw.net.topic_keys import TopicKeys
 from ureplicator_worker.copier.raw.partition import (
@@ -30,13 +31,13 @@ class RecordPartition:
     fetch: FetchSide
     send: SendSide
     window: RecordWindow
-    handler: HandlerSettings
+    transform: Transform
     outputs: dict[TopicPartition, SendSide]
     topic_ids: dict[str, str]
 
     @classmethod
     def begin(
-        cls, partition: Partition, grant: Grant, beginning: StartPosition, handler: HandlerSettings
+        cls, partition: Partition, grant: Grant, beginning: StartPosition, transform: Transform
     ) -> RecordPartition:
         window = RecordWindow(
             position=beginning.position,
@@ -52,10 +53,19 @@ class RecordPartition:
             fetch,
             send,
             window,
-            handler,
+            transform,
             outputs=send.outputs,
             topic_ids={send.topic_partition[0]: beginning.target_topic_id},
         )
+
+    @property
+    def assignment(self) -> dict[str, Any]:
+        """Fields of the message that assigns it to its process."""
+        known = {"offset": self.window.position}
+        if isinstance(self.transform, HandlerSettings):
+            return known
+        limits = {"maxRows": self.transform.max_rows, "maxBytes": self.transform.max_bytes}
+        return {**known, "query": self.transform.query, **limits}
 
     @property
     def sends(self) -> list[SendSide]:
@@ -91,8 +101,8 @@ def change_settings(raw: LanePartition, settings: RouteSettings) -> None:
 
 
 def begin(partition: Partition, grant: Grant, beginning: StartPosition) -> LanePartition:
-    """In the raw lane as it is, unless a handler is configured for its topic."""
-    handler = grant.settings.handler(partition.topic)
-    if handler is None:
+    """In the raw lane as it is, unless a handler or a query is configured for its topic."""
+    transform = grant.settings.transform(partition.topic)
+    if transform is None:
         return RawPartition.begin(partition, grant, beginning)
-    return RecordPartition.begin(partition, grant, beginning, handler)
+    return RecordPartition.begin(partition, grant, beginning, transform)

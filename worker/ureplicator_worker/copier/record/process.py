@@ -1,4 +1,4 @@
-"""One process of a handler, as the copier sees it: started, written to, read, and killed.
+"""One process of a handler, or of queries, as the copier sees it: started, written to, read, and killed.
 
     starting --ready--> idle <--> working on the oldest task
        | broken, ended, late         | ended, late
@@ -21,7 +21,7 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from ureplicator_common.model import HandlerSettings
+from ureplicator_common.model import HandlerSettings, Transform
 from ureplicator_worker.copier.record.frames import (
     Frame,
     FrameReader,
@@ -33,6 +33,8 @@ from ureplicator_worker.copier.record.frames import (
 GRACE_S = 5.0
 START_S = 30.0
 """For the interpreter, and whatever the handler imports."""
+SQL_START_S = 300.0
+"""For Spark, too, on a machine where all slots start one."""
 END_S = 0.1
 """For the exit code of a process that has closed its end; the loop waits."""
 READ_BYTES = 1 << 20
@@ -41,7 +43,7 @@ READ_BYTES = 1 << 20
 class HandlerProcess:
     """A socket for the copier's loop. `error`: why it is dead; "" while it is not."""
 
-    def __init__(self, settings: HandlerSettings, now_s: float) -> None:
+    def __init__(self, settings: Transform, now_s: float) -> None:
         self.settings = settings
         self.ready = False
         self.error = ""
@@ -53,19 +55,30 @@ class HandlerProcess:
         self._reader = FrameReader()
         self._socket, theirs = socket.socketpair()
         with theirs:
-            self._process = spawn(theirs)
+            self._process = spawn(theirs, self._module)
         self._socket.setblocking(False)
         self.send(self.config())
 
     def config(self) -> Head:
         """The first frame."""
+        settings = self.settings
+        if not isinstance(settings, HandlerSettings):
+            return {"udfs": settings.udfs, "memory": settings.memory_bytes}
         return {
-            "handler": self.settings.handler,
-            "args": self.settings.args,
-            "deadLetterTopic": self.settings.dead_letter_topic,
-            "timeout": self.settings.timeout_s,
-            "memory": self.settings.memory_bytes,
+            "handler": settings.handler,
+            "args": settings.args,
+            "deadLetterTopic": settings.dead_letter_topic,
+            "timeout": settings.timeout_s,
+            "memory": settings.memory_bytes,
         }
+
+    urgent = False
+
+    @property
+    def _module(self) -> str:
+        if isinstance(self.settings, HandlerSettings):
+            return "ureplicator_worker.copier.record.host"
+        return "ureplicator_worker.sql"
 
     def fileno(self) -> int:
         return self._socket.fileno()
@@ -106,7 +119,7 @@ class HandlerProcess:
         try:
             return self._reader.feed(data)
         except MalformedFrame as error:
-            self.error = f"handler: its process sent garbage: {error}"
+            self.error = f"{self.settings.lane}: its process sent garbage: {error}"
             return iter(())
 
     def begin(self, now_s: float) -> None:
@@ -118,18 +131,21 @@ class HandlerProcess:
         if self.awaited or self.error:
             self._moved_s = now_s
             return
-        limit_s = self.settings.timeout_s + GRACE_S if self.ready else START_S
+        start_s = START_S if isinstance(self.settings, HandlerSettings) else SQL_START_S
+        limit_s = self.settings.timeout_s + GRACE_S if self.ready else start_s
         if (busy or not self.ready) and now_s - self._moved_s > limit_s:
             did = "return" if self.ready else "start"
-            self.error = f"handler did not {did} in {limit_s:g} s; its process was killed"
+            self.error = (
+                f"{self.settings.lane} did not {did} in {limit_s:g} s; its process was killed"
+            )
 
     def _ended(self) -> str:
         try:
             code = self._process.wait(timeout=END_S)
         except subprocess.TimeoutExpired:
-            return "handler: its process closed the connection"
+            return f"{self.settings.lane}: its process closed the connection"
         how = f"killed by signal {-code}" if code < 0 else f"exit code {code}"
-        return f"handler: its process ended ({how})"
+        return f"{self.settings.lane}: its process ended ({how})"
 
     def kill(self) -> None:
         self._socket.close()
@@ -154,9 +170,8 @@ class HandlerProcess:
         return False
 
 
-def spawn(theirs: socket.socket) -> subprocess.Popen[bytes]:
+def spawn(theirs: socket.socket, module: str) -> subprocess.Popen[bytes]:
     """Standard output is the copier's standard error: nothing that the user's code prints is data."""
-    module = "ureplicator_worker.copier.record.host"
     environ: dict[str, Any] = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     return subprocess.Popen(  # noqa: S603
         [sys.executable, "-m", module, str(theirs.fileno())],

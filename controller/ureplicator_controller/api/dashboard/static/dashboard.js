@@ -170,7 +170,7 @@ function lagCells(found) {
   return [lag, behind];
 }
 
-function drawTopics(topics, offsets, words) {
+function drawTopics(topics, offsets, words, audited) {
   const wanted = byId("filter").value.toLowerCase();
   const names = [...topics.keys()].filter((name) => name.toLowerCase().includes(wanted)).sort();
   if (!names.length) {
@@ -184,12 +184,13 @@ function drawTopics(topics, offsets, words) {
       element("span", { text: number, kind: `cell ${cell.kind}`, title: `${name}/${number}: ${cell.title}` }),
     );
     const special = (words.get(name) || []).map((word) => element("small", { ...word, text: ` ${word.text}` }));
-    return [element("span", { text: name }, ...special), ...lagCells(offsets.get(name)), element("span", {}, ...drawn)];
+    return [element("span", { text: name }, ...special), ...lagCells(offsets.get(name)), auditCell(audited.get(name)), element("span", {}, ...drawn)];
   });
   const heads = [
     { text: "topic", kind: "name" },
     { text: "lag (records)", kind: "number" },
     { text: "lag (time)", kind: "number" },
+    { text: "audit", kind: "name" },
     { text: "partitions" },
   ];
   const more = names.length > MAX_ROWS ? [element("p", { text: `and ${names.length - MAX_ROWS} more`, kind: "quiet" })] : [];
@@ -239,22 +240,25 @@ function drawWorkers(instances) {
 let drawn = new Map();
 let offsets = new Map();
 let exclusions = new Map();
+let audited = new Map();
 
 async function draw() {
   const pulse = byId("pulse");
   try {
     const paths = [
-      "/ready", "/validation", "/instances", "/offset", "/admin/autobalancing_status", "/admin/freeze", "/routes",
+      "/ready", "/validation", "/instances", "/offset", "/admin/autobalancing_status", "/admin/freeze", "/routes", "/audits",
     ];
-    const [ready, validation, instances, progress, balancing, freeze, configured] = await Promise.all(paths.map(read));
+    const [ready, validation, instances, progress, balancing, freeze, configured, verification] = await Promise.all(paths.map(read));
     drawn = partitions(validation, instances);
     exclusions = exclusionLabels(validation, drawn);
     offsets = new Map(progress.topics.map((each) => [nameOf(each.route, each.topic), each]));
+    audited = new Map(verification.audits.map((each) => [nameOf(each.route, each.topic), each]));
     byId("leader").textContent = ready.leader ? `, leader ${ready.leader}` : ", no leader";
     drawSwitches(balancing, freeze, configured);
     drawCounts(validation, instances);
     drawMismatches(validation);
-    drawTopics(drawn, offsets, exclusions);
+    drawTopics(drawn, offsets, exclusions, audited);
+    drawAudit();
     drawWorkers(instances);
     document.querySelector("main").classList.remove("stale");
     pulse.className = "";
@@ -267,5 +271,6 @@ async function draw() {
   setTimeout(draw, POLL_INTERVAL_MS);
 }
 
-byId("filter").addEventListener("input", () => drawTopics(drawn, offsets, exclusions));
+byId("filter").addEventListener("input", () => drawTopics(drawn, offsets, exclusions, audited));
+byId("audit-close").addEventListener("click", () => showAudit(null));
 draw();

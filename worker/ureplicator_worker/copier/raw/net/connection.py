@@ -58,10 +58,16 @@ class BrokerConnection:
     """Requests out, responses in; `fileno`, `wants_write`, `on_readable`, `on_writable` for a selector."""
 
     def __init__(
-        self, connection: socket.socket, *, pool: BufferPool, newest: Mapping[int, int]
+        self,
+        connection: socket.socket,
+        *,
+        pool: BufferPool,
+        newest: Mapping[int, int],
+        urgent: bool = False,
     ) -> None:
         """`newest`: the highest version that the broker supports, by API key."""
         connection.setblocking(False)
+        self.urgent = urgent
         self.newest = newest
         self._connection = connection
         self._pool = pool

@@ -1,11 +1,18 @@
-"""The connections for Fetch and Produce to the brokers of one cluster."""
+"""The connections for Fetch and Produce to the brokers of one cluster.
+
+A broker works on the requests of a connection one by one, and responds in their order. So a record of a
+partition that is caught up would wait behind megabytes of a partition with a backlog. Each kind of
+traffic has a connection of its own to a broker, opened when it is needed. A broker's health is one: what
+one of its connections shows concerns all.
+"""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import Any, assert_never
+from enum import IntEnum
+from typing import Any, NamedTuple, assert_never
 
 from ureplicator_common.kafka.client import Broker, ClusterView, Leader
 from ureplicator_worker.copier.raw.net.broker_health import BrokerHealth
@@ -23,21 +30,45 @@ from ureplicator_worker.copier.raw.net.metadata import (
 from ureplicator_worker.copier.raw.net.varint import MalformedResponse
 
 NO_LEADER = Leader(-1, -1)
+BACKLOG_BYTES = 64 << 10
+"""A partition that brings so much in a response, or has so much to send, has a backlog."""
+BACKLOG_KEPT_S = 3.0
+"""After the last of it: longer than a response takes on a slow line (`line_rate.BUSY_S`). A change of the
+connection waits until nothing is in flight, so it must be rare."""
+
+
+class Traffic(IntEnum):
+    """Partitions that are caught up; those with a backlog; those with slow followers (`aside`)."""
+
+    LIVE = 0
+    BACKLOG = 1
+    ASIDE = 2
+
+
+class Via(NamedTuple):
+    """A connection: to a broker, for one kind of traffic."""
+
+    node_id: int
+    traffic: Traffic
+
+
+_OTHER = {Traffic.LIVE: Traffic.BACKLOG, Traffic.BACKLOG: Traffic.LIVE}
+NO_VIA = Via(NO_LEADER.node_id, Traffic.LIVE)
 
 logger = logging.getLogger(__name__)
 
 
 class Connections:
-    """`on_response(node_id, context, lease)` gets each response, and releases the lease;
-    `on_lost(node_id, contexts)` gets the requests whose responses will never come."""
+    """`on_response(via, context, lease)` gets each response, and releases the lease;
+    `on_lost(via, contexts)` gets the requests whose responses will never come."""
 
     def __init__(
         self,
         metadata: ClusterMetadata,
         *,
         pool: BufferPool,
-        on_response: Callable[[int, Any, Lease], None],
-        on_lost: Callable[[int, list[Any]], None],
+        on_response: Callable[[Via, Any, Lease], None],
+        on_lost: Callable[[Via, list[Any]], None],
         silence_timeout_s: float,
     ) -> None:
         self._metadata = metadata
@@ -53,8 +84,8 @@ class Connections:
         self._on_response = on_response
         self._on_lost = on_lost
         self._silence_timeout_s = silence_timeout_s
-        self._open: dict[int, BrokerConnection] = {}
-        self._connecting: set[int] = set()
+        self._open: dict[Via, BrokerConnection] = {}
+        self._connecting: dict[Via, None] = {}
         self.health = BrokerHealth()
         self.cluster_error = ""
         """Error of the last attempt to read the metadata; "" if it succeeded."""
@@ -68,21 +99,27 @@ class Connections:
 
     def error(self, topic: str, number: int) -> str:
         """Error between us and the leader of a partition; "" if none is known."""
-        leader = self.leader(topic, number)
-        error = self.health.error(leader.node_id)
-        if not error and leader.node_id not in self._open:
+        node_id = self.leader(topic, number).node_id
+        error = self.health.error(node_id)
+        if not error and not any((node_id, traffic) in self._open for traffic in Traffic):
             return self.cluster_error
         return error
 
-    def connection_to(self, node_id: int, now_s: float) -> BrokerConnection | None:
+    def connection_to(self, via: Via, now_s: float) -> BrokerConnection | None:
         """The connection to a broker; None while it is being opened."""
-        connection = self._open.get(node_id)
+        connection = self._open.get(via)
+        node_id = via.node_id
         if connection is None and self.view is not None and node_id in self.view.brokers:
             due = self.health.may_connect(node_id, now_s)
-            if due and node_id not in self._connecting:
-                self._connecting.add(node_id)
+            if due and via not in self._connecting:
+                self._connecting[via] = None
                 self._metadata.connect(self.view.brokers[node_id])
         return connection
+
+    def in_flight(self, via: Via) -> int | None:
+        """Requests without a response; None while it is not open."""
+        connection = self._open.get(via)
+        return None if connection is None else connection.in_flight
 
     def learn(
         self, topic_partition: tuple[str, int], leader: Leader | None, broker: Broker | None
@@ -108,12 +145,6 @@ class Connections:
     def refresh(self) -> None:
         self._metadata.refresh()
 
-    def expects(self, event: MetadataEvent) -> bool:
-        """False for a connection that others of the cluster wait for."""
-        if isinstance(event, Connected | ConnectFailed):
-            return event.node_id in self._connecting
-        return True
-
     def on_metadata(self, event: MetadataEvent, now_s: float) -> bool:
         """True for a new view of the cluster."""
         match event:
@@ -125,7 +156,7 @@ class Connections:
             case Connected():
                 self._on_connected(event)
             case ConnectFailed(node_id, reason):
-                self._connecting.discard(node_id)
+                take_first(self._connecting, node_id)
                 self.health.failed(node_id, reason, now_s)
                 self.refresh()
             case MetadataCrashed(error):
@@ -145,86 +176,110 @@ class Connections:
         self.view = replace(event.view, leaders=self._leaders)
         if former is None:
             return
-        for node_id in [node for node in self._open if node not in event.view.brokers]:
-            self.drop(node_id, "left the cluster", now_s=0.0)
-        for node_id, broker in event.view.brokers.items():
-            if node_id in self._open and former.brokers.get(node_id) != broker:
-                self.drop(node_id, "has another address now", now_s=0.0)
+        for via in list(self._open):
+            broker = event.view.brokers.get(via.node_id)
+            if broker is None:
+                self.drop(via, "left the cluster", now_s=0.0)
+            elif former.brokers.get(via.node_id) != broker:
+                self.drop(via, "has another address now", now_s=0.0)
 
     def _on_connected(self, event: Connected) -> None:
-        self._connecting.discard(event.node_id)
-        if event.node_id in self._open:
-            event.connection.close()
-            return
-        self._open[event.node_id] = BrokerConnection(
-            event.connection, pool=self._pool, newest=event.newest
+        via = take_first(self._connecting, event.node_id)
+        self._open[via] = BrokerConnection(
+            event.connection,
+            pool=self._pool,
+            newest=event.newest,
+            urgent=via.traffic is Traffic.LIVE,
         )
 
     def on_readable(self, connection: BrokerConnection, now_s: float) -> None:
-        node_id = self._node(connection)
-        if node_id is None:
+        via = self._via(connection)
+        if via is None:
             return
         try:
             connection.on_readable(
-                lambda context, lease: self._take(node_id, context, lease, now_s), now_s=now_s
+                lambda context, lease: self._take(via, context, lease, now_s), now_s=now_s
             )
         except ConnectionClosed as error:
-            self.drop(node_id, str(error), now_s=now_s)
+            self.drop(via, str(error), now_s=now_s)
         except MalformedResponse as error:
-            self.drop(node_id, str(error), now_s=now_s)
-            self.health.malformed(node_id, now_s)
+            self.drop(via, str(error), now_s=now_s)
+            self.health.malformed(via.node_id, now_s)
 
     def on_writable(self, connection: BrokerConnection, now_s: float) -> None:
-        node_id = self._node(connection)
-        if node_id is None:
+        via = self._via(connection)
+        if via is None:
             return
         try:
             connection.on_writable()
         except ConnectionClosed as error:
-            self.drop(node_id, str(error), now_s=now_s)
+            self.drop(via, str(error), now_s=now_s)
 
-    def drop(self, node_id: int, reason: str, *, now_s: float) -> None:
+    def drop(self, via: Via, reason: str, *, now_s: float) -> None:
         """Close a connection and give up its requests; a new one is opened when it is needed."""
-        connection = self._open.pop(node_id)
-        broker = self.view.brokers.get(node_id) if self.view else None
-        reason = f"{broker or node_id}: {reason}"
+        connection = self._open.pop(via)
+        broker = self.view.brokers.get(via.node_id) if self.view else None
+        reason = f"{broker or via.node_id}: {reason}"
         logger.warning("connection dropped: %s", reason)
-        self.health.failed(node_id, reason, now_s)
-        self._on_lost(node_id, connection.close())
+        self.health.failed(via.node_id, reason, now_s)
+        self._on_lost(via, connection.close())
         self.refresh()
 
-    def reopen(self, node_id: int) -> None:
+    def reopen(self, via: Via) -> None:
         """Give up the requests of a connection though its broker is well."""
-        connection = self._open.pop(node_id, None)
+        connection = self._open.pop(via, None)
         if connection is not None:
-            self._on_lost(node_id, connection.close())
+            self._on_lost(via, connection.close())
 
     def drop_silent(self, now_s: float) -> None:
         """Drop connections on which no byte has moved for too long.
 
         A broker reads nothing of a client while it throttles it.
         """
-        for node_id, connection in list(self._open.items()):
-            silence_s = min(connection.silence_s(now_s), now_s - self.health.held_until_s(node_id))
+        for via, connection in list(self._open.items()):
+            held_until_s = self.health.held_until_s(via.node_id)
+            silence_s = min(connection.silence_s(now_s), now_s - held_until_s)
             if silence_s > self._silence_timeout_s:
-                self.drop(node_id, f"silent for {self._silence_timeout_s:.0f} s", now_s=now_s)
+                self.drop(via, f"silent for {self._silence_timeout_s:.0f} s", now_s=now_s)
 
     def close(self) -> None:
         for connection in self._open.values():
             connection.close()
         self._open.clear()
 
-    def _take(self, node_id: int, context: Any, lease: Lease, now_s: float) -> None:
-        self.health.responded(node_id, now_s)
+    def _take(self, via: Via, context: Any, lease: Lease, now_s: float) -> None:
+        self.health.responded(via.node_id, now_s)
         try:
-            self._on_response(node_id, context, lease)
+            self._on_response(via, context, lease)
         except MalformedResponse:
-            self._on_lost(node_id, [context])
+            self._on_lost(via, [context])
             raise
-        self.health.parsed(node_id)
+        self.health.parsed(via.node_id)
 
-    def _node(self, connection: BrokerConnection) -> int | None:
-        return next((node for node, known in self._open.items() if known is connection), None)
+    def _via(self, connection: BrokerConnection) -> Via | None:
+        return next((via for via, known in self._open.items() if known is connection), None)
+
+
+def available(connections: Connections, via: Via, now_s: float) -> Via:
+    """The connection itself, or, while it is being opened, the other one of the broker.
+
+    A broker or a firewall may admit one connection only.
+    """
+    other = _OTHER.get(via.traffic)
+    if other is None or connections.in_flight(via) is not None:
+        return via
+    instead = Via(via.node_id, other)
+    if connections.in_flight(instead) is None:
+        return via
+    connections.connection_to(via, now_s)
+    return instead
+
+
+def take_first(connecting: dict[Via, None], node_id: int) -> Via:
+    """The first that waits for a connection to a broker: all of them are alike."""
+    via = next(via for via in connecting if via.node_id == node_id)
+    del connecting[via]
+    return via
 
 
 def topic_change(view: ClusterView | None, topic: str, proven_id: str) -> tuple[str, bool] | None:

@@ -41,6 +41,8 @@ API_KEY = 1
 NAMES, IDS, LEADERS = 12, 13, 16
 """Versions: topics by name, topics by id, and with new leaders."""
 NO_SESSION_EPOCH = 0
+SESSIONLESS_EPOCH = -1
+"""The broker keeps no session: each request names everything."""
 DIVERGING_EPOCH_TAG = 0
 CURRENT_LEADER_TAG = 1
 
@@ -49,7 +51,7 @@ _REPLICA_ID = struct.Struct(">i")
 _BODY = struct.Struct(">iiibii")
 _PARTITION = struct.Struct(">iiqiqi")
 _RESPONSE = struct.Struct(">ihi")
-_ROW = struct.Struct(">ihq16x")
+_ROW = struct.Struct(">ihqq8x")
 _ABORTED = struct.Struct(">qq")
 _DIVERGING = struct.Struct(">iq")
 _INT32 = struct.Struct(">i")
@@ -74,6 +76,8 @@ class Wanted(NamedTuple):
 class Fetched:
     """One partition of a response. `start`..`end` is where its records lie in the buffer.
 
+    `last_stable`: end of what is fetched, before the first open transaction.
+
     `leader`: the new leader, where the broker names it, and `broker`: its address, if it is given.
     """
 
@@ -85,14 +89,16 @@ class Fetched:
         "error",
         "high_watermark",
         "key",
+        "last_stable",
         "leader",
         "start",
     )
 
-    def __init__(self, key: TopicKey, *, error: int, high_watermark: int) -> None:
+    def __init__(self, key: TopicKey, *, error: int, high_watermark: int, last_stable: int) -> None:
         self.key = key
         self.error = error
         self.high_watermark = high_watermark
+        self.last_stable = last_stable
         self.aborted: list[tuple[int, int]] = []
         self.diverging: tuple[int, int] | None = None
         self.leader: Leader | None = None
@@ -111,11 +117,17 @@ class FetchResult:
 class FetchSession:
     """Our side of one broker's fetch session: what the broker remembers, and what changed since."""
 
-    def __init__(self, version: int, *, client_id: str = CLIENT_ID) -> None:
+    def __init__(
+        self,
+        version: int,
+        *,
+        client_id: str = CLIENT_ID,
+        first_epoch: int = NO_SESSION_EPOCH,
+    ) -> None:
         self.version = version
         self._client_id = client_id.encode()
         self._id = 0
-        self._epoch = NO_SESSION_EPOCH
+        self._epoch = self._first_epoch = first_epoch
         self._known: dict[TopicKey, Wanted] = {}
 
     @property
@@ -164,7 +176,7 @@ class FetchSession:
         """Follow the broker's session; after an error the next request begins a new one."""
         if result.error or result.session_id == 0:
             self._id = 0
-            self._epoch = NO_SESSION_EPOCH
+            self._epoch = self._first_epoch
             self._take_turns(result.partitions)
             return
         self._id = result.session_id
@@ -256,8 +268,10 @@ def _parse(buffer: bytearray | memoryview | bytes, version: int) -> FetchResult:
 
 
 def _row(buffer: bytearray | memoryview | bytes, at: int, topic: bytes) -> tuple[Fetched, int]:
-    number, error, high_watermark = _ROW.unpack_from(buffer, at)
-    fetched = Fetched((topic, number), error=error, high_watermark=high_watermark)
+    number, error, high_watermark, last_stable = _ROW.unpack_from(buffer, at)
+    fetched = Fetched(
+        (topic, number), error=error, high_watermark=high_watermark, last_stable=last_stable
+    )
     count, at = varint.read(buffer, at + _ROW.size)
     for _ in range(count - 1):
         fetched.aborted.append(_ABORTED.unpack_from(buffer, at))

@@ -1,0 +1,1 @@
+"""Audits in REST: states of topics, requests for an audit, metrics."""

@@ -1,0 +1,254 @@
+"""The audit on real brokers and real Spark: differences that are planted into a copy are named."""
+
+from __future__ import annotations
+
+import json
+import random
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, TopicPartition
+
+from ureplicator_common.model import Route, position_group
+from ureplicator_testkit.records.topics import (
+    NewRecord,
+    compare_logs,
+    create_topic,
+    delete_records,
+    produce,
+    produce_in_transaction,
+    read_all,
+)
+from ureplicator_testkit.servers.clusters import KafkaCluster
+from ureplicator_worker.audit.job import run_audit
+from ureplicator_worker.audit.result import (
+    AuditOptions,
+    AuditRequest,
+    AuditResult,
+    AuditState,
+    PartitionRange,
+)
+from ureplicator_worker.auditor.session import AuditorSession
+
+pytestmark = pytest.mark.timeout(600)
+COUNT = 40_000
+APART = 8
+KEPT_FOR_EVER = {"retention.ms": "-1"}
+
+Named = set[tuple[str, int, int]]
+
+
+@pytest.fixture(scope="module")
+def spark() -> Iterator[Any]:
+    session = AuditorSession(
+        name="tests", properties={"spark.master": "local[2]"}, on_failed=lambda _: None
+    )
+    try:
+        yield session.start()
+    finally:
+        session.close()
+
+
+@pytest.fixture
+def both(source_cluster: KafkaCluster, target_cluster: KafkaCluster, topic: str) -> tuple[str, str]:
+    """Addresses of the clusters; both have the topic, with one partition."""
+    addresses = source_cluster.bootstrap, target_cluster.bootstrap
+    for each in addresses:
+        create_topic(each, topic, config=KEPT_FOR_EVER)
+    return addresses
+
+
+def record(number: int) -> NewRecord:
+    headers = (("h", b"%d" % number), ("h", None)) if number % 3 else ()
+    key = b"k%d" % (number % 500) if number % 10 else None
+    return NewRecord(b"v%d" % number, key, 0, headers, 1_750_000_000_000 + number)
+
+
+def audit(
+    spark: Any, both: tuple[str, str], topic: str, *, end: int, **options: Any
+) -> AuditResult:
+    clusters = dict(zip(("a", "b"), ({"bootstrap.servers": each} for each in both), strict=True))
+    return run_audit(
+        spark,
+        AuditRequest("a.b", topic, topic, (PartitionRange(0, end),), AuditOptions(**options)),
+        clusters=clusters,
+        on_progress=lambda _: None,
+    )
+
+
+def named(result: AuditResult) -> Named:
+    return {(each.kind.value, each.source_offset, each.target_offset) for each in result.findings}
+
+
+def planted(seed: int) -> tuple[list[NewRecord], Named]:
+    """A copy with 1,000 of each kind of difference, and what is to be found."""
+    picks = [n * APART for n in random.Random(seed).sample(range(2, COUNT // APART - 2), 4_000)]  # noqa: S311
+    gone, twice, altered, moved = (set(picks[n * 1_000 : (n + 1) * 1_000]) for n in range(4))
+    order = list(range(COUNT))
+    swapped = sorted(moved)
+    for a, b in zip(swapped[::2], swapped[1::2], strict=True):
+        order[a], order[b] = order[b], order[a]
+    copy: list[NewRecord] = []
+    expected: Named = set()
+    for place, offset in enumerate(order):
+        if place in gone:
+            expected.add(("missing", offset, -1))
+            continue
+        each = record(offset)
+        if place in altered:
+            expected.add(("altered", offset, len(copy)))
+            each = replace(each, value=b"altered")
+        if place in moved:
+            expected.add(("reordered", offset, len(copy)))
+        copy.append(each)
+        if place in twice:
+            expected.add(("repeated", offset, len(copy)))
+            copy.append(each)
+    return copy, expected
+
+
+def test_planted_differences_are_named_and_nothing_else(
+    spark: Any, both: tuple[str, str], topic: str
+) -> None:
+    copy, expected = planted(seed=1)
+    produce(both[0], topic, [record(n) for n in range(COUNT)])
+    produce(both[1], topic, copy)
+    result = audit(spark, both, topic, end=COUNT)
+    assert named(result) == expected
+    assert len(expected) == 4_000
+    assert result.state is AuditState.DIFFERENT
+    found = result.partitions[0]
+    assert (found.verified_from, found.verified_to) == (0, COUNT)
+
+
+def test_a_thousand_in_a_row_are_missing_from_the_middle(
+    spark: Any, both: tuple[str, str], topic: str
+) -> None:
+    produce(both[0], topic, [record(n) for n in range(10_000)], codec="zstd")
+    produce(both[1], topic, [record(n) for n in range(10_000) if not 4_000 <= n < 5_000])
+    result = audit(spark, both, topic, end=10_000)
+    assert named(result) == {("missing", offset, -1) for offset in range(4_000, 5_000)}
+
+
+def test_transactions_and_retention_raise_no_alarm(
+    spark: Any, both: tuple[str, str], topic: str
+) -> None:
+    """Aborted records are on no side; the first records of either log are deleted."""
+    kept: list[NewRecord] = []
+    for turn in range(8):
+        records = [record(turn * 500 + n) for n in range(500)]
+        commit = turn % 3 != 1
+        produce_in_transaction(
+            both[0], topic, records, transactional_id=f"{topic}-{turn}", commit=commit
+        )
+        kept += records if commit else []
+    produce(both[1], topic, kept)
+    end = read_all(both[0], topic)[0][-1].offset + 2
+    result = audit(spark, both, topic, end=end)
+    assert (result.state, named(result)) == (AuditState.EQUAL, set())
+    assert result.partitions[0].compared == len(kept)
+    delete_records(both[0], topic, {0: 1_200})
+    delete_records(both[1], topic, {0: 600})
+    result = audit(spark, both, topic, end=end)
+    assert (result.state, named(result)) == (AuditState.EQUAL, set())
+    assert 0 < result.partitions[0].compared < len(kept)
+    assert result.partitions[0].verified_from >= 1_200
+
+
+def test_rounds_follow_each_other(spark: Any, both: tuple[str, str], topic: str) -> None:
+    """Each round is a Spark job of its own; a limit of the rate makes them many."""
+    records = [replace(record(n), value=b"x" * 1_000) for n in range(4_000)]
+    produce(both[0], topic, records)
+    produce(both[1], topic, records[:3_000] + records[2_500:])
+    result = audit(spark, both, topic, end=4_000, round_s=0.5, rate_bytes_per_s=1_000_000)
+    assert named(result) == {("repeated", 2_500 + n, 3_000 + n) for n in range(500)}
+    assert result.partitions[0].compared == 4_000
+    assert result.state is AuditState.EQUAL, "at_least_once"
+    assert result.ended_ms - result.began_ms > 3_000
+
+
+def configuration(folder: Path, both: Sequence[str]) -> Path:
+    config = folder / "fleet.yaml"
+    clusters = {name: {"bootstrap.servers": each} for name, each in zip("ab", both, strict=True)}
+    content = {
+        "fleet": "audited",
+        "zookeeper": {"hosts": "127.0.0.1:1"},
+        "clusters": clusters,
+        "routes": [{"source": "a", "target": "b"}],
+    }
+    config.write_text(json.dumps(content))
+    return config
+
+
+def commit_position(bootstrap: str, topic: str, position: int) -> None:
+    """As the route's position."""
+    group = position_group(fleet="audited", route=Route("a", "b"))
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group})
+    try:
+        consumer.commit(offsets=[TopicPartition(topic, 0, position)], asynchronous=False)
+    finally:
+        consumer.close()
+
+
+def run(*words: str | Path) -> subprocess.CompletedProcess[str]:
+    """The command in a process of its own: a process has one Spark."""
+    line = [sys.executable, "-m", "ureplicator_cli.main", *map(str, words)]
+    return subprocess.run(line, capture_output=True, text=True, timeout=300, check=False)  # noqa: S603
+
+
+def test_the_command_compares_resumes_and_repairs(
+    spark: Any, both: tuple[str, str], topic: str, tmp_path: Path
+) -> None:
+    config, folder = configuration(tmp_path, both), tmp_path / "result"
+    produce(both[0], topic, [record(n) for n in range(3_000)])
+    produce(both[1], topic, [record(n) for n in range(1_000)])
+    commit_position(both[1], topic, 1_000)
+    command = ["audit", str(config), "--topic", topic, "--master", "local[1]"]
+    done = run(*command, "--result", str(folder), "--json")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["partitions"][0]["verifiedTo"] == 1_000
+
+    produce(both[1], topic, [record(n) for n in range(1_000, 2_000)])
+    commit_position(both[1], topic, 2_500)
+    done = run(*command, "--result", str(folder), "--resume", "--repair", "--json")
+    assert done.returncode == 1, done.stderr
+    found = json.loads(done.stdout)
+    assert found["totals"]["missing"] == 500
+    assert found["totals"]["compared"] == 2_000
+    assert "--repair" in found["nextSteps"][0]
+    (repaired,) = found["repaired"]
+    assert repaired["copied"] == []
+    assert set(repaired["refused"]) == {str(n) for n in range(2_000, 2_500)}
+    rows = spark.read.parquet(str(folder / "findings.parquet")).collect()
+    assert sorted(row.source_offset for row in rows) == list(range(2_000, 2_500))
+
+    commit_position(both[1], topic, 3_000)
+    done = run(*command, "--repair", "--json")
+    assert len(json.loads(done.stdout)["repaired"][0]["copied"]) == 1_000
+    compare_logs(*both, topic).assert_clean()
+
+    done = run(*command, "--result", str(folder), "--resume", "--repair", "--json")
+    (repaired,) = json.loads(done.stdout)["repaired"]
+    assert (repaired["copied"], len(repaired["refused"])) == ([], 500), "they were copied before"
+    compare_logs(*both, topic).assert_clean()
+    assert run(*command).returncode == 0
+
+    delete_records(both[1], topic, {0: 3_000})
+    done = run(*command)
+    assert done.returncode == 2
+    reason = "not verified: partition 0: the target has no records"
+    assert done.stderr.splitlines()[-1] == f"{topic}: {reason}"
+
+
+def test_what_cannot_be_compared_is_one_line(
+    both: tuple[str, str], topic: str, tmp_path: Path
+) -> None:
+    config = configuration(tmp_path, both)
+    done = run("audit", str(config), "--topic", "none")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "none at a: there is no such topic\n"

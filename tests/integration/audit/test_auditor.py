@@ -1,0 +1,211 @@
+"""An auditor on real servers: a requested audit, records that the target lost, and a pass behind the copy."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ureplicator_testkit.fleet.real_fleet import Fleet
+from ureplicator_testkit.records.topics import (
+    NewRecord,
+    create_topic,
+    produce,
+)
+from ureplicator_testkit.servers.clusters import KafkaCluster
+from ureplicator_testkit.servers.processes import Process, eventually, spawn_ureplicator
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(400)]
+
+PARTITIONS = 2
+LIVE_S = 120.0
+AUDITED_S = 90.0
+FOLLOWED_S = 120.0
+
+
+@pytest.fixture
+def fleet_options() -> dict[str, Any]:
+    return {"route": {"audit": {"continuous": True}}}
+
+
+@pytest.fixture
+def following_fleet(whole_fleet: Fleet) -> Fleet:
+    return whole_fleet.start()
+
+
+@pytest.fixture
+def auditor(following_fleet: Fleet, tmp_path: Path) -> Iterator[Process]:
+    process = start_auditor(following_fleet, "a1", tmp_path)
+    try:
+        yield process
+        assert process.terminate(30) == 0, process.log_tail()
+        process.assert_tree_gone()
+    finally:
+        process.kill_tree()
+
+
+def start_auditor(fleet: Fleet, id: str, folder: Path) -> Process:
+    process = spawn_ureplicator(
+        *("auditor", fleet.config_of(id), "--id", id),
+        *("--set", f"audit.reports={folder}/reports"),
+        log=folder / f"{id}.log",
+        name=id,
+    )
+
+    def live() -> bool:
+        process.assert_running()
+        return id in fleet.rest("GET", "/audits")["auditors"]
+
+    try:
+        eventually(live, LIVE_S, f"auditor {id} is live")
+    except BaseException:
+        process.kill_tree()
+        raise
+    return process
+
+
+def fill(cluster: KafkaCluster, topic: str, first: int, count: int) -> None:
+    records = [
+        NewRecord(b"%d" % index, b"k%d" % index, number)
+        for number in range(PARTITIONS)
+        for index in range(first, first + count)
+    ]
+    produce(cluster.bootstrap, topic, records)
+
+
+def audit_of(fleet: Fleet, topic: str) -> Any:
+    return fleet.rest("GET", f"/audits/{topic}")
+
+
+def history_of_audits(fleet: Fleet) -> Any:
+    return fleet.rest("GET", "/history?kind=audit")["history"]
+
+
+def wait_copied(fleet: Fleet, topic: str, position: int) -> None:
+    def copied() -> bool:
+        shown = fleet.rest("GET", f"/positions/{topic}")["partitions"]
+        return all((each["position"] or 0) >= position for each in shown)
+
+    eventually(copied, 60, f"{topic} is copied up to {position}")
+
+
+def requested(fleet: Fleet, topic: str) -> Any:
+    """The last run, once the audit that is requested here has ended."""
+    id = fleet.rest("POST", f"/audits/{topic}", json={})["request"]
+
+    def ended() -> bool:
+        last = audit_of(fleet, topic)["last"]
+        return last is not None and last["id"] == id
+
+    eventually(ended, AUDITED_S, f"audit {id} has ended")
+    return audit_of(fleet, topic)["last"]
+
+
+def test_requested_audits_and_one_behind_the_copy(
+    following_fleet: Fleet,
+    auditor: Process,
+    source_cluster: KafkaCluster,
+    target_cluster: KafkaCluster,
+    topic: str,
+) -> None:
+    create_topic(source_cluster.bootstrap, topic, partitions=PARTITIONS)
+    fill(source_cluster, topic, 0, 500)
+    following_fleet.whitelist(topic)
+    wait_copied(following_fleet, topic, 500)
+
+    last = requested(following_fleet, topic)
+    assert (last["outcome"], last["records"], last["differences"]) == ("done", 1_000, {})
+    shown = audit_of(following_fleet, topic)
+    assert (shown["state"], shown["requested"], shown["running"]) == ("verified", None, None)
+    assert json.loads(Path(last["report"]).read_text())["state"] == "equal"
+    assert last["id"] in eventually(
+        lambda: {each["request"] for each in history_of_audits(following_fleet)},
+        AUDITED_S,
+        "the leader has noted the audit",
+    )
+
+    fill(source_cluster, topic, 500, 300)
+    began_s = time.monotonic()
+    wait_copied(following_fleet, topic, 800)
+    eventually(
+        lambda: [each["to"] for each in audit_of(following_fleet, topic)["verified"]] == [800, 800],
+        FOLLOWED_S,
+        "the new records are verified",
+    )
+    print(f"verified {time.monotonic() - began_s:.1f} s after they were produced")
+    shown = audit_of(following_fleet, topic)
+    assert (shown["state"], shown["coverage"], shown["behindOffsets"]) == ("verified", 1.0, 0)
+    assert following_fleet.rest("GET", "/audits")["followers"] == {"source.target": "a1"}
+
+    produce(target_cluster.bootstrap, topic, [NewRecord(b"of another producer", b"k", 0)])
+    fill(source_cluster, topic, 800, 10)
+    wait_copied(following_fleet, topic, 810)
+    last = requested(following_fleet, topic)
+    shown = audit_of(following_fleet, topic)
+    assert last["differences"] == {"foreign": 1}, shown
+    assert shown["state"] == "differences found"
+    assert {each["partition"] for each in shown["findings"]} == {0}
+    assert history_of_audits(following_fleet)
+
+
+def test_the_request_of_a_killed_auditor_is_taken_over(
+    following_fleet: Fleet,
+    source_cluster: KafkaCluster,
+    topic: str,
+    tmp_path: Path,
+) -> None:
+    create_topic(source_cluster.bootstrap, topic, partitions=PARTITIONS)
+    large = [NewRecord(b"v" * 2_000, b"k", number) for number in range(PARTITIONS)] * 1_000
+    produce(source_cluster.bootstrap, topic, large)
+    following_fleet.whitelist(topic)
+    wait_copied(following_fleet, topic, 1_000)
+    first = start_auditor(following_fleet, "a1", tmp_path)
+    try:
+        slow = {"bytesPerSecond": 10_000}
+        following_fleet.rest("POST", f"/audits/{topic}", json=slow)
+        wait_running(following_fleet, topic, "a1")
+    finally:
+        first.kill_tree()
+    other = start_auditor(following_fleet, "a2", tmp_path)
+    try:
+        wait_running(following_fleet, topic, "a2")
+        following_fleet.rest("DELETE", f"/audits/{topic}")
+        eventually(
+            lambda: (audit_of(following_fleet, topic)["last"] or {}).get("outcome") == "cancelled",
+            AUDITED_S,
+            "the audit is cancelled",
+        )
+        assert other.terminate(30) == 0, other.log_tail()
+        other.assert_tree_gone()
+    finally:
+        other.kill_tree()
+
+
+def wait_running(fleet: Fleet, topic: str, auditor: str) -> None:
+    eventually(
+        lambda: (audit_of(fleet, topic)["running"] or {}).get("auditor") == auditor,
+        AUDITED_S,
+        f"{auditor} carries the audit out",
+    )
+
+
+def test_an_audit_from_a_terminal_is_recorded(
+    following_fleet: Fleet, source_cluster: KafkaCluster, topic: str
+) -> None:
+    create_topic(source_cluster.bootstrap, topic, partitions=PARTITIONS)
+    fill(source_cluster, topic, 0, 200)
+    following_fleet.whitelist(topic)
+    wait_copied(following_fleet, topic, 200)
+    config = following_fleet.config_of("c1")
+    command = [sys.executable, "-m", "ureplicator_cli.main", "audit", str(config), "--topic", topic]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=200, check=False)  # noqa: S603
+    assert (done.returncode, done.stderr) == (0, "")
+    shown = audit_of(following_fleet, topic)
+    assert (shown["state"], shown["last"]["records"]) == ("verified", 400)
+    assert shown["last"]["auditor"].startswith("command on ")

@@ -1,0 +1,1 @@
+"""A Spark cluster of tests: master, Spark workers, executors."""

@@ -1,0 +1,59 @@
+"""Several JVMs of Spark in one process, one after the other; a role has one for its life."""
+
+import contextlib
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+from pyspark import SparkContext
+
+from ureplicator_worker.engines.spark import SparkEngine
+
+STUB = "ureplicator_testkit.copier.stub_copier:copy"
+
+
+def stub_properties() -> dict[str, str]:
+    """Properties with which the Python processes of Spark find `STUB`, where nothing else leads to it."""
+    return {"spark.executorEnv.PYTHONPATH": os.pathsep.join(sys.path)}
+
+
+def idle_engine(master: str, secret_file: Path | str = "") -> SparkEngine:
+    """An engine of one slot whose callbacks do nothing."""
+
+    def ignore(*_: object) -> None:
+        """No copier is started."""
+
+    return SparkEngine(
+        name="w",
+        slots=1,
+        properties={"spark.master": master},
+        secret_file=str(secret_file),
+        on_job_ended=ignore,
+        on_copier_ended=ignore,
+        on_copier_lost=ignore,
+        on_placed=ignore,
+        on_decommissioned=ignore,
+        on_jvm_failed=ignore,
+        on_capacity=ignore,
+        silence_s=1.0,
+    )
+
+
+def stop(engine: SparkEngine) -> None:
+    engine.stop()
+    forget_jvm()
+
+
+def forget_jvm() -> None:
+    """Have pyspark start another JVM next time: it keeps the gateway of a process, also one that has ended.
+
+    Nothing is done while a context is active.
+    """
+    gateway: Any = SparkContext._gateway
+    if SparkContext._active_spark_context is None and gateway is not None:
+        with contextlib.suppress(Exception):  # of a JVM that is gone
+            gateway.shutdown()
+        if gateway.proc.stdin:
+            gateway.proc.stdin.close()
+        SparkContext._gateway = SparkContext._jvm = None

@@ -1,0 +1,39 @@
+"""Process of an auditor, without Spark: its registration."""
+
+from __future__ import annotations
+
+from ureplicator_common.config.settings import Settings
+from ureplicator_common.coordination import OutcomeUnknown
+from ureplicator_common.coordination.memory import MemoryCoordination, MemoryStore
+from ureplicator_worker.auditor.daemon import Auditor
+
+
+def auditor_on(client: MemoryCoordination) -> Auditor:
+    settings = Settings.model_validate(
+        {
+            "fleet": "test",
+            "zookeeper": {"hosts": "z:1"},
+            "clusters": {name: {"bootstrap.servers": f"{name}:1"} for name in ("west", "east")},
+            "routes": [{"source": "west", "target": "east"}],
+        }
+    )
+    return Auditor(settings, id="a1", coordination=client, connect=lambda timeout_s: None)
+
+
+def test_it_registers_by_itself() -> None:
+    store = MemoryStore()
+    client = MemoryCoordination(store)
+    assert auditor_on(client)._register(40_200)
+    assert store.children("/ureplicator/test/audits/auditors") == ["a1"]
+
+
+def test_a_write_of_unknown_outcome_does_not_end_it() -> None:
+    client = MemoryCoordination(MemoryStore())
+    auditor = auditor_on(client)
+
+    def ensure(path: str) -> None:
+        auditor.stop()
+        raise OutcomeUnknown(f"the connection was lost: {path}")
+
+    client.ensure = ensure  # type: ignore[method-assign]
+    assert not auditor._register(40_200), "it waits, until it is stopped here"

@@ -1,0 +1,436 @@
+"""Passes behind the copy of a route: which ranges are compared, and what the states say."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from ureplicator_common.audits import VerifiedRange
+from ureplicator_common.audits.standing import AuditState, CopiedTopic, standing
+from ureplicator_common.config.route import RouteConfig
+from ureplicator_common.contents import TopicIntent
+from ureplicator_common.coordination import Operation, Unavailable
+from ureplicator_common.coordination.memory import MemoryCoordination
+from ureplicator_common.model import TopicKey, TopicState, position_group
+from ureplicator_testkit.control.audit_fixture import KEY, ROUTE, AuditFixture, Progress
+from ureplicator_testkit.kafka.clients import MemoryPositionReader
+from ureplicator_worker.audit.result import (
+    AuditOptions,
+    AuditRequest,
+    AuditResult,
+    Finding,
+    FindingKind,
+    PartitionRange,
+    PartitionResult,
+)
+from ureplicator_worker.auditor.following import PASS_S, REFRESH_MS, TOPIC_S, RouteFollower
+from ureplicator_worker.auditor.nodes import Change
+from ureplicator_worker.auditor.preparation import Preparation
+
+GROUP = position_group(fleet="test", route=ROUTE)
+
+
+class PlainTopics(Preparation):
+    """Topics with the settings of a fresh cluster."""
+
+    def __init__(self) -> None:
+        """Connects to nothing."""
+
+    def comparison(
+        self,
+        key: TopicKey,
+        intent: TopicIntent,
+        ranges: Sequence[PartitionRange],
+        *,
+        bytes_per_s: int,
+        round_s: float = 15.0,
+    ) -> AuditRequest:
+        options = AuditOptions(rate_bytes_per_s=bytes_per_s)
+        target_topic = intent.target_topic or key.topic
+        return AuditRequest(str(key.route), key.topic, target_topic, tuple(ranges), options)
+
+
+@pytest.fixture
+def audits() -> AuditFixture:
+    return AuditFixture()
+
+
+@pytest.fixture
+def positions() -> MemoryPositionReader:
+    return MemoryPositionReader()
+
+
+def follower(
+    audits: AuditFixture, positions: MemoryPositionReader, *, id: str = "a1", rate: int = 10_000_000
+) -> RouteFollower:
+    config = RouteConfig.model_validate(
+        {
+            "source": "source",
+            "target": "target",
+            "audit": {"continuous": True, "bytes_per_s": rate},
+            "handlers": [{"topics": "masked", "handler": "a.b:c"}],
+        }
+    )
+    return RouteFollower(
+        config,
+        fleet="test",
+        auditor=id,
+        nodes=audits.nodes(audits.client(), id),
+        positions=lambda cluster: positions,
+        preparation=PlainTopics(),
+        compare=audits.compare,
+        clock=audits.clock,
+    )
+
+
+def failing_topic(audits: AuditFixture, following: RouteFollower, topic: str) -> None:
+    """Comparisons of this topic raise what Spark does."""
+
+    def compare(request: AuditRequest, on_progress: Progress) -> AuditResult:
+        if request.topic == topic:
+            audits.compared.append(request)
+            raise RuntimeError("Job aborted due to stage failure")
+        return audits.compare(request, on_progress)
+
+    following._compare = compare
+
+
+def copied(positions: MemoryPositionReader, *offsets: int, topic: str = "orders") -> None:
+    for number, offset in enumerate(offsets):
+        positions.put(GROUP, topic, number, offset)
+
+
+def ranges(audits: AuditFixture) -> list[list[tuple[int, int, int, int]]]:
+    return [
+        [(each.partition, each.first, each.end, each.target_first) for each in request.partitions]
+        for request in audits.compared
+    ]
+
+
+def test_it_begins_at_the_positions_and_compares_what_is_copied_then(
+    audits: AuditFixture, positions: MemoryPositionReader
+) -> None:
+    following = follower(audits, positions)
+    copied(positions, 1_000, 0)
+    assert following.step()
+    assert audits.compared == []
+    state = audits.state()
+    assert standing(state, CopiedTopic(2), now_ms=0, stale_after_s=1).verified_partitions == 1
+    copied(positions, 1_500, 70)
+    audits.clock.advance(30)
+    following.step()
+    copied(positions, 1_600, 70)
+    audits.clock.advance(30)
+    following.step()
+    assert ranges(audits) == [
+        [(0, 1_000, 1_500, -1), (1, 0, 70, -1)],
+        [(0, 1_500, 1_600, 1_500)],
+    ]
+    state = audits.written()
+    now_ms = audits.clock.wall_ms()
+    assert state.partitions[0] == VerifiedRange(1_000, 1_600, now_ms, 1_600)
+    assert state.partitions[1] == VerifiedRange(0, 70, now_ms - 30_000, 70)
+    found = standing(
+        state, CopiedTopic(2, "s", "t", {0: 1_600, 1: 70}), now_ms=now_ms, stale_after_s=60
+    )
+    assert (found.state, found.behind_offsets) == (AuditState.VERIFIED, 0)
+    assert (following.passed, following.compared) == (670, 670)
+
+
+def test_beyond_the_rate_it_samples_and_states_the_coverage(
+    audits: AuditFixture, positions: MemoryPositionReader
+) -> None:
+    following = follower(audits, positions, rate=10_000)
+    copied(positions, 0, 0)
+    following.step()
+    copied(positions, 1_200, 0)
+    following.step()
+    assert 10_000 * PASS_S / 1_000 == 300
+    assert ranges(audits) == [[(0, 900, 1_200, -1)]]
+    state = audits.written()
+    assert (state.passed, state.skipped) == (1_200, 900)
+    copied(positions, 4_200, 0)
+    following.step()
+    assert ranges(audits)[1] == [(0, 1_200, 4_200, 1_200)], "records turned out to be of 100 bytes"
+
+
+def test_differences_are_found_and_stay(
+    audits: AuditFixture, positions: MemoryPositionReader
+) -> None:
+    following = follower(audits, positions)
+    copied(positions, 0, 0)
+    following.step()
+    audits.differing = [Finding(1, FindingKind.MISSING, 7, -1)]
+    copied(positions, 10, 10)
+    following.step()
+    audits.differing = []
+    copied(positions, 20, 20)
+    following.step()
+    state = audits.written()
+    assert state.differences == {"missing": 1}
+    assert [each.source_offset for each in state.findings] == [7]
+    assert following.differences == 1
+
+
+def test_the_topic_verified_longest_ago_comes_first(
+    audits: AuditFixture, positions: MemoryPositionReader
+) -> None:
+    following = follower(audits, positions)
+    copied(positions, 0, 0)
+    following.step()
+    audits.clock.advance(5)
+    audits.whitelist("clicks", TopicIntent(1, 1))
+    copied(positions, 0, topic="clicks")
+    following.step()
+    copied(positions, 9, topic="clicks")
+    copied(positions, 9, 9)
+    following.step()
+    assert [each.topic for each in audits.compared] == ["orders", "clicks"]
+
+
+def test_topics_that_are_not_copied_or_not_equal_are_left_out(
+    audits: AuditFixture, positions: MemoryPositionReader
+) -> None:
+    audits.remove()
+    audits.whitelist("paused", TopicIntent(1, 1, state=TopicState.PAUSED))
+    audits.whitelist("stopped", TopicIntent(1, 1, stopped="source topic was deleted"))
+    audits.whitelist("masked", TopicIntent(1, 1))
+    following = follower(audits, positions)
+    for topic in ("paused", "stopped", "masked"):
+        copied(positions, 5, topic=topic)
+    assert following.step()
+    assert all(audits.state(topic) is None for topic in ("paused", "stopped", "masked"))
+
+
+def test_a_topic_that_was_remade_begins_again(
+    audits: AuditFixture, positions: MemoryPositionReader
+) -> None:
+    following = follower(audits, positions)
+    copied(positions, 90, 90)
+    following.step()
+    audits.whitelist("orders", TopicIntent(2, 2, source_topic_id="s2", target_topic_id="t"))
+    copied(positions, 5, 5)
+    following.step()
+    state = audits.written()
+    assert (state.source_topic_id, state.partitions[0].next) == ("s2", 5)
+
+
+def test_a_quiet_topic_shows_a_time_that_is_not_old(
+    audits: AuditFixture, positions: MemoryPositionReader
+) -> None:
+    following = follower(audits, positions)
+    copied(positions, 0, 0)
+    following.step()
+    copied(positions, 10, 10)
+    following.step()
+    began_ms = audits.clock.wall_ms()
+    for _ in range(3):
+        audits.clock.advance(REFRESH_MS / 2_500)
+        following.step()
+    state = audits.written()
+    assert state.partitions[0].at_ms == began_ms + 1.2 * REFRESH_MS
+    assert len(audits.compared) == 1
+
+
+def test_one_of_two_auditors_follows_a_route(
+    audits: AuditFixture, positions: MemoryPositionReader
+) -> None:
+    copied(positions, 0, 0)
+    first, second = follower(audits, positions), follower(audits, positions, id="a2")
+    assert first.step()
+    assert first.step()
+    assert not second.step()
+
+
+def test_the_route_of_an_auditor_that_died_is_followed_soon(
+    audits: AuditFixture, positions: MemoryPositionReader
+) -> None:
+    copied(positions, 0, 0)
+    first, second = follower(audits, positions), follower(audits, positions, id="a2")
+    assert first.repeated() == PASS_S
+    wait_s = second.repeated()
+    assert wait_s <= 2, "a pass and a session timeout more still fit into 60 s"
+    client = first._nodes._coordination
+    assert isinstance(client, MemoryCoordination)
+    audits.store.expire(client.expire())
+    assert second.repeated() == PASS_S
+
+
+def test_a_topic_that_fails_does_not_hold_up_the_others(
+    audits: AuditFixture, positions: MemoryPositionReader
+) -> None:
+    audits.whitelist("broken", TopicIntent(1, 1))
+    following = follower(audits, positions)
+    copied(positions, 0, topic="broken")
+    following.step()
+    audits.clock.advance(5)
+    copied(positions, 0, 0)
+    following.step()
+    failing_topic(audits, following, "broken")
+    copied(positions, 9, topic="broken")
+    copied(positions, 9, 9)
+    assert following.step()
+    assert [each.topic for each in audits.compared] == ["broken", "orders"]
+    state = audits.written()
+    assert state.partitions[0].next == 9
+    (failure,) = following.failures.failing.values()
+    assert failure.reason == "RuntimeError: Job aborted due to stage failure"
+    broken = audits.written("broken")
+    assert (broken.failure, broken.partitions[0].next) == (failure.reason, 0)
+    assert following.failures.total == 1
+
+
+def test_a_topic_that_fails_is_tried_again_after_growing_delays(
+    audits: AuditFixture, positions: MemoryPositionReader
+) -> None:
+    following = follower(audits, positions)
+    copied(positions, 0, 0)
+    following.step()
+    failing_topic(audits, following, "orders")
+    copied(positions, 9, 9)
+    tried = []
+    for second in range(0, 600, 30):
+        before = len(audits.compared)
+        following.step()
+        if len(audits.compared) > before:
+            tried.append(second)
+        audits.clock.advance(30)
+    assert tried == [0, 60, 180, 480]
+    following._compare = audits.compare
+    audits.clock.advance(600)
+    following.step()
+    assert following.failures.failing == {}
+    state = audits.written()
+    assert (state.partitions[0].next, state.passed, state.skipped) == (9, 18, 0)
+    assert state.failure == ""
+
+
+def test_a_topic_whose_partitions_cannot_be_read_is_failing(
+    audits: AuditFixture, positions: MemoryPositionReader
+) -> None:
+    following = follower(audits, positions)
+    copied(positions, 0, 0)
+    following.step()
+
+    def half(request: AuditRequest, on_progress: Progress) -> AuditResult:
+        result = audits.compare(request, on_progress)
+        nothing = PartitionResult(0, -1, -1, end=9, notes=("no leader",))
+        return replace(result, partitions=(nothing, *result.partitions[1:]))
+
+    following._compare = half
+    copied(positions, 9, 9)
+    following.step()
+    (failure,) = following.failures.failing.values()
+    assert failure.reason == "1 partitions incomplete, first 0: no leader"
+    state = audits.written()
+    assert state.failure == failure.reason
+    assert (state.partitions[0].next, state.partitions[1].next) == (0, 9)
+
+
+def test_a_topic_that_takes_too_long_keeps_what_was_compared(
+    audits: AuditFixture, positions: MemoryPositionReader
+) -> None:
+    following = follower(audits, positions)
+    copied(positions, 0, 0)
+    following.step()
+    audits.before_end = lambda: audits.clock.advance(TOPIC_S + 1)
+    copied(positions, 10, 10)
+    following.step()
+    state = audits.written()
+    assert state.partitions[0].next == 5
+    (failure,) = following.failures.failing.values()
+    assert failure.reason == f"not compared within {TOPIC_S:.0f} s"
+
+
+def test_a_topic_that_was_removed_is_not_failing_any_more(
+    audits: AuditFixture, positions: MemoryPositionReader
+) -> None:
+    following = follower(audits, positions)
+    copied(positions, 0, 0)
+    following.step()
+    copied(positions, 9, 9)
+    following.step()
+    assert following._record_bytes
+    failing_topic(audits, following, "orders")
+    copied(positions, 20, 20)
+    following.step()
+    assert following.failures.failing
+    audits.remove()
+    following.step()
+    assert (following.failures.failing, following._record_bytes) == ({}, {})
+
+
+def test_a_pass_ends_with_zookeeper(audits: AuditFixture, positions: MemoryPositionReader) -> None:
+    following = follower(audits, positions)
+    copied(positions, 0, 0)
+    following.step()
+
+    def cut_off() -> None:
+        assert isinstance(following._nodes._coordination, MemoryCoordination)
+        following._nodes._coordination.suspend()
+
+    audits.before_end = cut_off
+    copied(positions, 9, 9)
+    with pytest.raises(Unavailable):
+        following.step()
+    assert following.failures.failing == {}
+    assert following.error.startswith("Unavailable: ")
+
+
+def test_a_failure_is_forgotten_when_nothing_is_left_to_compare(
+    audits: AuditFixture, positions: MemoryPositionReader
+) -> None:
+    following = follower(audits, positions)
+    copied(positions, 5, 5)
+    following.step()
+    failing_topic(audits, following, "orders")
+    copied(positions, 9, 9)
+    following.step()
+    audits.clock.advance(600)
+    copied(positions, 5, 5)
+    following.step()
+    state = audits.written()
+    assert state.failure == ""
+
+
+def test_a_state_that_cannot_be_written_does_not_hold_up_the_others(
+    audits: AuditFixture, positions: MemoryPositionReader
+) -> None:
+    following = follower(audits, positions)
+    audits.whitelist("clicks", TopicIntent(1, 1))
+    write = following._nodes.write
+
+    def too_large(key: TopicKey, change: Change) -> None:
+        if key == KEY:
+            raise ValueError("a transaction of 999999 bytes is above 786432")
+        write(key, change)
+
+    following._nodes.write = too_large  # type: ignore[method-assign]
+    copied(positions, 5, 5)
+    copied(positions, 5, topic="clicks")
+    assert following.step()
+    assert audits.state("clicks") is not None
+    assert [str(key) for key in following.failures.failing] == ["source.target/orders"]
+
+
+def test_no_state_is_left_of_a_topic_that_is_removed_while_it_is_written(
+    audits: AuditFixture, positions: MemoryPositionReader
+) -> None:
+    following = follower(audits, positions)
+    copied(positions, 5, 5)
+    client = following._nodes._coordination
+    assert isinstance(client, MemoryCoordination)
+    transact = client.transact
+
+    def late(operations: Sequence[Operation]) -> None:
+        if any(each.path == audits.paths.audits.state(KEY) for each in operations):
+            client.transact = transact  # type: ignore[method-assign]
+            audits.remove()
+        transact(operations)
+
+    client.transact = late  # type: ignore[method-assign]
+    following.step()
+    assert audits.state() is None
+    assert following.failures.failing == {}

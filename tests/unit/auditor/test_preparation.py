@@ -1,0 +1,106 @@
+"""Comparisons of an auditor: the settings of both topics, the route, and what cannot be compared."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ureplicator_common.audits import OffsetRange, RequestedAudit, TopicAudit, VerifiedRange
+from ureplicator_common.config.settings import Settings
+from ureplicator_common.contents import TopicIntent
+from ureplicator_common.kafka import ClusterUnavailable
+from ureplicator_common.model import Delivery, Route, TopicKey
+from ureplicator_testkit.kafka.clients import MemoryTopicAdmin
+from ureplicator_worker.audit.result import AuditRequest, PartitionRange
+from ureplicator_worker.auditor.preparation import Preparation, continuous_routes, next_first
+
+KEY = TopicKey(Route("west", "east"), "orders")
+INTENT = TopicIntent(2, 2, target_topic="w.orders", source_topic_id="s", target_topic_id="t")
+WANTED = RequestedAudit("r1", 5, {1: OffsetRange(4, 9), 0: OffsetRange(2, 7)})
+
+
+def settings(**route: Any) -> Settings:
+    return Settings.model_validate(
+        {
+            "fleet": "test",
+            "zookeeper": {"hosts": "z:1"},
+            "clusters": {name: {"bootstrap.servers": f"{name}:1"} for name in ("west", "east")},
+            "routes": [{"source": "west", "target": "east", **route}],
+            "audit": {"bytes_per_s": 70_000},
+        }
+    )
+
+
+class Clusters:
+    def __init__(self, *, source: dict[str, str], target: dict[str, str]) -> None:
+        self.admins = {"west": MemoryTopicAdmin(), "east": MemoryTopicAdmin()}
+        self.admins["west"].put("orders", 2, configs=source)
+        self.admins["east"].put("w.orders", 2, configs=target)
+
+
+def prepared(
+    wanted: RequestedAudit = WANTED,
+    *,
+    source: dict[str, str] | None = None,
+    target: dict[str, str] | None = None,
+    **route: Any,
+) -> AuditRequest:
+    clusters = Clusters(source=source or {}, target=target or {})
+    preparation = Preparation(settings=settings(**route), admins=clusters.admins.__getitem__)
+    return preparation.requested(KEY, INTENT, wanted)
+
+
+def test_ranges_names_and_rate() -> None:
+    request = prepared()
+    assert (request.route, request.topic, request.target_topic) == (
+        "west.east",
+        "orders",
+        "w.orders",
+    )
+    assert request.partitions == (PartitionRange(0, 7, 2), PartitionRange(1, 9, 4))
+    assert request.options.rate_bytes_per_s == 70_000
+    slow = RequestedAudit("r1", 5, WANTED.ranges, bytes_per_s=10_000)
+    assert prepared(slow).options.rate_bytes_per_s == 10_000
+
+
+def test_settings_of_the_route_and_of_both_topics() -> None:
+    options = prepared(
+        source={"cleanup.policy": "compact,delete"}, delivery="exactly_once", start="latest"
+    ).options
+    assert (options.delivery, options.start) == (Delivery.EXACTLY_ONCE, "latest")
+    assert (options.source_compacted, options.target_compacted) == (True, False)
+    assert options.timestamps
+    stamped = prepared(target={"message.timestamp.type": "LogAppendTime"})
+    assert not stamped.options.timestamps
+    assert stamped.not_comparable == ""
+
+
+def test_what_cannot_be_compared_has_its_reason() -> None:
+    handled = prepared(handlers=[{"topics": "orders", "handler": "a.b:c"}])
+    assert "handler" in handled.not_comparable
+    ambiguous = prepared(
+        target={"message.timestamp.type": "LogAppendTime", "cleanup.policy": "compact"}
+    )
+    assert "stamps records itself" in ambiguous.not_comparable
+
+
+def test_a_cluster_that_does_not_describe_its_topic() -> None:
+    clusters = Clusters(source={}, target={})
+    clusters.admins["east"].remove("w.orders")
+    preparation = Preparation(settings=settings(), admins=clusters.admins.__getitem__)
+    with pytest.raises(ClusterUnavailable):
+        preparation.requested(KEY, INTENT, WANTED)
+
+
+def test_a_comparison_goes_on_where_the_last_one_ended() -> None:
+    audit = TopicAudit("s", "t", {0: VerifiedRange(0, 50, 5, 48)})
+    assert next_first(audit, INTENT, 0) == (50, 48)
+    assert next_first(audit, INTENT, 1) is None
+    assert next_first(None, INTENT, 0) is None
+    assert next_first(TopicAudit("s2", "t", audit.partitions), INTENT, 0) is None
+
+
+def test_followed_routes() -> None:
+    assert list(continuous_routes(settings(audit={"continuous": True}).routes)) == [KEY.route]
+    assert continuous_routes(settings().routes) == {}

@@ -1,0 +1,39 @@
+"""An audit that was run from a terminal, in the state of its topic."""
+
+from __future__ import annotations
+
+from ureplicator_common.audits import VerifiedRange
+from ureplicator_testkit.control.audit_fixture import AuditFixture
+from ureplicator_worker.audit.result import AuditResult, PartitionResult
+from ureplicator_worker.auditor.recording import record_in
+
+RESULT = AuditResult(
+    "source.target",
+    "orders",
+    "orders",
+    (PartitionResult(0, 0, 50, 48, 50, compared=48),),
+    began_ms=6,
+    ended_ms=9,
+)
+
+
+def test_its_result_is_merged_with_what_auditors_verified() -> None:
+    audits = AuditFixture()
+    audits.request(next=20)
+    audits.auditor(audits.client()).step()
+    nodes = audits.nodes(audits.client())
+    record_in(nodes, RESULT, auditor="command on h", began_ms=5, report="/r")
+    state = audits.written()
+    assert state.partitions[0] == VerifiedRange(0, 50, 5, 48)
+    assert state.partitions[1].next == 20
+    assert state.last is not None
+    run = state.last
+    assert (run.auditor, run.outcome, run.records, run.report) == ("command on h", "done", 48, "/r")
+    assert (run.started_ms, run.ended_ms) == (5, 9)
+
+
+def test_a_topic_that_is_not_whitelisted_has_no_state() -> None:
+    audits = AuditFixture()
+    audits.remove()
+    record_in(audits.nodes(audits.client()), RESULT, auditor="command on h", began_ms=5, report="")
+    assert audits.state() is None

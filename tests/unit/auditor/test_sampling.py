@@ -1,0 +1,31 @@
+"""Ranges to compare behind the copy within a byte budget."""
+
+from __future__ import annotations
+
+from ureplicator_worker.auditor.sampling import MIN_OFFSETS, NewRecords, Sample, samples
+
+NEW = {0: NewRecords(0, 10_000, 0, 100.0), 1: NewRecords(500, 2_500, 480, 100.0)}
+
+
+def test_all_is_compared_where_it_fits() -> None:
+    assert samples(NEW, budget_bytes=1_200_000) == {
+        0: Sample(0, 10_000, 0, 0),
+        1: Sample(500, 2_500, 480, 0),
+    }
+
+
+def test_beyond_the_budget_the_newest_part_is_compared() -> None:
+    found = samples(NEW, budget_bytes=300_000)
+    assert found == {0: Sample(7_500, 10_000, -1, 7_500), 1: Sample(2_000, 2_500, -1, 1_500)}
+    assert sum(each.next - each.first for each in found.values()) * 100 == 300_000
+
+
+def test_a_part_is_worth_its_task() -> None:
+    found = samples({0: NewRecords(0, 10_000, 0, 1e6)}, budget_bytes=1)
+    assert found[0] == Sample(10_000 - MIN_OFFSETS, 10_000, -1, 10_000 - MIN_OFFSETS)
+    few = samples({0: NewRecords(0, 50, 7, 1e6)}, budget_bytes=1)
+    assert few[0] == Sample(0, 50, 7, 0)
+
+
+def test_partitions_without_new_records_have_no_sample() -> None:
+    assert samples({0: NewRecords(5, 5, 5, 100.0)}, budget_bytes=1) == {}

@@ -1,0 +1,36 @@
+"""`ureplicator audit`: options that are wrong are one line, before Spark is started."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ureplicator_testkit.control.command import run
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        (["--resume"], "--resume needs --result"),
+        (["--resume", "--result", "r", "--from", "5"], "leave --from out"),
+        (["--rate", "fast"], "'fast' is not a rate"),
+        (["--rate", "0"], "'0' is not a rate"),
+        (["--from", "yesterday"], "neither an offset nor a time"),
+        (["--route", "b.a"], "there is no route b.a: the configuration has a.b"),
+        (["--route", "x"], "there is no route x"),
+        (["--set", "worker.slots=0"], "worker.slots"),
+    ],
+)
+def test_wrong_options(config: Path, words: list[str], reason: str) -> None:
+    result = run("audit", str(config), "--topic", "orders", *words)
+    assert result.exit_code == 2
+    assert reason in result.stderr.splitlines()[-1]
+    assert result.stdout == ""
+
+
+def test_the_route_is_needed_where_there_are_two(config: Path) -> None:
+    config.write_text(config.read_text().replace("]\n", ", {source: b, target: a}]\n"))
+    result = run("audit", str(config), "--topic", "orders")
+    assert result.exit_code == 2
+    assert result.stderr == "--route is needed: the configuration has a.b, b.a\n"

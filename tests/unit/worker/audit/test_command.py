@@ -1,0 +1,53 @@
+"""The command's own decisions: what cannot be resumed, and failures of Spark."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ureplicator_common.errors import PermanentError
+from ureplicator_worker.audit.command import (
+    refuse_other_machines,
+    refuse_other_topics,
+    spark_session,
+)
+from ureplicator_worker.audit.result import AuditRequest, AuditResult
+
+FORMER = AuditResult("a.b", "t", "t", (), source_topic_id="s", target_topic_id="d")
+REQUEST = AuditRequest("a.b", "t", "t", (), source_topic_id="s", target_topic_id="d")
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "sides"),
+    [
+        ("new", "d", "the source topic was remade"),
+        ("s", "new", "the target topic was remade"),
+        ("new", "new", "the source and the target topic was remade"),
+    ],
+)
+def test_a_result_of_a_topic_that_was_remade_is_not_resumed(
+    source: str, target: str, sides: str
+) -> None:
+    request = AuditRequest("a.b", "t", "t", (), source_topic_id=source, target_topic_id=target)
+    with pytest.raises(PermanentError, match=f"results cannot be resumed: {sides} since"):
+        refuse_other_topics(FORMER, request, Path("results"))
+
+
+def test_a_result_of_the_same_topics_is_resumed() -> None:
+    refuse_other_topics(FORMER, REQUEST, Path("results"))
+    refuse_other_topics(AuditResult("a.b", "t", "t", ()), REQUEST, Path("results"))
+
+
+@pytest.mark.parametrize("master", ["spark://h:7077", "k8s://https://h", "yarn"])
+def test_a_cluster_is_refused_before_spark_starts(master: str) -> None:
+    with (
+        pytest.raises(PermanentError, match=f"--master {master}: an audit runs on this machine"),
+        spark_session({"spark.master": master}),
+    ):
+        pytest.fail("Spark was started")
+
+
+@pytest.mark.parametrize("master", ["local", "local[2]", "local[*]"])
+def test_this_machine_is_accepted(master: str) -> None:
+    refuse_other_machines(master)

@@ -1,0 +1,82 @@
+"""Histories of a topic and its copy in which nothing is wrong: nothing is reported but repeats.
+
+Transactions and aborts at the source; crashes of copiers, or transactions at the target; compaction and
+retention on either side, before and after the copy.
+"""
+
+import random
+from collections import Counter
+from itertools import product
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ureplicator_testkit.records.copies import Course, history
+from ureplicator_worker.audit.result import FindingKind
+
+COURSES = [
+    Course(
+        exactly_once=exactly_once,
+        compact_source=source,
+        compact_target=target,
+        delete_source=delete,
+        delete_target=delete,
+    )
+    for exactly_once, source, target, delete in product((False, True), repeat=4)
+] + [
+    *(
+        Course(equal_contents=True, exactly_once=exactly_once, keys=keys)
+        for exactly_once, keys in product((False, True), (20, 200))
+    ),
+    Course(keys=3, compact_source=True),
+    Course(keys=3, compact_target=True),
+    Course(keys=2_000, compact_source=True, compact_target=True),
+    Course(keys=2_000, exactly_once=True, compact_target=True, delete_source=True),
+]
+assert len(COURSES) == 24
+
+
+def assert_no_alarm(course: Course, seed: int) -> None:
+    past = history(course, random.Random(seed))  # noqa: S311
+    found = past.compare()
+    counts = {kind.value: count for kind, count in found.counts.items() if count}
+    repeated = counts.pop("repeated", 0)
+    assert not counts, found.findings[:5]
+    assert past.repeats in (None, repeated)
+    assert not (course.exactly_once and repeated)
+
+
+@pytest.mark.parametrize("number", range(len(COURSES)))
+def test_random_history(number: int) -> None:
+    assert_no_alarm(COURSES[number], seed=number)
+
+
+@given(st.sampled_from(COURSES), st.integers(0, 1 << 32))
+def test_any_history(course: Course, seed: int) -> None:
+    assert_no_alarm(course, seed)
+
+
+@given(st.booleans(), st.integers(0, 1 << 32))
+def test_two_comparisons_are_as_one(exactly_once: bool, seed: int) -> None:
+    dice = random.Random(seed)  # noqa: S311
+    past = history(Course(records=800, exactly_once=exactly_once), dice)
+    first, second = past.compare_in_two(dice)
+    assert {each.kind for each in (*first.findings, *second.findings)} <= {FindingKind.REPEATED}
+    assert len(first.findings) + len(second.findings) == past.repeats
+    assert first.compared + second.compared == past.compare().compared
+
+
+@pytest.mark.parametrize("number", range(16))
+def test_a_lost_record_is_named_in_each_history_without_compaction(number: int) -> None:
+    course = COURSES[number]
+    if course.compact_source or course.compact_target:
+        course = Course(exactly_once=course.exactly_once, delete_target=course.delete_target)
+    past = history(course, random.Random(number))  # noqa: S311
+    original = dict(past.source)
+    seen = Counter(content for _, content in past.target)
+    middle = [o for o, c in original.items() if seen[c] == 1 and o < past.required]
+    lost = middle[len(middle) // 2]
+    found = past.without(original[lost]).compare()
+    named = [each for each in found.findings if each.kind is not FindingKind.REPEATED]
+    assert [(each.kind, each.source_offset) for each in named] == [(FindingKind.MISSING, lost)]

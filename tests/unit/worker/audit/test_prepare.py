@@ -1,0 +1,106 @@
+"""Preparation of an audit, out of settings, logs and positions."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from ureplicator_common.errors import PermanentError
+from ureplicator_common.model import Delivery, HandlerSettings, Route, RouteSettings, position_group
+from ureplicator_testkit.kafka.clients import (
+    MemoryLogReader,
+    MemoryPositionReader,
+    MemoryTopicAdmin,
+)
+from ureplicator_worker.audit.prepare import NO_POSITION, Bound, Wanted, prepare
+from ureplicator_worker.audit.result import AuditOptions, AuditRequest, PartitionRange
+
+ROUTE = Route("a", "b")
+WANTED = Wanted("fleet", ROUTE, "orders", RouteSettings(prefix="copy-"))
+COMPACTED = {"cleanup.policy": "compact,delete"}
+
+
+class Clusters:
+    """Two clusters with a topic of two partitions, its copy, and the positions 70 and none."""
+
+    def __init__(self) -> None:
+        self.source, self.target = MemoryTopicAdmin(), MemoryTopicAdmin()
+        self.source.put("orders", 2)
+        self.target.put("copy-orders", 2)
+        self.logs, self.positions = MemoryLogReader(), MemoryPositionReader()
+        self.logs.hold("orders", 1, 0, 0)
+        self.positions.put(position_group(fleet="fleet", route=ROUTE), "copy-orders", 0, 70)
+
+    def prepare(self, wanted: Wanted = WANTED) -> AuditRequest:
+        return prepare(
+            wanted,
+            AuditOptions(),
+            source=self.source,
+            target=self.target,
+            logs=self.logs,
+            positions=self.positions,
+        )
+
+
+def test_up_to_the_positions_under_the_name_of_the_copy() -> None:
+    clusters = Clusters()
+    request = clusters.prepare()
+    assert (request.route, request.topic, request.target_topic) == ("a.b", "orders", "copy-orders")
+    assert request.partitions == (PartitionRange(0, 70), PartitionRange(1, 0))
+    assert request.not_comparable == ""
+    ids = clusters.source.find(["orders"]), clusters.target.find(["copy-orders"])
+    assert (request.source_topic_id, request.target_topic_id) == (
+        ids[0]["orders"].topic_id,
+        ids[1]["copy-orders"].topic_id,
+    )
+    assert request.source_topic_id
+
+
+def test_records_without_a_position_are_not_compared() -> None:
+    clusters = Clusters()
+    clusters.logs.hold("orders", 1, 5, 9)
+    assert [each.uncompared for each in clusters.prepare().partitions] == ["", NO_POSITION]
+    clusters.logs.hold("orders", 1, 9, 9)
+    assert [each.uncompared for each in clusters.prepare().partitions] == ["", ""]
+
+
+def test_bounds_are_offsets_within_the_copy() -> None:
+    bounded = replace(WANTED, numbers=[0], first=Bound(offset=10), end=Bound(offset=90))
+    assert Clusters().prepare(bounded).partitions == (PartitionRange(0, 70, 10),)
+    earlier = replace(bounded, end=Bound(offset=30))
+    assert Clusters().prepare(earlier).partitions == (PartitionRange(0, 30, 10),)
+
+
+def test_settings_of_route_and_topics_become_options() -> None:
+    clusters = Clusters()
+    clusters.source.put("orders", 2, configs=COMPACTED)
+    settings = replace(WANTED.settings, delivery=Delivery.EXACTLY_ONCE, start="latest")
+    options = clusters.prepare(replace(WANTED, settings=settings)).options
+    assert (options.source_compacted, options.target_compacted) == (True, False)
+    assert (options.delivery, options.start) == (Delivery.EXACTLY_ONCE, "latest")
+    assert options.timestamps
+
+
+def test_what_is_not_comparable_has_its_reason() -> None:
+    handlers = (HandlerSettings("ord.*", "package.module:factory"),)
+    settings = replace(WANTED.settings, handlers=handlers)
+    request = Clusters().prepare(replace(WANTED, settings=settings))
+    assert "package.module:factory" in request.not_comparable
+
+    clusters = Clusters()
+    stamped = {"message.timestamp.type": "LogAppendTime"}
+    clusters.target.put("copy-orders", 2, configs=stamped)
+    assert not clusters.prepare().options.timestamps
+    assert clusters.prepare().not_comparable == ""
+    clusters.target.put("copy-orders", 2, configs={**stamped, **COMPACTED})
+    assert "compacted" in clusters.prepare().not_comparable
+
+
+def test_what_does_not_exist_is_refused() -> None:
+    clusters = Clusters()
+    with pytest.raises(PermanentError, match="orders has no partition 2: it has 2"):
+        clusters.prepare(replace(WANTED, numbers=[2]))
+    clusters.target.remove("copy-orders")
+    with pytest.raises(PermanentError, match="copy-orders at b: there is no such topic"):
+        clusters.prepare()

@@ -1,0 +1,112 @@
+"""Starts of Spark that are refused in one line, a secret that no property carries, and the JVM's output."""
+
+from __future__ import annotations
+
+import gc
+import logging
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ureplicator_common.errors import PermanentError
+from ureplicator_testkit.spark.engines import idle_engine
+from ureplicator_worker.auditor.session import AuditorSession
+from ureplicator_worker.engines import jvm
+from ureplicator_worker.lifeline.server import LifelineServer
+
+SECRET = "the secret of the cluster"  # noqa: S105
+BROKEN = "BrokenPipeError: [Errno 32] Broken pipe"
+
+left_open = pytest.mark.filterwarnings("ignore::ResourceWarning")
+"""pyspark leaves the standard input of a JVM open that ends at once."""
+
+
+def test_spark_submit_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """There the gateway has no process that the worker could wait for or end."""
+    monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "1")
+    with pytest.raises(PermanentError, match=r"cannot run under spark-submit: start it") as caught:
+        idle_engine("local[2]").start()
+    assert "\n" not in str(caught.value)
+
+
+def test_a_secret_is_read_without_the_end_of_its_line(tmp_path: Path) -> None:
+    file = tmp_path / "secret"
+    file.write_text(f"{SECRET}\n")
+    assert jvm.read_secret(file) == SECRET
+
+
+@pytest.mark.parametrize("content", [None, b"", b" \n", b"\xff\xfe"])
+def test_a_file_without_a_secret_is_named(tmp_path: Path, content: bytes | None) -> None:
+    file = tmp_path / "secret"
+    if content is not None:
+        file.write_bytes(content)
+    with pytest.raises(PermanentError, match=rf"worker.spark_secret_file {file}: ") as caught:
+        idle_engine("spark://127.0.0.1:1", file).start()
+    assert "\n" not in str(caught.value)
+
+
+def test_the_list_of_processes_does_not_show_the_secret(tmp_path: Path) -> None:
+    """The properties of the configuration are the arguments of the JVM."""
+    file = tmp_path / "secret"
+    file.write_text(SECRET)
+    spark = idle_engine("spark://127.0.0.1:1", file)
+    assert SECRET not in str(spark._configuration(tmp_path).getAll())
+    assert spark._secret() == {"spark.authenticate.secret": SECRET}
+
+
+@pytest.mark.parametrize("master", ["local[2]", "k8s://https://h"])
+def test_only_a_standalone_cluster_has_the_secret_as_a_property(master: str) -> None:
+    """Kubernetes' driver reads the file by itself, and a local one needs none."""
+    assert idle_engine(master, "/no/such/file")._secret() == {}
+
+
+def test_a_fixed_lifeline_port_is_used_or_missed_in_one_line() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(PermanentError, match=rf"127.0.0.1:{port}: .*worker.lifeline_port"):
+            LifelineServer(host="127.0.0.1", port=port)
+    server = LifelineServer(host="127.0.0.1", port=port)
+    assert server.address[1] == port
+    server.close()
+
+
+@pytest.fixture
+def broken_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A Java that passes the check of its version, and ends with an error as soon as it is to run Spark."""
+    java = tmp_path / "bin" / "java"
+    java.parent.mkdir()
+    java.write_text(
+        '#!/bin/sh\n[ "$1" = -version ] && { echo \'openjdk version "21"\' >&2; exit 0; }\n'
+        f'echo "WARNING: Using incubator modules" >&2\necho "{BROKEN}" >&2\nexit 1\n'
+    )
+    java.chmod(0o755)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    yield
+    gc.collect()  # what `left_open` allows, before another test
+
+
+@left_open
+@pytest.mark.usefixtures("broken_java")
+def test_output_of_an_audits_jvm_is_logged(
+    capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    """Also what Spark's Python processes write when the JVM ends: it is no message to a user."""
+    caplog.set_level(logging.INFO)
+    session = AuditorSession(name="a", properties={}, on_failed=lambda _: None)
+    with pytest.raises(PermanentError, match="BrokenPipeError"):
+        session.start()
+    assert ("INFO", f"jvm: {BROKEN}") in [(each.levelname, each.message) for each in caplog.records]
+    assert "incubator" not in caplog.text
+    assert BROKEN not in capfd.readouterr().err
+
+
+@left_open
+@pytest.mark.usefixtures("broken_java")
+def test_output_of_a_workers_jvm_goes_to_standard_error(capfd: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(PermanentError, match="BrokenPipeError"):
+        idle_engine("local[1]").start()
+    written = capfd.readouterr().err
+    assert f"{BROKEN}\n" in written
+    assert "incubator" not in written

@@ -1,0 +1,152 @@
+"""One audit from a terminal: clients, Spark and the result's folder around `run_audit`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ureplicator_common.audits import TopicAudit
+from ureplicator_common.audits.ranges import recreated_sides
+from ureplicator_common.config.settings import Settings
+from ureplicator_common.errors import PermanentError
+from ureplicator_common.kafka.admin import ConfluentTopicAdmin
+from ureplicator_common.kafka.client import ClusterClient
+from ureplicator_common.kafka.log_offsets import KafkaLogReader
+from ureplicator_common.kafka.positions import KafkaPositionReader
+from ureplicator_worker.audit import store
+from ureplicator_worker.audit.job import run_audit
+from ureplicator_worker.audit.prepare import Wanted, prepare
+from ureplicator_worker.audit.repair import Repaired, repair
+from ureplicator_worker.audit.result import AuditOptions, AuditRequest, AuditResult
+from ureplicator_worker.auditor.session import SPARK_ERRORS, AuditorSession
+from ureplicator_worker.engines.jvm import brief, silence_py4j
+
+JVM_END_S = 2.0
+"""A JVM whose connections broke has ended by then, or goes on."""
+
+Progress = Callable[[AuditRequest, AuditResult], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """`folder`: of the result, None to keep none. `spark`: properties of the session."""
+
+    wanted: Wanted
+    options: AuditOptions
+    folder: Path | None = None
+    resume: bool = False
+    repair: bool = False
+    spark: Mapping[str, str] = field(default_factory=dict)
+
+
+def execute(
+    settings: Settings, command: Command, *, on_progress: Progress
+) -> tuple[AuditResult, list[Repaired]]:
+    """Raises OperatingError."""
+    former = _former(command)
+    request = _request(settings, command)
+    if former is not None:
+        assert command.folder is not None, "checked with the options"
+        refuse_other_topics(former, request, command.folder)
+    names = (command.wanted.route.source, command.wanted.route.target)
+    clusters = {name: settings.cluster(name) for name in names}
+
+    def progress(result: AuditResult) -> None:
+        if command.folder is not None:
+            store.save(command.folder, result)
+        on_progress(request, result)
+
+    with spark_session(command.spark) as spark:
+        result = run_audit(spark, request, clusters=clusters, on_progress=progress, former=former)
+        progress(result)
+        if command.folder is not None:
+            store.save_parquet(spark, command.folder, result)
+    repaired = repair(request, result, clusters=clusters) if command.repair else []
+    return result, repaired
+
+
+@contextmanager
+def spark_session(properties: Mapping[str, str]) -> Iterator[Any]:
+    """A session, and failures of Spark in the block as PermanentError with one line.
+
+    The end of the JVM is noticed by the next call into it; its exit code is the better reason.
+    """
+    refuse_other_machines(properties.get("spark.master", ""))
+    ends: list[str] = []
+    session = AuditorSession(name="ureplicator audit", properties=properties, on_failed=ends.append)
+    try:
+        spark = session.start()
+        silence_py4j(spark.sparkContext)
+        yield spark
+    except SPARK_ERRORS as error:
+        session.wait_failed(JVM_END_S)
+        raise PermanentError(f"Spark failed: {ends[0] if ends else brief(error)}") from error
+    finally:
+        session.close()
+
+
+def refuse_other_machines(master: str) -> None:
+    """Raises PermanentError for a Spark cluster: a driver that it can reach, this package on each executor
+    and the network's secret are settings of workers alone."""
+    if not master.startswith("local"):
+        raise PermanentError(
+            f"--master {master}: an audit runs on this machine, with local[N] for N partitions at a time"
+        )
+
+
+def refuse_other_topics(former: AuditResult, request: AuditRequest, folder: Path) -> None:
+    """Raises PermanentError if a topic was remade since: offsets of the result are of another one."""
+    compared = TopicAudit(former.source_topic_id, former.target_topic_id)
+    sides = list(recreated_sides(compared, request.source_topic_id, request.target_topic_id))
+    if sides:
+        raise PermanentError(
+            f"{folder} cannot be resumed: the {' and the '.join(sides)} topic was remade since; begin again"
+            " without --resume"
+        )
+
+
+def _former(command: Command) -> AuditResult | None:
+    if not command.resume:
+        return None
+    assert command.folder is not None, "checked with the options"
+    former = store.load(command.folder)
+    wanted = command.wanted
+    if former and (former.route, former.topic) != (str(wanted.route), wanted.topic):
+        raise PermanentError(
+            f"{command.folder} holds an audit of {former.topic} on {former.route}: give another folder"
+        )
+    return former
+
+
+def _request(settings: Settings, command: Command) -> AuditRequest:
+    route = command.wanted.route
+    with ExitStack() as stack:
+        source = stack.enter_context(_closing(ConfluentTopicAdmin(settings.cluster(route.source))))
+        target = stack.enter_context(_closing(ConfluentTopicAdmin(settings.cluster(route.target))))
+        logs = KafkaLogReader(_client(settings, route.source))
+        stack.callback(logs.close)
+        positions = KafkaPositionReader(_client(settings, route.target))
+        stack.callback(positions.close)
+        return prepare(
+            command.wanted,
+            command.options,
+            source=source,
+            target=target,
+            logs=logs,
+            positions=positions,
+        )
+
+
+@contextmanager
+def _closing(admin: ConfluentTopicAdmin) -> Iterator[ConfluentTopicAdmin]:
+    try:
+        yield admin
+    finally:
+        admin.close()
+
+
+def _client(settings: Settings, name: str) -> ClusterClient:
+    return ClusterClient(settings.cluster(name)["bootstrap.servers"])

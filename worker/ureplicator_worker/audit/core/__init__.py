@@ -1,0 +1,1 @@
+"""The comparison of an audit: pure, in bounded memory."""

@@ -1,0 +1,172 @@
+"""Preparation of an audit: settings, logs and positions, read once, as an AuditRequest."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from ureplicator_common.errors import OperatingError, PermanentError
+from ureplicator_common.kafka import (
+    Extent,
+    LogReader,
+    PartitionUnavailable,
+    PositionReader,
+    TopicAdmin,
+    TopicInfo,
+)
+from ureplicator_common.model import Route, RouteSettings, position_group
+from ureplicator_worker.audit.result import (
+    NO_OFFSET,
+    AuditOptions,
+    AuditRequest,
+    PartitionRange,
+)
+
+CONFIGS_TIMEOUT_S = 10.0
+NO_POSITION = "the route has no committed position, and the source has records"
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """Begin or end of an audit: a source offset, or a time."""
+
+    offset: int = NO_OFFSET
+    timestamp_ms: int = NO_OFFSET
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """`numbers`: partitions; empty for all. Without bounds from the start of the log to the position."""
+
+    fleet: str
+    route: Route
+    topic: str
+    settings: RouteSettings
+    numbers: Collection[int] = ()
+    first: Bound | None = None
+    end: Bound | None = None
+
+
+def prepare(
+    wanted: Wanted,
+    options: AuditOptions,
+    *,
+    source: TopicAdmin,
+    target: TopicAdmin,
+    logs: LogReader,
+    positions: PositionReader,
+) -> AuditRequest:
+    """`options` for rates and limits; the rest of them is filled in. Raises OperatingError."""
+    topic, settings = wanted.topic, wanted.settings
+    copy = settings.target_topic(topic)
+    original = _found(source, topic, wanted.route.source)
+    copied = _found(target, copy, wanted.route.target)
+    count = original.partitions
+    numbers = sorted(set(wanted.numbers)) or range(count)
+    if wrong := [each for each in numbers if not 0 <= each < count]:
+        raise PermanentError(f"{topic} has no partition {wrong[0]}: it has {count}")
+    group = position_group(fleet=wanted.fleet, route=wanted.route)
+    found = positions.read(group, {copy: numbers})
+    stored = {each: found[copy, each].offset for each in numbers if (copy, each) in found}
+    ends = {number: offset for number, offset in stored.items() if offset >= 0}
+    uncopied = _with_records(topic, [each for each in numbers if each not in ends], logs)
+    firsts = _resolved(wanted.first, topic, numbers, logs)
+    limits = _resolved(wanted.end, topic, numbers, logs)
+    known = options_of(options, settings, configs(source, topic), configs(target, copy))
+    return AuditRequest(
+        route=str(wanted.route),
+        topic=topic,
+        target_topic=copy,
+        partitions=tuple(
+            PartitionRange(
+                each,
+                min(ends.get(each, 0), limits.get(each, ends.get(each, 0))),
+                firsts.get(each, NO_OFFSET),
+                uncompared=NO_POSITION if each in uncopied else "",
+            )
+            for each in numbers
+        ),
+        options=known,
+        not_comparable=transformed(settings, topic) or ambiguous(known),
+        source_topic_id=original.topic_id,
+        target_topic_id=copied.topic_id,
+    )
+
+
+def _with_records(topic: str, numbers: Sequence[int], logs: LogReader) -> Collection[int]:
+    """Partitions whose log has records."""
+    found = logs.extents({topic: numbers}) if numbers else {}
+    for extent in found.values():
+        if isinstance(extent, PartitionUnavailable):
+            raise extent
+    return {
+        number
+        for (_, number), extent in found.items()
+        if isinstance(extent, Extent) and extent.start < extent.end
+    }
+
+
+def _found(admin: TopicAdmin, topic: str, cluster: str) -> TopicInfo:
+    info = admin.find([topic]).get(topic)
+    if info is None or info.error:
+        why = info.error if info else "there is no such topic"
+        raise PermanentError(f"{topic} at {cluster}: {why}")
+    return info
+
+
+def configs(admin: TopicAdmin, topic: str) -> Mapping[str, str]:
+    """Settings of a topic as they are in force now. Raises OperatingError."""
+    found = admin.effective_configs([topic], timeout_s=CONFIGS_TIMEOUT_S)[topic]
+    if isinstance(found, OperatingError):
+        raise found
+    return found
+
+
+def options_of(
+    options: AuditOptions,
+    settings: RouteSettings,
+    source: Mapping[str, str],
+    target: Mapping[str, str],
+) -> AuditOptions:
+    """`options` with what follows from the route, and from the settings of both topics."""
+    return replace(
+        options,
+        delivery=settings.delivery,
+        start=settings.start,
+        source_compacted=_is_compacted(source),
+        target_compacted=_is_compacted(target),
+        timestamps=target.get("message.timestamp.type") != "LogAppendTime",
+    )
+
+
+def _is_compacted(configs: Mapping[str, str]) -> bool:
+    return "compact" in configs.get("cleanup.policy", "")
+
+
+def transformed(settings: RouteSettings, topic: str) -> str:
+    """Reason why the copy is not meant to be equal; "" if it is."""
+    transform = settings.transform(topic)
+    return f"its records go through {transform.description}" if transform is not None else ""
+
+
+def ambiguous(options: AuditOptions) -> str:
+    """Reason why the copy cannot be compared though it is meant to be equal; "" if it can."""
+    if options.timestamps or not (options.source_compacted or options.target_compacted):
+        return ""
+    return "it is compacted and the target stamps records itself: equal records cannot be distinguished"
+
+
+def _resolved(
+    bound: Bound | None, topic: str, numbers: Collection[int], logs: LogReader
+) -> Mapping[int, int]:
+    if bound is None:
+        return {}
+    if bound.offset != NO_OFFSET:
+        return dict.fromkeys(numbers, bound.offset)
+    found = logs.offsets_at({(topic, each): bound.timestamp_ms for each in numbers})
+    offsets = {}
+    for (_, number), offset in found.items():
+        if isinstance(offset, PartitionUnavailable):
+            raise offset
+        offsets[number] = offset
+    return offsets

@@ -1,0 +1,250 @@
+"""One partition of an audit for a while: the function of the Spark task.
+
+It stops after `round_s` when every difference so far is explained, so the next round can go on from two
+offsets alone. Differences that never end are explained with what is known after `PATIENCE` rounds.
+
+Where does the copy of the first record lie? Offsets of both sides have nothing in common. If a former round
+or audit ended here, it is known. Else, where timestamps are kept, the brokers' index of times gives a
+bound: the copy of a record is not before the first record that is as late. The lowest of the first
+thousand timestamps is taken, since they need not be in order. The rest is found by contents.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+
+from ureplicator_common.errors import OperatingError
+from ureplicator_common.kafka import Extent
+from ureplicator_worker.audit.core.comparison import Comparison
+from ureplicator_worker.audit.core.history import SIZE
+from ureplicator_worker.audit.core.pending import Limits
+from ureplicator_worker.audit.core.side import Chunk, Side
+from ureplicator_worker.audit.result import (
+    NO_OFFSET,
+    AuditOptions,
+    Finding,
+    FindingKind,
+    PartitionRange,
+    PartitionResult,
+)
+from ureplicator_worker.audit.streams import PartitionLog
+
+PATIENCE = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """`rate_bytes_per_s` is this task's share; `max_findings`: what is left to this partition."""
+
+    topic: str
+    target_topic: str
+    source: Mapping[str, str]
+    target: Mapping[str, str]
+    range: PartitionRange
+    options: AuditOptions
+    rate_bytes_per_s: float
+    max_findings: int
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """`error`: what stopped this partition; the result holds what was compared before."""
+
+    result: PartitionResult
+    findings: tuple[Finding, ...] = ()
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """Offsets where both sides begin, and which leading records are differences."""
+
+    source: int
+    target: int
+    leading: bool
+    limits: Limits
+    notes: tuple[str, ...] = ()
+
+
+def compare_each(works: Iterable[Work]) -> Iterator[Outcome]:
+    """For `mapPartitions`: all input is read before, or Spark kills the process."""
+    for work in list(works):
+        yield compare_partition(work)
+
+
+def compare_partition(work: Work) -> Outcome:
+    wanted, options = work.range, work.options
+    number = wanted.partition
+    source = PartitionLog(
+        work.source,
+        work.topic,
+        number,
+        timestamps=options.timestamps,
+        rate_bytes_per_s=work.rate_bytes_per_s,
+    )
+    target = PartitionLog(
+        work.target,
+        work.target_topic,
+        number,
+        timestamps=options.timestamps,
+        rate_bytes_per_s=work.rate_bytes_per_s,
+    )
+    try:
+        with source, target:
+            return _compare(work, source, target)
+    except OperatingError as error:
+        first = max(wanted.first, 0)
+        nothing = PartitionResult(number, first, first, wanted.target_first, wanted.end)
+        return Outcome(nothing, error=str(error))
+
+
+def _compare(work: Work, source: PartitionLog, target: PartitionLog) -> Outcome:
+    """The target's end is taken first: what it has now, the source has, too."""
+    copies = target.extent()
+    originals = source.extent()
+    start = locate(work, source, target, originals, copies)
+    ours = Side(source.chunks(start.source, originals.end), start.source)
+    theirs = Side(target.chunks(start.target, copies.end), start.target)
+    comparison = Comparison(
+        work.range.partition,
+        ours,
+        theirs,
+        required=work.range.end,
+        limits=start.limits,
+        leading=start.leading,
+        tail=partial(_tail, work, start, originals, copies),
+        max_findings=work.max_findings,
+    )
+    _run(comparison, work.options.round_s)
+    result = _result(work, start, comparison, ours, theirs)
+    nothing = uncompared(result, work.range, start, ours.passed, originals, copies)
+    return Outcome(replace(result, uncompared=nothing), tuple(comparison.findings))
+
+
+def _run(comparison: Comparison, round_s: float) -> None:
+    began_s = time.monotonic()
+    while comparison.step():
+        spent_s = time.monotonic() - began_s
+        if spent_s > round_s and (comparison.quiet or spent_s > round_s * PATIENCE):
+            break
+    comparison.finish()
+
+
+def _result(
+    work: Work, start: Start, comparison: Comparison, ours: Side, theirs: Side
+) -> PartitionResult:
+    counts = comparison.counts
+    first = start.source
+    if start.leading and not start.limits.target_from_start:
+        first = comparison.first_offset if comparison.compared else ours.offset
+    return PartitionResult(
+        partition=work.range.partition,
+        verified_from=first,
+        verified_to=ours.offset,
+        target_to=theirs.offset,
+        end=work.range.end,
+        compared=comparison.compared,
+        compared_bytes=ours.read_bytes,
+        missing=counts[FindingKind.MISSING],
+        repeated=counts[FindingKind.REPEATED],
+        altered=counts[FindingKind.ALTERED],
+        reordered=counts[FindingKind.REORDERED],
+        foreign=counts[FindingKind.FOREIGN],
+        compacted=comparison.compacted,
+        notes=start.notes,
+        findings_kept=len(comparison.findings),
+    )
+
+
+def uncompared(
+    result: PartitionResult,
+    wanted: PartitionRange,
+    start: Start,
+    passed: int,
+    originals: Extent,
+    copies: Extent,
+) -> str:
+    """Reason why nothing of a range was compared; "" if something was, or both logs have nothing there.
+
+    `passed`: records of the source. Without a first match they are no differences where either log has lost
+    its beginning, or the route did not begin there.
+    """
+    first = max(wanted.first, 0)
+    found = result.compared + result.compacted + result.repeated + result.differences
+    if found or first >= wanted.end or (start.source <= first and not passed):
+        return ""
+    if originals.start >= wanted.end:
+        return f"the source has no record before {wanted.end} any more"
+    if copies.start >= copies.end:
+        return "the target has no records"
+    return "no record of the source was found at the target"
+
+
+# Where to begin.
+
+
+def locate(
+    work: Work, source: PartitionLog, target: PartitionLog, originals: Extent, copies: Extent
+) -> Start:
+    """Raises ClusterUnavailable."""
+    wanted, options = work.range, work.options
+    continued = wanted.target_first != NO_OFFSET
+    first = max(originals.start, wanted.first)
+    place = max(copies.start, wanted.target_first)
+    deleted = wanted.first != NO_OFFSET and first > wanted.first
+    copies_deleted = place > wanted.target_first if continued else copies.start > 0
+    from_start = (not deleted) if continued else first == 0
+    whole_target = not copies_deleted and (continued or options.start == "earliest")
+    if not from_start and options.timestamps:
+        place = max(place, _not_before(source, first, originals.end, target, copies))
+    if not whole_target and options.timestamps:
+        first = max(first, _not_before(target, place, copies.end, source, originals))
+    return Start(
+        source=first,
+        target=place,
+        leading=not continued or deleted or copies_deleted,
+        limits=Limits(
+            source_compacted=options.source_compacted,
+            target_compacted=options.target_compacted,
+            source_from_start=from_start,
+            target_from_start=whole_target,
+        ),
+        notes=tuple(_notes(wanted, first, continued, copies_deleted, whole_target)),
+    )
+
+
+def _not_before(log: PartitionLog, first: int, end: int, other: PartitionLog, there: Extent) -> int:
+    """Offset of the other log before which no copy, or original, of the next records lies."""
+    oldest_ms = log.oldest_of_next(first, end)
+    found = other.offset_at(oldest_ms) if oldest_ms is not None else None
+    return there.start if found is None else found
+
+
+def _notes(
+    wanted: PartitionRange, first: int, continued: bool, copies_deleted: bool, whole_target: bool
+) -> Iterator[str]:
+    if wanted.first != NO_OFFSET and first > wanted.first:
+        yield f"records from {wanted.first} to before {first} are no longer on both sides: not compared"
+    elif copies_deleted:
+        yield "the target deleted its first records: what is before is not compared"
+    elif not whole_target and not continued:
+        yield "the route did not begin at the first record: what is before is not compared"
+
+
+def _tail(work: Work, start: Start, originals: Extent, copies: Extent) -> Iterator[Chunk]:
+    """Records of both sides that precede the range: a repeat may be of any of them."""
+    with PartitionLog(
+        work.target,
+        work.target_topic,
+        work.range.partition,
+        timestamps=work.options.timestamps,
+    ) as target:
+        for chunk in target.chunks(max(copies.start, start.target - SIZE // 2), start.target):
+            yield chunk._replace(offsets=[NO_OFFSET] * len(chunk.offsets))
+    with PartitionLog(
+        work.source, work.topic, work.range.partition, timestamps=work.options.timestamps
+    ) as source:
+        yield from source.chunks(max(originals.start, start.source - SIZE // 2), start.source)

@@ -1,0 +1,334 @@
+"""Continuous audits: passes over the topics of a route, behind its copy.
+
+One auditor follows a route, by an ephemeral node. In a pass it reads the positions of all topics, and
+compares of each topic what was copied since the last pass, the topics that were verified longest ago first.
+A pass reads no more than the route's byte rate allows in `PASS_S`; beyond that it samples (`sampling`). A
+partition that was never compared begins at its position: what was copied before is for a requested audit.
+
+A topic that fails is counted, shown in the auditor's status, and left out until it is tried again
+(`failures`): the others go on. One that takes long is cut off, and keeps what was compared.
+
+A topic without new records costs no comparison. Its state is written again once in a while, so that it
+shows the time at which all that was copied had been compared.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
+from functools import partial
+
+from ureplicator_common.audits import DONE, Finding, Follower, TopicAudit, VerifiedRange
+from ureplicator_common.audits.ranges import with_compared, with_failure
+from ureplicator_common.clock import Clock
+from ureplicator_common.config.route import RouteConfig
+from ureplicator_common.contents import TopicIntent
+from ureplicator_common.coordination import OutcomeUnknown, Unavailable
+from ureplicator_common.kafka import PositionReader
+from ureplicator_common.model import Route, TopicKey, TopicState, position_group
+from ureplicator_worker.audit.result import AuditResult, PartitionRange
+from ureplicator_worker.auditor.failures import Failures
+from ureplicator_worker.auditor.nodes import AuditNodes
+from ureplicator_worker.auditor.outcome import (
+    compared_ranges,
+    difference_counts,
+    outcome_of,
+    reason_of,
+    stored_findings,
+)
+from ureplicator_worker.auditor.preparation import Preparation, next_first, not_comparable
+from ureplicator_worker.auditor.requests import Compare
+from ureplicator_worker.auditor.sampling import NewRecords, Sample, samples
+
+logger = logging.getLogger(__name__)
+
+PASS_S = 30.0
+"""Half of the 60 s within which new records are compared: the other half is for the comparison."""
+WATCH_S = 2.0
+"""An auditor that does not follow tries to, in case the one that does has died."""
+ROUND_S = 5.0
+"""A comparison goes on with what is copied meanwhile, for so long at most."""
+TOPIC_S = 2 * PASS_S
+"""A topic that takes longer is cut off after its round. At the route's rate, one that takes the whole rate
+is read in half of it."""
+REFRESH_MS = 600_000
+"""A topic without new records shows a time that is not older than this."""
+FIRST_GUESS_BYTES = 1_000.0
+"""Size of a record of a topic that was not compared yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Due:
+    """A topic with positions read at `read_ms`, and its state."""
+
+    key: TopicKey
+    intent: TopicIntent
+    audit: TopicAudit | None
+    positions: Mapping[int, int]
+    read_ms: int
+
+    @property
+    def oldest_ms(self) -> int:
+        known = self.audit.partitions.values() if self.audit else ()
+        return min((each.at_ms for each in known), default=0)
+
+
+class _TookTooLong(Exception):
+    """Ends a comparison at the end of a round."""
+
+
+class RouteFollower:
+    """`passed`, `compared`: source offsets since the start of this process. `error`: of the last pass, "" if
+    it came to its end."""
+
+    def __init__(
+        self,
+        config: RouteConfig,
+        *,
+        fleet: str,
+        auditor: str,
+        nodes: AuditNodes,
+        positions: Callable[[str], PositionReader],
+        preparation: Preparation,
+        compare: Compare,
+        clock: Clock,
+    ) -> None:
+        self.route: Route = config.route
+        self._config = config
+        self._group = position_group(fleet=fleet, route=config.route)
+        self._auditor = auditor
+        self._nodes = nodes
+        self._positions = positions
+        self._preparation = preparation
+        self._compare = compare
+        self._clock = clock
+        self._record_bytes: dict[TopicKey, float] = {}
+        self.failures: Failures[TopicKey] = Failures()
+        self.passed = self.compared = self.differences = self.passes = 0
+        self.error = ""
+
+    def step(self) -> bool:
+        """One pass; False if another auditor follows the route. Raises what ends a whole pass: ZooKeeper or
+        the target does not respond."""
+        try:
+            followed = self._pass()
+        except Exception as error:
+            self.error = reason_of(error)
+            raise
+        self.error = ""
+        return followed
+
+    def repeated(self) -> float:
+        """One pass; the seconds from its begin to the next one."""
+        return PASS_S if self.step() else WATCH_S
+
+    def _pass(self) -> bool:
+        if not self._nodes.follow(self.route, Follower(self._auditor, self._clock.wall_ms())):
+            return False
+        due = sorted(self._due(), key=lambda each: each.oldest_ms)
+        new = {each.key: self._new(each) for each in due}
+        total_bytes = sum(
+            records.size_bytes for of_topic in new.values() for records in of_topic.values()
+        )
+        budget_bytes = self._config.audit.bytes_per_s * PASS_S
+        share = min(1.0, budget_bytes / total_bytes) if total_bytes else 1.0
+        for each in due:
+            size_bytes = sum(records.size_bytes for records in new[each.key].values())
+            self._guarded(each, samples(new[each.key], budget_bytes=share * size_bytes))
+        self.passes += 1
+        return True
+
+    def _guarded(self, due: _Due, chosen: Mapping[int, Sample]) -> None:
+        """Compare one topic; its failure is noted."""
+        try:
+            why = self._topic(due, chosen)
+        except (Unavailable, OutcomeUnknown):
+            raise
+        except Exception as error:  # whatever Spark raises: the other topics are compared
+            logger.exception("%s is not compared behind the copy", due.key)
+            why = reason_of(error)
+            self._show(due.key, why)
+        if why:
+            logger.warning("%s is tried again later: %s", due.key, why)
+            self.failures.add(due.key, why, now_s=self._clock.monotonic_s())
+        else:
+            self.failures.remove(due.key)
+
+    def _show(self, key: TopicKey, failure: str) -> None:
+        """Write only the failure: its cause may be the write of what was compared."""
+        try:
+            self._nodes.write(key, partial(with_failure, failure=failure))
+        except (Unavailable, OutcomeUnknown):
+            raise
+        except Exception:
+            logger.exception("the state of %s cannot be written", key)
+
+    def _due(self) -> list[_Due]:
+        topics = {
+            key: intent
+            for key, intent in self._nodes.topics(self.route).items()
+            if intent.state is TopicState.ACTIVE
+            and not intent.stopped
+            and not not_comparable(self._config, key)
+        }
+        self._forget(topics)
+        now_s = self._clock.monotonic_s()
+        topics = {k: intent for k, intent in topics.items() if self.failures.due(k, now_s=now_s)}
+        if not topics:
+            return []
+        read_ms = self._clock.wall_ms()
+        wanted = {
+            intent.target_topic or key.topic: range(intent.partitions)
+            for key, intent in topics.items()
+        }
+        with closing(self._positions(self.route.target)) as reader:
+            found = reader.read(self._group, wanted)
+        return [
+            _Due(key, intent, self._nodes.state(key), _known(found, key, intent), read_ms)
+            for key, intent in topics.items()
+        ]
+
+    def _new(self, due: _Due) -> dict[int, NewRecords]:
+        size_bytes = self._record_bytes.get(due.key, FIRST_GUESS_BYTES)
+        new = {}
+        for number, position in due.positions.items():
+            known = next_first(due.audit, due.intent, number)
+            first, target_first = known or (position, -1)
+            if first < position:
+                new[number] = NewRecords(first, position, target_first, size_bytes)
+        return new
+
+    def _forget(self, topics: Mapping[TopicKey, TopicIntent]) -> None:
+        """Keep nothing of topics that are not followed any more."""
+        self.failures.keep(topics.keys())
+        for key in self._record_bytes.keys() - topics.keys():
+            del self._record_bytes[key]
+
+    def _topic(self, due: _Due, chosen: Mapping[int, Sample]) -> str:
+        """Reason why not all of it could be compared; "" if it could."""
+        compared: dict[int, VerifiedRange] = {}
+        result, why = self._compared(due, chosen) if chosen else (None, "")
+        if result is not None:
+            compared = compared_ranges(result, at_ms=due.read_ms)
+            self._count(due.key, result)
+        quiet = {
+            number: _caught_up(due, number, position)
+            for number, position in due.positions.items()
+            if number not in chosen
+        }
+        compared |= {number: verified for number, verified in quiet.items() if verified}
+        if compared or why != (due.audit.failure if due.audit else ""):
+            skipped, passed = passed_offsets(chosen, compared)
+            self.passed += passed
+            self.compared += passed - skipped
+            self._nodes.write(
+                due.key,
+                partial(
+                    _written,
+                    compared=compared,
+                    findings=stored_findings(result) if result else (),
+                    intent=due.intent,
+                    skipped=skipped,
+                    passed=passed,
+                    failure=why,
+                ),
+            )
+        return why
+
+    def _compared(self, due: _Due, chosen: Mapping[int, Sample]) -> tuple[AuditResult | None, str]:
+        """Result of the comparison, and the reason if it is not complete."""
+        ranges = [
+            PartitionRange(number, each.next, each.first, each.target_first)
+            for number, each in sorted(chosen.items())
+        ]
+        request = self._preparation.comparison(
+            due.key,
+            due.intent,
+            ranges,
+            bytes_per_s=self._config.audit.bytes_per_s,
+            round_s=ROUND_S,
+        )
+        began_s = self._clock.monotonic_s()
+        so_far: list[AuditResult] = []
+
+        def on_progress(result: AuditResult) -> None:
+            so_far[:] = [result]
+            late = self._clock.monotonic_s() - began_s > TOPIC_S
+            if late and outcome_of(result) != DONE:
+                raise _TookTooLong
+
+        try:
+            result = self._compare(request, on_progress)
+        except _TookTooLong:
+            return so_far[0], f"not compared within {TOPIC_S:.0f} s"
+        outcome = outcome_of(result)
+        return result, "" if outcome == DONE else outcome
+
+    def _count(self, key: TopicKey, result: AuditResult) -> None:
+        records = result.total("compared")
+        if records:
+            self._record_bytes[key] = max(1.0, result.total("compared_bytes") / records)
+        differences = difference_counts(result)
+        self.differences += sum(differences.values())
+        if differences:
+            logger.error("%s differs behind the copy: %s", key, differences)
+
+
+def passed_offsets(
+    chosen: Mapping[int, Sample], compared: Mapping[int, VerifiedRange]
+) -> tuple[int, int]:
+    """Offsets that were skipped, and all that were passed, of the partitions that could be compared."""
+    skipped = passed = 0
+    for number, sample in chosen.items():
+        if number in compared:
+            skipped += sample.skipped
+            passed += sample.skipped + max(0, compared[number].next - sample.first)
+    return skipped, passed
+
+
+def _known(
+    found: Mapping[tuple[str, int], object], key: TopicKey, intent: TopicIntent
+) -> dict[int, int]:
+    """Positions of the partitions that have one."""
+    topic = intent.target_topic or key.topic
+    offsets = {
+        number: getattr(found.get((topic, number)), "offset", -1)
+        for number in range(intent.partitions)
+    }
+    return {number: offset for number, offset in offsets.items() if offset >= 0}
+
+
+def _caught_up(due: _Due, number: int, position: int) -> VerifiedRange | None:
+    """The range of a partition without new records, if its time is due to be written."""
+    known = next_first(due.audit, due.intent, number)
+    if known is None:
+        return VerifiedRange(position, position, due.read_ms)
+    assert due.audit is not None
+    verified = due.audit.partitions[number]
+    if verified.next != position or due.read_ms - verified.at_ms < REFRESH_MS:
+        return None
+    return replace(verified, at_ms=due.read_ms)
+
+
+def _written(
+    before: TopicAudit | None,
+    *,
+    compared: Mapping[int, VerifiedRange],
+    findings: Sequence[Finding],
+    intent: TopicIntent,
+    passed: int,
+    skipped: int,
+    failure: str,
+) -> TopicAudit:
+    return with_compared(
+        before,
+        compared,
+        findings,
+        source_topic_id=intent.source_topic_id,
+        target_topic_id=intent.target_topic_id,
+        passed=passed,
+        skipped=skipped,
+        failure=failure,
+    )

@@ -1,0 +1,152 @@
+"""Results of a comparison as contents of nodes. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ureplicator_common.audits import (
+    CANCELLED,
+    DONE,
+    MAX_REASON_CHARACTERS,
+    AuditRun,
+    Differences,
+    TopicAudit,
+    VerifiedRange,
+)
+from ureplicator_common.audits import Finding as StoredFinding
+from ureplicator_common.audits.ranges import with_compared, with_run
+from ureplicator_common.contents import TopicIntent
+from ureplicator_common.model import Delivery
+from ureplicator_worker.audit.result import AuditResult, FindingKind, PartitionResult
+
+
+def kinds_of(delivery: Delivery) -> tuple[FindingKind, ...]:
+    """Kinds that are differences: repeats are within the promise of at least once."""
+    allowed = {FindingKind.REPEATED} if delivery is Delivery.AT_LEAST_ONCE else set()
+    return tuple(kind for kind in FindingKind if kind not in allowed)
+
+
+def compared_ranges(result: AuditResult, *, at_ms: int) -> dict[int, VerifiedRange]:
+    """Ranges that were compared. `at_ms`: when the positions were read up to which it compared.
+
+    A comparison may go on beyond them, with what was copied meanwhile: then its end is the time.
+    """
+    return {
+        each.partition: VerifiedRange(
+            each.verified_from,
+            each.verified_to,
+            max(at_ms, result.ended_ms) if each.verified_to > each.end else at_ms,
+            each.target_to,
+            _differences(each, result),
+        )
+        for each in result.partitions
+        if 0 <= each.verified_from < each.verified_to
+    }
+
+
+def stored_findings(result: AuditResult) -> tuple[StoredFinding, ...]:
+    kinds = kinds_of(result.delivery)
+    return tuple(
+        StoredFinding(each.partition, each.kind.value, each.source_offset, each.target_offset)
+        for each in result.findings
+        if each.kind in kinds
+    )
+
+
+def difference_counts(result: AuditResult) -> dict[str, int]:
+    counts = {kind.value: result.total(kind.value) for kind in kinds_of(result.delivery)}
+    return {kind: count for kind, count in sorted(counts.items()) if count}
+
+
+def outcome_of(result: AuditResult) -> str:
+    """`done`, or what could not be compared."""
+    if result.not_comparable:
+        return shortened(f"not comparable: {result.not_comparable}")
+    open_ones = [each for each in result.partitions if not each.complete]
+    if not open_ones:
+        return DONE
+    first = open_ones[0]
+    why = first.notes[-1] if first.notes else "its end was not reached"
+    return shortened(f"{len(open_ones)} partitions incomplete, first {first.partition}: {why}")
+
+
+def run_of(
+    result: AuditResult | None,
+    *,
+    id: str,
+    auditor: str,
+    started_ms: int,
+    ended_ms: int,
+    outcome: str,
+    report: str = "",
+) -> AuditRun:
+    """The run that a result is of; None: it compared nothing."""
+    return AuditRun(
+        id,
+        auditor,
+        started_ms,
+        ended_ms,
+        outcome,
+        result.total("compared") if result else 0,
+        result.total("repeated") if result else 0,
+        difference_counts(result) if result else {},
+        report,
+    )
+
+
+def with_result(
+    before: TopicAudit | None,
+    result: AuditResult | None,
+    *,
+    run: AuditRun,
+    intent: TopicIntent | None,
+    at_ms: int,
+) -> TopicAudit:
+    """The state of a topic after a run. `at_ms`: when the positions were read up to which it compared.
+
+    A run that was withdrawn since another auditor had ended it meanwhile keeps the outcome of that one.
+    """
+    known = before.last if before else None
+    if known is not None and known.id == run.id and run.outcome == CANCELLED:
+        run = known
+    if result is None or intent is None:
+        return with_run(before, run)
+    return with_compared(
+        before,
+        compared_ranges(result, at_ms=at_ms),
+        stored_findings(result),
+        source_topic_id=intent.source_topic_id,
+        target_topic_id=intent.target_topic_id,
+        run=run,
+    )
+
+
+def reason_of(error: Exception) -> str:
+    """Kind and message of a failure, as states and pages have it."""
+    return shortened(f"{type(error).__name__}: {error}")
+
+
+def shortened(text: str) -> str:
+    return text.splitlines()[0][:MAX_REASON_CHARACTERS] if text else "no reason given"
+
+
+def _differences(compared: PartitionResult, result: AuditResult) -> Differences | None:
+    kinds = kinds_of(result.delivery)
+    counts = {kind.value: getattr(compared, kind.value) for kind in kinds}
+    found = {kind: count for kind, count in counts.items() if count}
+    if not found:
+        return None
+    offsets = [
+        each.source_offset
+        for each in result.findings
+        if each.partition == compared.partition and each.kind in kinds
+    ]
+    first, last = _extent(compared, offsets, sum(found.values()))
+    return Differences(first, last, found)
+
+
+def _extent(compared: PartitionResult, offsets: Sequence[int], total: int) -> tuple[int, int]:
+    """First and last source offset of differences; the whole range where not all are known."""
+    if len(offsets) < total or min(offsets) < 0:
+        return compared.verified_from, compared.verified_to - 1
+    return min(offsets), max(offsets)

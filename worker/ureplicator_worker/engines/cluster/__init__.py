@@ -1,0 +1,1 @@
+"""Observation of the Spark cluster that a worker's copiers run on."""

@@ -1,0 +1,37 @@
+"""Records that are gone before they were read: an error, or passed over (`failOnDataLoss`)."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+
+from ureplicator_common.errors import PermanentError
+from ureplicator_worker.kafka_batches.bounds import TopicPartition
+from ureplicator_worker.kafka_batches.options import Options
+from ureplicator_worker.kafka_batches.planning import OffsetRange
+
+logger = logging.getLogger(__name__)
+
+
+class DataLost(PermanentError):
+    """Records that should be read are gone, and `failOnDataLoss` is true."""
+
+
+def report_loss(options: Options, text: str) -> None:
+    if options.fail_on_data_loss:
+        raise DataLost(f"{text}; with the option failOnDataLoss=false reading goes on behind it")
+    logger.warning("%s; reading goes on behind it", text)
+
+
+def present(
+    options: Options, ranges: Iterable[OffsetRange], first: Mapping[TopicPartition, int]
+) -> Iterator[OffsetRange]:
+    """The ranges without what retention has removed. Raises DataLost."""
+    for each in ranges:
+        begin = first[each.topic, each.partition]
+        if begin > each.start:
+            text = f"{each.topic}/{each.partition}: offsets {each.start} to {begin - 1} are gone"
+            report_loss(options, text)
+        if begin < each.end:
+            yield replace(each, start=max(begin, each.start))

@@ -1,0 +1,247 @@
+"""The committed records of an exact range of offsets, for use inside a Spark task.
+
+    send fetch --> response --> send the next fetch --> decode the response --> Arrow batches
+                      ^                                                             |
+                      +-------------------------------------------------------------+
+
+Blocking, with one connection to the leader. The broker prepares the next response while the last one is
+decoded. Fetches are read_committed; what transactions aborted is left out (`committed_batches`).
+
+The end of a range is reached by an offset, not by a count: compaction, markers and aborted transactions
+leave holes. Where the log has nothing up to the end, no batch shows that; an empty response does, if its
+last stable offset is at the end of the range or beyond it.
+
+A leader that moves, a broker that is away or silent, and a range whose end is not committed yet are waited
+for, up to `timeout_s` without progress. Everything else is an error of its own type (`errors`). What was
+yielded before an error is right; a task that is run again reads the same records.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import closing
+
+import pyarrow as pa
+
+from ureplicator_common.kafka import ClusterUnavailable
+from ureplicator_common.kafka.client import Broker, ClusterClient
+from ureplicator_common.kafka.errors import ErrorCode, error_name
+from ureplicator_worker.copier.raw.batches.committed import committed_batches
+from ureplicator_worker.copier.raw.batches.header import CorruptBatch, Header, Kind
+from ureplicator_worker.copier.raw.net.fetch_api import Fetched, Wanted
+from ureplicator_worker.copier.raw.net.topic_keys import TopicKeys
+from ureplicator_worker.records.columns import RecordColumns
+from ureplicator_worker.records.errors import (
+    LogChanged,
+    OffsetOutOfRange,
+    RangeUnavailable,
+    ReadRefused,
+    RecordsUnreadable,
+)
+from ureplicator_worker.records.fetch_connection import (
+    CLIENT_ID,
+    FetchConnection,
+    OpenConnection,
+    open_connection,
+)
+
+MAX_BATCH_BYTES = 8 << 20
+TIMEOUT_S = 60.0
+FETCH_BYTES = 4 << 20
+RETRY_S = 0.2
+CORRUPT_TRIES = 3
+
+Stored = tuple[memoryview, Header]
+
+
+def read_range(
+    *,
+    cluster: Mapping[str, str],
+    topic: str,
+    partition: int,
+    start: int,
+    end: int,
+    max_batch_bytes: int = MAX_BATCH_BYTES,
+    timeout_s: float = TIMEOUT_S,
+) -> Iterator[pa.RecordBatch]:
+    """The committed records with `start` <= offset < `end`, in order, as batches of `columns.SCHEMA`.
+
+    `cluster`: its properties, as in the configuration; `max_batch_bytes`: after that many decoded bytes an
+    Arrow batch ends, with the stored batch that reaches them; `timeout_s`: longest time without progress.
+
+    Raises RangeUnavailable, which may be tried again, OffsetOutOfRange, LogChanged, RecordsUnreadable and
+    ReadRefused.
+    """
+    client = ClusterClient(cluster["bootstrap.servers"], client_id=CLIENT_ID)
+    reader = RangeReader(
+        client,
+        topic=topic,
+        partition=partition,
+        start=start,
+        end=end,
+        max_batch_bytes=max_batch_bytes,
+        timeout_s=timeout_s,
+    )
+    with closing(client), closing(reader):
+        yield from reader.batches()
+
+
+class RangeReader:
+    """One reading of one range."""
+
+    def __init__(
+        self,
+        client: ClusterClient,
+        *,
+        topic: str,
+        partition: int,
+        start: int,
+        end: int,
+        max_batch_bytes: int = MAX_BATCH_BYTES,
+        timeout_s: float = TIMEOUT_S,
+        open_connection: OpenConnection = open_connection,
+    ) -> None:
+        self._client = client
+        self._topic, self._partition = topic, partition
+        self._position, self._end = start, end
+        self._max_batch_bytes = max_batch_bytes
+        self._timeout_s = timeout_s
+        self._open = open_connection
+        self._columns = RecordColumns(topic=topic, partition=partition, start=start, end=end)
+        self._topic_id = ""
+        self._leader_epoch = self._batch_epoch = -1
+        self._connection: FetchConnection | None = None
+        self._corrupt_tries = 0
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        columns = self._columns
+        while self._position < self._end:
+            for view, header in self._next():
+                try:
+                    columns.add(view, header)
+                except CorruptBatch as error:
+                    raise RecordsUnreadable(f"{self}: {error}") from error
+                if columns.size_bytes >= self._max_batch_bytes:
+                    yield from self._take()
+        yield from self._take()
+
+    def _take(self) -> Iterator[pa.RecordBatch]:
+        try:
+            batch = self._columns.take()
+        except CorruptBatch as error:
+            raise RecordsUnreadable(f"{self}, before offset {self._position}: {error}") from error
+        if batch is not None:
+            yield batch
+
+    def close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def __str__(self) -> str:
+        return f"{self._topic}/{self._partition}"
+
+    def _next(self) -> list[Stored]:
+        """The batches of the next response that brings the reader forward. Raises RangeUnavailable."""
+        deadline_s = self._client.deadline_s(self._timeout_s)
+        while True:
+            before = self._position
+            reason = f"the log is committed up to offset {before} only"
+            try:
+                stored = self._fetch()
+                if self._position > before:
+                    return stored
+            except ClusterUnavailable as error:
+                reason = str(error)
+                self.close()
+                self._client.pause(RETRY_S)
+            if self._client.now_s() >= deadline_s:
+                raise RangeUnavailable(
+                    f"{self}: nothing read from offset {before} for {self._timeout_s:.0f} s: {reason}"
+                )
+
+    def _fetch(self) -> list[Stored]:
+        """One response. Raises ClusterUnavailable."""
+        if self._connection is None:
+            self._connect()
+            self._send()
+        assert self._connection is not None
+        view, result = self._connection.receive()
+        if result.error or not result.partitions:
+            raise ClusterUnavailable(f"{self._connection.broker}: {error_name(result.error)}")
+        (fetched,) = result.partitions
+        stored = self._stored(view, fetched)
+        if self._position < self._end:
+            try:
+                self._send()
+            except ClusterUnavailable:
+                self.close()
+        return stored
+
+    def _connect(self) -> None:
+        """To the leader. Raises ClusterUnavailable, LogChanged."""
+        view = self._client.view([self._topic])
+        leader = view.leaders.get((self._topic, self._partition))
+        broker: Broker | None = view.brokers.get(leader.node_id) if leader else None
+        if leader is None or broker is None:
+            raise ClusterUnavailable(f"{self} has no leader, or does not exist")
+        topic_id = view.topic_ids[self._topic]
+        if self._topic_id not in ("", topic_id):
+            raise LogChanged(f"topic {self._topic} was recreated while it was read")
+        self._topic_id, self._leader_epoch = topic_id, leader.epoch
+        keys = TopicKeys.of(self._topic, topic_id, self._partition)
+        self._connection = FetchConnection(broker, keys, open_connection=self._open)
+
+    def _send(self) -> None:
+        assert self._connection is not None
+        self._connection.send(
+            Wanted(self._position, self._leader_epoch, self._batch_epoch, FETCH_BYTES)
+        )
+
+    def _stored(self, view: memoryview, fetched: Fetched) -> list[Stored]:
+        """Batches with records of the range; the position moves behind them. Raises ClusterUnavailable."""
+        if fetched.error or fetched.diverging:
+            self._refuse(fetched)
+        if fetched.start == fetched.end:
+            if fetched.last_stable >= self._end:
+                self._position = self._end
+            return []
+        before = self._position
+        stored: list[Stored] = []
+        found = committed_batches(view, fetched, position=self._position, check_crc=True)
+        try:
+            for batch, header, kind in found:
+                if header.base_offset >= self._end and header.magic >= 2:
+                    self._position = self._end
+                    break
+                if kind is Kind.PASS or kind is Kind.REBUILD:
+                    stored.append((batch, header))
+                self._position = header.last_offset + 1
+                self._batch_epoch = header.leader_epoch
+        except CorruptBatch as error:
+            if self._position == before:
+                self._corrupt(error)
+        else:
+            self._corrupt_tries = 0
+        return stored
+
+    def _corrupt(self, error: CorruptBatch) -> None:
+        """Nothing before it is left to read. It is fetched again: the network may have garbled it."""
+        self._corrupt_tries += 1
+        text = f"{self}, offset {self._position}: {error}"
+        if self._corrupt_tries >= CORRUPT_TRIES:
+            raise RecordsUnreadable(text) from error
+        raise ClusterUnavailable(text) from error
+
+    def _refuse(self, fetched: Fetched) -> None:
+        """Raise what an error of the partition means."""
+        where = f"{self}, offset {self._position}"
+        if fetched.diverging:
+            raise LogChanged(
+                f"{where}: the log was truncated to offset {fetched.diverging[1]} since it was read"
+            )
+        if fetched.error == ErrorCode.OFFSET_OUT_OF_RANGE:
+            raise OffsetOutOfRange(f"{where} is not in the log")
+        if fetched.error == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+            raise ReadRefused(f"{where}: {error_name(fetched.error)}")
+        raise ClusterUnavailable(f"{where}: {error_name(fetched.error)}")
