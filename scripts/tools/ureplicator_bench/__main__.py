@@ -12,11 +12,12 @@ from __future__ import annotations
 import json
 import os
 import platform
+import re
 import signal
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -28,14 +29,15 @@ from ureplicator_bench import (
     control,
     handover,
     idle,
-    latency,
     memory,
     merge,
-    open_loop,
+    rows,
     scale,
     throughput,
 )
 from ureplicator_bench.contenders import Contender, MirrorMaker, Ours
+from ureplicator_bench.control import Figure
+from ureplicator_bench.delays import latency, open_loop
 from ureplicator_bench.load import Filler, Profile
 from ureplicator_bench.report import (
     print_figure,
@@ -45,6 +47,8 @@ from ureplicator_bench.report import (
     print_throughput,
 )
 from ureplicator_bench.servers import Servers, running
+from ureplicator_bench.spark import aims, filter_query
+from ureplicator_bench.spark.contenders import on_spark
 from ureplicator_cli.rest_client import RestFailure
 from ureplicator_common.model import Delivery
 from ureplicator_testkit.records.topics import CODECS, create_topic, delete_topic
@@ -58,6 +62,7 @@ PROFILES = {
     for profile in (
         Profile("1k", records=1_500_000, size=1_000),
         Profile("100b", records=6_000_000, size=100),
+        Profile("10k", records=200_000, size=10_000),
         Profile("lz4", records=1_500_000, size=1_000, codec="lz4"),
     )
 }
@@ -80,6 +85,12 @@ class BenchOptions:
     load_s: float
     deliveries: tuple[Delivery, ...]
     handler: str
+    spark: bool
+    sql: bool
+
+    def passing(self, profile: Profile) -> int:
+        """Records that are copied."""
+        return filter_query.passing(profile) if self.sql else profile.records
 
 
 @click.command(help=(__doc__ or "").partition("`: ")[2])
@@ -88,7 +99,7 @@ class BenchOptions:
     "names",
     type=click.Choice([*PROFILES]),
     multiple=True,
-    help="May be repeated; default: 1k and 100b.",
+    help="May be repeated; default: 1k and 100b; of --spark and --sql: 1k.",
 )
 @click.option("--records", type=click.IntRange(10_000), help="Instead of the profile's.")
 @click.option("--size", type=click.IntRange(10, 900_000), help="Bytes of a value.")
@@ -106,7 +117,7 @@ class BenchOptions:
     "deliveries",
     type=click.Choice([each.value for each in Delivery]),
     multiple=True,
-    help="Of this replicator; may be repeated; default: at_least_once.",
+    help="Of this replicator; may be repeated; default: at_least_once; of --sql: both.",
 )
 @click.option(
     "--handler",
@@ -124,6 +135,12 @@ class BenchOptions:
     default=0.0,
     help="Measure lag under 50 and 80 % of the capacity instead, so many seconds each.",
 )
+@click.option(
+    "--spark",
+    is_flag=True,
+    help="One slot here, one on a Spark cluster, and Structured Streaming instead.",
+)
+@click.option("--sql", is_flag=True, help="Have the records go through a filter of SQL instead.")
 @click.option("--deadline", type=float, default=300.0, show_default=True, help="For one copy, s.")
 @click.option("--memory", "only_memory", is_flag=True, help="Copy 5 GB and show memory instead.")
 @click.option("--control", "only_control", is_flag=True, help="Measure the control plane instead.")
@@ -145,6 +162,12 @@ class BenchOptions:
 @click.option(
     "--merge", "only_merge", is_flag=True, help="Measure the merging of small batches instead."
 )
+@click.option(
+    "--rows",
+    "only_rows",
+    is_flag=True,
+    help="Sizes, codecs and counts of partitions in both delivery modes of both instead; 40 minutes.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print figures for machines.")
 def main(
     names: tuple[str, ...],
@@ -157,6 +180,8 @@ def main(
     handler: str,
     latency_seconds: float,
     load_seconds: float,
+    spark: bool,
+    sql: bool,
     deadline: float,
     only_memory: bool,
     only_control: bool,
@@ -164,15 +189,17 @@ def main(
     idle_partitions: int | None,
     scale_partitions: int | None,
     only_merge: bool,
+    only_rows: bool,
     as_json: bool,
 ) -> None:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     changes = {"records": records, "size": size, "codec": codec, "partitions": partitions}
-    bases = [MEMORY] if only_memory else [PROFILES[name] for name in names or ("1k", "100b")]
+    default = ("1k",) if spark or sql else ("1k", "100b")
+    bases = [MEMORY] if only_memory else [PROFILES[name] for name in names or default]
     profiles = tuple(_changed(base, changes) for base in bases)
-    delivered = tuple(map(Delivery, deliveries)) or (Delivery.AT_LEAST_ONCE,)
+    delivered = tuple(map(Delivery, deliveries or ([*Delivery] if sql else [*Delivery][:1])))
     wanted = BenchOptions(
-        profiles, latency_seconds, deadline, mm2, load_seconds, delivered, handler
+        profiles, latency_seconds, deadline, mm2, load_seconds, delivered, handler, spark, sql
     )
     try:
         if idle_partitions is not None:
@@ -181,6 +208,8 @@ def main(
             good, figures = _scale(scale_partitions)
         elif only_merge:
             good, figures = _merge()
+        elif only_rows:
+            good, figures = _rows(deadline)
         elif only_control or only_handover:
             good, figures = _control() if only_control else _handover()
         else:
@@ -202,63 +231,88 @@ def _changed(base: Profile, changes: dict[str, Any]) -> Profile:
 
 
 def _run(wanted: BenchOptions, *, only_memory: bool) -> tuple[bool, dict[str, Any]]:
-    with _folder(), running(FOLDER) as servers:
-        ours = [
-            Ours(servers, FOLDER, delivery=each, handler=wanted.handler)
-            for each in wanted.deliveries
-        ]
+    with _folder(), running(FOLDER) as servers, ExitStack() as more:
         if only_memory:
-            found = memory.measure(ours[0], servers, wanted.profiles[0], progress=_print_progress)
+            ours = Ours(servers, FOLDER, delivery=wanted.deliveries[0])
+            found = memory.measure(ours, servers, wanted.profiles[0], progress=_print_progress)
             print_memory(console, found)
             return found.good, {"memory": asdict(found)}
-        contenders: list[Contender] = [*ours]
-        if wanted.mm2 != "none":
-            contenders.append(MirrorMaker(servers, FOLDER, tuned=wanted.mm2 == "tuned"))
+        contenders = [*_contenders(wanted, servers, more)]
         if wanted.load_s:
             return _lag_under_load(wanted, servers, contenders)
         return _compare(wanted, servers, contenders)
 
 
+def _contenders(wanted: BenchOptions, servers: Servers, more: ExitStack) -> Iterator[Contender]:
+    """`more`: ends what they need besides the servers."""
+    if wanted.spark:
+        yield from more.enter_context(on_spark(servers, FOLDER, delivery=wanted.deliveries[0]))
+        return
+    handlers = {"handlers": [{"topics": ".*", "handler": wanted.handler}]}
+    route = filter_query.ROUTE if wanted.sql else handlers if wanted.handler else {}
+    kind = "sql" if wanted.sql else "handler" if wanted.handler else ""
+    for each in wanted.deliveries:
+        yield Ours(servers, FOLDER, delivery=each, kind=kind, route=route)
+    if wanted.mm2 != "none" and not wanted.sql:
+        yield MirrorMaker(servers, FOLDER, tuned=wanted.mm2 == "tuned")
+
+
 def _control() -> tuple[bool, dict[str, Any]]:
-    found = []
     with _folder():
-        for figure in control.figures(FOLDER, progress=_print_progress):
-            print_figure(console, figure)
-            found.append(figure)
-    return all(each.good for each in found), {"control": [asdict(each) for each in found]}
+        return _printed("control", control.figures(FOLDER, progress=_print_progress))
 
 
 def _idle(partitions: int) -> tuple[bool, dict[str, Any]]:
-    found = []
-    for figure in idle.figures(partitions, progress=_print_progress):
-        print_figure(console, figure)
-        found.append(figure)
-    return all(each.good for each in found), {"idle": [asdict(each) for each in found]}
+    return _printed("idle", idle.figures(partitions, progress=_print_progress))
 
 
 def _scale(partitions: int) -> tuple[bool, dict[str, Any]]:
-    found = []
     with _folder():
-        for figure in scale.figures(FOLDER, partitions, progress=_print_progress):
-            print_figure(console, figure)
-            found.append(figure)
-    return all(each.good for each in found), {"scale": [asdict(each) for each in found]}
+        return _printed("scale", scale.figures(FOLDER, partitions, progress=_print_progress))
+
+
+def _rows(deadline_s: float) -> tuple[bool, dict[str, Any]]:
+    """Each contender is warmed up alike; then it copies each row once."""
+    found = []
+    with _folder(), running(FOLDER) as servers:
+        contenders: list[Contender] = [
+            *(Ours(servers, FOLDER, delivery=each) for each in Delivery),
+            *(MirrorMaker(servers, FOLDER, tuned=True, once=once) for once in (False, True)),
+        ]
+        copy = partial(_copied, servers=servers, deadline_s=deadline_s)
+        warm = PROFILES["1k"]
+        with _filled(warm, servers) as topic:
+            for each in contenders:
+                _warm_up(partial(copy, each, topic=topic, profile=warm, why="to warm up"))
+        for number, profile in enumerate(rows.profiles()):
+            with _filled(profile, servers) as topic:
+                order = contenders if number % 2 == 0 else contenders[::-1]
+                results = {one.name: copy(one, topic=topic, profile=profile) for one in order}
+            row = rows.Row(profile, {one.name: results[one.name] for one in contenders})
+            _print_progress(rows.summary(row))
+            found.append(row)
+    for line in rows.markdown(found):
+        click.echo(line)
+    good = all(each.finished for row in found for each in row.results.values())
+    return good, {"rows": [asdict(row) for row in found]}
 
 
 def _merge() -> tuple[bool, dict[str, Any]]:
-    found = []
-    for figure in merge.figures(progress=_print_progress):
-        print_figure(console, figure)
-        found.append(figure)
-    return all(each.good for each in found), {"merge": [asdict(each) for each in found]}
+    return _printed("merge", merge.figures(progress=_print_progress))
 
 
 def _handover() -> tuple[bool, dict[str, Any]]:
     with _folder():
-        found = handover.figures(FOLDER)
-    for figure in found:
+        return _printed("handover", handover.figures(FOLDER))
+
+
+def _printed(kind: str, figures: Iterable[Figure]) -> tuple[bool, dict[str, Any]]:
+    """Each figure as it is measured."""
+    found = []
+    for figure in figures:
         print_figure(console, figure)
-    return all(each.good for each in found), {"handover": [asdict(each) for each in found]}
+        found.append(figure)
+    return all(each.good for each in found), {kind: [asdict(each) for each in found]}
 
 
 @contextmanager
@@ -280,11 +334,17 @@ def _compare(
     wanted: BenchOptions, servers: Servers, contenders: Sequence[Contender]
 ) -> tuple[bool, dict[str, Any]]:
     figures: dict[str, Any] = {"throughput": {}, "latency": {}}
+    aimed: list[Figure] = []
     good = True
     for number, profile in enumerate(wanted.profiles):
         with _filled(profile, servers) as topic:
             copy = partial(
-                _copied, servers=servers, topic=topic, profile=profile, deadline_s=wanted.deadline_s
+                _copied,
+                servers=servers,
+                topic=topic,
+                profile=profile,
+                deadline_s=wanted.deadline_s,
+                passing=wanted.passing(profile),
             )
             if number == 0:
                 cold = [(each.name, copy(each, why="cold")) for each in contenders]
@@ -303,13 +363,20 @@ def _compare(
             for name, result in results
         }
         good = good and all(result.finished for _, result in results)
+        if wanted.spark:
+            aimed.append(aims.slower(results[0][1], results[1][1]))
+        if wanted.sql:
+            aimed += aims.sql_costs(results)
     if wanted.seconds > 0:
         late = _latency(wanted, servers, contenders)
         print_latency(console, late, latency.PER_S)
         figures["latency"] = {
             name: {phase.phase: asdict(phase) for phase in phases} for name, phases in late
         }
-    return good, figures
+        if wanted.sql:
+            aimed += aims.sql_delays(late)
+    reached, judged = _printed("aims", aimed)
+    return good and reached, figures | judged
 
 
 def _lag_under_load(
@@ -321,9 +388,15 @@ def _lag_under_load(
         _print_progress(f"{profile.name}: {contender.name} under load")
         topic = f"bench-load-{number}"
         for cluster in (servers.source, servers.target):
-            create_topic(cluster.bootstrap, topic, partitions=profile.partitions)
+            create_topic(
+                cluster.bootstrap,
+                topic,
+                partitions=profile.partitions,
+                config=open_loop.TOPIC_CONFIG,
+            )
         found = open_loop.measure(contender, servers, topic, profile, seconds=wanted.load_s)
         results.append((contender.name, found))
+        _print_progress("; ".join(map(str, found)))
         for cluster in (servers.source, servers.target):
             delete_topic(cluster.bootstrap, topic)
     print_open_loop(console, profile, results)
@@ -332,7 +405,8 @@ def _lag_under_load(
 
 @contextmanager
 def _filled(profile: Profile, servers: Servers) -> Iterator[str]:
-    topic, source = f"bench-{profile.name}", servers.source.bootstrap
+    topic = "bench-" + re.sub(r"[^a-z0-9]+", "-", profile.name)
+    source = servers.source.bootstrap
     _print_progress(f"{profile.name}: filling {topic}")
     create_topic(source, topic, partitions=profile.partitions)
     Filler(source, topic, profile).add(profile.records)
@@ -355,6 +429,7 @@ def _copied(
     topic: str,
     profile: Profile,
     deadline_s: float,
+    passing: int | None = None,
     why: str = "measured",
 ) -> throughput.Throughput:
     """One copy of the whole topic to a target topic of its own."""
@@ -362,7 +437,14 @@ def _copied(
     target = servers.target.bootstrap
     create_topic(target, topic, partitions=profile.partitions)
     os.sync()  # otherwise the first contender pays for dirty pages of the fill
-    found = throughput.measure(contender, servers, topic, profile, deadline_s=deadline_s)
+    found = throughput.measure(
+        contender,
+        servers,
+        topic,
+        profile,
+        deadline_s=deadline_s,
+        passing=passing or profile.records,
+    )
     delete_topic(target, topic)
     return found
 
@@ -376,18 +458,19 @@ def _latency(
         for number, contender in enumerate(contenders):
             _print_progress(f"latency: {contender.name} for {wanted.seconds:.0f} s in each phase")
             topic = f"bench-latency-{number}"
-            for cluster in (servers.source, servers.target):
-                create_topic(cluster.bootstrap, topic, partitions=profile.partitions)
-            create_topic(servers.target.bootstrap, full_topic, partitions=profile.partitions)
+            source, target = servers.source.bootstrap, servers.target.bootstrap
+            create_topic(source, topic, partitions=profile.partitions)
+            for each in (topic, f"{topic}-plain", full_topic):
+                create_topic(target, each, partitions=profile.partitions)
             found = latency.measure(
                 contender,
                 servers,
                 topic,
-                profile,
+                replace(profile, records=wanted.passing(profile)),
                 seconds=wanted.seconds,
                 full_topic=full_topic,
             )
-            delete_topic(servers.target.bootstrap, full_topic)
+            delete_topic(target, full_topic)
             results.append((contender.name, found))
     return results
 

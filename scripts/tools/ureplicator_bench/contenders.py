@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Protocol
+from types import MappingProxyType
+from typing import Any, Protocol
 
 import yaml
 from confluent_kafka.admin import AdminClient
@@ -24,11 +26,13 @@ from ureplicator_testkit.servers.java import (
     java_executable,
     kafka_jars,
 )
+from ureplicator_testkit.servers.ports import PortClaim, claim_port
 from ureplicator_testkit.servers.processes import Process
-from ureplicator_testkit.servers.stack import CONFIG_TEXT
+from ureplicator_testkit.servers.stack import config_text
 
 MARK_NAME = "UREPLICATOR_BENCH"
 HEAP_MB = 2_048
+NO_SETTINGS: Mapping[str, Any] = MappingProxyType({})
 
 _MM2_DEFAULT = """\
 clusters = A, B
@@ -64,6 +68,13 @@ B.producer.compression.type = {codec}
 B.offset.flush.timeout.ms = 30000
 """
 """Overrides the defaults; more tasks or larger batches made nothing faster."""
+_MM2_EXACTLY_ONCE = """\
+exactly.once.source.support = enabled
+dedicated.mode.enable.internal.rest = true
+listeners = http://127.0.0.1:{port}
+A.consumer.isolation.level = read_committed
+"""
+"""KIP-618 for MirrorMaker 2: its workers speak to each other through an internal REST server."""
 
 
 class Contender(Protocol):
@@ -77,6 +88,9 @@ class Contender(Protocol):
     def processes(self) -> Sequence[Process]:
         """Root processes of all its process trees."""
 
+    def wrong(self) -> str:
+        """Reasons for not copying, as far as it reports them."""
+
     def stop(self) -> None:
         """Stop it, and remove what could disturb the next run."""
 
@@ -84,37 +98,44 @@ class Contender(Protocol):
 class Ours:
     """A controller and a worker with default settings; each start is a fleet of its own.
 
-    `handler`: what all records go through; "": they are copied as whole batches.
+    `route`, `worker`: other settings of these sections; `kind`: their name.
     """
 
     def __init__(
-        self, servers: Servers, folder: Path, *, delivery: Delivery, handler: str = ""
+        self,
+        servers: Servers,
+        folder: Path,
+        *,
+        delivery: Delivery,
+        kind: str = "",
+        route: Mapping[str, Any] = NO_SETTINGS,
+        worker: Mapping[str, Any] = NO_SETTINGS,
     ) -> None:
-        once = delivery is Delivery.EXACTLY_ONCE
-        self.name = "ureplicator" + ", handler" * bool(handler) + ", exactly once" * once
-        self._servers, self._folder, self._delivery = servers, folder, delivery
-        self._handler = handler
+        once = "exactly once" if delivery is Delivery.EXACTLY_ONCE else ""
+        self.name = ", ".join(filter(None, ("ureplicator", kind, once)))
+        self._servers, self._folder = servers, folder
+        self._route = {"delivery": delivery.value, **route}
+        self._worker = worker
         self._runs = 0
         self._fleet: Fleet | None = None
 
     def start(self, topics: Sequence[str], profile: Profile) -> None:
         self._runs += 1
-        folder = self._folder / f"{self._delivery.value}-{self._runs}"
+        name = re.sub(r"[^a-z0-9]+", "-", f"bench {self.name} {self._runs}")
+        folder = self._folder / name
         folder.mkdir()
         config = folder / "config.yaml"
         settings = yaml.safe_load(
-            CONFIG_TEXT.format(
+            config_text(
                 zookeeper=self._servers.zookeeper.hosts,
                 source=self._servers.source.bootstrap,
                 target=self._servers.target.bootstrap,
             )
         )
-        settings["routes"][0]["delivery"] = self._delivery.value
-        if self._handler:
-            settings["routes"][0]["handlers"] = [{"topics": ".*", "handler": self._handler}]
+        settings["routes"][0] |= self._route
+        settings["worker"] |= self._worker
         config.write_text(yaml.safe_dump(settings))
         mark = Mark(MARK_NAME, str(folder))
-        name = f"bench-{self._delivery.value}-{self._runs}"
         self._fleet = Fleet(config, folder, name=name, workers=1, mark=mark)
         self._fleet.start()
         self._fleet.wait_ready()
@@ -140,34 +161,10 @@ class Ours:
             self._fleet = None
 
 
-class MirrorMaker:
-    """MirrorMaker 2 in its dedicated mode, with the JVM settings of Kafka's own start script."""
+class OneProcess:
+    """A contender that is one process, with what that starts."""
 
-    def __init__(self, servers: Servers, folder: Path, *, tuned: bool) -> None:
-        self.name = f"MirrorMaker 2 ({'tuned' if tuned else 'default'})"
-        self._servers, self._folder, self._tuned = servers, folder, tuned
-        self._runs = 0
-        self._process: Process | None = None
-
-    def start(self, topics: Sequence[str], profile: Profile) -> None:
-        self._runs += 1
-        folder = self._folder / f"mirror-maker-{self._runs}"
-        folder.mkdir()
-        properties = folder / "mm2.properties"
-        text = _MM2_DEFAULT + (_MM2_TUNED if self._tuned else "")
-        properties.write_text(
-            text.format(
-                source=self._servers.source.bootstrap,
-                target=self._servers.target.bootstrap,
-                topics=",".join(topics),
-                partitions=profile.partitions,
-                codec=profile.codec,
-            )
-        )
-        command = _mirror_maker_java(folder).command(
-            "org.apache.kafka.connect.mirror.MirrorMaker", properties
-        )
-        self._process = Process("mirror-maker", command, log=folder / "mm2.log")
+    _process: Process | None = None
 
     def processes(self) -> Sequence[Process]:
         return [self._process] if self._process else ()
@@ -179,6 +176,44 @@ class MirrorMaker:
         if self._process is not None:
             self._process.kill_tree()
             self._process = None
+
+
+class MirrorMaker(OneProcess):
+    """MirrorMaker 2 in its dedicated mode, with the JVM settings of Kafka's own start script."""
+
+    def __init__(self, servers: Servers, folder: Path, *, tuned: bool, once: bool = False) -> None:
+        how = "tuned" if tuned else "default"
+        self.name = f"MirrorMaker 2 ({how}{', exactly once' * once})"
+        self._servers, self._folder, self._tuned, self._once = servers, folder, tuned, once
+        self._runs = 0
+        self._port: PortClaim
+
+    def start(self, topics: Sequence[str], profile: Profile) -> None:
+        self._runs += 1
+        folder = self._folder / f"mirror-maker{'-once' * self._once}-{self._runs}"
+        folder.mkdir()
+        properties = folder / "mm2.properties"
+        self._port = claim_port()
+        text = _MM2_DEFAULT + _MM2_TUNED * self._tuned + _MM2_EXACTLY_ONCE * self._once
+        properties.write_text(
+            text.format(
+                source=self._servers.source.bootstrap,
+                target=self._servers.target.bootstrap,
+                topics=",".join(topics),
+                partitions=profile.partitions,
+                codec=profile.codec,
+                port=self._port.port,
+            )
+        )
+        command = _mirror_maker_java(folder).command(
+            "org.apache.kafka.connect.mirror.MirrorMaker", properties
+        )
+        self._process = Process("mirror-maker", command, log=folder / "mm2.log")
+
+    def stop(self) -> None:
+        if self._process is not None:
+            super().stop()
+            self._port.release()
             for cluster in (self._servers.source, self._servers.target):
                 _delete_topics_of_mm2(cluster.bootstrap)
 

@@ -18,13 +18,15 @@ _HEAP = 512
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """Content of a topic. `size`: bytes of a value; no keys or headers."""
+    """Content of a topic. `size`: bytes of a value; no keys or headers. `batch_records`: of each batch at
+    most."""
 
     name: str
     records: int
     size: int
     codec: str = "none"
     partitions: int = 8
+    batch_records: int = 100_000
 
     @property
     def bytes(self) -> int:
@@ -44,14 +46,14 @@ class Filler:
                 "compression.type": profile.codec,
                 "acks": "1",
                 "batch.size": BATCH_BYTES,
-                "batch.num.messages": 100_000,
+                "batch.num.messages": profile.batch_records,
                 "linger.ms": linger_ms,
                 "queue.buffering.max.messages": 1_000_000,
                 "queue.buffering.max.kbytes": 262_144,
                 **QUIET,
             }
         )
-        self._messages = [{"value": value} for value in _values(profile.size)]
+        self._messages = [{"value": value} for value in values(profile.size)]
         self._turn = 0
 
     def add(self, records: int) -> None:
@@ -79,7 +81,7 @@ class Filler:
             self._producer.poll(0.05)
 
 
-def _values(size: int) -> Iterator[bytes]:
+def values(size: int) -> Iterator[bytes]:
     """Text with repeated names and varying numbers, as most topics contain."""
     dice = random.Random(1)  # noqa: S311
     for _ in range(_HEAP):

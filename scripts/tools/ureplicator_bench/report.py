@@ -9,10 +9,10 @@ from rich.console import Console
 from rich.table import Table
 
 from ureplicator_bench.control import Figure
-from ureplicator_bench.latency import Latency
+from ureplicator_bench.delays.latency import Latency
+from ureplicator_bench.delays.open_loop import OpenLoop
 from ureplicator_bench.load import Profile
 from ureplicator_bench.memory import LIMIT_MB, Memory
-from ureplicator_bench.open_loop import OpenLoop
 from ureplicator_bench.throughput import Throughput
 
 
@@ -66,20 +66,20 @@ def print_throughput(
 def print_latency(
     console: Console, results: Sequence[tuple[str, Sequence[Latency]]], per_s: int
 ) -> None:
-    """One table a phase; in brackets the floor, a consumer of the source in the same run."""
+    """One table a phase; in brackets the floors, plain clients of the source and of the target."""
     names = [name for name, _ in results]
     for phases in zip(*(phases for _, phases in results), strict=True):
         console.print(f"[bold]latency at {per_s} records/s, {phases[0].phase}, consumer included")
         table = _table(names)
         for what in ("p50_ms", "p99_ms", "p999_ms", "max_ms"):
             figures = [getattr(phase.copy, what) for phase in phases]
-            floors = [getattr(phase.floor, what) for phase in phases]
             cells = [
-                f"{_short(figure)} ({_short(floor)})"
-                for figure, floor in zip(figures, floors, strict=True)
+                f"{_short(figure)} ({_short(getattr(phase.source, what))};"
+                f" {_short(getattr(phase.target, what))})"
+                for figure, phase in zip(figures, phases, strict=True)
             ]
             name = what.removesuffix("_ms").replace("p999", "p99.9")
-            table.add_row(f"{name}, ms (floor)", *cells, *_ratio(figures, False))
+            table.add_row(f"{name}, ms (source; target)", *cells, *_ratio(figures, False))
         console.print(table)
         for name, phase in zip(names, phases, strict=True):
             _warn(console, name, phase.others_share)

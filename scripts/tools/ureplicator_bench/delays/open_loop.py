@@ -34,6 +34,8 @@ CAPACITY_S = 20.0
 WARM_S = 10.0
 PARTS = (0.5, 0.8)
 UNLIMITED = 0
+TOPIC_CONFIG = {"retention.bytes": str(1 << 30), "segment.bytes": str(64 << 20)}
+"""Of each partition: more than a backlog while the capacity is measured, less than would fill a disk."""
 
 Sample = tuple[float, int]
 """Time in seconds, records in the log by then."""
@@ -49,6 +51,12 @@ class OpenLoop:
     p50_ms: float
     p99_ms: float
     max_ms: float
+
+    def __str__(self) -> str:
+        return (
+            f"{self.part:.0%} is {self.produced_per_s:,.0f} records/s:"
+            f" p50 {self.p50_ms:.0f} ms, p99 {self.p99_ms:.0f} ms, max {self.max_ms:.0f} ms"
+        )
 
 
 def measure(

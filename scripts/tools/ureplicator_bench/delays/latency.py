@@ -1,10 +1,12 @@
 """Latency: from just before a record is produced until a consumer has it.
 
-    producer --> source --> replicator --> target --> consumer        what users wait for
-                       \\-> consumer                                   the floor, in the same run
+    producer -+-> source --> replicator --> target --> consumer       what users wait for
+              |      \\-> consumer                                      floor at the source
+              +-----------------> target, another topic --> consumer   floor at the target
 
-The value contains the time of producing. Both consumers are processes, alike, and read the same records:
-what the floor shows is none of the replicator's doing. They long-poll with a broker's minimum, one byte.
+The value contains the time of producing. A copy is produced and consumed at either end, so no replicator is
+faster than both floors together; what they show is none of its doing. All consumers are processes, alike,
+and long-poll with a broker's minimum, one byte.
 
 The probe runs through three phases: beside a full topic that is copied, right after it, and quiet.
 """
@@ -58,13 +60,14 @@ class Quantiles:
 
 @dataclass(frozen=True, slots=True)
 class Latency:
-    """One phase: the copy, and the floor of the same records."""
+    """One phase: the copy, and the floors at the source and at the target."""
 
     phase: str
     sent: int
     received: int
     copy: Quantiles
-    floor: Quantiles
+    source: Quantiles
+    target: Quantiles
     others_share: float
 
 
@@ -84,27 +87,32 @@ def measure(
     seconds: float,
     full_topic: str,
 ) -> list[Latency]:
-    """`full_topic` is copied first, by the same replicator; its records are those of `profile`."""
+    """`full_topic` is copied first, by the same replicator; its records are those of `profile`.
+
+    `<topic>-plain` exists at the target, for the floor.
+    """
     source, target = servers.source.bootstrap, servers.target.bootstrap
-    sender = _Sender(source, topic, profile.partitions)
+    plain = f"{topic}-plain"
+    sender = _Sender([(source, topic), (target, plain)], profile.partitions)
     began = time.monotonic()
     try:
         others_s = -_others_s(contender, servers)
         with (
             _consumer(source, topic, profile) as at_source,
-            _consumer(target, topic, profile) as at,
+            _consumer(target, plain, profile) as at_target,
+            _consumer(target, topic, profile) as copied,
         ):
             contender.start([topic, full_topic], profile)
             phases = list(
                 _phases(sender, Ends(target, full_topic, profile.partitions), profile, seconds)
             )
             sender.end()
-            floor, copied = at_source(), at()
+            seen = [each() for each in (copied, at_source, at_target)]
         others_s += _others_s(contender, servers)
     finally:
         contender.stop()
     others_share = share(others_s, time.monotonic() - began)
-    return [_latency(phase, sender.stamps, copied, floor, others_share) for phase in phases]
+    return [_latency(phase, sender.stamps, seen, others_share) for phase in phases]
 
 
 def _phases(sender: _Sender, copied: Ends, profile: Profile, seconds: float) -> Iterator[_Phase]:
@@ -123,11 +131,13 @@ def _phases(sender: _Sender, copied: Ends, profile: Profile, seconds: float) -> 
 
 
 def _latency(
-    phase: _Phase, stamps: Sequence[float], copied: Seen, floor: Seen, others_share: float
+    phase: _Phase, stamps: Sequence[float], seen: Sequence[Seen], others_share: float
 ) -> Latency:
+    """`seen`: of the copy, at the source, at the target."""
     sent = sum(phase.from_s <= stamp < phase.to_s for stamp in stamps)
-    found, lowest = (_late_ms(phase, seen) for seen in (copied, floor))
-    return Latency(phase.name, sent, len(found), quantiles(found), quantiles(lowest), others_share)
+    late = [_late_ms(phase, each) for each in seen]
+    copied, source, target = map(quantiles, late)
+    return Latency(phase.name, sent, len(late[0]), copied, source, target, others_share)
 
 
 def _late_ms(phase: _Phase, seen: Seen) -> list[float]:
@@ -147,20 +157,23 @@ def quantiles(late_ms: Sequence[float]) -> Quantiles:
 
 
 class _Sender:
-    """Sends at an even pace; a late wake-up is compensated, so that the mean rate stays."""
+    """Sends at an even pace to each topic; a late wake-up is compensated, so that the mean rate stays."""
 
-    def __init__(self, bootstrap: str, topic: str, partitions: int) -> None:
-        settings: dict[str, Any] = {"bootstrap.servers": bootstrap, "linger.ms": 0, "acks": "1"}
-        self._producer = Producer({**settings, **QUIET})
-        self._topic, self._partitions = topic, partitions
+    def __init__(self, topics: Sequence[tuple[str, str]], partitions: int) -> None:
+        """`topics`: bootstrap servers and name of each."""
+        settings: dict[str, Any] = {"linger.ms": 0, "acks": "1"}
+        self._producers = [
+            (Producer({"bootstrap.servers": bootstrap, **settings, **QUIET}), topic)
+            for bootstrap, topic in topics
+        ]
+        self._partitions = partitions
         self.stamps: list[float] = []
 
     def run(self, seconds: float) -> None:
         """Send for so long."""
         began = time.monotonic()
         for number in range(int(seconds * PER_S)):
-            self._send(time.time(), len(self.stamps) % self._partitions)
-            self._producer.poll(0)
+            self._send(len(self.stamps) % self._partitions)
             wait_s = began + (number + 1) / PER_S - time.monotonic()
             if wait_s > 0:
                 time.sleep(wait_s)
@@ -182,18 +195,21 @@ class _Sender:
 
     def end(self) -> None:
         """Send the last record of each partition."""
-        for partition in range(self._partitions):
-            self._produce(_END, partition)
-        if self._producer.flush(30):
-            raise AssertionError("the source took not every record")
+        for producer, topic in self._producers:
+            for partition in range(self._partitions):
+                producer.produce(topic, _value(_END), partition=partition)
+            if producer.flush(30):
+                raise AssertionError(f"{topic}: a broker took not every record")
 
-    def _send(self, stamp: float, partition: int) -> None:
-        self.stamps.append(stamp)
-        self._produce(stamp, partition)
+    def _send(self, partition: int) -> None:
+        self.stamps.append(time.time())
+        for producer, topic in self._producers:
+            producer.produce(topic, _value(time.time()), partition=partition)
+            producer.poll(0)
 
-    def _produce(self, stamp: float, partition: int) -> None:
-        value = _STAMP.pack(stamp) + b"x" * (SIZE - _STAMP.size)
-        self._producer.produce(self._topic, value, partition=partition)
+
+def _value(stamp: float) -> bytes:
+    return _STAMP.pack(stamp) + b"x" * (SIZE - _STAMP.size)
 
 
 @contextmanager

@@ -1,0 +1,64 @@
+"""Rows of the table of `--rows`: kinds of topics, each copied by every contender in the same run."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from ureplicator_bench.load import Profile
+from ureplicator_bench.throughput import Throughput
+
+SIZES = (
+    Profile("100 B", 6_000_000, 100),
+    Profile("1 KB", 1_500_000, 1_000),
+    Profile("10 KB", 200_000, 10_000),
+)
+CODECS = ("none", "lz4", "zstd")
+PARTITIONS = (1, 64)
+SINGLE = Profile("100 B, batches of one record", 300_000, 100, batch_records=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """Results of each contender, by its name."""
+
+    profile: Profile
+    results: Mapping[str, Throughput]
+
+
+def profiles() -> Iterator[Profile]:
+    """Sizes and codecs with eight partitions; other counts of partitions; batches of one record."""
+    for base, codec in itertools.product(SIZES, CODECS):
+        yield replace(base, name=f"{base.name}, {codec}", codec=codec)
+    for base, partitions in itertools.product(SIZES[:2], PARTITIONS):
+        yield replace(base, name=f"{base.name}, partitions: {partitions}", partitions=partitions)
+    yield SINGLE
+
+
+def summary(row: Row) -> str:
+    figures = (
+        f"{name} {result.records_per_s:,.0f} records/s, {result.core_hours_per_tb:.2f} core-hours/TB"
+        for name, result in row.results.items()
+    )
+    return f"{row.profile.name}: {'; '.join(figures)}"
+
+
+def markdown(rows: Sequence[Row]) -> Iterator[str]:
+    """A table in Markdown: records a second, and core-hours for a TB, of each contender."""
+    names = list(rows[0].results)
+    heads = [
+        "",
+        *(f"{name}, records/s" for name in names),
+        *(f"{name}, core-hours/TB" for name in names),
+    ]
+    yield _line(heads)
+    yield _line(["---", *["---:"] * (len(heads) - 1)])
+    for row in rows:
+        speeds = [f"{row.results[name].records_per_s:,.0f}" for name in names]
+        costs = [f"{row.results[name].core_hours_per_tb:.2f}" for name in names]
+        yield _line([row.profile.name, *speeds, *costs])
+
+
+def _line(cells: Sequence[str]) -> str:
+    return "| " + " | ".join(cells) + " |"

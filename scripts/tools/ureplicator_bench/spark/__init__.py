@@ -1,0 +1,1 @@
+"""Measurements about Spark: its clusters, its Structured Streaming, its SQL."""
