@@ -15,20 +15,36 @@ one gets a new fleet. A module sets the delays of its controllers with `DELAYS`.
 | a worker cut off from a cluster, each way; connections cut; slow   | test_bad_networks     |
 | a clock that jumps an hour                                         | test_clocks           |
 | a topic that is grown, or recreated                                | test_topics_change    |
+| two versions in one fleet                                          | test_mixed_versions   |
 | copiers, JVMs, workers, brokers killed at random, exactly once     | test_kills            |
+| an executor, a Spark worker, the Spark master killed; a driver     |                       |
+| frozen, killed, started twice                                      | test_spark_cluster    |
 | one broker of three, and elections                                 | brokers/              |
 """
 
 import uuid
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from ureplicator_common.model import Delivery, Route
 from ureplicator_testkit.fleet.real_fleet import Fleet
 from ureplicator_testkit.records.flow import Flow
-from ureplicator_testkit.servers.network import CONTROLLERS, WORKERS, BreakableServers
+from ureplicator_testkit.servers.network import ALIASES, CONTROLLERS, WORKERS, BreakableServers
+
+HANDLED = "-handled"
+HANDLER = {"topics": f".*{HANDLED}", "handler": "ureplicator_worker.handlers:identity"}
+ONCE = Route("source", "once")
+ROUTES: list[dict[str, Any]] = [
+    {"source": "source", "target": "target", "handlers": [HANDLER]},
+    {"source": "source", "target": "once", "delivery": "exactly_once", "handlers": [HANDLER]},
+]
+FEW: dict[str, int] = {"partitions": 3, "rate": 120}
+AMONG_OTHERS = 400
+"""Records a second of the flow that has others beside it: all together take no more time than one alone."""
 
 
 class SharedFleet:
@@ -64,6 +80,8 @@ class SharedFleet:
             target=self.site.target.bootstrap,
             links=self.site.links,
             controller=delays,
+            routes=ROUTES,
+            aliases=ALIASES,
         )
         return fleet.start(controllers=len(CONTROLLERS), workers=len(WORKERS))
 
@@ -107,20 +125,28 @@ def fleet(shared: SharedFleet, request: pytest.FixtureRequest) -> Fleet:
 def flow(
     shared: SharedFleet, fleet: Fleet, topic: str, request: pytest.FixtureRequest
 ) -> Iterator[Flow]:
-    """A topic that is being copied. Its rests do no harm after a test that passed."""
-    flow = Flow(shared.site, fleet, topic, **_marked(request))
-    try:
-        flow.start()
+    """A topic that is being copied. Its rests do no harm after a test that passed.
+
+    With `@pytest.mark.all_lanes` three others flow beside it: each delivery, with and without a handler.
+    """
+    with ExitStack() as ends:
+
+        def made(name: str, **how: Any) -> Flow:
+            flow = Flow(shared.site, fleet, name, **how)
+            ends.callback(flow.close)
+            return flow
+
+        if request.node.get_closest_marker("all_lanes"):
+            once: dict[str, Any] = {"route": ONCE, "delivery": Delivery.EXACTLY_ONCE, **FEW}
+            flow = made(topic, rate=AMONG_OTHERS).start(
+                made(topic + HANDLED, **FEW),
+                made(f"{topic}-once", **once),
+                made(f"{topic}-once{HANDLED}", **once),
+            )
+        else:
+            flow = made(topic).start()
         failed = request.session.testsfailed
         yield flow
         if request.session.testsfailed == failed:
-            fleet.rest("DELETE", f"/topics/{topic}")
+            flow.delete()
             shared.is_sound()
-    finally:
-        flow.close()
-
-
-def _marked(request: pytest.FixtureRequest) -> dict[str, Any]:
-    """Options of the test's flow: `@pytest.mark.flow(rate=..., partitions=...)`."""
-    marker = request.node.get_closest_marker("flow")
-    return dict(marker.kwargs) if marker else {}

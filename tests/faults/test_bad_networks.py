@@ -8,7 +8,7 @@ import random
 import pytest
 import requests
 
-from ureplicator_testkit.fleet.real_fleet import SESSION_TIMEOUT_S, Fleet
+from ureplicator_testkit.fleet.real_fleet import FORTH_QUERY, SESSION_TIMEOUT_S, Fleet
 from ureplicator_testkit.histories.repeats import lost, thawed
 from ureplicator_testkit.records.flow import Flow
 from ureplicator_testkit.records.topics import create_topic
@@ -19,8 +19,9 @@ from ureplicator_testkit.servers.proxy import Proxy, Way
 DELAYS = {"rebalance_delay_s": 0, "handover_timeout_s": 8}
 SEED = 4
 TAKEN_OVER_S = SESSION_TIMEOUT_S + 2
-SILENCE_TIMEOUT_S = 25
-"""A silent target times out after 15 s; ten more on a busy machine."""
+SILENCE_TIMEOUT_S = 45
+"""A silent target times out after 15 s, and commits that wait are shown after 30 s: with exactly once nothing
+else is under way. The rest is for a busy machine."""
 RECOVERY_S = 5
 MEGABIT_BYTES = 125_000
 
@@ -64,7 +65,9 @@ def test_a_leader_cut_off_from_zookeeper_refuses_writes_while_another_one_leads(
     with fleet.calling(fleet.follower_of(leader)):
         successor = fleet.wait_leader(other_than=leader)
         for _ in range(3):
-            response = fleet.call("POST", "/topics", controller=leader, json={"topic": later})
+            response = fleet.call(
+                "POST", f"/topics?{FORTH_QUERY}", controller=leader, json={"topic": later}
+            )
             assert response.status_code == 503, response.text
             assert "ZooKeeper" in response.json()["detail"]
         assert fleet.call("GET", "/health", controller=leader).ok
@@ -76,7 +79,7 @@ def test_a_leader_cut_off_from_zookeeper_refuses_writes_while_another_one_leads(
     shown = f"/topics/{later}"
     eventually(lambda: fleet.call("GET", shown, controller=leader).ok, 5, "it knows of it, too")
     flow.judge()
-    fleet.rest("DELETE", f"/topics/{later}")
+    fleet.rest("DELETE", f"/topics/{later}?{FORTH_QUERY}")
 
 
 Cut = tuple[str, tuple[Way, ...]]
@@ -87,7 +90,12 @@ Cut = tuple[str, tuple[Way, ...]]
     [
         pytest.param(("source", ()), ("target", ()), id="stalled"),
         pytest.param(("source", (Way.UP,)), ("target", (Way.DOWN,)), id="half-open"),
-        pytest.param(("source", (Way.DOWN,)), ("target", (Way.UP,)), id="half-open-otherwise"),
+        pytest.param(
+            ("source", (Way.DOWN,)),
+            ("target", (Way.UP,)),
+            id="half-open-otherwise",
+            marks=pytest.mark.all_lanes,
+        ),
     ],
 )
 def test_two_workers_cut_off_from_a_cluster_each(

@@ -75,7 +75,7 @@ def wait_visible(flow: Flow, victims: Victims) -> None:
     eventually(visible, VISIBLE_S, "records become visible")
 
 
-@pytest.mark.timeout(1_800)
+@pytest.mark.timeout(600 + 20 * KILLS)
 def test_kills_at_random_moments_lose_and_repeat_nothing(
     site: ReplicatedServers, fleet: Fleet, topic: str
 ) -> None:

@@ -1,12 +1,15 @@
 """Workers and leaders that are gone for good, or seem to be: others take over, and a former owner
 that returns does no harm (guarantees of docs/architecture.md).
 
-Without a rebalance delay, so that every lost worker's partitions move. Each test ends with both logs,
+Without a rebalance delay, so that every lost worker's partitions move. The join delay is longer than a
+start of workers, one after the other, takes on a busy machine. Each test ends with both logs,
 and all commits, read from the beginning (`Flow.judge`).
 """
 
 import random
 import time
+
+import pytest
 
 from ureplicator_testkit.fleet.real_fleet import SESSION_TIMEOUT_S, Fleet
 from ureplicator_testkit.histories.repeats import lost, thawed
@@ -14,7 +17,7 @@ from ureplicator_testkit.records.flow import Flow
 from ureplicator_testkit.servers.processes import eventually
 
 HANDOVER_TIMEOUT_S = 8
-DELAYS = {"rebalance_delay_s": 0, "handover_timeout_s": HANDOVER_TIMEOUT_S}
+DELAYS = {"rebalance_delay_s": 0, "join_delay_s": 5, "handover_timeout_s": HANDOVER_TIMEOUT_S}
 SEED = 4
 TAKEN_OVER_S = SESSION_TIMEOUT_S + 2
 
@@ -23,6 +26,7 @@ def others(fleet: Fleet, *ids: str) -> set[str]:
     return set(fleet.workers) - set(ids)
 
 
+@pytest.mark.all_lanes
 def test_a_worker_killed_at_random_is_replaced_and_nothing_is_lost(
     fleet: Fleet, flow: Flow
 ) -> None:

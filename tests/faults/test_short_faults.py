@@ -36,6 +36,7 @@ def test_workers_that_stop_cleanly_and_flap_repeat_nothing_and_move_nothing(
     flow.judge()
 
 
+@pytest.mark.all_lanes
 def test_a_copier_killed_is_back_on_its_worker_in_5_s(fleet: Fleet, flow: Flow) -> None:
     id = flow.a_worker()
     (slot,) = fleet.status(id)["slots"]
@@ -50,6 +51,7 @@ def test_a_copier_killed_is_back_on_its_worker_in_5_s(fleet: Fleet, flow: Flow) 
     flow.judge(lost(id))
 
 
+@pytest.mark.all_lanes
 def test_a_jvm_killed_ends_the_worker_and_its_successor_goes_on(fleet: Fleet, flow: Flow) -> None:
     owners, id = flow.owners(), flow.a_worker()
     worker = fleet.workers[id]

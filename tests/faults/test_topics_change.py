@@ -3,7 +3,7 @@
 import pytest
 from confluent_kafka import KafkaException
 
-from ureplicator_testkit.fleet.real_fleet import Fleet
+from ureplicator_testkit.fleet.real_fleet import FORTH_QUERY, Fleet
 from ureplicator_testkit.records.flow import Flow
 from ureplicator_testkit.records.labels import labelled_records
 from ureplicator_testkit.records.topics import (
@@ -77,8 +77,8 @@ def test_a_recreated_source_topic_is_stopped_and_never_mixed_with_the_old(
     eventually(lambda: not fleet.held(topic), DETECTION_TIMEOUT_S, "no worker holds it")
     assert values(target, topic) == old
     flow.assert_copying()
-    fleet.rest("POST", f"/topics/{topic}/resume", json={"restart": True})
+    fleet.rest("POST", f"/topics/{topic}/resume?{FORTH_QUERY}", json={"restart": True})
     both = {number: old[number] + new[number] for number in old}
     eventually(lambda: values(target, topic) == both, 30, "the new topic is copied behind the old")
-    fleet.rest("DELETE", f"/topics/{topic}")
+    fleet.rest("DELETE", f"/topics/{topic}?{FORTH_QUERY}")
     flow.judge()

@@ -1,0 +1,285 @@
+"""Copiers on a standalone Spark cluster: executors, Spark workers, the master and drivers break.
+
+w1 has four slots on executors of two Spark workers, w2 one slot in its own JVM. The Spark cluster has room
+for two drivers, so an executor that is lost has a free core. Each test ends with both logs, and all commits,
+read from the beginning (`Flow.judge`), and prints how long copying took to be back. The freeze of a driver
+lasts seconds here; three minutes and more with
+
+    UREPLICATOR_FREEZE_S=180 scripts/test tests/faults/test_spark_cluster.py -s
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pytest
+
+from ureplicator_testkit.fleet.real_fleet import Fleet
+from ureplicator_testkit.histories.events import Fault
+from ureplicator_testkit.histories.repeats import NO_LOST_WRITER, lost, thawed
+from ureplicator_testkit.records.flow import Flow
+from ureplicator_testkit.servers.clusters import KafkaCluster
+from ureplicator_testkit.servers.processes import eventually, spawn_ureplicator
+from ureplicator_testkit.servers.server import start_all
+from ureplicator_testkit.servers.zookeeper import ZooKeeperServer
+from ureplicator_testkit.spark.standalone import SparkStandalone, kill_executor
+
+pytestmark = [pytest.mark.timeout(600)]
+
+FREEZE_S = float(os.environ.get("UREPLICATOR_FREEZE_S", "12"))
+SLOTS = 4
+PARTITIONS = 8
+RATE = 400
+REBALANCE_S = 5
+CAPACITY_TIMEOUT_S = 15
+SETTLED_S = 15.0
+BACK_S = 60
+"""For what starts a JVM on a machine that does much else; the promise of 5 s is measured, and printed."""
+
+
+class SparkSite:
+    """A ZooKeeper, two Kafka clusters and a Spark cluster."""
+
+    def __init__(self) -> None:
+        self.zookeeper = ZooKeeperServer(heap_mb=64)
+        self.source, self.target = (
+            KafkaCluster(name=end, heap_mb=256) for end in ("source", "target")
+        )
+        self.spark = SparkStandalone(workers=2, cores=4)
+
+    def start(self) -> None:
+        start_all(self.zookeeper, self.source, self.target, self.spark)
+
+    def cluster(self, end: str) -> KafkaCluster:
+        return {"source": self.source, "target": self.target}[end]
+
+    def heal(self) -> None:
+        self.spark.resume()
+        self.spark.start()
+
+    def stop(self) -> None:
+        for server in (self.spark, self.source, self.target, self.zookeeper):
+            server.stop()
+
+
+@pytest.fixture(scope="module")
+def site() -> Iterator[SparkSite]:
+    site = SparkSite()
+    try:
+        site.start()
+        yield site
+    finally:
+        site.stop()
+
+
+@pytest.fixture(scope="module")
+def fleet(site: SparkSite, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
+    fleet = Fleet(
+        name="on-spark",
+        folder=tmp_path_factory.mktemp("on-spark"),
+        zookeeper=site.zookeeper.hosts,
+        source=site.source.bootstrap,
+        target=site.target.bootstrap,
+        controller={"rebalance_delay_s": REBALANCE_S, "join_delay_s": 1},
+        worker={"capacity_timeout_s": CAPACITY_TIMEOUT_S},
+        workers_own={
+            "w1": {
+                "slots": SLOTS,
+                "spark": {"spark.master": site.spark.url, "spark.executor.memory": "512m"},
+            }
+        },
+    )
+    try:
+        yield fleet.start(workers=2)
+    finally:
+        fleet.kill()
+
+
+@pytest.fixture
+def flow(site: SparkSite, fleet: Fleet, topic: str) -> Iterator[Flow]:
+    fleet.heal()
+    wait_ready(fleet)
+    flow = Flow(site, fleet, topic, partitions=PARTITIONS, rate=RATE)
+    try:
+        flow.start()
+        yield flow
+        fleet.rest("DELETE", f"/topics/{topic}")
+    finally:
+        flow.close()
+
+
+def wait_ready(fleet: Fleet) -> None:
+    """Every slot of w1 has a copier."""
+    eventually(lambda: len(pids(fleet)) == SLOTS, 60, "all copiers of w1 run")
+
+
+def slots(fleet: Fleet) -> list[Mapping[str, Any]]:
+    found: list[Mapping[str, Any]] = fleet.status("w1")["slots"]
+    return found
+
+
+def pids(fleet: Fleet) -> dict[int, int]:
+    """Slot -> process of its copier."""
+    return {slot["slot"]: slot["pid"] for slot in slots(fleet) if slot["pid"]}
+
+
+def settled_pids(fleet: Fleet) -> dict[int, int]:
+    """Once no copier has ended for a while: a lifeline that a former fault held up is cut late."""
+    seen, since_s = pids(fleet), time.monotonic()
+
+    def settled() -> bool:
+        nonlocal seen, since_s
+        now = pids(fleet)
+        if now != seen or len(now) < SLOTS:
+            seen, since_s = now, time.monotonic()
+        return time.monotonic() - since_s > SETTLED_S
+
+    eventually(settled, BACK_S, "no copier ends any more")
+    return seen
+
+
+def others(pids: Mapping[int, int]) -> dict[int, int]:
+    """Without slot 0."""
+    return {slot: pid for slot, pid in pids.items() if slot}
+
+
+def wait_back(flow: Flow, fleet: Fleet, what: str) -> None:
+    """Wait until every partition is ONLINE and copied; print how long that took."""
+    began_s = time.monotonic()
+    fleet.wait_online(flow.topic, flow.partitions, deadline_s=BACK_S)
+    took_s = time.monotonic() - began_s
+    flow.assert_copying(deadline_s=BACK_S)
+    print(f"{what}: back within {took_s:.1f} s")
+
+
+def wait_missed(fleet: Fleet, flow: Flow) -> None:
+    """The fleet has noticed that some partition is not copied."""
+    eventually(lambda: len(fleet.owners(flow.topic)) < flow.partitions, 15, "the loss is noticed")
+
+
+def reasons(fleet: Fleet) -> set[str]:
+    """Of all partitions of w1 that are in ERROR."""
+    rows = fleet.status("w1")["partitions"].values()
+    return {row["reason"] for row in rows if row["state"] == "ERROR"}
+
+
+def owned_by(flow: Flow, worker: str) -> int:
+    return sum(owner == worker for owner in flow.owners().values())
+
+
+def test_a_killed_executor_costs_one_slot(site: SparkSite, fleet: Fleet, flow: Flow) -> None:
+    executors, before = site.spark.executors(), pids(fleet)
+    assert len(executors) == SLOTS
+    flow.history.add(Fault("SIGKILL: executor"))
+    kill_executor(executors[0])
+    wait_missed(fleet, flow)
+    wait_back(flow, fleet, "executor killed")
+    after = pids(fleet)
+    kept = [slot for slot in before if after.get(slot) == before[slot]]
+    assert len(kept) == SLOTS - 1, "the other slots are untouched"
+    flow.judge(lost("w1"))
+
+
+def test_memory_of_a_copier_runs_out(site: SparkSite, fleet: Fleet, flow: Flow) -> None:
+    """The system ends the largest process, as in a container: a copier, under its executor."""
+    executors, before = site.spark.executors(), pids(fleet)
+    flow.history.add(Fault("SIGKILL: copier of an executor"))
+    os.kill(before[0], signal.SIGKILL)
+    eventually(lambda: pids(fleet).get(0) not in (None, before[0]), BACK_S, "another one runs")
+    wait_back(flow, fleet, "copier out of memory")
+    assert others(pids(fleet)) == others(before), "the other slots are untouched"
+    assert set(executors) == set(site.spark.executors())
+    flow.judge(lost("w1"))
+
+
+def test_a_killed_spark_worker_costs_its_executors(
+    site: SparkSite, fleet: Fleet, flow: Flow
+) -> None:
+    before, number = pids(fleet), 0 if site.spark.executors(0) else 1
+    here = site.spark.executors(number)
+    flow.history.add(Fault("SIGKILL: Spark worker"))
+    site.spark.kill_worker(number)
+    wait_missed(fleet, flow)
+    wait_back(flow, fleet, f"Spark worker with {len(here)} executors killed")
+    kept = [slot for slot, pid in pids(fleet).items() if before.get(slot) == pid]
+    assert len(kept) == SLOTS - len(here)
+    assert len(site.spark.executors(1 - number)) == SLOTS, "the other Spark worker has all"
+    flow.judge(lost("w1"))
+
+
+def test_without_a_master_copiers_go_on_and_a_worker_without_any_gives_its_share_back(
+    site: SparkSite, fleet: Fleet, flow: Flow
+) -> None:
+    before = pids(fleet)
+    flow.history.add(Fault("SIGKILL: Spark master"))
+    site.spark.kill_master()
+    flow.assert_copying()
+    assert pids(fleet) == before, "no copier needs the master"
+    for pid in site.spark.executors():
+        kill_executor(pid)
+    began_s = time.monotonic()
+    address = site.spark.url.removeprefix("spark://")
+    eventually(
+        lambda: any(f"Spark master {address} is away since" in each for each in reasons(fleet)),
+        15,
+        "the reason says what is missing",
+    )
+    flow.wait_owned_by({"w2"}, BACK_S)
+    print(f"share given back after {time.monotonic() - began_s:.1f} s")
+    shown = fleet.rest("GET", "/instances")["workers"]["w1"]
+    assert f"Spark master {address} is away since" in shown["noCapacity"]
+    flow.assert_copying()
+    began_s = time.monotonic()
+    site.spark.start()
+    eventually(lambda: owned_by(flow, "w1") == PARTITIONS // 2, 90, "w1 has its share again")
+    print(f"share taken up again {time.monotonic() - began_s:.1f} s after the master's start")
+    assert fleet.rest("GET", "/instances")["workers"]["w1"]["noCapacity"] == ""
+    flow.judge(lost("w1"))
+
+
+def test_a_frozen_driver_is_replaced_and_its_copiers_copy_nothing_more(
+    site: SparkSite, fleet: Fleet, flow: Flow
+) -> None:
+    flow.history.add(Fault(f"SIGSTOP: driver, for {FREEZE_S:.0f} s"))
+    fleet.workers["w1"].pause()
+    began_s = time.monotonic()
+    flow.wait_owned_by({"w2"}, BACK_S)
+    print(f"driver frozen: partitions elsewhere after {time.monotonic() - began_s:.1f} s")
+    fleet.wait_seconds(max(0.0, FREEZE_S - (time.monotonic() - began_s)))
+    fleet.workers["w1"].resume()
+    flow.assert_copying()
+    flow.judge(thawed("w1"))
+
+
+def test_two_drivers_under_one_id(fleet: Fleet, flow: Flow) -> None:
+    """The second one is refused while the first lives, and touches nothing."""
+    before = settled_pids(fleet)
+    second = spawn_ureplicator(
+        *("worker", fleet.config_of("w1"), "--id", "w1"), log=fleet.folder / "second.log"
+    )
+    try:
+        assert second.wait(60) == 1
+        assert "another live worker has the id w1" in second.log_text()
+    finally:
+        second.kill_tree()
+    flow.assert_copying()
+    assert pids(fleet) == before, "nothing was interrupted"
+    flow.judge(NO_LOST_WRITER)
+
+
+def test_a_killed_driver_is_started_again(site: SparkSite, fleet: Fleet, flow: Flow) -> None:
+    flow.history.add(Fault("SIGKILL: driver"))
+    fleet.workers["w1"].kill_tree()
+    began_s = time.monotonic()
+    eventually(lambda: not site.spark.executors(), 30, "its executors end")
+    print(f"executors of a killed driver ended after {time.monotonic() - began_s:.1f} s")
+    fleet.start_worker("w1")
+    fleet.wait_workers("w1")
+    flow.wait_owned_by({"w1", "w2"}, BACK_S)
+    flow.assert_copying(deadline_s=BACK_S)
+    print(f"driver killed: all is copied again after {time.monotonic() - began_s:.1f} s")
+    flow.judge(lost("w1"))

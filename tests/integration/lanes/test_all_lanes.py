@@ -1,0 +1,130 @@
+"""Both deliveries, with and without a handler, by the copier alone between two real brokers.
+
+What was sent, and all commits, are recorded; the history is judged at the end (`histories`).
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from ureplicator_common.model import (
+    Delivery,
+    GapPolicy,
+    HandlerSettings,
+    OwnerEpoch,
+    Partition,
+    RouteSettings,
+    position_group,
+)
+from ureplicator_testkit.copier.driver import ROUTE, StubDriver
+from ureplicator_testkit.copier.lane import RealLane
+from ureplicator_testkit.histories.anomalies import Anomaly, Kind, listed
+from ureplicator_testkit.histories.checker import Promise, check
+from ureplicator_testkit.histories.events import Acknowledged, Commits, Sent
+from ureplicator_testkit.histories.reader import whole
+from ureplicator_testkit.histories.recorder import History
+from ureplicator_testkit.records.commits import commits
+from ureplicator_testkit.records.comparison import Log
+from ureplicator_testkit.records.labels import labelled_records
+from ureplicator_testkit.records.topics import delete_records, read_all
+from ureplicator_worker.lifeline.messages import Grant
+
+PARTITIONS = 2
+HANDLER = HandlerSettings(".*", "ureplicator_worker.handlers:identity", "{}")
+LANES = {
+    f"{delivery.value}-{name}": RouteSettings(delivery=delivery, handlers=handlers)
+    for delivery in Delivery
+    for name, handlers in (("raw", ()), ("handled", (HANDLER,)))
+}
+
+
+class RecordedLane:
+    """Records of a lane are numbered on; `check` is at the end."""
+
+    def __init__(self, lane: RealLane, settings: RouteSettings, folder: Path) -> None:
+        self.lane, self.settings = lane, settings
+        self.history = History(folder / "history")
+        self._count = 0
+        lane.make(PARTITIONS)
+
+    def fill(self, count: int) -> None:
+        topic, first = self.lane.topic, self._count
+        self._count += count
+        numbers = {number: range(first, self._count) for number in range(PARTITIONS)}
+        self.history.add(Sent({n: list(some) for n, some in numbers.items()}))
+        self.lane.fill(labelled_records(topic, partitions=PARTITIONS, count=count, first=first))
+        self.history.add(Acknowledged({n: list(some) for n, some in numbers.items()}))
+
+    def start(self, *, had_position: bool = False) -> StubDriver:
+        def grant(partition: Partition, epoch: OwnerEpoch) -> Grant:
+            return Grant(epoch, partition.topic, settings=self.settings, had_position=had_position)
+
+        return self.lane.start(PARTITIONS, grant=grant)
+
+    def copy(self, *, had_position: bool = False) -> StubDriver:
+        """All that the source has now; then the copier ends."""
+        driver = self.start(had_position=had_position)
+        driver.wait_caught_up()
+        driver.stop()
+        return driver
+
+    @property
+    def group(self) -> str:
+        return position_group(fleet=self.lane.fleet, route=ROUTE)
+
+    def source(self) -> Log:
+        return read_all(self.lane.source.bootstrap, self.lane.topic)
+
+    def check(self, source: Log) -> list[Anomaly]:
+        """`source`: its log as it was."""
+        topic, target = self.lane.topic, self.lane.target.bootstrap
+        self.history.add(Commits(commits(target, self.group, topic)))
+        self.history.add(whole("source", source, topic))
+        self.history.add(whole("target", self.lane.copied(), topic))
+        return check(self.history.events(), Promise(self.settings.delivery))
+
+
+@pytest.fixture(params=list(LANES.values()), ids=list(LANES))
+def recorded(
+    lane: RealLane, tmp_path: Path, request: pytest.FixtureRequest
+) -> Iterator[RecordedLane]:
+    recorded = RecordedLane(lane, request.param, tmp_path)
+    yield recorded
+    recorded.history.close()
+
+
+def test_retention_that_passes_the_position_loses_what_is_reported_and_nothing_else(
+    recorded: RecordedLane,
+) -> None:
+    recorded.settings = replace(recorded.settings, on_gap=GapPolicy.EARLIEST)
+    recorded.fill(200)
+    recorded.copy()
+    recorded.fill(300)
+    source = recorded.source()
+    position = recorded.lane.stored(PARTITIONS)[0].offset
+    delete_records(recorded.lane.source.bootstrap, recorded.lane.topic, {0: position + 100})
+    driver = recorded.copy(had_position=True)
+    ((partition, gap),) = driver.gaps
+    assert partition == recorded.lane.at(0)
+    assert (gap.first_offset, gap.next_offset) == (position, position + 100)
+    lost = Anomaly(Kind.LOST, "target 0", listed(range(200, 300)))
+    assert recorded.check(source) == [lost]
+
+
+def test_positions_that_are_gone_are_an_error_and_nothing_is_copied_again(
+    recorded: RecordedLane,
+) -> None:
+    recorded.fill(200)
+    recorded.copy()
+    admin = recorded.lane.target.admin()
+    admin.delete_consumer_groups([recorded.group])[recorded.group].result(timeout=20)
+    source = recorded.source()
+    later = labelled_records(recorded.lane.topic, partitions=PARTITIONS, count=50, first=200)
+    recorded.lane.fill(later)
+    driver = recorded.start(had_position=True)
+    for number in range(PARTITIONS):
+        assert "position lost" in recorded.lane.failure(driver, number)
+    driver.stop()
+    assert recorded.check(source) == []
