@@ -66,7 +66,8 @@ class WorkerSettings(Section):
     """Seconds between two commits of positions, and so the most that is copied again after a crash."""
     transaction_interval_ms: int = Field(default=100, ge=5)
     """Milliseconds between two transactions of a slot on routes that deliver exactly once: so long may a
-    record wait until readers with `read_committed` see it. It grows with the number of partitions."""
+    record wait until readers with `read_committed` see it. It grows with the number of partitions, and
+    where commits take more than a tenth of it."""
     buffer_bytes: int = Field(default=64 * 1024 * 1024, ge=16 * 1024 * 1024)
     """Bytes that a slot may hold between fetch and acknowledgement; a slow target then slows down
     the fetch. Default 64 MiB: 100 ms at 5 Gbit/s."""

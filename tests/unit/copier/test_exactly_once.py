@@ -36,12 +36,39 @@ def test_a_transaction_from_begin_to_committed() -> None:
     assert delivery.is_due(100.1, drained=False)
     delivery.seal(100.1)
     assert not delivery.is_due(200.0, drained=True)
-    assert delivery.commit(at(8), 100.2)
-    delivery.committed(1, [(P0, 8)], 100.3)
+    assert delivery.commit(at(8), 100.11)
+    delivery.committed(1, [(P0, 8)], 100.12)
     assert delivery.offset(P0) == 8
     assert delivery.state is TransactionState.OPEN
-    assert not delivery.is_due(100.39, drained=False)
-    assert delivery.is_due(100.4, drained=False)
+    assert not delivery.is_due(100.19, drained=False), "an interval is that from seal to seal"
+    assert delivery.is_due(100.2, drained=False)
+
+
+def transact(delivery: ExactlyOnce, *, sealed_s: float, commit_s: float) -> None:
+    delivery.seal(sealed_s)
+    assert delivery.commit(at(delivery.number), sealed_s)
+    delivery.committed(delivery.number, [], sealed_s + commit_s)
+
+
+def test_commits_take_at_most_a_tenth_of_the_time() -> None:
+    delivery = machine()
+    transact(delivery, sealed_s=101.0, commit_s=0.04)
+    assert delivery.is_due(101.11, drained=False), "a single slow commit changes nothing"
+    transact(delivery, sealed_s=102.0, commit_s=0.03)
+    assert not delivery.is_due(102.29, drained=False)
+    assert delivery.is_due(102.31, drained=False)
+    transact(delivery, sealed_s=103.0, commit_s=0.01)
+    assert delivery.is_due(103.11, drained=False)
+
+
+def test_the_slowest_commits_make_a_transaction_ten_intervals_long() -> None:
+    delivery = machine()
+    for sealed_s in (110.0, 120.0):
+        transact(delivery, sealed_s=sealed_s, commit_s=5.0)
+    assert delivery.is_due(125.0, drained=False), "the interval is over with the commit"
+    transact(delivery, sealed_s=130.0, commit_s=0.5)
+    assert not delivery.is_due(130.99, drained=False)
+    assert delivery.is_due(131.0, drained=False)
 
 
 def test_positions_are_due_when_they_differ_or_are_old() -> None:

@@ -16,8 +16,10 @@ WAITING     the transaction is aborted, or of unknown outcome. The id is initial
             sent beyond them is void, and is fetched again.
 
 A transaction is sealed every interval while there is something to commit, and at once when a partition that
-is being drained waits for nothing else. The interval grows with the number of partitions, since a commit
-costs something for each (`PARTITIONS_PER_INTERVAL`).
+is being drained waits for nothing else. The interval counts from seal to seal, so a record waits for half
+of it on average, and for its commit. It grows with the number of partitions, since a commit costs something
+for each (`PARTITIONS_PER_INTERVAL`), and with the time that commits take, since nothing is sent meanwhile
+(`COMMIT_SHARE`).
 
 A transaction that does not settle in time is aborted: the partitions that hold it up are set aside, the
 others go on without them.
@@ -36,6 +38,10 @@ from ureplicator_worker.copier.delivery import RENEW_S, CommittedPosition
 from ureplicator_worker.copier.lane import Progress
 
 PARTITIONS_PER_INTERVAL = 200
+COMMIT_SHARE = 0.1
+"""Of the time, at most so much is spent on commits."""
+LONGEST_INTERVALS = 10
+"""A commit that takes longer still makes no transaction longer than so many intervals."""
 SETTLE_S = 10.0
 """Nothing new is sent meanwhile, so it is short. But a leader that is lost is replaced within it
 (`broker.session.timeout.ms`, 9 s by default): before that the coordinator cannot end a transaction with its
@@ -70,6 +76,9 @@ class ExactlyOnce:
         self._interval_s = interval_s
         self._due_at_s = 0.0
         self._settle_by_s = 0.0
+        self._sealed_at_s = 0.0
+        self._commits_s = (0.0, 0.0)
+        """Durations of the last two commits, from the seal on. A single slow one changes nothing."""
         self._partitions: dict[Partition, CommittedPosition] = {}
 
     def join(self, partition: Partition, *, committed: int, now_s: float) -> None:
@@ -93,7 +102,7 @@ class ExactlyOnce:
     def begin(self, now_s: float) -> None:
         """A transaction may begin: the id was initialised, and the positions are restored."""
         self._move(TransactionState.OPEN)
-        self._set_due(now_s)
+        self._set_due(now_s, since_s=now_s)
 
     def is_due(self, now_s: float, *, drained: bool) -> bool:
         """True if the open transaction is to be sealed, should there be anything to commit."""
@@ -111,10 +120,11 @@ class ExactlyOnce:
 
     def put_off(self, now_s: float) -> None:
         """Nothing was due: positions are compared once an interval, not at each turn of the loop."""
-        self._set_due(now_s)
+        self._set_due(now_s, since_s=now_s)
 
     def seal(self, now_s: float) -> None:
         self._move(TransactionState.SEALING)
+        self._sealed_at_s = now_s
         self._settle_by_s = now_s + SETTLE_S
 
     def is_overdue(self, now_s: float) -> bool:
@@ -125,7 +135,7 @@ class ExactlyOnce:
         """Nothing is in flight any more. False if there is nothing to commit: the transaction goes on."""
         if not positions:
             self._move(TransactionState.OPEN)
-            self._set_due(now_s)
+            self._set_due(now_s, since_s=self._sealed_at_s)
             return False
         self._move(TransactionState.COMMITTING)
         self.number += 1
@@ -138,7 +148,8 @@ class ExactlyOnce:
         if number != self.number:
             raise InvalidTransition(f"transaction {number} committed, {self.number} is under way")
         self._move(TransactionState.OPEN)
-        self._set_due(now_s)
+        self._commits_s = (self._commits_s[1], now_s - self._sealed_at_s)
+        self._set_due(now_s, since_s=self._sealed_at_s)
         for partition, offset in offsets:
             self.restore(partition, offset=offset, now_s=now_s)
 
@@ -146,10 +157,11 @@ class ExactlyOnce:
         """Nothing of the transaction counts, as far as is known."""
         self._move(TransactionState.WAITING)
 
-    def _set_due(self, now_s: float) -> None:
-        self._due_at_s = now_s + self._interval_s * max(
-            1.0, len(self._partitions) / PARTITIONS_PER_INTERVAL
-        )
+    def _set_due(self, now_s: float, *, since_s: float) -> None:
+        interval_s = self._interval_s * max(1.0, len(self._partitions) / PARTITIONS_PER_INTERVAL)
+        costly_s = min(self._commits_s) / COMMIT_SHARE
+        costly_s = min(costly_s, LONGEST_INTERVALS * interval_s)
+        self._due_at_s = max(now_s, since_s + max(interval_s, costly_s))
 
     def _move(self, to: TransactionState) -> None:
         if (self.state, to) not in TRANSITIONS:
