@@ -30,7 +30,7 @@ from ureplicator_controller.core.planning.membership import (
 from ureplicator_controller.core.planning.steps import Evict, Step
 from ureplicator_controller.core.planning.switches import is_rebalance_due
 from ureplicator_controller.core.reporting.audit_events import audit_events
-from ureplicator_controller.core.reporting.event_history import past_events
+from ureplicator_controller.core.reporting.gap_events import gap_events
 from ureplicator_controller.core.reporting.owner_changes import OwnerChange, owner_changes
 from ureplicator_controller.core.state.exclusions import ROUTE_PAUSED, ROUTE_RESUMED
 from ureplicator_controller.core.state.external_view import ideal_entry, is_active
@@ -52,7 +52,8 @@ def fleet_events(
         ]
     )
     moves = _move_events(now, steps)
-    return [*changes, *_gap_events(before, now), *_eviction_events(now, steps), *moves]
+    gaps = gap_events(before, now, changes)
+    return [*changes, *gaps, *_eviction_events(now, steps), *moves]
 
 
 def log_line(event: PastEvent) -> str:
@@ -179,43 +180,6 @@ def describe_change(change: PositionChange) -> str:
     is_set = change.offset >= 0
     what = f"set from {before} to {change.offset}" if is_set else f"forgotten, was {before}"
     return f"position {what}" if done else f"position not {what}: {change.outcome}"
-
-
-def _gap_events(before: Snapshot | None, now: Snapshot) -> Iterator[PastEvent]:
-    """Gaps that workers have passed and no leader has logged."""
-    found = [
-        (worker, partition, entry.owner_epoch, entry.gap)
-        for worker, stored in sorted(now.current.items())
-        if before is None or stored.mzxid != _published(before, worker)
-        for partition, entry in stored.value.entries.items()
-        if entry.gap is not None
-    ]
-    if not found:
-        return
-    logged = {
-        (past.partition, past.wall_ms)
-        for past in past_events(now.history)
-        if past.kind is EventKind.GAP
-    }
-    for worker, partition, owner_epoch, gap in found:
-        if (partition, gap.wall_ms) not in logged:
-            yield PastEvent(
-                0,
-                EventKind.GAP,
-                gap.reason,
-                gap.wall_ms,
-                worker=worker,
-                partition=partition,
-                owner_epoch=owner_epoch,
-                first_offset=gap.first_offset,
-                next_offset=gap.next_offset,
-            )
-
-
-def _published(before: Snapshot, worker: WorkerId) -> int:
-    """The write that brought a worker's current state; -1: there was none."""
-    stored = before.current.get(worker)
-    return stored.mzxid if stored else -1
 
 
 def _eviction_events(now: Snapshot, steps: Sequence[Step]) -> Iterator[PastEvent]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import pytest
@@ -251,3 +251,47 @@ def test_a_new_leader_logs_a_gap_that_is_not_in_the_history_yet() -> None:
     seen = fleet.observe()
     logged = replace(seen, history={0: Stored((gap,), 0, 0, SessionId(0))})
     assert [each.kind for each in fleet_events(None, logged, [], leader="c2")] == [EventKind.LEADER]
+
+
+def kinds_after(fleet: ControlFleet, logged: Sequence[PastEvent]) -> list[EventKind]:
+    """Events of a new leader that finds this history."""
+    seen = replace(fleet.observe(), history={0: Stored(tuple(logged), 0, 0, SessionId(0))})
+    return [each.kind for each in fleet_events(None, seen, [], leader="c2")]
+
+
+def test_a_gap_that_the_next_owner_passes_again_is_one_event() -> None:
+    fleet = two_workers(2)
+    report_gap(fleet, GAP)
+    _, first = events(fleet, None)
+    report_gap(fleet, replace(GAP, wall_ms=99))
+    assert kinds_after(fleet, [first]) == [EventKind.LEADER]
+    report_gap(fleet, replace(GAP, next_offset=10, wall_ms=99))
+    assert kinds_after(fleet, [first]) == [EventKind.LEADER, EventKind.GAP]
+    report_gap(fleet, replace(GAP, reason="truncated", wall_ms=99))
+    assert kinds_after(fleet, [first]) == [EventKind.LEADER, EventKind.GAP]
+
+
+def test_a_gap_that_two_owners_publish_before_it_is_logged_is_one_event() -> None:
+    fleet = two_workers(2)
+    found = report_gap(fleet, GAP)
+    seen = fleet.observe()
+    (worker, mine), (other, theirs) = sorted(seen.current.items())
+    again = replace(mine.value.entries[found], gap=replace(GAP, wall_ms=99))
+    entries = {**theirs.value.entries, found: again}
+    both = {worker: mine, other: replace(theirs, value=replace(theirs.value, entries=entries))}
+    logged = fleet_events(None, replace(seen, current=both), [], leader="c1")
+    assert [(each.kind, each.wall_ms) for each in logged[1:]] == [(EventKind.GAP, 77)]
+
+
+def test_a_gap_that_is_passed_again_after_its_position_was_set_is_another_event() -> None:
+    fleet = two_workers(2)
+    found = report_gap(fleet, GAP)
+    _, first = events(fleet, None)
+    logged = [replace(first, number=1), set_position(found, number=2)]
+    assert kinds_after(fleet, logged) == [EventKind.LEADER], "the same report, published again"
+    report_gap(fleet, replace(GAP, wall_ms=99))
+    assert kinds_after(fleet, logged) == [EventKind.LEADER, EventKind.GAP]
+
+
+def set_position(partition: Partition, *, number: int) -> PastEvent:
+    return PastEvent(number, EventKind.POSITION, "position set", 88, partition=partition)
