@@ -6,10 +6,11 @@ applications have the cores, or executors end as soon as they start. The engine 
 from their slots.
 
 One slot without a copier costs its partitions, and they say why. After `timeout_s` they move to slots of
-this worker whose copiers run (`stranded`, `copiers.move_stranded`). A worker without any copier for as
-long says so in its live node: the leader then gives its partitions to workers that have capacity. The
-first copier that runs again takes that back. A copier that still drains counts: its partitions are not
-free before it has ended.
+this worker whose copiers run (`stranded`, `copiers.move_stranded`). The time counts from the end of the
+last copier that had connected: one that crashes and is started again is no copier. A worker without any
+copier for as long says so in its live node: the leader then gives its partitions to workers that have
+capacity. The first copier that runs again takes that back. A copier that still drains counts: its
+partitions are not free before it has ended.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from collections.abc import Set
 from dataclasses import replace
 
 from ureplicator_worker.core.instructions import AnnounceCapacity, Instruction
-from ureplicator_worker.core.slots import Slot, SlotPhase
+from ureplicator_worker.core.slots import CRASH_LOOP, Slot, SlotPhase
 from ureplicator_worker.core.state import WorkerState
 
 START_TIMEOUT_S = 15.0
@@ -35,12 +36,19 @@ def change(state: WorkerState, missing: str) -> None:
 
 def late_slots(state: WorkerState) -> Set[int]:
     """Slots whose copier is not on its way."""
-    starting = (slot for slot in state.slots if slot.phase is SlotPhase.STARTING)
-    return {slot.number for slot in starting if reason_not_started(state, slot)}
+    return {slot.number for slot in state.slots if reason_not_started(state, slot)}
 
 
 def reason_not_started(state: WorkerState, slot: Slot) -> str:
-    """Reason why a starting slot has no copier; "" while it may still be on its way."""
+    """Reason why a slot that is to have a copier has none; "" while it may still be on its way."""
+    if slot.phase not in (SlotPhase.IDLE, SlotPhase.STARTING):
+        return ""
+    late = _reason_late(state, slot) if slot.phase is SlotPhase.STARTING else ""
+    return late or _crash_loop(slot)
+
+
+def _reason_late(state: WorkerState, slot: Slot) -> str:
+    """Reason why the copier that was started last has not connected in time."""
     missing, since_s = state.capacity.missing, state.now_s - slot.since_s
     if since_s >= START_TIMEOUT_S and slot.executor:
         return (
@@ -54,12 +62,21 @@ def reason_not_started(state: WorkerState, slot: Slot) -> str:
     return ""
 
 
+def _crash_loop(slot: Slot) -> str:
+    if slot.crashes < CRASH_LOOP:
+        return ""
+    each = f"slot {slot.number} has no copier: each one ends before it connects"
+    return f"{each}, the last one: {slot.last_end}"
+
+
 def stranded_slots(state: WorkerState) -> Set[int]:
     """Slots without a copier for so long that their partitions move to slots that have one."""
     if state.drain or not any(slot.phase is SlotPhase.RUNNING for slot in state.slots):
         return frozenset()
     late = late_slots(state)
-    return {n for n in late if state.now_s - state.slots[n].since_s >= state.capacity.timeout_s}
+    return {
+        n for n in late if state.now_s - state.slots[n].vacant_since_s >= state.capacity.timeout_s
+    }
 
 
 def announce_if_changed(state: WorkerState) -> list[Instruction]:
@@ -79,7 +96,10 @@ def announce_if_changed(state: WorkerState) -> list[Instruction]:
 
 
 def _what_is_missing(state: WorkerState) -> str:
-    """Of a worker without any copier: Spark has no room, or copiers have cores and do not connect."""
+    """Of a worker without any copier: Spark has no room, or copiers have cores and end or do not connect."""
+    for slot in state.slots:
+        if crashes := _crash_loop(slot):
+            return crashes
     placed = [slot.executor for slot in state.slots if slot.executor]
     if placed:
         return f"copiers on executors {', '.join(sorted(placed))} do not connect to the worker"

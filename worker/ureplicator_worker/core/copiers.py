@@ -159,7 +159,7 @@ def ended(state: WorkerState, event: CopierEnded) -> None:
             held_partitions.release(state, partition)
         elif held.sent or held.phase is PartitionPhase.STARTING:
             held_partitions.interrupt(state, partition, f"copier ended: {event.reason}")
-    state.slots[slot.number] = slot.ended(state.now_s)
+    state.slots[slot.number] = slot.ended(state.now_s, event.reason)
 
 
 def stop_requested(state: WorkerState, event: CopierStopRequested) -> list[Instruction]:
@@ -197,6 +197,7 @@ def _watch(state: WorkerState, slot: Slot) -> list[Instruction]:
     since_s = state.now_s - slot.since_s
     match slot.phase:
         case SlotPhase.IDLE:
+            _explain(state, slot, capacity.reason_not_started(state, slot))
             due = not state.drain and slot.start_at_s <= state.now_s
             return _start(state, slot) if due else []
         case SlotPhase.STARTING:

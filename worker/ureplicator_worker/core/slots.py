@@ -13,7 +13,9 @@ instead of after the start of a Python process.
 A copier that ends is restarted at once: a single death (out of memory, an operator's `kill`) must cost
 no more than the start of a process. If it ends again soon, the delay grows, so that a copier that
 cannot start does not keep the machine busy. After `STEADY_S` of running, the next end counts as a
-first one again.
+first one again. Copiers that end before they connect are a crash loop: the delay grows further, and from the
+`CRASH_LOOP`th on their slot counts as one without a copier, since the last one that had connected ended
+(`capacity`).
 
 A partition goes to the slot with the fewest partitions, and back to the one it had last if that keeps
 the slots balanced. It must go back there if that slot's copier died while it still touched the
@@ -34,6 +36,10 @@ STEADY_S = 10.0
 """Running this long makes the next end a first one: several times the start of a copier (1-2 s)."""
 RESTART_DELAYS_S = (0.0, 0.5, 1.0, 2.0)
 """Delay before the first, second, ... restart; the last one repeats."""
+CRASH_DELAYS_S = (*RESTART_DELAYS_S, 4.0, 8.0, 15.0)
+"""The same for a copier that ended before it connected: each start costs seconds of a core."""
+CRASH_LOOP = 3
+"""So many in a row are no accident."""
 NO_RESTARTS = Backoff(RESTART_DELAYS_S)
 
 
@@ -47,7 +53,9 @@ class SlotPhase(Enum):
 @dataclass(frozen=True, slots=True)
 class Slot:
     """`since_s`: start of the phase; `last_message_s`: the copier's last message; `executor`: that of Spark
-    which the copier was given, "" while none is known."""
+    which the copier was given, "" while none is known. `vacant_since_s`: end of the last copier that had
+    connected. `crashes`: copiers since then that ended by themselves; `last_end`: why the last one did.
+    """
 
     number: int
     phase: SlotPhase = SlotPhase.IDLE
@@ -58,6 +66,9 @@ class Slot:
     restarts: Backoff = NO_RESTARTS
     start_at_s: float = 0.0
     executor: str = ""
+    vacant_since_s: float = 0.0
+    crashes: int = 0
+    last_end: str = ""
 
     @property
     def copier(self) -> CopierId:
@@ -71,18 +82,29 @@ class Slot:
         return next_run.enter(SlotPhase.STARTING, now_s)
 
     def connected(self, now_s: float) -> Slot:
-        running = replace(self, connected_s=now_s, last_message_s=now_s)
+        running = replace(self, connected_s=now_s, last_message_s=now_s, crashes=0, last_end="")
         return running.enter(SlotPhase.RUNNING, now_s)
 
-    def ended(self, now_s: float) -> Slot:
+    def ended(self, now_s: float, reason: str) -> Slot:
         """The process is gone. The delay before the next start grows with quick ends."""
-        ran_s = 0.0 if self.connected_s is None else now_s - self.connected_s
-        restarts = self.restarts.recovered(ran_s=ran_s, steady_s=STEADY_S).failed()
-        start_at_s = now_s + restarts.delay_s
-        ended = replace(
-            self, restarts=restarts, start_at_s=start_at_s, connected_s=None, executor=""
-        )
-        return ended.enter(SlotPhase.IDLE, now_s)
+        ended = self._crashed(reason) if self.connected_s is None else self._vacated(now_s)
+        start_at_s = now_s + ended.restarts.delay_s
+        idle = replace(ended, start_at_s=start_at_s, connected_s=None, executor="")
+        return idle.enter(SlotPhase.IDLE, now_s)
+
+    def _vacated(self, now_s: float) -> Slot:
+        assert self.connected_s is not None
+        ran_s = now_s - self.connected_s
+        restarts = self.restarts.recovered(ran_s=ran_s, steady_s=STEADY_S)
+        restarts = restarts.with_delays(RESTART_DELAYS_S).failed()
+        return replace(self, restarts=restarts, vacant_since_s=now_s)
+
+    def _crashed(self, reason: str) -> Slot:
+        """It never connected; one that was to end (CLOSING) is no crash."""
+        restarts = self.restarts.with_delays(CRASH_DELAYS_S).failed()
+        if self.phase is not SlotPhase.STARTING:
+            return replace(self, restarts=restarts)
+        return replace(self, restarts=restarts, crashes=self.crashes + 1, last_end=reason)
 
 
 @dataclass(frozen=True, slots=True)

@@ -165,7 +165,7 @@ def initial(
     return WorkerState(
         silence_s=silence_s,
         routes=routes,
-        slots=[Slot(number) for number in range(slots)],
+        slots=[Slot(number, vacant_since_s=now_s) for number in range(slots)],
         now_s=now_s,
         assignment=StoredAssignment(read_at_s=now_s),
         capacity=Capacity(capacity_timeout_s),
