@@ -65,8 +65,8 @@ def _reason_late(state: WorkerState, slot: Slot) -> str:
 def _crash_loop(slot: Slot) -> str:
     if slot.crashes < CRASH_LOOP:
         return ""
-    each = f"slot {slot.number} has no copier: each one ends before it connects"
-    return f"{each}, the last one: {slot.last_end}"
+    number, why = slot.number, slot.last_end
+    return f"slot {number} has no copier: each one ends before it connects, the last one: {why}"
 
 
 def stranded_slots(state: WorkerState) -> Set[int]:
