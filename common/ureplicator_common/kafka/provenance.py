@@ -22,6 +22,9 @@ from ureplicator_common.kafka import topic_id_text, topic_id_uuid
 
 FORMAT = 1
 UNKNOWN_END = -1
+NOT_MAPPED = -1
+LATER = ("target_end", "mapped")
+"""Fields that the former form did not have."""
 _ID_LENGTH = 22
 """Of a topic id in Kafka's notation."""
 
@@ -29,7 +32,8 @@ _ID_LENGTH = 22
 @dataclass(frozen=True, slots=True)
 class Provenance:
     """`target_end`: next offset of the target's log after the last batch that was acknowledged before
-    the commit; -1 unknown."""
+    the commit; -1 unknown. `mapped`: target offset of the newest segment of the offset map at the commit; -1:
+    committed without the map."""
 
     source_cluster: str
     source_topic: str
@@ -38,6 +42,7 @@ class Provenance:
     slot: int
     owner_epoch: int
     target_end: int = UNKNOWN_END
+    mapped: int = NOT_MAPPED
 
     def encode(self) -> str:
         fields = [
@@ -49,6 +54,7 @@ class Provenance:
             self.slot,
             self.owner_epoch,
             self.target_end,
+            self.mapped,
         ]
         return json.dumps(fields, separators=(",", ":"))
 
@@ -64,15 +70,16 @@ class Provenance:
 
 def _of_array(raw: Sequence[Any]) -> Provenance:
     """Raises ValueError, TypeError."""
-    form, cluster, source, target, worker, slot, epoch, end, *_ = raw
+    form, cluster, source, target, worker, slot, epoch, end, *rest = raw
     if form != FORMAT:
         raise ValueError(f"metadata of format {form}")
-    return Provenance(cluster, _long(source), _long(target), worker, slot, epoch, end)
+    mapped = rest[0] if rest else NOT_MAPPED
+    return Provenance(cluster, _long(source), _long(target), worker, slot, epoch, end, mapped)
 
 
 def _of_names(raw: Mapping[str, Any]) -> Provenance:
     """Raises KeyError."""
-    names = [name for name in Provenance.__dataclass_fields__ if name != "target_end"]
+    names = [name for name in Provenance.__dataclass_fields__ if name not in LATER]
     return Provenance(**{name: raw[name] for name in names})
 
 

@@ -23,6 +23,7 @@ TOPIC_ID = TEXT | st.uuids().map(str)
         slot=st.integers(0, 100),
         owner_epoch=st.integers(0, 2**62),
         target_end=st.integers(-1, 2**62),
+        mapped=st.integers(-1, 2**62),
     )
 )
 def test_round_trip(provenance: Provenance) -> None:

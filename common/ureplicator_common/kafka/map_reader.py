@@ -1,0 +1,143 @@
+"""Offset maps of a route, followed on a cluster: read_committed, from the beginning, incrementally."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from kafka.protocol.consumer import FetchRequest, FetchResponse
+
+from ureplicator_common.kafka import ClusterUnavailable, Position
+from ureplicator_common.kafka.client import EARLIEST, READ_COMMITTED, Broker, ClusterClient
+from ureplicator_common.kafka.errors import ErrorCode, error_name
+from ureplicator_common.kafka.list_offsets import list_at
+from ureplicator_common.model import Partition
+from ureplicator_common.offset_map.following import FollowedMaps
+from ureplicator_common.offset_map.segments import MapSegment
+
+FETCH_VERSION = 12
+FETCH_BYTES = 4 << 20
+NUMBER = 0
+"""The topic has one partition."""
+
+
+class OffsetMaps(Protocol):
+    """Offset maps of the partitions of one route."""
+
+    def update(self) -> None:
+        """Read to the end of what is committed now. Raises ClusterUnavailable, UnknownMapFormat."""
+        ...
+
+    def segments(
+        self, partition: Partition, stored: Position | None = None
+    ) -> Sequence[MapSegment]:
+        """See `FollowedMaps.segments`."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class KafkaOffsetMaps:
+    """`OffsetMaps` in this topic. Belongs to one thread at a time."""
+
+    def __init__(self, client: ClusterClient, topic: str) -> None:
+        self._client = client
+        self._topic = topic
+        self._topic_id = ""
+        self._followed = FollowedMaps()
+
+    def segments(
+        self, partition: Partition, stored: Position | None = None
+    ) -> Sequence[MapSegment]:
+        return self._followed.segments(partition, stored)
+
+    def close(self) -> None:
+        self._client.close()
+
+    def update(self) -> None:
+        """A topic that does not exist has no maps."""
+        leader = self._leader()
+        while leader is not None and self._fetch(leader):
+            pass
+
+    def _leader(self) -> Broker | None:
+        view = self._client.view([self._topic])
+        topic_id = view.topic_ids.get(self._topic, "")
+        if topic_id != self._topic_id:
+            self._followed, self._topic_id = FollowedMaps(), topic_id
+        if not topic_id:
+            if self._topic in view.missing:
+                return None
+            raise ClusterUnavailable(f"{self._topic}: no metadata, or no right to describe it")
+        leader = view.leaders.get((self._topic, NUMBER))
+        broker = view.brokers.get(leader.node_id) if leader else None
+        if broker is None:
+            raise ClusterUnavailable(f"{self._topic} has no leader", delay_s=0.2)
+        return broker
+
+    def _fetch(self, leader: Broker) -> bool:
+        """One response; True if there may be more."""
+        followed = self._followed
+        before = followed.next_offset
+        response = self._client.call(
+            leader, _fetch_request(self._topic, followed.next_offset), FetchResponse
+        )
+        row = _only(response)
+        if row.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
+            return self._restart(leader)
+        if row.error_code:
+            raise ClusterUnavailable(f"{self._topic}: {error_name(row.error_code)}", delay_s=0.2)
+        aborted = [(each.producer_id, each.first_offset) for each in row.aborted_transactions or ()]
+        followed.fetched(bytes(row.records or b""), aborted)
+        return before < followed.next_offset < int(row.last_stable_offset)
+
+    def _restart(self, leader: Broker) -> bool:
+        """The log was truncated, or begins later: everything is read again from its start."""
+        self._followed = FollowedMaps()
+        rows = list_at(self._client, leader, {(self._topic, NUMBER): EARLIEST})
+        code, start = rows[self._topic, NUMBER]
+        if code:
+            raise ClusterUnavailable(f"{self._topic}: {error_name(code)}", delay_s=0.2)
+        self._followed.next_offset = start
+        return True
+
+
+def _only(response: Any) -> Any:
+    """The row of the partition. Raises ClusterUnavailable."""
+    rows = [row for topic in response.responses for row in topic.partitions]
+    if response.error_code or len(rows) != 1:
+        raise ClusterUnavailable(f"fetch: {error_name(response.error_code)}", delay_s=0.2)
+    return rows[0]
+
+
+def _fetch_request(topic: str, offset: int) -> FetchRequest:
+    rows = FetchRequest.FetchTopic
+    return FetchRequest(
+        version=FETCH_VERSION,
+        replica_id=-1,
+        max_wait_ms=0,
+        min_bytes=0,
+        max_bytes=FETCH_BYTES,
+        isolation_level=READ_COMMITTED,
+        session_id=0,
+        session_epoch=-1,
+        topics=[
+            rows(
+                topic=topic,
+                topic_id=uuid.UUID(int=0),
+                partitions=[
+                    rows.FetchPartition(
+                        partition=NUMBER,
+                        current_leader_epoch=-1,
+                        fetch_offset=offset,
+                        last_fetched_epoch=-1,
+                        log_start_offset=-1,
+                        partition_max_bytes=FETCH_BYTES,
+                    )
+                ],
+            )
+        ],
+        forgotten_topics_data=[],
+        rack_id="",
+    )

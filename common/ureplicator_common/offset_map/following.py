@@ -1,0 +1,70 @@
+"""Maps of all partitions of a route, from what is read of the topic. Pure."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+
+from ureplicator_common.kafka import Position
+from ureplicator_common.kafka.provenance import Provenance
+from ureplicator_common.model import Partition
+from ureplicator_common.offset_map.batches import decode_batches
+from ureplicator_common.offset_map.chunks import PartitionMap
+from ureplicator_common.offset_map.codec import Row, decode_chunk, decode_key
+from ureplicator_common.offset_map.segments import MapSegment
+
+
+class FollowedMaps:
+    """`next_offset`: of the topic, to be read next."""
+
+    def __init__(self) -> None:
+        self.next_offset = 0
+        self._maps: dict[Partition, PartitionMap] = {}
+
+    @property
+    def partitions(self) -> Mapping[Partition, PartitionMap]:
+        return self._maps
+
+    def segments(
+        self, partition: Partition, stored: Position | None = None
+    ) -> Sequence[MapSegment]:
+        """Segments of a partition, in the order of the target's log; none: not known.
+
+        The last one goes on while the partition is copied. Given the position that is `stored` for it, it
+        reaches up to there; without, only as far as it was known to reach when it was written.
+        """
+        known = self._maps.get(partition)
+        if known is None:
+            return ()
+        provenance = Provenance.decode(stored.metadata) if stored else None
+        if stored is None or provenance is None:
+            return known.segments()
+        if (provenance.source_topic, provenance.target_topic) != known.topics:
+            return ()
+        return known.until(stored.offset, provenance.target_end, mapped=provenance.mapped)
+
+    def add(self, rows: Iterable[Row]) -> None:
+        """Raises UnknownMapFormat."""
+        for row in rows:
+            partition, target = decode_key(row.key)
+            if row.value is not None:
+                self._maps.setdefault(partition, PartitionMap()).add(decode_chunk(row.value))
+            elif known := self._maps.get(partition):
+                known.remove(target)
+                if not known:
+                    del self._maps[partition]
+
+    def fetched(self, data: bytes, aborted: Iterable[tuple[int, int]]) -> None:
+        """Batches of a read_committed fetch, and producer ids and first offsets of aborted transactions."""
+        to_come = deque(sorted(aborted, key=lambda row: row[1]))
+        void: set[int] = set()
+        for batch in decode_batches(data):
+            if batch.last < self.next_offset:
+                continue
+            while to_come and to_come[0][1] <= batch.last:
+                void.add(to_come.popleft()[0])
+            if batch.aborts:
+                void.discard(batch.producer_id)
+            elif not (batch.transactional and batch.producer_id in void):
+                self.add(batch.rows)
+            self.next_offset = batch.last + 1

@@ -1,0 +1,50 @@
+"""Offset maps in memory, for tests of what is built on them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ureplicator_common.errors import OperatingError
+from ureplicator_common.kafka import Position
+from ureplicator_common.model import Partition
+from ureplicator_common.offset_map.chunks import Chunk
+from ureplicator_common.offset_map.codec import Row, row
+from ureplicator_common.offset_map.following import FollowedMaps
+from ureplicator_common.offset_map.segments import MapSegment
+
+
+class MemoryOffsetMaps:
+    """`OffsetMaps` that show what was `put` before the last update. `failure`: raised by updates."""
+
+    def __init__(self) -> None:
+        self.failure: OperatingError | None = None
+        self.updates = 0
+        self._waiting: list[Row] = []
+        self._followed = FollowedMaps()
+
+    def put(
+        self,
+        partition: Partition,
+        *segments: MapSegment,
+        open: bool = True,
+        topics: tuple[str, str] = ("s", "t"),
+    ) -> None:
+        """A chunk of a partition, as a copier writes it."""
+        self.put_rows(row(partition, Chunk(*topics, segments, open=open)))
+
+    def put_rows(self, *rows: Row) -> None:
+        self._waiting.extend(rows)
+
+    def update(self) -> None:
+        if self.failure is not None:
+            raise self.failure
+        self.updates += 1
+        self._followed.add(self._waiting)
+        self._waiting.clear()
+
+    def segments(
+        self, partition: Partition, stored: Position | None = None
+    ) -> Sequence[MapSegment]:
+        return self._followed.segments(partition, stored)
+
+    def close(self) -> None: ...

@@ -1,0 +1,92 @@
+"""Maps of a route, as they are read: committed rows only, and up to the stored positions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from ureplicator_common.kafka import ClusterUnavailable, Position
+from ureplicator_common.kafka.provenance import Provenance
+from ureplicator_common.model import Partition, Route
+from ureplicator_common.offset_map.batches import encode_batch
+from ureplicator_common.offset_map.chunks import Chunk
+from ureplicator_common.offset_map.codec import Row, row, tombstone
+from ureplicator_common.offset_map.following import FollowedMaps
+from ureplicator_common.offset_map.segments import MapSegment
+from ureplicator_testkit.kafka.offset_maps import MemoryOffsetMaps
+from ureplicator_testkit.records import batches
+
+P0, P1 = (Partition(Route("a", "b"), "t", n) for n in range(2))
+
+
+def mapped(partition: Partition, *segments: MapSegment) -> Row:
+    return row(partition, Chunk("s", "t", segments, open=True))
+
+
+def sent(rows: Sequence[Row], *, at: int, producer: int = 7) -> bytes:
+    data = encode_batch(rows, producer_id=producer, producer_epoch=0, sequence=0, time_ms=1)
+    return batches.patched(data, base_offset=at)
+
+
+def ended(*, at: int, producer: int = 7, commit: bool = True) -> bytes:
+    return batches.marker(base_offset=at, producer_id=producer, commit=commit)
+
+
+def test_rows_of_aborted_transactions_do_not_count() -> None:
+    maps = FollowedMaps()
+    first, second, third = (MapSegment(0, n, 0) for n in (1, 2, 3))
+    log = [
+        sent([mapped(P0, first), mapped(P1, first)], at=0),
+        sent([mapped(P0, second)], at=2, producer=8),
+        ended(at=3),
+        ended(at=4, producer=8, commit=False),
+        sent([mapped(P1, third)], at=5, producer=8),
+        ended(at=6, producer=8),
+    ]
+    maps.fetched(b"".join(log), [(8, 2)])
+    assert maps.segments(P0) == (first,)
+    assert maps.segments(P1) == (third,)
+    assert maps.next_offset == 7
+
+
+def test_a_batch_that_was_read_is_left_out() -> None:
+    maps = FollowedMaps()
+    data = sent([mapped(P0, MapSegment(0, 1, 0)), tombstone(P0, 0)], at=0)
+    maps.fetched(data, [])
+    assert maps.next_offset == 2
+    maps.fetched(data + sent([mapped(P0, MapSegment(0, 9, 4))], at=2), [])
+    assert maps.segments(P0) == (MapSegment(0, 9, 4),)
+    maps.add([tombstone(P0, 4), tombstone(P1, 4)])
+    assert not maps.partitions
+
+
+def stored(offset: int, *, target_end: int, mapped: int, topic: str = "t") -> Position:
+    record = Provenance("c", "s", topic, "w", 0, 1, target_end, mapped)
+    return Position(offset, metadata=record.encode())
+
+
+def test_the_stored_position_says_how_far_the_newest_segment_reaches() -> None:
+    maps = MemoryOffsetMaps()
+    maps.put(P0, MapSegment(0, 10, 3))
+    assert maps.segments(P0) == ()
+    maps.update()
+    assert maps.segments(P0) == (MapSegment(0, 10, 3),)
+    assert maps.segments(P0, Position(90)) == (MapSegment(0, 10, 3),)
+    at = stored(90, target_end=93, mapped=3)
+    assert maps.segments(P0, at) == (MapSegment(0, 90, 3),)
+    assert maps.segments(P1, at) == ()
+
+
+def test_the_map_of_a_former_topic_is_none() -> None:
+    maps = MemoryOffsetMaps()
+    maps.put(P0, MapSegment(0, 10, 3))
+    maps.update()
+    assert maps.segments(P0, stored(90, target_end=93, mapped=3, topic="new")) == ()
+
+
+def test_an_update_can_fail() -> None:
+    maps = MemoryOffsetMaps()
+    maps.failure = ClusterUnavailable("down")
+    with pytest.raises(ClusterUnavailable):
+        maps.update()
