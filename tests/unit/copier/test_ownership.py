@@ -1,12 +1,13 @@
 """The order of taking a partition over is always gone through, and nothing is committed outside of it."""
 
 import queue
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pytest
 
+from ureplicator_common.clock import Clock, ManualClock
 from ureplicator_common.kafka import Position
 from ureplicator_common.kafka.provenance import Provenance
 from ureplicator_common.model import GapPolicy, OwnerEpoch, Partition, Route, RouteSettings
@@ -66,6 +67,7 @@ class OwnershipFixture:
         default_factory=lambda: MemoryCluster(cluster_model("B", {"t": 2}))
     )
     events: "queue.SimpleQueue[OwnershipEvent]" = field(default_factory=queue.SimpleQueue)
+    clock: Clock | None = None
 
     def __post_init__(self) -> None:
         self.source.model.hold(start=100, end=900)
@@ -77,6 +79,7 @@ class OwnershipFixture:
             source=self.source,
             target=self.target,
             post=self.events.put,
+            clock=self.clock,
         )
         self.ownership.start()
 
@@ -235,6 +238,29 @@ def test_after_a_doubt_nothing_is_committed_until_the_proof(
     ownership_fixture.next(Committed)
     order = ["initialise", "fence", "read"]
     assert ownership_fixture.ledger.done == [*order, "commit", *order, "commit"]
+
+
+class SilentCoordinator(ScriptedLedger):
+    """A commit gets no response, and is given up after some time."""
+
+    def __init__(self, clock: ManualClock, silence_s: float) -> None:
+        super().__init__()
+        self.fail_next("commit")
+        self._clock, self._silence_s = clock, silence_s
+
+    def perform(self, name: str, *details: Any, effect: Callable[[], None]) -> None:
+        if name == "commit":
+            self._clock.advance(self._silence_s)
+        super().perform(name, *details, effect=effect)
+
+
+def test_a_commit_that_fails_says_how_long_it_was_under_way() -> None:
+    clock = ManualClock()
+    fixture = OwnershipFixture(ledger=SilentCoordinator(clock, 5.0), clock=clock)
+    (begun,) = fixture.own(P0)
+    fixture.ownership.put(Commit({P0: commitment(15, begun)}, 1))
+    assert fixture.next(CommitFailed) == CommitFailed("target: commit failed before", 1, 5.0)
+    fixture.ownership.close()
 
 
 def test_a_fence_is_reported_and_a_position_that_moved_starts_again(

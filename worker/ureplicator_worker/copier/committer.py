@@ -79,7 +79,7 @@ class Committer:
     def on_failed(self, event: CommitFailed, now_s: float) -> None:
         """Retried soon."""
         self._aborted(event.number, now_s)
-        self._failures.failed(event.reason, now_s)
+        self._failures.failed(event.reason, now_s, waited_s=event.waited_s)
 
     def error(self, now_s: float) -> str:
         """Reason if no commit has succeeded for too long; "" otherwise."""

@@ -20,7 +20,7 @@ from collections.abc import Iterable
 from ureplicator_common.kafka import Position
 from ureplicator_common.kafka.positions import Producer
 from ureplicator_common.model import Partition, Route
-from ureplicator_worker.copier.commit_failures import CommitFailures
+from ureplicator_worker.copier.commit_failures import TRANSACTIONS_WAIT_S, CommitFailures
 from ureplicator_worker.copier.committer import commitment
 from ureplicator_worker.copier.exactly_once import (
     SETTLE_S,
@@ -94,7 +94,8 @@ class TransactionCommitter:
         elif self._delivery.is_overdue(now_s):
             failing = self._lane.transactions.set_aside(now_s)
             if failing:
-                self.abort(f"not settled in {SETTLE_S:.0f} s: {failing}", now_s)
+                reason = f"not settled in {SETTLE_S:.0f} s: {failing}"
+                self.abort(reason, now_s, waited_s=SETTLE_S)
 
     def _due(self, owned: Iterable[OwnedPartition], now_s: float) -> dict[Partition, Progress]:
         """Positions of everything in the lane: a suspended partition was aborted with the rest."""
@@ -127,7 +128,7 @@ class TransactionCommitter:
         self._begin(event.producer)
 
     def on_failed(self, event: CommitFailed, now_s: float) -> None:
-        self._failures.failed(event.reason, now_s)
+        self._failures.failed(event.reason, now_s, waited_s=event.waited_s)
         self._aborted = False
         self._end()
 
@@ -135,12 +136,12 @@ class TransactionCommitter:
         self._end()
 
     def error(self, now_s: float) -> str:
-        return self._failures.error(now_s)
+        return self._failures.error(now_s, wait_s=TRANSACTIONS_WAIT_S)
 
-    def abort(self, reason: str, now_s: float) -> None:
+    def abort(self, reason: str, now_s: float, *, waited_s: float = 0.0) -> None:
         """The thread initialises the id again, unless it does already."""
         if self._delivery.state is not TransactionState.WAITING:
-            self._failures.failed(reason, now_s)
+            self._failures.failed(reason, now_s, waited_s=waited_s)
             self._aborted = True
             logger.warning(
                 "%s: transaction %d aborted: %s", self._route, self._delivery.number, reason

@@ -106,6 +106,10 @@ class ScriptedLedger(Ledger):
     def fail_next(self, name: str, when: str = "before") -> None:
         self._failures.append((name, when))
 
+    def forgive(self) -> None:
+        """No request fails any more."""
+        self._failures.clear()
+
     def perform(self, name: str, *details: Any, effect: Callable[[], None]) -> None:
         self.calls.append((name, *details))
         self._block(name)

@@ -13,6 +13,7 @@ from ureplicator_common.model import Partition, PartitionState
 from ureplicator_testkit.copier.ledger_fleet import put
 from ureplicator_testkit.copier.line import ROUTE, records, seen
 from ureplicator_testkit.copier.transaction_fleet import HANDLED, PROTOCOLS, TransactionFleet
+from ureplicator_worker.copier.commit_failures import TRANSACTIONS_WAIT_S
 from ureplicator_worker.copier.exactly_once import SETTLE_S
 from ureplicator_worker.copier.raw.transaction import SET_ASIDE_S
 from ureplicator_worker.lifeline.messages import PartitionReport
@@ -120,6 +121,44 @@ def test_a_partition_without_a_leader_takes_no_part(fleet: TransactionFleet) -> 
     assert all(moved), "it was in no transaction when its leader left"
     joined = {key for call in fleet.ledger.calls if call[0] == "join" for key in call[1]}
     assert ("t", 1) not in joined
+    heal(fleet)
+    fleet.run_until_copied()
+
+
+def test_a_coordinator_that_is_away_is_an_error_sooner_than_with_at_least_once(
+    fleet: TransactionFleet,
+) -> None:
+    """No record counts as copied meanwhile. A coordinator that is elected within the time is no error."""
+    added = fleet.ledger.protocol is TransactionProtocol.ADDED
+    fleet.ledger.fail_next("join" if added else "commit")
+    for _ in range(FOREVER):
+        fleet.ledger.fail_next("initialise")
+    shown_s = next(second for second in range(FOREVER) if failing(fleet, second))
+    assert TRANSACTIONS_WAIT_S <= shown_s <= TRANSACTIONS_WAIT_S + 2
+    for number in range(2):
+        reason = report(fleet, number).reason
+        assert reason.startswith("target: commits wait for the coordinator since"), reason
+    fleet.ledger.forgive()
+    fleet.run_until_copied()
+    fleet.turns(5)
+    assert {report(fleet, number).state for number in range(2)} == {PartitionState.ONLINE}
+
+
+def failing(fleet: TransactionFleet, second: int) -> bool:
+    go_on(fleet, 1)
+    return report(fleet, 0).state is PartitionState.ERROR
+
+
+def test_a_leader_that_is_away_with_the_coordinator_is_an_error_as_soon(
+    fleet: TransactionFleet,
+) -> None:
+    """The time in which the transaction should have settled counts."""
+    harm(fleet, "silent")
+    for _ in range(FOREVER):
+        fleet.ledger.fail_next("initialise")
+    shown_s = next(second for second in range(FOREVER) if failing(fleet, second))
+    assert shown_s <= TRANSACTIONS_WAIT_S + 2
+    fleet.ledger.forgive()
     heal(fleet)
     fleet.run_until_copied()
 

@@ -198,10 +198,11 @@ class TransactionBegun:
 
 @dataclass(frozen=True, slots=True)
 class CommitFailed:
-    """Refused, or of unknown outcome."""
+    """Refused, or of unknown outcome. `waited_s`: for so long the request had been under way."""
 
     reason: str
     number: int = 0
+    waited_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

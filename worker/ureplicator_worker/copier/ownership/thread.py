@@ -365,6 +365,7 @@ class Ownership:
 
     def _accepted(self, request: Callable[[], None], number: int = 0) -> bool:
         """False, with the failure posted: nothing is committed before the order was gone through again."""
+        began_s = self._clock.monotonic_s()
         try:
             with cluster_errors_named("target"):
                 request()
@@ -373,7 +374,8 @@ class Ownership:
             self._post(FencedOut(number))
         except ClusterUnavailable as error:
             self._order.restart()
-            self._post(CommitFailed(str(error), number))
+            waited_s = self._clock.monotonic_s() - began_s
+            self._post(CommitFailed(str(error), number, waited_s))
             self._retry_later(error)
         else:
             return True
