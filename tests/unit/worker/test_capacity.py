@@ -142,3 +142,10 @@ def test_new_partitions_avoid_slots_that_have_no_copier() -> None:
     run.do(events.CopierEnded(run.state.slots[0].copier, "executor lost"))
     run.wait(1).wait(START_TIMEOUT_S).assign(0, 1)
     assert [run.state.held[part(number)].slot for number in (0, 1)] == [1, 1]
+
+
+def test_the_first_copier_that_runs_gets_the_partitions_of_slots_without_a_core_at_once() -> None:
+    run = Run(slots=2, running=False).do(events.Tick(0), events.SessionRestored(SessionId(1)))
+    run.do(events.RouteFenced(ROUTE)).assign(0, 1).wait(CAPACITY_TIMEOUT_S)
+    run.take()
+    assert added(run.do(events.CopierConnected(CopierId(0, 1)))) == [(CopierId(0, 1), [0, 1])]

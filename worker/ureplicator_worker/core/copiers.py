@@ -12,10 +12,14 @@
   what the copier releases without a Remove is a Failed. Messages may cross: a partition that fails
   while it is STOPPING stays so until that response. So no Released is ever left over, to arrive after
   the next Add and be taken for its end.
+* Slots that stay uneven, as after one of them had no core for long, are balanced by such Removes: what is
+  released while it is assigned starts again at once, in the slot with the fewest partitions. No record is
+  repeated, but each move interrupts a partition, so they are few at a time, and none for a short unevenness.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from ureplicator_common.model import Partition, PartitionState
@@ -30,15 +34,26 @@ from ureplicator_worker.core.events import (
     CopierReported,
     CopierStopRequested,
 )
-from ureplicator_worker.core.instructions import Instruction, KillCopier, StartCopier, StopCopier
+from ureplicator_worker.core.instructions import (
+    Instruction,
+    KillCopier,
+    RemovePartitions,
+    StartCopier,
+    StopCopier,
+)
 from ureplicator_worker.core.partition import HeldPartition, PartitionPhase, invalid
-from ureplicator_worker.core.slots import Slot, SlotPhase
-from ureplicator_worker.core.state import WorkerState
+from ureplicator_worker.core.slots import STEADY_S, Slot, SlotPhase, surplus
+from ureplicator_worker.core.state import Balance, WorkerState
 from ureplicator_worker.lifeline.messages import CopierId, PartitionReport
 
 END_TIMEOUT_S = 60.0
 """A copier whose lifeline closed drains for 15 s, then waits for its threads, some 30 s with both
 clusters unreachable. One that is still there is killed, and again after as long: it may be frozen."""
+BALANCE_EVERY_S = 10.0
+"""Slots that are uneven at two such moments in a row are balanced: the leader's own moves end sooner."""
+MOVED_AT_ONCE = 4
+MOVED_AT_ONCE_SHARE = 0.05
+"""Of all partitions of the worker; the larger of both limits counts."""
 
 _REPORTED = {
     PartitionState.ONLINE: PartitionPhase.ONLINE,
@@ -54,7 +69,7 @@ def connected(state: WorkerState, copier: CopierId) -> None:
     slot = _slot_of(state, copier)
     if slot is not None and slot.phase is SlotPhase.STARTING:
         state.slots[slot.number] = slot.connected(state.now_s)
-        held_partitions.visit_unsent(state, held_partitions.in_slot(state, slot.number))
+        held_partitions.visit_unsent(state, state.held)  # also those of stranded slots
 
 
 def placed(state: WorkerState, event: CopierPlaced) -> None:
@@ -245,6 +260,44 @@ def move_stranded(state: WorkerState) -> None:
             fencing.doubt(state, held.slot, [partition.route])
         else:
             held_partitions.change_slot(state, partition, counts, without_copier)
+
+
+def balance_slots(state: WorkerState) -> list[Instruction]:
+    """Have slots that stay fuller than others release some of their partitions."""
+    if state.now_s - state.balance.checked_s < BALANCE_EVERY_S:
+        return []
+    leaving = _surplus(state) if _is_calm(state) else {}
+    is_due = state.balance.uneven
+    state.balance = Balance(state.now_s, uneven=bool(leaving))
+    moved = leaving if is_due else {}
+    return [each for n in moved for each in _make_leave(state, state.slots[n], moved[n])]
+
+
+def _is_calm(state: WorkerState) -> bool:
+    """Nothing else moves, and what a slot releases finds a copier in any other slot."""
+    if not state.session.connected:
+        return False
+    late = capacity.late_slots(state)
+    if not all(slot.number in late or slot.ran_s(state.now_s) >= STEADY_S for slot in state.slots):
+        return False
+    return not any(held.phase is PartitionPhase.STOPPING for held in state.held.values())
+
+
+def _surplus(state: WorkerState) -> Mapping[int, int]:
+    running = [slot.number for slot in state.slots if slot.phase is SlotPhase.RUNNING]
+    counts = held_partitions.counts_per_slot(state)
+    limit = max(MOVED_AT_ONCE, int(len(state.held) * MOVED_AT_ONCE_SHARE))
+    return surplus({number: counts[number] for number in running}, limit)
+
+
+def _make_leave(state: WorkerState, slot: Slot, many: int) -> list[Instruction]:
+    """Only partitions that are copied: others gain nothing by another slot."""
+    sent = held_partitions.sent_to(state, slot.copier)
+    leaving = sorted(p for p in sent if state.held[p].phase is PartitionPhase.ONLINE)[:many]
+    for partition in leaving:
+        reason = "stopping: it moves to a slot with fewer partitions"
+        held_partitions.enter(state, partition, PartitionPhase.STOPPING, reason)
+    return [RemovePartitions(slot.copier, tuple(leaving))] if leaving else []
 
 
 def _kill_if_silent(state: WorkerState, slot: Slot) -> list[Instruction]:

@@ -3,8 +3,8 @@
 It runs after every event, for the partitions that the event concerns (`WorkerState.to_visit`): those
 that were written, those that are assigned otherwise, and at each tick those that no copier was sent.
 For any other partition it has no instruction, since nothing has changed. Parts run in this order: give
-up what is not assigned, hold what is, see to the copiers, fence, send what waits to copiers that run,
-publish.
+up what is not assigned, hold what is, see to the copiers and their slots, fence, send what waits to
+copiers that run, publish.
 
 A new owner epoch without a removal is Remove, Released, Add: the copier must prove the new epoch.
 """
@@ -34,6 +34,7 @@ def reconcile(state: WorkerState) -> list[Instruction]:
     hold_assigned(state)
     instructions += copiers.start_and_watch(state)
     copiers.move_stranded(state)
+    instructions += copiers.balance_slots(state)
     instructions += capacity.announce_if_changed(state)
     instructions += fencing.fence_configured_routes(state)
     instructions += fencing.fence_slots(state)

@@ -74,6 +74,12 @@ class Slot:
     def copier(self) -> CopierId:
         return CopierId(self.number, self.run)
 
+    def ran_s(self, now_s: float) -> float:
+        """Time that its copier has run; 0 if it does not."""
+        if self.phase is not SlotPhase.RUNNING or self.connected_s is None:
+            return 0.0
+        return now_s - self.connected_s
+
     def enter(self, phase: SlotPhase, now_s: float) -> Slot:
         return replace(self, phase=phase, since_s=now_s)
 
@@ -134,3 +140,23 @@ def choose_slot(
     if last is not None and last.slot in usable and counts[last.slot] == counts[smallest]:
         return last.slot
     return smallest
+
+
+def surplus(counts: Mapping[int, int], limit: int) -> Mapping[int, int]:
+    """How many partitions leave which slots, so that no two differ by more than one; `limit` in all.
+
+    >>> surplus({0: 5, 1: 1}, limit=9)
+    {0: 2}
+    >>> surplus({0: 2, 1: 1}, limit=9)
+    {}
+    """
+    after, leaving = dict(counts), dict.fromkeys(counts, 0)
+    for _ in range(limit if after else 0):
+        fullest = max(after, key=lambda slot: (after[slot], -slot))
+        emptiest = min(after, key=lambda slot: (after[slot], slot))
+        if after[fullest] - after[emptiest] < 2:
+            break
+        after[fullest] -= 1
+        after[emptiest] += 1
+        leaving[fullest] += 1
+    return {slot: many for slot, many in leaving.items() if many}

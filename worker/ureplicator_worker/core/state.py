@@ -7,6 +7,7 @@
     assignment      session             fences                      fencing
     publication     publishing          drain, exited               draining
     capacity        capacity            now_s                       state_machine
+    balance         copiers
 
 A worker may hold 10,000 partitions, and has dozens of events a second. So a step costs as much as it
 changes: the mappings of all partitions are shared with the former state until the first write, and
@@ -95,6 +96,14 @@ class Capacity:
     announced: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class Balance:
+    """Partitions over the slots, as last compared; `uneven`: some were to move to another slot."""
+
+    checked_s: float = 0.0
+    uneven: bool = False
+
+
 @dataclass(slots=True)
 class WorkerState:
     """State between two events. Read-only outside of `core`."""
@@ -112,6 +121,8 @@ class WorkerState:
     """The leader's assignment to this worker."""
     capacity: Capacity
     """Room for copiers, as Spark and their starts show it."""
+    balance: Balance = Balance()
+    """Partitions over the slots, as last compared."""
     session: Session = Session()
     """The ZooKeeper session and its state."""
     held: dict[Partition, HeldPartition] = field(default_factory=dict)
