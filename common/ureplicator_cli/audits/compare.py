@@ -4,7 +4,7 @@ It reads both clusters itself, so it needs the configuration and Java, and no co
 
     exit code 0  equal
     exit code 1  records differ
-    exit code 2  could not be compared, or not to the end
+    exit code 2  not verified: could not be compared, or not to the end
 """
 
 from __future__ import annotations

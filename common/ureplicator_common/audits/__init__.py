@@ -81,8 +81,8 @@ class Finding(Content):
 class AuditRun(Content):
     """The last audit of a topic that was requested and has ended.
 
-    `outcome`: `DONE`, `CANCELLED`, or why it failed. `repeated`: repeats that at least once allows; they are
-    no differences. `report`: where its result lies, on the auditor's side.
+    `outcome`: `DONE`, `CANCELLED`, `NOT_VERIFIED` with the reason, or why it failed. `repeated`: repeats that
+    at least once allows; they are no differences. `report`: where its result lies, on the auditor's side.
     """
 
     id: str
@@ -98,6 +98,10 @@ class AuditRun(Content):
 
 DONE = "done"
 CANCELLED = "cancelled"
+NOT_VERIFIED = "not verified"
+"""Nothing differs, and a partition or the whole range had nothing to compare. The reason follows it."""
+EMPTY_RANGE = "there is no record in the range"
+"""Reason of an audit that proves nothing, and casts no doubt on what was verified before."""
 
 
 @dataclass(frozen=True, slots=True)

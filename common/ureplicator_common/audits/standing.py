@@ -8,9 +8,9 @@
 
 Reasons for *stale*: a topic was remade (another id), a partition was never compared, a position lies before
 what was verified (it was moved back, so records are copied again), the auditor that follows behind the copy
-cannot compare it, or records have been copied beyond it and the comparison is older than
-`audit.stale_after_s`. A quiet topic that was compared up to its position stays verified: nothing was copied
-since. Differences of a topic that was remade are those of another topic.
+cannot compare it, a later audit had nothing to compare, or records have been copied beyond it and the
+comparison is older than `audit.stale_after_s`. A quiet topic that was compared up to its position stays
+verified: nothing was copied since. Differences of a topic that was remade are those of another topic.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from ureplicator_common.audits import TopicAudit, VerifiedRange
+from ureplicator_common.audits import EMPTY_RANGE, NOT_VERIFIED, TopicAudit, VerifiedRange
 from ureplicator_common.audits.ranges import recreated_sides
 
 COMMITTED_WITHIN_MS = 60_000
@@ -74,12 +74,12 @@ def standing(
     known = {number: verified for number, verified in passed.items() if _is_verified(verified)}
     if audit is None or not known:
         return Standing(
-            AuditState.NEVER, tuple(_failure(audit)), behind_offsets=_behind(topic, passed)
+            AuditState.NEVER, tuple(_unproved(audit)), behind_offsets=_behind(topic, passed)
         )
     sides = recreated_sides(audit, topic.source_topic_id, topic.target_topic_id)
     remade = tuple(f"the {side} topic was remade since" for side in sides)
     reasons = remade or (
-        *_failure(audit),
+        *_unproved(audit, since_ms=min(verified.at_ms for verified in known.values())),
         *_stale(known, topic, now_ms=now_ms, stale_after_s=stale_after_s),
     )
     state = AuditState.STALE if reasons else AuditState.VERIFIED
@@ -109,9 +109,17 @@ def _behind(topic: CopiedTopic, known: Mapping[int, VerifiedRange]) -> int | Non
     )
 
 
-def _failure(audit: TopicAudit | None) -> Iterator[str]:
-    if audit is not None and audit.failure:
+def _unproved(audit: TopicAudit | None, *, since_ms: int | None = None) -> Iterator[str]:
+    """Reasons of comparisons that ended without a proof. `since_ms`: the oldest one that has one."""
+    if audit is None:
+        return
+    if audit.failure:
         yield f"it could not be compared behind the copy: {audit.failure}"
+    run = audit.last
+    if run is None or not run.outcome.startswith(NOT_VERIFIED):
+        return
+    if since_ms is None or (run.ended_ms > since_ms and EMPTY_RANGE not in run.outcome):
+        yield f"its last audit: {run.outcome}"
 
 
 def _stale(

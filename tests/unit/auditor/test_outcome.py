@@ -4,14 +4,23 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ureplicator_common.audits import Differences, VerifiedRange
+from ureplicator_common.audits import EMPTY_RANGE, AuditRun, Differences, TopicAudit, VerifiedRange
+from ureplicator_common.contents import TopicIntent
 from ureplicator_common.model import Delivery
-from ureplicator_worker.audit.result import AuditResult, Finding, FindingKind, PartitionResult
+from ureplicator_worker.audit.result import (
+    AuditResult,
+    AuditState,
+    Finding,
+    FindingKind,
+    PartitionResult,
+)
 from ureplicator_worker.auditor.outcome import (
     compared_ranges,
     difference_counts,
+    failure_of,
     outcome_of,
     stored_findings,
+    with_result,
 )
 
 EQUAL = PartitionResult(0, 10, 50, 48, 50, compared=38, repeated=3)
@@ -63,3 +72,48 @@ def test_a_partition_of_which_nothing_was_compared_has_no_range() -> None:
     assert outcome_of(RESULT) == "done"
     refused = replace(RESULT, not_comparable="its records go through a handler")
     assert outcome_of(refused) == "not comparable: its records go through a handler"
+
+
+UNCOMPARED = PartitionResult(1, 0, 90, 5, 90, uncompared="the target has no records")
+RUN = AuditRun("r1", "a1", 5, 9, "done")
+INTENT = TopicIntent(2, 2, source_topic_id="s", target_topic_id="t")
+
+
+def test_an_audit_that_could_compare_nothing_is_not_done() -> None:
+    result = replace(RESULT, partitions=(EQUAL, UNCOMPARED), findings=())
+    assert result.state is AuditState.NOT_VERIFIED
+    assert outcome_of(result) == "not verified: partition 1: the target has no records"
+    assert failure_of(result) == outcome_of(result)
+    assert compared_ranges(result, at_ms=7).keys() == {0}
+    differing = replace(EQUAL, missing=1)
+    both = replace(RESULT, partitions=(differing, UNCOMPARED))
+    assert outcome_of(both) == outcome_of(result), "what was found does not cover the rest"
+
+
+def test_a_range_without_a_record_proves_nothing_and_is_passed_behind_the_copy() -> None:
+    markers = replace(EQUAL, compared=0, repeated=0)
+    result = replace(RESULT, partitions=(markers,), findings=())
+    assert result.state is AuditState.NOT_VERIFIED
+    assert outcome_of(result) == f"not verified: {EMPTY_RANGE}"
+    assert failure_of(result) == ""
+    assert compared_ranges(result, at_ms=7).keys() == {0}
+    missing = replace(RESULT, partitions=(replace(markers, missing=2),))
+    assert outcome_of(missing) == "done"
+
+
+def test_a_result_is_kept_under_the_ids_of_the_topics_that_were_compared() -> None:
+    compared = replace(RESULT, source_topic_id="s", target_topic_id="t")
+    unknown = replace(INTENT, source_topic_id="")
+    state = with_result(None, compared, run=RUN, intent=unknown, at_ms=7)
+    assert (state.source_topic_id, state.target_topic_id) == ("s", "t")
+
+
+def test_a_result_of_another_topic_than_the_one_that_is_copied_verifies_nothing() -> None:
+    before = TopicAudit("s", "t", {0: VerifiedRange(0, 9, 3)})
+    other = replace(RESULT, source_topic_id="s2", target_topic_id="t")
+    state = with_result(before, other, run=RUN, intent=INTENT, at_ms=7)
+    assert state.partitions == before.partitions
+    assert state.last is not None
+    assert (
+        state.last.outcome == "not verified: the source topic is not the one that was whitelisted"
+    )

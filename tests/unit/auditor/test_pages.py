@@ -38,7 +38,7 @@ def test_status_and_readiness() -> None:
     requests.step()
     _, shown = pages.status()
     assert (shown["id"], shown["registered"], shown["routes"]) == ("a1", True, {})
-    assert shown["audits"] == {"done": 1, "cancelled": 0, "failed": 0}
+    assert shown["audits"] == {"done": 1, "cancelled": 0, "not_verified": 0, "failed": 0}
 
 
 def test_failing_topics_are_shown_and_counted() -> None:

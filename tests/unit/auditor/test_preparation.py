@@ -9,7 +9,7 @@ import pytest
 from ureplicator_common.audits import OffsetRange, RequestedAudit, TopicAudit, VerifiedRange
 from ureplicator_common.config.settings import Settings
 from ureplicator_common.contents import TopicIntent
-from ureplicator_common.kafka import ClusterUnavailable
+from ureplicator_common.errors import PermanentError
 from ureplicator_common.model import Delivery, Route, TopicKey
 from ureplicator_testkit.kafka.clients import MemoryTopicAdmin
 from ureplicator_worker.audit.result import AuditRequest, PartitionRange
@@ -53,6 +53,7 @@ def prepared(
 
 def test_ranges_names_and_rate() -> None:
     request = prepared()
+    assert (request.source_topic_id, request.target_topic_id) == ("id-1", "id-1")
     assert (request.route, request.topic, request.target_topic) == (
         "west.east",
         "orders",
@@ -85,11 +86,11 @@ def test_what_cannot_be_compared_has_its_reason() -> None:
     assert "stamps records itself" in ambiguous.not_comparable
 
 
-def test_a_cluster_that_does_not_describe_its_topic() -> None:
+def test_a_cluster_that_does_not_have_its_topic() -> None:
     clusters = Clusters(source={}, target={})
     clusters.admins["east"].remove("w.orders")
     preparation = Preparation(settings=settings(), admins=clusters.admins.__getitem__)
-    with pytest.raises(ClusterUnavailable):
+    with pytest.raises(PermanentError, match="there is no such topic"):
         preparation.requested(KEY, INTENT, WANTED)
 
 

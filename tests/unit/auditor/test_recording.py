@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from ureplicator_common.audits import VerifiedRange
 from ureplicator_testkit.control.audit_fixture import AuditFixture
 from ureplicator_worker.audit.result import AuditResult, PartitionResult
@@ -37,3 +39,12 @@ def test_a_topic_that_is_not_whitelisted_has_no_state() -> None:
     audits.remove()
     record_in(audits.nodes(audits.client()), RESULT, auditor="command on h", began_ms=5, report="")
     assert audits.state() is None
+
+
+def test_a_topic_that_was_remade_is_not_shown_as_verified() -> None:
+    audits = AuditFixture()
+    remade = replace(RESULT, source_topic_id="s2", target_topic_id="t")
+    nodes = audits.nodes(audits.client())
+    record_in(nodes, remade, auditor="command on h", began_ms=5, report="")
+    assert audits.written().partitions == {}
+    assert audits.last_run().outcome.startswith("not verified: the source topic")

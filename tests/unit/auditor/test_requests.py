@@ -53,7 +53,7 @@ def test_a_requested_audit(audits: AuditFixture) -> None:
     assert audits.running() is None
     assert not audits.is_requested
     assert not auditor.step()
-    assert auditor.counts == {"done": 1, "cancelled": 0, "failed": 0}
+    assert auditor.counts == {"done": 1, "cancelled": 0, "not_verified": 0, "failed": 0}
 
 
 def test_differences_are_kept_until_they_are_compared_again(audits: AuditFixture) -> None:
@@ -358,7 +358,7 @@ def test_counts_of_many_reasons_are_bounded(audits: AuditFixture) -> None:
         audits.before_end = fail
         audits.request(f"r{number}")
         auditor.step()
-    assert auditor.counts == {"done": 0, "cancelled": 0, "failed": 5}
+    assert auditor.counts == {"done": 0, "cancelled": 0, "not_verified": 0, "failed": 5}
 
 
 def test_nothing_is_written_while_nodes_are_there(audits: AuditFixture) -> None:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from ureplicator_common.audits import Differences, TopicAudit, VerifiedRange
+from ureplicator_common.audits import EMPTY_RANGE, AuditRun, Differences, TopicAudit, VerifiedRange
 from ureplicator_common.audits.standing import (
     COMMITTED_WITHIN_MS,
     AuditState,
@@ -120,3 +120,25 @@ def test_a_topic_that_cannot_be_compared_behind_the_copy_is_stale() -> None:
     assert (never.state, never.reason) == (AuditState.NEVER, found.reason)
     remade = judged(failing, topic(50, 60, source="s2"))
     assert remade.reason == "the source topic was remade since"
+
+
+def audited(outcome: str, *verified: VerifiedRange, ended_ms: int = NOW_MS) -> TopicAudit:
+    return replace(audit(*verified), last=AuditRun("r", "a", 1, ended_ms, outcome))
+
+
+def test_an_audit_that_proved_nothing_says_why() -> None:
+    outcome = "not verified: partition 0: the target has no records"
+    found = judged(audited(outcome), topic(50, 60))
+    assert (found.state, found.reason) == (AuditState.NEVER, f"its last audit: {outcome}")
+    later = judged(audited(outcome, LATELY, LATELY), topic(50, 60))
+    assert (later.state, later.reason) == (AuditState.STALE, f"its last audit: {outcome}")
+
+
+def test_an_audit_that_proved_nothing_counts_until_all_is_compared_again() -> None:
+    outcome = "not verified: partition 0: the target has no records"
+    before = audited(outcome, LATELY, LATELY, ended_ms=LATELY.at_ms - 1)
+    assert judged(before, topic(50, 60)).state is AuditState.VERIFIED
+    empty = audited(f"not verified: {EMPTY_RANGE}", LATELY, LATELY)
+    assert judged(empty, topic(50, 60)).state is AuditState.VERIFIED
+    never = judged(audited(f"not verified: {EMPTY_RANGE}"), topic(0, 0))
+    assert never.reason == f"its last audit: not verified: {EMPTY_RANGE}"

@@ -59,8 +59,8 @@ def prepare(
     """`options` for rates and limits; the rest of them is filled in. Raises OperatingError."""
     topic, settings = wanted.topic, wanted.settings
     copy = settings.target_topic(topic)
-    original = _found(source, topic, wanted.route.source)
-    copied = _found(target, copy, wanted.route.target)
+    original = found_topic(source, topic, wanted.route.source)
+    copied = found_topic(target, copy, wanted.route.target)
     count = original.partitions
     numbers = sorted(set(wanted.numbers)) or range(count)
     if wrong := [each for each in numbers if not 0 <= each < count]:
@@ -106,7 +106,8 @@ def _with_records(topic: str, numbers: Sequence[int], logs: LogReader) -> Collec
     }
 
 
-def _found(admin: TopicAdmin, topic: str, cluster: str) -> TopicInfo:
+def found_topic(admin: TopicAdmin, topic: str, cluster: str) -> TopicInfo:
+    """Raises OperatingError: there is no such topic."""
     info = admin.find([topic]).get(topic)
     if info is None or info.error:
         why = info.error if info else "there is no such topic"

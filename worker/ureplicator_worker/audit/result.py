@@ -20,6 +20,7 @@ from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
 from typing import Any, TypeVar
 
+from ureplicator_common.audits import EMPTY_RANGE
 from ureplicator_common.model import Delivery, camel
 
 T = TypeVar("T")
@@ -179,7 +180,7 @@ class AuditResult:
             more = f", and {len(reasons) - 1} more" if len(reasons) > 1 else ""
             return f"partition {reasons[0]}{more}"
         nothing = not self.total("compared") and not self.total("compacted")
-        return "there is no record in the range" if nothing else ""
+        return EMPTY_RANGE if nothing else ""
 
     @property
     def reason(self) -> str:

@@ -20,7 +20,7 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
 
-from ureplicator_common.audits import DONE, Finding, Follower, TopicAudit, VerifiedRange
+from ureplicator_common.audits import Finding, Follower, TopicAudit, VerifiedRange
 from ureplicator_common.audits.ranges import with_compared, with_failure
 from ureplicator_common.clock import Clock
 from ureplicator_common.config.route import RouteConfig
@@ -34,7 +34,7 @@ from ureplicator_worker.auditor.nodes import AuditNodes
 from ureplicator_worker.auditor.outcome import (
     compared_ranges,
     difference_counts,
-    outcome_of,
+    failure_of,
     reason_of,
     stored_findings,
 )
@@ -256,15 +256,14 @@ class RouteFollower:
         def on_progress(result: AuditResult) -> None:
             so_far[:] = [result]
             late = self._clock.monotonic_s() - began_s > TOPIC_S
-            if late and outcome_of(result) != DONE:
+            if late and failure_of(result):
                 raise _TookTooLong
 
         try:
             result = self._compare(request, on_progress)
         except _TookTooLong:
             return so_far[0], f"not compared within {TOPIC_S:.0f} s"
-        outcome = outcome_of(result)
-        return result, "" if outcome == DONE else outcome
+        return result, failure_of(result)
 
     def _count(self, key: TopicKey, result: AuditResult) -> None:
         records = result.total("compared")

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from ureplicator_common.audits import (
     CANCELLED,
     DONE,
+    EMPTY_RANGE,
     MAX_REASON_CHARACTERS,
+    NOT_VERIFIED,
     AuditRun,
     Differences,
     TopicAudit,
     VerifiedRange,
 )
 from ureplicator_common.audits import Finding as StoredFinding
-from ureplicator_common.audits.ranges import with_compared, with_run
+from ureplicator_common.audits.ranges import recreated_sides, with_compared, with_run
 from ureplicator_common.contents import TopicIntent
 from ureplicator_common.model import Delivery
-from ureplicator_worker.audit.result import AuditResult, FindingKind, PartitionResult
+from ureplicator_worker.audit.result import AuditResult, AuditState, FindingKind, PartitionResult
 
 
 def kinds_of(delivery: Delivery) -> tuple[FindingKind, ...]:
@@ -40,7 +43,7 @@ def compared_ranges(result: AuditResult, *, at_ms: int) -> dict[int, VerifiedRan
             _differences(each, result),
         )
         for each in result.partitions
-        if 0 <= each.verified_from < each.verified_to
+        if 0 <= each.verified_from < each.verified_to and not each.uncompared
     }
 
 
@@ -59,15 +62,26 @@ def difference_counts(result: AuditResult) -> dict[str, int]:
 
 
 def outcome_of(result: AuditResult) -> str:
-    """`done`, or what could not be compared."""
+    """`done`, or what could not be compared. The command ends with exit code 2 unless it is `done`, or
+    records differ."""
     if result.not_comparable:
         return shortened(f"not comparable: {result.not_comparable}")
     open_ones = [each for each in result.partitions if not each.complete]
-    if not open_ones:
-        return DONE
-    first = open_ones[0]
-    why = first.notes[-1] if first.notes else "its end was not reached"
-    return shortened(f"{len(open_ones)} partitions incomplete, first {first.partition}: {why}")
+    if open_ones:
+        first = open_ones[0]
+        why = first.notes[-1] if first.notes else "its end was not reached"
+        return shortened(f"{len(open_ones)} partitions incomplete, first {first.partition}: {why}")
+    nothing = any(each.uncompared for each in result.partitions)
+    if nothing or result.state is AuditState.NOT_VERIFIED:
+        return shortened(f"{NOT_VERIFIED}: {result.unverified}")
+    return DONE
+
+
+def failure_of(result: AuditResult) -> str:
+    """Reason to compare again behind the copy; "" if nothing is left, though no record was in the range:
+    it may hold markers of transactions alone."""
+    outcome = outcome_of(result)
+    return "" if outcome in (DONE, f"{NOT_VERIFIED}: {EMPTY_RANGE}") else outcome
 
 
 def run_of(
@@ -104,19 +118,25 @@ def with_result(
 ) -> TopicAudit:
     """The state of a topic after a run. `at_ms`: when the positions were read up to which it compared.
 
-    A run that was withdrawn since another auditor had ended it meanwhile keeps the outcome of that one.
+    A run that was withdrawn since another auditor had ended it meanwhile keeps the outcome of that one. The
+    ids are those of the topics that were compared: if others are copied, nothing of these is verified.
     """
     known = before.last if before else None
     if known is not None and known.id == run.id and run.outcome == CANCELLED:
         run = known
     if result is None or intent is None:
         return with_run(before, run)
+    audited = TopicAudit(result.source_topic_id, result.target_topic_id)
+    sides = list(recreated_sides(audited, intent.source_topic_id, intent.target_topic_id))
+    if sides:
+        why = f"{NOT_VERIFIED}: the {' and the '.join(sides)} topic is not the one that was whitelisted"
+        return with_run(before, replace(run, outcome=why))
     return with_compared(
         before,
         compared_ranges(result, at_ms=at_ms),
         stored_findings(result),
-        source_topic_id=intent.source_topic_id,
-        target_topic_id=intent.target_topic_id,
+        source_topic_id=result.source_topic_id or intent.source_topic_id,
+        target_topic_id=result.target_topic_id or intent.target_topic_id,
         run=run,
     )
 

@@ -97,7 +97,7 @@ class AuditorPages:
 def auditor_metrics(
     audits: Mapping[str, int], followers: Sequence[RouteFollower]
 ) -> Iterable[Metric]:
-    """`audits`: outcome (`done`, `cancelled`, `failed`) -> requested audits that ended so."""
+    """`audits`: outcome (`done`, `cancelled`, `not_verified`, `failed`) -> requested audits that ended so."""
     ended = CounterMetricFamily(
         "ureplicator_auditor_audits",
         "Requested audits that ended on this auditor, by outcome.",

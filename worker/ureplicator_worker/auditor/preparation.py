@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
+from dataclasses import dataclass
 
 from ureplicator_common.audits import RequestedAudit, TopicAudit
 from ureplicator_common.audits.ranges import is_of
@@ -15,11 +16,25 @@ from ureplicator_common.config.settings import Settings
 from ureplicator_common.contents import TopicIntent
 from ureplicator_common.kafka import TopicAdmin
 from ureplicator_common.model import Route, RouteSettings, TopicKey
-from ureplicator_worker.audit.prepare import ambiguous, configs, options_of, transformed
+from ureplicator_worker.audit.prepare import (
+    ambiguous,
+    configs,
+    found_topic,
+    options_of,
+    transformed,
+)
 from ureplicator_worker.audit.result import AuditOptions, AuditRequest, PartitionRange
 
 MAX_FINDINGS = 1_000
 """In memory and in the report of an audit; counts are exact."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Topic:
+    """The topic that is compared, as its cluster has it now."""
+
+    id: str
+    configs: Mapping[str, str]
 
 
 class Preparation:
@@ -50,11 +65,13 @@ class Preparation:
     ) -> AuditRequest:
         target_topic = intent.target_topic or key.topic
         config = self._routes.get(key.route)
+        source = self._described(key.route.source, key.topic)
+        target = self._described(key.route.target, target_topic)
         options = options_of(
             AuditOptions(rate_bytes_per_s=bytes_per_s, max_findings=MAX_FINDINGS, round_s=round_s),
             config.settings if config else RouteSettings(),
-            self._configs(key.route.source, key.topic),
-            self._configs(key.route.target, target_topic),
+            source.configs,
+            target.configs,
         )
         return AuditRequest(
             route=str(key.route),
@@ -63,11 +80,14 @@ class Preparation:
             partitions=tuple(ranges),
             options=options,
             not_comparable=not_comparable(config, key) or ambiguous(options),
+            source_topic_id=source.id,
+            target_topic_id=target.id,
         )
 
-    def _configs(self, cluster: str, topic: str) -> Mapping[str, str]:
+    def _described(self, cluster: str, topic: str) -> _Topic:
         with closing(self._admins(cluster)) as admin:
-            return configs(admin, topic)
+            info = found_topic(admin, topic, cluster)
+            return _Topic(info.topic_id, configs(admin, topic))
 
 
 def not_comparable(config: RouteConfig | None, key: TopicKey) -> str:

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
-from ureplicator_common.audits import CANCELLED, RequestedAudit, RunningAudit
+from ureplicator_common.audits import CANCELLED, DONE, NOT_VERIFIED, RequestedAudit, RunningAudit
 from ureplicator_common.clock import Clock
 from ureplicator_common.contents import TopicIntent
 from ureplicator_common.coordination import OutcomeUnknown, Unavailable
@@ -68,7 +68,7 @@ class RequestedAudits:
         self._claimed: TopicKey | None = None
         self.failures: Failures[str] = Failures()
         """Of requests by id, as far as no outcome could be written."""
-        self.counts = dict.fromkeys(("done", "cancelled", "failed"), 0)
+        self.counts = dict.fromkeys(("done", "cancelled", "not_verified", "failed"), 0)
         """Audits that ended so."""
 
     def step(self) -> bool:
@@ -178,7 +178,7 @@ class RequestedAudits:
         )
         self._until_written(lambda: self._nodes.finish(key, wanted.id, change))
         self._until_written(self._release)
-        self.counts[outcome if outcome in self.counts else "failed"] += 1
+        self.counts[_counted(outcome)] += 1
 
     def _until_written(self, write: Callable[[], None]) -> None:
         """A result of hours is not lost to a connection that is away."""
@@ -188,3 +188,10 @@ class RequestedAudits:
             except (Unavailable, OutcomeUnknown) as error:
                 logger.warning("the result is written when ZooKeeper responds: %s", error)
                 self._wait(RETRY_S)
+
+
+def _counted(outcome: str) -> str:
+    """Label of an outcome in the metrics."""
+    if outcome.startswith(NOT_VERIFIED):
+        return "not_verified"
+    return outcome if outcome in (DONE, CANCELLED) else "failed"

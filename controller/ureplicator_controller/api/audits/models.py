@@ -156,7 +156,9 @@ class PastAudit(ResponseModel):
     auditor: str
     started: int = Field(description="milliseconds since 1970")
     ended: int = Field(description="milliseconds since 1970")
-    outcome: str = Field(description="done, cancelled, or why it failed")
+    outcome: str = Field(
+        description="done, cancelled, not verified with the reason, or why it failed"
+    )
     records: int = Field(description="records compared")
     repeated: int = Field(description="repeats that at least once allows")
     differences: dict[str, int]
