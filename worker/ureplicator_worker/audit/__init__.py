@@ -7,6 +7,7 @@ reads single records through librdkafka. So a fault of the copier cannot hide it
     job           rounds of Spark tasks, one task for each partition, results merged after each round
     task          one partition for a while: both logs side by side into the comparison
     streams       committed records of one partition in order; the only module that uses librdkafka here
+    pace          portions and waits at a byte rate, pure
     core          the decision, pure: which records are missing, repeated, altered, reordered, foreign
     result        values of request and result, and their JSON
     store         result on disk: JSON, and Parquet written by Spark

@@ -2,7 +2,8 @@
 it.
 
 Partitions are assigned, so no group is joined and nothing is committed. Memory is bounded: librdkafka reads
-ahead `queued.max.messages.kbytes`, and a chunk holds `CHUNK_BYTES` or one record.
+ahead `queued.max.messages.kbytes`, and a chunk holds `CHUNK_BYTES` or one record; less at a byte rate
+(`pace`).
 
 The end of a log for readers of committed records may be a marker, or records of an aborted transaction: no
 record is ever returned there, but the event for the end of the partition is.
@@ -19,8 +20,10 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Produ
 from ureplicator_common.errors import PermanentError
 from ureplicator_common.kafka import ClusterUnavailable, Extent
 from ureplicator_worker.audit.core.side import Chunk, Content
+from ureplicator_worker.audit.pace import Pace
 
 CHUNK_RECORDS = 2_000
+FIRST_RECORDS = 100
 CHUNK_BYTES = 4 << 20
 POLL_S = 0.2
 SILENCE_S = 30.0
@@ -38,7 +41,6 @@ _OWN: Mapping[str, Any] = {
     "auto.offset.reset": "error",
     "check.crcs": True,
     "allow.auto.create.topics": False,
-    "queued.max.messages.kbytes": 16_384,
     "fetch.wait.max.ms": 50,
     "log_level": 0,
 }
@@ -67,11 +69,10 @@ class PartitionLog:
         self._name = f"{topic}/{partition} at {properties.get('bootstrap.servers', '')}"
         self._topic, self._partition = topic, partition
         self._timestamps = timestamps
-        self._rate = rate_bytes_per_s
-        self._free_at_s = 0.0
+        self._pace = Pace(rate_bytes_per_s)
         try:
             isolation = {} if committed else {"isolation.level": "read_uncommitted"}
-            self._consumer = Consumer({**properties, **_OWN, **isolation})
+            self._consumer = Consumer({**properties, **_OWN, **_ahead(self._pace), **isolation})
         except KafkaException as error:
             raise PermanentError(f"{self._name}: {error.args[0].str()}") from error
 
@@ -123,15 +124,16 @@ class PartitionLog:
         yield Chunk((), (), max(first, end), 0)
 
     def _read(self, end: int) -> Iterator[Chunk]:
-        count, seen_s = 100, time.monotonic()
+        count, seen_s = self._pace.first_count(FIRST_RECORDS), time.monotonic()
+        most_bytes = self._pace.portion_bytes(CHUNK_BYTES)
         while True:
             messages = self._consumer.consume(count, timeout=POLL_S)
             offsets, contents, ended = self._contents(messages, end)
             if offsets:
                 size = sum(len(each[1] or b"") + len(each[0] or b"") for each in contents)
+                time.sleep(self._pace.wait_s(size, now_s=time.monotonic()))
                 yield Chunk(offsets, contents, offsets[-1] + 1, size)
-                count = max(1, min(CHUNK_RECORDS, CHUNK_BYTES * len(offsets) // max(1, size)))
-                self._wait_for_rate(size)
+                count = max(1, min(CHUNK_RECORDS, most_bytes * len(offsets) // max(1, size)))
                 seen_s = time.monotonic()
             if ended:
                 return
@@ -168,12 +170,6 @@ class PartitionLog:
             raise self._translated(error)
         return False
 
-    def _wait_for_rate(self, size_bytes: int) -> None:
-        if self._rate:
-            now_s = time.monotonic()
-            self._free_at_s = max(self._free_at_s, now_s) + size_bytes / self._rate
-            time.sleep(max(0.0, self._free_at_s - now_s))
-
     def _at(self, offset: int | None = None) -> TopicPartition:
         if offset is None:
             return TopicPartition(self._topic, self._partition)
@@ -188,6 +184,13 @@ class PartitionLog:
             KafkaError._UNKNOWN_PARTITION,  # noqa: SLF001
         )
         return PermanentError(text) if error.code() in permanent else ClusterUnavailable(text)
+
+
+def _ahead(pace: Pace) -> dict[str, Any]:
+    """What is read ahead counts at a byte rate: each round throws its rest away."""
+    kbytes = pace.read_ahead_kbytes()
+    most = {"fetch.message.max.bytes": min(1 << 20, kbytes << 10)}
+    return {"queued.max.messages.kbytes": kbytes} | (most if pace.rate_bytes_per_s else {})
 
 
 class PartitionWriter:
