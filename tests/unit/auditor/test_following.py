@@ -25,7 +25,13 @@ from ureplicator_worker.audit.result import (
     PartitionRange,
     PartitionResult,
 )
-from ureplicator_worker.auditor.following import PASS_S, REFRESH_MS, TOPIC_S, RouteFollower
+from ureplicator_worker.auditor.following import (
+    FIRST_OFFSETS,
+    PASS_S,
+    REFRESH_MS,
+    TOPIC_S,
+    RouteFollower,
+)
 from ureplicator_worker.auditor.nodes import Change
 from ureplicator_worker.auditor.preparation import Preparation
 
@@ -118,25 +124,25 @@ def test_it_begins_at_the_positions_and_compares_what_is_copied_then(
     assert audits.compared == []
     state = audits.state()
     assert standing(state, CopiedTopic(2), now_ms=0, stale_after_s=1).verified_partitions == 1
-    copied(positions, 1_500, 70)
+    copied(positions, 1_015, 7)
     audits.clock.advance(30)
     following.step()
-    copied(positions, 1_600, 70)
+    copied(positions, 1_600, 7)
     audits.clock.advance(30)
     following.step()
     assert ranges(audits) == [
-        [(0, 1_000, 1_500, -1), (1, 0, 70, -1)],
-        [(0, 1_500, 1_600, 1_500)],
+        [(0, 1_000, 1_015, -1), (1, 0, 7, -1)],
+        [(0, 1_015, 1_600, 1_015)],
     ]
     state = audits.written()
     now_ms = audits.clock.wall_ms()
     assert state.partitions[0] == VerifiedRange(1_000, 1_600, now_ms, 1_600)
-    assert state.partitions[1] == VerifiedRange(0, 70, now_ms - 30_000, 70)
+    assert state.partitions[1] == VerifiedRange(0, 7, now_ms - 30_000, 7)
     found = standing(
-        state, CopiedTopic(2, "s", "t", {0: 1_600, 1: 70}), now_ms=now_ms, stale_after_s=60
+        state, CopiedTopic(2, "s", "t", {0: 1_600, 1: 7}), now_ms=now_ms, stale_after_s=60
     )
     assert (found.state, found.behind_offsets) == (AuditState.VERIFIED, 0)
-    assert (following.passed, following.compared) == (670, 670)
+    assert (following.passed, following.compared) == (607, 607)
 
 
 def test_beyond_the_rate_it_samples_and_states_the_coverage(
@@ -145,15 +151,49 @@ def test_beyond_the_rate_it_samples_and_states_the_coverage(
     following = follower(audits, positions, rate=10_000)
     copied(positions, 0, 0)
     following.step()
-    copied(positions, 1_200, 0)
+    copied(positions, 10, 0)
     following.step()
-    assert 10_000 * PASS_S / 1_000 == 300
-    assert ranges(audits) == [[(0, 900, 1_200, -1)]]
+    copied(positions, 12_010, 0)
+    following.step()
+    assert 10_000 * PASS_S / 100 == 3_000, "records are of 100 bytes"
+    assert ranges(audits)[1] == [(0, 9_010, 12_010, -1)]
     state = audits.written()
-    assert (state.passed, state.skipped) == (1_200, 900)
-    copied(positions, 4_200, 0)
+    assert (state.passed, state.skipped) == (12_010, 9_000)
+
+
+def test_the_first_comparison_of_a_topic_is_short_and_the_next_one_follows_at_once(
+    audits: AuditFixture, positions: MemoryPositionReader
+) -> None:
+    """A topic that was busy while no auditor ran, with records of any size."""
+    following = follower(audits, positions)
+    copied(positions, 0, 0)
     following.step()
-    assert ranges(audits)[1] == [(0, 1_200, 4_200, 1_200)], "records turned out to be of 100 bytes"
+    copied(positions, 90_000, 0)
+    assert following.repeated() == 0
+    assert ranges(audits) == [[(0, 0, FIRST_OFFSETS // 2, -1)]]
+    assert audits.written().partitions[0].next == FIRST_OFFSETS // 2
+    assert following.repeated() == PASS_S
+    assert ranges(audits)[1] == [(0, FIRST_OFFSETS // 2, 90_000, FIRST_OFFSETS // 2)]
+    assert audits.written().skipped == 0
+
+
+def test_a_topic_without_a_record_that_shows_its_size_goes_on_with_a_guess(
+    audits: AuditFixture, positions: MemoryPositionReader
+) -> None:
+    following = follower(audits, positions)
+    copied(positions, 0, 0)
+    following.step()
+
+    def markers(request: AuditRequest, on_progress: Progress) -> AuditResult:
+        result = audits.compare(request, on_progress)
+        nothing = (replace(each, compared=0) for each in result.partitions)
+        return replace(result, partitions=tuple(nothing))
+
+    following._compare = markers
+    copied(positions, 9_000, 0)
+    following.step()
+    following.step()
+    assert ranges(audits)[-1] == [(0, FIRST_OFFSETS // 2, 9_000, FIRST_OFFSETS // 2)]
 
 
 def test_differences_are_found_and_stay(

@@ -4,6 +4,7 @@ One auditor follows a route, by an ephemeral node. In a pass it reads the positi
 compares of each topic what was copied since the last pass, the topics that were verified longest ago first.
 A pass reads no more than the route's byte rate allows in `PASS_S`; beyond that it samples (`sampling`). A
 partition that was never compared begins at its position: what was copied before is for a requested audit.
+The first comparison of a topic is short: it shows the size of its records, which the rate is shared by.
 
 A topic that fails is counted, shown in the auditor's status, and left out until it is tried again
 (`failures`): the others go on. One that takes long is cut off, and keeps what was compared.
@@ -55,8 +56,12 @@ TOPIC_S = 2 * PASS_S
 is read in half of it."""
 REFRESH_MS = 600_000
 """A topic without new records shows a time that is not older than this."""
-FIRST_GUESS_BYTES = 1_000.0
-"""Size of a record of a topic that was not compared yet."""
+FIRST_OFFSETS = 30
+"""Of a topic whose size of records is not known, in its first comparison: with records of 1 MB, the most that
+brokers take by default, they are a pass of the default rate."""
+FIRST_ROUND_S = 0.5
+GUESSED_BYTES = 1_000.0
+"""Size of a record, where none is known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +110,7 @@ class RouteFollower:
         self._compare = compare
         self._clock = clock
         self._record_bytes: dict[TopicKey, float] = {}
+        self._measured = 0
         self.failures: Failures[TopicKey] = Failures()
         self.passed = self.compared = self.differences = self.passes = 0
         self.error = ""
@@ -121,8 +127,11 @@ class RouteFollower:
         return followed
 
     def repeated(self) -> float:
-        """One pass; the seconds from its begin to the next one."""
-        return PASS_S if self.step() else WATCH_S
+        """One pass; the seconds from its begin to the next one: none if sizes of records became known."""
+        known = self._measured
+        if not self.step():
+            return WATCH_S
+        return PASS_S if self._measured == known else 0.0
 
     def _pass(self) -> bool:
         if not self._nodes.follow(self.route, Follower(self._auditor, self._clock.wall_ms())):
@@ -191,13 +200,15 @@ class RouteFollower:
         ]
 
     def _new(self, due: _Due) -> dict[int, NewRecords]:
-        size_bytes = self._record_bytes.get(due.key, FIRST_GUESS_BYTES)
+        size_bytes = self._record_bytes.get(due.key)
+        most = max(1, FIRST_OFFSETS // max(1, len(due.positions)))
         new = {}
         for number, position in due.positions.items():
             known = next_first(due.audit, due.intent, number)
             first, target_first = known or (position, -1)
             if first < position:
-                new[number] = NewRecords(first, position, target_first, size_bytes)
+                end = position if size_bytes else min(position, first + most)
+                new[number] = NewRecords(first, end, target_first, size_bytes or GUESSED_BYTES)
         return new
 
     def _forget(self, topics: Mapping[TopicKey, TopicIntent]) -> None:
@@ -248,7 +259,7 @@ class RouteFollower:
             due.intent,
             ranges,
             bytes_per_s=self._config.audit.bytes_per_s,
-            round_s=ROUND_S,
+            round_s=ROUND_S if due.key in self._record_bytes else FIRST_ROUND_S,
         )
         began_s = self._clock.monotonic_s()
         so_far: list[AuditResult] = []
@@ -267,8 +278,11 @@ class RouteFollower:
 
     def _count(self, key: TopicKey, result: AuditResult) -> None:
         records = result.total("compared")
+        self._measured += key not in self._record_bytes
         if records:
             self._record_bytes[key] = max(1.0, result.total("compared_bytes") / records)
+        else:
+            self._record_bytes.setdefault(key, GUESSED_BYTES)
         differences = difference_counts(result)
         self.differences += sum(differences.values())
         if differences:
