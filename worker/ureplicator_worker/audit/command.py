@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from traceback import walk_tb
 from typing import Any
 
 from ureplicator_common.audits import TopicAudit
@@ -24,6 +25,7 @@ from ureplicator_worker.audit.result import AuditOptions, AuditRequest, AuditRes
 from ureplicator_worker.auditor.session import SPARK_ERRORS, AuditorSession
 from ureplicator_worker.engines.jvm import brief, silence_py4j
 
+SPARK_MODULES = ("pyspark", "py4j")
 JVM_END_S = 2.0
 """A JVM whose connections broke has ended by then, or goes on."""
 
@@ -72,7 +74,8 @@ def execute(
 def spark_session(properties: Mapping[str, str]) -> Iterator[Any]:
     """A session, and failures of Spark in the block as PermanentError with one line.
 
-    The end of the JVM is noticed by the next call into it; its exit code is the better reason.
+    The end of the JVM is noticed by the next call into it; its exit code is the better reason. An OSError of
+    the block's own files or output is no failure of Spark.
     """
     refuse_other_machines(properties.get("spark.master", ""))
     ends: list[str] = []
@@ -82,10 +85,18 @@ def spark_session(properties: Mapping[str, str]) -> Iterator[Any]:
         silence_py4j(spark.sparkContext)
         yield spark
     except SPARK_ERRORS as error:
+        if isinstance(error, OSError) and not _is_of_spark(error):
+            raise PermanentError(f"the audit failed: {error}") from error
         session.wait_failed(JVM_END_S)
         raise PermanentError(f"Spark failed: {ends[0] if ends else brief(error)}") from error
     finally:
         session.close()
+
+
+def _is_of_spark(error: OSError) -> bool:
+    """True if a call into Spark raised it."""
+    names = (str(frame.f_globals.get("__name__")) for frame, _ in walk_tb(error.__traceback__))
+    return any(name.partition(".")[0] in SPARK_MODULES for name in names)
 
 
 def refuse_other_machines(master: str) -> None:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+from pyspark.serializers import UTF8Deserializer
 
 from ureplicator_common.errors import PermanentError
+from ureplicator_worker.audit import command
 from ureplicator_worker.audit.command import (
     refuse_other_machines,
     refuse_other_topics,
@@ -51,3 +54,48 @@ def test_a_cluster_is_refused_before_spark_starts(master: str) -> None:
 @pytest.mark.parametrize("master", ["local", "local[2]", "local[*]"])
 def test_this_machine_is_accepted(master: str) -> None:
     refuse_other_machines(master)
+
+
+class Session:
+    """A session of Spark whose JVM lives on."""
+
+    def __init__(self, **_: object) -> None:
+        self.closed = False
+
+    def start(self) -> SimpleNamespace:
+        return SimpleNamespace(sparkContext=None)
+
+    def wait_failed(self, timeout_s: float) -> None:
+        """It does not fail."""
+
+    def close(self) -> None:
+        self.closed = True
+
+
+@pytest.fixture
+def no_jvm(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(command, "AuditorSession", Session)
+    monkeypatch.setattr(command, "silence_py4j", lambda context: None)
+
+
+@pytest.mark.usefixtures("no_jvm")
+def test_an_error_of_a_file_is_not_one_of_spark() -> None:
+    with (
+        pytest.raises(PermanentError, match=r"^the audit failed: .*No such file.*/nowhere/file"),
+        spark_session({"spark.master": "local"}),
+    ):
+        Path("/nowhere/file").read_bytes()
+
+
+class Broken:
+    def read(self, _: int) -> bytes:
+        raise ConnectionResetError("connection reset by peer")
+
+
+@pytest.mark.usefixtures("no_jvm")
+def test_an_error_of_a_connection_to_spark_is_one_of_spark() -> None:
+    with (
+        pytest.raises(PermanentError, match=r"^Spark failed: ConnectionResetError: connection"),
+        spark_session({"spark.master": "local"}),
+    ):
+        UTF8Deserializer().loads(Broken())  # type: ignore[no-untyped-call]
