@@ -1,8 +1,9 @@
 """Repeated records of a copy, judged by the commits that the target accepted.
 
-A copier begins at a committed position. So what is repeated begins at a position that a lost writer
-had committed, and a partition that no lost writer ever held repeats nothing. A writer that was frozen
-continues where it stopped: then the repeats need not begin at a position, but lie behind one.
+A copier begins at a committed position. So what is repeated begins at a position that a lost writer had
+committed, or at the one that it found and had not yet committed beyond: its predecessor's last. A partition
+that no lost writer ever held repeats nothing. A writer that was frozen continues where it stopped: then the
+repeats need not begin at a position, but lie behind one.
 
 Between two commits lie the records of one interval, or what a new writer found waiting and copied in its
 first. A writer that is lost has sent about so many beyond its last commit, twice as many at most: one may
@@ -13,7 +14,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -96,7 +97,7 @@ def _judge(
     replay: Replay, offsets: Sequence[int], commits: Sequence[CommittedOffset], who: Lost
 ) -> str:
     """`offsets` of the source's records; "" if all is well."""
-    starts = [_next(offsets, each.offset) for each in commits if each.worker in who.workers]
+    starts = [_next(offsets, each.offset) for each in _positions(commits, who)]
     if not starts:
         return "no lost writer held it"
     if who.thawed:
@@ -105,6 +106,15 @@ def _judge(
         return f"not from a position of {sorted(who.workers)}"
     most = 2 * _widest(offsets, commits)
     return "" if replay.count <= most else f"more than {most}, twice what any commit covers"
+
+
+def _positions(commits: Sequence[CommittedOffset], who: Lost) -> Iterator[CommittedOffset]:
+    """What the lost writers committed, and the last commit of each predecessor of theirs: an owner commits
+    nothing before it has copied something, unless it finds no position at all."""
+    for commit, later in pairwise([*commits, None]):
+        assert commit is not None
+        if commit.worker in who.workers or (later and later.worker in who.workers):
+            yield commit
 
 
 def _next(offsets: Sequence[int], position: int) -> int:

@@ -3,6 +3,8 @@
 from collections.abc import Iterable
 from dataclasses import replace
 
+import pytest
+
 from ureplicator_testkit.histories.events import Seen
 from ureplicator_testkit.histories.repeats import (
     NO_LOST_WRITER,
@@ -87,7 +89,14 @@ def test_a_thawed_writer_continues_where_it_stopped() -> None:
     beyond = [*range(12), *range(12, 30), *range(15, 32), *range(32, 40)]
     assert not wrong(beyond, thawed("w1"))
     assert "no lost writer" in wrong(beyond, thawed("w3"))[0]
-    assert "before the first position" in wrong([*range(33), *range(29, 40)], thawed("w2"))[0]
+    assert "before the first position" in wrong([*range(33), *range(11, 40)], thawed("w2"))[0]
+
+
+@pytest.mark.parametrize("who", [lost("w2"), thawed("w2")])
+def test_a_writer_lost_before_its_first_commit_repeats_from_what_it_found(who: Lost) -> None:
+    """It took over at 12 and copied up to 20, and began there again before it committed 30."""
+    assert not wrong([*range(20), *range(12, 40)], who)
+    assert wrong([*range(20), *range(11, 40)], who)
 
 
 def test_commits_of_another_partition_explain_nothing() -> None:
