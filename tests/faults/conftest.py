@@ -15,6 +15,7 @@ one gets a new fleet. A module sets the delays of its controllers with `DELAYS`.
 | a worker cut off from a cluster, each way; connections cut; slow   | test_bad_networks     |
 | a clock that jumps an hour                                         | test_clocks           |
 | a topic that is grown, or recreated                                | test_topics_change    |
+| two faults at once, drawn from a seed                              | test_two_faults       |
 | two versions in one fleet                                          | test_mixed_versions   |
 | copiers, JVMs, workers, brokers killed at random, exactly once     | test_kills            |
 | an executor, a Spark worker, the Spark master killed; a driver     |                       |

@@ -249,8 +249,20 @@ class Fleet:
         return response.json()
 
     def whitelist(self, topic: str, route: Route = FORTH) -> None:
-        path = f"/topics?src={route.source}&dst={route.target}"
-        self.rest("POST", path, json={"topic": topic})
+        """Repeated while the controller has no ZooKeeper (`rest`). 409 then: a former request was carried
+        out after its response."""
+        path, away = f"/topics?src={route.source}&dst={route.target}", []
+
+        def answered() -> tuple[requests.Response, ...]:
+            response = self.call("POST", path, json={"topic": topic})
+            if response.status_code == requests.codes.unavailable:
+                away.append(response)
+                return ()
+            return (response,)
+
+        (response,) = eventually(answered, REST_S, f"POST {path}")
+        done = response.ok or (away and response.status_code == requests.codes.conflict)
+        assert done, f"POST {path}: {response.status_code} {response.text}"
 
     def topic(self, topic: str) -> Any:
         """Its full description from REST."""
