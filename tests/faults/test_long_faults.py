@@ -53,6 +53,7 @@ def test_a_worker_killed_at_random_is_replaced_and_nothing_is_lost(
     flow.judge(lost(*victims))
 
 
+@pytest.mark.all_lanes
 def test_a_worker_and_a_leader_that_thaw_after_takeover_do_no_harm(
     fleet: Fleet, flow: Flow
 ) -> None:
