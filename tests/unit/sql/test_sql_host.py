@@ -20,8 +20,8 @@ from ureplicator_worker.sql.query import Query, SessionLost
 class Hosted:
     """A host whose Spark runs, and the messages that it sends."""
 
-    def __init__(self) -> None:
-        self.channel = MemoryChannel(MemoryKafka("B", {"t": 3}))
+    def __init__(self, channel: type[MemoryChannel] = MemoryChannel) -> None:
+        self.channel = channel(MemoryKafka("B", {"t": 3}))
         self.sql = MemorySql()
         self.host = SqlHost(self.channel, start=lambda config: self.sql)
         self.receives()
@@ -38,10 +38,10 @@ class Hosted:
             self.receives(do="assign", query=query, **where, **limits)
             self.host.step()
 
-    def chunk(self, partition: int, data: bytes, *, position: int = 0) -> None:
+    def chunk(self, partition: int, data: bytes, *, position: int = 0, more: bool = False) -> None:
         where: Head = {"topic": "t", "partition": partition, "target": "t"}
         sizes = [(len(data), position)]
-        self.receives(data, do="handle", **where, batches=sizes, next=1_000)
+        self.receives(data, do="handle", **where, batches=sizes, next=1_000, more=more)
 
     def sent(self) -> list[Head]:
         reader = FrameReader()
@@ -83,6 +83,23 @@ def test_chunks_that_wait_for_one_query_make_one_round() -> None:
         *((2, 2, 0), "done"),
         *((1, 1, 0), "done"),
     ]
+
+
+class Slow(MemoryChannel):
+    """The copier is still sending whatever comes next."""
+
+    readable = False  # type: ignore[assignment]
+
+
+def test_a_round_waits_for_chunks_that_are_announced() -> None:
+    hosted = Hosted(Slow)
+    hosted.assign(ALL, 0)
+    hosted.sent()
+    for more in (True, True, False, False):
+        hosted.chunk(0, values(b"a", b"b"), more=more)
+    hosted.host.step()
+    hosted.host.step()
+    assert hosted.sql.rows == [6, 2]
 
 
 def test_a_round_is_limited_in_rows() -> None:

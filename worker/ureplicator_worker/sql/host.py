@@ -19,7 +19,7 @@ from ureplicator_common.errors import PermanentError
 from ureplicator_worker.copier.raw.batches.header import CorruptBatch
 from ureplicator_worker.copier.record.channel import Channel, Inbox
 from ureplicator_worker.copier.record.chunk_work import reason_of
-from ureplicator_worker.copier.record.decoding import StoredRecords
+from ureplicator_worker.copier.record.decoding import Found, StoredRecords
 from ureplicator_worker.copier.record.frames import Frame, Head
 from ureplicator_worker.sql.query import Query, QueryFailed, QueryRefused, SessionLost
 from ureplicator_worker.sql.rounds import NOTHING, Emitted, Results, Round, Segment, Task, table_of
@@ -110,13 +110,14 @@ class SqlHost:
             return
         assigned = self._assigned[place]
         round_ = self._chunk(Round(), assigned, frame)
-        while (following := self._next_of(assigned)) is not None:
-            round_ = self._chunk(round_, assigned, following)
+        while (following := self._next_of(assigned, wait=bool(frame[0].get("more")))) is not None:
+            frame = following
+            round_ = self._chunk(round_, assigned, frame)
         self._evaluate(round_, assigned)
 
-    def _next_of(self, assigned: Assigned) -> Frame | None:
-        """The next chunk, if it is there and of the same query."""
-        frame = self._inbox.peek()
+    def _next_of(self, assigned: Assigned, *, wait: bool) -> Frame | None:
+        """The next chunk, if it is there, or known to come, and of the same query."""
+        frame = self._inbox.peek(wait=wait)
         if frame is None or frame[0].get("do") != "handle":
             return None
         place = frame[0]["topic"], frame[0]["partition"]
@@ -134,6 +135,11 @@ class SqlHost:
         for size, position in sizes:
             try:
                 stored = StoredRecords(payload[at : at + size], position=position)
+                found = _fitting(round_, assigned, task, stored, position)
+                if found:
+                    round_.extend(found, stored)
+                    at += size
+                    continue
                 for record, place, base in stored.read(
                     topic=task.topic, partition=task.partition, position=position
                 ):
@@ -235,3 +241,16 @@ class SqlHost:
     @staticmethod
     def _place(segment: Segment) -> Place:
         return segment.task.topic, segment.task.partition
+
+
+def _fitting(
+    round_: Round, assigned: Assigned, task: Task, stored: StoredRecords, position: int
+) -> list[Found]:
+    """All records of a stored batch, if the round has room for them and they can be read."""
+    rows = len(round_.records) + stored.header.records
+    if rows > assigned.max_rows or round_.size_bytes + len(stored.data) > assigned.max_bytes:
+        return []
+    try:
+        return list(stored.read(topic=task.topic, partition=task.partition, position=position))
+    except CorruptBatch:
+        return []

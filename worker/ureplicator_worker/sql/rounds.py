@@ -16,9 +16,10 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
-from ureplicator_worker.copier.record.decoding import StoredRecords
+from ureplicator_worker.copier.record.decoding import Found, StoredRecords
 from ureplicator_worker.copier.record.encoding import BadOutput, Builders, Ready, encoded
 from ureplicator_worker.handlers import Header, Output, Record
 from ureplicator_worker.sql.query import ROW, Query, QueryFailed
@@ -88,6 +89,12 @@ class Round:
         self.places.append((stored, at, base))
         self.size_bytes += len(record.key or b"") + len(record.value or b"")
 
+    def extend(self, found: Sequence[Found], stored: StoredRecords) -> None:
+        """All that a stored batch has."""
+        self.records += [record for record, _, _ in found]
+        self.places += [(stored, at, base) for _, at, base in found]
+        self.size_bytes += len(stored.data)
+
     def end(self, *, last: bool = False, error: str = "") -> None:
         """The segment has no more rows here."""
         segment = self.segments[-1]
@@ -130,7 +137,7 @@ def table_of(round_: Round, inputs: frozenset[str]) -> pa.Table:
             columns.append(pa.array(_VALUES[name](round_), type_))
         else:
             columns.append(pa.nulls(count, type_))
-    columns.append(pa.array(range(count), pa.int32()))
+    columns.append(pa.array(np.arange(count, dtype=np.int32)))
     return pa.Table.from_arrays(columns, schema=SCHEMA)
 
 
@@ -228,20 +235,20 @@ class Results:
         return Emitted(tuple(builders.take()), len(emissions), kept, failed)
 
     def _splice(self, segment: Segment, rows: Sequence[int], builders: Builders) -> None:
-        """Records that stay as they are, and follow each other in a stored batch, as bytes."""
+        """Records that stay as they are, as bytes; those of a stored batch together."""
         target = (segment.task.target, segment.task.partition)
+        picked: list[int] = []
+        before: tuple[StoredRecords, int] | None = None
         places = self._round.places
-        at = 0
-        while at < len(rows):
-            stored, place, base = places[rows[at]]
-            count = 1
-            while at + count < len(rows) and rows[at + count] == rows[at] + count:
-                following = places[rows[at + count]]
-                if following[0] is not stored or following[2] != base:
-                    break
-                count += 1
-            builders.splice(target, stored, place, count, base)
-            at += count
+        for row in rows:
+            stored, place, base = places[row]
+            if before is None or stored is not before[0] or base != before[1]:
+                if before is not None:
+                    builders.pick(target, before[0], picked, before[1])
+                before, picked = (stored, base), []
+            picked.append(place)
+        if before is not None:
+            builders.pick(target, before[0], picked, before[1])
 
     def _emissions(
         self, task: Task, first: int, stop: int

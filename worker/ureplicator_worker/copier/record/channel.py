@@ -58,9 +58,12 @@ class Inbox:
         """Raises CopierGone."""
         return self._waiting.popleft() if self._waiting else self._channel.receive()
 
-    def peek(self) -> Frame | None:
-        """Frame that `next` would return at once; None if it would wait. Raises CopierGone."""
-        if not self._waiting and self._channel.readable:
+    def peek(self, *, wait: bool = False) -> Frame | None:
+        """Frame that `next` would return at once; None if it would wait. Raises CopierGone.
+
+        `wait`: the copier is known to send one.
+        """
+        if not self._waiting and (wait or self._channel.readable):
             self._waiting.append(self._channel.receive())
         return self._waiting[0] if self._waiting else None
 

@@ -6,7 +6,7 @@ that its first record came from.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from ureplicator_worker.copier.raw.batches.header import SEQUENCE_MODULUS, Header
@@ -65,6 +65,25 @@ class Builders:
             )
             count -= taken
         self.size_bytes += at - before
+
+    def pick(
+        self, target: TopicPartition, stored: StoredRecords, places: Sequence[int], base_offset: int
+    ) -> None:
+        """Records of a stored batch as they are: those at these places."""
+        size = len(stored.data) // (stored.header.records or 1) + 1
+        step = max(1, SPLICED_BYTES // size)
+        for at in range(0, len(places), step):
+            taken = places[at : at + step]
+            self._records(target, stored.header.codec).splice(
+                stored.data,
+                0,
+                len(taken),
+                base_offset,
+                stored.base_ms,
+                stored.stamped_ms,
+                places=taken,
+            )
+        self.size_bytes += size * len(places)
 
     def pass_on(self, target: TopicPartition, view: memoryview, header: Header) -> None:
         """A stored batch, wholly as it is."""

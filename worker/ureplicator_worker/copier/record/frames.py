@@ -9,10 +9,11 @@
     {"do": "assign", topic, partition, offset}      {"done": true}, or {"failed": reason}
     {"do": "release", topic, partition}
     {"do": "handle", topic, partition, target,      {"handled": next offset, batches: [...], counts},
-     batches: [[size, position], ...], next}        often, then {"done": true, busyMs}, or {"failed": reason}
+     batches: [[size, position], ...], next, more}  often, then {"done": true, busyMs}, or {"failed": reason}
     {"partitions": topic, count}                    {"which": topic}    how many partitions has it?
 
-The process does one thing after the other, and its results have the same order.
+`more`: the next chunk is sent behind this one. The process does one thing after the other, and its results
+have the same order.
 """
 
 from __future__ import annotations
@@ -61,7 +62,9 @@ class FrameReader:
             if end > len(whole):
                 break
             middle = start + head_size
-            frames.append((_head(whole[start:middle]), memoryview(bytes(whole[middle:end]))))
+            with memoryview(whole) as view:
+                payload = bytes(view[middle:end])
+            frames.append((_head(whole[start:middle]), memoryview(payload)))
             at = end
         del whole[:at]
         return iter(frames)

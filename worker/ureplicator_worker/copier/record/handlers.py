@@ -30,8 +30,10 @@ from ureplicator_worker.copier.record.process import HandlerProcess
 from ureplicator_worker.copier.record.window import Chunk, output_of
 
 TASKS_AHEAD = 2
-SQL_TASKS_AHEAD = 16
-"""Of several partitions, or of one with a backlog: a round takes what is there."""
+SQL_TASKS_AHEAD = 256
+SQL_MEMORY_SHARE = 3
+"""Of several partitions, or of one with a backlog: a round takes what is there, and costs the same however
+many rows it has. So chunks are bounded by bytes: this part of the route's memory."""
 MIN_OUTPUT_BYTES = 64 << 10
 """Outputs that a partition may always have on their way to the target."""
 RESTART_S = 0.5
@@ -53,6 +55,7 @@ class Task:
     kind: str
     raw: RecordPartition
     chunk: Chunk | None = None
+    size_bytes: int = 0
 
 
 @dataclass(slots=True, eq=False)
@@ -199,27 +202,51 @@ class Handlers:
             del group.unassigned[raw]
             group.assigned.add(raw)
             self._give(group, Task("assign", raw), raw.assignment)
+        chosen = self._choose(group) if group.active else []
+        for number, task in enumerate(chosen, start=1):
+            self._give_chunk(group, task, more=number < len(chosen))
+
+    def _choose(self, group: Group) -> list[Task]:
+        """The next chunks for the process, of its partitions in turn; none if it has enough."""
         count = len(group.partitions) or 1
         share = max(MIN_OUTPUT_BYTES, self._pool.limit_bytes // 4 // count)
-        ahead = TASKS_AHEAD if isinstance(group.settings, HandlerSettings) else SQL_TASKS_AHEAD
-        for raw in list(group.active):
-            if len(group.tasks) >= ahead:
-                return
-            if not raw.window.waits:
-                del group.active[raw]
-            elif not raw.send.suspended and raw.window.output_bytes < share:
-                group.active[raw] = group.active.pop(raw)
-                self._give_chunk(group, raw)
+        room, room_bytes = self._room(group)
+        chosen: list[Task] = []
+        while room_bytes > 0:
+            before = len(chosen)
+            for raw in list(group.active):
+                if len(chosen) >= room or room_bytes <= 0:
+                    return chosen
+                if not raw.window.waits:
+                    del group.active[raw]
+                elif not raw.send.suspended and raw.window.output_bytes < share:
+                    group.active[raw] = group.active.pop(raw)
+                    chunk = raw.window.take()
+                    chosen.append(Task("handle", raw, chunk, chunk.size_bytes))
+                    room_bytes -= chunk.size_bytes
+            if len(chosen) == before:
+                break
+        return chosen
 
-    def _give_chunk(self, group: Group, raw: RecordPartition) -> None:
-        chunk = raw.window.take()
-        more = {
+    def _room(self, group: Group) -> tuple[int, int]:
+        """Tasks, and their bytes, that the process may have besides those it has."""
+        if isinstance(group.settings, HandlerSettings):
+            return TASKS_AHEAD - len(group.tasks), self._pool.limit_bytes
+        under_way = sum(task.size_bytes for task in group.tasks)
+        limit_bytes = self._pool.limit_bytes // SQL_MEMORY_SHARE
+        return SQL_TASKS_AHEAD - len(group.tasks), limit_bytes - under_way
+
+    def _give_chunk(self, group: Group, task: Task, *, more: bool) -> None:
+        """`more`: the next chunk follows at once, and may be handled together with this one."""
+        chunk, raw = task.chunk, task.raw
+        assert chunk is not None
+        fields = {
             "target": raw.send.topic_partition[0],
             "batches": [(each.size_bytes, each.position) for each in chunk.batches],
             "next": chunk.next_offset,
+            "more": more,
         }
-        views = [each.lease.view for each in chunk.batches]
-        self._give(group, Task("handle", raw, chunk), more, views)
+        self._give(group, task, fields, [each.lease.view for each in chunk.batches])
 
     def _give(
         self,

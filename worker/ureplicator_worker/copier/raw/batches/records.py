@@ -19,6 +19,8 @@ or fewer records than the header promises.
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterable
+from itertools import repeat
 
 from ureplicator_worker.copier.raw.batches.codecs import Bytes, compress
 from ureplicator_worker.copier.raw.batches.header import (
@@ -90,15 +92,19 @@ class Records:
         stamped_ms: int | None = None,
         first: int = 0,
         stop: int = MAX_OFFSET,
+        places: Iterable[int] | None = None,
     ) -> int:
         """Take `count` records of a stored batch; returns the place behind them. Raises CorruptBatch.
 
         `stamped_ms`: the time of all of them, if the broker stamped them. Only those whose offset is at
         least `first` and below `stop` are taken. The numbers of one byte, nearly all, are read in place.
+        `places`: where each begins, unless they follow each other from `at` on.
         """
         try:
             codes, code_size, out, size = _CODES, _CODE_SIZE, self._data, len(data)
-            for _ in range(count):
+            for place in repeat(-1, count) if places is None else places:
+                if place >= 0:
+                    at = place
                 length = data[at]
                 if length < 0x80 and not length & 1:
                     length >>= 1
