@@ -88,7 +88,7 @@ def test_chunks_that_wait_for_one_query_make_one_round() -> None:
 class Slow(MemoryChannel):
     """The copier is still sending whatever comes next."""
 
-    readable = False  # type: ignore[assignment]
+    readable = False
 
 
 def test_a_round_waits_for_chunks_that_are_announced() -> None:
