@@ -202,39 +202,9 @@ class Handlers:
             del group.unassigned[raw]
             group.assigned.add(raw)
             self._give(group, Task("assign", raw), raw.assignment)
-        chosen = self._choose(group) if group.active else []
+        chosen = choose(group, self._pool) if group.active else []
         for number, task in enumerate(chosen, start=1):
             self._give_chunk(group, task, more=number < len(chosen))
-
-    def _choose(self, group: Group) -> list[Task]:
-        """The next chunks for the process, of its partitions in turn; none if it has enough."""
-        count = len(group.partitions) or 1
-        share = max(MIN_OUTPUT_BYTES, self._pool.limit_bytes // 4 // count)
-        room, room_bytes = self._room(group)
-        chosen: list[Task] = []
-        while room_bytes > 0:
-            before = len(chosen)
-            for raw in list(group.active):
-                if len(chosen) >= room or room_bytes <= 0:
-                    return chosen
-                if not raw.window.waits:
-                    del group.active[raw]
-                elif not raw.send.suspended and raw.window.output_bytes < share:
-                    group.active[raw] = group.active.pop(raw)
-                    chunk = raw.window.take()
-                    chosen.append(Task("handle", raw, chunk, chunk.size_bytes))
-                    room_bytes -= chunk.size_bytes
-            if len(chosen) == before:
-                break
-        return chosen
-
-    def _room(self, group: Group) -> tuple[int, int]:
-        """Tasks, and their bytes, that the process may have besides those it has."""
-        if isinstance(group.settings, HandlerSettings):
-            return TASKS_AHEAD - len(group.tasks), self._pool.limit_bytes
-        under_way = sum(task.size_bytes for task in group.tasks)
-        limit_bytes = self._pool.limit_bytes // SQL_MEMORY_SHARE
-        return SQL_TASKS_AHEAD - len(group.tasks), limit_bytes - under_way
 
     def _give_chunk(self, group: Group, task: Task, *, more: bool) -> None:
         """`more`: the next chunk follows at once, and may be handled together with this one."""
@@ -369,3 +339,35 @@ def name_topics(process: HandlerProcess, connections: Connections) -> None:
         process.send({"partitions": topic, "count": count})
         if not count:
             connections.refresh()
+
+
+def choose(group: Group, pool: BufferPool) -> list[Task]:
+    """The next chunks for the process, of its partitions in turn; none if it has enough."""
+    count = len(group.partitions) or 1
+    share = max(MIN_OUTPUT_BYTES, pool.limit_bytes // 4 // count)
+    room, room_bytes = room_of(group, pool)
+    chosen: list[Task] = []
+    while room_bytes > 0:
+        before = len(chosen)
+        for raw in list(group.active):
+            if len(chosen) >= room or room_bytes <= 0:
+                return chosen
+            if not raw.window.waits:
+                del group.active[raw]
+            elif not raw.send.suspended and raw.window.output_bytes < share:
+                group.active[raw] = group.active.pop(raw)
+                chunk = raw.window.take()
+                chosen.append(Task("handle", raw, chunk, chunk.size_bytes))
+                room_bytes -= chunk.size_bytes
+        if len(chosen) == before:
+            break
+    return chosen
+
+
+def room_of(group: Group, pool: BufferPool) -> tuple[int, int]:
+    """Tasks, and their bytes, that the process may have besides those it has."""
+    if isinstance(group.settings, HandlerSettings):
+        return TASKS_AHEAD - len(group.tasks), pool.limit_bytes
+    under_way = sum(task.size_bytes for task in group.tasks)
+    limit_bytes = pool.limit_bytes // SQL_MEMORY_SHARE
+    return SQL_TASKS_AHEAD - len(group.tasks), limit_bytes - under_way
