@@ -357,6 +357,10 @@ def transactional_ids(*, fleet: str, route: Route, worker: WorkerId, slots: int)
     )
 
 
+POSITION_GROUP_PREFIX = "ureplicator."
+"""Begin of the names of groups with positions, of every fleet."""
+
+
 def position_group(*, fleet: str, route: Route) -> str:
     """The group on the target whose offsets are the positions of a route (KIP-656's "fake group")."""
-    return f"ureplicator.{fleet}.{route}"
+    return f"{POSITION_GROUP_PREFIX}{fleet}.{route}"

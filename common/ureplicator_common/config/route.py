@@ -74,6 +74,32 @@ class AutoWhitelistSettings(Section):
         return tuple(_compiled(pattern) for pattern in patterns)
 
 
+class GroupPatterns(Section):
+    """Consumer groups by their ids."""
+
+    include: tuple[str, ...] = (".*",)
+    """Regular expressions for group ids; each must match the whole id."""
+    exclude: tuple[str, ...] = ()
+    """Regular expressions as in `include`; exclusion takes precedence. Groups with positions of a fleet are
+    always excluded."""
+
+    @field_validator("include", "exclude")
+    @classmethod
+    def _patterns(cls, patterns: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(_compiled(pattern) for pattern in patterns)
+
+
+class GroupSyncSettings(Section):
+    """Offsets of consumer groups that follow to the target (KIP-545)."""
+
+    enabled: bool = False
+    """Write the translated offsets of the source's groups to the target, where a group has no members and no
+    higher offset. Default false: nothing of the target's groups is touched."""
+    groups: GroupPatterns = GroupPatterns()
+    interval_s: float = Field(default=5.0, ge=0.5)
+    """Seconds between two rounds. A consumer that fails over reads again what it read since the last one."""
+
+
 class OnHandlerError(StrEnum):
     """Treatment of a record that its handler raises for."""
 
@@ -235,6 +261,7 @@ class RouteConfig(Section):
     audit: RouteAuditSettings = RouteAuditSettings()
     sql: tuple[SqlConfig, ...] = ()
     """Topics whose records go through a query of Spark SQL that filters and changes them row by row."""
+    sync_group_offsets: GroupSyncSettings = GroupSyncSettings()
     naming: NamingSettings = NamingSettings()
     auto_whitelist: AutoWhitelistSettings = AutoWhitelistSettings()
     auto_expand: bool = True

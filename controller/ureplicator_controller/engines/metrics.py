@@ -64,6 +64,7 @@ class ControlMetrics:
             registry=registry,
         )
         self._of_clusters(registry)
+        self._of_groups(registry)
 
     def _of_clusters(self, registry: CollectorRegistry) -> None:
         self.missing_topics = Gauge(
@@ -112,5 +113,25 @@ class ControlMetrics:
             "ureplicator_controller_kafka_failures",
             "Failed topic listings of a Kafka cluster.",
             ["cluster"],
+            registry=registry,
+        )
+
+    def _of_groups(self, registry: CollectorRegistry) -> None:
+        self.groups = Gauge(
+            "ureplicator_controller_groups",
+            "Consumer groups of the source by the state of their sync to the target; 0 while not leading.",
+            ["route", "state"],
+            registry=registry,
+        )
+        self.group_offsets = Counter(
+            "ureplicator_controller_group_offsets_written",
+            "Offsets of consumer groups written to the target.",
+            ["route"],
+            registry=registry,
+        )
+        self.group_failures = Counter(
+            "ureplicator_controller_group_sync_failures",
+            "Rounds of the sync of consumer groups that failed; retried with backoff.",
+            ["route"],
             registry=registry,
         )

@@ -1,0 +1,223 @@
+"""Decision which offsets a group gets at the target. Pure.
+
+For each partition of the route that the group has committed at the source:
+
+    source offset          s
+    bounded by the copy    min(s, position): nothing behind it is on the target for certain
+    translated             by the offset map of the partition; without a segment nothing is written
+    bounded by the log     not before the start of the target's log, never past its end
+    compared               written only if the target's offset is lower, or there is none
+
+Nothing is written to a group with members at the target: consumers there have taken over. What is not known
+(a list, a state, offsets that could not be read) is not known: it never counts as "no members" or "no
+offset". So a failure of any read leaves the offsets at the target as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from ureplicator_common.kafka import Extent
+from ureplicator_common.kafka.groups import CommittedOffset, Offsets, TopicPartition
+
+Translate = Callable[[int], int | None]
+"""Source offset -> target offset; None where the offset map has no segment for it."""
+
+
+class Members(StrEnum):
+    """Members of a group at the target, as far as they are known."""
+
+    NONE = "none"
+    SOME = "some"
+    UNKNOWN = "unknown"
+
+
+class SyncState(StrEnum):
+    """State of a group's offset on a partition. A group has the first of its partitions' in this order."""
+
+    UNSUPPORTED = "not synced"
+    UNKNOWN = "unknown"
+    REFUSED = "refused"
+    ACTIVE = "active on the target"
+    NOT_COPIED = "not copied"
+    NO_MAP = "no map"
+    PENDING = "pending"
+    AHEAD = "ahead on the target"
+    WAITS = "waits for the copy"
+    SYNCED = "synced"
+
+
+_ORDER = {state: number for number, state in enumerate(SyncState)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CopiedPartition:
+    """What a route has copied of a partition. `position`: next source offset to copy, None without one.
+
+    `end`: offset at the target after the last copied record, None unknown. `log`: the target's log, None
+    unknown.
+    """
+
+    target: TopicPartition
+    position: int | None
+    translate: Translate
+    end: int | None = None
+    log: Extent | None = None
+    reason: str = ""
+    """Why there is no position, or no extent of the log."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupView:
+    """A group as it was read. `source`, `target`: committed offsets there, None: not known."""
+
+    id: str
+    source: Offsets | None
+    target: Offsets | None
+    members: Members
+    unsupported: str = ""
+    reason: str = ""
+    """Why something is not known."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionDecision:
+    """Offset of a group on one partition. `waits`: the group has read more than was copied."""
+
+    partition: TopicPartition
+    target: TopicPartition
+    state: SyncState
+    reason: str = ""
+    source_offset: int
+    translated: int | None = None
+    target_offset: int | None = None
+    metadata: str = ""
+    waits: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupDecision:
+    group: str
+    state: SyncState
+    reason: str = ""
+    partitions: tuple[PartitionDecision, ...] = ()
+
+    @property
+    def writes(self) -> Offsets:
+        """Offsets to commit at the target."""
+        return {
+            each.target: CommittedOffset(each.translated, each.metadata)
+            for each in self.partitions
+            if each.state is SyncState.PENDING and each.translated is not None
+        }
+
+
+def decide(group: GroupView, copied: Mapping[TopicPartition, CopiedPartition]) -> GroupDecision:
+    """Partitions that are not on the route are left out."""
+    if group.unsupported:
+        return GroupDecision(group=group.id, state=SyncState.UNSUPPORTED, reason=group.unsupported)
+    if group.source is None:
+        return GroupDecision(group=group.id, state=SyncState.UNKNOWN, reason=group.reason)
+    found = tuple(
+        _decide(group, copied[partition], partition, committed)
+        for partition, committed in sorted(group.source.items())
+        if partition in copied
+    )
+    return _summed(group.id, found)
+
+
+def settled(decision: GroupDecision, refused: Mapping[TopicPartition, str]) -> GroupDecision:
+    """The decision after its offsets were committed, but for those that were refused, with the reasons."""
+    return _summed(decision.group, tuple(_settled(each, refused) for each in decision.partitions))
+
+
+def withheld(decision: GroupDecision, state: SyncState, reason: str) -> GroupDecision:
+    """The decision without its writes, as something else was found when they were due."""
+    return _summed(
+        decision.group,
+        tuple(
+            replace(each, state=state, reason=reason) if each.state is SyncState.PENDING else each
+            for each in decision.partitions
+        ),
+    )
+
+
+def _settled(each: PartitionDecision, refused: Mapping[TopicPartition, str]) -> PartitionDecision:
+    if each.state is not SyncState.PENDING:
+        return each
+    if each.target in refused:
+        return replace(each, state=SyncState.REFUSED, reason=refused[each.target])
+    state = SyncState.WAITS if each.waits else SyncState.SYNCED
+    return replace(each, state=state, target_offset=each.translated)
+
+
+def _summed(group: str, partitions: tuple[PartitionDecision, ...]) -> GroupDecision:
+    first = min(partitions, key=lambda each: _ORDER[each.state], default=None)
+    if first is None:
+        return GroupDecision(group=group, state=SyncState.SYNCED, reason="no offsets on the route")
+    return GroupDecision(group=group, state=first.state, reason=first.reason, partitions=partitions)
+
+
+def _decide(
+    group: GroupView,
+    copied: CopiedPartition,
+    partition: TopicPartition,
+    committed: CommittedOffset,
+) -> PartitionDecision:
+    base = PartitionDecision(
+        partition=partition,
+        target=copied.target,
+        state=SyncState.UNKNOWN,
+        source_offset=committed.offset,
+        metadata=committed.metadata,
+        target_offset=_offset(group.target, copied.target),
+        waits=copied.position is not None and committed.offset > copied.position,
+    )
+    if copied.position is None:
+        return replace(base, state=SyncState.NOT_COPIED, reason=copied.reason)
+    translated = translated_offset(copied, committed.offset)
+    if translated is None:
+        reason = "the offset map has no segment for this offset"
+        return replace(base, state=SyncState.NO_MAP, reason=reason)
+    if copied.log is None:
+        return replace(base, reason=copied.reason or "the target's log is not known")
+    bounded = min(max(translated, copied.log.start), copied.log.end)
+    return _compared(group, replace(base, translated=bounded))
+
+
+def translated_offset(copied: CopiedPartition, source_offset: int) -> int | None:
+    """Target offset of a group that has read everything before `source_offset`; None without a map.
+
+    A group that has read all that was copied goes on at the end of it, also where there is no map.
+    """
+    if copied.position is None:
+        return None
+    found = copied.translate(min(source_offset, copied.position))
+    if found is None and source_offset >= copied.position:
+        return copied.end
+    return found
+
+
+def _compared(group: GroupView, each: PartitionDecision) -> PartitionDecision:
+    assert each.translated is not None
+    if group.members is Members.SOME:
+        return replace(each, state=SyncState.ACTIVE, reason="consumers are members of it there")
+    if group.target is None or group.members is Members.UNKNOWN:
+        return replace(each, state=SyncState.UNKNOWN, reason=group.reason)
+    if each.target_offset is None or each.target_offset < each.translated:
+        return replace(each, state=SyncState.PENDING)
+    if each.target_offset > each.translated:
+        reason = f"{each.target_offset} is committed there: offsets are never lowered"
+        return replace(each, state=SyncState.AHEAD, reason=reason)
+    if each.waits:
+        return replace(
+            each, state=SyncState.WAITS, reason="the group has read what is not copied yet"
+        )
+    return replace(each, state=SyncState.SYNCED)
+
+
+def _offset(offsets: Offsets | None, partition: TopicPartition) -> int | None:
+    found = offsets.get(partition) if offsets is not None else None
+    return found.offset if found is not None else None

@@ -1,0 +1,40 @@
+"""Groups of a source that a route syncs. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ureplicator_common.kafka.groups import ListedGroup
+from ureplicator_common.model import POSITION_GROUP_PREFIX
+
+CONSUMER_KINDS = frozenset({"", "consumer"})
+"""Kinds of groups whose committed offsets say where they go on. Share groups keep acquired records beside
+them, streams groups state of their own, connect groups nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupFilter:
+    """Patterns of group ids: full match, exclusion wins."""
+
+    include: tuple[re.Pattern[str], ...]
+    exclude: tuple[re.Pattern[str], ...] = ()
+
+    @classmethod
+    def of(cls, include: Sequence[str], exclude: Sequence[str]) -> GroupFilter:
+        return cls(tuple(map(re.compile, include)), tuple(map(re.compile, exclude)))
+
+    def matches(self, group: str) -> bool:
+        """False for every group with positions of a fleet: they are offsets of a source, and a group of the
+        same name at the source is published for lag tools. Written to the target they would replace the
+        positions."""
+        if group.startswith(POSITION_GROUP_PREFIX):
+            return False
+        is_included = any(pattern.fullmatch(group) for pattern in self.include)
+        return is_included and not any(pattern.fullmatch(group) for pattern in self.exclude)
+
+
+def unsupported(group: ListedGroup) -> str:
+    """Reason why a group is not synced by its kind; "" if it can be."""
+    return "" if group.kind in CONSUMER_KINDS else f"{group.kind} groups are not synced"

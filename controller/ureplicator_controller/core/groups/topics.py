@@ -1,0 +1,39 @@
+"""Topics of a route whose offsets can be translated. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ureplicator_common.model import Route
+from ureplicator_controller.core.state.snapshot import Snapshot
+
+
+@dataclass(frozen=True, slots=True)
+class RouteTopic:
+    """A topic that a route copies. `target_id`: the cluster's id of the target topic, "" unknown.
+
+    `stopped`: reason why nothing at the target may be relied on, or "".
+    """
+
+    source: str
+    target: str
+    target_id: str = ""
+    stopped: str = ""
+
+
+def route_topics(snapshot: Snapshot, route: Route) -> Mapping[str, RouteTopic]:
+    """Readable topics of the route by their names at the source."""
+    settings = snapshot.routes.get(route)
+    if settings is None:
+        return {}
+    return {
+        key.topic: RouteTopic(
+            source=key.topic,
+            target=stored.value.target_topic or settings.value.target_topic(key.topic),
+            target_id=stored.value.target_topic_id,
+            stopped=stored.value.stopped,
+        )
+        for key, stored in snapshot.topics.items()
+        if key.route == route and key not in snapshot.unreadable_topics
+    }

@@ -1,0 +1,147 @@
+"""Partitions of a route as they are copied: positions, logs of the target, and the offset map."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Protocol
+from uuid import UUID
+
+from ureplicator_common.kafka import (
+    Extent,
+    LogReader,
+    PartitionUnavailable,
+    Position,
+    PositionReader,
+    topic_id_text,
+)
+from ureplicator_common.kafka.groups import TopicPartition
+from ureplicator_common.kafka.provenance import Provenance
+from ureplicator_common.model import Partition, Route
+from ureplicator_controller.core.groups.decisions import CopiedPartition, Translate
+from ureplicator_controller.core.groups.topics import RouteTopic
+
+NOT_COPIED = "nothing was copied yet"
+OTHER_TOPIC = "the position belongs to another target topic of this name"
+
+
+class OffsetMap(Protocol):
+    """Offset maps of the partitions of a route."""
+
+    def update(self) -> None:
+        """Read to the end of what is committed now. Raises OperatingError."""
+        ...
+
+    def translate(self, partition: Partition, stored: Position) -> Translate:
+        """Translation by the segments that are known, up to the position that is stored."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class CopiedReader(Protocol):
+    """Reads what was copied."""
+
+    def read(
+        self, topics: Mapping[str, RouteTopic], wanted: Collection[TopicPartition]
+    ) -> Mapping[TopicPartition, CopiedPartition]:
+        """Source partitions of the route. Raises OperatingError."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class KafkaCopiedReader:
+    """`CopiedReader` of a route. `group` holds its positions. Belongs to one thread."""
+
+    def __init__(
+        self,
+        *,
+        route: Route,
+        group: str,
+        positions: PositionReader,
+        logs: LogReader,
+        map: OffsetMap,
+    ) -> None:
+        self._route = route
+        self._group = group
+        self._positions = positions
+        self._logs = logs
+        self._map = map
+
+    def read(
+        self, topics: Mapping[str, RouteTopic], wanted: Collection[TopicPartition]
+    ) -> Mapping[TopicPartition, CopiedPartition]:
+        """Positions first: the map and the logs, read later, reach at least as far."""
+        at = {key: (topics[key[0]], (topics[key[0]].target, key[1])) for key in sorted(wanted)}
+        if not at:
+            return {}
+        there = _by_topic(target for _, target in at.values())
+        positions = self._positions.read(self._group, there)
+        extents = self._logs.extents(there)
+        self._map.update()
+        return {
+            key: self._copied(
+                Partition(self._route, *key), topic, positions.get(target), extents.get(target)
+            )
+            for key, (topic, target) in at.items()
+        }
+
+    def close(self) -> None:
+        self._positions.close()
+        self._logs.close()
+        self._map.close()
+
+    def _copied(
+        self,
+        partition: Partition,
+        topic: RouteTopic,
+        position: Position | None,
+        extent: Extent | PartitionUnavailable | None,
+    ) -> CopiedPartition:
+        reason, known, end = _position(topic, position)
+        translate: Translate = _no_map
+        if position is not None and known is not None:
+            translate = self._map.translate(partition, position)
+        log = extent if isinstance(extent, Extent) else None
+        if not reason and log is None:
+            reason = str(extent or "the target's log is not known")
+        return CopiedPartition(
+            target=(topic.target, partition.number),
+            position=known,
+            translate=translate,
+            end=end,
+            log=log,
+            reason=reason,
+        )
+
+
+def _position(topic: RouteTopic, position: Position | None) -> tuple[str, int | None, int | None]:
+    """Reason why there is none, the position, and the end of the copy at the target."""
+    if topic.stopped:
+        return f"the topic is stopped: {topic.stopped}", None, None
+    if position is None or position.offset < 0:
+        return NOT_COPIED, None, None
+    written = Provenance.decode(position.metadata)
+    if written is None:
+        return "", position.offset, None
+    if not _is_of(written, topic):
+        return OTHER_TOPIC, None, None
+    return "", position.offset, written.target_end if written.target_end >= 0 else None
+
+
+def _is_of(written: Provenance, topic: RouteTopic) -> bool:
+    """False for a topic that was recreated. Positions have ids as UUIDs, intents in Kafka's notation."""
+    if not topic.target_id or not written.target_topic:
+        return True
+    return topic_id_text(UUID(written.target_topic)) == topic.target_id
+
+
+def _no_map(_: int) -> int | None:
+    return None
+
+
+def _by_topic(keys: Iterable[TopicPartition]) -> Mapping[str, Sequence[int]]:
+    found: dict[str, list[int]] = {}
+    for topic, number in keys:
+        found.setdefault(topic, []).append(number)
+    return found

@@ -1,0 +1,179 @@
+"""Sync of consumer groups: writes the translated offsets of a source's groups to the target (KIP-545).
+
+One thread for each route that has it, so that a cluster that does not respond delays no other route. It runs
+in every controller, and acts only while this one leads.
+
+An offset is written by a plain commit: a coordinator refuses it for a group with members, which it does not
+do in a transaction. A plain commit is not fenced, so before each portion the leader's epoch and the age of
+what was read are checked: a process that was suspended gives the round up. A commit that was already on its
+way may still arrive late and lower an offset to one that was right when it was read; the next round of the
+leader raises it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from ureplicator_common.backoff import Backoff
+from ureplicator_common.clock import Clock
+from ureplicator_common.errors import OperatingError
+from ureplicator_common.kafka import ClusterUnavailable
+from ureplicator_common.kafka.groups import EMPTY_STATES, ConsumerGroups
+from ureplicator_common.model import Route
+from ureplicator_controller.core.groups.decisions import (
+    GroupDecision,
+    SyncState,
+    settled,
+    withheld,
+)
+from ureplicator_controller.core.groups.topics import route_topics
+from ureplicator_controller.core.state.snapshot import Snapshot
+from ureplicator_controller.engines.groups.survey import RouteClusters, Survey
+from ureplicator_controller.engines.metrics import ControlMetrics
+from ureplicator_controller.engines.periodic_thread import PeriodicThread
+
+log = logging.getLogger(__name__)
+
+RETRY_DELAYS_S = (1.0, 2.0, 5.0, 15.0, 60.0)
+STOP_TIMEOUT_S = 5.0
+PORTION = 500
+"""Groups that are written after one check of the epoch."""
+MAX_AGE_S = 30.0
+"""Age of offsets read at the target after which they are read again before anything is written. A large
+fleet of groups is read and written within some seconds."""
+
+Seen = Callable[[], tuple[int, Snapshot] | None]
+"""The leader's epoch and its last snapshot; None if this process does not lead."""
+
+
+class GroupSync:
+    """The thread of one route; `run_once` is one round of it, for tests to call."""
+
+    def __init__(
+        self,
+        *,
+        route: Route,
+        survey: Survey,
+        clusters: RouteClusters,
+        seen: Seen,
+        interval_s: float,
+        clock: Clock,
+        metrics: ControlMetrics,
+    ) -> None:
+        self._route = route
+        self._survey = survey
+        self._clusters = clusters
+        self._seen = seen
+        self._interval_s = interval_s
+        self._clock = clock
+        self._metrics = metrics
+        self._backoff = Backoff(RETRY_DELAYS_S)
+        self._thread = PeriodicThread(
+            self.run_once, name=f"groups of {route}", first_after_s=interval_s
+        )
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def close(self) -> None:
+        """Stop; a thread that still waits for a cluster ends with the process."""
+        if self._thread.stop(STOP_TIMEOUT_S):
+            self._clusters.close()
+
+    def run_once(self) -> float:
+        """One round; returns the wait until the next one."""
+        try:
+            self._sync()
+        except OperatingError as error:
+            self._failed()
+            log.warning("%s: groups not synced: %s", self._route, error)
+        except Exception:  # without this thread consumers would fail over to old offsets unnoticed
+            self._failed()
+            log.exception("%s: syncing groups failed", self._route)
+        else:
+            self._backoff = self._backoff.reset()
+        return max(self._interval_s, self._backoff.delay_s)
+
+    def _failed(self) -> None:
+        self._backoff = self._backoff.failed()
+        self._metrics.group_failures.labels(str(self._route)).inc()
+
+    def _sync(self) -> None:
+        seen = self._seen()
+        if seen is None:
+            self._report([])
+            return
+        epoch, snapshot = seen
+        began_s = self._clock.monotonic_s()
+        found = self._survey.read(route_topics(snapshot, self._route))
+
+        def may_write() -> bool:
+            now = self._seen()
+            is_leader = now is not None and now[0] == epoch
+            return is_leader and self._clock.monotonic_s() - began_s <= MAX_AGE_S
+
+        self._report(write(self._clusters.target, found, may_write=may_write, count=self._count))
+
+    def _count(self, offsets: int) -> None:
+        self._metrics.group_offsets.labels(str(self._route)).inc(offsets)
+
+    def _report(self, decisions: Sequence[GroupDecision]) -> None:
+        states = Counter(each.state for each in decisions)
+        for state in SyncState:
+            self._metrics.groups.labels(str(self._route), state.value).set(states[state])
+
+
+def write(
+    target: ConsumerGroups,
+    decisions: Sequence[GroupDecision],
+    *,
+    may_write: Callable[[], bool],
+    count: Callable[[int], None] = lambda _: None,
+) -> list[GroupDecision]:
+    """Write what is pending; the decisions with their outcomes. `count` takes the number of offsets written.
+
+    What is left when writing may not go on stays pending. Raises ClusterUnavailable.
+    """
+    outcome = {each.group: each for each in decisions}
+    for portion in _portions([each for each in decisions if each.writes]):
+        outcome |= _without_members(target, portion)
+        due = {each.group: writes for each in portion if (writes := outcome[each.group].writes)}
+        if not due:
+            continue
+        if not may_write():
+            break
+        for group, refused in target.commit(due).items():
+            outcome[group] = _settled(outcome[group], refused)
+            if not isinstance(refused, ClusterUnavailable):
+                count(len(due[group]) - len(refused))
+    return list(outcome.values())
+
+
+def _without_members(
+    target: ConsumerGroups, decisions: Sequence[GroupDecision]
+) -> Iterator[tuple[str, GroupDecision]]:
+    """The decisions, without the writes of groups that have members by now."""
+    states = target.states([each.group for each in decisions])
+    for each in decisions:
+        state = states[each.group]
+        if isinstance(state, ClusterUnavailable):
+            yield each.group, withheld(each, SyncState.UNKNOWN, str(state))
+        elif state not in EMPTY_STATES:
+            yield each.group, withheld(each, SyncState.ACTIVE, f"the group is {state} there")
+        else:
+            yield each.group, each
+
+
+def _settled(
+    decision: GroupDecision, refused: Mapping[tuple[str, int], str] | ClusterUnavailable
+) -> GroupDecision:
+    if isinstance(refused, ClusterUnavailable):
+        return withheld(decision, SyncState.UNKNOWN, str(refused))
+    return settled(decision, refused)
+
+
+def _portions(decisions: Sequence[GroupDecision]) -> Iterator[Sequence[GroupDecision]]:
+    for start in range(0, len(decisions), PORTION):
+        yield decisions[start : start + PORTION]

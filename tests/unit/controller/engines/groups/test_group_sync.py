@@ -1,0 +1,243 @@
+"""The sync of groups between two clusters in memory: what it writes, and what keeps it from writing."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from ureplicator_common.clock import ManualClock
+from ureplicator_common.contents import TopicIntent
+from ureplicator_common.kafka import ClusterUnavailable, Extent
+from ureplicator_common.kafka.groups import TopicPartition
+from ureplicator_common.model import Route, RouteSettings, SessionId, TopicKey, position_group
+from ureplicator_controller.core.groups.decisions import CopiedPartition, SyncState
+from ureplicator_controller.core.groups.selection import GroupFilter
+from ureplicator_controller.core.groups.topics import RouteTopic
+from ureplicator_controller.core.state.snapshot import Snapshot, Stored
+from ureplicator_controller.engines.groups.survey import RouteClusters, Survey
+from ureplicator_controller.engines.groups.sync import MAX_AGE_S, RETRY_DELAYS_S, GroupSync
+from ureplicator_controller.engines.metrics import ControlMetrics
+from ureplicator_testkit.kafka.memory_groups import MemoryConsumerGroups, MemoryGroup
+
+ROUTE = Route("a", "b")
+HERE, OTHER = ("t", 0), ("t", 1)
+BASE = 1_000
+INTERVAL_S = 5.0
+SESSION = SessionId(0)
+
+
+class MemoryCopied:
+    """Everything up to `position` is copied, `BASE` further at the target."""
+
+    def __init__(self) -> None:
+        self.position = 100
+        self.error: Exception | None = None
+
+    def read(
+        self, topics: Mapping[str, RouteTopic], wanted: Collection[TopicPartition]
+    ) -> Mapping[TopicPartition, CopiedPartition]:
+        if self.error is not None:
+            raise self.error
+        return {
+            key: CopiedPartition(
+                target=(topics[key[0]].target, key[1]),
+                position=self.position,
+                translate=lambda offset: offset + BASE,
+                log=Extent(0, self.position + BASE),
+            )
+            for key in wanted
+        }
+
+    def close(self) -> None: ...
+
+
+class World:
+    """Two clusters, and a controller that leads."""
+
+    def __init__(self, *, include: str = ".*") -> None:
+        self.source, self.target = MemoryConsumerGroups(), MemoryConsumerGroups()
+        self.copied = MemoryCopied()
+        self.clock = ManualClock()
+        self.epoch: int | None = 3
+        intent = TopicIntent(partitions=2, initial_partitions=2)
+        self.snapshot = Snapshot(
+            fleet="f",
+            epoch=3,
+            routes={ROUTE: Stored(RouteSettings(), 0, 0, SESSION)},
+            topics={TopicKey(ROUTE, "t"): Stored(intent, 0, 0, SESSION)},
+        )
+        self.metrics = ControlMetrics(CollectorRegistry())
+        clusters = RouteClusters(source=self.source, target=self.target, copied=self.copied)
+        self.sync = GroupSync(
+            route=ROUTE,
+            survey=Survey(clusters, selected=GroupFilter.of([include], [])),
+            clusters=clusters,
+            seen=lambda: None if self.epoch is None else (self.epoch, self.snapshot),
+            interval_s=INTERVAL_S,
+            clock=self.clock,
+            metrics=self.metrics,
+        )
+
+    def groups(self, state: SyncState) -> float:
+        labels = {"route": str(ROUTE), "state": state.value}
+        found = self.metrics.registry.get_sample_value("ureplicator_controller_groups", labels)
+        return found or 0.0
+
+    def failures(self) -> float:
+        name = "ureplicator_controller_group_sync_failures_total"
+        return self.metrics.registry.get_sample_value(name, {"route": str(ROUTE)}) or 0.0
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+def test_offsets_follow_the_group(world: World) -> None:
+    world.source.add("g", {HERE: 10, OTHER: 20, ("elsewhere", 0): 5}, state="Stable")
+    assert world.sync.run_once() == INTERVAL_S
+    world.source.add("g", {HERE: 30, OTHER: 20}, state="Stable")
+    world.sync.run_once()
+    assert world.target.commits == [("g", HERE, 1_010), ("g", OTHER, 1_020), ("g", HERE, 1_030)]
+    assert world.groups(SyncState.SYNCED) == 1
+
+
+def test_nothing_is_written_twice(world: World) -> None:
+    world.source.add("g", {HERE: 10})
+    for _ in range(20):
+        world.sync.run_once()
+    assert len(world.target.commits) == 1
+
+
+def test_a_group_with_members_at_the_target_is_untouched_for_many_rounds(world: World) -> None:
+    world.target.add("g", {HERE: 1_001}, state="Stable")
+    for offset in range(10, 30):
+        world.source.add("g", {HERE: offset})
+        world.sync.run_once()
+    assert world.target.offset("g", HERE) == 1_001
+    assert world.groups(SyncState.ACTIVE) == 1
+
+
+def test_members_that_join_after_the_list_are_seen_before_the_write(world: World) -> None:
+    world.source.add("g", {HERE: 10})
+    world.target.joining.add("g")
+    world.sync.run_once()
+    assert not world.target.commits
+    assert world.groups(SyncState.ACTIVE) == 1
+
+
+def test_members_that_join_at_the_last_moment_are_left_to_the_coordinator(world: World) -> None:
+    world.source.add("g", {HERE: 10})
+    world.target.add("g", {})
+
+    def join() -> None:
+        world.target.groups["g"].state = "Stable"
+
+    world.target.before_commit = join
+    world.sync.run_once()
+    assert not world.target.commits
+    assert world.groups(SyncState.REFUSED) == 1
+
+
+def test_a_group_missing_in_an_incomplete_list_is_not_a_new_one(world: World) -> None:
+    world.source.add("g", {HERE: 10})
+    world.target.add("g", {}, state="Stable")
+    world.target.unlisted.add("g")
+    world.sync.run_once()
+    assert not world.target.commits
+    assert world.groups(SyncState.UNKNOWN) == 1
+
+
+@pytest.mark.parametrize("end", ["source", "target"])
+def test_a_coordinator_that_does_not_respond_concerns_its_groups_only(
+    world: World, end: str
+) -> None:
+    world.source.add("g", {HERE: 10})
+    world.source.add("h", {HERE: 20})
+    getattr(world, end).failing.add("g")
+    world.sync.run_once()
+    assert world.target.commits == [("h", HERE, 1_020)]
+    assert world.groups(SyncState.UNKNOWN) == 1
+
+
+def test_a_group_that_a_broker_of_the_source_does_not_list_is_unknown(world: World) -> None:
+    world.source.add("g", {HERE: 10})
+    world.sync.run_once()
+    world.source.unlisted.add("g")
+    world.sync.run_once()
+    assert world.groups(SyncState.UNKNOWN) == 1
+
+
+def test_a_group_deleted_at_the_source_is_kept_at_the_target(world: World) -> None:
+    world.source.add("g", {HERE: 10})
+    world.sync.run_once()
+    world.source.groups.clear()
+    world.sync.run_once()
+    assert world.target.offset("g", HERE) == 1_010
+    assert sum(world.groups(state) for state in SyncState) == 0
+
+
+def test_positions_of_fleets_and_groups_that_are_not_selected_are_left_out() -> None:
+    world = World(include="g|ureplicator.*")
+    for id in ("g", "other", position_group(fleet="f", route=ROUTE)):
+        world.source.add(id, {HERE: 10})
+    world.sync.run_once()
+    assert set(world.target.groups) == {"g"}
+
+
+def test_a_share_group_is_named_and_not_synced(world: World) -> None:
+    world.source.groups["s"] = MemoryGroup(kind="share")
+    world.sync.run_once()
+    assert world.groups(SyncState.UNSUPPORTED) == 1
+
+
+def test_topics_outside_the_route_are_not_read(world: World) -> None:
+    world.source.add("g", {("elsewhere", 0): 10})
+    world.sync.run_once()
+    assert not world.target.commits
+
+
+def test_only_the_leader_writes(world: World) -> None:
+    world.source.add("g", {HERE: 10})
+    world.epoch = None
+    world.sync.run_once()
+    assert not world.target.commits
+
+
+@pytest.mark.parametrize("epoch", [None, 4])
+def test_leadership_that_is_lost_in_a_round_ends_it(world: World, epoch: int | None) -> None:
+    """Also if it was won again meanwhile: another leader may have written in between."""
+
+    def lose() -> None:
+        world.epoch = epoch
+
+    world.source.add("g", {HERE: 10})
+    world.target.before_states = lose
+    world.sync.run_once()
+    assert not world.target.commits
+
+
+def test_a_process_that_was_suspended_gives_the_round_up(world: World) -> None:
+    world.source.add("g", {HERE: 10})
+    world.target.before_states = lambda: world.clock.advance(MAX_AGE_S + 1)
+    world.sync.run_once()
+    assert not world.target.commits
+    world.target.before_states = lambda: None
+    world.sync.run_once()
+    assert world.target.offset("g", HERE) == 1_010
+
+
+@pytest.mark.parametrize("error", [ClusterUnavailable("no broker"), ValueError("a defect")])
+def test_failed_rounds_are_counted_and_back_off_until_one_succeeds(
+    world: World, error: Exception
+) -> None:
+    world.source.add("g", {HERE: 10})
+    world.copied.error = error
+    waits = [world.sync.run_once() for _ in RETRY_DELAYS_S]
+    assert waits == [max(INTERVAL_S, delay_s) for delay_s in RETRY_DELAYS_S]
+    assert world.failures() == len(RETRY_DELAYS_S)
+    world.copied.error = None
+    assert world.sync.run_once() == INTERVAL_S
+    assert world.target.offset("g", HERE) == 1_010

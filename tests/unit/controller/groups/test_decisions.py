@@ -1,0 +1,192 @@
+"""Offsets of groups at the target: each rule by itself, and what holds for all of them."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ureplicator_common.kafka import Extent
+from ureplicator_common.kafka.groups import CommittedOffset, TopicPartition
+from ureplicator_controller.core.groups.decisions import (
+    CopiedPartition,
+    GroupDecision,
+    GroupView,
+    Members,
+    SyncState,
+    decide,
+    settled,
+)
+
+HERE = ("orders", 0)
+THERE = ("copy.orders", 0)
+OTHER = ("orders", 1)
+OTHER_THERE = ("copy.orders", 1)
+
+
+def plus(constant: int) -> CopiedPartition:
+    """A partition copied up to source offset 100, whose records lie `constant` behind at the target."""
+    return CopiedPartition(
+        target=THERE,
+        position=100,
+        translate=lambda source: source + constant,
+        end=100 + constant,
+        log=Extent(0, 100 + constant),
+    )
+
+
+def offsets(values: Mapping[TopicPartition, int]) -> dict[TopicPartition, CommittedOffset]:
+    return {key: CommittedOffset(value, f"meta{value}") for key, value in values.items()}
+
+
+def view(source: int = 60, target: int | None = None, members: Members = Members.NONE) -> GroupView:
+    return GroupView(
+        id="billing",
+        source=offsets({HERE: source}),
+        target=offsets({} if target is None else {THERE: target}),
+        members=members,
+    )
+
+
+def decided(group: GroupView, copied: CopiedPartition | None = None) -> GroupDecision:
+    return decide(group, {HERE: copied or plus(7)})
+
+
+def test_the_translated_offset_is_written_with_the_metadata_of_the_consumer() -> None:
+    found = decided(view(60))
+    assert found.state is SyncState.PENDING
+    assert found.writes == {THERE: CommittedOffset(67, "meta60")}
+
+
+def test_a_group_with_members_at_the_target_is_left_alone() -> None:
+    found = decided(view(60, target=10, members=Members.SOME))
+    assert (found.state, found.writes) == (SyncState.ACTIVE, {})
+    assert found.partitions[0].translated == 67
+
+
+@pytest.mark.parametrize(
+    ("target", "state"),
+    [
+        (66, SyncState.PENDING),
+        (67, SyncState.SYNCED),
+        (68, SyncState.AHEAD),
+    ],
+)
+def test_an_offset_is_never_lowered(target: int, state: SyncState) -> None:
+    found = decided(view(60, target=target))
+    assert found.state is state
+    assert bool(found.writes) is (state is SyncState.PENDING)
+
+
+def test_a_lower_offset_on_one_partition_does_not_hold_up_the_others() -> None:
+    group = replace(
+        view(),
+        source=offsets({HERE: 60, OTHER: 60}),
+        target=offsets({THERE: 90, OTHER_THERE: 3}),
+    )
+    copied = {HERE: plus(7), OTHER: replace(plus(0), target=OTHER_THERE)}
+    found = decide(group, copied)
+    assert [each.state for each in found.partitions] == [SyncState.AHEAD, SyncState.PENDING]
+    assert found.writes == {OTHER_THERE: CommittedOffset(60, "meta60")}
+
+
+def test_a_group_that_has_read_what_is_not_copied_goes_to_the_end_of_the_copy() -> None:
+    found = decided(view(130))
+    assert found.writes[THERE].offset == 107
+    assert settled(found, {}).state is SyncState.WAITS
+    assert decided(view(130, target=107)).state is SyncState.WAITS
+
+
+def test_an_offset_is_never_past_the_end_of_the_log() -> None:
+    found = decided(view(60), replace(plus(7), log=Extent(0, 20)))
+    assert found.writes[THERE].offset == 20
+
+
+def test_an_offset_is_never_before_the_start_of_the_log() -> None:
+    """Consumers would reset it, some to the end."""
+    found = decided(view(60), replace(plus(7), log=Extent(80, 107)))
+    assert found.writes[THERE].offset == 80
+
+
+def test_without_a_segment_nothing_is_written() -> None:
+    found = decided(view(60), replace(plus(7), translate=lambda _: None))
+    assert (found.state, found.writes) == (SyncState.NO_MAP, {})
+
+
+@pytest.mark.parametrize("source", [100, 130])
+def test_a_group_that_has_read_all_that_was_copied_needs_no_map(source: int) -> None:
+    found = decided(view(source), replace(plus(7), translate=lambda _: None))
+    assert found.writes[THERE].offset == 107
+
+
+def test_a_partition_without_position_is_not_copied() -> None:
+    found = decided(view(60), replace(plus(7), position=None, reason="stopped"))
+    assert (found.state, found.reason, found.writes) == (SyncState.NOT_COPIED, "stopped", {})
+
+
+UNKNOWN = {
+    "the list of the target": replace(view(), members=Members.UNKNOWN, reason="no list"),
+    "the offsets at the target": replace(view(), target=None, reason="no offsets"),
+    "the offsets at the source": replace(view(), source=None, reason="no offsets"),
+}
+
+
+@pytest.mark.parametrize("read", UNKNOWN)
+def test_what_cannot_be_read_is_unknown_and_nothing_is_written(read: str) -> None:
+    found = decided(UNKNOWN[read])
+    assert (found.state, found.writes) == (SyncState.UNKNOWN, {})
+    assert found.reason == UNKNOWN[read].reason
+
+
+def test_an_unknown_end_of_the_target_is_unknown() -> None:
+    found = decided(view(), replace(plus(7), log=None, reason="no leader"))
+    assert (found.state, found.reason, found.writes) == (SyncState.UNKNOWN, "no leader", {})
+
+
+def test_a_group_of_another_kind_is_named_and_not_synced() -> None:
+    found = decided(replace(view(), unsupported="share groups are not synced"))
+    assert (found.state, found.reason) == (SyncState.UNSUPPORTED, "share groups are not synced")
+
+
+def test_partitions_outside_the_route_are_left_out() -> None:
+    found = decided(replace(view(), source=offsets({("elsewhere", 0): 5})))
+    assert (found.partitions, found.reason) == ((), "no offsets on the route")
+
+
+def test_a_written_offset_is_synced_and_a_refused_one_says_why() -> None:
+    found = decided(view(60))
+    assert settled(found, {}).partitions[0].target_offset == 67
+    assert settled(found, {}).state is SyncState.SYNCED
+    refused = settled(found, {THERE: "UNKNOWN_MEMBER_ID"})
+    assert (refused.state, refused.reason) == (SyncState.REFUSED, "UNKNOWN_MEMBER_ID")
+
+
+@given(
+    source=st.integers(0, 200),
+    target=st.none() | st.integers(0, 300),
+    position=st.integers(0, 150),
+    constant=st.integers(0, 50),
+    log=st.tuples(st.integers(0, 250), st.integers(0, 250)).map(sorted),
+    members=st.sampled_from(Members),
+    known=st.booleans(),
+)
+def test_no_offset_is_lowered_or_past_an_end(
+    source: int,
+    target: int | None,
+    position: int,
+    constant: int,
+    log: list[int],
+    members: Members,
+    known: bool,
+) -> None:
+    start, end = log
+    copied = replace(plus(constant), position=position, log=Extent(start, end))
+    group = view(source, target, members)
+    written = decided(group if known else replace(group, target=None), copied).writes
+    if members is not Members.NONE or not known:
+        assert not written
+    for each in written.values():
+        assert target is None or each.offset > target
+        assert each.offset <= end
+        assert each.offset <= max(start, min(position, source) + constant)
