@@ -7,6 +7,7 @@
         +-- position renewal (of orphaned partitions)
         +-- position deletion (of topics deleted with their positions)
         +-- position changes (that operators request)
+        +-- groups of each route whose offsets are synced
         +-- metrics server
 
 gunicorn forks, and a ZooKeeper client that was opened before a fork hangs: so REST is started by exec,
@@ -26,7 +27,7 @@ import signal
 import socket
 import sys
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -50,6 +51,7 @@ from ureplicator_controller.core.state.snapshot import BalanceLimits, Delays
 from ureplicator_controller.core.topics.rules import TopicRules
 from ureplicator_controller.engines.control_loop import ControlLoop
 from ureplicator_controller.engines.executor import Executor
+from ureplicator_controller.engines.groups.clusters import open_sync
 from ureplicator_controller.engines.leader_proof import LeaderProof
 from ureplicator_controller.engines.leadership import Identity, Leadership
 from ureplicator_controller.engines.metrics import ControlMetrics
@@ -267,7 +269,20 @@ class Controller:
             seen=proof.latest,
             proof=proof.proven,
         )
-        return topics, renewer, deleter, changer
+        return topics, renewer, deleter, changer, *self._group_syncs(proof)
+
+    def _group_syncs(self, proof: LeaderProof) -> Iterator[Engine]:
+        for config in self._settings.routes:
+            if config.sync_group_offsets.enabled:
+                yield open_sync(
+                    config=config,
+                    fleet=self._settings.fleet,
+                    source=self._settings.cluster(config.source)["bootstrap.servers"],
+                    target=self._settings.cluster(config.target)["bootstrap.servers"],
+                    seen=proof.latest_of_epoch,
+                    clock=self._clock,
+                    metrics=self._metrics,
+                )
 
     def _renewals(self) -> Mapping[Route, Renewal]:
         """Clients for one thread: they are not shared."""

@@ -1,36 +1,43 @@
 """Consumer groups on real brokers: lists, offsets, commits, and a consumer that goes on at the target."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
-from functools import partial
+from typing import cast
+from uuid import UUID
 
 import pytest
-from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Message, TopicPartition
-from confluent_kafka.admin import AdminClient
 
 from ureplicator_common.kafka import ClusterUnavailable, Position
 from ureplicator_common.kafka.client import ClusterClient
 from ureplicator_common.kafka.groups import CommittedOffset
 from ureplicator_common.kafka.groups.requests import KafkaConsumerGroups
 from ureplicator_common.kafka.log_offsets import KafkaLogReader
-from ureplicator_common.kafka.positions import KafkaPositionReader
-from ureplicator_common.kafka.publication import publish_positions
+from ureplicator_common.kafka.positions import KafkaPositionReader, PositionStore
+from ureplicator_common.kafka.provenance import Provenance
 from ureplicator_common.model import Partition
-from ureplicator_controller.core.groups.decisions import GroupDecision, SyncState, Translate
+from ureplicator_common.offset_map.segments import MapSegment
+from ureplicator_controller.core.groups.decisions import GroupDecision, SyncState
 from ureplicator_controller.core.groups.selection import GroupFilter
 from ureplicator_controller.core.groups.topics import RouteTopic
 from ureplicator_controller.engines.groups.copied import KafkaCopiedReader
 from ureplicator_controller.engines.groups.survey import RouteClusters, Survey
 from ureplicator_controller.engines.groups.sync import write
 from ureplicator_testkit.copier.driver import ROUTE
+from ureplicator_testkit.kafka.offset_maps import MemoryOffsetMaps
+from ureplicator_testkit.records.consumers import (
+    READ_S,
+    alter_offsets,
+    group_offsets,
+    open_member,
+    read_next,
+)
 from ureplicator_testkit.records.topics import NewRecord, create_topic, produce
 from ureplicator_testkit.servers.clusters import KafkaCluster
-from ureplicator_testkit.servers.processes import deadline_factor, eventually
+from ureplicator_testkit.servers.processes import eventually
 
 PARTITIONS, RECORDS, SHIFT = 2, 40, 7
-READ_S = 60 * deadline_factor()
-Values = list[tuple[int, bytes]]
+CLUSTER, SOURCE_ID, TARGET_ID = "a", str(UUID(int=1)), str(UUID(int=2))
 
 
 @pytest.fixture
@@ -43,55 +50,6 @@ def here(source_cluster: KafkaCluster) -> Iterator[KafkaConsumerGroups]:
 def there(target_cluster: KafkaCluster) -> Iterator[KafkaConsumerGroups]:
     with closing(KafkaConsumerGroups(ClusterClient(target_cluster.bootstrap))) as groups:
         yield groups
-
-
-def opened(bootstrap: str, group: str, topic: str) -> Consumer:
-    consumer = Consumer(
-        {
-            "bootstrap.servers": bootstrap,
-            "group.id": group,
-            "auto.offset.reset": "error",
-            "enable.auto.commit": False,
-            "log_level": 0,
-        }
-    )
-    consumer.subscribe([topic])
-    return consumer
-
-
-def read(consumer: Consumer, count: int) -> Values:
-    """The next records; an error is raised, also that there is no offset."""
-    found: Values = []
-
-    def enough() -> bool:
-        message: Message | None = consumer.poll(0.2)
-        if message is not None:
-            assert message.error() is None, message.error()
-            found.append((message.partition() or 0, message.value() or b""))
-        return len(found) >= count
-
-    eventually(enough, READ_S, f"{count} records were read")
-    return found
-
-
-def alter(bootstrap: str, group: str, offsets: Mapping[tuple[str, int], int]) -> None:
-    admin = AdminClient({"bootstrap.servers": bootstrap})
-    rows = [TopicPartition(topic, number, offset) for (topic, number), offset in offsets.items()]
-    for future in admin.alter_consumer_group_offsets(
-        [ConsumerGroupTopicPartitions(group, rows)]
-    ).values():
-        future.result(timeout=READ_S)
-
-
-class Shifted:
-    """The offset map of copies that begin `SHIFT` offsets later."""
-
-    def update(self) -> None: ...
-
-    def translate(self, partition: Partition, stored: Position) -> Translate:
-        return lambda offset: offset + SHIFT
-
-    def close(self) -> None: ...
 
 
 @dataclass
@@ -139,14 +97,22 @@ def pair(
         produce(bootstrap, topic, values(0, RECORDS))
     client = ClusterClient(target)
     position_group = f"positions-{topic}"
-    positions = {(topic, number): Position(RECORDS) for number in range(PARTITIONS)}
-    assert not publish_positions(client, position_group, positions)
+    written = Provenance(CLUSTER, SOURCE_ID, TARGET_ID, "w", 0, 1, RECORDS + SHIFT, mapped=SHIFT)
+    position = Position(RECORDS, metadata=written.encode())
+    positions = {(topic, number): position for number in range(PARTITIONS)}
+    maps = MemoryOffsetMaps()
+    for number in range(PARTITIONS):
+        segment = MapSegment(0, 1, SHIFT)
+        maps.put(Partition(ROUTE, topic, number), segment, topics=(SOURCE_ID, TARGET_ID))
+    store = PositionStore(client, group=position_group, transactional_id=position_group)
+    store.initialise()
+    store.commit(positions)
     copied = KafkaCopiedReader(
         route=ROUTE,
         group=position_group,
         positions=KafkaPositionReader(client),
         logs=KafkaLogReader(ClusterClient(target)),
-        map=Shifted(),
+        maps=maps,
     )
     yield Pair(source, target, topic, RouteClusters(source=here, target=there, copied=copied))
     copied.close()
@@ -194,14 +160,16 @@ def test_a_cluster_that_is_away_is_an_error() -> None:
 
 
 def test_a_plain_consumer_goes_on_at_the_target_with_exactly_the_rest_and_back(pair: Pair) -> None:
-    first = opened(pair.source, pair.group, pair.topic)
-    alter(pair.source, pair.group, {(pair.topic, number): 0 for number in range(PARTITIONS)})
+    first = open_member(pair.source, pair.group, pair.topic)
+    alter_offsets(
+        pair.source, pair.group, {(pair.topic, number): 0 for number in range(PARTITIONS)}
+    )
     with closing(first):
-        half = read(first, RECORDS * PARTITIONS // 2)
+        half = read_next(first, RECORDS * PARTITIONS // 2)
         first.commit(asynchronous=False)
     assert pair.sync().state is SyncState.SYNCED
-    with closing(opened(pair.target, pair.group, pair.topic)) as second:
-        rest = read(second, RECORDS * PARTITIONS - len(half))
+    with closing(open_member(pair.target, pair.group, pair.topic)) as second:
+        rest = read_next(second, RECORDS * PARTITIONS - len(half))
         second.commit(asynchronous=False)
         assert second.poll(1.0) is None
     every = [(record.partition, record.value) for record in values(0, RECORDS)]
@@ -214,10 +182,12 @@ def test_a_group_with_a_member_at_the_target_is_untouched_and_its_coordinator_re
     pair: Pair,
 ) -> None:
     beginning = {(pair.topic, number): SHIFT for number in range(PARTITIONS)}
-    alter(pair.target, pair.group, beginning)
-    alter(pair.source, pair.group, {(pair.topic, number): 20 for number in range(PARTITIONS)})
-    with closing(opened(pair.target, pair.group, pair.topic)) as consumer:
-        read(consumer, 1)
+    alter_offsets(pair.target, pair.group, beginning)
+    alter_offsets(
+        pair.source, pair.group, {(pair.topic, number): 20 for number in range(PARTITIONS)}
+    )
+    with closing(open_member(pair.target, pair.group, pair.topic)) as consumer:
+        read_next(consumer, 1)
         for _ in range(20):
             assert pair.sync().state is SyncState.ACTIVE
         offsets = {key: CommittedOffset(30) for key in beginning}
@@ -226,19 +196,15 @@ def test_a_group_with_a_member_at_the_target_is_untouched_and_its_coordinator_re
         assert refused.keys() == beginning.keys()
     there = pair.clusters.target.offsets([pair.group])[pair.group]
     assert there == {key: CommittedOffset(offset) for key, offset in beginning.items()}
-    eventually(
-        partial(lambda: pair.sync().state is SyncState.SYNCED), READ_S, "the member has left"
-    )
+    eventually(lambda: pair.sync().state is SyncState.SYNCED, READ_S, "the member has left")
 
 
 def test_the_epoch_is_written_as_unknown_and_read_so_by_clients(
     pair: Pair,
 ) -> None:
     """An epoch of the source above the target's would make its consumers refresh metadata for ever."""
-    alter(pair.source, pair.group, {(pair.topic, 0): 20})
+    alter_offsets(pair.source, pair.group, {(pair.topic, 0): 20})
     pair.sync()
-    admin = AdminClient({"bootstrap.servers": pair.target})
-    wanted = [ConsumerGroupTopicPartitions(pair.group)]
-    (found,) = admin.list_consumer_group_offsets(wanted).values()
-    (row,) = found.result(timeout=READ_S).topic_partitions
-    assert (row.offset, row.leader_epoch) == (20 + SHIFT, None)
+    row = group_offsets(pair.target, pair.group)[pair.topic, 0]
+    assert row.offset == 20 + SHIFT
+    assert cast(int | None, row.leader_epoch) is None

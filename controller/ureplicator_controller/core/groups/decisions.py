@@ -56,8 +56,8 @@ _ORDER = {state: number for number, state in enumerate(SyncState)}
 class CopiedPartition:
     """What a route has copied of a partition. `position`: next source offset to copy, None without one.
 
-    `end`: offset at the target after the last copied record, None unknown. `log`: the target's log, None
-    unknown.
+    `end`: offset at the target after the last record that was copied to it, None unknown. `log`: the target's
+    log, None unknown.
     """
 
     target: TopicPartition
@@ -190,14 +190,13 @@ def _decide(
 def translated_offset(copied: CopiedPartition, source_offset: int) -> int | None:
     """Target offset of a group that has read everything before `source_offset`; None without a map.
 
-    A group that has read all that was copied goes on at the end of it, also where there is no map.
+    A group that has read all that was copied goes on at the end of it, which needs no map.
     """
     if copied.position is None:
         return None
-    found = copied.translate(min(source_offset, copied.position))
-    if found is None and source_offset >= copied.position:
+    if copied.end is not None and source_offset >= copied.position:
         return copied.end
-    return found
+    return copied.translate(min(source_offset, copied.position))
 
 
 def _compared(group: GroupView, each: PartitionDecision) -> PartitionDecision:

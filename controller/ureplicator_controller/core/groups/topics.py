@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ureplicator_common.model import Route
+from ureplicator_common.model import Lane, Route
 from ureplicator_controller.core.state.snapshot import Snapshot
 
 
@@ -13,13 +13,15 @@ from ureplicator_controller.core.state.snapshot import Snapshot
 class RouteTopic:
     """A topic that a route copies. `target_id`: the cluster's id of the target topic, "" unknown.
 
-    `stopped`: reason why nothing at the target may be relied on, or "".
+    `stopped`: reason why nothing at the target may be relied on, or "". `is_raw`: a target partition has the
+    records of one source partition, and no others.
     """
 
     source: str
     target: str
     target_id: str = ""
     stopped: str = ""
+    is_raw: bool = True
 
 
 def route_topics(snapshot: Snapshot, route: Route) -> Mapping[str, RouteTopic]:
@@ -33,6 +35,7 @@ def route_topics(snapshot: Snapshot, route: Route) -> Mapping[str, RouteTopic]:
             target=stored.value.target_topic or settings.value.target_topic(key.topic),
             target_id=stored.value.target_topic_id,
             stopped=stored.value.stopped,
+            is_raw=settings.value.lane(key.topic) is Lane.RAW,
         )
         for key, stored in snapshot.topics.items()
         if key.route == route and key not in snapshot.unreadable_topics

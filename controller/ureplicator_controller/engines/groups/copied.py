@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Protocol
 from uuid import UUID
 
@@ -15,27 +16,15 @@ from ureplicator_common.kafka import (
     topic_id_text,
 )
 from ureplicator_common.kafka.groups import TopicPartition
+from ureplicator_common.kafka.map_reader import OffsetMaps
 from ureplicator_common.kafka.provenance import Provenance
 from ureplicator_common.model import Partition, Route
+from ureplicator_common.offset_map.segments import forward
 from ureplicator_controller.core.groups.decisions import CopiedPartition, Translate
 from ureplicator_controller.core.groups.topics import RouteTopic
 
 NOT_COPIED = "nothing was copied yet"
 OTHER_TOPIC = "the position belongs to another target topic of this name"
-
-
-class OffsetMap(Protocol):
-    """Offset maps of the partitions of a route."""
-
-    def update(self) -> None:
-        """Read to the end of what is committed now. Raises OperatingError."""
-        ...
-
-    def translate(self, partition: Partition, stored: Position) -> Translate:
-        """Translation by the segments that are known, up to the position that is stored."""
-        ...
-
-    def close(self) -> None: ...
 
 
 class CopiedReader(Protocol):
@@ -60,13 +49,13 @@ class KafkaCopiedReader:
         group: str,
         positions: PositionReader,
         logs: LogReader,
-        map: OffsetMap,
+        maps: OffsetMaps,
     ) -> None:
         self._route = route
         self._group = group
         self._positions = positions
         self._logs = logs
-        self._map = map
+        self._maps = maps
 
     def read(
         self, topics: Mapping[str, RouteTopic], wanted: Collection[TopicPartition]
@@ -78,7 +67,7 @@ class KafkaCopiedReader:
         there = _by_topic(target for _, target in at.values())
         positions = self._positions.read(self._group, there)
         extents = self._logs.extents(there)
-        self._map.update()
+        self._maps.update()
         return {
             key: self._copied(
                 Partition(self._route, *key), topic, positions.get(target), extents.get(target)
@@ -89,7 +78,7 @@ class KafkaCopiedReader:
     def close(self) -> None:
         self._positions.close()
         self._logs.close()
-        self._map.close()
+        self._maps.close()
 
     def _copied(
         self,
@@ -101,7 +90,7 @@ class KafkaCopiedReader:
         reason, known, end = _position(topic, position)
         translate: Translate = _no_map
         if position is not None and known is not None:
-            translate = self._map.translate(partition, position)
+            translate = partial(forward, self._maps.segments(partition, position))
         log = extent if isinstance(extent, Extent) else None
         if not reason and log is None:
             reason = str(extent or "the target's log is not known")
@@ -116,7 +105,8 @@ class KafkaCopiedReader:
 
 
 def _position(topic: RouteTopic, position: Position | None) -> tuple[str, int | None, int | None]:
-    """Reason why there is none, the position, and the end of the copy at the target."""
+    """Reason why there is none, the position, and the end of the copy at the target. Handlers put records of
+    several partitions into one: then the end says nothing about a single one."""
     if topic.stopped:
         return f"the topic is stopped: {topic.stopped}", None, None
     if position is None or position.offset < 0:
@@ -126,7 +116,8 @@ def _position(topic: RouteTopic, position: Position | None) -> tuple[str, int | 
         return "", position.offset, None
     if not _is_of(written, topic):
         return OTHER_TOPIC, None, None
-    return "", position.offset, written.target_end if written.target_end >= 0 else None
+    is_end = topic.is_raw and written.target_end >= 0
+    return "", position.offset, written.target_end if is_end else None
 
 
 def _is_of(written: Provenance, topic: RouteTopic) -> bool:

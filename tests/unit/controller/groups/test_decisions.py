@@ -114,6 +114,15 @@ def test_without_a_segment_nothing_is_written() -> None:
     assert (found.state, found.writes) == (SyncState.NO_MAP, {})
 
 
+def test_a_group_at_the_end_of_the_copy_does_not_wait() -> None:
+    assert settled(decided(view(100)), {}).state is SyncState.SYNCED
+
+
+def test_without_the_end_of_the_copy_the_map_has_it() -> None:
+    found = decided(view(130), replace(plus(7), end=None, log=Extent(0, 500)))
+    assert found.writes[THERE].offset == 107
+
+
 @pytest.mark.parametrize("source", [100, 130])
 def test_a_group_that_has_read_all_that_was_copied_needs_no_map(source: int) -> None:
     found = decided(view(source), replace(plus(7), translate=lambda _: None))
@@ -181,7 +190,8 @@ def test_no_offset_is_lowered_or_past_an_end(
     known: bool,
 ) -> None:
     start, end = log
-    copied = replace(plus(constant), position=position, log=Extent(start, end))
+    extent, last = Extent(start, end), position + constant
+    copied = replace(plus(constant), position=position, end=last, log=extent)
     group = view(source, target, members)
     written = decided(group if known else replace(group, target=None), copied).writes
     if members is not Members.NONE or not known:

@@ -9,7 +9,8 @@ import pytest
 from ureplicator_common.kafka import ClusterUnavailable, Extent, Position, topic_id_text
 from ureplicator_common.kafka.provenance import Provenance
 from ureplicator_common.model import Partition, Route
-from ureplicator_controller.core.groups.decisions import CopiedPartition, Translate
+from ureplicator_common.offset_map.segments import MapSegment
+from ureplicator_controller.core.groups.decisions import CopiedPartition
 from ureplicator_controller.core.groups.topics import RouteTopic
 from ureplicator_controller.engines.groups.copied import (
     NOT_COPIED,
@@ -17,48 +18,36 @@ from ureplicator_controller.engines.groups.copied import (
     KafkaCopiedReader,
 )
 from ureplicator_testkit.kafka.clients import MemoryLogReader, MemoryPositionReader
+from ureplicator_testkit.kafka.offset_maps import MemoryOffsetMaps
 
 ROUTE = Route("a", "b")
 KEY, THERE = ("t", 0), ("copy.t", 0)
 GROUP = "positions"
-ID = UUID(int=3)
-
-
-class MemoryMap:
-    """It knows what was written before the last update, up to the position that is stored."""
-
-    def __init__(self) -> None:
-        self.updates = 0
-
-    def update(self) -> None:
-        self.updates += 1
-
-    def translate(self, partition: Partition, stored: Position) -> Translate:
-        assert partition == Partition(ROUTE, *KEY)
-        assert self.updates
-        return lambda offset: offset + 7 if offset <= stored.offset else None
-
-    def close(self) -> None: ...
+ID, SOURCE_ID = UUID(int=3), UUID(int=5)
 
 
 class World:
     def __init__(self) -> None:
         self.positions, self.logs = MemoryPositionReader(), MemoryLogReader()
         self.logs.hold(*THERE, 3, 57)
+        self.maps = MemoryOffsetMaps()
+        segment = MapSegment(0, 10, 7)
+        self.maps.put(Partition(ROUTE, *KEY), segment, topics=(str(SOURCE_ID), str(ID)))
         self.reader = KafkaCopiedReader(
             route=ROUTE,
             group=GROUP,
             positions=self.positions,
             logs=self.logs,
-            map=MemoryMap(),
+            maps=self.maps,
         )
 
     def commit(self, offset: int, *, target_end: int = 57, topic_id: UUID = ID) -> None:
-        written = Provenance("a", "", str(topic_id), "w", 0, 1, target_end)
+        written = Provenance("a", str(SOURCE_ID), str(topic_id), "w", 0, 1, target_end, mapped=7)
         self.positions.groups[GROUP].positions[THERE] = Position(offset, 0, written.encode())
 
-    def read(self, *, stopped: str = "") -> CopiedPartition:
-        topic = RouteTopic("t", "copy.t", target_id=topic_id_text(ID), stopped=stopped)
+    def read(self, *, stopped: str = "", is_raw: bool = True) -> CopiedPartition:
+        id = topic_id_text(ID)
+        topic = RouteTopic("t", "copy.t", target_id=id, stopped=stopped, is_raw=is_raw)
         return self.reader.read({"t": topic}, [KEY])[KEY]
 
 
@@ -71,7 +60,32 @@ def test_a_partition_is_named_as_at_the_target(world: World) -> None:
     world.commit(50)
     found = world.read()
     assert (found.target, found.position, found.end) == (THERE, 50, 57)
-    assert (found.log, found.reason, found.translate(1)) == (Extent(3, 57), "", 8)
+    assert (found.log, found.reason) == (Extent(3, 57), "")
+
+
+def test_the_newest_segment_holds_up_to_the_position_that_is_stored(world: World) -> None:
+    world.commit(50)
+    found = world.read()
+    assert [found.translate(offset) for offset in (1, 10, 49, 50)] == [8, 17, 56, 57]
+
+
+def test_a_map_of_another_topic_of_this_name_is_not_used(world: World) -> None:
+    world.maps.put(Partition(ROUTE, *KEY), MapSegment(0, 10, 7), topics=("other", str(ID)))
+    world.commit(50)
+    assert world.read().translate(5) is None
+
+
+def test_handlers_leave_the_end_of_a_partition_open(world: World) -> None:
+    """Its log has records of other partitions, too."""
+    world.commit(50)
+    assert world.read(is_raw=False).end is None
+
+
+def test_a_map_that_cannot_be_read_is_an_error(world: World) -> None:
+    world.commit(50)
+    world.maps.failure = ClusterUnavailable("no leader")
+    with pytest.raises(ClusterUnavailable):
+        world.read()
 
 
 def test_without_a_position_nothing_was_copied(world: World) -> None:

@@ -1,0 +1,59 @@
+"""Connections of the sync of groups to both ends of a route."""
+
+from __future__ import annotations
+
+from ureplicator_common.clock import Clock
+from ureplicator_common.config.route import RouteConfig
+from ureplicator_common.kafka.client import ClusterClient
+from ureplicator_common.kafka.groups.requests import KafkaConsumerGroups
+from ureplicator_common.kafka.log_offsets import KafkaLogReader
+from ureplicator_common.kafka.map_reader import KafkaOffsetMaps
+from ureplicator_common.kafka.positions import KafkaPositionReader
+from ureplicator_common.model import Route, position_group
+from ureplicator_common.offset_map.topic import map_topic
+from ureplicator_controller.core.groups.selection import GroupFilter
+from ureplicator_controller.engines.groups.copied import KafkaCopiedReader
+from ureplicator_controller.engines.groups.survey import RouteClusters, Survey
+from ureplicator_controller.engines.groups.sync import GroupSync, Seen
+from ureplicator_controller.engines.metrics import ControlMetrics
+
+
+def open_route(*, fleet: str, route: Route, source: str, target: str) -> RouteClusters:
+    """`source`, `target`: bootstrap servers. All of it is for one thread and shares a client of the target;
+    nothing is connected before the first request."""
+    there = ClusterClient(target)
+    return RouteClusters(
+        source=KafkaConsumerGroups(ClusterClient(source)),
+        target=KafkaConsumerGroups(there),
+        copied=KafkaCopiedReader(
+            route=route,
+            group=position_group(fleet=fleet, route=route),
+            positions=KafkaPositionReader(there),
+            logs=KafkaLogReader(there),
+            maps=KafkaOffsetMaps(there, map_topic(fleet=fleet, route=route)),
+        ),
+    )
+
+
+def open_sync(
+    *,
+    config: RouteConfig,
+    fleet: str,
+    source: str,
+    target: str,
+    seen: Seen,
+    clock: Clock,
+    metrics: ControlMetrics,
+) -> GroupSync:
+    """The engine of a route by its configuration."""
+    clusters = open_route(fleet=fleet, route=config.route, source=source, target=target)
+    groups = config.sync_group_offsets.groups
+    return GroupSync(
+        route=config.route,
+        survey=Survey(clusters, selected=GroupFilter.of(groups.include, groups.exclude)),
+        clusters=clusters,
+        seen=seen,
+        interval_s=config.sync_group_offsets.interval_s,
+        clock=clock,
+        metrics=metrics,
+    )
