@@ -17,12 +17,15 @@ from ureplicator_controller.core.groups.decisions import (
     GroupDecision,
     GroupView,
     Members,
+    SyncState,
     decide,
 )
 from ureplicator_controller.core.groups.selection import GroupFilter, unsupported
 from ureplicator_controller.core.groups.topics import RouteTopic
 from ureplicator_controller.engines.groups.copied import CopiedReader
 
+RECHECK_ROUNDS = 12
+"""With an interval of 5 s a minute: then repeats behind a crash, and logs that begin later, are seen."""
 UNLISTED = "the list of the source's groups is incomplete: "
 
 
@@ -46,6 +49,9 @@ class Survey:
         self._clusters = clusters
         self._selected = selected
         self._known: Mapping[str, ListedGroup] = {}
+        self._offsets: Mapping[str, Offsets | ClusterUnavailable] = {}
+        self._synced: dict[str, tuple[Offsets, GroupDecision]] = {}
+        self._round = 0
 
     def read(self, topics: Mapping[str, RouteTopic]) -> Sequence[GroupDecision]:
         """Raises ClusterUnavailable where nothing at all could be read."""
@@ -53,19 +59,49 @@ class Survey:
         here, there = source.listed(), target.listed()
         groups = self._groups(here)
         ids = [group.id for group in groups if not unsupported(group)]
-        offsets = source.offsets(ids)
-        on_route = {id: _on(topics, found) for id, found in offsets.items()}
+        self._offsets = source.offsets(ids)
+        quiet = self._quiet([id for id in ids if id in here.groups], there)
+        on_route = {
+            id: _on(topics, found) for id, found in self._offsets.items() if id not in quiet
+        }
         wanted = {key for found in on_route.values() for key in found}
         copied = self._clusters.copied.read(topics, wanted)
         committed = target.offsets([id for id, found in on_route.items() if found])
         missing = _text(here)
-        views = [
-            _view(group, offsets.get(group.id), committed.get(group.id), there)
-            if group.id in here.groups
-            else _unlisted(group, missing)
+        return [
+            quiet[group.id]
+            if group.id in quiet
+            else decide(
+                _view(group, self._offsets.get(group.id), committed.get(group.id), there)
+                if group.id in here.groups
+                else _unlisted(group, missing),
+                copied,
+            )
             for group in groups
         ]
-        return [decide(view, copied) for view in views]
+
+    def remember(self, decisions: Sequence[GroupDecision]) -> None:
+        """Outcomes of the decisions that were read last."""
+        self._synced = {
+            each.group: (offsets, each)
+            for each in decisions
+            if each.state is SyncState.SYNCED
+            and (offsets := self._offsets.get(each.group)) is not None
+            and not isinstance(offsets, ClusterUnavailable)
+        }
+
+    def _quiet(self, ids: Sequence[str], there: GroupList) -> Mapping[str, GroupDecision]:
+        """Decisions that hold on. Each round decides another part of the groups again."""
+        self._round += 1
+        found: dict[str, GroupDecision] = {}
+        for number, id in enumerate(ids):
+            offsets, decision = self._synced.get(id, (None, None))
+            is_due = (number + self._round) % RECHECK_ROUNDS == 0
+            if decision is None or is_due or members(id, there)[0] is not Members.NONE:
+                continue
+            if offsets is self._offsets[id] or offsets == self._offsets[id]:
+                found[id] = decision
+        return found
 
     def _groups(self, listed: GroupList) -> list[ListedGroup]:
         """Selected groups. One that a broker failed to list is not gone."""

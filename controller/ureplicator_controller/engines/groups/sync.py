@@ -114,7 +114,9 @@ class GroupSync:
             is_leader = now is not None and now[0] == epoch
             return is_leader and self._clock.monotonic_s() - began_s <= MAX_AGE_S
 
-        self._report(write(self._clusters.target, found, may_write=may_write, count=self._count))
+        done = write(self._clusters.target, found, may_write=may_write, count=self._count)
+        self._survey.remember(done)
+        self._report(done)
 
     def _count(self, offsets: int) -> None:
         self._metrics.group_offsets.labels(str(self._route)).inc(offsets)

@@ -41,6 +41,7 @@ class MemoryConsumerGroups:
     joining: set[str] = field(default_factory=set)
     lost: bool = False
     commits: list[tuple[str, TopicPartition, int]] = field(default_factory=list)
+    reading: Callable[[Sequence[str]], None] = lambda groups: None
     before_states: Callable[[], None] = lambda: None
     before_commit: Callable[[], None] = lambda: None
     closed: bool = False
@@ -67,6 +68,7 @@ class MemoryConsumerGroups:
         )
 
     def offsets(self, groups: Sequence[str]) -> Mapping[str, Offsets | ClusterUnavailable]:
+        self.reading(groups)
         return self._each(groups, lambda id: dict(self._group(id).offsets))
 
     def states(self, groups: Sequence[str]) -> Mapping[str, str | ClusterUnavailable]:

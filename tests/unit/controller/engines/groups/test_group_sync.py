@@ -16,7 +16,7 @@ from ureplicator_controller.core.groups.decisions import CopiedPartition, SyncSt
 from ureplicator_controller.core.groups.selection import GroupFilter
 from ureplicator_controller.core.groups.topics import RouteTopic
 from ureplicator_controller.core.state.snapshot import Snapshot, Stored
-from ureplicator_controller.engines.groups.survey import RouteClusters, Survey
+from ureplicator_controller.engines.groups.survey import RECHECK_ROUNDS, RouteClusters, Survey
 from ureplicator_controller.engines.groups.sync import MAX_AGE_S, RETRY_DELAYS_S, GroupSync
 from ureplicator_controller.engines.metrics import ControlMetrics
 from ureplicator_testkit.kafka.memory_groups import MemoryConsumerGroups, MemoryGroup
@@ -29,10 +29,11 @@ SESSION = SessionId(0)
 
 
 class MemoryCopied:
-    """Everything up to `position` is copied, `BASE` further at the target."""
+    """Everything up to `position` is copied, `base` further at the target."""
 
     def __init__(self) -> None:
         self.position = 100
+        self.base = BASE
         self.error: Exception | None = None
 
     def read(
@@ -44,8 +45,8 @@ class MemoryCopied:
             key: CopiedPartition(
                 target=(topics[key[0]].target, key[1]),
                 position=self.position,
-                translate=lambda offset: offset + BASE,
-                log=Extent(0, self.position + BASE),
+                translate=lambda offset: offset + self.base,
+                log=Extent(0, self.position + self.base),
             )
             for key in wanted
         }
@@ -109,6 +110,35 @@ def test_nothing_is_written_twice(world: World) -> None:
     for _ in range(20):
         world.sync.run_once()
     assert len(world.target.commits) == 1
+
+
+def test_quiet_groups_are_decided_again_in_some_rounds_only(world: World) -> None:
+    for number in range(RECHECK_ROUNDS):
+        world.source.add(f"g{number}", {HERE: 10})
+    world.sync.run_once()
+    read: list[str] = []
+    world.target.reading = read.extend
+    for _ in range(RECHECK_ROUNDS):
+        world.sync.run_once()
+    assert sorted(read) == sorted(world.source.groups)
+    assert world.groups(SyncState.SYNCED) == RECHECK_ROUNDS
+
+
+def test_a_quiet_group_that_moves_is_written_in_the_next_round(world: World) -> None:
+    for offset in range(10, 20):
+        world.source.add("g", {HERE: offset})
+        world.sync.run_once()
+        assert world.target.offset("g", HERE) == offset + BASE
+
+
+def test_a_repeated_copy_is_followed_after_a_while(world: World) -> None:
+    """The last copy counts, so that nothing is read twice."""
+    world.source.add("g", {HERE: 10})
+    world.sync.run_once()
+    world.copied.base = 2 * BASE
+    for _ in range(RECHECK_ROUNDS):
+        world.sync.run_once()
+    assert world.target.offset("g", HERE) == 2 * BASE + 10
 
 
 def test_a_group_with_members_at_the_target_is_untouched_for_many_rounds(world: World) -> None:

@@ -1,0 +1,36 @@
+"""The engine of a route by its configuration."""
+
+from __future__ import annotations
+
+from prometheus_client import CollectorRegistry
+
+from ureplicator_common.clock import ManualClock
+from ureplicator_common.config.route import GroupPatterns, GroupSyncSettings, RouteConfig
+from ureplicator_controller.engines.groups.clusters import open_sync
+from ureplicator_controller.engines.metrics import ControlMetrics
+
+NOWHERE = "127.0.0.1:1"
+
+
+def test_nothing_is_connected_while_another_controller_leads() -> None:
+    config = RouteConfig(
+        source="a",
+        target="b",
+        sync_group_offsets=GroupSyncSettings(
+            enabled=True, groups=GroupPatterns(include=("app-.*",)), interval_s=2.0
+        ),
+    )
+    metrics = ControlMetrics(CollectorRegistry())
+    sync = open_sync(
+        config=config,
+        fleet="f",
+        source=NOWHERE,
+        target=NOWHERE,
+        seen=lambda: None,
+        clock=ManualClock(),
+        metrics=metrics,
+    )
+    assert sync.run_once() == 2.0
+    name = "ureplicator_controller_group_sync_failures_total"
+    assert metrics.registry.get_sample_value(name, {"route": "a.b"}) is None
+    sync.close()
