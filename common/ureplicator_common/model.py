@@ -321,6 +321,7 @@ class RouteSettings(Content):
     abort_on_send_failure: bool = True
     publish_to_source: bool = True
     verify_crc: bool = True
+    offset_map: bool = False
     prefix: str = ""
     rename: Mapping[str, str] = field(default_factory=dict)
     handlers: tuple[HandlerSettings, ...] = ()

@@ -256,6 +256,9 @@ class RouteConfig(Section):
     verify_crc: bool = True
     """Verify the CRC of each fetched batch: costs a few per cent of CPU, and corrupt batches are not
     passed on."""
+    offset_map: bool = False
+    """Write where each record lies on the target to the topic `ureplicator-<fleet>-<route>-offset-map` there,
+    so that offsets can be translated. The copiers create the topic and need the rights for it."""
     handlers: tuple[HandlerConfig, ...] = ()
     """Topics whose records go through a handler: user code that filters, changes or redirects them."""
     audit: RouteAuditSettings = RouteAuditSettings()
@@ -308,6 +311,7 @@ class RouteConfig(Section):
             abort_on_send_failure=self.abort_on_send_failure,
             publish_to_source=self.publish_to_source,
             verify_crc=self.verify_crc,
+            offset_map=self.offset_map,
             prefix=self.naming.prefix,
             rename=dict(self.naming.rename),
             handlers=tuple(each.settings for each in self.handlers),

@@ -145,7 +145,7 @@ class PositionStore:
     def __init__(self, client: ClusterClient, *, group: str, transactional_id: str) -> None:
         self._client = client
         self._group = group
-        self._transactional_id = transactional_id
+        self.transactional_id = self._transactional_id = transactional_id
         self._producer: Producer | None = None
         self._latch_at_s = 0.0
 

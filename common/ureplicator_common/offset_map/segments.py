@@ -55,7 +55,7 @@ def forward(segments: Sequence[MapSegment], source_offset: int) -> int | None:
 def backward(segments: Sequence[MapSegment], target_offset: int) -> int | None:
     """Source offset at which a consumer goes on that has read everything before `target_offset`.
 
-    None: it lies before what is known.
+    None: it lies before what is known. Between several outputs of one record it is the record behind.
     """
     index = bisect_right(segments, target_offset, key=attrgetter("target")) - 1
     if index < 0:

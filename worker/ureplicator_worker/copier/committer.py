@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from ureplicator_common.kafka import Position
 from ureplicator_common.kafka.positions import Producer
@@ -20,6 +20,7 @@ from ureplicator_worker.copier.ownership.protocol import (
 )
 from ureplicator_worker.copier.ownership.thread import Ownership
 from ureplicator_worker.copier.position_values import Commitment
+from ureplicator_worker.lifeline.messages import Segment
 
 COMMITTABLE = (CopyState.COPYING, CopyState.DRAINING)
 """Suspended partitions wait for the proof."""
@@ -40,6 +41,7 @@ class Committer:
         self._lane = lane
         self._ownership = ownership
         self._begun: dict[Partition, Begun] = {}
+        self._maps = MappedSegments(lane)
         self._failures = failures
 
     def join(self, begun: Begun, now_s: float) -> None:
@@ -50,6 +52,7 @@ class Committer:
 
     def leave(self, partition: Partition, now_s: float) -> None:
         del self._begun[partition]
+        self._maps.leave(partition)
         self._delivery.leave(partition)
 
     def offset(self, partition: Partition) -> int:
@@ -65,7 +68,8 @@ class Committer:
         due = self._delivery.seal(progress, now_s)
         if due:
             commitments = {
-                partition: commitment(self._begun[partition], due[partition]) for partition in due
+                partition: commitment(self._begun[partition], due[partition], self._maps)
+                for partition in due
             }
             self._ownership.put(Commit(commitments, self._delivery.number))
 
@@ -73,6 +77,7 @@ class Committer:
         """Number 0: first positions, which the ownership thread commits before copying begins."""
         self._failures.succeeded()
         if event.number:
+            self._maps.committed(event.positions)
             offsets = ((part, item.position) for part, item in event.positions.items())
             self._delivery.committed(event.number, offsets, now_s)
 
@@ -105,7 +110,29 @@ class Committer:
         raise AssertionError(f"no transaction to abort: {reason}")
 
 
-def commitment(begun: Begun, progress: Progress) -> Commitment:
+class MappedSegments:
+    """Segments for the offset map, from the last one of each partition that was committed."""
+
+    def __init__(self, lane: Lane) -> None:
+        self._lane = lane
+        self._from: dict[Partition, int] = {}
+
+    def leave(self, partition: Partition) -> None:
+        self._from.pop(partition, None)
+
+    def committed(self, positions: Mapping[Partition, Commitment]) -> None:
+        for partition, item in positions.items():
+            if item.segments:
+                self._from[partition] = item.segments[-1].target
+
+    def newest(self, begun: Begun) -> tuple[Segment, ...]:
+        """None for a route without a map."""
+        if not begun.grant.settings.offset_map:
+            return ()
+        return self._lane.segments(begun.partition, since=self._from.get(begun.partition, 0))
+
+
+def commitment(begun: Begun, progress: Progress, maps: MappedSegments) -> Commitment:
     end = progress.target_end
     return Commitment(
         progress.next_offset,
@@ -113,4 +140,5 @@ def commitment(begun: Begun, progress: Progress) -> Commitment:
         begun.grant,
         begun.beginning,
         begun.beginning.target_end if end < 0 else end,
+        maps.newest(begun),
     )

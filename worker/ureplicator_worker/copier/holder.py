@@ -364,6 +364,8 @@ def restart_reason(former: RouteSettings, settings: RouteSettings, topic: str) -
     """Reason for which a partition of the topic begins again under the new settings; "" for none."""
     if settings.delivery is not former.delivery:
         return f"delivery changes to {settings.delivery}"
+    if settings.offset_map is not former.offset_map:
+        return f"the offset map is switched {'on' if settings.offset_map else 'off'}"
     transform = settings.transform(topic)
     if transform != former.transform(topic):
         return f"handler changes to {transform.name if transform else 'none'}"

@@ -234,10 +234,11 @@ class Lane(Protocol):
 
     def status(self, partition: Partition) -> LaneStatus: ...
 
-    def segments(self, partition: Partition) -> Sequence[Segment]:
+    def segments(self, partition: Partition, *, since: int | None = None) -> tuple[Segment, ...]:
         """Offsets of the records in the partition's own target partition, as far as known, in order.
 
-        In transactions: what is committed. The number is bounded.
+        In transactions: what is committed. The number is bounded. `since`: those from this target offset on,
+        the newest in any case; in transactions also what is not committed.
         """
 
     def sockets(self) -> Sequence[SocketGroup]: ...

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ureplicator_common.kafka import Position
-from ureplicator_common.kafka.provenance import Provenance
-from ureplicator_worker.lifeline.messages import Grant
+from ureplicator_common.kafka.provenance import NOT_MAPPED, Provenance
+from ureplicator_worker.lifeline.messages import Grant, Segment
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,7 +16,7 @@ class StartPosition:
     `committed`: what the store has; -1 if nothing that counts, or what must be committed at once. `gap`:
     what is lost, where the operator's policy goes on; `gap_offset`: the stored position then.
     `target_end`: the target's log held everything
-    before this offset; -1 unknown.
+    before this offset; -1 unknown. `mapped`: see `Provenance`, of the position where copying begins.
     """
 
     position: int
@@ -28,6 +28,7 @@ class StartPosition:
     gap: str = ""
     gap_offset: int = -1
     target_end: int = -1
+    mapped: int = NOT_MAPPED
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +36,7 @@ class Commitment:
     """Position to commit for one partition, with the grant and beginning for its metadata.
 
     `target_end`: next offset of the target's log after the last batch that it acknowledged; -1 unknown.
+    `segments`: the newest ones, from the last that was committed; none without an offset map.
     """
 
     position: int
@@ -42,8 +44,9 @@ class Commitment:
     grant: Grant
     beginning: StartPosition
     target_end: int = -1
+    segments: tuple[Segment, ...] = ()
 
-    def record(self, *, worker: str, slot: int) -> Position:
+    def record(self, *, worker: str, slot: int, mapped: int = NOT_MAPPED) -> Position:
         """As the position store keeps it."""
         provenance = Provenance(
             source_cluster=self.beginning.source_cluster,
@@ -53,5 +56,6 @@ class Commitment:
             slot=slot,
             owner_epoch=self.grant.owner_epoch,
             target_end=self.target_end,
+            mapped=mapped,
         )
         return Position(self.position, self.leader_epoch, provenance.encode())

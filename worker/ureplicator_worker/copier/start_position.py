@@ -193,7 +193,7 @@ def _checked_end(
         raise CannotStart(f"target: {end}", temporary=True)
     acknowledged = provenance.target_end
     if end >= acknowledged:
-        return replace(beginning, target_end=acknowledged)
+        return replace(beginning, target_end=acknowledged, mapped=provenance.mapped)
     lost = f"target lost offsets {end:,} to {acknowledged - 1:,}"
     if grant.settings.on_gap is GapPolicy.STOP:
         raise CannotStart(f"{lost} (on_gap: stop)", temporary=False)

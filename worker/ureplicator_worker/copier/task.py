@@ -19,9 +19,11 @@ from functools import partial
 
 from ureplicator_common.kafka.broker_order import BrokerOrder, broker_order
 from ureplicator_common.kafka.client import CLIENT_ID, ClusterClient
+from ureplicator_common.kafka.map_log.writing import KafkaMapLog
 from ureplicator_common.kafka.positions import PositionStore
 from ureplicator_common.logging_setup import set_up
 from ureplicator_common.model import Partition, Route, WorkerId, position_group, transactional_id
+from ureplicator_common.offset_map.topic import map_topic
 from ureplicator_worker.copier.lane import SocketGroup
 from ureplicator_worker.copier.loop.driver_link import DriverLink
 from ureplicator_worker.copier.loop.mailbox import Mailbox
@@ -260,6 +262,7 @@ class Copier:
             source=self._client(route.source),
             target=target,
             post=events.post,
+            map_log=KafkaMapLog(target, map_topic(fleet=config.fleet, route=route)),
         )
         ownership.start()
         return ownership

@@ -21,7 +21,7 @@ from ureplicator_common.kafka import Position
 from ureplicator_common.kafka.positions import Producer
 from ureplicator_common.model import Partition, Route
 from ureplicator_worker.copier.commit_failures import TRANSACTIONS_WAIT_S, CommitFailures
-from ureplicator_worker.copier.committer import commitment
+from ureplicator_worker.copier.committer import MappedSegments, commitment
 from ureplicator_worker.copier.exactly_once import (
     SETTLE_S,
     ExactlyOnce,
@@ -59,6 +59,7 @@ class TransactionCommitter:
         self._ownership = ownership
         self._failures = failures
         self._begun: dict[Partition, Begun] = {}
+        self._maps = MappedSegments(lane)
         self._producer: Producer | None = None
         self._aborted = False
         """Nothing worse than an abort of our own since the last commit or begin."""
@@ -77,6 +78,7 @@ class TransactionCommitter:
         ):
             self.abort(f"{partition} leaves before it is committed", now_s)
         del self._begun[partition]
+        self._maps.leave(partition)
         self._delivery.leave(partition)
 
     def offset(self, partition: Partition) -> int:
@@ -108,7 +110,7 @@ class TransactionCommitter:
             self._lane.transactions.unseal()
             return
         commitments = {
-            partition: commitment(self._begun[partition], progress)
+            partition: commitment(self._begun[partition], progress, self._maps)
             for partition, progress in due.items()
         }
         self._ownership.put(Commit(commitments, self._delivery.number))
@@ -122,6 +124,7 @@ class TransactionCommitter:
         if not event.number:
             return
         assert event.producer is not None
+        self._maps.committed(event.positions)
         offsets = ((part, item.position) for part, item in event.positions.items())
         self._delivery.committed(event.number, offsets, now_s)
         self._lane.transactions.committed()

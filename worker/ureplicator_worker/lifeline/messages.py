@@ -48,6 +48,7 @@ from ureplicator_common.model import (
     SqlSettings,
     camel,
 )
+from ureplicator_common.offset_map.segments import MapSegment
 
 LATENCY_BOUNDS_MS = (1, 2, 3, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, 60_000)
 """Upper bounds of the histogram's buckets; one more bucket takes the rest."""
@@ -225,16 +226,8 @@ class PartitionReport(NamedTuple):
     gap_offsets: int = 0
 
 
-class Segment(NamedTuple):
-    """Source offsets from `first` to before `end` lie at the target from offset `target` on.
-
-    `repeated`: they may lie at smaller offsets, too.
-    """
-
-    first: int
-    end: int
-    target: int
-    repeated: bool = False
+Segment = MapSegment
+"""As the copier reports it."""
 
 
 class HandlerReport(NamedTuple):

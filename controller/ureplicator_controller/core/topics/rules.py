@@ -7,17 +7,23 @@ from dataclasses import dataclass
 
 from ureplicator_common.config.route import RouteConfig
 from ureplicator_common.model import GapPolicy, Route, RouteSettings
+from ureplicator_common.offset_map.topic import is_map_topic
 
 
 @dataclass(frozen=True, slots=True)
 class AutoWhitelist:
-    """Patterns of source topics to whitelist automatically: full match, exclusion wins."""
+    """Patterns of source topics to whitelist automatically: full match, exclusion wins.
+
+    Offset maps of other routes are never matched.
+    """
 
     include: tuple[re.Pattern[str], ...]
     exclude: tuple[re.Pattern[str], ...] = ()
     require_target: bool = False
 
     def matches(self, topic: str) -> bool:
+        if is_map_topic(topic):
+            return False
         is_included = any(pattern.fullmatch(topic) for pattern in self.include)
         return is_included and not any(pattern.fullmatch(topic) for pattern in self.exclude)
 

@@ -77,7 +77,7 @@ class StubLane:
     def status(self, partition: Partition) -> LaneStatus:
         return LaneStatus(self.error, True, self.position[partition], 0, 0, 0, 0, 0)
 
-    def segments(self, partition: Partition) -> tuple[Segment, ...]:
+    def segments(self, partition: Partition, *, since: int | None = None) -> tuple[Segment, ...]:
         return ()
 
     def sockets(self) -> tuple[()]:

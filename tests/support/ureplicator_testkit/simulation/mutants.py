@@ -25,6 +25,7 @@ from ureplicator_controller.engines import control_loop as control_loop_module
 from ureplicator_controller.engines import fenced_writer as fenced_writer_module
 from ureplicator_testkit.simulation import waiting as waiting_module
 from ureplicator_worker.copier import committer as committer_module
+from ureplicator_worker.copier.committer import MappedSegments
 from ureplicator_worker.copier.lane import Progress
 from ureplicator_worker.copier.ownership.protocol import Begun
 from ureplicator_worker.copier.ownership.thread import Ownership
@@ -140,9 +141,9 @@ def _read_first(self: Any, response: ProofResponse) -> None:
         store.read = own_read
 
 
-def _ahead(begun: Begun, progress: Progress) -> Commitment:
+def _ahead(begun: Begun, progress: Progress, maps: MappedSegments) -> Commitment:
     """Commits one record that the target has not acknowledged."""
-    item = _COMMITMENT(begun, progress)
+    item = _COMMITMENT(begun, progress, maps)
     return replace(item, position=item.position + 1)
 
 

@@ -288,6 +288,7 @@ def test_baseline_drops_deleted_whitelisted_and_recreated_topics() -> None:
         ((".*",), ("t.*", "x"), "t1", False),
         ((".*",), ("t",), "t1", True),
         ((), (), "t", False),
+        ((".*",), (), "ureplicator-main-b.a-offset-map", False),
     ],
 )
 def test_patterns_are_for_whole_names_and_exclusion_wins(

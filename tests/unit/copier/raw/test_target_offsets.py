@@ -246,6 +246,18 @@ def test_a_batch_full_of_holes_takes_a_few_segments(outputs: int) -> None:
         assert at == 0 or runs[at - 1][1] < segment.first, "not the first output"
 
 
+@pytest.mark.parametrize("outputs", [2, 3, 4])
+@pytest.mark.parametrize("records", [1, 16, 167, 500])
+def test_the_last_record_of_several_outputs_is_known(outputs: int, records: int) -> None:
+    runs = [(n, n // outputs) for n in range(records * outputs)]
+    offsets = TargetOffsets(position=0, target_end=-1)
+    offsets.acknowledged(
+        0, SourceOffsets(tuple(runs)), target=0, records=len(runs), transactional=False
+    )
+    last = offsets.segments()[-1]
+    assert (last.end, last.target) == (records, (records - 1) * outputs)
+
+
 def test_old_segments_are_left_out_the_more_the_older_they_are() -> None:
     offsets = TargetOffsets(position=0, target_end=0)
     batches, size = 5_000, 10

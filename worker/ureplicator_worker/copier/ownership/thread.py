@@ -31,6 +31,7 @@ from ureplicator_common.kafka import ClusterUnavailable, Position
 from ureplicator_common.kafka.client import ClusterClient
 from ureplicator_common.kafka.errors import ErrorCode
 from ureplicator_common.kafka.list_offsets import by_topic
+from ureplicator_common.kafka.map_log import MapLog
 from ureplicator_common.kafka.positions import (
     COMMAND_S,
     CommitRefused,
@@ -38,7 +39,9 @@ from ureplicator_common.kafka.positions import (
     PositionStore,
     TargetPartition,
 )
+from ureplicator_common.kafka.provenance import NOT_MAPPED
 from ureplicator_common.model import Partition
+from ureplicator_worker.copier.ownership.map_commits import MapCommits
 from ureplicator_worker.copier.ownership.producer_ids import ProducerIds
 from ureplicator_worker.copier.ownership.proof_order import OrderState, ProofOrder
 from ureplicator_worker.copier.ownership.protocol import (
@@ -101,6 +104,7 @@ class Ownership:
         source: ClusterClient,
         target: ClusterClient,
         post: Callable[[OwnershipEvent], None],
+        map_log: MapLog | None = None,
         clock: Clock | None = None,
     ) -> None:
         self._clock = clock or SystemClock()
@@ -111,6 +115,7 @@ class Ownership:
         self.source_side = SourceSide(name=name, source=source, put=self.put, post=post)
         self._producer_ids = ProducerIds(target, post)
         self._renewals = Renewals()
+        self._maps = MapCommits(map_log)
         self._gaps: dict[Partition, Locate] = {}
         self._commands: queue.SimpleQueue[Command] = queue.SimpleQueue()
         self._order = ProofOrder()
@@ -197,6 +202,7 @@ class Ownership:
                 self._order.add(partitions)
             case Forget(partition):
                 self._order.forget(partition)
+                self._maps.forget(partition)
                 self._gaps.pop(partition, None)
                 self._post(Forgotten(partition))
             case ProofResponse():
@@ -313,6 +319,7 @@ class Ownership:
                 event.beginning.committed if self._transactions.used else event.beginning.position
             )
             self._order.begin(partition, stored)
+            self._maps.begin(partition, event.beginning)
             self._post(event)
         if begun:  # proven: results from before a restart begin nothing
             self._transactions.announce(self._store, self._post)
@@ -330,7 +337,7 @@ class Ownership:
             for partition, event in begun.items()
             if event.beginning.committed != event.beginning.position
         }
-        records = {**self._written(fresh), **renewed}
+        records = {**self._written(fresh, mapped={}), **renewed}
         if not records:
             return
         if not self._transact(records, number=0):
@@ -342,8 +349,16 @@ class Ownership:
         if self._order.state is not OrderState.PROVEN:
             self._post(CommitFailed("the proof that we are still the owner is due", number))
             return
-        records = self._written(positions)
-        if not records or self._transact(records, number):
+        mapped: dict[Partition, int] = {}
+        with self._target.within(COMMAND_S):
+            if not self._accepted(
+                lambda: mapped.update(self._maps.write(positions, self._store)), number
+            ):
+                return
+            records = self._written(positions, mapped=mapped)
+            done = not records or self._transact(records, number)
+        if done:
+            self._maps.committed()
             self._post(Committed(positions, number, self._transactions.following(self._store)))
 
     def _transact(self, records: Records, number: int) -> bool:
@@ -397,13 +412,17 @@ class Ownership:
 
 
 def position_records(
-    positions: Mapping[Partition, Commitment], *, worker: str, slot: int
+    positions: Mapping[Partition, Commitment],
+    *,
+    worker: str,
+    slot: int,
+    mapped: Mapping[Partition, int],
 ) -> Records:
     """Positions in the form of the store."""
     return {
         part: (
             (item.grant.target_topic, part.number),
-            item.record(worker=worker, slot=slot),
+            item.record(worker=worker, slot=slot, mapped=mapped.get(part, NOT_MAPPED)),
         )
         for part, item in positions.items()
     }

@@ -217,8 +217,9 @@ class RawLane:
             gap_offsets=raw.fetch.gap_offsets,
         )
 
-    def segments(self, partition: Partition) -> tuple[Segment, ...]:
-        return self._partitions[partition].send.window.offsets.segments()
+    def segments(self, partition: Partition, *, since: int | None = None) -> tuple[Segment, ...]:
+        offsets = self._partitions[partition].send.window.offsets
+        return offsets.segments() if since is None else offsets.segments_from(since)
 
     def sockets(self) -> tuple[Connections, Connections, Handlers]:
         return (*self._connections, self._handlers)

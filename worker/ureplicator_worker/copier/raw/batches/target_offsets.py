@@ -40,6 +40,7 @@ RUNS_PER_BATCH = 8
 """A batch of a compacted topic may have a hole at each record."""
 UNKNOWN = -1
 _FIELDS = len(Segment._fields)
+_TARGET = Segment._fields.index("target")
 
 
 def target_offset(segments: Sequence[Segment], source: int) -> int | None:
@@ -179,29 +180,56 @@ class TargetOffsets:
             if each.target <= end
         )
 
+    def segments_from(self, target: int) -> tuple[Segment, ...]:
+        """Segments from this target offset on, the newest in any case, also what is not committed."""
+        if self._target < 0:
+            return ()
+        older, at = self._older, len(self._older)
+        while at and older[at - _FIELDS + _TARGET] >= target:
+            at -= _FIELDS
+        return (*_segments(older[at:]), self._newest())
+
+    def _newest(self) -> Segment:
+        return Segment(self._first, self._end, self._target, self._repeated)
+
     def _known(self) -> Iterator[Segment]:
-        older = self._older
-        for at in range(0, len(older), _FIELDS):
-            first, end, target, repeated = older[at : at + _FIELDS]
-            yield Segment(first, end, target, bool(repeated))
+        yield from _segments(self._older)
         if self._target >= 0:
-            yield Segment(self._first, self._end, self._target, self._repeated)
+            yield self._newest()
+
+
+def _segments(fields: array[int]) -> Iterator[Segment]:
+    for at in range(0, len(fields), _FIELDS):
+        first, end, target, repeated = fields[at : at + _FIELDS]
+        yield Segment(first, end, target, bool(repeated))
 
 
 def distinct(runs: Sequence[Run], records: int, last: int) -> Iterator[tuple[int, int, int]]:
     """Index, first offset and count of some runs of a batch, without the further outputs of a record.
 
-    `last`: offset of the record before the batch. The last run is always one of them.
+    `last`: offset of the record before the batch. The last run with a first output is one of them.
     """
     step = -(-len(runs) // RUNS_PER_BATCH)
+    passed = -1
     for number in range((len(runs) - 1) % step, len(runs), step):
-        index, offset = runs[number]
-        stop = runs[number + 1][0] if number + 1 < len(runs) else records
-        before = last
-        if number:
-            former_index, former_offset = runs[number - 1]
-            before = former_offset + index - former_index - 1
-        if before == offset:
-            index, offset = index + 1, offset + 1
-        if index < stop:
-            yield index, offset, stop - index
+        for place in range(number, passed, -1):  # back over runs of further outputs only
+            index, offset, count = _first_outputs(runs, place, records, last)
+            if count:
+                yield index, offset, count
+                break
+        passed = number
+
+
+def _first_outputs(
+    runs: Sequence[Run], number: int, records: int, last: int
+) -> tuple[int, int, int]:
+    """Index, first offset and count of one run, without the further outputs of the record before."""
+    index, offset = runs[number]
+    stop = runs[number + 1][0] if number + 1 < len(runs) else records
+    before = last
+    if number:
+        former_index, former_offset = runs[number - 1]
+        before = former_offset + index - former_index - 1
+    if before == offset:
+        index, offset = index + 1, offset + 1
+    return index, offset, stop - index

@@ -1,0 +1,122 @@
+"""What a copier writes of a map: nothing while a segment grows, and few rows however long it copies."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ureplicator_common.model import Partition, Route
+from ureplicator_common.offset_map.codec import Row
+from ureplicator_common.offset_map.following import FollowedMaps
+from ureplicator_common.offset_map.segments import MapSegment, backward, forward
+from ureplicator_common.offset_map.writing import CHUNK_SEGMENTS, PER_LEVEL, Written, advance
+
+P0 = Partition(Route("a", "b"), "t", 0)
+NEW = Written(P0, "s", "t")
+STEPS = st.lists(
+    st.tuples(st.integers(1, 5), st.integers(0, 3), st.integers(0, 2), st.booleans()),
+    max_size=200,
+)
+
+
+class Topic:
+    """A compacted topic with the rows of one copier after another, and what they copied."""
+
+    def __init__(self) -> None:
+        self.rows: dict[bytes, Row] = {}
+        self.writes = 0
+        self.written = NEW
+        self.segments: list[MapSegment] = []
+        self.copied: dict[int, int] = {}
+        """Source offset -> target offset."""
+
+    def commit(self, *newest: MapSegment) -> int:
+        """Number of rows that this takes."""
+        self.written, rows = advance(self.written, newest)
+        self.writes += len(rows)
+        for row in rows:
+            self.rows.pop(row.key, None)
+            if row.value is not None:
+                self.rows[row.key] = row
+        return len(rows)
+
+    def copy(self, count: int, *, hole: int = 0, markers: int = 0) -> None:
+        """So many records behind a hole of the source and markers of our own."""
+        last = self.segments[-1] if self.segments else MapSegment(0, 0, 0)
+        first, target = last.end + hole, last.target_end + markers
+        self.copied |= {first + n: target + n for n in range(count)}
+        if self.segments and not hole and not markers:
+            self.segments[-1] = last._replace(end=first + count)
+        else:
+            self.segments.append(MapSegment(first, first + count, target))
+
+    def read(self) -> tuple[MapSegment, ...]:
+        maps = FollowedMaps()
+        maps.add(self.rows.values())
+        known = maps.partitions[P0]
+        last = self.segments[-1]
+        return known.until(last.end, last.target_end, mapped=self.written.mapped)
+
+
+def test_a_segment_that_grows_is_written_once() -> None:
+    topic = Topic()
+    assert topic.commit(MapSegment(0, 10, 5)) == 1
+    for end in range(11, 500):
+        assert topic.commit(MapSegment(0, end, 5)) == 0
+    assert topic.commit(MapSegment(0, 600, 5), MapSegment(700, 701, 605)) == 1
+    topic.segments = [MapSegment(700, 701, 605)]
+    assert topic.read() == (MapSegment(0, 600, 5), MapSegment(700, 701, 605))
+
+
+def test_a_log_that_went_back_takes_its_chunks_away() -> None:
+    topic = Topic()
+    many = [MapSegment(2 * n, 2 * n + 1, n) for n in range(3 * CHUNK_SEGMENTS)]
+    topic.commit(*many)
+    again = MapSegment(20, 25, 10)
+    topic.commit(again)
+    topic.segments = [again]
+    assert topic.read() == (*many[:10], again)
+    assert len(topic.rows) == 2
+
+
+@settings(max_examples=40, deadline=None)
+@given(STEPS)
+def test_what_is_read_is_what_was_copied(steps: list[tuple[int, int, int, bool]]) -> None:
+    topic = Topic()
+    at = 0
+    for count, hole, markers, commits in steps:
+        topic.copy(count, hole=hole, markers=markers)
+        if commits:
+            topic.commit(*topic.segments[at:])
+            at = len(topic.segments) - 1
+    if not topic.segments:
+        return
+    topic.commit(*topic.segments[at:])
+    read = topic.read()
+    for source, target in topic.copied.items():
+        found, back = forward(read, source), backward(read, target)
+        assert found is not None
+        assert back is not None
+        assert found <= target
+        assert back <= source
+    newest = topic.segments[-PER_LEVEL * CHUNK_SEGMENTS :]
+    for segment in newest:
+        assert forward(read, segment.first) == segment.target
+        assert backward(read, segment.target) == segment.first
+
+
+@pytest.mark.parametrize("count", [3_000])
+def test_a_copier_that_commits_for_days_leaves_few_chunks(count: int) -> None:
+    topic = Topic()
+    for _ in range(count):
+        topic.copy(1, markers=1)
+        topic.commit(*topic.segments[-2:])
+    assert len(topic.rows) <= 1 + PER_LEVEL * (count // CHUNK_SEGMENTS).bit_length()
+    read = topic.read()
+    end = topic.segments[-1].end
+    for source in range(0, end, 97):
+        found = forward(read, source)
+        assert found is not None
+        lag = 2 * (end - source)
+        assert 0 <= topic.copied[source] - found <= max(2, lag // CHUNK_SEGMENTS)

@@ -1,0 +1,111 @@
+"""The offset map in the commits of the ownership thread."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from ureplicator_common.kafka import ClusterUnavailable
+from ureplicator_common.kafka.positions import PositionStore
+from ureplicator_common.model import OwnerEpoch, Partition, Route, RouteSettings
+from ureplicator_common.offset_map.codec import decode_chunk
+from ureplicator_testkit.kafka.ledger import Ledger, MemoryPositions
+from ureplicator_testkit.kafka.map_log import MemoryMapLog
+from ureplicator_worker.copier.ownership.map_commits import MapCommits
+from ureplicator_worker.copier.position_values import Commitment, StartPosition
+from ureplicator_worker.lifeline.messages import Grant, Segment
+
+P0 = Partition(Route("a", "b"), "t", 0)
+FRESH = StartPosition(100, 0, 100, "cluster", "source-id", "target-id", target_end=40)
+TAKEN_OVER = replace(FRESH, mapped=7)
+GRANT = Grant(OwnerEpoch(1), "t", settings=RouteSettings(offset_map=True))
+
+
+@pytest.fixture
+def log() -> MemoryMapLog:
+    return MemoryMapLog()
+
+
+@pytest.fixture
+def maps(log: MemoryMapLog) -> MapCommits:
+    return MapCommits(log)
+
+
+STORE: PositionStore = MemoryPositions(Ledger(), "own")
+
+
+def commit(maps: MapCommits, *segments: Segment, grant: Grant = GRANT, counts: bool = True) -> int:
+    """Target offset that the position names."""
+    item = Commitment(segments[-1].end if segments else 100, 0, grant, FRESH, 0, segments)
+    mapped = maps.write({P0: item}, STORE)
+    if counts:
+        maps.committed()
+    return mapped.get(P0, -1)
+
+
+def test_a_segment_is_written_when_it_begins(maps: MapCommits, log: MemoryMapLog) -> None:
+    maps.begin(P0, FRESH)
+    assert commit(maps, Segment(100, 110, 40)) == 40
+    assert commit(maps, Segment(100, 190, 40)) == 40
+    assert len(log.rows) == 1
+    assert commit(maps, Segment(100, 190, 40), Segment(200, 201, 130)) == 130
+    assert len(log.rows) == 2
+    value = log.rows[-1].value
+    assert value is not None
+    assert decode_chunk(value).segments == (Segment(100, 190, 40), Segment(200, 201, 130))
+
+
+def test_what_was_not_committed_is_written_again(maps: MapCommits, log: MemoryMapLog) -> None:
+    maps.begin(P0, FRESH)
+    commit(maps, Segment(100, 110, 40), counts=False)
+    commit(maps, Segment(100, 110, 40))
+    assert len(log.rows) == 2
+    assert log.rows[0] == log.rows[1]
+
+
+@pytest.mark.parametrize(
+    ("beginning", "begin"),
+    [
+        (FRESH, (-1, -1)),
+        (TAKEN_OVER, (100, 40)),
+        (replace(TAKEN_OVER, position=500, gap="retention"), (-1, -1)),
+    ],
+)
+def test_a_map_goes_on_where_the_position_was_committed_with_it(
+    maps: MapCommits, log: MemoryMapLog, beginning: StartPosition, begin: tuple[int, int]
+) -> None:
+    maps.begin(P0, beginning)
+    assert commit(maps) == (7 if begin[0] >= 0 else -1)
+    commit(maps, Segment(100, 110, 40))
+    value = log.rows[-1].value
+    assert value is not None
+    assert decode_chunk(value).begin == begin
+
+
+def test_refused_the_positions_are_committed_without_the_map(
+    maps: MapCommits, log: MemoryMapLog
+) -> None:
+    maps.begin(P0, TAKEN_OVER)
+    log.refuse()
+    assert commit(maps, Segment(100, 110, 40)) == -1
+    log.failure = None
+    assert commit(maps, Segment(100, 120, 40)) == 40
+    value = log.rows[-1].value
+    assert value is not None
+    assert decode_chunk(value).begin == (-1, -1)
+
+
+def test_an_unknown_outcome_is_not_hidden(maps: MapCommits, log: MemoryMapLog) -> None:
+    maps.begin(P0, FRESH)
+    log.failure = ClusterUnavailable("no response")
+    with pytest.raises(ClusterUnavailable):
+        commit(maps, Segment(100, 110, 40))
+
+
+def test_a_route_without_a_map_writes_nothing(log: MemoryMapLog) -> None:
+    off = replace(GRANT, settings=RouteSettings(offset_map=False))
+    for maps, grant in ((MapCommits(log), off), (MapCommits(None), GRANT)):
+        maps.begin(P0, TAKEN_OVER)
+        assert commit(maps, Segment(100, 110, 40), grant=grant) == -1
+    assert not log.rows
