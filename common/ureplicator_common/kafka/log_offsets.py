@@ -149,7 +149,9 @@ class KafkaLogReader:
     def _fetch(
         self, broker: Broker, offsets: Mapping[TopicPartition, int], *, max_bytes_each: int
     ) -> dict[TopicPartition, BatchTime]:
-        request = _fetch_request(offsets, max_bytes_each=max_bytes_each)
+        request = fetch_request(
+            offsets, max_bytes_each=max_bytes_each, max_bytes=MAX_RESPONSE_BYTES
+        )
         response = self._client.call(broker, request, FetchResponse)
         return {
             key: time
@@ -222,14 +224,17 @@ def _extent(
     return Extent(start[1], end[1])
 
 
-def _fetch_request(offsets: Mapping[TopicPartition, int], *, max_bytes_each: int) -> FetchRequest:
+def fetch_request(
+    offsets: Mapping[TopicPartition, int], *, max_bytes_each: int, max_bytes: int
+) -> FetchRequest:
+    """Committed batches from these offsets on, without a wait and without a fetch session."""
     rows = FetchRequest.FetchTopic
     return FetchRequest(
         version=FETCH_VERSION,
         replica_id=-1,
         max_wait_ms=0,
         min_bytes=0,
-        max_bytes=MAX_RESPONSE_BYTES,
+        max_bytes=max_bytes,
         isolation_level=READ_COMMITTED,
         session_id=0,
         session_epoch=-1,

@@ -4,14 +4,26 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 from ureplicator_common.kafka import Position
 from ureplicator_common.kafka.provenance import Provenance
 from ureplicator_common.model import Partition
-from ureplicator_common.offset_map.batches import decode_batches
 from ureplicator_common.offset_map.chunks import PartitionMap
 from ureplicator_common.offset_map.codec import Row, decode_chunk, decode_key
 from ureplicator_common.offset_map.segments import MapSegment
+
+
+class Batch(NamedTuple):
+    """A stored batch. `ends`: it is a marker, without rows; `aborts`: of an aborted transaction."""
+
+    first: int
+    last: int
+    producer_id: int
+    transactional: bool
+    ends: bool
+    aborts: bool
+    rows: Sequence[Row]
 
 
 class FollowedMaps:
@@ -54,11 +66,11 @@ class FollowedMaps:
                 if not known:
                     del self._maps[partition]
 
-    def fetched(self, data: bytes, aborted: Iterable[tuple[int, int]]) -> None:
+    def fetched(self, batches: Iterable[Batch], aborted: Iterable[tuple[int, int]]) -> None:
         """Batches of a read_committed fetch, and producer ids and first offsets of aborted transactions."""
         to_come = deque(sorted(aborted, key=lambda row: row[1]))
         void: set[int] = set()
-        for batch in decode_batches(data):
+        for batch in batches:
             if batch.last < self.next_offset:
                 continue
             while to_come and to_come[0][1] <= batch.last:

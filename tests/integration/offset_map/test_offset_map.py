@@ -10,7 +10,7 @@ from contextlib import closing
 import pytest
 
 from ureplicator_common.kafka.client import ClusterClient
-from ureplicator_common.kafka.map_reader import KafkaOffsetMaps
+from ureplicator_common.kafka.map_log.reading import KafkaOffsetMaps
 from ureplicator_common.model import Delivery, HandlerSettings, OwnerEpoch, Partition, RouteSettings
 from ureplicator_common.offset_map.segments import MapSegment, backward, forward
 from ureplicator_common.offset_map.topic import map_topic

@@ -26,6 +26,7 @@ from ureplicator_common.kafka.errors import (
     error_name,
 )
 from ureplicator_common.kafka.map_log import MapRefused
+from ureplicator_common.kafka.map_log.batches import encode_batch
 from ureplicator_common.kafka.map_log.creation import create_map_topic
 from ureplicator_common.kafka.positions import (
     Fenced,
@@ -33,7 +34,6 @@ from ureplicator_common.kafka.positions import (
     Producer,
     TransactionProtocol,
 )
-from ureplicator_common.offset_map.batches import encode_batch
 from ureplicator_common.offset_map.codec import Row
 
 REFUSED_S = 30.0

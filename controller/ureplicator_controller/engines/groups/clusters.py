@@ -7,7 +7,7 @@ from ureplicator_common.config.route import RouteConfig
 from ureplicator_common.kafka.client import ClusterClient
 from ureplicator_common.kafka.groups.requests import KafkaConsumerGroups
 from ureplicator_common.kafka.log_offsets import KafkaLogReader
-from ureplicator_common.kafka.map_reader import KafkaOffsetMaps
+from ureplicator_common.kafka.map_log.reading import KafkaOffsetMaps
 from ureplicator_common.kafka.positions import KafkaPositionReader
 from ureplicator_common.model import Route, position_group
 from ureplicator_common.offset_map.topic import map_topic

@@ -16,7 +16,7 @@ from ureplicator_common.kafka import (
     topic_id_text,
 )
 from ureplicator_common.kafka.groups import TopicPartition
-from ureplicator_common.kafka.map_reader import OffsetMaps
+from ureplicator_common.kafka.map_log.reading import OffsetMaps
 from ureplicator_common.kafka.provenance import Provenance
 from ureplicator_common.model import Partition, Route
 from ureplicator_common.offset_map.segments import forward

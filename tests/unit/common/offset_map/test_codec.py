@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ureplicator_common.kafka.map_log.batches import decode_batches, encode_batch
 from ureplicator_common.model import Partition, Route
-from ureplicator_common.offset_map.batches import decode_batches, encode_batch
 from ureplicator_common.offset_map.chunks import Chunk
 from ureplicator_common.offset_map.codec import (
     MapKey,

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import pytest
 
 from ureplicator_common.kafka import ClusterUnavailable, Position
+from ureplicator_common.kafka.map_log.batches import decode_batches, encode_batch
 from ureplicator_common.kafka.provenance import Provenance
 from ureplicator_common.model import Partition, Route
-from ureplicator_common.offset_map.batches import encode_batch
 from ureplicator_common.offset_map.chunks import Chunk
 from ureplicator_common.offset_map.codec import Row, row, tombstone
 from ureplicator_common.offset_map.following import FollowedMaps
@@ -44,7 +44,7 @@ def test_rows_of_aborted_transactions_do_not_count() -> None:
         sent([mapped(P1, third)], at=5, producer=8),
         ended(at=6, producer=8),
     ]
-    maps.fetched(b"".join(log), [(8, 2)])
+    maps.fetched(decode_batches(b"".join(log)), [(8, 2)])
     assert maps.segments(P0) == (first,)
     assert maps.segments(P1) == (third,)
     assert maps.next_offset == 7
@@ -53,9 +53,10 @@ def test_rows_of_aborted_transactions_do_not_count() -> None:
 def test_a_batch_that_was_read_is_left_out() -> None:
     maps = FollowedMaps()
     data = sent([mapped(P0, MapSegment(0, 1, 0)), tombstone(P0, 0)], at=0)
-    maps.fetched(data, [])
+    maps.fetched(decode_batches(data), [])
     assert maps.next_offset == 2
-    maps.fetched(data + sent([mapped(P0, MapSegment(0, 9, 4))], at=2), [])
+    more = sent([mapped(P0, MapSegment(0, 9, 4))], at=2)
+    maps.fetched(decode_batches(data + more), [])
     assert maps.segments(P0) == (MapSegment(0, 9, 4),)
     maps.add([tombstone(P0, 4), tombstone(P1, 4)])
     assert not maps.partitions

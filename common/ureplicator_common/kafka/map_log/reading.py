@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-from kafka.protocol.consumer import FetchRequest, FetchResponse
+from kafka.protocol.consumer import FetchResponse
 
 from ureplicator_common.kafka import ClusterUnavailable, Position
-from ureplicator_common.kafka.client import EARLIEST, READ_COMMITTED, Broker, ClusterClient
+from ureplicator_common.kafka.client import EARLIEST, Broker, ClusterClient
 from ureplicator_common.kafka.errors import ErrorCode, error_name
 from ureplicator_common.kafka.list_offsets import list_at
+from ureplicator_common.kafka.log_offsets import fetch_request
+from ureplicator_common.kafka.map_log.batches import decode_batches
 from ureplicator_common.model import Partition
 from ureplicator_common.offset_map.following import FollowedMaps
 from ureplicator_common.offset_map.segments import MapSegment
 
-FETCH_VERSION = 12
 FETCH_BYTES = 4 << 20
 NUMBER = 0
 """The topic has one partition."""
@@ -80,16 +80,16 @@ class KafkaOffsetMaps:
         """One response; True if there may be more."""
         followed = self._followed
         before = followed.next_offset
-        response = self._client.call(
-            leader, _fetch_request(self._topic, followed.next_offset), FetchResponse
+        request = fetch_request(
+            {(self._topic, NUMBER): before}, max_bytes_each=FETCH_BYTES, max_bytes=FETCH_BYTES
         )
-        row = _only(response)
+        row = _only(self._client.call(leader, request, FetchResponse))
         if row.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
             return self._restart(leader)
         if row.error_code:
             raise ClusterUnavailable(f"{self._topic}: {error_name(row.error_code)}", delay_s=0.2)
         aborted = [(each.producer_id, each.first_offset) for each in row.aborted_transactions or ()]
-        followed.fetched(bytes(row.records or b""), aborted)
+        followed.fetched(decode_batches(bytes(row.records or b"")), aborted)
         return before < followed.next_offset < int(row.last_stable_offset)
 
     def _restart(self, leader: Broker) -> bool:
@@ -109,35 +109,3 @@ def _only(response: Any) -> Any:
     if response.error_code or len(rows) != 1:
         raise ClusterUnavailable(f"fetch: {error_name(response.error_code)}", delay_s=0.2)
     return rows[0]
-
-
-def _fetch_request(topic: str, offset: int) -> FetchRequest:
-    rows = FetchRequest.FetchTopic
-    return FetchRequest(
-        version=FETCH_VERSION,
-        replica_id=-1,
-        max_wait_ms=0,
-        min_bytes=0,
-        max_bytes=FETCH_BYTES,
-        isolation_level=READ_COMMITTED,
-        session_id=0,
-        session_epoch=-1,
-        topics=[
-            rows(
-                topic=topic,
-                topic_id=uuid.UUID(int=0),
-                partitions=[
-                    rows.FetchPartition(
-                        partition=NUMBER,
-                        current_leader_epoch=-1,
-                        fetch_offset=offset,
-                        last_fetched_epoch=-1,
-                        log_start_offset=-1,
-                        partition_max_bytes=FETCH_BYTES,
-                    )
-                ],
-            )
-        ],
-        forgotten_topics_data=[],
-        rack_id="",
-    )
