@@ -17,7 +17,7 @@ from ureplicator_common.offset_map.topic import map_topic
 from ureplicator_testkit.copier.driver import ROUTE, StubDriver
 from ureplicator_testkit.copier.lane import RealLane
 from ureplicator_testkit.copier.sample_handlers import MODULE
-from ureplicator_testkit.records.topics import NewRecord, produce_in_transaction, read_all
+from ureplicator_testkit.records.topics import NewRecord, read_all
 from ureplicator_testkit.servers.processes import eventually
 from ureplicator_worker.lifeline.messages import Grant
 
@@ -31,18 +31,6 @@ def start(lane: RealLane, settings: RouteSettings, *, resumed: bool) -> StubDriv
         return Grant(epoch, partition.topic, had_position=resumed, settings=settings)
 
     return lane.start(1, grant=grant)
-
-
-def fill(lane: RealLane, turn: int) -> None:
-    """Plain records, and transactions of which every other one is aborted."""
-    lane.fill([NewRecord(b"%d-%d" % (turn, number)) for number in range(150)])
-    produce_in_transaction(
-        lane.source.bootstrap,
-        lane.topic,
-        [NewRecord(b"%d/%d" % (turn, number)) for number in range(20)],
-        transactional_id=f"{lane.topic}-producer",
-        commit=bool(turn % 2),
-    )
 
 
 @pytest.fixture
@@ -102,14 +90,14 @@ def test_the_map_agrees_with_a_scan_of_both_clusters(
     for turn in range(6):
         driver = start(lane, settings(delivery), resumed=bool(turn))
         driver.wait_online()
-        fill(lane, turn)
+        lane.fill_in_turn(turn)
         if turn % 2:
             driver.wait_caught_up()
         driver.process.kill_tree()
         driver.close()
     driver = start(lane, settings(delivery), resumed=True)
     for turn in range(6, 14):
-        fill(lane, turn)
+        lane.fill_in_turn(turn)
         driver.wait_caught_up()
     driver.stop()
     assert_true(lane, mapped(lane, maps))
@@ -139,7 +127,7 @@ def test_what_was_copied_before_the_map_existed_is_unknown(
         driver = start(
             lane, settings(Delivery.AT_LEAST_ONCE, offset_map=offset_map), resumed=bool(turn)
         )
-        fill(lane, turn)
+        lane.fill_in_turn(turn)
         driver.wait_caught_up()
         driver.stop()
         segments = mapped(lane, maps)

@@ -10,8 +10,6 @@ from ureplicator_testkit.copier.driver import StubDriver
 from ureplicator_testkit.copier.lane import RealLane
 from ureplicator_testkit.records.topics import (
     ConsumedRecord,
-    NewRecord,
-    produce_in_transaction,
     read_all,
 )
 from ureplicator_testkit.servers.processes import eventually
@@ -20,18 +18,6 @@ from ureplicator_worker.lifeline.messages import Grant, Segment
 
 SEED = 5
 TRANSLATED = 500
-
-
-def fill(lane: RealLane, turn: int) -> None:
-    """Plain records, and transactions of which every other one is aborted."""
-    lane.fill([NewRecord(b"%d-%d" % (turn, number)) for number in range(150)])
-    produce_in_transaction(
-        lane.source.bootstrap,
-        lane.topic,
-        [NewRecord(b"%d/%d" % (turn, number)) for number in range(20)],
-        transactional_id=f"{lane.topic}-producer",
-        commit=bool(turn % 2),
-    )
 
 
 def start(lane: RealLane, delivery: Delivery) -> StubDriver:
@@ -72,14 +58,14 @@ def test_offsets_are_translated_to_the_same_records(lane: RealLane, delivery: De
     for turn in range(6):
         driver = start(lane, delivery)
         driver.wait_online()
-        fill(lane, turn)
+        lane.fill_in_turn(turn)
         if turn % 2:
             driver.wait_caught_up()
         driver.process.kill_tree()
         driver.close()
     driver = start(lane, delivery)
     for turn in range(6, 14):
-        fill(lane, turn)
+        lane.fill_in_turn(turn)
         driver.wait_caught_up()
     end = driver.report[lane.at(0)].position
 

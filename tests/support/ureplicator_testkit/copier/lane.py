@@ -19,6 +19,7 @@ from ureplicator_testkit.records.topics import (
     create_topic,
     offsets,
     produce,
+    produce_in_transaction,
     read_all,
 )
 from ureplicator_testkit.servers.clusters import KafkaCluster
@@ -49,6 +50,17 @@ class RealLane:
     def fill(self, records: Iterable[NewRecord], **how: Any) -> None:
         """Produce to the source."""
         produce(self.source.bootstrap, self.topic, records, **how)
+
+    def fill_in_turn(self, turn: int) -> None:
+        """Plain records, and transactions of which every other one is aborted."""
+        self.fill([NewRecord(b"%d-%d" % (turn, number)) for number in range(150)])
+        produce_in_transaction(
+            self.source.bootstrap,
+            self.topic,
+            [NewRecord(b"%d/%d" % (turn, number)) for number in range(20)],
+            transactional_id=f"{self.topic}-producer",
+            commit=bool(turn % 2),
+        )
 
     def start(self, count: int, *, epoch: int = 1, target: str = "", **options: Any) -> StubDriver:
         """A copier with so many partitions; it is gone after the test. `target`: its address there."""
