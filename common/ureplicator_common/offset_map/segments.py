@@ -84,7 +84,7 @@ def merged(
 
 
 def cut(segments: Iterable[MapSegment], target_end: int) -> tuple[MapSegment, ...]:
-    """What lies before an offset of the target."""
+    """Segments, and parts of them, before an offset of the target."""
     return tuple(
         each._replace(end=min(each.end, each.first + target_end - each.target))
         for each in segments

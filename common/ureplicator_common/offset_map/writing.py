@@ -1,4 +1,4 @@
-"""What a copier writes of a partition's map, and when: rows only where a segment begins. Pure.
+"""Rows that a copier writes of a partition's map: only where a segment begins. Pure.
 
     advance(written, the lane's newest segments) -> what is written then, rows
 
@@ -38,7 +38,7 @@ class Sealed(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """What the topic has of this owner's. `begin`: see `Chunk`; `mapped`: as the last position names it."""
+    """Chunks of this owner in the topic. `begin`: see `Chunk`; `mapped`: as the last position names it."""
 
     partition: Partition
     source_topic: str

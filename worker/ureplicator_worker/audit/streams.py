@@ -187,7 +187,7 @@ class PartitionLog:
 
 
 def _ahead(pace: Pace) -> dict[str, Any]:
-    """What is read ahead counts at a byte rate: each round throws its rest away."""
+    """Settings for reading ahead: at a byte rate it counts, since each round throws its rest away."""
     kbytes = pace.read_ahead_kbytes()
     most = {"fetch.message.max.bytes": min(1 << 20, kbytes << 10)}
     return {"queued.max.messages.kbytes": kbytes} | (most if pace.rate_bytes_per_s else {})

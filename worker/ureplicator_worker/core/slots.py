@@ -143,7 +143,7 @@ def choose_slot(
 
 
 def surplus(counts: Mapping[int, int], limit: int) -> Mapping[int, int]:
-    """How many partitions leave which slots, so that no two differ by more than one; `limit` in all.
+    """Numbers of partitions that leave slots, so that no two differ by more than one; `limit` in all.
 
     >>> surplus({0: 5, 1: 1}, limit=9)
     {0: 2}

@@ -54,7 +54,7 @@ _ORDER = {state: number for number, state in enumerate(SyncState)}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CopiedPartition:
-    """What a route has copied of a partition. `position`: next source offset to copy, None without one.
+    """Progress of a route in a partition. `position`: next source offset to copy, None without one.
 
     `end`: offset at the target after the last record that was copied to it, None unknown. `log`: the target's
     log, None unknown.
@@ -66,7 +66,7 @@ class CopiedPartition:
     end: int | None = None
     log: Extent | None = None
     reason: str = ""
-    """Why there is no position, or no extent of the log."""
+    """Reason why there is no position, or no extent of the log."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +79,7 @@ class GroupView:
     members: Members
     unsupported: str = ""
     reason: str = ""
-    """Why something is not known."""
+    """Reason why something is not known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

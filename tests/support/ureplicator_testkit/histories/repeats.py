@@ -109,7 +109,7 @@ def _judge(
 
 
 def _positions(commits: Sequence[CommittedOffset], who: Lost) -> Iterator[CommittedOffset]:
-    """What the lost writers committed, and the last commit of each predecessor of theirs: an owner commits
+    """Commits of the lost writers, and the last one of each predecessor of theirs: an owner commits
     nothing before it has copied something, unless it finds no position at all."""
     for commit, later in pairwise([*commits, None]):
         assert commit is not None

@@ -1,4 +1,4 @@
-"""What a copier writes of a map: nothing while a segment grows, and few rows however long it copies."""
+"""Rows that a copier writes of a map: nothing while a segment grows, and few rows however long it copies."""
 
 from __future__ import annotations
 

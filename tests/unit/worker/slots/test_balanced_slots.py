@@ -73,7 +73,7 @@ def awaits_its_copier(run: Run, phase: PartitionPhase) -> bool:
 
 
 def removals(run: Run) -> list[int]:
-    """How many partitions each removal named, since the last time."""
+    """Numbers of partitions that removals named, since the last time."""
     taken = run.take()
     return [len(o.partitions) for o in taken if isinstance(o, instructions.RemovePartitions)]
 

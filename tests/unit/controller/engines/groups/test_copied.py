@@ -1,4 +1,4 @@
-"""What was copied of a partition, by its position, the target's log and the offset map."""
+"""Progress in a partition, by its position, the target's log and the offset map."""
 
 from __future__ import annotations
 
