@@ -48,6 +48,7 @@ from ureplicator_common.coordination import (
 from ureplicator_common.coordination.connection import Listener, NotSent, ZooKeeperConnection
 from ureplicator_common.coordination.tree_cache import WatchedTreeCache
 from ureplicator_common.model import SessionId
+from ureplicator_common.portions import portions
 
 T = TypeVar("T")
 
@@ -91,8 +92,7 @@ class _Reader:
         self, paths: Sequence[str], send: Callable[..., AsyncResult[T]]
     ) -> list[T | None]:
         found: list[T | None] = []
-        for start in range(0, len(paths), PIPELINE):
-            chunk = paths[start : start + PIPELINE]
+        for chunk in portions(paths, PIPELINE):
             with self._turn, _reading(chunk[0]):
                 responses = [send(path, self._event) for path in chunk]
                 found += [self._found(response) for response in responses]

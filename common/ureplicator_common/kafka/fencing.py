@@ -25,6 +25,7 @@ from ureplicator_common.kafka.errors import (
     ErrorCode,
     error_name,
 )
+from ureplicator_common.portions import portions
 
 TRANSACTION_TIMEOUT_MS = 60_000
 """Longer than any commit; a transaction left open blocks stable reads for this long, unless its id is
@@ -43,7 +44,7 @@ def fence_ids(client: ClusterClient, transactional_ids: Sequence[str]) -> None:
     deadline_s = client.deadline_s(FENCE_S)
     for delay_s in retry_delays():
         reasons: dict[str, str] = {}
-        for portion in _portions(waiting):
+        for portion in portions(waiting, PIPELINED):
             reasons |= _fence(client, portion)
         waiting = list(reasons)
         if not waiting:
@@ -97,8 +98,3 @@ def retry_delays() -> Iterator[float]:
     while True:
         backoff = backoff.failed()
         yield backoff.delay_s * (0.5 + random.random() / 2)  # noqa: S311  # not secret
-
-
-def _portions(ids: Sequence[str]) -> Iterator[Sequence[str]]:
-    for start in range(0, len(ids), PIPELINED):
-        yield ids[start : start + PIPELINED]

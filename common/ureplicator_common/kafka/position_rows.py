@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from typing import TypeVar
 
 from ureplicator_common.kafka import Position
 from ureplicator_common.kafka.errors import OF_A_PARTITION, error_name
+from ureplicator_common.portions import portions
 
 POSITIONS_PER_REQUEST = 500
 """A coordinator writes the positions of one request as one batch, of 1 MiB by default at most: with the
 longest names a position takes about 1 KiB. A larger request is refused as a whole, at each retry."""
 
+T = TypeVar("T")
 TargetPartition = tuple[str, int]
 
 
@@ -23,12 +26,9 @@ def by_partition(
     }
 
 
-def in_requests(
-    positions: Mapping[TargetPartition, Position],
-) -> Iterator[dict[TargetPartition, Position]]:
-    keys = list(positions)
-    for start in range(0, len(keys), POSITIONS_PER_REQUEST):
-        yield {key: positions[key] for key in keys[start : start + POSITIONS_PER_REQUEST]}
+def in_requests(positions: Mapping[TargetPartition, T]) -> Iterator[dict[TargetPartition, T]]:
+    for keys in portions(list(positions), POSITIONS_PER_REQUEST):
+        yield {key: positions[key] for key in keys}
 
 
 def rows_by_topic(positions: Mapping[TargetPartition, Position]) -> dict[str, dict[int, Position]]:

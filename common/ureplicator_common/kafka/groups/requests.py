@@ -40,7 +40,8 @@ from ureplicator_common.kafka.groups import (
     Offsets,
     TopicPartition,
 )
-from ureplicator_common.kafka.position_rows import POSITIONS_PER_REQUEST
+from ureplicator_common.kafka.position_rows import in_requests
+from ureplicator_common.portions import portions
 
 LIST_VERSION = 4
 DESCRIBE_VERSION = 5
@@ -100,7 +101,7 @@ class KafkaConsumerGroups:
         led, found = self._led(groups)
         states: dict[str, str | ClusterUnavailable] = dict(found)
         for broker, some in led.items():
-            for portion in _portions(some):
+            for portion in portions(some, PORTION):
                 states |= self._describe(broker, portion)
         return {group: states.get(group, _no_response(group)) for group in groups}
 
@@ -183,7 +184,7 @@ class KafkaConsumerGroups:
         yield from ((job, missing[job.group]) for job in jobs if job.group in missing)
         for broker in led:
             failure: ClusterUnavailable | None = None
-            for portion in _portions([job for job in jobs if at.get(job.group) is broker]):
+            for portion in portions([job for job in jobs if at.get(job.group) is broker], PORTION):
                 if failure is None:
                     try:
                         replies = self._client.call_all(
@@ -209,7 +210,7 @@ class KafkaConsumerGroups:
                 unlisted.append(group)
             else:
                 led.setdefault(broker, []).append(group)
-        for portion in _portions(unlisted):
+        for portion in portions(unlisted, PORTION):
             found, reason = self._client.coordinators(portion, GROUP_COORDINATOR)
             for broker, some in found.items():
                 led.setdefault(broker, []).extend(some)
@@ -283,14 +284,8 @@ def _commit_request(job: Job) -> OffsetCommitRequest:
 
 
 def _jobs(group: str, offsets: Offsets) -> Iterator[Job]:
-    keys = list(offsets)
-    for start in range(0, len(keys), POSITIONS_PER_REQUEST):
-        yield Job(group, {key: offsets[key] for key in keys[start : start + POSITIONS_PER_REQUEST]})
-
-
-def _portions(items: Sequence[Any]) -> Iterator[Sequence[Any]]:
-    for start in range(0, len(items), PORTION):
-        yield items[start : start + PORTION]
+    for some in in_requests(offsets):
+        yield Job(group, some)
 
 
 def _no_response(group: str) -> ClusterUnavailable:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from functools import partial
 from typing import Protocol
 from uuid import UUID
@@ -16,6 +16,7 @@ from ureplicator_common.kafka import (
     topic_id_text,
 )
 from ureplicator_common.kafka.groups import TopicPartition
+from ureplicator_common.kafka.list_offsets import by_topic
 from ureplicator_common.kafka.map_log.reading import OffsetMaps
 from ureplicator_common.kafka.provenance import Provenance
 from ureplicator_common.model import Partition, Route
@@ -64,7 +65,7 @@ class KafkaCopiedReader:
         at = {key: (topics[key[0]], (topics[key[0]].target, key[1])) for key in sorted(wanted)}
         if not at:
             return {}
-        there = _by_topic(target for _, target in at.values())
+        there = by_topic(target for _, target in at.values())
         positions = self._positions.read(self._group, there)
         extents = self._logs.extents(there)
         self._maps.update()
@@ -129,10 +130,3 @@ def _is_of(written: Provenance, topic: RouteTopic) -> bool:
 
 def _no_map(_: int) -> int | None:
     return None
-
-
-def _by_topic(keys: Iterable[TopicPartition]) -> Mapping[str, Sequence[int]]:
-    found: dict[str, list[int]] = {}
-    for topic, number in keys:
-        found.setdefault(topic, []).append(number)
-    return found

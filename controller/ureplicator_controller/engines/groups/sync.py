@@ -22,6 +22,7 @@ from ureplicator_common.errors import OperatingError
 from ureplicator_common.kafka import ClusterUnavailable
 from ureplicator_common.kafka.groups import EMPTY_STATES, ConsumerGroups
 from ureplicator_common.model import Route
+from ureplicator_common.portions import portions
 from ureplicator_controller.core.groups.decisions import (
     GroupDecision,
     SyncState,
@@ -139,7 +140,7 @@ def write(
     What is left when writing may not go on stays pending. Raises ClusterUnavailable.
     """
     outcome = {each.group: each for each in decisions}
-    for portion in _portions([each for each in decisions if each.writes]):
+    for portion in portions([each for each in decisions if each.writes], PORTION):
         outcome |= _without_members(target, portion)
         due = {each.group: writes for each in portion if (writes := outcome[each.group].writes)}
         if not due:
@@ -174,8 +175,3 @@ def _settled(
     if isinstance(refused, ClusterUnavailable):
         return withheld(decision, SyncState.UNKNOWN, str(refused))
     return settled(decision, refused)
-
-
-def _portions(decisions: Sequence[GroupDecision]) -> Iterator[Sequence[GroupDecision]]:
-    for start in range(0, len(decisions), PORTION):
-        yield decisions[start : start + PORTION]
