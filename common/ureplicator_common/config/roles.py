@@ -67,7 +67,7 @@ class WorkerSettings(Section):
     transaction_interval_ms: int = Field(default=100, ge=5)
     """Milliseconds between two transactions of a slot on routes that deliver exactly once: so long may a
     record wait until readers with `read_committed` see it. It grows with the number of partitions, and
-    where commits take more than a tenth of it."""
+    while there is a backlog with the time that commits take."""
     buffer_bytes: int = Field(default=64 * 1024 * 1024, ge=16 * 1024 * 1024)
     """Bytes that a slot may hold between fetch and acknowledgement; a slow target then slows down
     the fetch. Default 64 MiB: 100 ms at 5 Gbit/s."""

@@ -40,25 +40,47 @@ def test_a_transaction_from_begin_to_committed() -> None:
     delivery.committed(1, [(P0, 8)], 100.12)
     assert delivery.offset(P0) == 8
     assert delivery.state is TransactionState.OPEN
-    assert not delivery.is_due(100.19, drained=False), "an interval is that from seal to seal"
-    assert delivery.is_due(100.2, drained=False)
+    assert not delivery.is_due(100.19, drained=False), "a single commit changes nothing"
+    assert delivery.is_due(100.201, drained=False), "it counts from the seal"
 
 
-def transact(delivery: ExactlyOnce, *, sealed_s: float, commit_s: float) -> None:
+def transact(
+    delivery: ExactlyOnce, *, sealed_s: float, commit_s: float, backlog: bool = True
+) -> None:
     delivery.seal(sealed_s)
     assert delivery.commit(at(delivery.number), sealed_s)
-    delivery.committed(delivery.number, [], sealed_s + commit_s)
+    delivery.committed(delivery.number, [], sealed_s + commit_s, backlog=backlog)
 
 
-def test_commits_take_at_most_a_tenth_of_the_time() -> None:
+def test_commits_take_at_most_a_twentieth_of_the_time_of_a_backlog() -> None:
     delivery = machine()
     transact(delivery, sealed_s=101.0, commit_s=0.04)
     assert delivery.is_due(101.11, drained=False), "a single slow commit changes nothing"
     transact(delivery, sealed_s=102.0, commit_s=0.03)
-    assert not delivery.is_due(102.29, drained=False)
-    assert delivery.is_due(102.31, drained=False)
-    transact(delivery, sealed_s=103.0, commit_s=0.01)
+    assert not delivery.is_due(102.59, drained=False)
+    assert delivery.is_due(102.61, drained=False)
+    transact(delivery, sealed_s=103.0, commit_s=0.005)
     assert delivery.is_due(103.11, drained=False)
+
+
+def test_without_a_backlog_a_record_is_visible_within_the_interval() -> None:
+    delivery = machine()
+    for sealed_s in (101.0, 102.0):
+        transact(delivery, sealed_s=sealed_s, commit_s=0.02, backlog=False)
+    assert not delivery.is_due(102.07, drained=False)
+    assert delivery.is_due(102.081, drained=False)
+    for sealed_s in (103.0, 104.0):
+        transact(delivery, sealed_s=sealed_s, commit_s=0.09, backlog=False)
+    assert delivery.is_due(104.09, drained=False), "the interval is over with the commit"
+
+
+def test_slow_commits_halve_the_interval_at_most() -> None:
+    delivery = machine()
+    for sealed_s in (101.0, 102.0):
+        transact(delivery, sealed_s=sealed_s, commit_s=0.2, backlog=False)
+    delivery.put_off(103.0)
+    assert not delivery.is_due(103.049, drained=False)
+    assert delivery.is_due(103.051, drained=False)
 
 
 def test_the_slowest_commits_make_a_transaction_ten_intervals_long() -> None:

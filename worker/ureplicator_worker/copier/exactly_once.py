@@ -16,10 +16,10 @@ WAITING     the transaction is aborted, or of unknown outcome. The id is initial
             sent beyond them is void, and is fetched again.
 
 A transaction is sealed every interval while there is something to commit, and at once when a partition that
-is being drained waits for nothing else. The interval counts from seal to seal, so a record waits for half
-of it on average, and for its commit. It grows with the number of partitions, since a commit costs something
-for each (`PARTITIONS_PER_INTERVAL`), and with the time that commits take, since nothing is sent meanwhile
-(`COMMIT_SHARE`).
+is being drained waits for nothing else. A record is to be visible within the interval, its commit included;
+so the time between two seals is shorter by what commits take, up to half of it. The interval grows with the
+number of partitions, since a commit costs something for each (`PARTITIONS_PER_INTERVAL`). While there is a
+backlog it grows with the time that commits take, since nothing is sent meanwhile (`COMMIT_SHARE`).
 
 A transaction that does not settle in time is aborted: the partitions that hold it up are set aside, the
 others go on without them.
@@ -38,8 +38,8 @@ from ureplicator_worker.copier.delivery import RENEW_S, CommittedPosition
 from ureplicator_worker.copier.lane import Progress
 
 PARTITIONS_PER_INTERVAL = 200
-COMMIT_SHARE = 0.1
-"""Of the time, at most so much is spent on commits."""
+COMMIT_SHARE = 0.05
+"""Of the time, at most so much is spent on commits while there is a backlog."""
 LONGEST_INTERVALS = 10
 """A commit that takes longer still makes no transaction longer than so many intervals."""
 SETTLE_S = 10.0
@@ -142,14 +142,19 @@ class ExactlyOnce:
         return True
 
     def committed(
-        self, number: int, offsets: Iterable[tuple[Partition, int]], now_s: float
+        self,
+        number: int,
+        offsets: Iterable[tuple[Partition, int]],
+        now_s: float,
+        *,
+        backlog: bool = False,
     ) -> None:
-        """These are the store's; the next transaction is open."""
+        """These are the store's; the next transaction is open. `backlog`: much waits to be sent in it."""
         if number != self.number:
             raise InvalidTransition(f"transaction {number} committed, {self.number} is under way")
         self._move(TransactionState.OPEN)
         self._commits_s = (self._commits_s[1], now_s - self._sealed_at_s)
-        self._set_due(now_s, since_s=self._sealed_at_s)
+        self._set_due(now_s, since_s=self._sealed_at_s, backlog=backlog)
         for partition, offset in offsets:
             self.restore(partition, offset=offset, now_s=now_s)
 
@@ -157,11 +162,15 @@ class ExactlyOnce:
         """Nothing of the transaction counts, as far as is known."""
         self._move(TransactionState.WAITING)
 
-    def _set_due(self, now_s: float, *, since_s: float) -> None:
+    def _set_due(self, now_s: float, *, since_s: float, backlog: bool = False) -> None:
         interval_s = self._interval_s * max(1.0, len(self._partitions) / PARTITIONS_PER_INTERVAL)
-        costly_s = min(self._commits_s) / COMMIT_SHARE
-        costly_s = min(costly_s, LONGEST_INTERVALS * interval_s)
-        self._due_at_s = max(now_s, since_s + max(interval_s, costly_s))
+        commit_s = min(self._commits_s)
+        if backlog:
+            longest_s = LONGEST_INTERVALS * interval_s
+            after_s = max(interval_s, min(commit_s / COMMIT_SHARE, longest_s))
+        else:
+            after_s = max(interval_s - commit_s, interval_s / 2)
+        self._due_at_s = max(now_s, since_s + after_s)
 
     def _move(self, to: TransactionState) -> None:
         if (self.state, to) not in TRANSITIONS:

@@ -176,6 +176,9 @@ class Transactions(Protocol):
     def settled(self) -> bool:
         """The outcome of everything that was sent is known."""
 
+    def has_backlog(self, now_s: float) -> bool:
+        """Some partition has much that waits to be sent, or had a moment ago."""
+
     def set_aside(self, now_s: float) -> str:
         """Leave what keeps the transaction from being settled out of the next ones, for a while.
 

@@ -126,7 +126,8 @@ class TransactionCommitter:
         assert event.producer is not None
         self._maps.committed(event.positions)
         offsets = ((part, item.position) for part, item in event.positions.items())
-        self._delivery.committed(event.number, offsets, now_s)
+        backlog = self._lane.transactions.has_backlog(now_s)
+        self._delivery.committed(event.number, offsets, now_s, backlog=backlog)
         self._lane.transactions.committed()
         self._begin(event.producer)
 

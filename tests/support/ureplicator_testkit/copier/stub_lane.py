@@ -120,6 +120,10 @@ class StubTransactions:
     def unseal(self) -> None:
         self.sealed = False
 
+    def has_backlog(self, now_s: float) -> bool:
+        """Nothing waits in it."""
+        return False
+
     def set_aside(self, now_s: float) -> str:
         """None of its partitions is at fault."""
         return ""

@@ -27,7 +27,7 @@ from ureplicator_testkit.copier.ledger_fleet import (
 from ureplicator_testkit.copier.line import ROUTE, records, seen
 from ureplicator_testkit.copier.transaction_fleet import PARTITIONS, PROTOCOLS, TransactionFleet
 from ureplicator_testkit.exactly_once.history import WORKERS, Faults, fleet_of, play
-from ureplicator_worker.copier.exactly_once import ExactlyOnce
+from ureplicator_worker.copier.exactly_once import LONGEST_INTERVALS, ExactlyOnce
 from ureplicator_worker.copier.ownership.protocol import (
     Abort,
     FindStarts,
@@ -226,12 +226,30 @@ def test_transactions_end_under_a_load_that_never_pauses(fleet: TransactionFleet
     fleet.give(0, "w1")
     put(fleet, 0, 1)
     fleet.run_until_copied()
-    for _ in range(10):
+    longest_s = LONGEST_INTERVALS * 0.1
+    for _ in range(5):
         before = fleet.ledger.read(("t", 0)).offset
-        for _ in range(10):
+        for _ in range(round(longest_s / 0.05) + 5):
             put(fleet, 0, 20, size=3_000)
             fleet.turn(skip_s=0.05)
         assert fleet.ledger.read(("t", 0)).offset > before
+
+
+def commits(fleet: TransactionFleet, *, size: int) -> int:
+    """Number of commits in two seconds, with records of so many bytes."""
+    seen_offsets = set()
+    for _ in range(40):
+        put(fleet, 0, 20, size=size)
+        fleet.turn(skip_s=0.05)
+        seen_offsets.add(fleet.ledger.read(("t", 0)).offset)
+    return len(seen_offsets)
+
+
+def test_a_backlog_makes_transactions_longer(fleet: TransactionFleet) -> None:
+    fleet.give(0, "w1")
+    put(fleet, 0, 1)
+    fleet.run_until_copied()
+    assert commits(fleet, size=10) > 2 * commits(fleet, size=10_000)
 
 
 def test_a_partition_that_leaves_uncommitted_aborts_what_it_sent(fleet: TransactionFleet) -> None:

@@ -174,11 +174,16 @@ class SendSide:
 
     def traffic(self, now_s: float) -> Traffic:
         """Kind of connection for what waits now; a backlog is noted."""
-        if self.window.queued_bytes >= BACKLOG_BYTES:
-            self.backlog_until_s = now_s + BACKLOG_KEPT_S
+        backlog = self.has_backlog(now_s)
         if self.aside:
             return Traffic.ASIDE
-        return Traffic.BACKLOG if now_s < self.backlog_until_s else Traffic.LIVE
+        return Traffic.BACKLOG if backlog else Traffic.LIVE
+
+    def has_backlog(self, now_s: float) -> bool:
+        """Much waits, or waited a moment ago; it is noted."""
+        if self.window.queued_bytes >= BACKLOG_BYTES:
+            self.backlog_until_s = now_s + BACKLOG_KEPT_S
+        return now_s < self.backlog_until_s
 
     def via(self, leader: int, now_s: float) -> Via:
         """Connection of what is in flight, or of what waits."""

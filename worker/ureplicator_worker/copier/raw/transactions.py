@@ -77,6 +77,9 @@ class RawTransactions:
     def settled(self) -> bool:
         return not any(unsettled(send.window) for send in self._target.active)
 
+    def has_backlog(self, now_s: float) -> bool:
+        return any(send.has_backlog(now_s) for send in self._target.active)
+
     def set_aside(self, now_s: float) -> str:
         """Discard what does not settle: it is void already, so no late response counts.
 
