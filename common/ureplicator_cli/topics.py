@@ -149,6 +149,47 @@ def resume_topic(topic: str, restart: bool, url: str, as_json: bool, src: str, d
     confirm(resumed, as_json, "{topic}: is {state} on {route}")
 
 
+@topics.command("validate")
+@client_options
+@route_options
+def validate_topics(url: str, as_json: bool, src: str, dst: str) -> None:
+    """Show what differs between source and target topics.
+
+    That is partition counts and settings, and whether the controllers will change them.
+    """
+    body = request("GET", url, "/validation/topics", src=src, dst=dst)
+    if as_json:
+        print_json(body)
+        return
+    heads = ("topic", "target topic", "what", "source", "target", "will be")
+    rows = [row for each in body["topics"] for row in _differences(each)]
+    print_table("differences", heads, rows)
+    for each in body["topics"]:
+        if each["reason"]:
+            warn(f"{each['route']}/{each['topic']} not compared: {each['reason']}")
+
+
+def _differences(topic: Mapping[str, Any]) -> list[tuple[str, ...]]:
+    names = f"{topic['route']}/{topic['topic']}", topic["targetTopic"]
+    found = [("partitions", each) for each in [topic["partitions"]] if each is not None]
+    found += [(each["name"], each) for each in topic["settings"]]
+    return [
+        (*names, what, _shown(each["source"]), _shown(each["target"]), _will_be(each))
+        for what, each in found
+    ]
+
+
+def _will_be(difference: Mapping[str, Any]) -> str:
+    if not difference["willChange"]:
+        return f"left: {difference['reason']}"
+    wanted = difference["wanted"]
+    return "the brokers' default" if wanted is None else str(wanted)
+
+
+def _shown(value: object) -> str:
+    return "" if value is None else str(value)
+
+
 def _rows(body: Mapping[str, Any]) -> list[tuple[str, ...]]:
     reasons = _reasons(body)
     numbers = {*map(int, body["idealState"]), *map(int, body["externalView"])}

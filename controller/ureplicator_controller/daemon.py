@@ -8,6 +8,7 @@
         +-- position deletion (of topics deleted with their positions)
         +-- position changes (that operators request)
         +-- groups of each route whose offsets are synced
+        +-- topics of each route whose settings follow
         +-- metrics server
 
 gunicorn forks, and a ZooKeeper client that was opened before a fork hangs: so REST is started by exec,
@@ -51,6 +52,7 @@ from ureplicator_controller.core.state.snapshot import BalanceLimits, Delays
 from ureplicator_controller.core.topics.rules import TopicRules
 from ureplicator_controller.engines.control_loop import ControlLoop
 from ureplicator_controller.engines.executor import Executor
+from ureplicator_controller.engines.following.opening import open_followers
 from ureplicator_controller.engines.groups.clusters import open_sync
 from ureplicator_controller.engines.leader_proof import LeaderProof
 from ureplicator_controller.engines.leadership import Identity, Leadership
@@ -244,7 +246,7 @@ class Controller:
         """They run in every controller and act only while this one leads."""
         topics = TopicObserver(
             rules=[TopicRules.of(config) for config in self._settings.routes],
-            admins=lambda name: ConfluentTopicAdmin(self._settings.cluster(name)),
+            admins=self._admin,
             seen=proof.latest_of_epoch,
             metrics=self._metrics,
             coordination=coordination,
@@ -269,7 +271,21 @@ class Controller:
             seen=proof.latest,
             proof=proof.proven,
         )
-        return topics, renewer, deleter, changer, *self._group_syncs(proof)
+        syncs = *self._group_syncs(proof), *self._followers(proof)
+        return topics, renewer, deleter, changer, *syncs
+
+    def _admin(self, cluster: str) -> ConfluentTopicAdmin:
+        return ConfluentTopicAdmin(self._settings.cluster(cluster))
+
+    def _followers(self, proof: LeaderProof) -> Iterator[Engine]:
+        for config in self._settings.routes:
+            yield from open_followers(
+                config=config,
+                admins=self._admin,
+                seen=proof.latest_of_epoch,
+                clock=self._clock,
+                metrics=self._metrics,
+            )
 
     def _group_syncs(self, proof: LeaderProof) -> Iterator[Engine]:
         for config in self._settings.routes:

@@ -100,6 +100,30 @@ class GroupSyncSettings(Section):
     """Seconds between two rounds. A consumer that fails over reads again what it read since the last one."""
 
 
+class ConfigSyncSettings(Section):
+    """Settings of topics that follow to their target topics."""
+
+    enabled: bool = False
+    """Change the settings of target topics as those of their source topics change. Default false: differences
+    are shown only, and target topics belong to the target's operators."""
+    exclude: tuple[str, ...] = (
+        r"(follower|leader)\.replication\.throttled\.replicas",
+        r"message\.timestamp\.difference\.max\.ms",
+        r"message\.timestamp\.type",
+        r"unclean\.leader\.election\.enable",
+        r"min\.insync\.replicas",
+    )
+    """Regular expressions for settings that are never changed; each must match the whole name. The default is
+    that of MirrorMaker 2."""
+    interval_s: float = Field(default=60.0, ge=0.5)
+    """Seconds between two rounds."""
+
+    @field_validator("exclude")
+    @classmethod
+    def _patterns(cls, patterns: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(_compiled(pattern) for pattern in patterns)
+
+
 class OnHandlerError(StrEnum):
     """Treatment of a record that its handler raises for."""
 
@@ -265,6 +289,7 @@ class RouteConfig(Section):
     sql: tuple[SqlConfig, ...] = ()
     """Topics whose records go through a query of Spark SQL that filters and changes them row by row."""
     sync_group_offsets: GroupSyncSettings = GroupSyncSettings()
+    sync_topic_configs: ConfigSyncSettings = ConfigSyncSettings()
     naming: NamingSettings = NamingSettings()
     auto_whitelist: AutoWhitelistSettings = AutoWhitelistSettings()
     auto_expand: bool = True

@@ -67,6 +67,14 @@ class Position:
     metadata: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class TopicSetting:
+    """Value of a setting of a topic. `is_own`: set on the topic itself, else a default of the brokers."""
+
+    value: str
+    is_own: bool = False
+
+
 class TopicAdmin(Protocol):
     """Topics of one cluster. Every call may raise ClusterUnavailable."""
 
@@ -86,6 +94,19 @@ class TopicAdmin(Protocol):
         self, topics: Sequence[str], *, timeout_s: float
     ) -> Mapping[str, Mapping[str, str] | OperatingError]:
         """Settings of each topic with the brokers' defaults, or why the cluster does not describe it."""
+        ...
+
+    def settings(
+        self, topics: Sequence[str], *, timeout_s: float
+    ) -> Mapping[str, Mapping[str, TopicSetting] | OperatingError]:
+        """Settings of each topic, its own and the brokers' defaults, or why they are not described."""
+        ...
+
+    def alter_settings(
+        self, changes: Mapping[str, Mapping[str, str | None]]
+    ) -> Mapping[str, OperatingError]:
+        """Topic -> setting -> value, None to remove the topic's own; other settings stay. All changes of a
+        topic are made, or none: the result has the topics without, with TopicRefused or another reason."""
         ...
 
     def create_topic(self, topic: str, *, partitions: int, configs: Mapping[str, str]) -> None:

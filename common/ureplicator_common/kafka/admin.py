@@ -27,6 +27,8 @@ from typing import Any, TypeVar
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # exported without __all__
     AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
     ConfigResource,
     ConfigSource,
     NewPartitions,
@@ -41,6 +43,7 @@ from ureplicator_common.kafka import (
     TopicAlreadyExists,
     TopicInfo,
     TopicRefused,
+    TopicSetting,
 )
 from ureplicator_common.kafka.shared_requests import SharedRequests
 
@@ -105,24 +108,29 @@ class ConfluentTopicAdmin:
         futures = self._call(
             lambda: self._client.describe_configs([resource], request_timeout=self._timeout_s)
         )
-        entries = self._result(futures[resource])
-        own = (ConfigSource.DYNAMIC_TOPIC_CONFIG, ConfigSource.DYNAMIC_TOPIC_CONFIG.value)
-        return {
-            name: entry.value
-            for name, entry in sorted(entries.items())
-            if entry.source in own and entry.value is not None
-        }
+        entries = _settings(self._result(futures[resource]))
+        return {name: entry.value for name, entry in sorted(entries.items()) if entry.is_own}
 
     def effective_configs(
         self, topics: Sequence[str], *, timeout_s: float
     ) -> Mapping[str, Mapping[str, str] | OperatingError]:
+        return {
+            topic: found
+            if isinstance(found, OperatingError)
+            else {name: entry.value for name, entry in found.items()}
+            for topic, found in self.settings(topics, timeout_s=timeout_s).items()
+        }
+
+    def settings(
+        self, topics: Sequence[str], *, timeout_s: float
+    ) -> Mapping[str, Mapping[str, TopicSetting] | OperatingError]:
         if not topics:
             return {}
         resources = [ConfigResource(ResourceType.TOPIC, topic) for topic in topics]
         futures = self._call(
             lambda: self._client.describe_configs(resources, request_timeout=timeout_s)
         )
-        found: dict[str, Mapping[str, str] | OperatingError] = {}
+        found: dict[str, Mapping[str, TopicSetting] | OperatingError] = {}
         for resource, future in futures.items():
             try:
                 entries = future.result(timeout=timeout_s * 2)
@@ -133,10 +141,28 @@ class ConfluentTopicAdmin:
             except FutureTimeout as error:
                 raise self._no_response() from error
             else:
-                found[resource.name] = {
-                    name: entry.value for name, entry in entries.items() if entry.value is not None
-                }
+                found[resource.name] = _settings(entries)
         return found
+
+    def alter_settings(
+        self, changes: Mapping[str, Mapping[str, str | None]]
+    ) -> Mapping[str, OperatingError]:
+        if not changes:
+            return {}
+        resources = [_altered(topic, wanted) for topic, wanted in changes.items()]
+        futures = self._call(
+            lambda: self._client.incremental_alter_configs(
+                resources, request_timeout=self._timeout_s
+            ),
+            refused=TopicRefused,
+        )
+        failed: dict[str, OperatingError] = {}
+        for resource, future in futures.items():
+            try:
+                self._result(future, refused=TopicRefused)
+            except OperatingError as error:
+                failed[resource.name] = error
+        return failed
 
     def create_topic(self, topic: str, *, partitions: int, configs: Mapping[str, str]) -> None:
         new = NewTopic(
@@ -266,6 +292,25 @@ def _info(described: TopicDescription | KafkaError) -> TopicInfo:
     if isinstance(described, KafkaError):
         return TopicInfo(partitions=0, error=described.str())
     return TopicInfo(partitions=len(described.partitions), topic_id=_id_text(described))
+
+
+def _settings(entries: Mapping[str, ConfigEntry]) -> dict[str, TopicSetting]:
+    """Without those whose value is not shown: they are secrets."""
+    own = (ConfigSource.DYNAMIC_TOPIC_CONFIG, ConfigSource.DYNAMIC_TOPIC_CONFIG.value)
+    return {
+        name: TopicSetting(entry.value, entry.source in own)
+        for name, entry in entries.items()
+        if entry.value is not None
+    }
+
+
+def _altered(topic: str, wanted: Mapping[str, str | None]) -> ConfigResource:
+    operations = {True: AlterConfigOpType.DELETE, False: AlterConfigOpType.SET}
+    entries = [
+        ConfigEntry(name, value, incremental_operation=operations[value is None])
+        for name, value in wanted.items()
+    ]
+    return ConfigResource(ResourceType.TOPIC, topic, incremental_configs=entries)
 
 
 def _id_text(topic: TopicDescription) -> str:

@@ -65,6 +65,7 @@ class ControlMetrics:
         )
         self._of_clusters(registry)
         self._of_groups(registry)
+        self._of_following(registry)
 
     def _of_clusters(self, registry: CollectorRegistry) -> None:
         self.missing_topics = Gauge(
@@ -133,5 +134,26 @@ class ControlMetrics:
             "ureplicator_controller_group_sync_failures",
             "Rounds of the sync of consumer groups that failed; retried with backoff.",
             ["route"],
+            registry=registry,
+        )
+
+    def _of_following(self, registry: CollectorRegistry) -> None:
+        self.followed = Gauge(
+            "ureplicator_controller_followed_topics",
+            "Topics by the state of what follows to their target topics (kind: configs, acls); 0 while not"
+            " leading.",
+            ["route", "kind", "state"],
+            registry=registry,
+        )
+        self.follow_writes = Counter(
+            "ureplicator_controller_follow_changes",
+            "Settings or access rights of target topics that were changed.",
+            ["route", "kind"],
+            registry=registry,
+        )
+        self.follow_failures = Counter(
+            "ureplicator_controller_follow_failures",
+            "Rounds in which settings or access rights could not be compared; retried with backoff.",
+            ["route", "kind"],
             registry=registry,
         )

@@ -14,7 +14,7 @@ from ureplicator_common.kafka import ClusterUnavailable
 from ureplicator_testkit.control.rest_fixture import NewRest, RestFixture, problem_of
 
 READS = ["/topics", "/topics/orders", "/instances", "/instances/w1", "/validation", "/blacklist"]
-READS += ["/validation/srcKafka", "/ready"]
+READS += ["/validation/srcKafka", "/validation/topics", "/ready"]
 WRITES = [("POST", "/topics/quiet"), ("PUT", "/topics"), ("DELETE", "/topics/orders")]
 WRITES += [("POST", "/instances"), ("POST", "/rebalance"), ("POST", "/rebalance?dry_run=true")]
 WRITES += [("POST", "/admin/freeze"), ("POST", "/admin/disable_autobalancing")]

@@ -12,6 +12,7 @@ from flask_openapi3 import APIBlueprint
 
 from ureplicator_common.config.settings import Settings
 from ureplicator_common.model import Route
+from ureplicator_controller.api.http.drift_models import TopicsValidationResult, drift_json
 from ureplicator_controller.api.http.openapi import group
 from ureplicator_controller.api.http.request_models import RouteQuery, chosen_routes, only_route
 from ureplicator_controller.api.http.response_models import (
@@ -24,10 +25,12 @@ from ureplicator_controller.api.routes.topics import mismatch_json
 from ureplicator_controller.api.services.clusters import ClusterTopics
 from ureplicator_controller.api.services.fleet_cache import FleetCache, FleetState
 from ureplicator_controller.api.services.validation import compare_with_limits
+from ureplicator_controller.core.following.topics import followed_topics
 from ureplicator_controller.core.state.exclusions import excluded_partitions
 from ureplicator_controller.core.state.mismatches import mismatches
 from ureplicator_controller.core.state.validation_counts import validation_counts
 from ureplicator_controller.core.topics.cluster_comparison import ClusterComparison
+from ureplicator_controller.engines.following.configs import compare_topics, config_rules
 
 
 def blueprint(
@@ -77,6 +80,23 @@ def blueprint(
             | {"stoppedTopics": merged.stopped, "refusedTopics": _refused(fleet_state, chosen)}
             | ({"targetReason": "; ".join(reasons)} if reasons else {})
         )
+
+    @api.get("/validation/topics", responses=responses(TopicsValidationResult, 404))
+    def topics_validation(query: RouteQuery) -> JsonResult:
+        """Target topics compared with their source topics: partition counts and settings. Changes nothing."""
+        snapshot = fleet.current().snapshot
+        found = [
+            drift_json(config, drift)
+            for config in chosen_routes(settings, query)
+            for drift in compare_topics(
+                followed_topics(snapshot, config.route, config.settings),
+                source=clusters[config.source].admin(),
+                target=clusters[config.target].admin(),
+                rules=config_rules(config),
+            )
+            if drift.has_any
+        ]
+        return {"numTopics": len(found), "topics": found}
 
     return api
 

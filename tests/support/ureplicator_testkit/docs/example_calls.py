@@ -87,6 +87,7 @@ CALLS = (
     ExampleCall("GET", "/instances/{worker}", "/instances/w2"),
     ExampleCall("GET", "/validation"),
     ExampleCall("GET", "/validation/srcKafka"),
+    ExampleCall("GET", "/validation/topics"),
     ExampleCall("GET", "/noprogress"),
     ExampleCall("GET", "/admin/workloadinfo"),
     ExampleCall("GET", "/history", "/history?limit=2"),

@@ -23,6 +23,7 @@ from ureplicator_common.kafka import (
     TopicAlreadyExists,
     TopicInfo,
     TopicRefused,
+    TopicSetting,
 )
 from ureplicator_common.kafka.client import (
     READ_COMMITTED,
@@ -186,6 +187,36 @@ class MemoryTopicAdmin(_CanFail):
         if topic in self.troubled or topic not in self.model.topic_ids:
             return ClusterUnavailable(f"{topic} cannot be described")
         return {**self.defaults, **self._configs.get(topic, {})}
+
+    def settings(
+        self, topics: Sequence[str], *, timeout_s: float
+    ) -> Mapping[str, Mapping[str, TopicSetting] | OperatingError]:
+        return {
+            topic: found
+            if isinstance(found, OperatingError)
+            else {
+                name: TopicSetting(value, name in self._configs[topic])
+                for name, value in found.items()
+            }
+            for topic, found in self.effective_configs(topics, timeout_s=timeout_s).items()
+        }
+
+    def alter_settings(
+        self, changes: Mapping[str, Mapping[str, str | None]]
+    ) -> Mapping[str, OperatingError]:
+        self._request()
+        refused: dict[str, OperatingError] = {}
+        for topic, wanted in changes.items():
+            self.before("alter_settings", topic)
+            if unknown := set(wanted) - (self.known_configs or set(wanted)):
+                refused[topic] = TopicRefused(f"Unknown topic config name: {min(unknown)}")
+                continue
+            kept = self._configs[topic]
+            for name, value in wanted.items():
+                kept.pop(name, None)
+                if value is not None:
+                    kept[name] = value
+        return refused
 
     def create_topic(self, topic: str, *, partitions: int, configs: Mapping[str, str]) -> None:
         self._request()

@@ -90,6 +90,8 @@ TABLE: list[tuple[str, str, Any, int, str]] = [
     ("POST", "/instances/w9", None, 404, ""),
     ("GET", "/validation", None, 200, JSON),
     ("GET", "/validation/srcKafka", None, 200, JSON),
+    ("GET", "/validation/topics", None, 200, JSON),
+    ("GET", "/validation/topics?src=nowhere", None, 404, ""),
     ("GET", "/noprogress", None, 200, JSON),
     ("GET", "/noprogress?src=nowhere", None, 404, ""),
     ("GET", "/noprogress?since=1", None, 400, ""),

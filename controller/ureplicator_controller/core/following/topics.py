@@ -1,0 +1,47 @@
+"""Topics of a route whose target topics follow their sources. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ureplicator_common.model import Route, RouteSettings, TopicState
+from ureplicator_controller.core.state.snapshot import Snapshot
+
+
+@dataclass(frozen=True, slots=True)
+class FollowedTopic:
+    """A topic that a route copies. Ids: those of the clusters, "" where unknown.
+
+    `is_whole`: all partitions of the source are copied, also those added later.
+    """
+
+    source: str
+    target: str
+    source_id: str = ""
+    target_id: str = ""
+    is_whole: bool = False
+
+
+def followed_topics(
+    snapshot: Snapshot, route: Route, configured: RouteSettings
+) -> tuple[FollowedTopic, ...]:
+    """Topics of the route, without those that are stopped, being deleted or not readable.
+
+    `configured`: settings of the route, for names while the leader has published none.
+    """
+    published = snapshot.routes.get(route)
+    settings = configured if published is None else published.value
+    return tuple(
+        FollowedTopic(
+            source=key.topic,
+            target=stored.value.target_topic or settings.target_topic(key.topic),
+            source_id=stored.value.source_topic_id,
+            target_id=stored.value.target_topic_id,
+            is_whole=stored.value.whole,
+        )
+        for key, stored in sorted(snapshot.topics.items())
+        if key.route == route
+        and key not in snapshot.unreadable_topics
+        and stored.value.state is not TopicState.DELETING
+        and not stored.value.stopped
+    )

@@ -1,0 +1,1 @@
+"""What follows to target topics beside the records: one thread for each route and kind."""

@@ -1,0 +1,170 @@
+"""The thread of a route that keeps one kind of thing at its target topics as it is at their sources.
+
+It runs in every controller, and acts only while this one leads. A request to Kafka is not fenced. So before
+each one that changes anything, the leader's epoch and the age of what was read are checked: a process that
+was suspended gives the round up. A request that was already on its way may arrive late; the next round of
+the leader corrects it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Protocol
+
+from ureplicator_common.backoff import Backoff
+from ureplicator_common.clock import Clock
+from ureplicator_common.errors import OperatingError
+from ureplicator_common.model import Route
+from ureplicator_controller.core.state.snapshot import Snapshot
+from ureplicator_controller.engines.metrics import ControlMetrics
+from ureplicator_controller.engines.periodic_thread import PeriodicThread
+
+log = logging.getLogger(__name__)
+
+RETRY_DELAYS_S = (1.0, 2.0, 5.0, 15.0, 60.0)
+STOP_TIMEOUT_S = 5.0
+MAX_AGE_S = 30.0
+"""Age of what was read after which nothing is changed because of it."""
+MAX_LOGGED = 5
+"""Topics named in the log of one round."""
+
+Seen = Callable[[], tuple[int, Snapshot] | None]
+"""The leader's epoch and its last snapshot; None if this process does not lead."""
+
+
+class FollowState(StrEnum):
+    """State of a topic after a round."""
+
+    EQUAL = "equal"
+    CHANGED = "changed"
+    PENDING = "pending"
+    REFUSED = "refused"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Followed:
+    """Outcome of a topic in one round: `changes` were made, `reason` is what is left or was done."""
+
+    state: FollowState
+    reason: str = ""
+    changes: int = 0
+
+
+class Term:
+    """The leader's epoch that a round began in."""
+
+    def __init__(self, epoch: int, *, seen: Seen, clock: Clock) -> None:
+        self.epoch = epoch
+        self._seen = seen
+        self._clock = clock
+
+    def reading(self) -> Callable[[], bool]:
+        """Call it before something is read; the result says whether it may still be acted on."""
+        began_s = self._clock.monotonic_s()
+
+        def may_write() -> bool:
+            seen = self._seen()
+            is_leader = seen is not None and seen[0] == self.epoch
+            return is_leader and self._clock.monotonic_s() - began_s <= MAX_AGE_S
+
+        return may_write
+
+
+class Work(Protocol):
+    """What follows. Belongs to one thread."""
+
+    kind: str
+
+    def perform(self, snapshot: Snapshot, term: Term) -> Mapping[str, Followed]:
+        """One round: source topic -> outcome. Raises OperatingError."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class Follower:
+    """The thread of one route; `run_once` is one round of it, for tests to call."""
+
+    def __init__(
+        self,
+        *,
+        route: Route,
+        work: Work,
+        seen: Seen,
+        interval_s: float,
+        clock: Clock,
+        metrics: ControlMetrics,
+    ) -> None:
+        self._route = route
+        self._work = work
+        self._seen = seen
+        self._interval_s = interval_s
+        self._clock = clock
+        self._metrics = metrics
+        self._backoff = Backoff(RETRY_DELAYS_S)
+        self._logged: Mapping[str, Followed] = {}
+        self._thread = PeriodicThread(
+            self.run_once, name=f"{work.kind} of {route}", first_after_s=min(interval_s, 1.0)
+        )
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def close(self) -> None:
+        """Stop; a thread that still waits for a cluster ends with the process."""
+        if self._thread.stop(STOP_TIMEOUT_S):
+            self._work.close()
+
+    def run_once(self) -> float:
+        """One round; returns the wait until the next one."""
+        try:
+            self._follow()
+        except OperatingError as error:
+            self._failed()
+            log.warning("%s: %s of topics not compared: %s", self._route, self._work.kind, error)
+        except Exception:  # without this thread the topics would drift apart unnoticed
+            self._failed()
+            log.exception("%s: following the %s of topics failed", self._route, self._work.kind)
+        else:
+            self._backoff = self._backoff.reset()
+        return max(self._interval_s, self._backoff.delay_s)
+
+    def _failed(self) -> None:
+        self._backoff = self._backoff.failed()
+        self._metrics.follow_failures.labels(str(self._route), self._work.kind).inc()
+
+    def _follow(self) -> None:
+        seen = self._seen()
+        if seen is None:
+            self._report({})
+            return
+        epoch, snapshot = seen
+        self._report(self._work.perform(snapshot, Term(epoch, seen=self._seen, clock=self._clock)))
+
+    def _report(self, outcomes: Mapping[str, Followed]) -> None:
+        labels = str(self._route), self._work.kind
+        states = Counter(each.state for each in outcomes.values())
+        for state in FollowState:
+            self._metrics.followed.labels(*labels, state.value).set(states[state])
+        self._metrics.follow_writes.labels(*labels).inc(
+            sum(each.changes for each in outcomes.values())
+        )
+        self._log(outcomes)
+
+    def _log(self, outcomes: Mapping[str, Followed]) -> None:
+        """Outcomes with a reason that is new."""
+        told = {topic: each for topic, each in outcomes.items() if each.reason}
+        new = [topic for topic, each in told.items() if self._logged.get(topic) != each]
+        for topic in new[:MAX_LOGGED]:
+            is_done = told[topic].state is FollowState.CHANGED
+            level = logging.INFO if is_done else logging.WARNING
+            log.log(level, "topic %s/%s: %s", self._route, topic, told[topic].reason)
+        if len(new) > MAX_LOGGED:
+            more = len(new) - MAX_LOGGED
+            log.warning("%s: %s of %d more topics", self._route, self._work.kind, more)
+        self._logged = told

@@ -1,0 +1,89 @@
+"""Settings of topics that follow on real brokers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from ureplicator_common.clock import SystemClock
+from ureplicator_common.config.route import RouteConfig
+from ureplicator_common.contents import TopicIntent
+from ureplicator_common.kafka import TopicRefused
+from ureplicator_common.kafka.admin import ConfluentTopicAdmin
+from ureplicator_common.model import Route, RouteSettings, SessionId, TopicKey
+from ureplicator_controller.core.state.snapshot import Snapshot, Stored
+from ureplicator_controller.engines.following.opening import open_followers
+from ureplicator_controller.engines.metrics import ControlMetrics
+from ureplicator_testkit.servers.clusters import KafkaCluster
+
+pytestmark = pytest.mark.integration
+
+ROUTE = Route("source", "target")
+SESSION = SessionId(0)
+
+
+@pytest.fixture
+def admins(
+    source_cluster: KafkaCluster, target_cluster: KafkaCluster
+) -> Iterator[dict[str, ConfluentTopicAdmin]]:
+    clusters = {"source": source_cluster, "target": target_cluster}
+    admins = {
+        name: ConfluentTopicAdmin({"bootstrap.servers": cluster.bootstrap})
+        for name, cluster in clusters.items()
+    }
+    yield admins
+    for admin in admins.values():
+        admin.close()
+
+
+def test_settings_follow_and_are_removed_again(
+    admins: dict[str, ConfluentTopicAdmin], topic: str
+) -> None:
+    source, target = admins["source"], admins["target"]
+    own = {"retention.ms": "7000", "min.insync.replicas": "2", "max.message.bytes": "5000000"}
+    source.create_topic(topic, partitions=1, configs=own)
+    target.create_topic(topic, partitions=1, configs={"segment.ms": "90000"})
+    ids = {name: admin.find([topic])[topic].topic_id for name, admin in admins.items()}
+    intent = TopicIntent(1, 1, source_topic_id=ids["source"], target_topic_id=ids["target"])
+    snapshot = Snapshot(
+        fleet="f",
+        epoch=1,
+        routes={ROUTE: Stored(RouteSettings(), 0, 0, SESSION)},
+        topics={TopicKey(ROUTE, topic): Stored(intent, 0, 0, SESSION)},
+    )
+    (sync,) = open_followers(
+        config=RouteConfig.model_validate(
+            {**ROUTE._asdict(), "sync_topic_configs": {"enabled": True}}
+        ),
+        admins=admins.__getitem__,
+        seen=lambda: (1, snapshot),
+        clock=SystemClock(),
+        metrics=ControlMetrics(CollectorRegistry()),
+    )
+    sync.run_once()
+    needed = {"message.timestamp.after.max.ms": str(2**63 - 1), "max.message.bytes": "5000000"}
+    assert target.configs(topic) == {"retention.ms": "7000", **needed}
+    assert source.alter_settings({topic: dict.fromkeys(own)}) == {}
+    sync.run_once()
+    assert target.configs(topic) == needed
+
+
+def test_refused_changes_of_a_topic_are_its_own(
+    admins: dict[str, ConfluentTopicAdmin], topic: str
+) -> None:
+    target = admins["target"]
+    for name in (topic, f"{topic}-2"):
+        target.create_topic(name, partitions=1, configs={})
+    refused = target.alter_settings(
+        {
+            topic: {"retention.ms": "6000", "segment.ms": "x"},
+            f"{topic}-2": {"retention.ms": "6000"},
+            f"{topic}-3": {"retention.ms": "6000"},
+        }
+    )
+    assert sorted(refused) == [topic, f"{topic}-3"]
+    assert all(isinstance(error, TopicRefused) for error in refused.values())
+    assert (target.configs(topic), target.configs(f"{topic}-2")) == ({}, {"retention.ms": "6000"})
+    assert target.alter_settings({}) == {}

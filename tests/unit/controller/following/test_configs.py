@@ -1,0 +1,201 @@
+"""Settings that a target topic should have, by those of its source topic."""
+
+from __future__ import annotations
+
+import pytest
+
+from ureplicator_common.config.route import ConfigSyncSettings
+from ureplicator_common.contents import TopicIntent
+from ureplicator_common.kafka import ClusterUnavailable, TopicInfo, TopicSetting
+from ureplicator_common.model import Route, RouteSettings, SessionId, TopicKey, TopicState
+from ureplicator_controller.core.following.configs import (
+    EXCLUDED,
+    NOT_ENABLED,
+    NOT_THERE,
+    ConfigRules,
+    Settings,
+    Side,
+    TopicDrift,
+    differences,
+    topic_drift,
+)
+from ureplicator_controller.core.following.topics import FollowedTopic, followed_topics
+from ureplicator_controller.core.state.snapshot import Snapshot, Stored
+from ureplicator_controller.core.topics.record_limits import NO_LIMIT_MS
+
+ROUTE = Route("a", "b")
+RULES = ConfigRules(is_enabled=True, exclude=ConfigSyncSettings().exclude)
+DEFAULTS = {
+    "compression.type": "producer",
+    "max.message.bytes": "1000",
+    "message.timestamp.after.max.ms": str(NO_LIMIT_MS),
+    "message.timestamp.before.max.ms": str(NO_LIMIT_MS),
+    "message.timestamp.type": "CreateTime",
+    "min.insync.replicas": "1",
+    "retention.ms": "7",
+}
+
+
+def settings(own: dict[str, str] | None = None, **defaults: str) -> Settings:
+    """`defaults` with underscores for dots."""
+    brokers = DEFAULTS | {name.replace("_", "."): value for name, value in defaults.items()}
+    found = {name: TopicSetting(value) for name, value in brokers.items()}
+    return found | {name: TopicSetting(value, True) for name, value in (own or {}).items()}
+
+
+def changes(source: Settings, target: Settings) -> dict[str, str | None]:
+    found = differences(source, target, kept=RULES.kept)
+    return {each.name: each.wanted for each in found if not each.kept}
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "expected"),
+    [
+        pytest.param({"retention.ms": "9"}, {}, {"retention.ms": "9"}, id="set at the source"),
+        pytest.param({"retention.ms": "9"}, {"retention.ms": "9"}, {}, id="equal"),
+        pytest.param({"retention.ms": "7"}, {}, {}, id="equal to the target's default"),
+        pytest.param({}, {"retention.ms": "9"}, {"retention.ms": None}, id="set at the target"),
+        pytest.param({}, {"retention.ms": "7"}, {}, id="set at the target as the source has it"),
+        pytest.param({"compression.type": "zstd"}, {}, {}, id="codec of the source"),
+        pytest.param(
+            {},
+            {"compression.type": "gzip"},
+            {"compression.type": "producer"},
+            id="codec of the target",
+        ),
+        pytest.param(
+            {"max.message.bytes": "2000"}, {}, {"max.message.bytes": "2000"}, id="larger batches"
+        ),
+        pytest.param({"max.message.bytes": "500"}, {}, {}, id="size limit is not lowered"),
+        pytest.param({}, {"max.message.bytes": "2000"}, {}, id="own size limit is kept"),
+        pytest.param(
+            {},
+            {"max.message.bytes": "500"},
+            {"max.message.bytes": "1000"},
+            id="own size limit is too small",
+        ),
+        pytest.param(
+            {"message.timestamp.before.max.ms": "5"}, {}, {}, id="limit of the source is not copied"
+        ),
+        pytest.param(
+            {},
+            {"message.timestamp.after.max.ms": "5"},
+            {"message.timestamp.after.max.ms": str(NO_LIMIT_MS)},
+            id="limit for timestamps",
+        ),
+    ],
+)
+def test_changes(
+    source: dict[str, str], target: dict[str, str], expected: dict[str, str | None]
+) -> None:
+    assert changes(settings(source), settings(target)) == expected
+
+
+def test_defaults_that_differ_are_left_unless_copying_needs_them() -> None:
+    other = settings(retention_ms="1", compression_type="lz4", max_message_bytes="10")
+    assert changes(settings(), other) == {
+        "compression.type": "producer",
+        "max.message.bytes": "1000",
+    }
+
+
+def test_a_setting_that_only_the_targets_brokers_know_is_left() -> None:
+    assert changes(settings(), settings({"remote.storage.enable": "true"})) == {}
+
+
+def test_a_setting_that_the_targets_brokers_do_not_know_is_shown() -> None:
+    (found,) = differences(settings({"remote.storage.enable": "true"}), settings(), kept=RULES.kept)
+    assert (found.name, found.source, found.target) == ("remote.storage.enable", "true", None)
+    assert found.kept == NOT_THERE
+
+
+def test_excluded_settings_are_shown_and_left() -> None:
+    source, target = {"min.insync.replicas": "2"}, {"message.timestamp.type": "LogAppendTime"}
+    found = differences(settings(source), settings(target), kept=RULES.kept)
+    assert {each.name: each.kept for each in found} == {
+        "min.insync.replicas": EXCLUDED,
+        "message.timestamp.type": EXCLUDED,
+    }
+    assert "xmin.insync.replicas" not in [each.name for each in found]
+    all_included = ConfigRules(is_enabled=True, exclude=())
+    found = differences(settings(source), settings(target), kept=all_included.kept)
+    assert {each.name: each.wanted for each in found} == {
+        "min.insync.replicas": "2",
+        "message.timestamp.type": "CreateTime",
+    }
+
+
+def test_patterns_match_whole_names() -> None:
+    rules = ConfigRules(is_enabled=True, exclude=("retention",))
+    assert rules.kept("retention.ms") == ""
+    assert rules.kept("retention") == EXCLUDED
+    assert ConfigRules(is_enabled=False, exclude=()).kept("retention.ms") == NOT_ENABLED
+
+
+# --- Topics
+
+
+def drift(source: Side, target: Side) -> TopicDrift:
+    topic = FollowedTopic("t", "x.t", source_id="S", target_id="T")
+    return topic_drift(topic, source, target, rules=RULES)
+
+
+def test_topics_that_are_equal() -> None:
+    found = drift(Side(TopicInfo(2, "S"), settings()), Side(TopicInfo(2, "T"), settings()))
+    assert not found.has_any
+
+
+def test_partition_counts_that_differ() -> None:
+    found = drift(Side(TopicInfo(3, "S"), settings()), Side(TopicInfo(2, "T"), settings()))
+    assert found.has_any
+    assert (found.source_partitions, found.target_partitions) == (3, 2)
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "reason"),
+    [
+        (None, TopicInfo(1), "source topic t does not exist"),
+        (TopicInfo(1), None, "target topic x.t does not exist"),
+        (TopicInfo(0, error="not now"), TopicInfo(1), "source topic t: not now"),
+        (TopicInfo(1, "other"), TopicInfo(1, "T"), "source topic t was recreated"),
+        (TopicInfo(1, "S"), TopicInfo(1, "other"), "target topic x.t was recreated"),
+    ],
+)
+def test_topics_that_cannot_be_compared(
+    source: TopicInfo | None, target: TopicInfo | None, reason: str
+) -> None:
+    found = drift(Side(source, settings({"retention.ms": "9"})), Side(target, settings()))
+    assert (found.reason, found.changes, found.has_any) == (reason, {}, True)
+
+
+def test_a_topic_whose_settings_are_not_shown() -> None:
+    refused = Side(TopicInfo(1, "T"), ClusterUnavailable("not authorized"))
+    found = drift(Side(TopicInfo(1, "S"), settings()), refused)
+    assert found.reason == "target topic x.t: not authorized"
+
+
+def test_followed_topics() -> None:
+    def stored(intent: TopicIntent) -> Stored[TopicIntent]:
+        return Stored(intent, 0, 0, SessionId(0))
+
+    intents = {
+        "named": TopicIntent(1, 1, target_topic="n", source_topic_id="S", target_topic_id="T"),
+        "plain": TopicIntent(1, 1, whole=True),
+        "stopped": TopicIntent(1, 1, stopped="recreated"),
+        "leaving": TopicIntent(1, 1, state=TopicState.DELETING),
+        "unreadable": TopicIntent(1, 1),
+    }
+    snapshot = Snapshot(
+        fleet="f",
+        epoch=1,
+        routes={ROUTE: Stored(RouteSettings(prefix="x."), 0, 0, SessionId(0))},
+        topics={TopicKey(ROUTE, name): stored(intent) for name, intent in intents.items()}
+        | {TopicKey(Route("b", "a"), "other"): stored(TopicIntent(1, 1))},
+        unreadable_topics=frozenset({TopicKey(ROUTE, "unreadable")}),
+    )
+    assert followed_topics(snapshot, ROUTE, RouteSettings(prefix="y.")) == (
+        FollowedTopic("named", "n", source_id="S", target_id="T"),
+        FollowedTopic("plain", "x.plain", is_whole=True),
+    )
+    (other,) = followed_topics(snapshot, Route("b", "a"), RouteSettings(prefix="y."))
+    assert other.target == "y.other"
