@@ -27,22 +27,14 @@ import uuid
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from ureplicator_common.model import Delivery, Route
 from ureplicator_testkit.fleet.real_fleet import Fleet
 from ureplicator_testkit.records.flow import Flow
+from ureplicator_testkit.records.four_flows import ROUTES, start_four_flows
 from ureplicator_testkit.servers.network import ALIASES, CONTROLLERS, WORKERS, BreakableServers
 
-HANDLED = "-handled"
-HANDLER = {"topics": f".*{HANDLED}", "handler": "ureplicator_worker.handlers:identity"}
-ONCE = Route("source", "once")
-ROUTES: list[dict[str, Any]] = [
-    {"source": "source", "target": "target", "handlers": [HANDLER]},
-    {"source": "source", "target": "once", "delivery": "exactly_once", "handlers": [HANDLER]},
-]
 FEW: dict[str, int] = {"partitions": 3, "rate": 120}
 AMONG_OTHERS = 400
 """Records a second of the flow that has others beside it: all together take no more time than one alone."""
@@ -131,21 +123,13 @@ def flow(
     With `@pytest.mark.all_lanes` three others flow beside it: each delivery, with and without a handler.
     """
     with ExitStack() as ends:
-
-        def made(name: str, **how: Any) -> Flow:
-            flow = Flow(shared.site, fleet, name, **how)
-            ends.callback(flow.close)
-            return flow
-
         if request.node.get_closest_marker("all_lanes"):
-            once: dict[str, Any] = {"route": ONCE, "delivery": Delivery.EXACTLY_ONCE, **FEW}
-            flow = made(topic, rate=AMONG_OTHERS).start(
-                made(topic + HANDLED, **FEW),
-                made(f"{topic}-once", **once),
-                made(f"{topic}-once{HANDLED}", **once),
-            )
+            first = {"rate": AMONG_OTHERS}
+            flow = start_four_flows(shared.site, fleet, topic, first=first, others=FEW, ends=ends)
         else:
-            flow = made(topic).start()
+            flow = Flow(shared.site, fleet, topic)
+            ends.callback(flow.close)
+            flow.start()
         failed = request.session.testsfailed
         yield flow
         if request.session.testsfailed == failed:

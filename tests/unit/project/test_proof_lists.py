@@ -37,7 +37,7 @@ def test_tests_in_all_lanes_are_listed() -> None:
     listed = set(CITED.findall((DOCS / "development.md").read_text()))
     marked = {
         (str(path.relative_to(ROOT)), node.name)
-        for path in sorted((ROOT / "tests" / "faults").glob("*.py"))
+        for path in sorted((ROOT / "tests" / "faults").rglob("*.py"))
         for node in ast.walk(ast.parse(path.read_text()))
         if isinstance(node, ast.FunctionDef) and "all_lanes" in ast.dump(node)
     }

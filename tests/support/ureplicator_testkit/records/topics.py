@@ -29,7 +29,15 @@ from ureplicator_testkit.servers.processes import NotInTimeError, deadline_facto
 
 RESPONSE_S = 30
 QUIET: dict[str, Any] = {"log_level": 0, "allow.auto.create.topics": "false"}
-MOVING = frozenset({KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE})
+MOVING = frozenset(
+    {
+        KafkaError.NOT_LEADER_FOR_PARTITION,
+        KafkaError.LEADER_NOT_AVAILABLE,
+        KafkaError.OFFSET_NOT_AVAILABLE,
+        KafkaError._DESTROY_BROKER,
+        KafkaError._TRANSPORT,
+    }
+)
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 
 __all__ = [
@@ -123,7 +131,7 @@ def offsets(
 
 
 def _watermarks(consumer: Consumer, where: TopicPartition) -> tuple[int, int] | None:
-    """None while the metadata name a leader that does not know it yet: the topic is new, or it moves."""
+    """None while the metadata name a leader that does not know it yet, is not caught up, or is gone."""
     try:
         return consumer.get_watermark_offsets(where, timeout=RESPONSE_S)
     except KafkaException as error:

@@ -11,6 +11,7 @@ from typing import Self
 
 from ureplicator_testkit.servers.clusters import KafkaCluster
 from ureplicator_testkit.servers.java import KAFKA_VERSION
+from ureplicator_testkit.servers.network import ALIASES
 from ureplicator_testkit.servers.replicas import settle
 from ureplicator_testkit.servers.server import start_all
 from ureplicator_testkit.servers.zookeeper import ZooKeeperServer
@@ -49,7 +50,7 @@ class ReplicatedServers:
         )
 
     def cluster(self, end: str) -> KafkaCluster:
-        return {"source": self.source, "target": self.target}[end]
+        return {"source": self.source, "target": self.target}[ALIASES.get(end, end)]
 
     @property
     def clusters(self) -> Sequence[KafkaCluster]:
