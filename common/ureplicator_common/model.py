@@ -270,7 +270,7 @@ class SqlSettings(Content):
 
     `topics`: regular expression for whole topic names. `query`: over the view `records`. `udfs`:
     `package.module:register`, each called with the SparkSession. A round has at most `max_rows` records and
-    `max_bytes` of keys and values, unless one record alone has more; `timeout_s`: time for it.
+    `max_bytes` of decoded records, unless one record alone has more; `timeout_s`: time for it.
     `memory_bytes`: heap of the JVM. Settings that differ in topics and limits of rounds only share a process
     in a slot.
     """

@@ -208,7 +208,7 @@ class SqlConfig(Section):
     max_rows: int = Field(default=50_000, ge=1)
     """Most records in a round, which is one evaluation of the query."""
     max_mib: int = Field(default=16, ge=1, le=128)
-    """Most mebibytes of keys and values in a round, unless one record has more."""
+    """Most mebibytes of decoded records in a round, unless one record has more."""
     timeout_s: float = Field(default=120.0, gt=0)
     """Seconds that a round may take; then the partition of its first record stops."""
     memory_mib: int = Field(default=512, ge=512)

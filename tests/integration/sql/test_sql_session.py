@@ -16,8 +16,10 @@ from ureplicator_testkit.records import batches
 from ureplicator_testkit.spark.standalone import spark_home
 from ureplicator_worker.copier.record.decoding import StoredRecords
 from ureplicator_worker.sql.query import QueryFailed, QueryRefused
-from ureplicator_worker.sql.rounds import Results, Round, Task, table_of
+from ureplicator_worker.sql.results import Results
+from ureplicator_worker.sql.rounds import Round, Task
 from ureplicator_worker.sql.session import SparkSql
+from ureplicator_worker.sql.tables import table_of
 
 pytestmark = pytest.mark.timeout(1_200)
 
@@ -55,8 +57,8 @@ def round_of(rows: list[batches.Row]) -> Round:
     round_ = Round()
     stored = StoredRecords(memoryview(batches.batch(rows)), position=0)
     round_.begin(Task("t", 1, "t", len(rows)), 0)
-    for record, at, base in stored.read(topic="t", partition=1, position=0):
-        round_.add(record, stored, at, base)
+    for found in stored.read(topic="t", partition=1, position=0):
+        round_.add_found(found, stored)
     round_.end(last=True)
     return round_
 
@@ -132,6 +134,62 @@ def test_a_round_keeps_the_order_of_many_rows(spark: SparkSql) -> None:
     keys = [int(row.key or b"") for row in result(spark, query, rows)]
     assert keys == sorted(keys)
     assert 9_000 < len(keys) < 11_000
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT * FROM records",
+        "SELECT key, value FROM records WHERE length(value) > 3",
+        "SELECT from_json(CAST(value AS STRING), 'id STRING').id AS value FROM records",
+        "SELECT key, explode(split(CAST(value AS STRING), ',')) AS value FROM records",
+        "SELECT value, timestamp + INTERVAL 1 DAY AS timestamp FROM records",
+    ],
+)
+def test_a_plan_of_rows_alone_is_kept_for_all_rounds(spark: SparkSql, query: str) -> None:
+    assert spark.compile(query).plan.kept is not None
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT value, uuid() AS key FROM records",
+        "SELECT value FROM records WHERE rand() < 2",
+        "SELECT value, current_timestamp() AS timestamp FROM records",
+        "SELECT value, CAST(current_date() AS TIMESTAMP) AS timestamp FROM records",
+        "SELECT value, TIMESTAMP 'now' AS timestamp FROM records",
+        "SELECT value FROM records WHERE timestamp < CAST('today' AS DATE)",
+        "SELECT shout(CAST(value AS STRING)) AS value FROM records",
+    ],
+)
+def test_each_round_has_a_plan_of_its_own_if_more_than_its_rows_counts(
+    spark: SparkSql, query: str
+) -> None:
+    assert spark.compile(query).plan.kept is None
+    result(spark, query)
+
+
+def test_a_kept_plan_goes_on_after_a_round_that_failed(spark: SparkSql) -> None:
+    query = spark.compile(
+        "SELECT CAST(CAST(key AS STRING) AS INT) AS partition, value FROM records"
+    )
+    assert query.plan.kept is not None
+    for key in (b"1", b"x", b"2"):
+        table = table_of(round_of([(1, key, b"v", ())]), query.inputs)
+        if key == b"x":
+            with pytest.raises(QueryFailed, match="CAST_INVALID_INPUT"):
+                spark.evaluate(query, table)
+        else:
+            assert spark.evaluate(query, table).column("partition").to_pylist() == [int(key)]
+
+
+def test_results_of_a_kept_plan_that_are_too_large_fail(spark: SparkSql) -> None:
+    query = spark.compile(
+        "SELECT explode(array_repeat(repeat('x', 10000), 20000)) AS value FROM records"
+    )
+    assert query.plan.kept is not None
+    with pytest.raises(QueryFailed, match="larger than 128 MiB, a quarter of memory_mib"):
+        spark.evaluate(query, table_of(round_of(ROWS), query.inputs))
 
 
 @pytest.mark.parametrize(

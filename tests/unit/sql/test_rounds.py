@@ -11,7 +11,9 @@ from ureplicator_testkit.copier.memory_sql import ALL, QUERIES
 from ureplicator_testkit.records import batches
 from ureplicator_worker.copier.record.decoding import StoredRecords
 from ureplicator_worker.sql.query import ROW, Query
-from ureplicator_worker.sql.rounds import SCHEMA, Emitted, Results, Round, Task, table_of
+from ureplicator_worker.sql.results import Emitted, Results
+from ureplicator_worker.sql.rounds import Round, Task
+from ureplicator_worker.sql.tables import SCHEMA, table_of
 
 HEADERS = (("h", b"1"), ("h", None))
 
@@ -23,8 +25,8 @@ def filled(*chunks: tuple[int, int], size: int = 10) -> Round:
         data = batches.patched(batches.batch(batches.rows(count, size=size)), base_offset=100)
         stored = StoredRecords(memoryview(data), position=0)
         round_.begin(Task("t", partition, "u", 100 + count), 100)
-        for record, at, base in stored.read(topic="t", partition=partition, position=0):
-            round_.add(record, stored, at, base)
+        for found in stored.read(topic="t", partition=partition, position=0):
+            round_.add_found(found, stored)
         round_.end(last=True)
     return round_
 
@@ -58,11 +60,11 @@ def test_columns_that_the_query_does_not_compute_with_are_null() -> None:
 def test_a_round_that_failed_is_divided_by_segments_and_then_in_halves() -> None:
     round_ = filled((0, 3), (1, 4))
     first, second = round_.divided()
-    assert [len(each.records) for each in (first, second)] == [3, 4]
+    assert [each.rows for each in (first, second)] == [3, 4]
     assert second.segments[0].task is round_.segments[1].task
     left, right = second.divided()
     (of_left,), (of_right,) = left.segments, right.segments
-    assert [each.offset for each in left.records] == [100, 101]
+    assert [left.offset(row) for row in range(left.rows)] == [100, 101]
     assert (of_left.next_offset, of_left.last) == (102, False)
     assert (of_right.next_offset, of_right.last) == (104, True)
 
@@ -85,8 +87,8 @@ def test_records_that_stay_as_they_are_keep_headers_and_times() -> None:
     stored = StoredRecords(memoryview(data), position=0)
     round_ = Round()
     round_.begin(Task("t", 0, "u", 3), 0)
-    for record, at, base in stored.read(topic="t", partition=0, position=0):
-        round_.add(record, stored, at, base)
+    for found in stored.read(topic="t", partition=0, position=0):
+        round_.add_found(found, stored)
     round_.end(last=True)
     (ready,) = results(round_, QUERIES[ALL], rows=[0, 2]).emitted(round_.segments[0]).ready
     first, second = batches.decode(ready.built.data)

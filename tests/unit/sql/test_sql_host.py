@@ -232,6 +232,30 @@ def test_a_batch_that_cannot_be_read_fails_behind_the_records_before_it() -> Non
     assert failed.endswith("(at offset 3)")
 
 
+def test_a_batch_that_fills_rounds_and_cannot_be_read_to_its_end_reports_each_record_once() -> None:
+    hosted = Hosted()
+    hosted.assign(ALL, 0, rows=2)
+    hosted.sent()
+    hosted.chunk(0, batches.patched(values(b"a", b"b", b"c"), records=4))
+    hosted.host.step()
+    *handled, failed = short(hosted.sent())
+    assert handled == [(2, 2, 0), (3, 1, 0)]
+    assert failed.startswith("corrupt: ")
+
+
+def test_a_batch_goes_to_the_next_round_if_it_does_not_fit_wholly() -> None:
+    hosted = Hosted()
+    hosted.assign(ALL, 0, rows=4)
+    hosted.sent()
+    where: Head = {"topic": "t", "partition": 0, "target": "t"}
+    first, second = values(b"a", b"b", b"c"), batches.patched(values(b"d", b"e"), base_offset=3)
+    sizes = [(len(first), 0), (len(second), 3)]
+    hosted.receives(first + second, do="handle", **where, batches=sizes, next=5)
+    hosted.host.step()
+    assert hosted.sql.rows == [3, 2]
+    assert short(hosted.sent()) == [(3, 3, 0), (5, 2, 0), "done"]
+
+
 class Lost(MemorySql):
     def evaluate(self, query: Query, table: pa.Table) -> pa.Table:
         raise SessionLost("its JVM ended")

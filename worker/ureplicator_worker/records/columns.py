@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from ureplicator_worker.copier.raw.batches.codecs import decompress
+from ureplicator_worker.copier.raw.batches.codecs import Bytes, decompress
 from ureplicator_worker.copier.raw.batches.header import (
     HEADER_BYTES,
     LOG_APPEND_TIME,
@@ -28,7 +28,7 @@ from ureplicator_worker.copier.raw.batches.header import (
 from ureplicator_worker.copier.raw.batches.offsets import SourceOffsets
 from ureplicator_worker.copier.raw.batches.rebuild import MAX_DECODED_BYTES, rebuild
 from ureplicator_worker.copier.raw.batches.records import read_zigzag
-from ureplicator_worker.records.varints import Bytes, Numbers, read_varints
+from ureplicator_worker.records.varints import Numbers, read_varints
 
 HEADER = pa.struct([("key", pa.string()), ("value", pa.binary())])
 HEADERS = pa.list_(pa.field("element", HEADER))
@@ -103,7 +103,7 @@ class RecordColumns:
         payload = view[HEADER_BYTES:]
         data += decompress(header.codec, payload, limit_bytes=MAX_DECODED_BYTES)
         try:
-            _walk(data, at, header.records, places)
+            find_records(data, at, header.records, places)
         except CorruptBatch as error:
             del data[at:], places[count:]
             raise CorruptBatch(f"batch at offset {header.base_offset}: {error}") from error
@@ -114,7 +114,7 @@ class RecordColumns:
         self._clear()
         if not places:
             return None
-        read = _Read(data, np.array(places, np.int64))
+        read = Fields(data, np.array(places, np.int64))
         offsets, times_ms, kinds = read.places_and_times(np.array(runs, np.int64))
         inside = (offsets >= self._start) & (offsets < self._end)
         if not inside.all():
@@ -136,8 +136,11 @@ class RecordColumns:
         return pa.RecordBatch.from_arrays(columns, schema=SCHEMA)
 
 
-def _walk(data: bytearray, at: int, count: int, places: list[int]) -> None:
-    """Note where each record begins. Lengths of one and two bytes, nearly all, are read in place."""
+def find_records(data: Bytes, at: int, count: int, places: list[int]) -> None:
+    """Note where each record begins. Lengths of one and two bytes, nearly all, are read in place.
+
+    Raises CorruptBatch.
+    """
     append = places.append
     try:
         for _ in range(count):
@@ -167,15 +170,19 @@ def _runs(offsets: SourceOffsets, records: int) -> list[tuple[int, int]]:
     ]
 
 
-class _Read:
-    """Records being read, all at once, field by field in their order. Every call raises CorruptBatch."""
+class Fields:
+    """Records being read, all at once, field by field in their order. Every call raises CorruptBatch.
 
-    def __init__(self, data: bytearray, places: Numbers) -> None:
+    `places`: where each begins; they ascend.
+    """
+
+    def __init__(self, data: Bytes, places: Numbers) -> None:
         self._buffer = pa.py_buffer(data)
-        self._data: Bytes = np.frombuffer(data, np.uint8)
-        self._ends = np.append(places[1:], len(data))
+        self._data = np.frombuffer(data, np.uint8)
         length, self._at = read_varints(self._data, places)
-        _check(length == self._ends - self._at, "length of a record")
+        self._ends = self._at + length
+        inside = self._ends <= np.append(places[1:], len(data))
+        _check(inside & (length > 0), "length of a record")
 
     def places_and_times(self, runs: Numbers) -> tuple[Numbers, Numbers, Numbers]:
         """(offsets, times in ms, kinds of time)."""
@@ -196,6 +203,10 @@ class _Read:
         """Keys, or values."""
         start, size = self._span()
         return self._bytes(start, size)
+
+    def pass_over(self) -> None:
+        """Keys, or values, that are not wanted."""
+        self._span()
 
     def headers(self) -> pa.Array:
         count = self._numbers()

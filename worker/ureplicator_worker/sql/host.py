@@ -19,10 +19,12 @@ from ureplicator_common.errors import PermanentError
 from ureplicator_worker.copier.raw.batches.header import CorruptBatch
 from ureplicator_worker.copier.record.channel import Channel, Inbox
 from ureplicator_worker.copier.record.chunk_work import reason_of
-from ureplicator_worker.copier.record.decoding import Found, StoredRecords
+from ureplicator_worker.copier.record.decoding import StoredRecords
 from ureplicator_worker.copier.record.frames import Frame, Head
 from ureplicator_worker.sql.query import Query, QueryFailed, QueryRefused, SessionLost
-from ureplicator_worker.sql.rounds import NOTHING, Emitted, Results, Round, Segment, Task, table_of
+from ureplicator_worker.sql.results import NOTHING, Emitted, Results
+from ureplicator_worker.sql.rounds import Piece, Round, Segment, Task, whole_piece
+from ureplicator_worker.sql.tables import table_of
 
 Place = tuple[str, int]
 """Topic and partition of the source."""
@@ -133,31 +135,44 @@ class SqlHost:
         round_.begin(task, sizes[0][1])
         at = 0
         for size, position in sizes:
-            try:
-                stored = StoredRecords(payload[at : at + size], position=position)
-                found = _fitting(round_, assigned, task, stored, position)
-                if found:
-                    round_.extend(found, stored)
-                    at += size
-                    continue
-                for record, place, base in stored.read(
-                    topic=task.topic, partition=task.partition, position=position
-                ):
-                    if (
-                        len(round_.records) >= assigned.max_rows
-                        or round_.size_bytes >= assigned.max_bytes
-                    ):
-                        round_.end()
-                        self._evaluate(round_, assigned)
-                        round_ = Round()
-                        round_.begin(task, record.offset)
-                    round_.add(record, stored, place, base)
-            except CorruptBatch as error:
+            round_, error = self._batch(round_, assigned, task, (payload[at : at + size], position))
+            if error is not None:
                 round_.end(last=True, error=f"corrupt: {error}")
                 return round_
             at += size
         round_.end(last=True)
         return round_
+
+    def _batch(
+        self, round_: Round, assigned: Assigned, task: Task, batch: tuple[memoryview, int]
+    ) -> tuple[Round, CorruptBatch | None]:
+        """The records of a stored batch from a position on, up to where it is corrupt."""
+        view, position = batch
+        try:
+            stored = StoredRecords(view, position=position)
+        except CorruptBatch as error:
+            return round_, error
+        piece = _whole_piece(stored, position)
+        if piece is not None and _fits(Round(), assigned, stored):
+            if not _fits(round_, assigned, stored):
+                round_ = self._next_round(round_, assigned, task, position)
+            round_.add(piece)
+            return round_, None
+        try:
+            for found in stored.read(topic=task.topic, partition=task.partition, position=position):
+                if round_.rows >= assigned.max_rows or round_.size_bytes >= assigned.max_bytes:
+                    round_ = self._next_round(round_, assigned, task, found[0].offset)
+                round_.add_found(found, stored)
+        except CorruptBatch as error:
+            return round_, error
+        return round_, None
+
+    def _next_round(self, round_: Round, assigned: Assigned, task: Task, position: int) -> Round:
+        round_.end()
+        self._evaluate(round_, assigned)
+        following = Round()
+        following.begin(task, position)
+        return following
 
     def _evaluate(self, round_: Round, assigned: Assigned) -> None:
         """Send what becomes of a round. One that fails is divided, down to the record at fault."""
@@ -166,16 +181,17 @@ class SqlHost:
         if len(round_.segments) == 1 and self._place(round_.segments[0]) in self._failed:
             self._fail(round_.segments[0].task, "")
             return
-        if not round_.records:
+        if not round_.rows:
             for segment in round_.segments:
                 self._report(segment, NOTHING)
             return
         try:
             table = self._sql.evaluate(assigned.query, table_of(round_, assigned.query.inputs))
-        except QueryFailed as error:
-            if len(round_.records) == 1 and len(round_.segments) == 1:
-                offset = round_.records[0].offset
-                self._fail(round_.segments[0].task, f"sql: {error} (at offset {offset})")
+        except (QueryFailed, CorruptBatch) as error:
+            kind = "sql" if isinstance(error, QueryFailed) else "corrupt"
+            if round_.rows == 1 and len(round_.segments) == 1:
+                reason = f"{kind}: {error} (at offset {round_.offset(0)})"
+                self._fail(round_.segments[0].task, reason)
                 return
             for part in round_.divided():
                 self._evaluate(part, assigned)
@@ -189,7 +205,7 @@ class SqlHost:
         try:
             emitted = results.emitted(segment)
         except CorruptBatch as error:
-            offset = round_.records[segment.first].offset
+            offset = round_.offset(segment.first)
             self._fail(
                 segment.task,
                 f"corrupt: {error} (in {segment.stop - segment.first} records from offset {offset})",
@@ -198,7 +214,7 @@ class SqlHost:
         if self._place(segment) in self._failed:
             self._fail(segment.task, "")
         elif emitted.failed is not None:
-            offset = round_.records[emitted.failed.row].offset
+            offset = round_.offset(emitted.failed.row)
             self._handled(offset, emitted, rows=emitted.failed.row - segment.first)
             self._fail(segment.task, f"sql: {emitted.failed} (at offset {offset})")
         else:
@@ -243,14 +259,17 @@ class SqlHost:
         return segment.task.topic, segment.task.partition
 
 
-def _fitting(
-    round_: Round, assigned: Assigned, task: Task, stored: StoredRecords, position: int
-) -> list[Found]:
-    """All records of a stored batch, if the round has room for them and they can be read."""
-    rows = len(round_.records) + stored.header.records
-    if rows > assigned.max_rows or round_.size_bytes + len(stored.data) > assigned.max_bytes:
-        return []
+def _fits(round_: Round, assigned: Assigned, stored: StoredRecords) -> bool:
+    rows, size_bytes = stored.header.records, len(stored.data)
+    return (
+        round_.rows + rows <= assigned.max_rows
+        and round_.size_bytes + size_bytes <= assigned.max_bytes
+    )
+
+
+def _whole_piece(stored: StoredRecords, position: int) -> Piece | None:
+    """None also for a batch that must be read one by one up to where it is corrupt."""
     try:
-        return list(stored.read(topic=task.topic, partition=task.partition, position=position))
+        return whole_piece(stored, position)
     except CorruptBatch:
-        return []
+        return None

@@ -1,8 +1,9 @@
 """A SparkSession of the process of a slot, in local mode; the module of `sql` that uses pyspark.
 
 A query is parsed once. The column with the number of the row (`query.ROW`) is added to each projection of the
-parsed plan, so that the user's query need not name it. Each round analyses that plan again over the view with
-the round's rows. Small rounds are a LocalRelation, which Spark evaluates without a job.
+parsed plan, so that the user's query need not name it. The physical plan is kept and evaluated over the rows
+of each round (`kept_plan`). What cannot be kept is analysed and planned for each round, over the view with
+the round's rows.
 
 One thread and one partition: rows keep their order.
 """
@@ -16,6 +17,7 @@ import re
 import shutil
 import sys
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
@@ -25,6 +27,7 @@ from pyspark.logger import PySparkLogger
 from pyspark.sql import DataFrame, SparkSession
 
 from ureplicator_worker.engines import jvm
+from ureplicator_worker.sql.kept_plan import KeptPlan, KeptPlans
 from ureplicator_worker.sql.query import (
     ANALYSED_NODES,
     PARSED_NODES,
@@ -41,7 +44,7 @@ from ureplicator_worker.sql.query import (
     computed_of,
     passed_of,
 )
-from ureplicator_worker.sql.rounds import SCHEMA
+from ureplicator_worker.sql.tables import SCHEMA
 
 MAX_REASON_CHARACTERS = 300
 _OF_ANOTHER_SPARK = re.compile(r"_?(PY)?SPARK_(?!HOME$)")
@@ -64,6 +67,14 @@ _SETTINGS = {
     "spark.ui.retainedStages": "1",
 }
 """One batch of Arrow is one partition, so a round is never divided."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """`logical`: as parsed, with ROW. `kept`: None if each round needs a plan of its own."""
+
+    logical: Any
+    kept: KeptPlan | None
 
 
 class SparkSql:
@@ -89,6 +100,13 @@ class SparkSql:
         self._datasets = java.org.apache.spark.sql.classic.Dataset
         self._plans = java.org.apache.spark.sql.catalyst.plans.logical
         self._to_seq = java.PythonUtils.toSeq
+        self._source = self._make_source()
+        self._kept_plans = KeptPlans(
+            java,
+            self._source._jdf,  # noqa: SLF001
+            scratch=self._scratch,
+            limit_bytes=memory_bytes >> 2,
+        )
         for name in udfs:
             module, _, function = name.partition(":")
             getattr(importlib.import_module(module), function)(self._spark)
@@ -120,7 +138,7 @@ class SparkSql:
             if _kind(node) == "UnresolvedRelation" and node.name() != VIEW:
                 raise QueryRefused(f"there is no {node.name()}: the view is {VIEW}")
         rows = self._with_row(parsed)
-        self._show(SCHEMA.empty_table())
+        self._source.createOrReplaceTempView(VIEW)
         plan = self._datasets.ofRows(self._session, rows).queryExecution().analyzed()
         check_nodes(map(_kind, _nodes(plan)), ANALYSED_NODES)
         if not plan.subqueriesAll().isEmpty():
@@ -134,8 +152,9 @@ class SparkSql:
         columns = [each for each in output if each.name != ROW]
         check_columns(columns)
         computed = computed_of(columns)
+        logical = self._project([f"`{ROW}`", *casts(computed)], rows)
         return Query(
-            plan=self._project([f"`{ROW}`", *casts(computed)], rows),
+            plan=Plan(logical, self._keep(text, logical)),
             inputs=frozenset(view[id] for id in _references(plan) if id in view) - {ROW},
             passed=passed_of(columns),
             computed=computed,
@@ -157,15 +176,35 @@ class SparkSql:
         parsed = [self._parser.parseExpression(each) for each in expressions]
         return self._plans.Project(self._to_seq(parsed), child)
 
-    def _show(self, table: pa.Table) -> None:
-        self._spark.createDataFrame(table).createOrReplaceTempView(VIEW)
+    def _keep(self, text: str, logical: Any) -> KeptPlan | None:
+        """None also for a plan that Spark does not make: its rounds fail, and so does each record."""
+        try:
+            execution = self._datasets.ofRows(self._session, logical).queryExecution()
+            return self._kept_plans.keep(text, execution)
+        except (Py4JNetworkError, ConnectionError):
+            raise
+        except Exception:  # whatever Spark raises for a query
+            return None
+
+    def _make_source(self) -> DataFrame:
+        """The view without rows of a round, as an RDD of one partition."""
+        row = pa.Table.from_arrays([pa.nulls(1, each.type) for each in SCHEMA], schema=SCHEMA)
+        frame: Any = self._spark.createDataFrame(row)._jdf  # noqa: SLF001
+        rows = frame.queryExecution().toRdd()
+        source = self._session.internalCreateDataFrame(rows, frame.schema(), False)
+        return DataFrame(source, self._spark)
 
     def evaluate(self, query: Query, table: pa.Table) -> pa.Table:
         """Rows of the result. Raises QueryFailed, SessionLost."""
         try:
-            self._show(table)
-            frame = self._datasets.ofRows(self._session, query.plan)
+            plan: Plan = query.plan
+            if plan.kept is not None:
+                return self._kept_plans.evaluate(plan.kept, table)
+            self._spark.createDataFrame(table).createOrReplaceTempView(VIEW)
+            frame = self._datasets.ofRows(self._session, plan.logical)
             return DataFrame(frame, self._spark).toArrow()
+        except QueryFailed:
+            raise
         except (Py4JNetworkError, ConnectionError, EOFError) as error:
             raise SessionLost(f"its JVM ended: {one_line(error)}") from error
         except Exception as error:  # whatever Spark raises for a round

@@ -32,13 +32,14 @@ Found = tuple[Record, int, int]
 class StoredRecords:
     """The records of a stored batch from `position` on. Making and iterating it raise CorruptBatch.
 
-    `whole`: the batch can be sent as it is.
+    `whole`: the batch, `view`, can be sent as it is.
     """
 
-    __slots__ = ("_offsets", "base_ms", "data", "header", "stamped_ms", "whole")
+    __slots__ = ("_offsets", "base_ms", "data", "header", "stamped_ms", "view", "whole")
 
     def __init__(self, view: memoryview, *, position: int) -> None:
         self._offsets: SourceOffsets | None = None
+        self.view = view
         self.header = Header(view, 0)
         self.whole = self.header.kind(position) is Kind.PASS
         self.data = b""
@@ -55,6 +56,11 @@ class StoredRecords:
         self.base_ms = self.header.base_timestamp_ms
         codec = self.header.codec
         self.data = bytes(decompress(codec, view[HEADER_BYTES:], limit_bytes=MAX_DECODED_BYTES))
+
+    @property
+    def contiguous(self) -> bool:
+        """Offsets of all records count from that of the batch."""
+        return self._offsets is None
 
     def read(self, *, topic: str, partition: int, position: int) -> Iterator[Found]:
         try:
