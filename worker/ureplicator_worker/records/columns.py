@@ -18,7 +18,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from ureplicator_worker.copier.raw.batches.codecs import Bytes, decompress
+from ureplicator_worker.copier.raw.batches.codecs import Bytes as Stored
+from ureplicator_worker.copier.raw.batches.codecs import decompress
 from ureplicator_worker.copier.raw.batches.header import (
     HEADER_BYTES,
     LOG_APPEND_TIME,
@@ -28,7 +29,7 @@ from ureplicator_worker.copier.raw.batches.header import (
 from ureplicator_worker.copier.raw.batches.offsets import SourceOffsets
 from ureplicator_worker.copier.raw.batches.rebuild import MAX_DECODED_BYTES, rebuild
 from ureplicator_worker.copier.raw.batches.records import read_zigzag
-from ureplicator_worker.records.varints import Numbers, read_varints
+from ureplicator_worker.records.varints import Bytes, Numbers, read_varints
 
 HEADER = pa.struct([("key", pa.string()), ("value", pa.binary())])
 HEADERS = pa.list_(pa.field("element", HEADER))
@@ -136,7 +137,7 @@ class RecordColumns:
         return pa.RecordBatch.from_arrays(columns, schema=SCHEMA)
 
 
-def find_records(data: Bytes, at: int, count: int, places: list[int]) -> None:
+def find_records(data: Stored, at: int, count: int, places: list[int]) -> None:
     """Note where each record begins. Lengths of one and two bytes, nearly all, are read in place.
 
     Raises CorruptBatch.
@@ -176,13 +177,23 @@ class Fields:
     `places`: where each begins; they ascend.
     """
 
-    def __init__(self, data: Bytes, places: Numbers) -> None:
+    def __init__(self, data: Stored, places: Numbers) -> None:
         self._buffer = pa.py_buffer(data)
-        self._data = np.frombuffer(data, np.uint8)
+        self._data: Bytes = np.frombuffer(data, np.uint8)
         length, self._at = read_varints(self._data, places)
         self._ends = self._at + length
         inside = self._ends <= np.append(places[1:], len(data))
         _check(inside & (length > 0), "length of a record")
+
+    def attributes(self) -> Bytes:
+        """One byte of each record, before all other fields."""
+        found: Bytes = self._data[self._at]
+        return found
+
+    def rests(self) -> tuple[Numbers, Numbers]:
+        """(places where the fields that are not read yet begin, ends of the records)."""
+        _check(self._at <= self._ends, "length of a record")
+        return self._at, self._ends
 
     def places_and_times(self, runs: Numbers) -> tuple[Numbers, Numbers, Numbers]:
         """(offsets, times in ms, kinds of time)."""

@@ -1,5 +1,7 @@
 """Zigzag varints of many records at once. Hot path.
 
+Numbers are written into rows of equal width, with a mask of the bytes that count.
+
 The first bytes of all numbers are read together, then the second bytes of those that go on, and so on: few
 numbers of a record have more than two.
 """
@@ -37,3 +39,17 @@ def read_varints(data: Bytes, at: Numbers) -> tuple[Numbers, Numbers]:
     except IndexError as error:
         raise CorruptBatch("a record is cut") from error
     return (left >> 1).astype(np.int64) ^ -(left & 1).astype(np.int64), at
+
+
+def write_varints(values: Numbers) -> tuple[Bytes, npt.NDArray[np.bool_]]:
+    """A row of bytes for each number, and which of them count."""
+    left = (values.astype(np.uint64) << 1) ^ (values >> 63).astype(np.uint64)
+    columns, masks = [], [np.ones(len(values), np.bool_)]
+    while True:
+        rest = left >> 7
+        more = rest > 0
+        columns.append((left & 0x7F).astype(np.uint8) | (more.astype(np.uint8) << 7))
+        if not more.any():
+            return np.stack(columns, axis=1), np.stack(masks, axis=1)
+        masks.append(more)
+        left = rest

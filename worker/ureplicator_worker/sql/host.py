@@ -21,9 +21,10 @@ from ureplicator_worker.copier.record.channel import Channel, Inbox
 from ureplicator_worker.copier.record.chunk_work import reason_of
 from ureplicator_worker.copier.record.decoding import StoredRecords
 from ureplicator_worker.copier.record.frames import Frame, Head
+from ureplicator_worker.sql.pieces import Piece, whole_piece
 from ureplicator_worker.sql.query import Query, QueryFailed, QueryRefused, SessionLost
 from ureplicator_worker.sql.results import NOTHING, Emitted, Results
-from ureplicator_worker.sql.rounds import Piece, Round, Segment, Task, whole_piece
+from ureplicator_worker.sql.rounds import Round, Segment, Task
 from ureplicator_worker.sql.tables import table_of
 
 Place = tuple[str, int]

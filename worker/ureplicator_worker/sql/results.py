@@ -6,7 +6,7 @@ none is left out are sent as they are. The others are made of the computed colum
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,10 +14,15 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from ureplicator_worker.copier.raw.batches.offsets import SourceOffsets
+from ureplicator_worker.copier.raw.batches.records import Built
+from ureplicator_worker.copier.record.decoding import StoredRecords
 from ureplicator_worker.copier.record.encoding import BadOutput, Builders, Ready, encoded
 from ureplicator_worker.handlers import Header, Output, Record
+from ureplicator_worker.sql.pieces import Piece
 from ureplicator_worker.sql.query import ROW, Query
-from ureplicator_worker.sql.rounds import Piece, Round, Segment, Task
+from ureplicator_worker.sql.rounds import Round, Segment, Task
+from ureplicator_worker.sql.splicing import spliced
 
 NO_TIME_MS = -1
 PASSED_BYTES = 16 << 10
@@ -76,10 +81,10 @@ class Results:
     def emitted(self, segment: Segment) -> Emitted:
         """Of one segment. Raises CorruptBatch for times too far apart for one batch."""
         first, stop = np.searchsorted(self._rows, (segment.first, segment.stop)).tolist()
-        builders = Builders()
         if self._query.whole:
-            self._splice(segment, builders)
-            return Emitted(tuple(builders.take()), stop - first, stop - first)
+            ready = tuple(self._whole(segment))
+            return Emitted(ready, stop - first, stop - first)
+        builders = Builders()
         self._records = self._read(segment, first, stop)
         emissions, failed = self._emissions(segment.task, first, stop)
         for row, target, rest, time_ms in emissions:
@@ -89,20 +94,30 @@ class Results:
         kept = len({each[0] for each in emissions})
         return Emitted(tuple(builders.take()), len(emissions), kept, failed)
 
-    def _splice(self, segment: Segment, builders: Builders) -> None:
-        """Records that stay as they are, as bytes; those of a stored batch together."""
+    def _whole(self, segment: Segment) -> Iterator[Ready]:
+        """Batches of the records that stay as they are."""
         target = (segment.task.target, segment.task.partition)
-        starts = [start for start, _ in self._round.between(segment.first, segment.stop)]
+        waiting: list[Piece] = []
+        for piece in self._kept(segment):
+            if _passes(piece):
+                yield from (Ready(target, built) for built in _spliced(waiting))
+                waiting = []
+                yield Ready(target, _passed(piece.stored))
+            else:
+                waiting.append(piece)
+        yield from (Ready(target, built) for built in _spliced(waiting))
+
+    def _kept(self, segment: Segment) -> Iterator[Piece]:
+        """What the result has of each piece."""
+        pieces = list(self._round.between(segment.first, segment.stop))
+        starts = [start for start, _ in pieces]
         bounds = np.searchsorted(self._rows, [*starts, segment.stop]).tolist()
-        pieces = self._round.between(segment.first, segment.stop)
-        for number, (start, piece) in enumerate(pieces):
-            first, stop = bounds[number], bounds[number + 1]
-            if stop - first == len(piece.places) and _passes(piece):
-                builders.pass_on(target, piece.stored.view, piece.stored.header)
+        for (start, piece), first, stop in zip(pieces, bounds[:-1], bounds[1:], strict=True):
+            if stop - first == len(piece.places):
+                yield piece
             elif stop > first:
                 rows = (self._rows[first:stop] - start).tolist()
-                places = [piece.places[row] for row in rows]
-                builders.pick(target, piece.stored, places, piece.base)
+                yield Piece(piece.stored, [piece.places[row] for row in rows], piece.base)
 
     def _read(self, segment: Segment, first: int, stop: int) -> dict[int, Record]:
         """Records of the rows `first` to `stop` of the result."""
@@ -168,6 +183,17 @@ def _passes(piece: Piece) -> bool:
     stored = piece.stored
     whole = stored.whole and len(piece.places) == stored.header.records
     return whole and len(stored.view) >= PASSED_BYTES
+
+
+def _passed(stored: StoredRecords) -> Built:
+    """A stored batch, wholly as it is."""
+    header = stored.header
+    offsets = SourceOffsets.from_(header.base_offset)
+    return Built(bytearray(stored.view), header.records, offsets, header.max_timestamp_ms)
+
+
+def _spliced(pieces: list[Piece]) -> Iterator[Built]:
+    return spliced(pieces) if pieces else iter(())
 
 
 _OUTPUTS = ("key", "value", "headers", "timestamp", "partition", "topic")

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 
 from ureplicator_worker.copier.raw.batches.records import read_zigzag
 from ureplicator_worker.copier.record.decoding import Found, StoredRecords
-from ureplicator_worker.records.columns import find_records
+from ureplicator_worker.sql.pieces import Piece
 
 
 @dataclass(slots=True, eq=False)
@@ -44,36 +44,6 @@ class Segment:
     next_offset: int
     last: bool = False
     error: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Piece:
-    """Records of one stored batch: their places in its decoded bytes. Their offsets count from `base`."""
-
-    stored: StoredRecords
-    places: list[int]
-    base: int
-
-    def part(self, first: int, stop: int) -> Piece:
-        return Piece(self.stored, self.places[first:stop], self.base)
-
-    def offset(self, index: int) -> int:
-        data = self.stored.data
-        _length, at = read_zigzag(data, self.places[index])
-        _delta_ms, at = read_zigzag(data, at + 1)
-        return self.base + read_zigzag(data, at)[0]
-
-
-def whole_piece(stored: StoredRecords, position: int) -> Piece | None:
-    """All records of a stored batch, without decoding them; None: they must be read one by one.
-
-    Raises CorruptBatch.
-    """
-    if not stored.contiguous or stored.header.base_offset < position:
-        return None
-    places: list[int] = []
-    find_records(stored.data, 0, stored.header.records, places)
-    return Piece(stored, places, stored.header.base_offset)
 
 
 @dataclass(slots=True)

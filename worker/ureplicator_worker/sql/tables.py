@@ -12,9 +12,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from ureplicator_worker.records.columns import APPEND_TIME, CREATE_TIME, Fields
+from ureplicator_worker.records.columns import APPEND_TIME, Fields
 from ureplicator_worker.records.columns import SCHEMA as RECORDS
 from ureplicator_worker.records.varints import Numbers
+from ureplicator_worker.sql.pieces import joined, runs_of
 from ureplicator_worker.sql.query import ROW, QueryFailed
 from ureplicator_worker.sql.rounds import Round
 
@@ -26,8 +27,8 @@ MAX_TIME_MS = ((1 << 63) - 1) // 1_000
 
 def table_of(round_: Round, inputs: Collection[str]) -> pa.Table:
     """Rows of the view; columns that are not `inputs` are null. Raises QueryFailed, CorruptBatch."""
-    fields = Fields(*_joined(round_))
-    offsets, times_ms, kinds = fields.places_and_times(_runs(round_))
+    fields = Fields(*joined(round_.pieces))
+    offsets, times_ms, kinds = fields.places_and_times(runs_of(round_.pieces))
     made: dict[str, Any] = {ROW: pa.array(np.arange(round_.rows, dtype=np.int32))}
     for name in ("key", "value"):
         if name in inputs:
@@ -51,33 +52,6 @@ def table_of(round_: Round, inputs: Collection[str]) -> pa.Table:
         for each in SCHEMA
     ]
     return pa.Table.from_arrays(columns, schema=SCHEMA)
-
-
-def _joined(round_: Round) -> tuple[bytes, Numbers]:
-    """The decoded bytes of all stored batches, and where each record begins."""
-    data: list[bytes] = []
-    places: list[Numbers] = []
-    size, start, before = 0, 0, None
-    for piece in round_.pieces:
-        if piece.stored is not before:
-            before, start = piece.stored, size
-            data.append(before.data)
-            size += len(before.data)
-        places.append(np.asarray(piece.places, np.int64) + start)
-    return b"".join(data), np.concatenate(places)
-
-
-def _runs(round_: Round) -> Numbers:
-    """For each piece, as `Fields.places_and_times` takes it."""
-    runs = []
-    for piece in round_.pieces:
-        stored, count = piece.stored, len(piece.places)
-        stamped_ms = stored.stamped_ms
-        if stamped_ms is None:
-            runs.append((count, piece.base, stored.base_ms, -1, CREATE_TIME))
-        else:
-            runs.append((count, piece.base, stored.base_ms, stamped_ms, APPEND_TIME))
-    return np.array(runs, np.int64)
 
 
 def _times(times_ms: Numbers) -> pa.Array:

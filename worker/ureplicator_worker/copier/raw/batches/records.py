@@ -166,28 +166,13 @@ class Records:
         """The batch; None without records. Its checksum and producer come when it is stamped."""
         if not self.count:
             return None
-        payload = compress(codec, self._data)
-        try:
-            header = _HEADER.pack(
-                0,
-                HEADER_BYTES - LENGTH_OFFSET + len(payload),
-                -1,
-                NEWEST_MAGIC,
-                0,
-                codec,
-                self.count - 1,
-                self._base_ms,
-                self._latest_ms,
-                -1,
-                -1,
-                -1,
-                self.count,
-            )
-        except struct.error as error:
-            raise CorruptBatch(f"a time of a record: {error}") from error
-        data = bytearray(header)
-        data += payload
-        return Built(data, self.count, SourceOffsets(tuple(self._runs)), self._latest_ms)
+        return Built.of(
+            self._data,
+            codec=codec,
+            offsets=SourceOffsets(tuple(self._runs)),
+            records=self.count,
+            times_ms=(self._base_ms, self._latest_ms),
+        )
 
 
 class Built:
@@ -202,6 +187,31 @@ class Built:
         self.records = records
         self.offsets = offsets
         self.max_timestamp_ms = max_timestamp_ms
+
+    @classmethod
+    def of(
+        cls,
+        data: Bytes,
+        *,
+        codec: int,
+        offsets: SourceOffsets,
+        records: int,
+        times_ms: tuple[int, int],
+    ) -> Built:
+        """A batch of encoded records with deltas 0, 1, ... of offsets. `times_ms`: of the first record, from
+        which deltas count, and the latest one. Raises CorruptBatch."""
+        payload = compress(codec, data)
+        base_ms, latest_ms = times_ms
+        size = HEADER_BYTES - LENGTH_OFFSET + len(payload)
+        last = records - 1
+        fields = (codec, last, base_ms, latest_ms, -1, -1, -1, records)
+        try:
+            header = _HEADER.pack(0, size, -1, NEWEST_MAGIC, 0, *fields)
+        except struct.error as error:
+            raise CorruptBatch(f"a time of a record: {error}") from error
+        built = bytearray(header)
+        built += payload
+        return cls(built, records, offsets, latest_ms)
 
     @property
     def first_offset(self) -> int:
