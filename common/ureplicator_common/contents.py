@@ -12,6 +12,7 @@ from typing import Annotated
 
 from pydantic import Field, PlainSerializer, PlainValidator, Strict
 
+from ureplicator_common.kafka.acls import TopicAcl
 from ureplicator_common.model import (
     Content,
     EventKind,
@@ -58,6 +59,7 @@ PartitionText = Annotated[
 RouteText = Annotated[Route, PlainValidator(Route.parse), PlainSerializer(str, return_type=str)]
 SessionText = Annotated[SessionId, Strict(False), PlainSerializer(str, return_type=str)]
 """Text: a session id needs all 64 bits, and many JSON readers keep 53."""
+_Acls = Annotated[frozenset[TopicAcl], PlainSerializer(sorted, return_type=list[TopicAcl])]
 _Numbers = Annotated[frozenset[int], PlainSerializer(sorted, return_type=list[int])]
 _Routes = Annotated[frozenset[RouteText], PlainSerializer(_ordered_routes, return_type=list[str])]
 LimitedText = Annotated[
@@ -155,6 +157,13 @@ class RouteMemory(Content):
 
     baseline: _Names | None = None
     refused: _Names = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class RouteAcls(Content):
+    """`acls/<route>`: access rights that the route added to its target cluster, or was about to add."""
+
+    added: _Acls = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@
 | targets/<cluster>/<topic>       | persistent | who claims that target  | REST, the leader  |
 | blacklist/<route>/<topic>       | persistent | topic not to be copied  | REST              |
 | memory/<route>                  | persistent | RouteMemory             | the leader        |
+| acls/<route>                    | persistent | RouteAcls               | the leader        |
 | ideal/<route>/<topic>           | persistent | IdealTopic              | the leader        |
 | assignments/<worker>            | persistent | Assignment              | the leader        |
 | shares/<worker>                 | persistent | SlotShares              | the leader        |
@@ -66,6 +67,7 @@ from ureplicator_common.contents import (
     PartitionLoad,
     PartitionText,
     PastEvent,
+    RouteAcls,
     RouteMemory,
     SessionText,
     SlotShares,
@@ -143,6 +145,7 @@ class Paths:
         self.targets = f"{self.root}/targets"
         self.blacklist = f"{self.root}/blacklist"
         self.memory = f"{self.root}/memory"
+        self.acls = f"{self.root}/acls"
         self.ideal = f"{self.root}/ideal"
         self.assignments = f"{self.root}/assignments"
         self.shares = f"{self.root}/shares"
@@ -166,6 +169,7 @@ class Paths:
             self.targets,
             self.blacklist,
             self.memory,
+            self.acls,
             self.ideal,
             self.assignments,
             self.shares,
@@ -200,6 +204,9 @@ class Paths:
 
     def route_memory(self, route: Route) -> str:
         return f"{self.memory}/{route}"
+
+    def route_acls(self, route: Route) -> str:
+        return f"{self.acls}/{route}"
 
     def ideal_topic(self, key: TopicKey) -> str:
         return f"{self.ideal}/{key}"
@@ -339,6 +346,7 @@ _intent = _Codec(TypeAdapter(TopicIntent))
 _claim = _Codec(TypeAdapter(_Claim))
 _blacklisted = _Codec(TypeAdapter(_Blacklisted))
 _memory = _Codec(TypeAdapter(RouteMemory))
+_acls = _Codec(TypeAdapter(RouteAcls))
 _ideal = _Codec(TypeAdapter(dict[int, IdealEntry]), omit_defaults=True)
 _assignment = _Codec(TypeAdapter(dict[PartitionText, AssignmentEntry]))
 _shares = _Codec(TypeAdapter(SlotShares))
@@ -362,6 +370,7 @@ _route = _Codec(
 
 encode_intent, decode_intent = _intent.encode, _intent.decode
 encode_memory, decode_memory = _memory.encode, _memory.decode
+encode_acls, decode_acls = _acls.encode, _acls.decode
 encode_live_worker, decode_live_worker = _live_worker.encode, _live_worker.decode
 encode_known_worker, decode_known_worker = _known_worker.encode, _known_worker.decode
 encode_switches, decode_switches = _switches.encode, _switches.decode

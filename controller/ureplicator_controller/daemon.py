@@ -8,7 +8,7 @@
         +-- position deletion (of topics deleted with their positions)
         +-- position changes (that operators request)
         +-- groups of each route whose offsets are synced
-        +-- topics of each route whose settings follow
+        +-- topics of each route whose settings and access rights follow
         +-- metrics server
 
 gunicorn forks, and a ZooKeeper client that was opened before a fork hangs: so REST is started by exec,
@@ -43,6 +43,7 @@ from ureplicator_common.contents import LiveController
 from ureplicator_common.coordination import Coordination, Unavailable
 from ureplicator_common.coordination.zookeeper import ZooKeeperCoordination
 from ureplicator_common.errors import OperatingError, PermanentError
+from ureplicator_common.kafka.acls.requests import KafkaAclAdmin
 from ureplicator_common.kafka.admin import ConfluentTopicAdmin
 from ureplicator_common.kafka.client import ClusterClient
 from ureplicator_common.model import Route
@@ -52,7 +53,7 @@ from ureplicator_controller.core.state.snapshot import BalanceLimits, Delays
 from ureplicator_controller.core.topics.rules import TopicRules
 from ureplicator_controller.engines.control_loop import ControlLoop
 from ureplicator_controller.engines.executor import Executor
-from ureplicator_controller.engines.following.opening import open_followers
+from ureplicator_controller.engines.following.opening import FollowerNeeds, open_followers
 from ureplicator_controller.engines.groups.clusters import open_sync
 from ureplicator_controller.engines.leader_proof import LeaderProof
 from ureplicator_controller.engines.leadership import Identity, Leadership
@@ -271,21 +272,28 @@ class Controller:
             seen=proof.latest,
             proof=proof.proven,
         )
-        syncs = *self._group_syncs(proof), *self._followers(proof)
+        syncs = *self._group_syncs(proof), *self._followers(coordination, proof)
         return topics, renewer, deleter, changer, *syncs
 
     def _admin(self, cluster: str) -> ConfluentTopicAdmin:
         return ConfluentTopicAdmin(self._settings.cluster(cluster))
 
-    def _followers(self, proof: LeaderProof) -> Iterator[Engine]:
+    def _acl_admin(self, cluster: str) -> KafkaAclAdmin:
+        bootstrap = self._settings.cluster(cluster)["bootstrap.servers"]
+        return KafkaAclAdmin(ClusterClient(bootstrap), name=cluster)
+
+    def _followers(self, coordination: Coordination, proof: LeaderProof) -> Iterator[Engine]:
+        needs = FollowerNeeds(
+            topics=self._admin,
+            acls=self._acl_admin,
+            coordination=coordination,
+            paths=self._paths,
+            seen=proof.latest_of_epoch,
+            clock=self._clock,
+            metrics=self._metrics,
+        )
         for config in self._settings.routes:
-            yield from open_followers(
-                config=config,
-                admins=self._admin,
-                seen=proof.latest_of_epoch,
-                clock=self._clock,
-                metrics=self._metrics,
-            )
+            yield from open_followers(config, needs)
 
     def _group_syncs(self, proof: LeaderProof) -> Iterator[Engine]:
         for config in self._settings.routes:

@@ -124,6 +124,16 @@ class ConfigSyncSettings(Section):
         return tuple(_compiled(pattern) for pattern in patterns)
 
 
+class AclSyncSettings(Section):
+    """Access rights on topics that follow to their target topics."""
+
+    enabled: bool = False
+    """Add the rights on source topics at their target topics, without those to write, and remove them again.
+    Default false: rights are of the target's operators."""
+    interval_s: float = Field(default=60.0, ge=0.5)
+    """Seconds between two rounds."""
+
+
 class OnHandlerError(StrEnum):
     """Treatment of a record that its handler raises for."""
 
@@ -290,6 +300,7 @@ class RouteConfig(Section):
     """Topics whose records go through a query of Spark SQL that filters and changes them row by row."""
     sync_group_offsets: GroupSyncSettings = GroupSyncSettings()
     sync_topic_configs: ConfigSyncSettings = ConfigSyncSettings()
+    sync_topic_acls: AclSyncSettings = AclSyncSettings()
     naming: NamingSettings = NamingSettings()
     auto_whitelist: AutoWhitelistSettings = AutoWhitelistSettings()
     auto_expand: bool = True

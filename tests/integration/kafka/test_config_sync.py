@@ -14,7 +14,8 @@ from ureplicator_common.kafka import TopicRefused
 from ureplicator_common.kafka.admin import ConfluentTopicAdmin
 from ureplicator_common.model import Route, RouteSettings, SessionId, TopicKey
 from ureplicator_controller.core.state.snapshot import Snapshot, Stored
-from ureplicator_controller.engines.following.opening import open_followers
+from ureplicator_controller.engines.following.configs import ConfigWork
+from ureplicator_controller.engines.following.follower import Follower
 from ureplicator_controller.engines.metrics import ControlMetrics
 from ureplicator_testkit.servers.clusters import KafkaCluster
 
@@ -53,12 +54,14 @@ def test_settings_follow_and_are_removed_again(
         routes={ROUTE: Stored(RouteSettings(), 0, 0, SESSION)},
         topics={TopicKey(ROUTE, topic): Stored(intent, 0, 0, SESSION)},
     )
-    (sync,) = open_followers(
-        config=RouteConfig.model_validate(
-            {**ROUTE._asdict(), "sync_topic_configs": {"enabled": True}}
+    config = {**ROUTE._asdict(), "sync_topic_configs": {"enabled": True}}
+    sync = Follower(
+        route=ROUTE,
+        work=ConfigWork(
+            config=RouteConfig.model_validate(config), source=lambda: source, target=lambda: target
         ),
-        admins=admins.__getitem__,
         seen=lambda: (1, snapshot),
+        interval_s=60.0,
         clock=SystemClock(),
         metrics=ControlMetrics(CollectorRegistry()),
     )

@@ -29,8 +29,7 @@ def followed_topics(
 
     `configured`: settings of the route, for names while the leader has published none.
     """
-    published = snapshot.routes.get(route)
-    settings = configured if published is None else published.value
+    settings = naming(snapshot, route, configured)
     return tuple(
         FollowedTopic(
             source=key.topic,
@@ -45,3 +44,24 @@ def followed_topics(
         and stored.value.state is not TopicState.DELETING
         and not stored.value.stopped
     )
+
+
+def held_targets(
+    snapshot: Snapshot, route: Route, configured: RouteSettings, followed: tuple[FollowedTopic, ...]
+) -> frozenset[str]:
+    """Target topics of the route that do not follow now."""
+    settings = naming(snapshot, route, configured)
+    names = {each.source for each in followed}
+    return frozenset(
+        stored.value.target_topic
+        if (stored := snapshot.topics.get(key)) is not None and stored.value.target_topic
+        else settings.target_topic(key.topic)
+        for key in {*snapshot.topics, *snapshot.unreadable_topics}
+        if key.route == route and key.topic not in names
+    )
+
+
+def naming(snapshot: Snapshot, route: Route, configured: RouteSettings) -> RouteSettings:
+    """Settings of the route as the leader published them, else as configured."""
+    published = snapshot.routes.get(route)
+    return configured if published is None else published.value

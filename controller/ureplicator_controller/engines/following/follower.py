@@ -44,6 +44,7 @@ class FollowState(StrEnum):
     PENDING = "pending"
     REFUSED = "refused"
     UNKNOWN = "unknown"
+    NO_AUTHORIZER = "no authorizer"
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,35 +3,69 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 
 from ureplicator_common.clock import Clock
 from ureplicator_common.config.route import RouteConfig
+from ureplicator_common.coordination import Coordination
 from ureplicator_common.kafka import TopicAdmin
+from ureplicator_common.kafka.acls import AclAdmin
+from ureplicator_common.znodes import Paths
+from ureplicator_controller.engines.fenced_writer import FencedWriter
+from ureplicator_controller.engines.following.acls import AclWork
 from ureplicator_controller.engines.following.configs import ConfigWork
-from ureplicator_controller.engines.following.follower import Follower, Seen
+from ureplicator_controller.engines.following.follower import Follower, Seen, Work
 from ureplicator_controller.engines.metrics import ControlMetrics
 
 
-def open_followers(
-    *,
-    config: RouteConfig,
-    admins: Callable[[str], TopicAdmin],
-    seen: Seen,
-    clock: Clock,
-    metrics: ControlMetrics,
-) -> Iterator[Follower]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FollowerNeeds:
+    """Everything that the threads of all routes share. `topics`, `acls`: clients by the name of a cluster."""
+
+    topics: Callable[[str], TopicAdmin]
+    acls: Callable[[str], AclAdmin]
+    coordination: Coordination
+    paths: Paths
+    seen: Seen
+    clock: Clock
+    metrics: ControlMetrics
+
+
+def open_followers(config: RouteConfig, needs: FollowerNeeds) -> Iterator[Follower]:
     """Those that the route has enabled. Nothing is connected before this process leads."""
     if config.sync_topic_configs.enabled:
-        work = ConfigWork(
-            config=config,
-            source=lambda: admins(config.source),
-            target=lambda: admins(config.target),
+        yield _follower(
+            _configs(config, needs), config, needs, config.sync_topic_configs.interval_s
         )
-        yield Follower(
-            route=config.route,
-            work=work,
-            seen=seen,
-            interval_s=config.sync_topic_configs.interval_s,
-            clock=clock,
-            metrics=metrics,
-        )
+    if config.sync_topic_acls.enabled:
+        yield _follower(_acls(config, needs), config, needs, config.sync_topic_acls.interval_s)
+
+
+def _configs(config: RouteConfig, needs: FollowerNeeds) -> ConfigWork:
+    return ConfigWork(
+        config=config,
+        source=lambda: needs.topics(config.source),
+        target=lambda: needs.topics(config.target),
+    )
+
+
+def _acls(config: RouteConfig, needs: FollowerNeeds) -> AclWork:
+    return AclWork(
+        config=config,
+        source=lambda: needs.acls(config.source),
+        target=lambda: needs.acls(config.target),
+        coordination=needs.coordination,
+        paths=needs.paths,
+        writer=FencedWriter(needs.coordination, paths=needs.paths, metrics=needs.metrics),
+    )
+
+
+def _follower(work: Work, config: RouteConfig, needs: FollowerNeeds, interval_s: float) -> Follower:
+    return Follower(
+        route=config.route,
+        work=work,
+        seen=needs.seen,
+        interval_s=interval_s,
+        clock=needs.clock,
+        metrics=needs.metrics,
+    )

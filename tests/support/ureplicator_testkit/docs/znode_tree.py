@@ -33,10 +33,12 @@ from ureplicator_common.contents import (
     LiveWorker,
     PartitionLoad,
     PastEvent,
+    RouteAcls,
     RouteMemory,
     Switches,
     TopicIntent,
 )
+from ureplicator_common.kafka.acls import ALLOW, LITERAL, READ, TopicAcl
 from ureplicator_common.model import (
     EventKind,
     Limited,
@@ -190,6 +192,14 @@ def _decisions() -> Iterator[ZnodeRow]:
         "the leader",
         "topics that existed when auto-whitelisting began; topics refused, and why",
         znodes.encode_memory(RouteMemory({"clicks": "x9KQ0gXL"}, {"scratch": "target refuses it"})),
+    )
+    acl = TopicAcl("orders", LITERAL, "User:billing", "*", READ, ALLOW)
+    yield ZnodeRow(
+        "acls/<route>",
+        False,
+        "the leader",
+        "access rights that the route added at the target: only they are removed again",
+        znodes.encode_acls(RouteAcls(frozenset({acl}))),
     )
     event = PastEvent(
         17,

@@ -8,7 +8,9 @@ from prometheus_client import CollectorRegistry
 from ureplicator_common.clock import ManualClock
 from ureplicator_common.config.route import ConfigSyncSettings, RouteConfig
 from ureplicator_common.contents import TopicIntent
+from ureplicator_common.coordination.memory import MemoryCoordination, MemoryStore
 from ureplicator_common.model import Route, RouteSettings, SessionId, TopicKey
+from ureplicator_common.znodes import Paths
 from ureplicator_controller.core.state.snapshot import Snapshot, Stored
 from ureplicator_controller.engines.following.follower import (
     MAX_AGE_S,
@@ -16,9 +18,10 @@ from ureplicator_controller.engines.following.follower import (
     Follower,
     FollowState,
 )
-from ureplicator_controller.engines.following.opening import open_followers
+from ureplicator_controller.engines.following.opening import FollowerNeeds, open_followers
 from ureplicator_controller.engines.metrics import ControlMetrics
 from ureplicator_testkit.kafka.clients import MemoryTopicAdmin
+from ureplicator_testkit.kafka.memory_acls import MemoryAclAdmin
 
 ROUTE = Route("a", "b")
 INTERVAL_S = 60.0
@@ -44,11 +47,16 @@ class World:
     def followers(self, settings: ConfigSyncSettings) -> list[Follower]:
         return list(
             open_followers(
-                config=RouteConfig(source="a", target="b", sync_topic_configs=settings),
-                admins=self.admin,
-                seen=lambda: None if self.epoch is None else (self.epoch, self.snapshot()),
-                clock=self.clock,
-                metrics=self.metrics,
+                RouteConfig(source="a", target="b", sync_topic_configs=settings),
+                FollowerNeeds(
+                    topics=self.admin,
+                    acls=lambda name: MemoryAclAdmin(),
+                    coordination=MemoryCoordination(MemoryStore()),
+                    paths=Paths("f"),
+                    seen=lambda: None if self.epoch is None else (self.epoch, self.snapshot()),
+                    clock=self.clock,
+                    metrics=self.metrics,
+                ),
             )
         )
 

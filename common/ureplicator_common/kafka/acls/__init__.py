@@ -1,0 +1,59 @@
+"""Access rights on the topics of one cluster (ACLs); `requests` implements the interface."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from ureplicator_common.errors import OperatingError, PermanentError
+from ureplicator_common.model import Content
+
+LITERAL, PREFIXED = "LITERAL", "PREFIXED"
+ALLOW, DENY = "ALLOW", "DENY"
+ALL, READ, WRITE, DELETE = "ALL", "READ", "WRITE", "DELETE"
+
+
+class NoAuthorizer(PermanentError):
+    """The brokers of the cluster have no authorizer, so there are no access rights."""
+
+
+class AclRefused(PermanentError):
+    """The cluster refuses to add or remove an access right."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class TopicAcl(Content):
+    """One access right, in Kafka's terms. `pattern`: LITERAL, or PREFIXED for all topics whose names begin
+    with `name`."""
+
+    name: str
+    pattern: str
+    principal: str
+    host: str
+    operation: str
+    permission: str
+
+    def __str__(self) -> str:
+        return (
+            f"{self.permission} {self.operation} for {self.principal} from {self.host} on"
+            f" {self.pattern.lower()} {self.name}"
+        )
+
+
+class AclAdmin(Protocol):
+    """Access rights of one cluster. Every call may raise ClusterUnavailable, NoAuthorizer and AclRefused."""
+
+    def read(self) -> frozenset[TopicAcl]:
+        """All on topics."""
+        ...
+
+    def add(self, acls: Collection[TopicAcl]) -> Mapping[TopicAcl, OperatingError]:
+        """The result has those that failed."""
+        ...
+
+    def remove(self, acls: Collection[TopicAcl]) -> Mapping[TopicAcl, OperatingError]:
+        """The result has those that failed; one that is not there does not."""
+        ...
+
+    def close(self) -> None: ...

@@ -1,0 +1,193 @@
+"""Access rights of a real cluster.
+
+A cluster that does not show its rights is an error, and never a cluster without rights: the copies of all
+rights would be removed. So requests are sent by our own client: librdkafka 2.16 shows an empty list for a
+response with an error.
+
+Brokers that keep their metadata in ZooKeeper change rights at the controller only; others pass the request
+on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from enum import IntEnum
+from functools import partial
+from typing import Any
+
+from kafka.protocol.admin import (
+    CreateAclsRequest,
+    CreateAclsResponse,
+    DeleteAclsRequest,
+    DeleteAclsResponse,
+    DescribeAclsRequest,
+    DescribeAclsResponse,
+)
+
+from ureplicator_common.errors import OperatingError
+from ureplicator_common.kafka import ClusterUnavailable
+from ureplicator_common.kafka.acls import AclRefused, NoAuthorizer, TopicAcl
+from ureplicator_common.kafka.client import ClusterClient
+from ureplicator_common.kafka.errors import ErrorCode, error_name
+from ureplicator_common.portions import portions
+
+VERSION = 1
+"""The only version of these requests that every supported broker has, and the first with prefixes."""
+PORTION = 1_000
+TOPIC, ANY = 2, 1
+TEMPORARY = frozenset(
+    {
+        ErrorCode.REQUEST_TIMED_OUT,
+        ErrorCode.NOT_CONTROLLER,
+        ErrorCode.THROTTLING_QUOTA_EXCEEDED,
+    }
+)
+
+
+class Pattern(IntEnum):
+    """Kafka's numbers."""
+
+    LITERAL = 3
+    PREFIXED = 4
+
+
+class Operation(IntEnum):
+    """Kafka's numbers."""
+
+    ALL = 2
+    READ = 3
+    WRITE = 4
+    CREATE = 5
+    DELETE = 6
+    ALTER = 7
+    DESCRIBE = 8
+    CLUSTER_ACTION = 9
+    DESCRIBE_CONFIGS = 10
+    ALTER_CONFIGS = 11
+    IDEMPOTENT_WRITE = 12
+
+
+class Permission(IntEnum):
+    """Kafka's numbers."""
+
+    DENY = 2
+    ALLOW = 3
+
+
+class KafkaAclAdmin:
+    """`AclAdmin` of one cluster. Belongs to one thread."""
+
+    def __init__(self, client: ClusterClient, *, name: str) -> None:
+        """`name`: of the cluster, for errors."""
+        self._client = client
+        self._name = name
+
+    def read(self) -> frozenset[TopicAcl]:
+        reply = self._client.call_any(_describe_request, DescribeAclsResponse)
+        if reply.error_code:
+            raise self._failure(reply)
+        return frozenset(
+            _acl(resource, row)
+            for resource in reply.resources
+            for row in resource.acls
+            if row.operation in set(Operation)
+        )
+
+    def add(self, acls: Collection[TopicAcl]) -> Mapping[TopicAcl, OperatingError]:
+        return self._change(acls, _create_request, CreateAclsResponse, "results")
+
+    def remove(self, acls: Collection[TopicAcl]) -> Mapping[TopicAcl, OperatingError]:
+        return self._change(acls, _delete_request, DeleteAclsResponse, "filter_results")
+
+    def close(self) -> None:
+        self._client.close()
+
+    def _change(
+        self,
+        acls: Collection[TopicAcl],
+        request: Callable[[Sequence[TopicAcl]], Any],
+        response: Any,
+        field: str,
+    ) -> dict[TopicAcl, OperatingError]:
+        """Those that failed. The rows of a response are in the order of the request."""
+        failed: dict[TopicAcl, OperatingError] = {}
+        for portion in portions(sorted(acls), PORTION):
+            rows = self._rows(partial(request, portion), response, field)
+            for acl, row in zip(portion, rows, strict=True):
+                for each in (row, *getattr(row, "matching_acls", ())):
+                    if each.error_code:
+                        failed[acl] = self._failure(each)
+        return failed
+
+    def _rows(self, request: Callable[[], Any], response: Any, field: str) -> Sequence[Any]:
+        """Rows of the controller's response; of any broker's, where brokers pass requests on."""
+        rows: Sequence[Any] = ()
+        for broker in self._client.view(()).brokers.values():
+            rows = getattr(self._client.call(broker, request(), response), field)
+            if all(row.error_code != ErrorCode.NOT_CONTROLLER for row in rows):
+                return rows
+        if not rows:
+            raise ClusterUnavailable("no broker is known")
+        return rows
+
+    def _failure(self, row: Any) -> OperatingError:
+        text = f"{self._name}: {error_name(row.error_code)} {row.error_message or ''}".strip()
+        if row.error_code == ErrorCode.SECURITY_DISABLED:
+            return NoAuthorizer(text)
+        return ClusterUnavailable(text) if row.error_code in TEMPORARY else AclRefused(text)
+
+
+def _describe_request() -> DescribeAclsRequest:
+    return DescribeAclsRequest(
+        version=VERSION,
+        resource_type_filter=TOPIC,
+        resource_name_filter=None,
+        pattern_type_filter=ANY,
+        principal_filter=None,
+        host_filter=None,
+        operation=ANY,
+        permission_type=ANY,
+    )
+
+
+def _create_request(acls: Sequence[TopicAcl]) -> CreateAclsRequest:
+    creations = [
+        CreateAclsRequest.AclCreation(
+            resource_type=TOPIC,
+            resource_name=acl.name,
+            resource_pattern_type=Pattern[acl.pattern],
+            principal=acl.principal,
+            host=acl.host,
+            operation=Operation[acl.operation],
+            permission_type=Permission[acl.permission],
+        )
+        for acl in acls
+    ]
+    return CreateAclsRequest(version=VERSION, creations=creations)
+
+
+def _delete_request(acls: Sequence[TopicAcl]) -> DeleteAclsRequest:
+    filters = [
+        DeleteAclsRequest.DeleteAclsFilter(
+            resource_type_filter=TOPIC,
+            resource_name_filter=acl.name,
+            pattern_type_filter=Pattern[acl.pattern],
+            principal_filter=acl.principal,
+            host_filter=acl.host,
+            operation=Operation[acl.operation],
+            permission_type=Permission[acl.permission],
+        )
+        for acl in acls
+    ]
+    return DeleteAclsRequest(version=VERSION, filters=filters)
+
+
+def _acl(resource: Any, row: Any) -> TopicAcl:
+    return TopicAcl(
+        name=resource.resource_name,
+        pattern=Pattern(resource.pattern_type).name,
+        principal=row.principal,
+        host=row.host,
+        operation=Operation(row.operation).name,
+        permission=Permission(row.permission_type).name,
+    )

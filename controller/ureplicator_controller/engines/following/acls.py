@@ -1,0 +1,177 @@
+"""Access rights on target topics: read, compared and changed by the leader.
+
+The route's own rights are in `acls/<route>`. The node is written, at the version that was read and fenced by
+the epoch, before each change at the target: so what was decided on is current, and every right of the route's
+own is written down. It is written again with what was achieved.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from ureplicator_common.config.route import RouteConfig
+from ureplicator_common.contents import RouteAcls
+from ureplicator_common.coordination import Coordination, create_or_set, version_of
+from ureplicator_common.errors import OperatingError
+from ureplicator_common.kafka import ClusterUnavailable
+from ureplicator_common.kafka.acls import PREFIXED, AclAdmin, AclRefused, NoAuthorizer, TopicAcl
+from ureplicator_common.znodes import Paths, decode_acls, encode_acls
+from ureplicator_controller.core.following.acls import (
+    MAX_ACLS,
+    AclPlan,
+    Acls,
+    acl_plan,
+    wanted_acls,
+)
+from ureplicator_controller.core.following.topics import followed_topics, held_targets, naming
+from ureplicator_controller.core.state.snapshot import Snapshot
+from ureplicator_controller.engines.fenced_writer import FencedWriter, WriteOutcome
+from ureplicator_controller.engines.following.follower import Followed, FollowState, Term
+
+TOO_MANY = AclRefused(f"the route has added {MAX_ACLS} rights, the maximum")
+
+
+@dataclass(frozen=True, slots=True)
+class _Own:
+    """The route's own rights as they are written down, and the version of the node (None: no node)."""
+
+    added: Acls
+    version: int | None
+
+
+class AclWork:
+    """Adds and removes rights at the target. `Work` of a `Follower`."""
+
+    kind = "acls"
+
+    def __init__(
+        self,
+        *,
+        config: RouteConfig,
+        source: Callable[[], AclAdmin],
+        target: Callable[[], AclAdmin],
+        coordination: Coordination,
+        paths: Paths,
+        writer: FencedWriter,
+    ) -> None:
+        self._config = config
+        self._connect = source, target
+        self._admins: tuple[AclAdmin, AclAdmin] | None = None
+        self._coordination = coordination
+        self._path = paths.route_acls(config.route)
+        self._writer = writer
+
+    def perform(self, snapshot: Snapshot, term: Term) -> Mapping[str, Followed]:
+        source, target = self._opened()
+        may_write = term.reading()
+        own = self._own()
+        try:
+            wanted, plan = self._plan(snapshot, own, source=source.read(), target=target.read())
+        except NoAuthorizer as error:
+            return {"*": Followed(FollowState.NO_AUTHORIZER, str(error))}
+        outcomes = {_subject(acl): Followed(FollowState.EQUAL) for acl in wanted}
+        if plan.is_quiet:
+            return outcomes | _refused(dict.fromkeys(plan.left, TOO_MANY))
+        if not may_write() or not self._store(plan.before, own.version, term):
+            return outcomes | {
+                _subject(acl): Followed(FollowState.PENDING) for acl in plan.add | plan.remove
+            }
+        failed = _changed(target, plan, may_write)
+        version = 0 if own.version is None else own.version + 1
+        self._store(_achieved(plan, failed), version, term)
+        return outcomes | _outcomes(plan, failed | dict.fromkeys(plan.left, TOO_MANY))
+
+    def _plan(
+        self, snapshot: Snapshot, own: _Own, *, source: Acls, target: Acls
+    ) -> tuple[Acls, AclPlan]:
+        """The rights that the target should have, and the changes that lead there."""
+        route, configured = self._config.route, self._config.settings
+        topics = followed_topics(snapshot, route, configured)
+        prefix = naming(snapshot, route, configured).prefix
+        wanted = wanted_acls(source, topics, prefix=prefix)
+        return wanted, acl_plan(
+            wanted,
+            target=target,
+            added=own.added,
+            followed=frozenset(each.target for each in topics),
+            held=held_targets(snapshot, route, configured, topics),
+        )
+
+    def _own(self) -> _Own:
+        """Raises Unavailable, and UnreadableContent: then nothing is changed."""
+        node = self._coordination.get(self._path)
+        added = decode_acls(node.data).added if node is not None else frozenset()
+        return _Own(added, version_of(node))
+
+    def _store(self, added: Acls, version: int | None, term: Term) -> bool:
+        """True if it is written down: this process leads, and knew the node as it was."""
+        data = encode_acls(RouteAcls(added))
+        written = self._writer.write([create_or_set(self._path, data, version)], epoch=term.epoch)
+        return written is WriteOutcome.DONE
+
+    def _opened(self) -> tuple[AclAdmin, AclAdmin]:
+        """The admins; they connect when this process leads for the first time."""
+        if self._admins is None:
+            source, target = self._connect
+            self._admins = source(), target()
+        return self._admins
+
+    def close(self) -> None:
+        for admin in self._admins or ():
+            admin.close()
+
+
+def _changed(
+    target: AclAdmin, plan: AclPlan, may_write: Callable[[], bool]
+) -> dict[TopicAcl, OperatingError]:
+    """Add and remove the rights; those that failed. Added first: one that takes the place of another leaves
+    no time without both."""
+    failed: dict[TopicAcl, OperatingError] = {}
+    for change, acls in ((target.add, plan.add), (target.remove, plan.remove)):
+        if acls and not may_write():
+            failed |= dict.fromkeys(acls, ClusterUnavailable("leadership was lost"))
+            continue
+        try:
+            failed |= change(sorted(acls))
+        except OperatingError as error:
+            failed |= dict.fromkeys(acls, error)
+    return failed
+
+
+def _achieved(plan: AclPlan, failed: Mapping[TopicAcl, OperatingError]) -> Acls:
+    """The route's own rights. One that was refused is none; one whose outcome is not known may be."""
+    refused = {acl for acl, error in failed.items() if isinstance(error, AclRefused)}
+    return (plan.after - (plan.add & refused)) | (plan.remove & failed.keys())
+
+
+def _outcomes(plan: AclPlan, failed: Mapping[TopicAcl, OperatingError]) -> dict[str, Followed]:
+    outcomes: dict[str, Followed] = {}
+    for acl, text in _texts(plan):
+        if acl not in failed:
+            before = outcomes.get(_subject(acl), Followed(FollowState.CHANGED))
+            reason = "; ".join(filter(None, (before.reason, text)))
+            outcomes[_subject(acl)] = replace(before, reason=reason, changes=before.changes + 1)
+    for subject, outcome in _refused(failed).items():
+        changes = outcomes[subject].changes if subject in outcomes else 0
+        outcomes[subject] = replace(outcome, changes=changes)
+    return outcomes
+
+
+def _texts(plan: AclPlan) -> Iterator[tuple[TopicAcl, str]]:
+    yield from ((acl, f"added at the target: {acl}") for acl in sorted(plan.add))
+    yield from ((acl, f"removed at the target: {acl}") for acl in sorted(plan.remove))
+
+
+def _refused(failed: Mapping[TopicAcl, OperatingError]) -> dict[str, Followed]:
+    return {
+        _subject(acl): Followed(
+            FollowState.REFUSED if isinstance(error, AclRefused) else FollowState.UNKNOWN,
+            f"{acl}: {error}",
+        )
+        for acl, error in sorted(failed.items())
+    }
+
+
+def _subject(acl: TopicAcl) -> str:
+    return f"{acl.name}*" if acl.pattern == PREFIXED else acl.name

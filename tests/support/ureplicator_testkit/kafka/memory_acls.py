@@ -1,0 +1,48 @@
+"""Access rights of a cluster in memory that can fail."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+
+from ureplicator_common.errors import OperatingError
+from ureplicator_common.kafka.acls import TopicAcl
+
+
+class MemoryAclAdmin:
+    """`failure`: raised by every request; `refused`: rights that are neither added nor removed, and why.
+    `reading` is called when rights are read; `changes`: what was added (+) and removed (-), in order."""
+
+    def __init__(self) -> None:
+        self.acls: set[TopicAcl] = set()
+        self.failure: OperatingError | None = None
+        self.refused: dict[TopicAcl, OperatingError] = {}
+        self.reading: Callable[[], None] = lambda: None
+        self.changes: list[tuple[str, TopicAcl]] = []
+
+    def read(self) -> frozenset[TopicAcl]:
+        self._request()
+        found = frozenset(self.acls)
+        self.reading()
+        return found
+
+    def add(self, acls: Collection[TopicAcl]) -> Mapping[TopicAcl, OperatingError]:
+        return self._change("+", acls, self.acls.add)
+
+    def remove(self, acls: Collection[TopicAcl]) -> Mapping[TopicAcl, OperatingError]:
+        return self._change("-", acls, self.acls.discard)
+
+    def close(self) -> None: ...
+
+    def _change(
+        self, sign: str, acls: Collection[TopicAcl], change: Callable[[TopicAcl], None]
+    ) -> Mapping[TopicAcl, OperatingError]:
+        self._request()
+        for acl in acls:
+            if acl not in self.refused:
+                change(acl)
+                self.changes.append((sign, acl))
+        return {acl: self.refused[acl] for acl in acls if acl in self.refused}
+
+    def _request(self) -> None:
+        if self.failure is not None:
+            raise self.failure
