@@ -1,0 +1,99 @@
+"""Requests for access rights: brokers that refuse, and what an error means."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from kafka.protocol.admin import CreateAclsResponse, DeleteAclsResponse, DescribeAclsResponse
+
+from ureplicator_common.errors import OperatingError
+from ureplicator_common.kafka import ClusterUnavailable
+from ureplicator_common.kafka.acls import ALLOW, LITERAL, AclRefused, NoAuthorizer, TopicAcl
+from ureplicator_common.kafka.acls.requests import KafkaAclAdmin
+from ureplicator_common.kafka.client import Broker, ClusterClient, ClusterView
+from ureplicator_common.kafka.errors import ErrorCode
+
+A = TopicAcl("a", LITERAL, "User:bob", "*", "READ", ALLOW)
+B = TopicAcl("b", LITERAL, "User:bob", "*", "READ", ALLOW)
+FORBIDDEN = 31
+"""CLUSTER_AUTHORIZATION_FAILED."""
+
+
+class Cluster(ClusterClient):
+    """Responds as the test says; `asked`: the brokers, in order."""
+
+    def __init__(self, *responses: Any, brokers: int = 2) -> None:
+        super().__init__("nowhere:1")
+        self.responses = deque(responses)
+        self.brokers = {n: Broker(n, "host", 9000 + n) for n in range(brokers)}
+        self.asked: list[int] = []
+
+    def view(self, topics: Sequence[str]) -> ClusterView:
+        return ClusterView("c", self.brokers, {}, {})
+
+    def call(self, broker: Broker, request: Any, response: Any) -> Any:
+        self.asked.append(broker.node_id)
+        return self.responses.popleft()
+
+    def call_any(self, request: Any, response: Any) -> Any:
+        return self.responses.popleft()
+
+
+def created(*codes: int) -> Any:
+    row = CreateAclsResponse.AclCreationResult
+    rows = [row(error_code=code, error_message=None) for code in codes]
+    return CreateAclsResponse(version=1, results=rows)
+
+
+def deleted(*codes: int, matching: Sequence[int] = ()) -> Any:
+    row = DeleteAclsResponse.DeleteAclsFilterResult
+    match = row.DeleteAclsMatchingAcl
+    matches = [match(error_code=code, error_message="no") for code in matching]
+    rows = [row(error_code=code, error_message=None, matching_acls=matches) for code in codes]
+    return DeleteAclsResponse(version=1, filter_results=rows)
+
+
+def test_a_broker_that_is_not_the_controller_is_passed_over() -> None:
+    cluster = Cluster(created(ErrorCode.NOT_CONTROLLER, ErrorCode.NOT_CONTROLLER), created(0, 0))
+    assert KafkaAclAdmin(cluster, name="c").add([A, B]) == {}
+    assert cluster.asked == [0, 1]
+
+
+def test_without_a_controller_the_outcome_is_not_known() -> None:
+    cluster = Cluster(created(ErrorCode.NOT_CONTROLLER), created(ErrorCode.NOT_CONTROLLER))
+    failed = KafkaAclAdmin(cluster, name="c").add([A])
+    assert isinstance(failed[A], ClusterUnavailable)
+    with pytest.raises(ClusterUnavailable):
+        KafkaAclAdmin(Cluster(brokers=0), name="c").add([A])
+
+
+@pytest.mark.parametrize(
+    ("code", "error"),
+    [
+        (ErrorCode.SECURITY_DISABLED, NoAuthorizer),
+        (ErrorCode.REQUEST_TIMED_OUT, ClusterUnavailable),
+        (FORBIDDEN, AclRefused),
+    ],
+)
+def test_a_cluster_that_does_not_show_its_rights_is_an_error(
+    code: int, error: type[OperatingError]
+) -> None:
+    """Taken for a cluster without rights, all copies would be removed."""
+    reply = DescribeAclsResponse(version=1, error_code=int(code), error_message="no", resources=[])
+    with pytest.raises(error, match="c: "):
+        KafkaAclAdmin(Cluster(reply), name="c").read()
+
+
+def test_errors_belong_to_the_rights_in_order() -> None:
+    failed = KafkaAclAdmin(Cluster(created(0, FORBIDDEN)), name="c").add([B, A])
+    assert list(failed) == [B]
+    assert isinstance(failed[B], AclRefused)
+
+
+def test_a_right_that_was_found_and_not_removed_has_failed() -> None:
+    admin = KafkaAclAdmin(Cluster(deleted(0, matching=[0, FORBIDDEN]), deleted(0)), name="c")
+    assert isinstance(admin.remove([A])[A], AclRefused)
+    assert admin.remove([A]) == {}
