@@ -43,3 +43,27 @@ class ManualClock:
     def advance(self, seconds: float) -> None:
         assert seconds >= 0
         self._now_s += seconds
+
+
+class SilenceTimer:
+    """Seconds since the last sign of life of another party, less those in which this process stood still.
+
+    A process that was frozen for minutes (SIGSTOP, a suspended machine) has heard nothing, which says
+    nothing about the other party. So `observe` is called often, and of the time since the last call at most
+    `step_s` counts.
+    """
+
+    def __init__(self, *, step_s: float = 1.0) -> None:
+        self._step_s = step_s
+        self._sign_s = self._observed_s = 0.0
+        self._silent_s = 0.0
+
+    def observe(self, sign_s: float, now_s: float) -> float:
+        """Seconds of silence. `sign_s`: time of the last sign of life."""
+        if sign_s != self._sign_s:
+            self._sign_s = sign_s
+            self._silent_s = min(now_s - sign_s, self._step_s)
+        else:
+            self._silent_s += min(now_s - self._observed_s, self._step_s)
+        self._observed_s = now_s
+        return self._silent_s

@@ -42,6 +42,7 @@ from typing import Any
 from py4j.protocol import INPUT_CONVERTER, Py4JError  # no stubs
 from pyspark import SparkConf
 
+from ureplicator_common.clock import SilenceTimer
 from ureplicator_common.model import Partition
 from ureplicator_worker.engines import jvm, spark_entry
 from ureplicator_worker.engines.cluster.capacity import CapacityProbe
@@ -261,9 +262,10 @@ class SparkEngine:
         self._spawn(functools.partial(self._query, responded_s), "jvm-query")
         if not self.local:
             self._spawn(self._watch_capacity, "capacity")
+        silence = SilenceTimer(step_s=2 * PROBE_EVERY_S)
         while not self._stopping:
             time.sleep(PROBE_EVERY_S)
-            silent_s = time.monotonic() - responded_s[0]
+            silent_s = silence.observe(responded_s[0], time.monotonic())
             if silent_s > self._silence_s and not self._stopping:
                 self._on_jvm_failed(f"the JVM has not responded for {silent_s:.0f} s")
                 return

@@ -13,7 +13,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from ureplicator_common.clock import Clock
+from ureplicator_common.clock import Clock, SilenceTimer
 from ureplicator_common.coordination import Coordination
 from ureplicator_worker.engines.event_loop import EventLoop
 from ureplicator_worker.engines.spark import SparkEngine
@@ -92,11 +92,12 @@ class Watchdog:
             self._abort(f"thread {name!r} failed: {type(failed.exc_value).__name__}")
 
     def _watch(self) -> None:
+        silence = SilenceTimer()
         while self._loop.exit is None:
             try:
                 self._abort(self._failures.get(timeout=CHECK_EVERY_S))
             except queue.Empty:
-                idle_s = self.idle_s
+                idle_s = silence.observe(self._loop.stepped_s, self._clock.monotonic_s())
                 if idle_s > self._limit_s:
                     self._abort(f"no step for {idle_s:.0f} s")
 
