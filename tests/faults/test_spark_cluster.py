@@ -2,10 +2,10 @@
 
 w1 has four slots on executors of two Spark workers, w2 one slot in its own JVM. The Spark cluster has room
 for two drivers, so an executor that is lost has a free core. Each test ends with both logs, and all commits,
-read from the beginning (`Flow.judge`), and prints how long copying took to be back. The freeze of a driver
-lasts seconds here; three minutes and more with
+read from the beginning (`Flow.judge`), and prints how long copying took to be back. The freeze of a driver,
+under a load of both deliveries, lasts seconds here; three minutes and more with
 
-    UREPLICATOR_FREEZE_S=180 scripts/test tests/faults/test_spark_cluster.py -s
+    UREPLICATOR_FREEZE_S=180 scripts/test tests/faults/test_spark_cluster.py -k frozen -s
 """
 
 from __future__ import annotations
@@ -18,19 +18,21 @@ from typing import Any
 
 import pytest
 
+from ureplicator_common.model import Delivery, Route
 from ureplicator_testkit.fleet.real_fleet import Fleet
 from ureplicator_testkit.histories.events import Fault
 from ureplicator_testkit.histories.repeats import NO_LOST_WRITER, lost, thawed
 from ureplicator_testkit.records.flow import Flow
+from ureplicator_testkit.records.topics import read_all
 from ureplicator_testkit.servers.clusters import KafkaCluster
 from ureplicator_testkit.servers.processes import eventually, spawn_ureplicator
 from ureplicator_testkit.servers.server import start_all
 from ureplicator_testkit.servers.zookeeper import ZooKeeperServer
 from ureplicator_testkit.spark.standalone import SparkStandalone, kill_executor
 
-pytestmark = [pytest.mark.timeout(600)]
-
+ONCE = Route("source", "once")
 FREEZE_S = float(os.environ.get("UREPLICATOR_FREEZE_S", "12"))
+pytestmark = [pytest.mark.timeout(600 + FREEZE_S)]
 SLOTS = 4
 PARTITIONS = 8
 RATE = 400
@@ -55,7 +57,7 @@ class SparkSite:
         start_all(self.zookeeper, self.source, self.target, self.spark)
 
     def cluster(self, end: str) -> KafkaCluster:
-        return {"source": self.source, "target": self.target}[end]
+        return {"source": self.source, "target": self.target, ONCE.target: self.target}[end]
 
     def heal(self) -> None:
         self.spark.resume()
@@ -86,6 +88,11 @@ def fleet(site: SparkSite, tmp_path_factory: pytest.TempPathFactory) -> Iterator
         target=site.target.bootstrap,
         controller={"rebalance_delay_s": REBALANCE_S, "join_delay_s": 1},
         worker={"capacity_timeout_s": CAPACITY_TIMEOUT_S},
+        routes=[
+            {"source": "source", "target": "target"},
+            {"source": ONCE.source, "target": ONCE.target, "delivery": "exactly_once"},
+        ],
+        aliases={ONCE.target: "target"},
         workers_own={
             "w1": {
                 "slots": SLOTS,
@@ -107,9 +114,33 @@ def flow(site: SparkSite, fleet: Fleet, topic: str) -> Iterator[Flow]:
     try:
         flow.start()
         yield flow
-        fleet.rest("DELETE", f"/topics/{topic}")
+        flow.delete()
     finally:
         flow.close()
+
+
+@pytest.fixture
+def flow_of_each_delivery(site: SparkSite, fleet: Fleet, topic: str) -> Iterator[tuple[Flow, Flow]]:
+    """At least once, and beside it exactly once."""
+    fleet.heal()
+    wait_ready(fleet)
+    flow = Flow(site, fleet, topic, partitions=PARTITIONS, rate=RATE)
+    once = Flow(
+        site,
+        fleet,
+        f"{topic}-once",
+        partitions=PARTITIONS,
+        rate=RATE // 4,
+        route=ONCE,
+        delivery=Delivery.EXACTLY_ONCE,
+    )
+    try:
+        flow.start(once)
+        yield flow, once
+        flow.delete()
+    finally:
+        flow.close()
+        once.close()
 
 
 def wait_ready(fleet: Fleet) -> None:
@@ -117,14 +148,14 @@ def wait_ready(fleet: Fleet) -> None:
     eventually(lambda: len(pids(fleet)) == SLOTS, 60, "all copiers of w1 run")
 
 
-def slots(fleet: Fleet) -> list[Mapping[str, Any]]:
-    found: list[Mapping[str, Any]] = fleet.status("w1")["slots"]
+def slots(fleet: Fleet, worker: str = "w1") -> list[Mapping[str, Any]]:
+    found: list[Mapping[str, Any]] = fleet.status(worker)["slots"]
     return found
 
 
-def pids(fleet: Fleet) -> dict[int, int]:
+def pids(fleet: Fleet, worker: str = "w1") -> dict[int, int]:
     """Slot -> process of its copier."""
-    return {slot["slot"]: slot["pid"] for slot in slots(fleet) if slot["pid"]}
+    return {slot["slot"]: slot["pid"] for slot in slots(fleet, worker) if slot["pid"]}
 
 
 def settled_pids(fleet: Fleet) -> dict[int, int]:
@@ -156,6 +187,20 @@ def wait_back(flow: Flow, fleet: Fleet, what: str) -> None:
     print(f"{what}: back within {took_s:.1f} s")
 
 
+def follow_replacement(
+    site: SparkSite, fleet: Fleet, executors: list[int], copiers: Mapping[int, int]
+) -> str:
+    """Wait for another executor in place of a killed one, and for its copier; the times since now."""
+    began_s = time.monotonic()
+    eventually(lambda: set(site.spark.executors()) - set(executors), BACK_S, "another executor")
+    executor_s = time.monotonic() - began_s
+    eventually(
+        lambda: len(now := pids(fleet)) == SLOTS and now != copiers, BACK_S, "another copier"
+    )
+    copier_s = time.monotonic() - began_s
+    return f"another executor starts after {executor_s:.1f} s, its copier connects after {copier_s:.1f} s"
+
+
 def wait_missed(fleet: Fleet, flow: Flow) -> None:
     """The fleet has noticed that some partition is not copied."""
     eventually(lambda: len(fleet.owners(flow.topic)) < flow.partitions, 15, "the loss is noticed")
@@ -175,9 +220,12 @@ def test_a_killed_executor_costs_one_slot(site: SparkSite, fleet: Fleet, flow: F
     executors, before = site.spark.executors(), pids(fleet)
     assert len(executors) == SLOTS
     flow.history.add(Fault("SIGKILL: executor"))
+    began_s = time.monotonic()
     kill_executor(executors[0])
-    wait_missed(fleet, flow)
-    wait_back(flow, fleet, "executor killed")
+    steps = follow_replacement(site, fleet, executors, before)
+    fleet.wait_online(flow.topic, flow.partitions, deadline_s=BACK_S)
+    print(f"executor killed: {steps}, copied again after {time.monotonic() - began_s:.1f} s")
+    flow.assert_copying(deadline_s=BACK_S)
     after = pids(fleet)
     kept = [slot for slot in before if after.get(slot) == before[slot]]
     assert len(kept) == SLOTS - 1, "the other slots are untouched"
@@ -242,8 +290,10 @@ def test_without_a_master_copiers_go_on_and_a_worker_without_any_gives_its_share
 
 
 def test_a_frozen_driver_is_replaced_and_its_copiers_copy_nothing_more(
-    site: SparkSite, fleet: Fleet, flow: Flow
+    site: SparkSite, fleet: Fleet, flow_of_each_delivery: tuple[Flow, Flow]
 ) -> None:
+    flow, once = flow_of_each_delivery
+    before = pids(fleet, "w2")
     flow.history.add(Fault(f"SIGSTOP: driver, for {FREEZE_S:.0f} s"))
     fleet.workers["w1"].pause()
     began_s = time.monotonic()
@@ -251,8 +301,27 @@ def test_a_frozen_driver_is_replaced_and_its_copiers_copy_nothing_more(
     print(f"driver frozen: partitions elsewhere after {time.monotonic() - began_s:.1f} s")
     fleet.wait_seconds(max(0.0, FREEZE_S - (time.monotonic() - began_s)))
     fleet.workers["w1"].resume()
+    thawed_s = time.monotonic()
     flow.assert_copying()
+    eventually(
+        lambda: sum(owned_by(each, "w1") for each in (flow, once)) == PARTITIONS,
+        2 * BACK_S,
+        "w1 has its share again: half of both topics",
+    )
+    print(f"driver thawed: it has its share again after {time.monotonic() - thawed_s:.1f} s")
+    flow.assert_copying(deadline_s=BACK_S)
+    assert pids(fleet, "w2") == before, "the slots of the other worker are untouched"
     flow.judge(thawed("w1"))
+    for each in (flow, once):
+        print(f"{each.topic}: nothing lost, {repeated(site, each)} repeated")
+    assert repeated(site, once) == 0
+
+
+def repeated(site: SparkSite, flow: Flow) -> int:
+    """Records of the target beyond those of the source, all of which it has."""
+    source = read_all(site.source.bootstrap, flow.topic)
+    target = read_all(site.target.bootstrap, flow.copy)
+    return sum(len(target.get(number, ())) - len(source[number]) for number in source)
 
 
 def test_two_drivers_under_one_id(fleet: Fleet, flow: Flow) -> None:
