@@ -78,7 +78,9 @@ def merged(
     """
     kept = cut(old, new[0].target) if new else old
     known = (
-        each for each in (*kept, *new) if each.end > source_start or each.target_end > target_start
+        each
+        for each in (*kept, *new)
+        if each.end >= source_start or each.target_end >= target_start
     )
     return thinned(joined(known))
 

@@ -72,9 +72,9 @@ def test_a_log_that_went_back_ends_what_was_behind() -> None:
 
 def test_what_neither_log_has_is_left_out() -> None:
     old = (MapSegment(0, 10, 0), MapSegment(20, 30, 10))
-    assert merged(old, (), source_start=10, target_start=10) == old[1:]
-    assert merged(old, (), source_start=10, target_start=9) == old
-    assert merged(old, (), source_start=9, target_start=10) == old
+    assert merged(old, (), source_start=11, target_start=11) == old[1:]
+    assert merged(old, (), source_start=11, target_start=10) == old
+    assert merged(old, (), source_start=10, target_start=11) == old
 
 
 @given(st.integers(1, 20), st.integers(0, 200))
@@ -96,3 +96,10 @@ def test_the_number_is_bounded() -> None:
     kept = merged((), many)
     assert len(kept) <= MAX_SEGMENTS
     assert kept[-MAX_SEGMENTS // 4 :] == tuple(many[-MAX_SEGMENTS // 4 :])
+
+
+def test_the_first_position_is_kept_where_both_logs_begin() -> None:
+    """No record lies between it and the first segment."""
+    segments = (MapSegment(0, 0, 0), MapSegment(21, 30, 0))
+    assert merged((), segments) == segments
+    assert forward(merged((), segments), 0) == 0

@@ -30,7 +30,7 @@ STEPS = ("batch", "batch", "batch", "hole", "unplaced", "lost response", "commit
 class Model:
     """The target's log: the source offset of each record. `position`: the next one to copy.
 
-    `stored`: the committed position in the source. `from_`: what was there already.
+    `stored`: the committed position in the source. `end_known`: the end of the log is, at the start.
     """
 
     transactional: bool
@@ -38,9 +38,11 @@ class Model:
     position: int = 0
     stored: int = 0
     open_from: int = -1
+    end_known: bool = True
 
     def __post_init__(self) -> None:
-        self.offsets = TargetOffsets(position=0, target_end=len(self.log))
+        end = len(self.log) if self.end_known else UNKNOWN
+        self.offsets = TargetOffsets(position=0, target_end=end)
 
     @property
     def end(self) -> int:
@@ -137,11 +139,11 @@ HISTORIES = st.lists(
 
 
 @settings(max_examples=100)
-@given(HISTORIES, st.booleans(), st.integers(0, 5))
+@given(HISTORIES, st.booleans(), st.integers(0, 5), st.booleans())
 def test_segments_are_true_and_offsets_are_rounded_down(
-    history: list[tuple[str, list[int]]], transactional: bool, there: int
+    history: list[tuple[str, list[int]]], transactional: bool, there: int, end_known: bool
 ) -> None:
-    model = Model(transactional, [OTHER] * there)
+    model = Model(transactional, [OTHER] * there, end_known=end_known)
     play(model, history)
     model.assert_rounded_down()
 
@@ -195,6 +197,35 @@ def test_without_the_end_of_the_log_nothing_is_known_before_the_first_batch() ->
     offsets.acknowledged(5, None, target=90, records=3, transactional=False)
     assert offsets.segments() == (Segment(5, 8, 90),)
     assert target_offset(offsets.segments(), 4) is None
+
+
+def test_consumers_before_the_first_record_go_on_at_it() -> None:
+    """A group at the start of a log that begins with an aborted transaction."""
+    offsets = TargetOffsets(position=5, target_end=UNKNOWN)
+    offsets.acknowledged(25, None, target=90, records=3, transactional=False)
+    assert offsets.segments() == (Segment(5, 5, 90), Segment(25, 28, 90))
+    assert offsets.segments_from(90) == offsets.segments()
+    assert [target_offset(offsets.segments(), source) for source in (4, 5, 20, 26)] == [
+        None,
+        90,
+        90,
+        91,
+    ]
+
+
+def test_consumers_before_a_batch_full_of_holes_go_on_at_its_first_record() -> None:
+    """Not at the first of its segments that is kept."""
+    runs = tuple((index, 20 + 2 * index) for index in range(10 * RUNS_PER_BATCH))
+    offsets = TargetOffsets(position=5, target_end=UNKNOWN)
+    offsets.acknowledged(20, SourceOffsets(runs), target=90, records=len(runs), transactional=False)
+    assert [target_offset(offsets.segments(), source) for source in (5, 20, 22)] == [90, 90, 90]
+
+
+def test_records_of_unknown_place_may_be_the_first() -> None:
+    offsets = TargetOffsets(position=5, target_end=UNKNOWN)
+    offsets.acknowledged(5, None, target=UNKNOWN, records=3, transactional=False)
+    offsets.acknowledged(9, None, target=93, records=3, transactional=False)
+    assert offsets.segments() == (Segment(9, 12, 93),)
 
 
 def test_what_the_target_lost_is_forgotten() -> None:

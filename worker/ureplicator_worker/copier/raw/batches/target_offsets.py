@@ -95,9 +95,13 @@ class TargetOffsets:
         if transactional and self._open_from < 0:
             self._open_from = max(self._next, 0) if target == UNKNOWN else target
         if target == UNKNOWN:
+            if self._target < 0:
+                self._first = self._end = UNKNOWN
             self._next += records if self._next >= 0 else 0
             self._last = offsets.at(records - 1) if offsets else first + records - 1
             return
+        if self._target < 0 <= self._first:  # the first batch: nothing lies between position and it
+            self._target = target
         if not transactional and 0 <= self._next < target:
             self._repeats += target - self._next
         self._next = target + records
