@@ -28,6 +28,7 @@ HINTS: Mapping[str, str] = {
     "GET /positions shows positions and logs": (
         "ureplicator positions show shows positions and logs"
     ),
+    "GET /groups lists the groups of a route": "ureplicator groups lists the groups of a route",
     "GET /audits lists requests": "ureplicator audits lists requests",
     "check with GET whether it was applied, then repeat the request": (
         "check whether it was applied, then repeat the command"

@@ -17,6 +17,9 @@ from ureplicator_cli.audits.compare import audit
 from ureplicator_cli.audits.states import audits
 from ureplicator_cli.backup import export_fleet, import_fleet
 from ureplicator_cli.blacklist import blacklist
+from ureplicator_cli.consumers.failover import failover
+from ureplicator_cli.consumers.groups import groups
+from ureplicator_cli.consumers.offsets import offsets
 from ureplicator_cli.history import history
 from ureplicator_cli.options import SectionedGroup
 from ureplicator_cli.positions import positions
@@ -45,6 +48,7 @@ def cli() -> None:
 
 cli.add_section("Run a role", controller, worker, auditor, check_config, executor_archive)
 cli.add_section("Topics", topics, positions, blacklist, routes, limits)
+cli.add_section("Consumers", groups, offsets, failover)
 cli.add_section("Fleet", status, instances, history)
 cli.add_section("Audit", audit, audits)
 cli.add_section("Placement", rebalance, balance, freeze, unfreeze)

@@ -29,6 +29,7 @@ from ureplicator_common.kafka.positions import KafkaPositionReader
 from ureplicator_common.logging_setup import set_up
 from ureplicator_controller.api.app import Dependencies, create_app
 from ureplicator_controller.api.rest_process import ENVIRONMENT, WsgiConfig
+from ureplicator_controller.engines.groups.clusters import open_route
 
 log = logging.getLogger(__name__)
 
@@ -60,6 +61,12 @@ def dependencies(settings: Settings, *, id: str) -> Dependencies:
         ),
         positions=lambda name: KafkaPositionReader(_client(settings, name)),
         logs=lambda name: KafkaLogReader(_client(settings, name)),
+        groups=lambda route: open_route(
+            fleet=settings.fleet,
+            route=route,
+            source=settings.cluster(route.source)["bootstrap.servers"],
+            target=settings.cluster(route.target)["bootstrap.servers"],
+        ),
         id=id,
     )
 

@@ -20,11 +20,14 @@ from ureplicator_common.clock import Clock, SystemClock
 from ureplicator_common.config.settings import Settings
 from ureplicator_common.coordination import Coordination
 from ureplicator_common.kafka import LogReader, PositionReader, TopicAdmin
+from ureplicator_common.model import Route
 from ureplicator_controller.api import dashboard
 from ureplicator_controller.api.audits import calls as audits
 from ureplicator_controller.api.audits.metrics import AuditMetrics
 from ureplicator_controller.api.audits.service import AuditService
 from ureplicator_controller.api.audits.standings import Standings
+from ureplicator_controller.api.groups import calls as groups
+from ureplicator_controller.api.groups.service import GroupService
 from ureplicator_controller.api.http import openapi, problems
 from ureplicator_controller.api.http.request_ids import RequestIds, is_write
 from ureplicator_controller.api.lag_collection.cache import LagCache
@@ -53,6 +56,7 @@ from ureplicator_controller.api.services.fleet_cache import FleetCache
 from ureplicator_controller.api.services.node_editor import NodeEditor
 from ureplicator_controller.api.services.positions import PositionService
 from ureplicator_controller.core.state.snapshot import BalanceLimits
+from ureplicator_controller.engines.groups.survey import RouteClusters
 
 log = logging.getLogger(__name__)
 
@@ -69,7 +73,8 @@ def _new_id() -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dependencies:
-    """Dependencies of one REST process. `admins`, `positions` and `logs` take a cluster's name.
+    """Dependencies of one REST process. `admins`, `positions` and `logs` take a cluster's name, `groups` a
+    route.
 
     `validate_responses`: a response that does not match its model becomes an error; for tests.
     """
@@ -79,6 +84,7 @@ class Dependencies:
     admins: Callable[[str], TopicAdmin]
     positions: Callable[[str], PositionReader]
     logs: Callable[[str], LogReader]
+    groups: Callable[[Route], RouteClusters]
     id: str = ""
     clock: Clock = field(default_factory=SystemClock)
     new_id: Callable[[], str] = _new_id
@@ -111,6 +117,8 @@ def create_app(needs: Dependencies) -> Flask:
     app.register_api(
         positions.blueprint(settings=settings, fleet=fleet, positions=position_service, ids=ids)
     )
+    group_service = GroupService(fleet=fleet, clusters=needs.groups, clock=needs.clock)
+    app.register_api(groups.blueprint(settings=settings, groups=group_service))
     app.register_api(_audits(needs, fleet, services, ids, position_service, standings))
     app.register_blueprint(dashboard.blueprint(settings=settings, id=needs.id))
     problems.register(app)

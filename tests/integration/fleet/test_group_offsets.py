@@ -8,6 +8,7 @@ from contextlib import closing
 
 import pytest
 
+from ureplicator_testkit.control.command import run
 from ureplicator_testkit.fleet.real_fleet import Fleet
 from ureplicator_testkit.records.consumers import (
     READ_S,
@@ -37,10 +38,11 @@ def running(make_fleet: Callable[..., Fleet], request: pytest.FixtureRequest) ->
     name = f"groups-{uuid.uuid4().hex[:8]}"
     route = {
         "delivery": request.param,
+        "offset_map": True,
         "sync_group_offsets": {
             "enabled": True,
             "interval_s": INTERVAL_S,
-            "groups": {"include": [f"{name}.*"]},
+            "groups": {"include": [f"{name}.synced.*"]},
         },
     }
     return make_fleet(name, route=route).start()
@@ -63,7 +65,7 @@ def test_a_consumer_goes_on_at_the_target_with_exactly_the_rest(
 ) -> None:
     """The source has an aborted transaction between the records: the offsets differ."""
     source, target = source_cluster.bootstrap, target_cluster.bootstrap
-    group = f"{running.name}.readers"
+    group = f"{running.name}.synced"
     create_topic(source, topic, partitions=PARTITIONS)
     produce_in_transaction(source, topic, records(-RECORDS), transactional_id=topic, commit=False)
     running.whitelist(topic)
@@ -89,3 +91,40 @@ def test_a_consumer_goes_on_at_the_target_with_exactly_the_rest(
     produce(source, topic, records(RECORDS))
     with closing(open_member(target, group, topic)) as second:
         assert sorted(read_next(second, RECORDS * PARTITIONS)) == pairs(records(RECORDS))
+
+
+def test_a_group_in_the_middle_of_the_log_fails_over_and_reads_exactly_the_rest(
+    running: Fleet, source_cluster: KafkaCluster, target_cluster: KafkaCluster, topic: str
+) -> None:
+    """Nothing syncs it but the command; aborted transactions lie before and behind its offsets."""
+    source, target = source_cluster.bootstrap, target_cluster.bootstrap
+    group = f"{running.name}.by-hand"
+    create_topic(source, topic, partitions=PARTITIONS)
+    running.whitelist(topic)
+    running.wait_online(topic, PARTITIONS)
+    alter_offsets(source, group, {(topic, number): 0 for number in range(PARTITIONS)})
+    for number in range(3):
+        produce_in_transaction(
+            source, topic, records(-RECORDS), transactional_id=topic, commit=False
+        )
+        produce_in_transaction(
+            source, topic, records(number * RECORDS), transactional_id=topic, commit=True
+        )
+    with closing(open_member(source, group, topic)) as first:
+        read = read_next(first, RECORDS * PARTITIONS + RECORDS // 2)
+        first.commit(asynchronous=False)
+    sent = [pair for number in range(3) for pair in pairs(records(number * RECORDS))]
+    eventually(
+        lambda: sum(map(len, read_all(target, topic).values())) == len(sent),
+        READ_S,
+        "all is copied",
+    )
+    url = running.url()
+    planned = run("failover", "plan", "--groups", group, url=url)
+    assert (planned.exit_code, group_offsets(target, group)) == (0, {}), planned.output
+    applied = run("failover", "apply", "--groups", group, url=url)
+    assert applied.exit_code == 0, applied.output
+    assert "0 offsets are read again" in applied.stdout
+    with closing(open_member(target, group, topic)) as second:
+        rest = read_next(second, len(sent) - len(read))
+    assert sorted([*read, *rest]) == sorted(sent)

@@ -23,7 +23,7 @@ from ureplicator_common.kafka import Extent
 from ureplicator_common.kafka.groups import CommittedOffset, Offsets, TopicPartition
 
 Translate = Callable[[int], int | None]
-"""Source offset -> target offset; None where the offset map has no segment for it."""
+"""Offset at one end -> offset at the other; None where the offset map has no segment for it."""
 
 
 class Members(StrEnum):
@@ -56,13 +56,14 @@ _ORDER = {state: number for number, state in enumerate(SyncState)}
 class CopiedPartition:
     """Progress of a route in a partition. `position`: next source offset to copy, None without one.
 
-    `end`: offset at the target after the last record that was copied to it, None unknown. `log`: the target's
-    log, None unknown.
+    `translate`: source offset -> target offset; `translate_back`: the reverse. `end`: offset at the target
+    after the last record that was copied to it, None unknown. `log`: the target's log, None unknown.
     """
 
     target: TopicPartition
     position: int | None
     translate: Translate
+    translate_back: Translate
     end: int | None = None
     log: Extent | None = None
     reason: str = ""
@@ -84,7 +85,10 @@ class GroupView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionDecision:
-    """Offset of a group on one partition. `waits`: the group has read more than was copied."""
+    """Offset of a group on one partition. `waits`: the group has read more than was copied.
+
+    `resumes_at`: source offset of the first record that consumers at the target will read, None unknown.
+    """
 
     partition: TopicPartition
     target: TopicPartition
@@ -95,6 +99,19 @@ class PartitionDecision:
     target_offset: int | None = None
     metadata: str = ""
     waits: bool = False
+    resumes_at: int | None = None
+
+    @property
+    def read_again(self) -> int | None:
+        """Offsets that the group has read at the source and will read again at the target; None: unknown."""
+        return None if self.resumes_at is None else max(0, self.source_offset - self.resumes_at)
+
+    @property
+    def skipped(self) -> int | None:
+        """Target offsets that it passed without having read them at the source; None: unknown."""
+        if self.translated is None:
+            return None
+        return max(0, (self.target_offset or 0) - self.translated)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -184,7 +201,9 @@ def _decide(
     if copied.log is None:
         return replace(base, reason=copied.reason or "the target's log is not known")
     bounded = min(max(translated, copied.log.start), copied.log.end)
-    return _compared(group, replace(base, translated=bounded))
+    first = max(bounded, base.target_offset or 0)
+    resumes_at = source_offset(copied, first)
+    return _compared(group, replace(base, translated=bounded, resumes_at=resumes_at))
 
 
 def translated_offset(copied: CopiedPartition, source_offset: int) -> int | None:
@@ -197,6 +216,15 @@ def translated_offset(copied: CopiedPartition, source_offset: int) -> int | None
     if copied.end is not None and source_offset >= copied.position:
         return copied.end
     return copied.translate(min(source_offset, copied.position))
+
+
+def source_offset(copied: CopiedPartition, target_offset: int) -> int | None:
+    """Source offset of a group that has read everything before `target_offset`; None without a map."""
+    if copied.position is None:
+        return None
+    if copied.end is not None and target_offset >= copied.end:
+        return copied.position
+    return copied.translate_back(target_offset)
 
 
 def _compared(group: GroupView, each: PartitionDecision) -> PartitionDecision:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from ureplicator_common.kafka.groups import ListedGroup
@@ -24,6 +24,11 @@ class GroupFilter:
     @classmethod
     def of(cls, include: Sequence[str], exclude: Sequence[str]) -> GroupFilter:
         return cls(tuple(map(re.compile, include)), tuple(map(re.compile, exclude)))
+
+    @classmethod
+    def named(cls, groups: Iterable[str]) -> GroupFilter:
+        """Exactly these."""
+        return cls(tuple(re.compile(re.escape(group)) for group in groups))
 
     def matches(self, group: str) -> bool:
         """False for every group with positions of a fleet: they are offsets of a source, and a group of the

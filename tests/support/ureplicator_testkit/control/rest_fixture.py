@@ -53,11 +53,14 @@ from ureplicator_common.znodes import (
 )
 from ureplicator_controller.api.app import LAG_CACHE, Dependencies, create_app
 from ureplicator_controller.api.http import openapi
+from ureplicator_controller.engines.groups.survey import RouteClusters
+from ureplicator_testkit.control.memory_copied import MemoryCopied
 from ureplicator_testkit.kafka.clients import (
     MemoryLogReader,
     MemoryPositionReader,
     MemoryTopicAdmin,
 )
+from ureplicator_testkit.kafka.memory_groups import MemoryConsumerGroups
 
 ONE_ROUTE = ({"source": "source", "target": "target"},)
 ROUTE = Route("source", "target")
@@ -87,6 +90,10 @@ class RestFixture:
         self.source_groups = MemoryPositionReader()
         """Of the cluster `source`; `positions` are of all others."""
         self.logs = {str(route["source"]): MemoryLogReader() for route in routes}
+        self.groups = MemoryConsumerGroups()
+        """Consumer groups of each route's source; `groups_there`: of its target."""
+        self.groups_there = MemoryConsumerGroups()
+        self.copied = MemoryCopied()
         self.store = MemoryStore()
         self.other_client = MemoryCoordination(self.store)
         self.coordination = client(self.store)
@@ -103,6 +110,9 @@ class RestFixture:
             admins=self.clusters.__getitem__,
             positions=self._positions_of,
             logs=self.logs.__getitem__,
+            groups=lambda _: RouteClusters(
+                source=self.groups, target=self.groups_there, copied=self.copied
+            ),
             id="c1",
             clock=self.clock,
             validate_responses=True,

@@ -79,6 +79,12 @@ CALLS = (
     ExampleCall("GET", "/offset"),
     ExampleCall("GET", "/offset/{topic}/{partition}", "/offset/orders/0"),
     ExampleCall("GET", "/positions/{topic}", "/positions/orders?partition=0"),
+    ExampleCall("GET", "/groups"),
+    ExampleCall("GET", "/groups/{group}", "/groups/billing"),
+    ExampleCall(
+        "GET", "/offsets/translate", "/offsets/translate?topic=orders&partition=0&offset=62000"
+    ),
+    ExampleCall("POST", "/failover", body={"groups": ["billing"]}),
     ExampleCall("GET", "/audits"),
     ExampleCall("GET", "/audits/{topic}", "/audits/orders"),
     ExampleCall("POST", "/audits/{topic}", "/audits/orders", {"partitions": [2], "from": 60_000}),
@@ -176,6 +182,8 @@ def example_world() -> RestFixture:
     _progress(world)
     _history(world)
     _audits(world)
+    world.copied.position = 62_500
+    world.groups.add("billing", {("orders", 0): 62_000, ("orders", 1): 62_505})
     return world
 
 

@@ -31,6 +31,7 @@ def plus(constant: int) -> CopiedPartition:
         target=THERE,
         position=100,
         translate=lambda source: source + constant,
+        translate_back=lambda target: target - constant,
         end=100 + constant,
         log=Extent(0, 100 + constant),
     )

@@ -2,56 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-
 import pytest
 from prometheus_client import CollectorRegistry
 
 from ureplicator_common.clock import ManualClock
 from ureplicator_common.contents import TopicIntent
-from ureplicator_common.kafka import ClusterUnavailable, Extent
-from ureplicator_common.kafka.groups import TopicPartition
+from ureplicator_common.kafka import ClusterUnavailable
 from ureplicator_common.model import Route, RouteSettings, SessionId, TopicKey, position_group
-from ureplicator_controller.core.groups.decisions import CopiedPartition, SyncState
+from ureplicator_controller.core.groups.decisions import SyncState
 from ureplicator_controller.core.groups.selection import GroupFilter
-from ureplicator_controller.core.groups.topics import RouteTopic
 from ureplicator_controller.core.state.snapshot import Snapshot, Stored
 from ureplicator_controller.engines.groups.survey import RECHECK_ROUNDS, RouteClusters, Survey
 from ureplicator_controller.engines.groups.sync import MAX_AGE_S, RETRY_DELAYS_S, GroupSync
 from ureplicator_controller.engines.metrics import ControlMetrics
+from ureplicator_testkit.control.memory_copied import BASE, MemoryCopied
 from ureplicator_testkit.kafka.memory_groups import MemoryConsumerGroups, MemoryGroup
 
 ROUTE = Route("a", "b")
 HERE, OTHER = ("t", 0), ("t", 1)
-BASE = 1_000
 INTERVAL_S = 5.0
 SESSION = SessionId(0)
-
-
-class MemoryCopied:
-    """Everything up to `position` is copied, `base` further at the target."""
-
-    def __init__(self) -> None:
-        self.position = 100
-        self.base = BASE
-        self.error: Exception | None = None
-
-    def read(
-        self, topics: Mapping[str, RouteTopic], wanted: Collection[TopicPartition]
-    ) -> Mapping[TopicPartition, CopiedPartition]:
-        if self.error is not None:
-            raise self.error
-        return {
-            key: CopiedPartition(
-                target=(topics[key[0]].target, key[1]),
-                position=self.position,
-                translate=lambda offset: offset + self.base,
-                log=Extent(0, self.position + self.base),
-            )
-            for key in wanted
-        }
-
-    def close(self) -> None: ...
 
 
 class World:

@@ -1,0 +1,1 @@
+"""Commands for consumer groups at the other end of a route."""

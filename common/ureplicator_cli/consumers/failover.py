@@ -1,0 +1,85 @@
+"""`ureplicator failover`: consumers go on at the target."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import click
+
+from ureplicator_cli.consumers.groups import print_group
+from ureplicator_cli.options import client_options, route_options
+from ureplicator_cli.output import fail, print_json
+from ureplicator_cli.rest_client import request
+
+READY = frozenset({"synced", "ahead on the target"})
+"""States in which consumers go on at the target where they were; with any other something is read again, or
+not known."""
+
+
+def selection_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    command = click.option(
+        "--topics", default="", help="Source topics, by commas: all groups with offsets on them."
+    )(command)
+    return click.option("--groups", default="", help="Consumer groups, by commas.")(command)
+
+
+@click.group()
+def failover() -> None:
+    """Write the offsets of consumer groups to the target once, so that consumers go on there.
+
+    Stop the consumers at the source first. The way back is the same with the reverse route.
+    """
+
+
+@failover.command("plan")
+@selection_options
+@client_options
+@route_options
+def plan(groups: str, topics: str, url: str, as_json: bool, src: str, dst: str) -> None:
+    """Show where consumers would go on, and which offsets they would read again. Writes nothing."""
+    _request(groups, topics, url, as_json, src, dst, dry_run=True)
+
+
+@failover.command("apply")
+@selection_options
+@client_options
+@route_options
+def apply(groups: str, topics: str, url: str, as_json: bool, src: str, dst: str) -> None:
+    """Write the offsets, and show where consumers go on.
+
+    Exits with 1 if some group is not ready to go on at the target.
+    """
+    _request(groups, topics, url, as_json, src, dst, dry_run=False)
+
+
+def _request(
+    groups: str, topics: str, url: str, as_json: bool, src: str, dst: str, *, dry_run: bool
+) -> None:
+    if bool(groups) is bool(topics):
+        raise click.UsageError("give either --groups or --topics")
+    body = {"groups": _names(groups)} if groups else {"topics": _names(topics)}
+    query = {"dry_run": "true" if dry_run else ""}
+    found = request("POST", url, "/failover", src=src, dst=dst, query=query, body=body)
+    if as_json:
+        print_json(found)
+    else:
+        _print(found)
+    waiting = [each["group"] for each in found["groups"] if each["state"] not in READY]
+    if waiting and not dry_run:
+        fail(f"not ready: {', '.join(waiting)}")
+
+
+def _print(found: Mapping[str, Any]) -> None:
+    if not found["groups"]:
+        click.echo("no group has offsets on these topics")
+    for each in found["groups"]:
+        print_group(each)
+    again = [each["readAgain"] for group in found["groups"] for each in group["partitions"]]
+    unknown = again.count(None)
+    text = f"{sum(each or 0 for each in again)} offsets are read again"
+    click.echo(text + (f", and unknown numbers of {unknown} partitions" if unknown else ""))
+
+
+def _names(text: str) -> list[str]:
+    return [name.strip() for name in text.split(",") if name.strip()]

@@ -1,0 +1,84 @@
+"""`ureplicator groups`: how far the offsets of consumer groups have followed to the target."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import click
+
+from ureplicator_cli.options import ListByDefault, client_options, route_options
+from ureplicator_cli.output import print_json, print_table
+from ureplicator_cli.rest_client import quoted, request
+
+HEADS = (
+    "topic",
+    "partition",
+    "at the source",
+    "translated",
+    "at the target",
+    "read again",
+    "skipped",
+    "state",
+    "reason",
+)
+
+
+@click.group(cls=ListByDefault)
+def groups() -> None:
+    """Show consumer groups of the source, and their offsets at the target."""
+
+
+@groups.command("list")
+@client_options
+@route_options
+def list_groups(url: str, as_json: bool, src: str, dst: str) -> None:
+    """List the groups with offsets on the routes, and how far each is synced."""
+    body = request("GET", url, "/groups", src=src, dst=dst)
+    if as_json:
+        print_json(body)
+        return
+    rows = [
+        (each["group"], each["route"], str(each["partitions"]), each["state"], each["reason"])
+        for each in body["groups"]
+    ]
+    print_table("consumer groups", ("group", "route", "partitions", "state", "reason"), rows)
+
+
+@groups.command("show")
+@click.argument("group")
+@client_options
+@route_options
+def show_group(group: str, url: str, as_json: bool, src: str, dst: str) -> None:
+    """Show the offsets of GROUP at both ends, and why one is not synced."""
+    body = request("GET", url, f"/groups/{quoted(group)}", src=src, dst=dst)
+    if as_json:
+        print_json(body)
+        return
+    print_group(body)
+
+
+def print_group(shown: Mapping[str, Any]) -> None:
+    reason = f" ({shown['reason']})" if shown["reason"] else ""
+    title = f"{shown['group']} on {shown['route']}: {shown['state']}{reason}"
+    print_table(title, HEADS, list(_rows(shown)))
+
+
+def _rows(shown: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:
+    for each in shown["partitions"]:
+        topic, target = each["topic"], each["targetTopic"]
+        yield (
+            topic if topic == target else f"{topic} -> {target}",
+            str(each["partition"]),
+            str(each["sourceOffset"]),
+            _known(each["translated"]),
+            "none" if each["targetOffset"] is None else str(each["targetOffset"]),
+            _known(each["readAgain"]),
+            _known(each["skipped"]),
+            each["state"],
+            each["reason"],
+        )
+
+
+def _known(number: int | None) -> str:
+    return "unknown" if number is None else str(number)

@@ -1,0 +1,1 @@
+"""Consumer groups at the other end of a route: their states, translated offsets, failover."""

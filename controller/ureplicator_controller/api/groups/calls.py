@@ -1,0 +1,110 @@
+"""`/groups`, `/offsets/translate` and `/failover`: consumer groups at the other end of a route."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from flask_openapi3 import APIBlueprint
+
+from ureplicator_common.config.settings import Settings
+from ureplicator_common.model import Route
+from ureplicator_controller.api.groups.models import (
+    Failover,
+    FailoverBody,
+    FailoverQuery,
+    GroupDetails,
+    GroupPath,
+    GroupSummaries,
+    TranslatedOffset,
+    TranslateQuery,
+)
+from ureplicator_controller.api.groups.service import GroupService
+from ureplicator_controller.api.http.openapi import group
+from ureplicator_controller.api.http.request_models import RouteQuery, chosen_route, chosen_routes
+from ureplicator_controller.api.http.response_models import JsonResult, responses
+from ureplicator_controller.core.groups.decisions import GroupDecision, PartitionDecision
+
+
+def blueprint(*, settings: Settings, groups: GroupService) -> APIBlueprint:
+    api = group("groups", __name__)
+
+    @api.get("/groups", responses=responses(GroupSummaries, 404))
+    def list_groups(query: RouteQuery) -> JsonResult:
+        """Consumer groups with offsets on the routes, and how far each is synced, as read now."""
+        found = [
+            {
+                "group": each.group,
+                "route": str(config.route),
+                "state": each.state,
+                "reason": each.reason,
+                "partitions": len(each.partitions),
+            }
+            for config in chosen_routes(settings, query)
+            for each in groups.listed(config)
+        ]
+        return {"groups": found}
+
+    @api.get("/groups/<path:group>", responses=responses(GroupDetails, 404))
+    def show_group(path: GroupPath, query: RouteQuery) -> JsonResult:
+        """Offsets of a group at both ends of a route, and why one is not synced."""
+        config = chosen_route(settings, query)
+        return _details(config.route, groups.find(config, path.group))
+
+    @api.get("/offsets/translate", responses=responses(TranslatedOffset, 404, 409))
+    def translate_offset(query: TranslateQuery) -> JsonResult:
+        """Offset of the same place at the other end of a route.
+
+        Consumers that have read everything before the one have read everything before the other.
+        """
+        config = chosen_route(settings, query)
+        target, source_offset, target_offset = groups.translate(config, query)
+        return {
+            "route": str(config.route),
+            "topic": query.topic,
+            "partition": query.partition,
+            "targetTopic": target,
+            "sourceOffset": source_offset,
+            "targetOffset": target_offset,
+        }
+
+    @api.post("/failover", responses=responses(Failover, 404, 413))
+    def fail_over(query: FailoverQuery, body: FailoverBody) -> JsonResult:
+        """Write the offsets of groups to the target, so that consumers can go on there.
+
+        The way back is the same call with the reverse route.
+        """
+        config = chosen_route(settings, query)
+        dry_run = query.dry_run == "true"
+        found = groups.fail_over(config, body, dry_run=dry_run)
+        return {
+            "route": str(config.route),
+            "dryRun": dry_run,
+            "groups": [_details(config.route, each) for each in found],
+        }
+
+    return api
+
+
+def _details(route: Route, decision: GroupDecision) -> dict[str, Any]:
+    return {
+        "group": decision.group,
+        "route": str(route),
+        "state": decision.state,
+        "reason": decision.reason,
+        "partitions": [_partition(each) for each in decision.partitions],
+    }
+
+
+def _partition(each: PartitionDecision) -> dict[str, Any]:
+    return {
+        "topic": each.partition[0],
+        "partition": each.partition[1],
+        "targetTopic": each.target[0],
+        "sourceOffset": each.source_offset,
+        "translated": each.translated,
+        "targetOffset": each.target_offset,
+        "state": each.state,
+        "reason": each.reason,
+        "readAgain": each.read_again,
+        "skipped": each.skipped,
+    }

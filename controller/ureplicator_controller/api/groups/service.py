@@ -1,0 +1,148 @@
+"""Consumer groups of a route for people: their state now, translated offsets, and failover.
+
+Everything is read from both clusters when it is requested, by the code that syncs groups (`engines.groups`).
+A failover writes by the rules of the sync: never for a group with members at the target, never lower than the
+target's offset, never past what is copied. It is not fenced by an epoch, as it is requested by an operator;
+the target's coordinator refuses groups with members, and what is too old is not written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import closing
+
+from ureplicator_common.clock import Clock
+from ureplicator_common.config.route import RouteConfig
+from ureplicator_common.model import Route
+from ureplicator_controller.api.groups.models import FailoverBody, TranslateQuery
+from ureplicator_controller.api.http.problems import bad_request, conflict, not_found
+from ureplicator_controller.api.services.fleet_cache import FleetCache
+from ureplicator_controller.api.services.topic_checks import not_whitelisted
+from ureplicator_controller.core.groups.decisions import (
+    CopiedPartition,
+    GroupDecision,
+    source_offset,
+    translated_offset,
+)
+from ureplicator_controller.core.groups.selection import GroupFilter
+from ureplicator_controller.core.groups.topics import RouteTopic, route_topics
+from ureplicator_controller.engines.groups.survey import RouteClusters, Survey
+from ureplicator_controller.engines.groups.sync import MAX_AGE_S, write
+
+_ALL = GroupFilter.of([".*"], [])
+_NO_MAP = "the offset map has no segment for this offset"
+_MAP_HINT = "set offset_map: true for the route: what was copied before has no map"
+
+
+class GroupService:
+    """Every call may raise Problem, Unavailable and ClusterUnavailable. `clusters` connects to both ends of a
+    route."""
+
+    def __init__(
+        self, *, fleet: FleetCache, clusters: Callable[[Route], RouteClusters], clock: Clock
+    ) -> None:
+        self._fleet = fleet
+        self._clusters = clusters
+        self._clock = clock
+
+    def listed(self, config: RouteConfig) -> Sequence[GroupDecision]:
+        """Groups with offsets on the route that its settings select."""
+        groups = config.sync_group_offsets.groups
+        selected = GroupFilter.of(groups.include, groups.exclude)
+        with closing(self._clusters(config.route)) as clusters:
+            found = Survey(clusters, selected=selected).read(self._topics(config.route))
+        return [each for each in found if each.partitions or each.reason]
+
+    def find(self, config: RouteConfig, group: str) -> GroupDecision:
+        with closing(self._clusters(config.route)) as clusters:
+            (found,) = self._named(config, clusters, [group])
+        return found
+
+    def fail_over(
+        self, config: RouteConfig, wanted: FailoverBody, *, dry_run: bool
+    ) -> Sequence[GroupDecision]:
+        """Sync groups once: all of them, or none if one is not there. `dry_run`: write nothing."""
+        wanted.require_one()
+        began_s = self._clock.monotonic_s()
+        with closing(self._clusters(config.route)) as clusters:
+            if wanted.groups is not None:
+                found = self._named(config, clusters, wanted.groups)
+            else:
+                found = self._on_topics(config, clusters, wanted.topics or [])
+            if dry_run:
+                return found
+            return write(
+                clusters.target,
+                found,
+                may_write=lambda: self._clock.monotonic_s() - began_s <= MAX_AGE_S,
+            )
+
+    def translate(self, config: RouteConfig, wanted: TranslateQuery) -> tuple[str, int, int]:
+        """Target topic, source offset and target offset."""
+        topic = self._topics(config.route).get(wanted.topic)
+        if topic is None:
+            raise not_whitelisted(f"{wanted.topic!r} is not whitelisted on {config.route}")
+        key = (wanted.topic, wanted.partition)
+        with closing(self._clusters(config.route)) as clusters:
+            copied = clusters.copied.read({wanted.topic: topic}, [key])[key]
+        if wanted.to == "target":
+            return topic.target, wanted.offset, _to_target(copied, wanted.offset)
+        return topic.target, _to_source(copied, wanted.offset), wanted.offset
+
+    def _named(
+        self, config: RouteConfig, clusters: RouteClusters, names: Sequence[str]
+    ) -> Sequence[GroupDecision]:
+        survey = Survey(clusters, selected=GroupFilter.named(names))
+        found = survey.read(self._topics(config.route))
+        missing = sorted(set(names) - {each.group for each in found})
+        if missing:
+            raise not_found(
+                f"{config.source} has no group {', '.join(map(repr, missing))}",
+                field="groups",
+                hint="GET /groups lists the groups of a route",
+            )
+        return found
+
+    def _on_topics(
+        self, config: RouteConfig, clusters: RouteClusters, names: Collection[str]
+    ) -> Sequence[GroupDecision]:
+        topics = self._topics(config.route)
+        for name in names:
+            if name not in topics:
+                raise not_whitelisted(f"{name!r} is not whitelisted on {config.route}")
+        found = Survey(clusters, selected=_ALL).read({name: topics[name] for name in names})
+        return [each for each in found if each.partitions]
+
+    def _topics(self, route: Route) -> Mapping[str, RouteTopic]:
+        return route_topics(self._fleet.current().snapshot, route)
+
+
+def _to_target(copied: CopiedPartition, offset: int) -> int:
+    if copied.position is None:
+        raise conflict(f"nothing to translate: {copied.reason}", field="partition")
+    if offset > copied.position:
+        raise bad_request(
+            f"offset {offset} is not copied yet: the position is {copied.position}",
+            field="offset",
+            hint=f"give an offset up to {copied.position}",
+        )
+    found = translated_offset(copied, offset)
+    if found is None:
+        raise conflict(_NO_MAP, field="offset", hint=_MAP_HINT)
+    return found
+
+
+def _to_source(copied: CopiedPartition, offset: int) -> int:
+    if copied.position is None:
+        raise conflict(f"nothing to translate: {copied.reason}", field="partition")
+    end = copied.log.end if copied.log is not None else None
+    if end is not None and offset > end:
+        raise bad_request(
+            f"offset {offset} is beyond the end of the target's log, {end}",
+            field="offset",
+            hint=f"give an offset up to {end}",
+        )
+    found = source_offset(copied, offset)
+    if found is None:
+        raise conflict(_NO_MAP, field="offset", hint=_MAP_HINT)
+    return found

@@ -1,0 +1,134 @@
+"""`/groups`, `/offsets/translate` and `/failover`."""
+
+from __future__ import annotations
+
+import pytest
+
+from ureplicator_common.contents import TopicIntent
+from ureplicator_common.model import RouteSettings
+from ureplicator_testkit.control.memory_copied import BASE
+from ureplicator_testkit.control.rest_fixture import RestFixture
+
+FIRST, SECOND = ("orders", 0), ("orders", 1)
+COPIED = 100
+"""`MemoryCopied` has copied so much, BASE further at the target."""
+
+
+@pytest.fixture
+def copied(rest: RestFixture) -> RestFixture:
+    rest.publish(RouteSettings())
+    rest.put_intent("orders", TopicIntent(2, 2))
+    rest.groups.add("billing", {FIRST: 30, SECOND: 40, ("elsewhere", 0): 7}, state="Stable")
+    return rest
+
+
+def test_groups_are_listed_with_their_states(copied: RestFixture) -> None:
+    copied.groups.add("idle", {("elsewhere", 0): 7})
+    copied.groups.add("audit", {FIRST: COPIED})
+    copied.groups_there.add("audit", {FIRST: BASE + COPIED})
+    shown = copied.client.get("/groups").get_json()["groups"]
+    assert {each["group"]: (each["state"], each["partitions"]) for each in shown} == {
+        "audit": ("synced", 1),
+        "billing": ("pending", 2),
+        "idle": ("synced", 0),
+    }
+
+
+def test_a_group_is_shown_at_both_ends(copied: RestFixture) -> None:
+    copied.groups_there.add("billing", {SECOND: BASE + 45})
+    shown = copied.client.get("/groups/billing").get_json()
+    assert shown["state"] == "pending"
+    first, second = shown["partitions"]
+    assert (first["sourceOffset"], first["translated"], first["targetOffset"]) == (
+        30,
+        BASE + 30,
+        None,
+    )
+    assert (first["readAgain"], first["skipped"]) == (0, 0)
+    assert (second["state"], second["skipped"]) == ("ahead on the target", 5)
+    assert copied.groups_there.commits == []
+
+
+def test_what_a_group_has_read_beyond_the_copy_is_read_again(copied: RestFixture) -> None:
+    copied.groups.add("fast", {FIRST: COPIED + 12})
+    (shown,) = copied.client.get("/groups/fast").get_json()["partitions"]
+    assert (shown["translated"], shown["readAgain"]) == (BASE + COPIED, 12)
+
+
+def test_a_failover_writes_the_offsets(copied: RestFixture) -> None:
+    planned = copied.client.post("/failover?dry_run=true", json={"groups": ["billing"]}).get_json()
+    assert (planned["dryRun"], copied.groups_there.commits) == (True, [])
+    assert [each["state"] for each in planned["groups"]] == ["pending"]
+    done = copied.client.post("/failover", json={"groups": ["billing"]}).get_json()
+    assert [each["state"] for each in done["groups"]] == ["synced"]
+    assert copied.groups_there.commits == [
+        ("billing", FIRST, BASE + 30),
+        ("billing", SECOND, BASE + 40),
+    ]
+
+
+def test_a_failover_of_topics_leaves_other_topics_alone(copied: RestFixture) -> None:
+    copied.put_intent("quiet", TopicIntent(1, 1))
+    copied.groups.add("both", {FIRST: 5, ("quiet", 0): 6})
+    copied.groups.add("other", {("quiet", 0): 6})
+    done = copied.client.post("/failover", json={"topics": ["quiet"]}).get_json()
+    assert [each["group"] for each in done["groups"]] == ["both", "other"]
+    assert {partition for _, partition, _ in copied.groups_there.commits} == {("quiet", 0)}
+
+
+def test_a_group_with_members_at_the_target_is_left_alone(copied: RestFixture) -> None:
+    copied.groups_there.add("billing", {FIRST: 3}, state="Stable")
+    (found,) = copied.client.post("/failover", json={"groups": ["billing"]}).get_json()["groups"]
+    assert found["state"] == "active on the target"
+    assert copied.groups_there.commits == []
+
+
+def test_a_group_that_is_not_there_keeps_the_others_from_being_written(copied: RestFixture) -> None:
+    response = copied.client.post("/failover", json={"groups": ["billing", "biling"]})
+    assert response.status_code == 404
+    assert "'biling'" in response.get_json()["detail"]
+    assert copied.groups_there.commits == []
+
+
+@pytest.mark.parametrize("body", [{}, {"groups": ["a"], "topics": ["orders"]}, {"groups": []}])
+def test_either_groups_or_topics(copied: RestFixture, body: dict[str, list[str]]) -> None:
+    assert copied.client.post("/failover", json=body).status_code == 400
+
+
+@pytest.mark.parametrize(
+    ("query", "there"),
+    [
+        ("offset=30", {"sourceOffset": 30, "targetOffset": BASE + 30}),
+        (f"offset={BASE + 30}&to=source", {"sourceOffset": 30, "targetOffset": BASE + 30}),
+    ],
+)
+def test_offsets_are_translated_both_ways(
+    copied: RestFixture, query: str, there: dict[str, int]
+) -> None:
+    shown = copied.client.get(f"/offsets/translate?topic=orders&partition=1&{query}").get_json()
+    assert shown.items() >= there.items()
+
+
+@pytest.mark.parametrize(
+    ("query", "status", "text"),
+    [
+        ("topic=orders&partition=0&offset=101", 400, "not copied yet: the position is 100"),
+        ("topic=orders&partition=0&offset=1101&to=source", 400, "beyond the end"),
+        ("topic=orders&partition=0&offset=3", 409, "no segment for this offset"),
+        ("topic=unknown&partition=0&offset=3", 404, "not whitelisted"),
+        ("topic=orders&partition=0", 400, "offset"),
+    ],
+)
+def test_offsets_that_cannot_be_translated(
+    copied: RestFixture, query: str, status: int, text: str
+) -> None:
+    copied.copied.first = 10
+    response = copied.client.get(f"/offsets/translate?{query}")
+    assert response.status_code == status
+    assert text in response.get_json()["detail"]
+
+
+def test_a_cluster_that_is_away_is_said(copied: RestFixture) -> None:
+    copied.groups.lost = True
+    response = copied.client.post("/failover", json={"groups": ["billing"]})
+    assert (response.status_code, copied.groups_there.commits) == (503, [])
