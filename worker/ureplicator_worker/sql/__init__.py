@@ -10,5 +10,5 @@ producing, positions, gaps and fencing are the lane's; the session only turns ro
 A *round* is one evaluation of a query, over exact ranges of source offsets of one or more partitions
 (`rounds`). The query is row by row (`query`), and each of its rows carries the number of the row that it
 came from: so results are assigned to partitions and offsets, in the order of the source. Columns that the
-query neither computes with nor changes do not go to the JVM.
+query does not compute with do not go to the JVM.
 """
