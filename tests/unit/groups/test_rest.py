@@ -116,6 +116,7 @@ def test_offsets_are_translated_both_ways(
         ("topic=orders&partition=0&offset=1101&to=source", 400, "beyond the end"),
         ("topic=orders&partition=0&offset=3", 409, "no segment for this offset"),
         ("topic=unknown&partition=0&offset=3", 404, "not whitelisted"),
+        ("topic=orders&partition=9&offset=3", 400, "has no partition 9"),
         ("topic=orders&partition=0", 400, "offset"),
     ],
 )

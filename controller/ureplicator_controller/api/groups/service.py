@@ -13,11 +13,11 @@ from contextlib import closing
 
 from ureplicator_common.clock import Clock
 from ureplicator_common.config.route import RouteConfig
-from ureplicator_common.model import Route
+from ureplicator_common.model import Route, TopicKey
 from ureplicator_controller.api.groups.models import FailoverBody, TranslateQuery
 from ureplicator_controller.api.http.problems import bad_request, conflict, not_found
 from ureplicator_controller.api.services.fleet_cache import FleetCache
-from ureplicator_controller.api.services.topic_checks import not_whitelisted
+from ureplicator_controller.api.services.topic_checks import not_whitelisted, require_partition
 from ureplicator_controller.core.groups.decisions import (
     CopiedPartition,
     GroupDecision,
@@ -82,6 +82,9 @@ class GroupService:
         topic = self._topics(config.route).get(wanted.topic)
         if topic is None:
             raise not_whitelisted(f"{wanted.topic!r} is not whitelisted on {config.route}")
+        topic_key = TopicKey(config.route, wanted.topic)
+        intent = self._fleet.current().snapshot.topics[topic_key].value
+        require_partition(topic_key, intent, wanted.partition)
         key = (wanted.topic, wanted.partition)
         with closing(self._clusters(config.route)) as clusters:
             copied = clusters.copied.read({wanted.topic: topic}, [key])[key]
