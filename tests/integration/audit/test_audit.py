@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import random
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -15,6 +17,7 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 
 from ureplicator_common.model import Route, position_group
+from ureplicator_testkit.fleet.real_fleet import pids_of
 from ureplicator_testkit.records.topics import (
     NewRecord,
     compare_logs,
@@ -25,6 +28,7 @@ from ureplicator_testkit.records.topics import (
     read_all,
 )
 from ureplicator_testkit.servers.clusters import KafkaCluster
+from ureplicator_testkit.servers.processes import eventually, spawn_ureplicator
 from ureplicator_worker.audit.job import run_audit
 from ureplicator_worker.audit.result import (
     AuditOptions,
@@ -252,3 +256,23 @@ def test_what_cannot_be_compared_is_one_line(
     done = run("audit", str(config), "--topic", "none")
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == "none at a: there is no such topic\n"
+
+
+def test_a_jvm_that_is_killed_is_one_line(
+    both: tuple[str, str], topic: str, tmp_path: Path
+) -> None:
+    config, log = configuration(tmp_path, both), tmp_path / "audit.log"
+    for each in both:
+        produce(each, topic, [record(n) for n in range(3_000)])
+    commit_position(both[1], topic, 3_000)
+    slow = ("--master", "local[1]", "--rate", "1000")
+    process = spawn_ureplicator("audit", config, "--topic", topic, *slow, log=log)
+    try:
+        eventually(lambda: pids_of(process, "pyspark.daemon"), 60, "a task runs")
+        (jvm,) = pids_of(process, "java")
+        os.kill(jvm, signal.SIGKILL)
+        assert process.wait(15) == 2
+        assert process.log_text() == "Spark failed: the JVM ended with code -9\n"
+        process.assert_tree_gone()
+    finally:
+        process.kill_tree()
