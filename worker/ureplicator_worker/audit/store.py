@@ -52,8 +52,12 @@ def load(folder: Path) -> AuditResult | None:
         return AuditResult.from_json(json.loads(path.read_text()))
     except FileNotFoundError:
         return None
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise PermanentError(f"{path} is not the result of an audit: {error}") from error
+    except OSError as error:
+        raise PermanentError(f"{path}: {error.strerror}") from error
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise PermanentError(f"{path} is not the result of an audit: it is not JSON") from error
+    except (ValueError, KeyError, TypeError) as error:
+        raise PermanentError(f"{path} is not the result of an audit: its fields differ") from error
 
 
 def save_parquet(spark: Frames, folder: Path, result: AuditResult) -> None:
