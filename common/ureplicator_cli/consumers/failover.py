@@ -28,7 +28,7 @@ def selection_options(command: Callable[..., Any]) -> Callable[..., Any]:
 def failover() -> None:
     """Write the offsets of consumer groups to the target once, so that consumers go on there.
 
-    Stop the consumers at the source first. The way back is the same with the reverse route.
+    Stop the consumers at the source first.
     """
 
 

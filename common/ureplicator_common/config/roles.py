@@ -22,6 +22,10 @@ class ControllerSettings(Section):
 
     host: str = "127.0.0.1"
     """Address that REST listens on. REST has no authentication: open it no wider than needed."""
+    allowed_hosts: tuple[str, ...] = ()
+    """Public names under which clients reach REST, as in `["ureplicator.example.com"]`. Addresses, names
+    without a dot and those of Kubernetes always count; any other is refused, since a page of the Web may
+    let its own name point here."""
     port: Port = 9000
     """Port of REST; 0: any free port, published in the controller's live node."""
     metrics_port: Port = 0

@@ -28,7 +28,7 @@ from ureplicator_controller.api.audits.service import AuditService
 from ureplicator_controller.api.audits.standings import Standings
 from ureplicator_controller.api.groups import calls as groups
 from ureplicator_controller.api.groups.service import GroupService
-from ureplicator_controller.api.http import openapi, problems
+from ureplicator_controller.api.http import browsers, openapi, problems
 from ureplicator_controller.api.http.request_ids import RequestIds, is_write
 from ureplicator_controller.api.lag_collection.cache import LagCache
 from ureplicator_controller.api.lag_collection.collector import LagCollector
@@ -96,6 +96,7 @@ def create_app(needs: Dependencies) -> Flask:
     settings = needs.settings
     app = openapi.new_app(__name__, validate_responses=needs.validate_responses)
     app.config["MAX_CONTENT_LENGTH"] = MAX_BODY_BYTES
+    app.before_request(browsers.refuse_foreign(settings.controller.allowed_hosts))
     app.json.sort_keys = False  # type: ignore[attr-defined]  # of the default provider
     fleet = FleetCache(needs.coordination, fleet=settings.fleet, clock=needs.clock)
     clusters = _clusters(needs)
@@ -123,6 +124,7 @@ def create_app(needs: Dependencies) -> Flask:
     app.register_blueprint(dashboard.blueprint(settings=settings, id=needs.id))
     problems.register(app)
     health.count_requests(app, registry)
+    app.after_request(browsers.add_headers)
     app.after_request(partial(_log_write, ids))
     app.after_request(ids.add_header)
     return app

@@ -3,8 +3,9 @@
 import os
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -62,8 +63,10 @@ class Rest:
             env={"PORT": str(self.port), "CONFIG": str(config)},
         )
 
-    def request(self, method: str, path: str) -> requests.Response:
-        return requests.request(method, self.url + path, timeout=10)
+    def request(
+        self, method: str, path: str, *, headers: Mapping[str, str] = MappingProxyType({})
+    ) -> requests.Response:
+        return requests.request(method, self.url + path, timeout=10, headers=headers)
 
     def status(self, path: str) -> int:
         try:
@@ -121,6 +124,18 @@ def test_one_reads_what_one_wrote(zookeeper: ZooKeeperServer, rest: Rest) -> Non
     eventually(lambda: shown(rest) == ["orders"], 2, "the topic is shown")
     assert rest.request("DELETE", "/topics/orders").status_code == 200
     assert rest.request("GET", "/topics/orders").json()["state"] == "deleting"
+
+
+def test_pages_of_other_sites_neither_read_nor_write(
+    zookeeper: ZooKeeperServer, rest: Rest
+) -> None:
+    intend(zookeeper)
+    eventually(lambda: shown(rest) == ["orders"], 2, "the topic is shown")
+    rebound = {"Host": f"elsewhere.example:{rest.port}"}
+    assert rest.request("GET", "/export", headers=rebound).status_code == 403
+    for headers in ({"Sec-Fetch-Site": "cross-site"}, {"Origin": "http://elsewhere.example"}):
+        assert rest.request("DELETE", "/topics/orders", headers=headers).status_code == 403
+    assert rest.request("GET", "/topics/orders").json()["state"] == "active"
 
 
 def test_without_a_target_a_topic_is_shown_all_the_same(

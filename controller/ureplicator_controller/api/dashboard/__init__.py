@@ -11,7 +11,8 @@ from ureplicator_common._version import __version__
 from ureplicator_common.config.settings import Settings
 
 _POLICY = (
-    "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src data:"
+    "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src data:;"
+    " base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
 
 

@@ -69,10 +69,7 @@ def blueprint(*, settings: Settings, groups: GroupService) -> APIBlueprint:
 
     @api.post("/failover", responses=responses(Failover, 404, 413))
     def fail_over(query: FailoverQuery, body: FailoverBody) -> JsonResult:
-        """Write the offsets of groups to the target, so that consumers can go on there.
-
-        The way back is the same call with the reverse route.
-        """
+        """Write the offsets of groups to the target, so that consumers can go on there."""
         config = chosen_route(settings, query)
         dry_run = query.dry_run == "true"
         found = groups.fail_over(config, body, dry_run=dry_run)

@@ -1,8 +1,7 @@
 """Response models: the schema at /openapi.json is generated from them.
 
-Views return plain dictionaries; in tests each response is validated against the model that its call
-declares (`validated`), so neither can change without the other. Keys that are not always present have a
-default here.
+Views return plain dictionaries; in tests each is validated against the model that its call declares
+(`validated`), so neither can change without the other. Keys that may be absent have a default here.
 """
 
 from __future__ import annotations
@@ -45,6 +44,7 @@ _PROBLEM_CONTENT = {
 }
 _PHRASES = {
     HTTPStatus.BAD_REQUEST: "Invalid request",
+    HTTPStatus.FORBIDDEN: "From a page of another site, or under a name that is not the controller's",
     HTTPStatus.NOT_FOUND: "No such resource",
     HTTPStatus.CONFLICT: "The state of the fleet or of a cluster does not allow the change",
     HTTPStatus.PRECONDITION_FAILED: "The present version is not one that If-Match names",
@@ -67,7 +67,7 @@ def problems(*statuses: int) -> Responses:
 
 def responses(model: type[BaseModel], *refusals: int, status: int = 200) -> Responses:
     """The success response, the problems of every call that reads the fleet, and further ones."""
-    return {HTTPStatus(status): model} | problems(400, *refusals, 500, 503)
+    return {HTTPStatus(status): model} | problems(400, 403, *refusals, 500, 503)
 
 
 def write_responses(model: type[BaseModel], *refusals: int, status: int = 200) -> Responses:

@@ -6,7 +6,7 @@ out unless a test asks for it (`described`); requests and responses are validate
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -75,6 +75,7 @@ class RestFixture:
         *,
         client: type[MemoryCoordination] = MemoryCoordination,
         described: bool = False,
+        allowed_hosts: Sequence[str] = (),
     ) -> None:
         names = {route[end] for route in routes for end in ("source", "target")}
         self.settings = Settings.model_validate(
@@ -83,6 +84,7 @@ class RestFixture:
                 "zookeeper": {"hosts": "z:1"},
                 "clusters": {name: {"bootstrap.servers": f"{name}:1"} for name in names},
                 "routes": list(routes),
+                "controller": {"allowed_hosts": list(allowed_hosts)},
             }
         )
         self.clusters = {name: MemoryTopicAdmin() for name in sorted(names)}
