@@ -159,12 +159,11 @@ def test_a_cluster_that_is_away_is_an_error() -> None:
         groups.listed()
 
 
-def test_a_plain_consumer_goes_on_at_the_target_with_exactly_the_rest_and_back(pair: Pair) -> None:
-    first = open_member(pair.source, pair.group, pair.topic)
+def test_a_plain_consumer_goes_on_at_the_target_with_exactly_the_rest(pair: Pair) -> None:
     alter_offsets(
         pair.source, pair.group, {(pair.topic, number): 0 for number in range(PARTITIONS)}
     )
-    with closing(first):
+    with closing(open_member(pair.source, pair.group, pair.topic)) as first:
         half = read_next(first, RECORDS * PARTITIONS // 2)
         first.commit(asynchronous=False)
     assert pair.sync().state is SyncState.SYNCED
