@@ -24,7 +24,8 @@ VALUE_BYTES = 100
 ROUNDS = 7
 CODECS = {"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
 PARTITION = Partition(Route("a", "b"), "t", 0)
-BEGINNING = StartPosition(0, -1, 0, "A", "6a5f0d4e-5b0f-4d57-9a43-1f1f4f1b7a01", "y")
+TOPIC_ID = "6a5f0d4e-5b0f-4d57-9a43-1f1f4f1b7a01"
+BEGINNING = StartPosition(0, -1, 0, "A", TOPIC_ID, TOPIC_ID)
 TEXT = b"lorem ipsum dolor sit amet "
 
 

@@ -1,7 +1,8 @@
 """From a Fetch response to batches in a partition's send window. Hot path.
 
 Whole batches stay in the buffer of the response. But a Produce request holds one batch per partition, so
-many small ones would wait for each other: a run of them is merged into one (`batches.rebuild`). Markers
+many small ones would wait for each other: a run of them is merged into one (`batches.rebuild`; plain ones
+at the beginning of a response in one step, `Records.take_plain`). Markers
 and dropped batches between them do not end a run, and batches that must be rebuilt join it. Runs end with
 the response, so no batch waits for others to come; few batches in a response mean that there is no
 backlog.
@@ -14,10 +15,11 @@ from __future__ import annotations
 
 import logging
 
+from ureplicator_worker.copier.raw.batches.codecs import NONE
 from ureplicator_worker.copier.raw.batches.committed import Item, committed_batches
-from ureplicator_worker.copier.raw.batches.header import CorruptBatch, Header, Kind
+from ureplicator_worker.copier.raw.batches.header import CorruptBatch, Header, Kind, is_cut
 from ureplicator_worker.copier.raw.batches.rebuild import merge, rebuild
-from ureplicator_worker.copier.raw.batches.records import Built
+from ureplicator_worker.copier.raw.batches.records import Built, Records
 from ureplicator_worker.copier.raw.batches.send_window import Batch, SendWindow
 from ureplicator_worker.copier.raw.net.buffers import Lease
 from ureplicator_worker.copier.raw.net.fetch_api import Fetched
@@ -46,6 +48,8 @@ def ingest(fetch: FetchSide, fetched: Fetched, lease: Lease) -> None:
 
 def _ingest(fetch: FetchSide, fetched: Fetched, lease: Lease) -> None:
     window = fetch.window
+    if isinstance(window, SendWindow) and _ingest_plain(fetch, window, fetched, lease):
+        return
     run = (
         Run(fetch, window, lease) if isinstance(window, SendWindow) else Kept(fetch, window, lease)
     )
@@ -63,6 +67,29 @@ def _ingest(fetch: FetchSide, fetched: Fetched, lease: Lease) -> None:
             fetch.leader_epoch = header.leader_epoch
     finally:
         run.flush()
+
+
+def _ingest_plain(fetch: FetchSide, window: SendWindow, fetched: Fetched, lease: Lease) -> bool:
+    """Merge the small plain batches that a response begins with; True if no whole batch follows them."""
+    began_at = fetched.start
+    while True:
+        records = Records()
+        taken = records.take_plain(
+            lease.view,
+            fetched.start,
+            fetched.end,
+            position=fetch.offset,
+            end_offset=fetched.high_watermark,
+            batch_bytes=SMALL_BATCH_BYTES,
+            limit_bytes=MERGED_BYTES,
+            check_crc=fetch.verify_crc,
+        )
+        built = records.build(codec=NONE) if taken.batches >= MERGE_AT_LEAST else None
+        if built is None:
+            return began_at < fetched.start and is_cut(lease.view, fetched.start, fetched.end)
+        window.push(batch_of(built, taken.next_offset, taken.leader_epoch, lease))
+        fetched.start, fetch.offset = taken.at, taken.next_offset
+        fetch.leader_epoch = taken.leader_epoch
 
 
 class Run:

@@ -160,6 +160,11 @@ def spans(
         raise CorruptBatch(f"no whole batch in the {end - start} bytes of the response")
 
 
+def is_cut(buffer: bytearray | memoryview | bytes, at: int, end: int) -> bool:
+    """True if a response ends before the batch that begins at `at`."""
+    return end - at < MIN_BYTES or at + LENGTH_OFFSET + _LENGTH.unpack_from(buffer, at + 8)[0] > end
+
+
 def verify_crc(view: memoryview, header: Header) -> None:
     """Compare the stored checksum with the bytes. Raises CorruptBatch.
 
