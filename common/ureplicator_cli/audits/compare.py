@@ -83,6 +83,8 @@ def audit(
     missing, repeated, altered, reordered or foreign record. CONFIG is the file of the fleet; no
     controller is needed. Exit code 0: equal, 1: different, 2: could not be compared.
     """
+    if not topic:
+        raise click.UsageError("--topic is empty: name a topic of the source")
     if resume and folder is None:
         raise click.UsageError("--resume needs --result")
     if resume and first:

@@ -29,6 +29,20 @@ def test_wrong_options(config: Path, words: list[str], reason: str) -> None:
     assert result.stdout == ""
 
 
+def test_an_empty_topic_is_refused_by_name(config: Path) -> None:
+    result = run("audit", str(config), "--topic", "")
+    assert result.exit_code == 2
+    assert "--topic is empty" in result.stderr.splitlines()[-1]
+
+
+def test_a_folder_without_a_result_is_not_resumed(config: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "none"
+    result = run("audit", str(config), "--topic", "orders", "--resume", "--result", str(folder))
+    assert result.exit_code == 2
+    assert result.stderr == f"{folder} has no result.json to resume: begin without --resume\n"
+    assert not folder.exists()
+
+
 def test_the_route_is_needed_where_there_are_two(config: Path) -> None:
     config.write_text(config.read_text().replace("]\n", ", {source: b, target: a}]\n"))
     result = run("audit", str(config), "--topic", "orders")

@@ -125,7 +125,11 @@ def _former(command: Command) -> AuditResult | None:
     assert command.folder is not None, "checked with the options"
     former = store.load(command.folder)
     wanted = command.wanted
-    if former and (former.route, former.topic) != (str(wanted.route), wanted.topic):
+    if former is None:
+        raise PermanentError(
+            f"{command.folder} has no {store.RESULT} to resume: begin without --resume"
+        )
+    if (former.route, former.topic) != (str(wanted.route), wanted.topic):
         raise PermanentError(
             f"{command.folder} holds an audit of {former.topic} on {former.route}: give another folder"
         )
