@@ -45,7 +45,7 @@ from ureplicator_common.coordination.zookeeper import ZooKeeperCoordination
 from ureplicator_common.errors import OperatingError, PermanentError
 from ureplicator_common.kafka.acls.requests import KafkaAclAdmin
 from ureplicator_common.kafka.admin import ConfluentTopicAdmin
-from ureplicator_common.kafka.client import ClusterClient
+from ureplicator_common.kafka.client import ClusterClient, open_client
 from ureplicator_common.model import Route
 from ureplicator_common.znodes import Paths
 from ureplicator_controller.api.rest_process import RestProcess, WsgiConfig, bind
@@ -279,8 +279,10 @@ class Controller:
         return ConfluentTopicAdmin(self._settings.cluster(cluster))
 
     def _acl_admin(self, cluster: str) -> KafkaAclAdmin:
-        bootstrap = self._settings.cluster(cluster)["bootstrap.servers"]
-        return KafkaAclAdmin(ClusterClient(bootstrap), name=cluster)
+        return KafkaAclAdmin(self._client(cluster), name=cluster)
+
+    def _client(self, cluster: str) -> ClusterClient:
+        return open_client(cluster, self._settings.cluster(cluster))
 
     def _followers(self, coordination: Coordination, proof: LeaderProof) -> Iterator[Engine]:
         needs = FollowerNeeds(
@@ -301,8 +303,8 @@ class Controller:
                 yield open_sync(
                     config=config,
                     fleet=self._settings.fleet,
-                    source=self._settings.cluster(config.source)["bootstrap.servers"],
-                    target=self._settings.cluster(config.target)["bootstrap.servers"],
+                    source=self._client(config.source),
+                    target=self._client(config.target),
                     seen=proof.latest_of_epoch,
                     clock=self._clock,
                     metrics=self._metrics,
@@ -314,16 +316,13 @@ class Controller:
             config.route: open_renewal(
                 fleet=self._settings.fleet,
                 route=config.route,
-                bootstrap=self._settings.cluster(config.target)["bootstrap.servers"],
+                client=self._client(config.target),
             )
             for config in self._settings.routes
         }
 
     def _sources(self) -> Mapping[Route, ClusterClient]:
-        return {
-            config.route: ClusterClient(self._settings.cluster(config.source)["bootstrap.servers"])
-            for config in self._settings.routes
-        }
+        return {config.route: self._client(config.source) for config in self._settings.routes}
 
     def _check_stalled(self, control_loop: ControlLoop) -> None:
         if control_loop.failure is not None:

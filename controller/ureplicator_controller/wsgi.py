@@ -23,7 +23,7 @@ from ureplicator_common.config.settings import Settings, load_settings
 from ureplicator_common.coordination import Unavailable
 from ureplicator_common.coordination.zookeeper import ZooKeeperCoordination
 from ureplicator_common.kafka.admin import ConfluentTopicAdmin
-from ureplicator_common.kafka.client import ClusterClient
+from ureplicator_common.kafka.client import ClusterClient, open_client
 from ureplicator_common.kafka.log_offsets import KafkaLogReader
 from ureplicator_common.kafka.positions import KafkaPositionReader
 from ureplicator_common.logging_setup import set_up
@@ -64,8 +64,8 @@ def dependencies(settings: Settings, *, id: str) -> Dependencies:
         groups=lambda route: open_route(
             fleet=settings.fleet,
             route=route,
-            source=settings.cluster(route.source)["bootstrap.servers"],
-            target=settings.cluster(route.target)["bootstrap.servers"],
+            source=open_client(route.source, settings.cluster(route.source)),
+            target=open_client(route.target, settings.cluster(route.target)),
         ),
         id=id,
     )
@@ -106,4 +106,4 @@ def _connect(settings: Settings) -> ZooKeeperCoordination:
 
 
 def _client(settings: Settings, name: str) -> ClusterClient:
-    return ClusterClient(settings.cluster(name)["bootstrap.servers"], timeout_s=LAG_TIMEOUT_S)
+    return open_client(name, settings.cluster(name), timeout_s=LAG_TIMEOUT_S)

@@ -10,6 +10,7 @@ from pydantic import Field, model_validator
 
 from ureplicator_common.config.properties import PropertyText, masked
 from ureplicator_common.config.section import Fault, Faults, Section
+from ureplicator_common.kafka.security.settings import faults as security_faults
 
 _ADDRESS = re.compile(r"(?:[^\s:/,\[\]]+|\[[0-9a-fA-F:.%]+\]):([0-9]{1,5})")
 
@@ -48,11 +49,7 @@ class ClusterSettings(Section):
             faults.append(Fault("bootstrap.servers", "is required"))
         elif not all(_is_address(server.strip()) for server in servers.split(",")):
             faults.append(Fault("bootstrap.servers", f"{servers!r} is not host:port,host:port,..."))
-        protocol = self.properties.get("security.protocol", "PLAINTEXT")
-        if protocol.upper() != "PLAINTEXT":
-            faults.append(
-                Fault("security.protocol", f"{protocol} is not supported yet, only PLAINTEXT")
-            )
+        faults += [Fault(name, text) for name, text in security_faults(self.properties)]
         if faults:
             raise Faults(faults)
         return self

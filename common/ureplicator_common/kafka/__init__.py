@@ -20,6 +20,14 @@ class ClusterUnavailable(TemporaryError):
     """No broker of the cluster responded, or none that can serve this request now."""
 
 
+class UntrustedConnection(ClusterUnavailable):
+    """TLS with a broker failed: a certificate of either end is missing, wrong, or not for this host."""
+
+
+class LoginRefused(ClusterUnavailable):
+    """A broker does not accept the login, or we do not trust the broker's part of it."""
+
+
 class PartitionUnavailable(ClusterUnavailable):
     """One partition has no leader, or its leader refuses; other partitions are not affected."""
 

@@ -18,10 +18,12 @@ Its traps, and the countermeasures:
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
+from contextlib import closing
 from typing import Any, TypeVar
 
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
@@ -40,16 +42,22 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # exported wi
 from ureplicator_common.errors import ConfigurationError, OperatingError
 from ureplicator_common.kafka import (
     ClusterUnavailable,
+    LoginRefused,
     TopicAlreadyExists,
     TopicInfo,
     TopicRefused,
     TopicSetting,
+    UntrustedConnection,
 )
+from ureplicator_common.kafka.client import open_client
+from ureplicator_common.kafka.security.settings import SecuritySettings, librdkafka, parse
+from ureplicator_common.kafka.security.tls import signature
 from ureplicator_common.kafka.shared_requests import SharedRequests
 
 BROKER_DEFAULT_REPLICATION = -1
 MAX_CREATED_TOGETHER = 5_000
 """Partitions in one request. A KRaft controller refuses those with more than 10,000."""
+REASON_S = 3.0
 _POLL_S = 0.05
 _NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"
 """Topic id from a broker without topic ids (before 2.8): sixteen zero bytes."""
@@ -79,18 +87,18 @@ class ConfluentTopicAdmin:
         self._servers = properties.get("bootstrap.servers", "")
         self._timeout_s = timeout_s
         self._creations = SharedRequests(self._create, max_size=MAX_CREATED_TOGETHER)
-        try:
-            self._client = AdminClient(
-                {
-                    "log_level": "0",
-                    "socket.timeout.ms": str(round(timeout_s * 1_000)),
-                    "reconnect.backoff.max.ms": "1000",
-                    **properties,
-                }
-            )
-        except KafkaException as error:
-            reason = _cause(error).str()
-            raise ConfigurationError(f"cluster at {self._servers}: {reason}") from error
+        self._clients = _Clients(
+            {
+                "log_level": "0",
+                "socket.timeout.ms": str(round(timeout_s * 1_000)),
+                "reconnect.backoff.max.ms": "1000",
+                **properties,
+            }
+        )
+
+    @property
+    def _client(self) -> AdminClient:
+        return self._clients.current()
 
     def topics(self) -> Mapping[str, TopicInfo]:
         names = self._call(lambda: self._client.list_topics(timeout=self._timeout_s)).topics
@@ -199,7 +207,7 @@ class ConfluentTopicAdmin:
         self._wait_until_visible(topic, partitions)
 
     def close(self) -> None:
-        self._client.__exit__(None, None, None)
+        self._clients.close()
 
     def _describe(self, names: Sequence[str]) -> dict[str, TopicDescription | KafkaError]:
         """Topics that exist, or the error of one."""
@@ -263,6 +271,7 @@ class ConfluentTopicAdmin:
             raise self._no_response() from error
 
     def _no_response(self) -> ClusterUnavailable:
+        self._clients.raise_reason()
         return ClusterUnavailable(f"cluster at {self._servers}: no response")
 
     def _translated(
@@ -270,12 +279,67 @@ class ConfluentTopicAdmin:
     ) -> OperatingError:
         """As an error of this package: unavailable, already exists, or refused."""
         cause = _cause(error)
+        if _is_client_error(cause):
+            self._clients.raise_reason()
         text = f"cluster at {self._servers}: {cause.str()}"
         if cause.code() == KafkaError.TOPIC_ALREADY_EXISTS:
             return TopicAlreadyExists(text)
         if cause.code() in _TEMPORARY or _is_client_error(cause):
             return ClusterUnavailable(text)
         return refused(text)
+
+
+class _Clients:
+    """The client of librdkafka, made again when a file of its secrets or certificates has changed: it reads
+    them only at its start. The one before is kept, since its futures may be waited for."""
+
+    def __init__(self, properties: Mapping[str, str]) -> None:
+        """Raises ConfigurationError."""
+        self._properties = properties
+        self._servers = properties.get("bootstrap.servers", "")
+        self._settings = parse(properties)
+        self._lock = threading.Lock()
+        self._latest: AdminClient | None = None
+        self._former: AdminClient | None = None
+        self._signature = signature(self._settings.secret_files)
+        if not self._settings.secret_files:
+            self._latest = self._made()
+
+    def current(self) -> AdminClient:
+        """Raises ClusterUnavailable for a file that cannot be read."""
+        with self._lock:
+            now = signature(self._settings.secret_files)
+            if self._latest is None or now != self._signature:
+                made = self._made()
+                self._former, self._latest, self._signature = self._latest, made, now
+            return self._latest
+
+    def _made(self) -> AdminClient:
+        try:
+            return AdminClient({**librdkafka(self._properties)})
+        except KafkaException as error:
+            kind = ClusterUnavailable if self._settings.secret_files else ConfigurationError
+            raise kind(f"cluster at {self._servers}: {_cause(error).str()}") from error
+
+    def raise_reason(self) -> None:
+        """Try a connection of our own after a failure: librdkafka only says that there is no response.
+
+        Raises UntrustedConnection, LoginRefused.
+        """
+        if self._settings == SecuritySettings():
+            return
+        with closing(open_client("", self._properties, timeout_s=REASON_S)) as client:
+            try:
+                client.view([])
+            except (UntrustedConnection, LoginRefused):
+                raise
+            except ClusterUnavailable:
+                return
+
+    def close(self) -> None:
+        for client in (self._latest, self._former):
+            if client is not None:
+                client.__exit__(None, None, None)
 
 
 def _cause(error: KafkaException) -> KafkaError:

@@ -1,9 +1,9 @@
 """Sockets to brokers, and control requests: one request, one response, on a blocking socket.
 
 The data requests (Fetch, Produce) are written by `ureplicator_worker.copier.raw`. They use `connect` of
-this module too, so TLS and authentication are in one place: both happen on the blocking socket, before
-it is handed over. kafka-python's message classes do the encoding; nothing of its network layer is used
-(its connection reads 4 KiB at a time and allows no more than five requests in flight).
+this module too, so TLS and authentication are in one place (`security`): both happen on the blocking
+socket, before it is handed over. kafka-python's message classes do the encoding; nothing of its network
+layer is used (its connection reads 4 KiB at a time and allows no more than five requests in flight).
 
 A `ClusterClient` belongs to one thread. Every network failure is ClusterUnavailable: the socket is closed,
 so a late response can never be taken for the response to another request.
@@ -25,7 +25,6 @@ import struct
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol, Self
 
@@ -38,13 +37,19 @@ from kafka.protocol.metadata import (
 )
 
 from ureplicator_common.clock import Clock, SystemClock
-from ureplicator_common.kafka import ClusterUnavailable
+from ureplicator_common.kafka import ClusterUnavailable, UntrustedConnection
 from ureplicator_common.kafka.broker_order import Address, BrokerOrder, broker_order
 from ureplicator_common.kafka.cluster_view import Broker as Broker
 from ureplicator_common.kafka.cluster_view import ClusterView as ClusterView
 from ureplicator_common.kafka.cluster_view import Leader as Leader
 from ureplicator_common.kafka.cluster_view import ViewDecoder, metadata_request, view_of
 from ureplicator_common.kafka.errors import error_name
+from ureplicator_common.kafka.security.channel import Opened as Opened
+from ureplicator_common.kafka.security.channel import Security as Security
+from ureplicator_common.kafka.security.channel import security_of
+from ureplicator_common.kafka.security.login import Login
+from ureplicator_common.kafka.security.tls import tls_reason
+from ureplicator_common.kafka.sockets import receive_exactly
 
 CLIENT_ID = "ureplicator"
 CONNECT_TIMEOUT_S = 1.0
@@ -66,70 +71,48 @@ EARLIEST = -2
 LATEST = -1
 
 
-class Authenticator(Protocol):
-    """Authenticates a fresh connection, before any other request (SASL)."""
-
-    def __call__(self, connection: socket.socket) -> None: ...
-
-
-@dataclass(frozen=True, slots=True)
-class Security:
-    """TLS context and authenticator of a connection; without them it is plaintext."""
-
-    ssl_context: ssl.SSLContext | None = None
-    authenticator: Authenticator | None = None
-
-
 def connect(
-    broker: Broker, *, security: Security, timeout_s: float = CONNECT_TIMEOUT_S
-) -> socket.socket:
+    broker: Broker,
+    *,
+    security: Security,
+    timeout_s: float = CONNECT_TIMEOUT_S,
+    client_id: str = CLIENT_ID,
+) -> Opened:
     """An open, authenticated, blocking socket. Raises ClusterUnavailable."""
+    security.check(broker)
     try:
         connection = socket.create_connection((broker.host, broker.port), timeout=timeout_s)
     except OSError as error:
         raise ClusterUnavailable(f"{broker} unreachable: {error}") from error
     try:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        if security.ssl_context is not None:
-            connection = security.ssl_context.wrap_socket(connection, server_hostname=broker.host)
-        if security.authenticator is not None:
-            security.authenticator(connection)
+        return security.open(connection, broker, timeout_s=timeout_s, client_id=client_id)
     except OSError as error:
         connection.close()
         raise ClusterUnavailable(f"{broker} refused the connection: {error}") from error
-    return connection
-
-
-def receive_exactly(
-    connection: socket.socket,
-    size: int,
-    *,
-    silence_s: float | None = None,
-    deadline_s: float = math.inf,
-) -> bytearray:
-    """`size` bytes. Raises ConnectionError when the peer ends first, TimeoutError."""
-    buffer = bytearray(size)
-    view = memoryview(buffer)
-    filled = 0
-    while filled < size:
-        if silence_s is not None:
-            connection.settimeout(max(0.001, min(silence_s, deadline_s - time.monotonic())))
-        count = connection.recv_into(view[filled:])
-        if count == 0:
-            raise ConnectionResetError("connection closed by the broker")
-        filled += count
-    return buffer
+    except ClusterUnavailable:
+        connection.close()
+        raise
 
 
 class BlockingConnection:
     """One blocking connection for control requests."""
 
     def __init__(
-        self, broker: Broker, connection: socket.socket, *, client_id: str = CLIENT_ID
+        self,
+        broker: Broker,
+        connection: socket.socket,
+        *,
+        client_id: str = CLIENT_ID,
+        login: Login | None = None,
+        where: str = "",
     ) -> None:
+        """`where`: cluster and broker, for error texts."""
         self.broker = broker
+        self._where = where or str(broker)
         self._client_id = client_id
         self._connection = connection
+        self._login = login
         self._correlation_id = 0
 
     @classmethod
@@ -137,18 +120,37 @@ class BlockingConnection:
         cls, broker: Broker, *, security: Security, timeout_s: float, client_id: str = CLIENT_ID
     ) -> Self:
         """Raises ClusterUnavailable."""
-        connection = connect(broker, security=security, timeout_s=timeout_s)
-        return cls(broker, connection, client_id=client_id)
+        connection, login = connect(
+            broker, security=security, timeout_s=timeout_s, client_id=client_id
+        )
+        where = security.where(broker)
+        return cls(broker, connection, client_id=client_id, login=login, where=where)
 
     @property
     def is_open(self) -> bool:
         """False if the broker has closed it: brokers close what is idle (`connections.max.idle.ms`).
 
-        Between requests there is nothing to read but the end.
+        Between requests there is nothing to read but the end, and with TLS what is TLS's own. A connection
+        whose login is to be repeated is replaced instead.
         """
+        if self._login is not None and self._login.is_due(time.monotonic()):
+            return False
         poll = select.poll()
         poll.register(self._connection, select.POLLIN)
-        return not poll.poll(0)
+        return not poll.poll(0) or self._has_tls_only()
+
+    def _has_tls_only(self) -> bool:
+        """True if what there is to read is of TLS itself, such as a session ticket."""
+        if not isinstance(self._connection, ssl.SSLSocket):
+            return False
+        self._connection.settimeout(0)
+        try:
+            self._connection.recv(1)
+        except ssl.SSLWantReadError:
+            return True
+        except OSError:
+            return False
+        return False
 
     def call(self, request: Any, response: Any, silence_s: float) -> Any:
         """`call_all` of one request."""
@@ -176,6 +178,9 @@ class BlockingConnection:
                 self._receive(first + number, silence_s, deadline_s)
                 for number in range(len(requests))
             ]
+        except ssl.SSLError as error:
+            self.close()
+            raise UntrustedConnection(f"{self._where}: TLS: {tls_reason(error)}") from None
         except OSError as error:
             self.close()
             raise ClusterUnavailable(f"{self.broker} did not respond: {error}") from error
@@ -208,16 +213,42 @@ class BlockingConnection:
 
 
 def newest_versions(
-    broker: Broker, connection: socket.socket, *, timeout_s: float, client_id: str = CLIENT_ID
+    broker: Broker,
+    connection: socket.socket,
+    *,
+    timeout_s: float,
+    client_id: str = CLIENT_ID,
+    where: str = "",
 ) -> Mapping[int, int]:
     """Highest version of each request that a broker accepts, by API key; for a fresh connection.
 
     Raises ClusterUnavailable; the connection is closed then.
     """
     request = ApiVersionsRequest(version=API_VERSIONS_VERSION)
-    channel = BlockingConnection(broker, connection, client_id=client_id)
+    channel = BlockingConnection(broker, connection, client_id=client_id, where=where)
     reply = channel.call(request, ApiVersionsResponse, timeout_s)
     return {row.api_key: row.max_version for row in reply.api_keys}
+
+
+def open_client(
+    cluster: str,
+    properties: Mapping[str, str],
+    *,
+    timeout_s: float = REQUEST_TIMEOUT_S,
+    order: BrokerOrder | None = None,
+    client_id: str = CLIENT_ID,
+) -> ClusterClient:
+    """The client of a cluster by its name and properties, with their TLS and SASL.
+
+    Nothing is connected before the first request. Raises ConfigurationError.
+    """
+    return ClusterClient(
+        properties["bootstrap.servers"],
+        security=security_of(properties, cluster=cluster),
+        timeout_s=timeout_s,
+        order=order,
+        client_id=client_id,
+    )
 
 
 class NoCoordinator(ClusterUnavailable):
@@ -307,6 +338,7 @@ class ClusterClient:
     def call_any_all(self, requests: Callable[[], Sequence[Any]], response: Any) -> list[Any]:
         """Try brokers in turn until one responds; the requests are created again for each."""
         failures: list[str] = []
+        kinds: set[type[ClusterUnavailable]] = set()
         with self.within(self._timeout_s):
             in_turn = self._order.in_turn(self.now_s())
             for address in in_turn:
@@ -315,13 +347,15 @@ class ClusterClient:
                 try:
                     replies = self._attempt(broker, requests(), response, part=part)
                 except ClusterUnavailable as error:
+                    kinds.add(type(error))
                     if str(error) not in failures:
                         failures.append(str(error))
                     continue
                 if self._order.stale and response is not self._views:
                     self._read_brokers(broker)
                 return replies
-        raise ClusterUnavailable("; ".join(failures) or "no bootstrap servers")
+        kind = kinds.pop() if len(kinds) == 1 else ClusterUnavailable
+        raise kind("; ".join(failures) or "no bootstrap servers")
 
     def _attempt(
         self, broker: Broker, requests: Sequence[Any], response: Any, *, part: float

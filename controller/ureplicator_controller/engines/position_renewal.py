@@ -43,8 +43,7 @@ class Renewal:
     client: ClusterClient
 
 
-def open_renewal(*, fleet: str, route: Route, bootstrap: str) -> Renewal:
-    client = ClusterClient(bootstrap)
+def open_renewal(*, fleet: str, route: Route, client: ClusterClient) -> Renewal:
     store = PositionStore(
         client,
         group=position_group(fleet=fleet, route=route),

@@ -19,7 +19,7 @@ from ureplicator_testkit.servers.clusters import KafkaCluster
 
 @pytest.fixture
 def renewal(target_cluster: KafkaCluster, fleet: str) -> Iterator[Renewal]:
-    renewal = open_renewal(fleet=fleet, route=ROUTE, bootstrap=target_cluster.bootstrap)
+    renewal = open_renewal(fleet=fleet, route=ROUTE, client=ClusterClient(target_cluster.bootstrap))
     yield renewal
     renewal.client.close()
 

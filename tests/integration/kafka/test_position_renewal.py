@@ -34,7 +34,7 @@ def renewal(
     )
     store.initialise()
     store.commit({(topic, 0): Position(5, 1, "mine"), (topic, 1): Position(7)})
-    renewal = open_renewal(fleet=fleet, route=ROUTE, bootstrap=target_cluster.bootstrap)
+    renewal = open_renewal(fleet=fleet, route=ROUTE, client=ClusterClient(target_cluster.bootstrap))
     yield renewal
     renewal.client.close()
 

@@ -17,7 +17,6 @@ from ureplicator_common.kafka.client import (
     Security,
     connect,
     newest_versions,
-    receive_exactly,
 )
 from ureplicator_common.kafka.positions import (
     COMMAND_S,
@@ -25,6 +24,7 @@ from ureplicator_common.kafka.positions import (
     PositionStore,
     read_positions,
 )
+from ureplicator_common.kafka.sockets import receive_exactly
 from ureplicator_testkit.kafka.cluster import ClusterModel, Log
 from ureplicator_testkit.kafka.control_network import ControlNetwork
 
@@ -226,7 +226,7 @@ def test_a_name_that_resolves_to_several_addresses(monkeypatch: pytest.MonkeyPat
         live = server.getsockname()
         rows = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", at) for at in (dead, live)]
         monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: rows)
-        connection = connect(Broker(-1, "seed", 9092), security=Security())
+        connection, _ = connect(Broker(-1, "seed", 9092), security=Security())
         assert connection.getpeername() == live
         assert connection.gettimeout() == CONNECT_TIMEOUT_S
         connection.close()

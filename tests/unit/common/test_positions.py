@@ -17,7 +17,6 @@ from ureplicator_common.kafka.client import (
     GROUP_COORDINATOR,
     Broker,
     ClusterClient,
-    receive_exactly,
 )
 from ureplicator_common.kafka.errors import OF_A_PARTITION, ErrorCode, error_name
 from ureplicator_common.kafka.position_rows import POSITIONS_PER_REQUEST
@@ -29,6 +28,7 @@ from ureplicator_common.kafka.positions import (
     TransactionProtocol,
 )
 from ureplicator_common.kafka.publication import publish_positions
+from ureplicator_common.kafka.sockets import receive_exactly
 from ureplicator_testkit.kafka.coordinator import LOST, Coordinator
 from ureplicator_worker.copier.holder import DRAIN_S
 

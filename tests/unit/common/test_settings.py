@@ -162,7 +162,8 @@ def test_every_fault_is_reported_with_its_key(home: Path) -> None:
         "fleet: should match pattern '^[a-zA-Z0-9_-]{1,100}$'",
         "zookeeper: is required",
         "clusters.Source.bootstrap.servers: is required",
-        "clusters.target.security.protocol: SASL_SSL is not supported yet, only PLAINTEXT",
+        "clusters.target.sasl.mechanism: expected one of PLAIN, SCRAM-SHA-256, SCRAM-SHA-512,"
+        " OAUTHBEARER",
         "clusters.third.bootstrap.servers: expected a string, number or boolean",
         "routes.0.delivery: unknown value 'twice', expected at_least_once or exactly_once",
         "routes.0.on_gap: should be 'stop', 'earliest' or 'latest'",
@@ -273,9 +274,13 @@ def test_overrides_of_missing_entries(home: Path, override: str) -> None:
 
 def test_secrets_do_not_show(home: Path) -> None:
     overrides = [
+        "clusters.source.security.protocol=SASL_SSL",
+        "clusters.source.sasl.mechanism=PLAIN",
+        "clusters.source.sasl.username=me",
         "clusters.source.sasl.password=hunter2",
-        "clusters.source.ssl.key.pem=hunter2",
-        "clusters.source.sasl.oauthbearer.client.secret=hunter2",
+        "clusters.source.ssl.certificate.location=c",
+        "clusters.source.ssl.key.location=k",
+        "clusters.source.ssl.key.password=hunter2",
         "worker.spark.spark.ssl.keyPassword=hunter2",
     ]
     settings = load(home, overrides=overrides)

@@ -14,7 +14,7 @@ from ureplicator_common.audits.ranges import recreated_sides
 from ureplicator_common.config.settings import Settings
 from ureplicator_common.errors import PermanentError
 from ureplicator_common.kafka.admin import ConfluentTopicAdmin
-from ureplicator_common.kafka.client import ClusterClient
+from ureplicator_common.kafka.client import ClusterClient, open_client
 from ureplicator_common.kafka.log_offsets import KafkaLogReader
 from ureplicator_common.kafka.positions import KafkaPositionReader
 from ureplicator_worker.audit import store
@@ -164,4 +164,4 @@ def _closing(admin: ConfluentTopicAdmin) -> Iterator[ConfluentTopicAdmin]:
 
 
 def _client(settings: Settings, name: str) -> ClusterClient:
-    return ClusterClient(settings.cluster(name)["bootstrap.servers"])
+    return open_client(name, settings.cluster(name))

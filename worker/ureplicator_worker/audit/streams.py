@@ -19,6 +19,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Produ
 
 from ureplicator_common.errors import PermanentError
 from ureplicator_common.kafka import ClusterUnavailable, Extent
+from ureplicator_common.kafka.security.settings import librdkafka
 from ureplicator_worker.audit.core.side import Chunk, Content
 from ureplicator_worker.audit.pace import Pace
 
@@ -72,7 +73,9 @@ class PartitionLog:
         self._pace = Pace(rate_bytes_per_s)
         try:
             isolation = {} if committed else {"isolation.level": "read_uncommitted"}
-            self._consumer = Consumer({**properties, **_OWN, **_ahead(self._pace), **isolation})
+            self._consumer = Consumer(
+                {**librdkafka(properties), **_OWN, **_ahead(self._pace), **isolation}
+            )
         except KafkaException as error:
             raise PermanentError(f"{self._name}: {error.args[0].str()}") from error
 
@@ -200,7 +203,9 @@ class PartitionWriter:
         self._name = f"{topic}/{partition} at {properties.get('bootstrap.servers', '')}"
         self._topic, self._partition = topic, partition
         try:
-            self._producer = Producer({**properties, "enable.idempotence": True, "log_level": 0})
+            self._producer = Producer(
+                {**librdkafka(properties), "enable.idempotence": True, "log_level": 0}
+            )
         except KafkaException as error:
             raise PermanentError(f"{self._name}: {error.args[0].str()}") from error
 

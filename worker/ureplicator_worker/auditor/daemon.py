@@ -38,7 +38,7 @@ from ureplicator_common.coordination import (
 from ureplicator_common.coordination.zookeeper import ZooKeeperCoordination
 from ureplicator_common.errors import OperatingError, PermanentError
 from ureplicator_common.kafka.admin import ConfluentTopicAdmin
-from ureplicator_common.kafka.client import ClusterClient
+from ureplicator_common.kafka.client import open_client
 from ureplicator_common.kafka.positions import KafkaPositionReader
 from ureplicator_common.model import Route, TopicKey
 from ureplicator_worker.audit.job import run_audit
@@ -191,8 +191,8 @@ class Auditor:
         return ConfluentTopicAdmin(self._settings.cluster(cluster), timeout_s=CLUSTER_TIMEOUT_S)
 
     def _positions(self, cluster: str) -> KafkaPositionReader:
-        servers = self._settings.cluster(cluster)["bootstrap.servers"]
-        return KafkaPositionReader(ClusterClient(servers, timeout_s=CLUSTER_TIMEOUT_S))
+        properties = self._settings.cluster(cluster)
+        return KafkaPositionReader(open_client(cluster, properties, timeout_s=CLUSTER_TIMEOUT_S))
 
     def _report(self, key: TopicKey, request: str, result: AuditResult) -> str:
         """Write the whole result below `audit.reports`; a folder that cannot be written is logged."""

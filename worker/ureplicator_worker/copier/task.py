@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from functools import partial
 
 from ureplicator_common.kafka.broker_order import BrokerOrder, broker_order
-from ureplicator_common.kafka.client import CLIENT_ID, ClusterClient
+from ureplicator_common.kafka.client import CLIENT_ID, ClusterClient, open_client
 from ureplicator_common.kafka.map_log.writing import KafkaMapLog
 from ureplicator_common.kafka.positions import PositionStore
 from ureplicator_common.logging_setup import set_up
@@ -274,11 +274,13 @@ class Copier:
 
     def _client(self, cluster: str) -> ClusterClient:
         """All clients of a cluster share what they learn about its brokers."""
-        bootstrap = self._config.clusters[cluster]["bootstrap.servers"]
-        return ClusterClient(
-            bootstrap,
+        properties = self._config.clusters[cluster]
+        order = broker_order(properties["bootstrap.servers"])
+        return open_client(
+            cluster,
+            properties,
             timeout_s=REQUEST_TIMEOUT_S,
-            order=self._orders.setdefault(cluster, broker_order(bootstrap)),
+            order=self._orders.setdefault(cluster, order),
             client_id=client_id(self._config, cluster),
         )
 

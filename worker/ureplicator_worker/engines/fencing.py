@@ -17,7 +17,7 @@ from ureplicator_common import znodes
 from ureplicator_common.config.settings import Settings
 from ureplicator_common.coordination import Coordination, Unavailable
 from ureplicator_common.errors import ConfigurationError, OperatingError, PermanentError
-from ureplicator_common.kafka.client import ClusterClient
+from ureplicator_common.kafka.client import open_client
 from ureplicator_common.kafka.fencing import fence_ids
 from ureplicator_common.model import Route, WorkerId, transactional_id, transactional_ids
 from ureplicator_worker.core.events import FenceFailed, RouteFenced, SlotFenced, SlotFenceFailed
@@ -115,8 +115,7 @@ def kafka_fence(settings: Settings) -> FenceIds:
         for name in (route.source, route.target):
             if name not in settings.clusters:
                 raise ConfigurationError(f"cluster {name} is not in this worker's configuration")
-        bootstrap = settings.cluster(route.target)["bootstrap.servers"]
-        client = ClusterClient(bootstrap)
+        client = open_client(route.target, settings.cluster(route.target))
         try:
             fence_ids(client, ids)
         finally:

@@ -13,6 +13,8 @@ from typing import Any, TypeVar
 
 from ureplicator_common.errors import ConfigurationError
 from ureplicator_common.kafka.client import EARLIEST, LATEST
+from ureplicator_common.kafka.security.settings import faults as security_faults
+from ureplicator_common.kafka.security.settings import is_security
 from ureplicator_worker.kafka_batches.bounds import Bound, TopicPartition
 
 BATCH_ONLY = ("endingoffsets", "endingtimestamp", "endingoffsetsbytimestamp", "pushfilters")
@@ -94,10 +96,11 @@ def _cluster(options: Mapping[str, str]) -> dict[str, str]:
     }
     if not cluster.get(SERVERS):
         raise ConfigurationError(f"option {KAFKA}{SERVERS} is required")
-    if cluster.pop("security.protocol", "PLAINTEXT").upper() != "PLAINTEXT":
-        raise ConfigurationError(f"option {KAFKA}security.protocol: only PLAINTEXT is supported")
-    for name in cluster.keys() - {SERVERS}:
-        raise ConfigurationError(f"option {KAFKA}{name} is not known to kafka_batches")
+    for name in cluster:
+        if name != SERVERS and not is_security(name):
+            raise ConfigurationError(f"option {KAFKA}{name} is not known to kafka_batches")
+    for name, text in security_faults(cluster):
+        raise ConfigurationError(f"option {KAFKA}{name}: {text}")
     return cluster
 
 

@@ -37,11 +37,11 @@ from pyspark.sql.types import (
 )
 
 from ureplicator_common.errors import ConfigurationError
-from ureplicator_common.kafka.client import ClusterClient
+from ureplicator_common.kafka.client import open_client
 from ureplicator_worker.kafka_batches.filters import Wanted, wanted
 from ureplicator_worker.kafka_batches.logs import Logs
 from ureplicator_worker.kafka_batches.losses import present, report_loss
-from ureplicator_worker.kafka_batches.options import SERVERS, Options, read_options
+from ureplicator_worker.kafka_batches.options import Options, read_options
 from ureplicator_worker.kafka_batches.planning import (
     OffsetRange,
     from_json,
@@ -211,7 +211,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 def open_logs(options: Options) -> Logs:
-    return Logs(ClusterClient(options.cluster[SERVERS], client_id=CLIENT_ID), options)
+    return Logs(open_client("", options.cluster, client_id=CLIENT_ID), options)
 
 
 def _by_key(ranges: list[OffsetRange]) -> Iterator[tuple[tuple[str, int], OffsetRange]]:

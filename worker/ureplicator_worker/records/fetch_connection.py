@@ -47,11 +47,22 @@ class OpenConnection(Protocol):
     def __call__(self, broker: Broker) -> tuple[socket.socket, Mapping[int, int]]: ...
 
 
-def open_connection(broker: Broker) -> tuple[socket.socket, Mapping[int, int]]:
-    connection = connect(broker, security=Security())
-    newest = newest_versions(broker, connection, timeout_s=CONNECT_TIMEOUT_S, client_id=CLIENT_ID)
-    connection.settimeout(SILENCE_TIMEOUT_S)
-    return connection, newest
+def opener(security: Security) -> OpenConnection:
+    """Of a cluster with this security."""
+
+    def open_connection(broker: Broker) -> tuple[socket.socket, Mapping[int, int]]:
+        connection, _ = connect(broker, security=security, client_id=CLIENT_ID)
+        newest = newest_versions(
+            broker,
+            connection,
+            timeout_s=security.timeout_s(CONNECT_TIMEOUT_S),
+            client_id=CLIENT_ID,
+            where=security.where(broker),
+        )
+        connection.settimeout(SILENCE_TIMEOUT_S)
+        return connection, newest
+
+    return open_connection
 
 
 class FetchConnection:

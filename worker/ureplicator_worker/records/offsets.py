@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import closing
 
 from ureplicator_common.kafka import PartitionUnavailable
-from ureplicator_common.kafka.client import EARLIEST, ClusterClient
+from ureplicator_common.kafka.client import EARLIEST, ClusterClient, open_client
 from ureplicator_common.kafka.log_offsets import KafkaLogReader
 from ureplicator_worker.records.errors import RangeUnavailable
 from ureplicator_worker.records.fetch_connection import CLIENT_ID
@@ -27,7 +27,7 @@ def earliest(
     timeout_s: float = TIMEOUT_S,
 ) -> dict[TopicPartition, int]:
     """Offset of the first record in each log. Raises RangeUnavailable, ClusterUnavailable."""
-    with closing(ClusterClient(cluster["bootstrap.servers"], client_id=CLIENT_ID)) as client:
+    with closing(open_client("", cluster, client_id=CLIENT_ID)) as client:
         return offsets_of(client, dict.fromkeys(partitions, EARLIEST), timeout_s=timeout_s)
 
 

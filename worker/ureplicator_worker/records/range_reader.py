@@ -24,7 +24,7 @@ from contextlib import closing
 import pyarrow as pa
 
 from ureplicator_common.kafka import ClusterUnavailable
-from ureplicator_common.kafka.client import Broker, ClusterClient
+from ureplicator_common.kafka.client import Broker, ClusterClient, open_client
 from ureplicator_common.kafka.errors import ErrorCode, error_name
 from ureplicator_worker.copier.raw.batches.committed import committed_batches
 from ureplicator_worker.copier.raw.batches.header import CorruptBatch, Header, Kind
@@ -42,7 +42,7 @@ from ureplicator_worker.records.fetch_connection import (
     CLIENT_ID,
     FetchConnection,
     OpenConnection,
-    open_connection,
+    opener,
 )
 
 MAX_BATCH_BYTES = 8 << 20
@@ -72,7 +72,7 @@ def read_range(
     Raises RangeUnavailable, which may be tried again, OffsetOutOfRange, LogChanged, RecordsUnreadable and
     ReadRefused.
     """
-    client = ClusterClient(cluster["bootstrap.servers"], client_id=CLIENT_ID)
+    client = open_client("", cluster, client_id=CLIENT_ID)
     reader = RangeReader(
         client,
         topic=topic,
@@ -99,14 +99,14 @@ class RangeReader:
         end: int,
         max_batch_bytes: int = MAX_BATCH_BYTES,
         timeout_s: float = TIMEOUT_S,
-        open_connection: OpenConnection = open_connection,
+        open_connection: OpenConnection | None = None,
     ) -> None:
         self._client = client
         self._topic, self._partition = topic, partition
         self._position, self._end = start, end
         self._max_batch_bytes = max_batch_bytes
         self._timeout_s = timeout_s
-        self._open = open_connection
+        self._open = open_connection or opener(client.security)
         self._columns = RecordColumns(topic=topic, partition=partition, start=start, end=end)
         self._topic_id = ""
         self._leader_epoch = self._batch_epoch = -1

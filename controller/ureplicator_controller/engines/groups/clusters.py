@@ -18,19 +18,19 @@ from ureplicator_controller.engines.groups.sync import GroupSync, Seen
 from ureplicator_controller.engines.metrics import ControlMetrics
 
 
-def open_route(*, fleet: str, route: Route, source: str, target: str) -> RouteClusters:
-    """`source`, `target`: bootstrap servers. All of it is for one thread and shares a client of the target;
-    nothing is connected before the first request."""
-    there = ClusterClient(target)
+def open_route(
+    *, fleet: str, route: Route, source: ClusterClient, target: ClusterClient
+) -> RouteClusters:
+    """All of it is for one thread; nothing is connected before the first request."""
     return RouteClusters(
-        source=KafkaConsumerGroups(ClusterClient(source)),
-        target=KafkaConsumerGroups(there),
+        source=KafkaConsumerGroups(source),
+        target=KafkaConsumerGroups(target),
         copied=KafkaCopiedReader(
             route=route,
             group=position_group(fleet=fleet, route=route),
-            positions=KafkaPositionReader(there),
-            logs=KafkaLogReader(there),
-            maps=KafkaOffsetMaps(there, map_topic(fleet=fleet, route=route)),
+            positions=KafkaPositionReader(target),
+            logs=KafkaLogReader(target),
+            maps=KafkaOffsetMaps(target, map_topic(fleet=fleet, route=route)),
         ),
     )
 
@@ -39,8 +39,8 @@ def open_sync(
     *,
     config: RouteConfig,
     fleet: str,
-    source: str,
-    target: str,
+    source: ClusterClient,
+    target: ClusterClient,
     seen: Seen,
     clock: Clock,
     metrics: ControlMetrics,

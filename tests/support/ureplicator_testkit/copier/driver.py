@@ -80,7 +80,10 @@ class StubDriver:
         commit_interval_s: float = 0.3,
         renew_s: float = RENEW_S,
         grant: Callable[[Partition, OwnerEpoch], Grant] | None = None,
+        properties: Mapping[str, Mapping[str, str]] | None = None,
     ) -> None:
+        """`properties`: of `source` and `target`, besides their addresses or instead of them."""
+        more = properties or {}
         self.mode = "grant"
         self._source = source
         self._partitions = tuple(partitions)
@@ -104,8 +107,8 @@ class StubDriver:
                 port=server.getsockname()[1],
                 token=admissions.issue(CopierId(slot, 1)),
                 clusters={
-                    "source": {"bootstrap.servers": source},
-                    "target": {"bootstrap.servers": target},
+                    "source": {"bootstrap.servers": source, **more.get("source", {})},
+                    "target": {"bootstrap.servers": target, **more.get("target", {})},
                 },
                 commit_interval_s=commit_interval_s,
                 transaction_interval_s=0.1,

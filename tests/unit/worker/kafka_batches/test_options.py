@@ -68,7 +68,11 @@ def test_the_beginning(given: dict[str, str], bound: Bound) -> None:
         ({"subscribe": ","}, False, "subscribe names no topic"),
         ({"assign": '{"t": [0]}'}, False, "one of the options subscribe and assign"),
         ({"kafka.bootstrap.servers": ""}, False, r"kafka\.bootstrap\.servers is required"),
-        ({"kafka.security.protocol": "SSL"}, False, "only PLAINTEXT"),
+        (
+            {"kafka.security.protocol": "SSH"},
+            False,
+            r"kafka\.security\.protocol: unknown value 'SSH'",
+        ),
         ({"kafka.group.id": "g"}, False, r"kafka\.group\.id is not known"),
         ({"subscribePattern": "t.*"}, False, "subscribepattern is not known"),
         ({"endingOffsets": "earliest"}, False, "endingoffsets: 'earliest' is wrong"),

@@ -6,6 +6,7 @@ from prometheus_client import CollectorRegistry
 
 from ureplicator_common.clock import ManualClock
 from ureplicator_common.config.route import GroupPatterns, GroupSyncSettings, RouteConfig
+from ureplicator_common.kafka.client import ClusterClient
 from ureplicator_controller.engines.groups.clusters import open_sync
 from ureplicator_controller.engines.metrics import ControlMetrics
 
@@ -24,8 +25,8 @@ def test_nothing_is_connected_while_another_controller_leads() -> None:
     sync = open_sync(
         config=config,
         fleet="f",
-        source=NOWHERE,
-        target=NOWHERE,
+        source=ClusterClient(NOWHERE),
+        target=ClusterClient(NOWHERE),
         seen=lambda: None,
         clock=ManualClock(),
         metrics=metrics,

@@ -5,6 +5,9 @@ requests is all the bookkeeping. The socket is connected, encrypted and authenti
 blocking (`ureplicator_common.kafka.client.connect`), and handed over ready. The sizes of its buffers are
 left to the kernel, which fits them to the line; an option would switch that off.
 
+A login that is limited in time is repeated here, with the first request that is sent when it is due: its
+requests follow those in flight, and what is sent meanwhile is held (`outgoing`).
+
 A connection with requests is silent while no byte moves: nothing is received, and the peer's kernel takes
 nothing of the oldest request. Later requests do not count: a frozen broker's kernel still takes them.
 """
@@ -21,15 +24,16 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
+from ureplicator_common.kafka.security.login import Login, LoginRun
+from ureplicator_common.kafka.security.mechanisms import SaslError
+from ureplicator_common.kafka.security.tls import tls_reason
 from ureplicator_worker.copier.raw.net.buffers import BufferPool, Lease
 from ureplicator_worker.copier.raw.net.line_rate import ReceiveRate, SendProgress
+from ureplicator_worker.copier.raw.net.outgoing import Outgoing, send_some
 from ureplicator_worker.copier.raw.net.produce_api import Piece
 from ureplicator_worker.copier.raw.net.varint import MalformedResponse
 
-PIECES_PER_CALL = 512
-"""Below IOV_MAX, which is 1024 on Linux."""
 MAX_UNDER_WAY_BYTES = 20 << 20
-TLS_PIECE_BYTES = 1 << 16
 READS_PER_TURN = 16
 """After that other connections are read."""
 MAX_RESPONSE_BYTES = 1 << 30
@@ -37,6 +41,9 @@ MAX_RESPONSE_BYTES = 1 << 30
 
 _SIZE = struct.Struct(">i")
 _CORRELATION_ID = struct.Struct(">i")
+
+_LOGIN = object()
+"""Context of the requests of a login."""
 
 WOULD_BLOCK = (BlockingIOError, InterruptedError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
@@ -64,15 +71,18 @@ class BrokerConnection:
         pool: BufferPool,
         newest: Mapping[int, int],
         urgent: bool = False,
+        login: Login | None = None,
     ) -> None:
-        """`newest`: the highest version that the broker supports, by API key."""
+        """`newest`: the highest version that the broker supports, by API key; `login`: the one that the
+        connection was opened with."""
         connection.setblocking(False)
         self.urgent = urgent
         self.newest = newest
         self._connection = connection
         self._pool = pool
-        self._outgoing: deque[memoryview] = deque()
-        self._detached: Lease | None = None
+        self._outgoing = Outgoing(pool)
+        self._login = login
+        self._login_run: LoginRun | None = None
         self._requests: deque[_Request] = deque()
         self.receive_rate = ReceiveRate()
         self.send_progress = SendProgress()
@@ -126,9 +136,8 @@ class BrokerConnection:
         """
         if not self._requests:
             self._moved_s = now_s
-        for piece in pieces:
-            self._outgoing.append(memoryview(piece))
-            self.send_progress.queued += len(piece)
+        self._renew_login(now_s)
+        self.send_progress.queued += self._outgoing.add(pieces)
         self._pool.reserve(response_bytes)
         end = self.send_progress.queued
         self._requests.append(_Request(correlation_id, context, end, response_bytes))
@@ -138,40 +147,58 @@ class BrokerConnection:
         """Raises ConnectionClosed."""
         try:
             while self._outgoing:
-                self._sent(self._send_some())
-            self._release_detached()
+                count = send_some(self._connection, self._outgoing)
+                self.send_progress.accepted += count
+                self._outgoing.sent(count)
         except WOULD_BLOCK:
             return
         except OSError as error:
-            raise ConnectionClosed(str(error)) from error
-
-    def _send_some(self) -> int:
-        if isinstance(self._connection, ssl.SSLSocket):
-            return self._connection.send(self._outgoing[0][:TLS_PIECE_BYTES])
-        pieces = [piece for piece, _ in zip(self._outgoing, range(PIECES_PER_CALL), strict=False)]
-        return self._connection.sendmsg(pieces)
-
-    def _sent(self, count: int) -> None:
-        self.send_progress.accepted += count
-        while count:
-            piece = self._outgoing[0]
-            if count < len(piece):
-                self._outgoing[0] = piece[count:]
-                return
-            count -= len(piece)
-            self._outgoing.popleft()
+            raise ConnectionClosed(_reason(error)) from error
 
     def detach(self) -> None:
         """Copy, once, what the socket has not accepted: nothing is sent from other buffers then."""
-        if self._outgoing and self._detached is None:
-            self._detached = self._pool.adopt(b"".join(self._outgoing))
-            self._outgoing.clear()
-            self._outgoing.append(self._detached.view)
+        self._outgoing.detach()
 
-    def _release_detached(self) -> None:
-        if self._detached is not None:
-            self._detached.release()
-            self._detached = None
+    def _renew_login(self, now_s: float) -> None:
+        """Begin the next login, if it is due: it follows the requests in flight."""
+        if self._login is None or self._login_run is not None:
+            return
+        self._login_run = self._login.renewal(now_s)
+        if self._login_run is not None:
+            self._outgoing.hold()
+            self._requests.append(self._login_request(self._login_run))
+
+    def _login_request(self, run: LoginRun) -> _Request:
+        """Put its next request before all that is held."""
+        correlation_id = self.next_correlation_id()
+        frame = run.request(correlation_id)
+        self._outgoing.insert(frame)
+        self.send_progress.queued += len(frame)
+        end = self.send_progress.queued - self._outgoing.held_bytes
+        return _Request(correlation_id, _LOGIN, end, 0)
+
+    def _on_login(self, lease: Lease, now_s: float) -> None:
+        """Go on with the login, and after it with what was held. Raises ConnectionClosed."""
+        login, run = self._login, self._login_run
+        assert login is not None
+        assert run is not None
+        body = bytes(lease.view[_CORRELATION_ID.size :])
+        lease.release()
+        try:
+            more = run.on_response(body)
+        except SaslError as error:
+            raise ConnectionClosed(login.failed(str(error))) from None
+        if more:
+            former_bytes = self.send_progress.queued
+            request = self._login_request(run)
+            size = self.send_progress.queued - former_bytes
+            later = (each._replace(end=each.end + size) for each in self._requests)
+            self._requests = deque((request, *later))
+        else:
+            login.completed(run, now_s)
+            self._login_run = None
+            self._outgoing.let_go()
+        self.on_writable()
 
     def on_readable(self, on_response: Callable[[Any, Lease], None], *, now_s: float) -> None:
         """Call `on_response(context, lease)` for each whole response; the callee releases the lease.
@@ -187,7 +214,7 @@ class BrokerConnection:
         except WOULD_BLOCK:
             return
         except OSError as error:
-            raise ConnectionClosed(str(error)) from error
+            raise ConnectionClosed(_reason(error)) from error
 
     @property
     def _decrypted(self) -> bool:
@@ -238,7 +265,10 @@ class BrokerConnection:
         self._requests.popleft()
         self.receive_rate.ended(len(lease.view), now_s)
         self.send_progress.on_response(end, max_bytes=MAX_UNDER_WAY_BYTES)
-        on_response(context, lease)
+        if context is _LOGIN:
+            self._on_login(lease, now_s)
+        else:
+            on_response(context, lease)
 
     def close(self) -> list[Any]:
         """Contexts of the requests that get no response any more."""
@@ -250,10 +280,13 @@ class BrokerConnection:
             reserved -= self._requests[0].reserved_bytes
         self._pool.unreserve(reserved)
         self._outgoing.clear()
-        self._release_detached()
-        lost = [request.context for request in self._requests]
+        lost = [each.context for each in self._requests if each.context is not _LOGIN]
         self._requests.clear()
         return lost
+
+
+def _reason(error: OSError) -> str:
+    return f"TLS: {tls_reason(error)}" if isinstance(error, ssl.SSLError) else str(error)
 
 
 def _unacknowledged_bytes(connection: socket.socket) -> int:

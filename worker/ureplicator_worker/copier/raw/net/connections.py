@@ -190,6 +190,7 @@ class Connections:
             pool=self._pool,
             newest=event.newest,
             urgent=via.traffic is Traffic.LIVE,
+            login=event.login,
         )
 
     def on_readable(self, connection: BrokerConnection, now_s: float) -> None:

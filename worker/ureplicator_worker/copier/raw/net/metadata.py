@@ -29,6 +29,7 @@ from ureplicator_common.kafka.client import (
     newest_versions,
 )
 from ureplicator_common.kafka.publication import publish_positions
+from ureplicator_common.kafka.security.login import Login
 
 REFRESH_EVERY_S = 5.0
 MIN_REFRESH_INTERVAL_S = 0.1
@@ -55,11 +56,13 @@ class ClusterUnreachable:
 
 @dataclass(frozen=True, slots=True)
 class Connected:
-    """`newest`: the highest version of each request that the broker takes, by API key."""
+    """`newest`: the highest version of each request that the broker takes, by API key; `login`: the one that
+    the connection was opened with."""
 
     node_id: int
     connection: socket.socket
     newest: Mapping[int, int]
+    login: Login | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,11 +198,16 @@ class ClusterMetadata:
 
     def _connect(self, broker: Broker) -> None:
         try:
-            connection = connect(
-                broker, security=self._client.security, timeout_s=CONNECT_TIMEOUT_S
+            security = self._client.security
+            connection, login = connect(
+                broker, security=security, timeout_s=CONNECT_TIMEOUT_S, client_id=self.client_id
             )
             newest = newest_versions(
-                broker, connection, timeout_s=CONNECT_TIMEOUT_S, client_id=self.client_id
+                broker,
+                connection,
+                timeout_s=security.timeout_s(CONNECT_TIMEOUT_S),
+                client_id=self.client_id,
+                where=security.where(broker),
             )
         except ClusterUnavailable as error:
             self._post(ConnectFailed(broker.node_id, str(error)))
@@ -207,7 +215,7 @@ class ClusterMetadata:
         if self._closed:
             connection.close()
         else:
-            self._post(Connected(broker.node_id, connection, newest))
+            self._post(Connected(broker.node_id, connection, newest, login))
 
     def _publish(
         self,

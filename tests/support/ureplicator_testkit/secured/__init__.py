@@ -1,0 +1,1 @@
+"""Servers that want TLS and logins, and the certificates for them."""

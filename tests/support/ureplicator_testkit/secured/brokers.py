@@ -1,0 +1,106 @@
+"""A broker whose clients must use TLS and SASL, or a certificate of their own.
+
+    SECURE   SASL_SSL: PLAIN, SCRAM-SHA-256 and SCRAM-SHA-512
+    MUTUAL   SSL, and clients need a certificate of the authority
+
+The usual listener stays, for the test's own clients.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from confluent_kafka.admin import (  # type: ignore[attr-defined]  # exported without __all__
+    ScramCredentialInfo,
+    ScramMechanism,
+    UserScramCredentialUpsertion,
+)
+
+from ureplicator_testkit.secured.certificates import Authority, Certificate
+from ureplicator_testkit.servers.clusters import KafkaCluster
+
+USER, PASSWORD = "alice", "a-secret,that=is long"
+SECURE, MUTUAL = "SECURE", "MUTUAL"
+_MECHANISMS = {
+    "SCRAM-SHA-256": ScramMechanism.SCRAM_SHA_256,
+    "SCRAM-SHA-512": ScramMechanism.SCRAM_SHA_512,
+}
+_LOGIN = "org.apache.kafka.common.security"
+
+
+def secured_cluster(
+    name: str,
+    *,
+    authority: Authority,
+    own: Certificate,
+    reauthentication_ms: int = 0,
+    properties: Mapping[str, str] | None = None,
+) -> KafkaCluster:
+    """`own`: the broker's certificate; `reauthentication_ms`: life of a login with SASL, 0 without end."""
+    tls = {
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.location": str(own.both),
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.location": str(authority.certificate),
+    }
+    names = ("PLAINTEXT", "INTERNAL", "CONTROLLER")
+    plain = f'{_LOGIN}.plain.PlainLoginModule required user_{USER}="{PASSWORD}";'
+    scram = f"{_LOGIN}.scram.ScramLoginModule required;"
+    prefix = f"listener.name.{SECURE.lower()}."
+    settings = {
+        "listener.security.protocol.map": ",".join(
+            (*(f"{each}:PLAINTEXT" for each in names), f"{SECURE}:SASL_SSL", f"{MUTUAL}:SSL")
+        ),
+        **{
+            f"listener.name.{each.lower()}.{k}": v
+            for each in (SECURE, MUTUAL)
+            for k, v in tls.items()
+        },
+        f"listener.name.{MUTUAL.lower()}.ssl.client.auth": "required",
+        f"{prefix}sasl.enabled.mechanisms": ",".join(("PLAIN", *_MECHANISMS)),
+        f"{prefix}plain.sasl.jaas.config": plain,
+        **{f"{prefix}{each.lower()}.sasl.jaas.config": scram for each in _MECHANISMS},
+        "connections.max.reauth.ms": str(reauthentication_ms),
+        **(properties or {}),
+    }
+    return KafkaCluster(name=name, properties=settings, listeners=(SECURE, MUTUAL))
+
+
+def set_password(cluster: KafkaCluster, password: str = PASSWORD, *, user: str = USER) -> None:
+    """For SCRAM, of both kinds."""
+    admin = cluster.admin()
+    for each in _MECHANISMS.values():
+        change = UserScramCredentialUpsertion(
+            user, ScramCredentialInfo(each, 4096), password.encode()
+        )
+        for future in admin.alter_user_scram_credentials([change]).values():
+            future.result(timeout=30)
+
+
+def by_password(
+    cluster: KafkaCluster,
+    authority: Authority,
+    mechanism: str,
+    **more: str,
+) -> dict[str, str]:
+    """Properties of a client."""
+    return {
+        "bootstrap.servers": f"127.0.0.1:{cluster.listener_port(SECURE)}",
+        "security.protocol": "SASL_SSL",
+        "ssl.ca.location": str(authority.certificate),
+        "sasl.mechanism": mechanism,
+        "sasl.username": USER,
+        **(more or {"sasl.password": PASSWORD}),
+    }
+
+
+def by_certificate(
+    cluster: KafkaCluster, authority: Authority, certificate: Certificate
+) -> dict[str, str]:
+    return {
+        "bootstrap.servers": f"127.0.0.1:{cluster.listener_port(MUTUAL)}",
+        "security.protocol": "SSL",
+        "ssl.ca.location": str(authority.certificate),
+        "ssl.certificate.location": str(certificate.certificate),
+        "ssl.key.location": str(certificate.key),
+    }

@@ -1,0 +1,64 @@
+"""An authority and the certificates that it issues, made by openssl in a folder of the test."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+HOSTS = "IP:127.0.0.1,DNS:localhost"
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """`both`: key and certificate in one file, as brokers read them."""
+
+    certificate: Path
+    key: Path
+    both: Path
+
+    def replace(self, other: Certificate) -> None:
+        """Put another one in its place, as a rotation does: each file at once."""
+        for mine, theirs in ((self.key, other.key), (self.certificate, other.certificate)):
+            written = mine.with_suffix(".new")
+            written.write_bytes(theirs.read_bytes())
+            os.replace(written, mine)
+
+
+class Authority:
+    def __init__(self, folder: Path, name: str = "ca") -> None:
+        self._folder = folder
+        folder.mkdir(parents=True, exist_ok=True)
+        self.certificate, self._key = folder / f"{name}.pem", folder / f"{name}.key"
+        self._new_key(self._key)
+        _openssl(
+            *("req", "-x509", "-new", "-key", self._key, "-out", self.certificate),
+            *("-days", 30, "-subj", f"/CN={name}"),
+        )
+
+    def issue(self, name: str, *, hosts: str = HOSTS, expired: bool = False) -> Certificate:
+        """One for servers and clients; `expired`: since yesterday."""
+        key, request = self._folder / f"{name}.key", self._folder / f"{name}.csr"
+        certificate, extensions = self._folder / f"{name}.pem", self._folder / f"{name}.ext"
+        self._new_key(key)
+        _openssl("req", "-new", "-key", key, "-out", request, "-subj", f"/CN={name}")
+        extensions.write_text(f"subjectAltName={hosts}\n")
+        dates = ("-days", "-1") if expired else ("-days", "30")
+        _openssl(
+            *("x509", "-req", "-in", request, "-CA", self.certificate, "-CAkey", self._key),
+            *("-CAcreateserial", "-extfile", extensions, "-out", certificate, *dates),
+        )
+        both = self._folder / f"{name}-both.pem"
+        both.write_bytes(key.read_bytes() + certificate.read_bytes())
+        return Certificate(certificate, key, both)
+
+    @staticmethod
+    def _new_key(path: Path) -> None:
+        options = ("-algorithm", "EC", "-pkeyopt", "ec_paramgen_curve:P-256")
+        _openssl("genpkey", *options, "-out", path)
+
+
+def _openssl(*arguments: object) -> None:
+    command = ["openssl", *map(str, arguments)]
+    subprocess.run(command, check=True, capture_output=True)  # noqa: S603  # of this test
