@@ -72,3 +72,10 @@ def test_translating(url: str) -> None:
     assert "at 30 of the source" in back
     assert str(BASE + 30) in run("offsets", "translate", "--group", "billing", url=url).stdout
     assert run("offsets", "translate", "--topic", "orders", url=url).exit_code == 2
+
+
+def test_a_group_without_offsets_on_the_route_is_not_ready(copied: RestFixture, url: str) -> None:
+    copied.groups.add("idle", {("elsewhere", 0): 7})
+    applied = run("failover", "apply", "--groups", "idle", url=url)
+    assert applied.exit_code == 1
+    assert "not ready: idle" in applied.stderr

@@ -35,7 +35,8 @@ class Members(StrEnum):
 
 
 class SyncState(StrEnum):
-    """State of a group's offset on a partition. A group has the first of its partitions' in this order."""
+    """State of a group's offset on a partition. A group has the first of its partitions' in this order, and
+    `NO_OFFSETS` without any."""
 
     UNSUPPORTED = "not synced"
     UNKNOWN = "unknown"
@@ -47,6 +48,7 @@ class SyncState(StrEnum):
     AHEAD = "ahead on the target"
     WAITS = "waits for the copy"
     SYNCED = "synced"
+    NO_OFFSETS = "no offsets"
 
 
 _ORDER = {state: number for number, state in enumerate(SyncState)}
@@ -173,7 +175,8 @@ def _settled(each: PartitionDecision, refused: Mapping[TopicPartition, str]) -> 
 def _summed(group: str, partitions: tuple[PartitionDecision, ...]) -> GroupDecision:
     first = min(partitions, key=lambda each: _ORDER[each.state], default=None)
     if first is None:
-        return GroupDecision(group=group, state=SyncState.SYNCED, reason="no offsets on the route")
+        reason = "the group has no offsets on the route"
+        return GroupDecision(group=group, state=SyncState.NO_OFFSETS, reason=reason)
     return GroupDecision(group=group, state=first.state, reason=first.reason, partitions=partitions)
 
 

@@ -26,6 +26,8 @@ from ureplicator_controller.engines.groups.copied import CopiedReader
 
 RECHECK_ROUNDS = 12
 """With an interval of 5 s a minute: then repeats behind a crash, and logs that begin later, are seen."""
+_SETTLED = frozenset({SyncState.SYNCED, SyncState.NO_OFFSETS})
+"""States that hold on while the offsets at the source do."""
 UNLISTED = "the list of the source's groups is incomplete: "
 
 
@@ -85,7 +87,7 @@ class Survey:
         self._synced = {
             each.group: (offsets, each)
             for each in decisions
-            if each.state is SyncState.SYNCED
+            if each.state in _SETTLED
             and (offsets := self._offsets.get(each.group)) is not None
             and not isinstance(offsets, ClusterUnavailable)
         }

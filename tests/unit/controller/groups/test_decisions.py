@@ -161,7 +161,8 @@ def test_a_group_of_another_kind_is_named_and_not_synced() -> None:
 
 def test_partitions_outside_the_route_are_left_out() -> None:
     found = decided(replace(view(), source=offsets({("elsewhere", 0): 5})))
-    assert (found.partitions, found.reason) == ((), "no offsets on the route")
+    assert (found.partitions, found.reason) == ((), "the group has no offsets on the route")
+    assert found.state is SyncState.NO_OFFSETS
 
 
 def test_a_written_offset_is_synced_and_a_refused_one_says_why() -> None:
