@@ -29,6 +29,7 @@ from ureplicator_controller.api.audits.standings import Standings
 from ureplicator_controller.api.groups import calls as groups
 from ureplicator_controller.api.groups.service import GroupService
 from ureplicator_controller.api.http import browsers, openapi, problems
+from ureplicator_controller.api.http.load import limit_load
 from ureplicator_controller.api.http.request_ids import RequestIds, is_write
 from ureplicator_controller.api.lag_collection.cache import LagCache
 from ureplicator_controller.api.lag_collection.collector import LagCollector
@@ -55,13 +56,11 @@ from ureplicator_controller.api.services.clusters import ClusterTopics
 from ureplicator_controller.api.services.fleet_cache import FleetCache
 from ureplicator_controller.api.services.node_editor import NodeEditor
 from ureplicator_controller.api.services.positions import PositionService
+from ureplicator_controller.api.serving.request_end import MAX_BODY_BYTES
 from ureplicator_controller.core.state.snapshot import BalanceLimits
 from ureplicator_controller.engines.groups.survey import RouteClusters
 
 log = logging.getLogger(__name__)
-
-MAX_BODY_BYTES = 64 * 1024
-
 
 LAG_CACHE = "lag_cache"
 """Key of the lag cache in `Flask.extensions`: close it to end an application before its process."""
@@ -97,6 +96,7 @@ def create_app(needs: Dependencies) -> Flask:
     app = openapi.new_app(__name__, validate_responses=needs.validate_responses)
     app.config["MAX_CONTENT_LENGTH"] = MAX_BODY_BYTES
     app.before_request(browsers.refuse_foreign(settings.controller.allowed_hosts))
+    limit_load(app)
     app.json.sort_keys = False  # type: ignore[attr-defined]  # of the default provider
     fleet = FleetCache(needs.coordination, fleet=settings.fleet, clock=needs.clock)
     clusters = _clusters(needs)

@@ -39,8 +39,11 @@ STEADY_S = 60.0
 
 
 ENVIRONMENT = "UREPLICATOR_WSGI_CONFIG"
-THREADS = 16
-"""Concurrent requests: each waits for ZooKeeper or a broker, hardly any for the processor."""
+THREADS = 40
+"""Concurrent requests: each waits for ZooKeeper or a broker, hardly any for the processor. There are
+more than `http.load` lets in, so that `/health` always has one."""
+CONNECTIONS = 512
+WORKER_CLASS = "ureplicator_controller.api.serving.worker.GatheringWorker"
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +73,9 @@ def command(*, listen_fd: int) -> list[str]:
         "gunicorn",
         f"--bind=fd://{listen_fd}",
         "--workers=1",
-        "--worker-class=gthread",
+        f"--worker-class={WORKER_CLASS}",
         f"--threads={THREADS}",
+        f"--worker-connections={CONNECTIONS}",
         "--graceful-timeout=5",
         "--keep-alive=5",
         "--log-level=warning",

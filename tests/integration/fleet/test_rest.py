@@ -1,11 +1,9 @@
 """REST as it is served: gunicorn on a socket of its parent's, real ZooKeeper, and their ends."""
 
 import os
-import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -16,9 +14,10 @@ from ureplicator_common.coordination import Create
 from ureplicator_common.coordination.zookeeper import ZooKeeperCoordination
 from ureplicator_common.model import Route, TopicKey
 from ureplicator_common.znodes import Paths, encode_intent
-from ureplicator_controller.api.rest_process import ENVIRONMENT, WsgiConfig
-from ureplicator_testkit.servers.ports import claim_port, port_is_free
-from ureplicator_testkit.servers.processes import Process, eventually
+from ureplicator_controller.api.rest_process import WsgiConfig
+from ureplicator_testkit.fleet.rest_server import Rest
+from ureplicator_testkit.servers.ports import port_is_free
+from ureplicator_testkit.servers.processes import eventually
 from ureplicator_testkit.servers.zookeeper import ZooKeeperServer
 
 pytestmark = pytest.mark.integration
@@ -26,53 +25,6 @@ pytestmark = pytest.mark.integration
 RESPONSE_S = 2.0
 PATHS = Paths("rest")
 KEY = TopicKey(Route("a", "b"), "orders")
-
-PARENT = f"""
-import os, socket, subprocess, time
-from ureplicator_controller.api.rest_process import ENVIRONMENT, WsgiConfig, command
-listener = socket.create_server(("127.0.0.1", int(os.environ["PORT"])))
-read, write = os.pipe()
-config = WsgiConfig(config=os.environ["CONFIG"], id="c1", pipe_fd=read)
-environment = os.environ | {{{ENVIRONMENT!r}: config.to_json()}}
-fds = (listener.fileno(), read)
-child = subprocess.Popen(command(listen_fd=fds[0]), pass_fds=fds, env=environment)
-os.close(read)
-child.wait()
-"""
-"""The daemon's part in starting the REST process, and no more."""
-
-
-class Rest:
-    """A parent with its gunicorn child."""
-
-    def __init__(self, zookeeper: ZooKeeperServer, folder: Path) -> None:
-        claim = claim_port()
-        self.port = claim.port
-        self.url = f"http://127.0.0.1:{self.port}"
-        config = folder / "fleet.yaml"
-        config.write_text(
-            f"fleet: rest\nzookeeper: {{hosts: '{zookeeper.hosts}', session_timeout_s: 3}}\n"
-            "clusters: {a: {bootstrap.servers: '127.0.0.1:1'}, b: {bootstrap.servers: 'localhost:1'}}\n"
-            "routes: [{source: a, target: b}]\n"
-        )
-        claim.release()
-        self.parent = Process(
-            "rest",
-            [sys.executable, "-c", PARENT],
-            log=folder / "rest.log",
-            env={"PORT": str(self.port), "CONFIG": str(config)},
-        )
-
-    def request(
-        self, method: str, path: str, *, headers: Mapping[str, str] = MappingProxyType({})
-    ) -> requests.Response:
-        return requests.request(method, self.url + path, timeout=10, headers=headers)
-
-    def status(self, path: str) -> int:
-        try:
-            return self.request("GET", path).status_code
-        except requests.exceptions.ConnectionError:
-            return 0
 
 
 @pytest.fixture
@@ -83,7 +35,7 @@ def zookeeper() -> Iterator[ZooKeeperServer]:
 
 @pytest.fixture
 def rest(zookeeper: ZooKeeperServer, tmp_path: Path) -> Iterator[Rest]:
-    rest = Rest(zookeeper, tmp_path)
+    rest = Rest(zookeeper.hosts, tmp_path)
     eventually(lambda: rest.status("/ready") == 200, 20, "REST is ready")
     yield rest
     rest.parent.kill_tree()

@@ -25,6 +25,7 @@ from ureplicator_controller.api.audits.models import (
 )
 from ureplicator_controller.api.audits.service import AuditService
 from ureplicator_controller.api.audits.standings import Standings
+from ureplicator_controller.api.http.load import asks_kafka
 from ureplicator_controller.api.http.openapi import group
 from ureplicator_controller.api.http.request_models import (
     AnyTopicPath,
@@ -82,6 +83,7 @@ def blueprint(
         }
 
     @api.post("/audits/<path:topic>", responses=responses(AuditRequested, 404, 409, 413))
+    @asks_kafka
     def request_audit(path: TopicPath, query: AuditQuery, body: AuditBody) -> JsonResult:
         """Request an audit of a topic: of all that was copied, or of a range of offsets or times."""
         config = chosen_route(settings, query)

@@ -19,6 +19,7 @@ from ureplicator_controller.api.groups.models import (
     TranslateQuery,
 )
 from ureplicator_controller.api.groups.service import GroupService
+from ureplicator_controller.api.http.load import asks_kafka
 from ureplicator_controller.api.http.openapi import group
 from ureplicator_controller.api.http.request_models import RouteQuery, chosen_route, chosen_routes
 from ureplicator_controller.api.http.response_models import JsonResult, responses
@@ -29,6 +30,7 @@ def blueprint(*, settings: Settings, groups: GroupService) -> APIBlueprint:
     api = group("groups", __name__)
 
     @api.get("/groups", responses=responses(GroupSummaries, 404))
+    @asks_kafka
     def list_groups(query: RouteQuery) -> JsonResult:
         """Consumer groups with offsets on the routes, and how far each is synced, as read now."""
         found = [
@@ -45,12 +47,14 @@ def blueprint(*, settings: Settings, groups: GroupService) -> APIBlueprint:
         return {"groups": found}
 
     @api.get("/groups/<path:group>", responses=responses(GroupDetails, 404))
+    @asks_kafka
     def show_group(path: GroupPath, query: RouteQuery) -> JsonResult:
         """Offsets of a group at both ends of a route, and why one is not synced."""
         config = chosen_route(settings, query)
         return _details(config.route, groups.find(config, path.group))
 
     @api.get("/offsets/translate", responses=responses(TranslatedOffset, 404, 409))
+    @asks_kafka
     def translate_offset(query: TranslateQuery) -> JsonResult:
         """Offset of the same place at the other end of a route.
 
@@ -68,6 +72,7 @@ def blueprint(*, settings: Settings, groups: GroupService) -> APIBlueprint:
         }
 
     @api.post("/failover", responses=responses(Failover, 404, 413))
+    @asks_kafka
     def fail_over(query: FailoverQuery, body: FailoverBody) -> JsonResult:
         """Write the offsets of groups to the target, so that consumers can go on there."""
         config = chosen_route(settings, query)

@@ -22,6 +22,7 @@ from prometheus_client.registry import Collector
 from ureplicator_common.config.settings import Settings
 from ureplicator_common.coordination import Unavailable
 from ureplicator_common.errors import OperatingError
+from ureplicator_controller.api.http.load import asks_kafka
 from ureplicator_controller.api.http.openapi import group
 from ureplicator_controller.api.http.response_models import Health, JsonResult, Readiness, responses
 from ureplicator_controller.api.services.clusters import ClusterTopics
@@ -51,6 +52,7 @@ def blueprint(*, id: str, fleet: FleetCache, registry: CollectorRegistry) -> API
         return {"status": "ready", "id": id, "leader": leader, "controllers": controllers}
 
     @api.get("/metrics", responses={HTTPStatus.OK: {"content": _METRICS}}, validate_response=False)
+    @asks_kafka
     def metrics() -> Response:
         """Metrics in the Prometheus text format."""
         return Response(generate_latest(registry), content_type=CONTENT_TYPE)

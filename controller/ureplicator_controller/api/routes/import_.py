@@ -28,6 +28,7 @@ from ureplicator_controller.api.http.backup_models import (
     ImportWorkerBody,
     TopicImportResult,
 )
+from ureplicator_controller.api.http.load import asks_kafka
 from ureplicator_controller.api.http.openapi import group
 from ureplicator_controller.api.http.problems import bad_request
 from ureplicator_controller.api.http.request_models import TopicPath, WorkerPath, chosen_route
@@ -68,6 +69,7 @@ def _add_topics(
     api: APIBlueprint, *, settings: Settings, importer: TopicImporter, blacklist: BlacklistService
 ) -> None:
     @api.put("/import/topics/<path:topic>", responses=responses(TopicImportResult, 404, 409, 413))
+    @asks_kafka
     def import_topic(path: TopicPath, query: ImportTopicQuery, body: ImportTopicBody) -> JsonResult:
         """Restore a topic from an export; a new one is copied from its committed positions."""
         config = chosen_route(settings, query)

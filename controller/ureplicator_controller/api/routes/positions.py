@@ -16,6 +16,7 @@ from ureplicator_common.contents import NO_OFFSET, PositionChange
 from ureplicator_common.kafka import Extent
 from ureplicator_common.kafka.provenance import Provenance
 from ureplicator_common.model import Partition, Route, TopicKey, WorkerId
+from ureplicator_controller.api.http.load import asks_kafka
 from ureplicator_controller.api.http.openapi import group
 from ureplicator_controller.api.http.position_models import (
     ForgetPositionsQuery,
@@ -51,6 +52,7 @@ def blueprint(
     api = group("positions", __name__)
 
     @api.get("/positions/<path:topic>", responses=responses(TopicPositions, 404))
+    @asks_kafka
     def show_positions(path: AnyTopicPath, query: PositionsQuery) -> JsonResult:
         """Stored position of each partition, the source's log, and who holds it."""
         fleet_state = fleet.current()
@@ -89,6 +91,7 @@ def _add_changes(
     declared = write_responses(PositionsPlanned, 404, 409)
 
     @api.post("/positions/<path:topic>", responses=declared)
+    @asks_kafka
     def set_positions(
         path: TopicPath, query: SetPositionsQuery, body: SetPositionsBody, header: IfMatchHeader
     ) -> JsonResult:
@@ -104,6 +107,7 @@ def _add_changes(
         return shown_plan(config.route, path.topic, planned, dry_run=dry_run)
 
     @api.delete("/positions/<path:topic>", responses=declared)
+    @asks_kafka
     def forget_positions(
         path: TopicPath, query: ForgetPositionsQuery, header: IfMatchHeader
     ) -> JsonResult:

@@ -22,6 +22,7 @@ from ureplicator_common.model import (
     TopicState,
     WorkerId,
 )
+from ureplicator_controller.api.http.load import asks_kafka
 from ureplicator_controller.api.http.openapi import group
 from ureplicator_controller.api.http.preconditions import etag
 from ureplicator_controller.api.http.problems import bad_request
@@ -72,6 +73,7 @@ def blueprint(
         return {"topics": sorted({key.topic for key in keys if key.route in routes})}
 
     @api.get("/topics/<path:topic>", responses=responses(TopicDetails, 404))
+    @asks_kafka
     def show_topic(path: AnyTopicPath, query: RouteQuery) -> JsonResult:
         """Ideal state, external view and lag of a topic, with the reasons for each mismatch."""
         fleet_state = fleet.current()
@@ -102,12 +104,14 @@ def _add_whitelisting(api: APIBlueprint, *, settings: Settings, topics: TopicSer
     declared = write_responses(TopicAdded, 404, 409, status=201)
 
     @api.post("/topics", responses=declared)
+    @asks_kafka
     def add_topic(query: RouteQuery, body: AddTopicBody, header: IfMatchHeader) -> JsonResult:
         """Whitelist a topic: copy all of its partitions, or the given number. The target topic is created
         if it is missing."""
         return added(query, body.topic, body.num_partitions, header)
 
     @api.post("/topics/<path:topic>", responses=declared)
+    @asks_kafka
     def add_named_topic(
         path: TopicPath, query: RouteQuery, body: AddNamedTopicBody, header: IfMatchHeader
     ) -> JsonResult:
@@ -129,11 +133,13 @@ def _add_expanding(api: APIBlueprint, *, settings: Settings, topics: TopicServic
     declared = write_responses(TopicChanged, 404, 409)
 
     @api.put("/topics", responses=declared)
+    @asks_kafka
     def expand_topic(query: RouteQuery, body: ExpandTopicBody, header: IfMatchHeader) -> JsonResult:
         """Copy more partitions after the source topic was expanded."""
         return expanded(query, body.topic, body.num_partitions, header)
 
     @api.put("/topics/<path:topic>", responses=declared)
+    @asks_kafka
     def expand_named_topic(
         path: TopicPath, query: RouteQuery, body: ExpandNamedTopicBody, header: IfMatchHeader
     ) -> JsonResult:

@@ -13,6 +13,7 @@ from flask_openapi3 import APIBlueprint
 from ureplicator_common.config.settings import Settings
 from ureplicator_common.model import Route
 from ureplicator_controller.api.http.drift_models import TopicsValidationResult, drift_json
+from ureplicator_controller.api.http.load import asks_kafka
 from ureplicator_controller.api.http.openapi import group
 from ureplicator_controller.api.http.request_models import RouteQuery, chosen_routes, only_route
 from ureplicator_controller.api.http.response_models import (
@@ -67,6 +68,7 @@ def blueprint(
         return counts | {"mismatches": found, "excluded": excluded, "unreadable": unreadable}
 
     @api.get("/validation/srcKafka", responses=responses(SourceValidationResult, 404))
+    @asks_kafka
     def source_validation(query: RouteQuery) -> JsonResult:
         """Whitelist compared with the topics of the clusters. Changes nothing."""
         chosen = [config.route for config in chosen_routes(settings, query)]
@@ -82,6 +84,7 @@ def blueprint(
         )
 
     @api.get("/validation/topics", responses=responses(TopicsValidationResult, 404))
+    @asks_kafka
     def topics_validation(query: RouteQuery) -> JsonResult:
         """Target topics compared with their source topics: partition counts and settings. Changes nothing."""
         snapshot = fleet.current().snapshot
