@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from typing import Any, NoReturn
 
 import click
@@ -79,3 +80,19 @@ def duration(seconds: float | None) -> str:
         if seconds >= 2 * unit_s:
             return f"{seconds / unit_s:.0f} {unit}"
     return f"{seconds:.0f} s"
+
+
+def sync_text(sync: Mapping[str, Any]) -> str:
+    """Last passes of a sync: when, how many in which state, and the last error."""
+    states = ", ".join(f"{count} {state}" for state, count in sync["states"].items()) or "nothing"
+    passed = sync["lastPass"]
+    texts = [f"{states} at {_utc(passed)}" if passed else "no pass yet"]
+    if sync["lastFailure"]:
+        texts.append(f"failed at {_utc(sync['lastFailure'])}")
+    if sync["error"]:
+        texts.append(sync["error"])
+    return "; ".join(texts)
+
+
+def _utc(wall_ms: int) -> str:
+    return datetime.fromtimestamp(wall_ms // 1_000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import click
 
 from ureplicator_cli.audits.states import summary
 from ureplicator_cli.options import client_options
-from ureplicator_cli.output import owners, print_json, print_table, switch_states, worker_name
+from ureplicator_cli.output import (
+    owners,
+    print_json,
+    print_table,
+    switch_states,
+    sync_text,
+    worker_name,
+)
 from ureplicator_cli.rest_client import request
 from ureplicator_common.model import EventKind
 
@@ -46,11 +53,19 @@ def status(url: str, as_json: bool) -> None:
     click.echo(f"partitions  {_partition_counts(validation)}")
     if audits["audits"]:
         click.echo(f"audits      {summary(audits)}")
+    for line in _syncs(routes["routes"]):
+        click.echo(line)
     gaps = len(request("GET", url, "/history", query={"kind": EventKind.GAP})["history"])
     if gaps:
         click.echo(f"gaps        {gaps} passed over lately: ureplicator history --kind gap")
     if validation["mismatches"]:
         _print_mismatches(validation["mismatches"])
+
+
+def _syncs(routes: Mapping[str, Any]) -> Iterator[str]:
+    for name, route in routes.items():
+        for each in route["syncs"]:
+            yield f"sync        {name} {each['kind']}: {sync_text(each)}"
 
 
 def _partition_counts(validation: Mapping[str, Any]) -> str:

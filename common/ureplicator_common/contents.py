@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Annotated
 
 from pydantic import Field, PlainSerializer, PlainValidator, Strict
@@ -164,6 +165,29 @@ class RouteAcls(Content):
     """`acls/<route>`: access rights that the route added to its target cluster, or was about to add."""
 
     added: _Acls = frozenset()
+
+
+class SyncKind(StrEnum):
+    """What follows to the target beside the records."""
+
+    GROUPS = "groups"
+    CONFIGS = "configs"
+    ACLS = "acls"
+
+
+@dataclass(frozen=True, slots=True)
+class SyncReport(Content):
+    """`syncs/<kind>/<route>`: the last passes of a sync.
+
+    `passed_at_ms`: end of the last pass that did not fail (0: none), which found `states`: state ->
+    number of groups or topics. `failed_at_ms`: the last pass, if it failed. `error`: why it failed; else why
+    the first of its groups or topics is not as it should be, "" if all are.
+    """
+
+    passed_at_ms: int = 0
+    states: Mapping[str, int] = field(default_factory=dict)
+    failed_at_ms: int = 0
+    error: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@
 | blacklist/<route>/<topic>       | persistent | topic not to be copied  | REST              |
 | memory/<route>                  | persistent | RouteMemory             | the leader        |
 | acls/<route>                    | persistent | RouteAcls               | the leader        |
+| syncs/<kind>/<route>            | persistent | SyncReport              | the leader        |
 | ideal/<route>/<topic>           | persistent | IdealTopic              | the leader        |
 | assignments/<worker>            | persistent | Assignment              | the leader        |
 | shares/<worker>                 | persistent | SlotShares              | the leader        |
@@ -72,6 +73,8 @@ from ureplicator_common.contents import (
     SessionText,
     SlotShares,
     Switches,
+    SyncKind,
+    SyncReport,
     TopicIntent,
 )
 from ureplicator_common.model import (
@@ -146,6 +149,7 @@ class Paths:
         self.blacklist = f"{self.root}/blacklist"
         self.memory = f"{self.root}/memory"
         self.acls = f"{self.root}/acls"
+        self.syncs = f"{self.root}/syncs"
         self.ideal = f"{self.root}/ideal"
         self.assignments = f"{self.root}/assignments"
         self.shares = f"{self.root}/shares"
@@ -170,6 +174,7 @@ class Paths:
             self.blacklist,
             self.memory,
             self.acls,
+            *(f"{self.syncs}/{kind}" for kind in SyncKind),
             self.ideal,
             self.assignments,
             self.shares,
@@ -207,6 +212,9 @@ class Paths:
 
     def route_acls(self, route: Route) -> str:
         return f"{self.acls}/{route}"
+
+    def sync(self, kind: SyncKind, route: Route) -> str:
+        return f"{self.syncs}/{kind}/{route}"
 
     def ideal_topic(self, key: TopicKey) -> str:
         return f"{self.ideal}/{key}"
@@ -347,6 +355,7 @@ _claim = _Codec(TypeAdapter(_Claim))
 _blacklisted = _Codec(TypeAdapter(_Blacklisted))
 _memory = _Codec(TypeAdapter(RouteMemory))
 _acls = _Codec(TypeAdapter(RouteAcls))
+_sync = _Codec(TypeAdapter(SyncReport))
 _ideal = _Codec(TypeAdapter(dict[int, IdealEntry]), omit_defaults=True)
 _assignment = _Codec(TypeAdapter(dict[PartitionText, AssignmentEntry]))
 _shares = _Codec(TypeAdapter(SlotShares))
@@ -371,6 +380,7 @@ _route = _Codec(
 encode_intent, decode_intent = _intent.encode, _intent.decode
 encode_memory, decode_memory = _memory.encode, _memory.decode
 encode_acls, decode_acls = _acls.encode, _acls.decode
+encode_sync, decode_sync = _sync.encode, _sync.decode
 encode_live_worker, decode_live_worker = _live_worker.encode, _live_worker.decode
 encode_known_worker, decode_known_worker = _known_worker.encode, _known_worker.decode
 encode_switches, decode_switches = _switches.encode, _switches.decode

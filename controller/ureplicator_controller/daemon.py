@@ -39,7 +39,7 @@ from prometheus_client import CollectorRegistry, start_http_server
 from ureplicator_common._version import __version__
 from ureplicator_common.clock import SystemClock
 from ureplicator_common.config.settings import Settings
-from ureplicator_common.contents import LiveController
+from ureplicator_common.contents import LiveController, SyncKind
 from ureplicator_common.coordination import Coordination, Unavailable
 from ureplicator_common.coordination.zookeeper import ZooKeeperCoordination
 from ureplicator_common.errors import OperatingError, PermanentError
@@ -54,6 +54,7 @@ from ureplicator_controller.core.topics.rules import TopicRules
 from ureplicator_controller.engines.control_loop import ControlLoop
 from ureplicator_controller.engines.executor import Executor
 from ureplicator_controller.engines.following.opening import FollowerNeeds, open_followers
+from ureplicator_controller.engines.following.reports import ReportNeeds
 from ureplicator_controller.engines.groups.clusters import open_sync
 from ureplicator_controller.engines.leader_proof import LeaderProof
 from ureplicator_controller.engines.leadership import Identity, Leadership
@@ -272,7 +273,7 @@ class Controller:
             seen=proof.latest,
             proof=proof.proven,
         )
-        syncs = *self._group_syncs(proof), *self._followers(coordination, proof)
+        syncs = *self._group_syncs(coordination, proof), *self._followers(coordination, proof)
         return topics, renewer, deleter, changer, *syncs
 
     def _admin(self, cluster: str) -> ConfluentTopicAdmin:
@@ -297,7 +298,13 @@ class Controller:
         for config in self._settings.routes:
             yield from open_followers(config, needs)
 
-    def _group_syncs(self, proof: LeaderProof) -> Iterator[Engine]:
+    def _group_syncs(self, coordination: Coordination, proof: LeaderProof) -> Iterator[Engine]:
+        reports = ReportNeeds(
+            coordination=coordination,
+            paths=self._paths,
+            clock=self._clock,
+            metrics=self._metrics,
+        )
         for config in self._settings.routes:
             if config.sync_group_offsets.enabled:
                 yield open_sync(
@@ -308,6 +315,7 @@ class Controller:
                     seen=proof.latest_of_epoch,
                     clock=self._clock,
                     metrics=self._metrics,
+                    reports=reports.of(SyncKind.GROUPS, config.route),
                 )
 
     def _renewals(self) -> Mapping[Route, Renewal]:

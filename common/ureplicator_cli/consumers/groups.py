@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from ureplicator_cli.options import ListByDefault, client_options, route_options
-from ureplicator_cli.output import print_json, print_table
+from ureplicator_cli.output import print_json, print_table, sync_text
 from ureplicator_cli.rest_client import quoted, request
 
 HEADS = (
@@ -56,6 +56,10 @@ def show_group(group: str, url: str, as_json: bool, src: str, dst: str) -> None:
         print_json(body)
         return
     print_group(body)
+    if body["sync"] is None:
+        click.echo("sync_group_offsets is not enabled: only a failover writes offsets")
+    else:
+        click.echo(f"sync of the route: {sync_text(body['sync'])}")
 
 
 def print_group(shown: Mapping[str, Any]) -> None:

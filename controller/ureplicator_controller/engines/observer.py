@@ -145,11 +145,11 @@ class Observer:
     def _versions(self, nodes: Mapping[str, Node]) -> Mapping[str, int]:
         """Versions of the nodes that a plan depends on. Of loads only which workers report any: the figures
         change all the time, see `core.planning.load_review`."""
-        loads, history = self._paths.loads + "/", self._paths.history
+        loads, ignored = self._paths.loads + "/", (self._paths.history, self._paths.syncs)
         return {
             path: 0 if path.startswith(loads) else node.stat.mzxid
             for path, node in nodes.items()
-            if not path.startswith(history)
+            if not path.startswith(ignored)
         }
 
     def _lags_behind(self, now_s: float) -> bool:

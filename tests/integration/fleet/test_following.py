@@ -83,12 +83,19 @@ def test_the_next_leader_goes_on_and_removes_what_the_last_one_added(
         wait(lambda: retention() == "70000", "the setting follows")
         wait(lambda: copied in acls.read(), "the right follows")
         wait(lambda: running.rest("GET", "/validation/topics")["numTopics"] == 0, "no difference")
+        wait(lambda: reported(running) == ["configs", "acls"], "both are reported")
         leader = running.leader()
         running.controllers.pop(leader).kill_tree()
         configure({"retention.ms": "80000"})
         assert acls.remove([given]) == {}
         wait(lambda: retention() == "80000", "the setting follows the next leader")
         wait(lambda: not acls.read(), "the right is removed by the next leader")
+
+
+def reported(fleet: Fleet) -> list[str]:
+    """Kinds whose last pass has found the topic and nothing to change."""
+    (route,) = fleet.rest("GET", "/routes")["routes"].values()
+    return [each["kind"] for each in route["syncs"] if each["states"] == {"equal": 1}]
 
 
 def wait(reached: Callable[[], bool], what: str) -> None:

@@ -22,6 +22,7 @@ from ureplicator_controller.engines.fenced_writer import FencedWriter
 from ureplicator_controller.engines.following.acls import AclWork
 from ureplicator_controller.engines.following.follower import Follower
 from ureplicator_controller.engines.metrics import ControlMetrics
+from ureplicator_testkit.control.memory_reports import MemoryReports
 from ureplicator_testkit.servers.clusters import KafkaCluster
 from ureplicator_testkit.servers.ports import claim_port
 from ureplicator_testkit.servers.processes import eventually
@@ -83,6 +84,7 @@ def follower(admin: KafkaAclAdmin) -> Follower:
         interval_s=60.0,
         clock=SystemClock(),
         metrics=metrics,
+        reports=MemoryReports(),
     )
 
 

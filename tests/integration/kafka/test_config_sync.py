@@ -17,6 +17,7 @@ from ureplicator_controller.core.state.snapshot import Snapshot, Stored
 from ureplicator_controller.engines.following.configs import ConfigWork
 from ureplicator_controller.engines.following.follower import Follower
 from ureplicator_controller.engines.metrics import ControlMetrics
+from ureplicator_testkit.control.memory_reports import MemoryReports
 from ureplicator_testkit.servers.clusters import KafkaCluster
 
 pytestmark = pytest.mark.integration
@@ -64,6 +65,7 @@ def test_settings_follow_and_are_removed_again(
         interval_s=60.0,
         clock=SystemClock(),
         metrics=ControlMetrics(CollectorRegistry()),
+        reports=MemoryReports(),
     )
     sync.run_once()
     needed = {"message.timestamp.after.max.ms": str(2**63 - 1), "max.message.bytes": "5000000"}

@@ -47,6 +47,7 @@ def test_routes_are_listed_with_their_topics(two_ways: RestFixture) -> None:
         "target": "east",
         "topics": 2,
         "partitions": 6,
+        "syncs": [],
     }
     assert (shown["east.west"]["paused"], shown["east.west"]["topics"]) == (True, 0)
     only = two_ways.call("GET", "/routes?src=east").get_json()["routes"]

@@ -12,9 +12,9 @@ from ureplicator_controller.api.groups.models import (
     Failover,
     FailoverBody,
     FailoverQuery,
-    GroupDetails,
     GroupPath,
     GroupSummaries,
+    ShownGroup,
     TranslatedOffset,
     TranslateQuery,
 )
@@ -46,12 +46,14 @@ def blueprint(*, settings: Settings, groups: GroupService) -> APIBlueprint:
         ]
         return {"groups": found}
 
-    @api.get("/groups/<path:group>", responses=responses(GroupDetails, 404))
+    @api.get("/groups/<path:group>", responses=responses(ShownGroup, 404))
     @asks_kafka
     def show_group(path: GroupPath, query: RouteQuery) -> JsonResult:
         """Offsets of a group at both ends of a route, and why one is not synced."""
         config = chosen_route(settings, query)
-        return _details(config.route, groups.find(config, path.group))
+        return _details(config.route, groups.find(config, path.group)) | {
+            "sync": groups.sync(config)
+        }
 
     @api.get("/offsets/translate", responses=responses(TranslatedOffset, 404, 409))
     @asks_kafka

@@ -16,6 +16,7 @@ from ureplicator_controller.api.http.request_models import (
     TopicName,
 )
 from ureplicator_controller.api.http.response_models import ResponseModel
+from ureplicator_controller.api.http.route_models import ShownSync
 
 _GroupName = Annotated[str, Field(min_length=1, max_length=249)]
 
@@ -102,6 +103,12 @@ class GroupDetails(ResponseModel):
     state: str
     reason: str
     partitions: list[GroupPartition]
+
+
+class ShownGroup(GroupDetails):
+    sync: ShownSync | None = Field(
+        description="last passes of the route's sync of groups; null: it is not enabled"
+    )
 
 
 class TranslatedOffset(ResponseModel):

@@ -13,9 +13,11 @@ from contextlib import closing
 
 from ureplicator_common.clock import Clock
 from ureplicator_common.config.route import RouteConfig
+from ureplicator_common.contents import SyncKind
 from ureplicator_common.model import Route, TopicKey
 from ureplicator_controller.api.groups.models import FailoverBody, TranslateQuery
 from ureplicator_controller.api.http.problems import bad_request, conflict, not_found
+from ureplicator_controller.api.http.route_models import shown_sync
 from ureplicator_controller.api.services.fleet_cache import FleetCache
 from ureplicator_controller.api.services.topic_checks import not_whitelisted, require_partition
 from ureplicator_controller.core.groups.decisions import (
@@ -57,6 +59,13 @@ class GroupService:
         with closing(self._clusters(config.route)) as clusters:
             (found,) = self._named(config, clusters, [group])
         return found
+
+    def sync(self, config: RouteConfig) -> Mapping[str, object] | None:
+        """Last passes of the leader's sync of groups; None if the route has none."""
+        if not config.sync_group_offsets.enabled:
+            return None
+        path = self._fleet.paths.sync(SyncKind.GROUPS, config.route)
+        return shown_sync(SyncKind.GROUPS, self._fleet.current().nodes.get(path))
 
     def fail_over(
         self, config: RouteConfig, wanted: FailoverBody, *, dry_run: bool

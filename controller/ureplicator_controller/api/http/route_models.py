@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from pydantic import Field
 
 from ureplicator_common.config.route import RouteConfig
 from ureplicator_common.config.settings import Settings
+from ureplicator_common.contents import SyncKind, SyncReport
+from ureplicator_common.coordination import Node
+from ureplicator_common.znodes import Paths, UnreadableContent, decode_sync
 from ureplicator_controller.api.http.problems import not_found
 from ureplicator_controller.api.http.request_models import Path
 from ureplicator_controller.api.http.response_models import ResponseModel
@@ -22,12 +27,30 @@ class RouteChanged(ResponseModel):
     paused: bool
 
 
+class ShownSync(ResponseModel):
+    kind: str = Field(
+        description="groups (offsets of consumer groups), configs (settings of topics), acls (access rights)"
+    )
+    lastPass: int | None = Field(
+        description="end of the last pass that did not fail, in milliseconds since 1970: at most 10 s and an"
+        " interval old while the sync works; null: none"
+    )
+    states: dict[str, int] = Field(description="state -> groups or topics, as of that pass")
+    lastFailure: int | None = Field(
+        description="milliseconds since 1970; null: the last pass did not fail"
+    )
+    error: str = Field(
+        description="why the last pass failed, or the first group or topic is not as it should be"
+    )
+
+
 class ShownRoute(ResponseModel):
     paused: bool
     source: str = Field(description="name of the source cluster")
     target: str = Field(description="name of the target cluster")
     topics: int = Field(description="whitelisted topics")
     partitions: int = Field(description="whitelisted partitions")
+    syncs: list[ShownSync] = Field(description="what follows beside the records, as configured")
 
 
 class RouteList(ResponseModel):
@@ -44,3 +67,33 @@ def configured_route(settings: Settings, name: str) -> RouteConfig:
         field="route",
         hint=f"the routes are {', '.join(sorted(str(each.route) for each in settings.routes))}",
     )
+
+
+def shown_syncs(
+    config: RouteConfig, nodes: Mapping[str, Node], paths: Paths
+) -> list[dict[str, object]]:
+    """The syncs that the route has enabled, as the leader reported them."""
+    enabled = {
+        SyncKind.GROUPS: config.sync_group_offsets.enabled,
+        SyncKind.CONFIGS: config.sync_topic_configs.enabled,
+        SyncKind.ACLS: config.sync_topic_acls.enabled,
+    }
+    return [
+        shown_sync(kind, nodes.get(paths.sync(kind, config.route)))
+        for kind, is_enabled in enabled.items()
+        if is_enabled
+    ]
+
+
+def shown_sync(kind: SyncKind, node: Node | None) -> dict[str, object]:
+    try:
+        report = decode_sync(node.data) if node is not None else SyncReport()
+    except UnreadableContent as error:
+        report = SyncReport(error=f"the report cannot be read: {error}")
+    return {
+        "kind": kind.value,
+        "lastPass": report.passed_at_ms or None,
+        "states": dict(report.states),
+        "lastFailure": report.failed_at_ms or None,
+        "error": report.error,
+    }

@@ -33,6 +33,7 @@ from ureplicator_controller.api.http.route_models import (
     RouteList,
     RoutePath,
     configured_route,
+    shown_syncs,
 )
 from ureplicator_controller.api.services.fleet_cache import FleetCache
 from ureplicator_controller.api.services.switches import SwitchService
@@ -43,12 +44,13 @@ def blueprint(*, settings: Settings, fleet: FleetCache, switches: SwitchService)
 
     @api.get("/routes", responses=responses(RouteList, 404))
     def list_routes(query: RouteQuery) -> JsonResult:
-        """Configured routes, and whether they are paused."""
+        """Configured routes, whether they are paused, and the last passes of what follows."""
         fleet_state = fleet.current()
         paused = fleet_state.snapshot.switches.paused_routes
         intents = {key: stored.value for key, stored in fleet_state.snapshot.topics.items()}
         shown = {
             str(config.route): _shown(config, intents, paused=config.route in paused)
+            | {"syncs": shown_syncs(config, fleet_state.nodes, fleet.paths)}
             for config in chosen_routes(settings, query)
         }
         return {"routes": shown}, 200, etag(fleet_state.nodes.get(fleet.paths.settings))

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from ureplicator_common.config.route import RouteConfig
-from ureplicator_common.contents import RouteAcls
+from ureplicator_common.contents import RouteAcls, SyncKind
 from ureplicator_common.coordination import Coordination, create_or_set, version_of
 from ureplicator_common.errors import OperatingError
 from ureplicator_common.kafka import ClusterUnavailable
@@ -43,7 +43,7 @@ class _Own:
 class AclWork:
     """Adds and removes rights at the target. `Work` of a `Follower`."""
 
-    kind = "acls"
+    kind = SyncKind.ACLS
 
     def __init__(
         self,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from ureplicator_common.config.route import RouteConfig
+from ureplicator_common.contents import SyncKind
 from ureplicator_common.errors import OperatingError
 from ureplicator_common.kafka import TopicAdmin, TopicInfo, TopicRefused, TopicSetting
 from ureplicator_common.portions import portions
@@ -60,7 +61,7 @@ def _sides(admin: TopicAdmin, names: Sequence[str]) -> Mapping[str, Side]:
 class ConfigWork:
     """Changes settings of target topics that differ. `Work` of a `Follower`."""
 
-    kind = "configs"
+    kind = SyncKind.CONFIGS
 
     def __init__(
         self,

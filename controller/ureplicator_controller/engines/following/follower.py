@@ -17,9 +17,11 @@ from typing import Protocol
 
 from ureplicator_common.backoff import Backoff
 from ureplicator_common.clock import Clock
+from ureplicator_common.contents import SyncKind
 from ureplicator_common.errors import OperatingError
 from ureplicator_common.model import Route
 from ureplicator_controller.core.state.snapshot import Snapshot
+from ureplicator_controller.engines.following.reports import Reports
 from ureplicator_controller.engines.metrics import ControlMetrics
 from ureplicator_controller.engines.periodic_thread import PeriodicThread
 
@@ -79,7 +81,7 @@ class Term:
 class Work(Protocol):
     """What follows. Belongs to one thread."""
 
-    kind: str
+    kind: SyncKind
 
     def perform(self, snapshot: Snapshot, term: Term) -> Mapping[str, Followed]:
         """One round: source topic -> outcome. Raises OperatingError."""
@@ -100,6 +102,7 @@ class Follower:
         interval_s: float,
         clock: Clock,
         metrics: ControlMetrics,
+        reports: Reports,
     ) -> None:
         self._route = route
         self._work = work
@@ -107,6 +110,7 @@ class Follower:
         self._interval_s = interval_s
         self._clock = clock
         self._metrics = metrics
+        self._reports = reports
         self._backoff = Backoff(RETRY_DELAYS_S)
         self._logged: Mapping[str, Followed] = {}
         self._thread = PeriodicThread(
@@ -126,17 +130,20 @@ class Follower:
         try:
             self._follow()
         except OperatingError as error:
-            self._failed()
+            self._failed(str(error))
             log.warning("%s: %s of topics not compared: %s", self._route, self._work.kind, error)
-        except Exception:  # without this thread the topics would drift apart unnoticed
-            self._failed()
+        except Exception as error:  # without this thread the topics would drift apart unnoticed
+            self._failed(f"{type(error).__name__}: {error}")
             log.exception("%s: following the %s of topics failed", self._route, self._work.kind)
         else:
             self._backoff = self._backoff.reset()
         return max(self._interval_s, self._backoff.delay_s)
 
-    def _failed(self) -> None:
+    def _failed(self, error: str) -> None:
         self._backoff = self._backoff.failed()
+        seen = self._seen()
+        if seen is not None:
+            self._reports.failed(seen[0], error)
         self._metrics.follow_failures.labels(str(self._route), self._work.kind).inc()
 
     def _follow(self) -> None:
@@ -145,7 +152,11 @@ class Follower:
             self._report({})
             return
         epoch, snapshot = seen
-        self._report(self._work.perform(snapshot, Term(epoch, seen=self._seen, clock=self._clock)))
+        term = Term(epoch, seen=self._seen, clock=self._clock)
+        outcomes = self._work.perform(snapshot, term)
+        self._report(outcomes)
+        states = Counter(each.state.value for each in outcomes.values())
+        self._reports.passed(epoch, states, _first_left(outcomes))
 
     def _report(self, outcomes: Mapping[str, Followed]) -> None:
         labels = str(self._route), self._work.kind
@@ -169,3 +180,13 @@ class Follower:
             more = len(new) - MAX_LOGGED
             log.warning("%s: %s of %d more topics", self._route, self._work.kind, more)
         self._logged = told
+
+
+def _first_left(outcomes: Mapping[str, Followed]) -> str:
+    """Why the first topic that is not as it should be is not, or ""."""
+    left = (
+        f"{topic}: {each.reason}"
+        for topic, each in sorted(outcomes.items())
+        if each.reason and each.state is not FollowState.CHANGED
+    )
+    return next(left, "")

@@ -15,6 +15,7 @@ from ureplicator_controller.engines.fenced_writer import FencedWriter
 from ureplicator_controller.engines.following.acls import AclWork
 from ureplicator_controller.engines.following.configs import ConfigWork
 from ureplicator_controller.engines.following.follower import Follower, Seen, Work
+from ureplicator_controller.engines.following.reports import ReportNeeds
 from ureplicator_controller.engines.metrics import ControlMetrics
 
 
@@ -61,6 +62,12 @@ def _acls(config: RouteConfig, needs: FollowerNeeds) -> AclWork:
 
 
 def _follower(work: Work, config: RouteConfig, needs: FollowerNeeds, interval_s: float) -> Follower:
+    reports = ReportNeeds(
+        coordination=needs.coordination,
+        paths=needs.paths,
+        clock=needs.clock,
+        metrics=needs.metrics,
+    )
     return Follower(
         route=config.route,
         work=work,
@@ -68,4 +75,5 @@ def _follower(work: Work, config: RouteConfig, needs: FollowerNeeds, interval_s:
         interval_s=interval_s,
         clock=needs.clock,
         metrics=needs.metrics,
+        reports=reports.of(work.kind, config.route),
     )

@@ -12,6 +12,7 @@ from ureplicator_common.kafka.positions import KafkaPositionReader
 from ureplicator_common.model import Route, position_group
 from ureplicator_common.offset_map.topic import map_topic
 from ureplicator_controller.core.groups.selection import GroupFilter
+from ureplicator_controller.engines.following.reports import Reports
 from ureplicator_controller.engines.groups.copied import KafkaCopiedReader
 from ureplicator_controller.engines.groups.survey import RouteClusters, Survey
 from ureplicator_controller.engines.groups.sync import GroupSync, Seen
@@ -44,6 +45,7 @@ def open_sync(
     seen: Seen,
     clock: Clock,
     metrics: ControlMetrics,
+    reports: Reports,
 ) -> GroupSync:
     """The engine of a route by its configuration."""
     clusters = open_route(fleet=fleet, route=config.route, source=source, target=target)
@@ -56,4 +58,5 @@ def open_sync(
         interval_s=config.sync_group_offsets.interval_s,
         clock=clock,
         metrics=metrics,
+        reports=reports,
     )

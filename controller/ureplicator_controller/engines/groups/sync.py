@@ -31,6 +31,7 @@ from ureplicator_controller.core.groups.decisions import (
 )
 from ureplicator_controller.core.groups.topics import route_topics
 from ureplicator_controller.core.state.snapshot import Snapshot
+from ureplicator_controller.engines.following.reports import Reports
 from ureplicator_controller.engines.groups.survey import RouteClusters, Survey
 from ureplicator_controller.engines.metrics import ControlMetrics
 from ureplicator_controller.engines.periodic_thread import PeriodicThread
@@ -62,6 +63,7 @@ class GroupSync:
         interval_s: float,
         clock: Clock,
         metrics: ControlMetrics,
+        reports: Reports,
     ) -> None:
         self._route = route
         self._survey = survey
@@ -70,6 +72,7 @@ class GroupSync:
         self._interval_s = interval_s
         self._clock = clock
         self._metrics = metrics
+        self._reports = reports
         self._backoff = Backoff(RETRY_DELAYS_S)
         self._thread = PeriodicThread(
             self.run_once, name=f"groups of {route}", first_after_s=interval_s
@@ -88,17 +91,20 @@ class GroupSync:
         try:
             self._sync()
         except OperatingError as error:
-            self._failed()
+            self._failed(str(error))
             log.warning("%s: groups not synced: %s", self._route, error)
-        except Exception:  # without this thread consumers would fail over to old offsets unnoticed
-            self._failed()
+        except Exception as error:  # without this thread consumers would fail over to old offsets
+            self._failed(f"{type(error).__name__}: {error}")
             log.exception("%s: syncing groups failed", self._route)
         else:
             self._backoff = self._backoff.reset()
         return max(self._interval_s, self._backoff.delay_s)
 
-    def _failed(self) -> None:
+    def _failed(self, error: str) -> None:
         self._backoff = self._backoff.failed()
+        seen = self._seen()
+        if seen is not None:
+            self._reports.failed(seen[0], error)
         self._metrics.group_failures.labels(str(self._route)).inc()
 
     def _sync(self) -> None:
@@ -118,6 +124,8 @@ class GroupSync:
         done = write(self._clusters.target, found, may_write=may_write, count=self._count)
         self._survey.remember(done)
         self._report(done)
+        states = Counter(each.state.value for each in done)
+        self._reports.passed(epoch, states, _first_left(done))
 
     def _count(self, offsets: int) -> None:
         self._metrics.group_offsets.labels(str(self._route)).inc(offsets)
@@ -126,6 +134,13 @@ class GroupSync:
         states = Counter(each.state for each in decisions)
         for state in SyncState:
             self._metrics.groups.labels(str(self._route), state.value).set(states[state])
+
+
+def _first_left(decisions: Sequence[GroupDecision]) -> str:
+    """Why the first group whose offsets could not be read or written has none, or ""."""
+    failed = (SyncState.UNKNOWN, SyncState.REFUSED)
+    left = (f"{each.group}: {each.reason}" for each in decisions if each.state in failed)
+    return next(left, "")
 
 
 def write(

@@ -36,6 +36,7 @@ from ureplicator_common.contents import (
     RouteAcls,
     RouteMemory,
     Switches,
+    SyncReport,
     TopicIntent,
 )
 from ureplicator_common.kafka.acls import ALLOW, LITERAL, READ, TopicAcl
@@ -223,6 +224,7 @@ def _decisions() -> Iterator[ZnodeRow]:
 
 
 def _reports() -> Iterator[ZnodeRow]:
+    yield from _syncs()
     current = CurrentEntry(PartitionState.ONLINE, _EPOCH, "", True)
     load = PartitionLoad(2e6, 2e3, 2e6, 300, 3600, 0, 62_500, 62_500, 0)
     yield ZnodeRow(
@@ -239,6 +241,14 @@ def _reports() -> Iterator[ZnodeRow]:
         "measured rates, positions and progress",
         znodes.encode_loads({_PARTITION: load}),
     )
+
+
+def _syncs() -> Iterator[ZnodeRow]:
+    report = znodes.encode_sync(SyncReport(_NOW_MS, {"synced": 12}))
+    writer, meaning = "the leader", "last passes of the sync of"
+    yield ZnodeRow("syncs/groups/<route>", False, writer, f"{meaning} consumer groups", report)
+    yield ZnodeRow("syncs/configs/<route>", False, writer, f"{meaning} settings of topics")
+    yield ZnodeRow("syncs/acls/<route>", False, writer, f"{meaning} access rights")
 
 
 def _audits() -> Iterator[ZnodeRow]:

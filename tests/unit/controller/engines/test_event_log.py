@@ -6,13 +6,14 @@ import logging
 
 import pytest
 
-from ureplicator_common.contents import PastEvent
+from ureplicator_common.contents import PastEvent, SyncKind, SyncReport
 from ureplicator_common.coordination import Create
 from ureplicator_common.model import EventKind
 from ureplicator_common.znodes import (
     decode_history,
+    encode_sync,
 )
-from ureplicator_testkit.control.manual_controllers import PATHS, ControllerFleet
+from ureplicator_testkit.control.manual_controllers import PATHS, ROUTE, ControllerFleet
 
 
 @pytest.fixture
@@ -76,3 +77,11 @@ def test_every_log_line_of_a_move_is_found_by_its_id(
         fleet.one.run(4)
     (move,) = [past for past in history(fleet) if past.kind is EventKind.MOVE]
     assert any(f"move {move.id}: None -> a" in line for line in caplog.messages)
+
+
+def test_a_report_of_a_sync_changes_no_plan(fleet: ControllerFleet) -> None:
+    fleet.one.run(4)
+    report = encode_sync(SyncReport(1, {"synced": 1}))
+    fleet.client.transact([Create(PATHS.sync(SyncKind.GROUPS, ROUTE), report)])
+    assert PATHS.sync(SyncKind.GROUPS, ROUTE) in fleet.one.observer.nodes()
+    assert not fleet.one.observer.has_changed()

@@ -9,6 +9,7 @@ from ureplicator_common.config.route import GroupPatterns, GroupSyncSettings, Ro
 from ureplicator_common.kafka.client import ClusterClient
 from ureplicator_controller.engines.groups.clusters import open_sync
 from ureplicator_controller.engines.metrics import ControlMetrics
+from ureplicator_testkit.control.memory_reports import MemoryReports
 
 NOWHERE = "127.0.0.1:1"
 
@@ -30,6 +31,7 @@ def test_nothing_is_connected_while_another_controller_leads() -> None:
         seen=lambda: None,
         clock=ManualClock(),
         metrics=metrics,
+        reports=MemoryReports(),
     )
     assert sync.run_once() == 2.0
     name = "ureplicator_controller_group_sync_failures_total"

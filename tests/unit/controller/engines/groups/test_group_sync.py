@@ -16,6 +16,7 @@ from ureplicator_controller.engines.groups.survey import RECHECK_ROUNDS, RouteCl
 from ureplicator_controller.engines.groups.sync import MAX_AGE_S, RETRY_DELAYS_S, GroupSync
 from ureplicator_controller.engines.metrics import ControlMetrics
 from ureplicator_testkit.control.memory_copied import BASE, MemoryCopied
+from ureplicator_testkit.control.memory_reports import MemoryReports
 from ureplicator_testkit.kafka.memory_groups import MemoryConsumerGroups, MemoryGroup
 
 ROUTE = Route("a", "b")
@@ -41,6 +42,7 @@ class World:
         )
         self.metrics = ControlMetrics(CollectorRegistry())
         clusters = RouteClusters(source=self.source, target=self.target, copied=self.copied)
+        self.reports = MemoryReports()
         self.sync = GroupSync(
             route=ROUTE,
             survey=Survey(clusters, selected=GroupFilter.of([include], [])),
@@ -49,6 +51,7 @@ class World:
             interval_s=INTERVAL_S,
             clock=self.clock,
             metrics=self.metrics,
+            reports=self.reports,
         )
 
     def groups(self, state: SyncState) -> float:
@@ -241,3 +244,16 @@ def test_failed_rounds_are_counted_and_back_off_until_one_succeeds(
     world.copied.error = None
     assert world.sync.run_once() == INTERVAL_S
     assert world.target.offset("g", HERE) == 1_010
+
+
+def test_passes_and_failures_are_reported(world: World) -> None:
+    world.source.add("g", {HERE: 10})
+    world.source.add("idle", {("elsewhere", 0): 5})
+    world.sync.run_once()
+    world.source.lost = True
+    world.sync.run_once()
+    assert world.reports.passes == [({"synced": 1, "no offsets": 1}, "")]
+    assert len(world.reports.failures) == 1
+    world.epoch = None
+    world.sync.run_once()
+    assert (len(world.reports.passes), len(world.reports.failures)) == (1, 1)

@@ -1,0 +1,120 @@
+"""Reports of what follows beside the records, for REST and its clients: the last passes of each sync.
+
+The leader writes them, fenced by its epoch. A report whose figures are the same is written again after
+REFRESH_S, so that its time is not older than that and the interval of the sync. A report that could not be
+written is written after the next pass: it decides nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from ureplicator_common.clock import Clock
+from ureplicator_common.contents import SyncKind, SyncReport
+from ureplicator_common.coordination import Coordination, Unavailable, create_or_set, version_of
+from ureplicator_common.model import Route
+from ureplicator_common.znodes import (
+    Paths,
+    UnreadableContent,
+    decode_sync,
+    encode_sync,
+)
+from ureplicator_controller.engines.fenced_writer import FencedWriter, WriteOutcome
+from ureplicator_controller.engines.metrics import ControlMetrics
+
+log = logging.getLogger(__name__)
+
+REFRESH_S = 10.0
+MAX_TEXT = 500
+"""Characters of an error that are stored."""
+
+
+class Reports(Protocol):
+    """Reports of one sync. Belongs to its thread."""
+
+    def passed(self, epoch: int, states: Mapping[str, int], left: str) -> None:
+        """A pass has read both clusters; `left`: why the first one is not as it should be, or ""."""
+        ...
+
+    def failed(self, epoch: int, error: str) -> None: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReportNeeds:
+    """What all reports of a process share."""
+
+    coordination: Coordination
+    paths: Paths
+    clock: Clock
+    metrics: ControlMetrics
+
+    def of(self, kind: SyncKind, route: Route) -> StoredReports:
+        writer = FencedWriter(self.coordination, paths=self.paths, metrics=self.metrics)
+        path = self.paths.sync(kind, route)
+        return StoredReports(
+            coordination=self.coordination, path=path, writer=writer, clock=self.clock
+        )
+
+
+class StoredReports:
+    """`Reports` in `syncs/<kind>/<route>`."""
+
+    def __init__(
+        self, *, coordination: Coordination, path: str, writer: FencedWriter, clock: Clock
+    ) -> None:
+        self._coordination = coordination
+        self._path = path
+        self._writer = writer
+        self._clock = clock
+        self._written: tuple[int, SyncReport] | None = None
+        self._due_s = 0.0
+
+    def passed(self, epoch: int, states: Mapping[str, int], left: str) -> None:
+        found = {state: count for state, count in sorted(states.items()) if count}
+        now_ms = self._clock.wall_ms()
+        self._store(epoch, SyncReport(passed_at_ms=now_ms, states=found, error=left[:MAX_TEXT]))
+
+    def failed(self, epoch: int, error: str) -> None:
+        """The last pass that was not failed keeps its time and figures."""
+        try:
+            before = self._before(epoch)
+        except Unavailable as unavailable:
+            log.debug("%s: not written: %s", self._path, unavailable)
+            return
+        now_ms = self._clock.wall_ms()
+        self._store(epoch, replace(before, failed_at_ms=now_ms, error=error[:MAX_TEXT]))
+
+    def _before(self, epoch: int) -> SyncReport:
+        """The report that the next one takes the place of. Raises Unavailable."""
+        if self._written is not None and self._written[0] == epoch:
+            return self._written[1]
+        node = self._coordination.get(self._path)
+        try:
+            return decode_sync(node.data) if node is not None else SyncReport()
+        except UnreadableContent:
+            return SyncReport()
+
+    def _store(self, epoch: int, report: SyncReport) -> None:
+        now_s = self._clock.monotonic_s()
+        if now_s < self._due_s and self._is_known(epoch, report):
+            return
+        try:
+            version = version_of(self._coordination.get(self._path))
+            written = self._writer.write(
+                [create_or_set(self._path, encode_sync(report), version)], epoch=epoch
+            )
+        except Unavailable as error:
+            log.debug("%s: not written: %s", self._path, error)
+            return
+        if written is WriteOutcome.DONE:
+            self._written, self._due_s = (epoch, report), now_s + REFRESH_S
+
+    def _is_known(self, epoch: int, report: SyncReport) -> bool:
+        if self._written is None or self._written[0] != epoch:
+            return False
+        before = self._written[1]
+        is_same_kind = bool(before.failed_at_ms) is bool(report.failed_at_ms)
+        return is_same_kind and (before.states, before.error) == (report.states, report.error)

@@ -1,0 +1,19 @@
+"""Reports of a sync, kept for a test to look at."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+
+class MemoryReports:
+    """`passes`: states of each pass and what was left; `failures`: errors of those that failed."""
+
+    def __init__(self) -> None:
+        self.passes: list[tuple[dict[str, int], str]] = []
+        self.failures: list[str] = []
+
+    def passed(self, epoch: int, states: Mapping[str, int], left: str) -> None:
+        self.passes.append((dict(states), left))
+
+    def failed(self, epoch: int, error: str) -> None:
+        self.failures.append(error)
