@@ -14,7 +14,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 _RATE_UNITS = {"": 1, "k": 1_000, "m": 1_000_000, "g": 1_000_000_000}
 
-url_option = click.option(
+_url_option = click.option(
     "--url",
     envvar="UREPLICATOR_URL",
     default=rest_client.DEFAULT_URL,
@@ -22,9 +22,32 @@ url_option = click.option(
     show_envvar=True,
     help="REST address of any controller of the fleet.",
 )
+_token_option = click.option(
+    "--token-file",
+    type=click.Path(path_type=Path),
+    envvar="UREPLICATOR_TOKEN_FILE",
+    show_envvar=True,
+    expose_value=False,
+    callback=lambda context, _, path: rest_client.use(context, token_file=path),
+    help="File with the token to log in with.",
+)
+_ca_option = click.option(
+    "--ca-file",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    envvar="UREPLICATOR_CA_FILE",
+    show_envvar=True,
+    expose_value=False,
+    callback=lambda context, _, path: rest_client.use(context, ca_file=path),
+    help="Certificates of authorities that sign for an https:// URL.",
+)
 json_option = click.option(
     "--json", "as_json", is_flag=True, help="Print the JSON response instead of text."
 )
+
+
+def url_option(command: F) -> F:
+    """Where REST is, and how to log in there."""
+    return _url_option(_token_option(_ca_option(command)))
 
 
 def client_options(command: F) -> F:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+import click
 import requests
 
 from ureplicator_cli.hints import in_commands
@@ -51,11 +54,40 @@ def request(
         fail(in_commands(str(error)))
 
 
+@dataclass(frozen=True, slots=True)
+class Login:
+    """How to log in, from the options of a command."""
+
+    token_file: Path | None = None
+    ca_file: Path | None = None
+
+
+def use(context: click.Context, **options: Path | None) -> None:
+    """Remember options of the login for the clients of a command."""
+    given = {name: path for name, path in options.items() if path is not None}
+    context.meta[_LOGIN] = replace(context.meta.get(_LOGIN, Login()), **given)
+
+
+_LOGIN = "ureplicator_cli.login"
+
+
 class RestClient:
-    """Calls the controller at one URL; `host:port` is accepted as a URL."""
+    """Calls the controller at one URL; `host:port` is accepted as a URL.
+
+    Neither `.netrc` nor variables of proxies count, and no redirection is followed: a token goes to the
+    controller and nowhere else.
+    """
 
     def __init__(self, url: str) -> None:
         self._url = (url if "://" in url else f"http://{url}").rstrip("/")
+        context = click.get_current_context(silent=True)
+        login: Login = context.meta.get(_LOGIN, Login()) if context else Login()
+        self._session = requests.Session()
+        self._session.trust_env = False
+        if login.ca_file:
+            self._session.verify = str(login.ca_file)
+        if login.token_file:
+            self._session.headers["Authorization"] = f"Bearer {_token_in(login.token_file)}"
 
     def call(
         self,
@@ -67,9 +99,15 @@ class RestClient:
     ) -> dict[str, Any]:
         """The JSON object of the response. Raises RestFailure."""
         try:
-            response = requests.request(
-                method, self._url + path, params=query, json=body, timeout=TIMEOUT_S
-            )
+            with self._session as session:
+                response = session.request(
+                    method,
+                    self._url + path,
+                    params=query,
+                    json=body,
+                    timeout=TIMEOUT_S,
+                    allow_redirects=False,
+                )
         except requests.exceptions.ConnectionError as error:
             raise RestFailure(
                 f"cannot reach a controller at {self._url}: {_cause(error)}"
@@ -81,6 +119,17 @@ class RestClient:
             return content
         text = _refusal(self._url, response.status_code, content)
         raise RestFailure(text, refused=400 <= response.status_code < 500)
+
+
+def _token_in(path: Path) -> str:
+    """The token of a file that holds nothing else. Ends the process if it cannot be read."""
+    try:
+        words = path.read_text("ascii").split()
+    except (OSError, UnicodeDecodeError) as error:
+        fail(f"the token file {path} cannot be read: {getattr(error, 'strerror', 'not ASCII')}")
+    if len(words) != 1:
+        fail(f"the token file {path} must hold one token and nothing else")
+    return words[0]
 
 
 def _json_object(response: requests.Response) -> dict[str, Any] | None:

@@ -48,6 +48,7 @@ from ureplicator_common.kafka.admin import ConfluentTopicAdmin
 from ureplicator_common.kafka.client import ClusterClient, open_client
 from ureplicator_common.model import Route
 from ureplicator_common.znodes import Paths
+from ureplicator_controller.api.access.gate import Gate
 from ureplicator_controller.api.rest_process import RestProcess, WsgiConfig, bind
 from ureplicator_controller.core.state.snapshot import BalanceLimits, Delays
 from ureplicator_controller.core.topics.rules import TopicRules
@@ -135,6 +136,7 @@ class Controller:
 
     def run(self) -> None:
         """Run until `stopping` is set. Raises OperatingError if the process cannot continue."""
+        self._check_access()
         listener = self._closing.enter_context(
             bind(self._settings.controller.host, self._settings.controller.port)
         )
@@ -153,6 +155,12 @@ class Controller:
             rest.watch()
             self._check_stalled(control.loop)
         log.info("stopping on a signal")
+
+    def _check_access(self) -> None:
+        """Tokens that cannot be read end this process rather than, again and again, its child."""
+        if not Gate(self._settings.controller, clock=self._clock).is_closed:
+            mode = self._settings.controller.access.mode
+            log.warning("REST has no login (controller.access.mode: %s)", mode)
 
     def _serve_metrics(self) -> int:
         host, port = self._settings.controller.host, self._settings.controller.metrics_port

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
+from ureplicator_common.config.access import AccessSettings, is_loopback
 from ureplicator_common.config.properties import PropertyText, masked
-from ureplicator_common.config.section import Section
+from ureplicator_common.config.section import Fault, Faults, Section
 
 Port = Annotated[int, Field(ge=0, le=65_535)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
@@ -21,7 +22,8 @@ class ControllerSettings(Section):
     """REST and the delays and limits of the leader's plan."""
 
     host: str = "127.0.0.1"
-    """Address that REST listens on. REST has no authentication: open it no wider than needed."""
+    """Address that REST listens on. Another than of this machine needs `controller.access`."""
+    access: AccessSettings = AccessSettings()
     allowed_hosts: tuple[str, ...] = ()
     """Public names under which clients reach REST, as in `["ureplicator.example.com"]`. Addresses, names
     without a dot and those of Kubernetes always count; any other is refused, since a page of the Web may
@@ -46,6 +48,20 @@ class ControllerSettings(Section):
     balance_moves: Annotated[int, Field(ge=0)] = 10
     """Maximum number of load balancing moves per minute; 0: load balancing is off. Moves for lost,
     new or drained workers are not limited by it."""
+
+    @model_validator(mode="after")
+    def _access_fits(self) -> ControllerSettings:
+        if self.access.mode == "loopback" and not is_loopback(self.host):
+            raise Faults(
+                [
+                    Fault(
+                        "access.mode",
+                        f"REST without login may not listen on {self.host}: set access.mode to tokens"
+                        " with operator_tokens_file, or to open",
+                    )
+                ]
+            )
+        return self
 
 
 class WorkerSettings(Section):

@@ -11,6 +11,7 @@ import uuid
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
+from typing import Any
 
 from flask import Flask, Response, request
 from flask_openapi3 import APIBlueprint
@@ -22,6 +23,9 @@ from ureplicator_common.coordination import Coordination
 from ureplicator_common.kafka import LogReader, PositionReader, TopicAdmin
 from ureplicator_common.model import Route
 from ureplicator_controller.api import dashboard
+from ureplicator_controller.api.access import login, schema
+from ureplicator_controller.api.access.gate import Gate, caller
+from ureplicator_controller.api.access.roles import check_declared, viewer
 from ureplicator_controller.api.audits import calls as audits
 from ureplicator_controller.api.audits.metrics import AuditMetrics
 from ureplicator_controller.api.audits.service import AuditService
@@ -96,6 +100,8 @@ def create_app(needs: Dependencies) -> Flask:
     app = openapi.new_app(__name__, validate_responses=needs.validate_responses)
     app.config["MAX_CONTENT_LENGTH"] = MAX_BODY_BYTES
     app.before_request(browsers.refuse_foreign(settings.controller.allowed_hosts))
+    gate = Gate(settings.controller, clock=needs.clock)
+    gate.register(app)
     limit_load(app)
     app.json.sort_keys = False  # type: ignore[attr-defined]  # of the default provider
     fleet = FleetCache(needs.coordination, fleet=settings.fleet, clock=needs.clock)
@@ -122,6 +128,11 @@ def create_app(needs: Dependencies) -> Flask:
     app.register_api(groups.blueprint(settings=settings, groups=group_service))
     app.register_api(_audits(needs, fleet, services, ids, position_service, standings))
     app.register_blueprint(dashboard.blueprint(settings=settings, id=needs.id))
+    app.register_blueprint(login.blueprint(gate))
+    schema.register(app)
+    files: Callable[..., Any] = app.view_functions["dashboard.static"]
+    app.view_functions["dashboard.static"] = viewer(lambda **path: files(**path))
+    check_declared(app)
     problems.register(app)
     health.count_requests(app, registry)
     app.after_request(browsers.add_headers)
@@ -226,9 +237,10 @@ def _log_write(ids: RequestIds, response: Response) -> Response:
     """Log every write with its client: the audit trail of an incident."""
     if is_write():
         log.info(
-            "%s %s from %s: %s (request %s)",
+            "%s %s by %s from %s: %s (request %s)",
             request.method,
             request.full_path.rstrip("?"),
+            caller() or "anyone",
             request.remote_addr,
             response.status_code,
             ids.current(),

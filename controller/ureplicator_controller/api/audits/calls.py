@@ -15,6 +15,7 @@ from ureplicator_common.audits import AuditRun, Finding, OffsetRange, TopicAudit
 from ureplicator_common.audits.standing import Standing
 from ureplicator_common.config.settings import Settings
 from ureplicator_common.model import TopicKey
+from ureplicator_controller.api.access.roles import operator, operator_unless_dry_run, viewer
 from ureplicator_controller.api.audits.models import (
     AuditBody,
     AuditCancelled,
@@ -45,6 +46,7 @@ def blueprint(
     api = group("audits", __name__)
 
     @api.get("/audits", responses=responses(AuditList, 404))
+    @viewer
     def list_audits(query: RouteQuery) -> JsonResult:
         """State of each topic's audit: never verified, verified, stale, or differences found."""
         routes = {config.route for config in chosen_routes(settings, query)}
@@ -69,6 +71,7 @@ def blueprint(
         }
 
     @api.get("/audits/<path:topic>", responses=responses(AuditDetails, 404))
+    @viewer
     def show_audit(path: AnyTopicPath, query: RouteQuery) -> JsonResult:
         """Verified range of each partition, the first differences, and the last audit."""
         fleet_state = fleet.current()
@@ -83,6 +86,7 @@ def blueprint(
         }
 
     @api.post("/audits/<path:topic>", responses=responses(AuditRequested, 404, 409, 413))
+    @operator_unless_dry_run
     @asks_kafka
     def request_audit(path: TopicPath, query: AuditQuery, body: AuditBody) -> JsonResult:
         """Request an audit of a topic: of all that was copied, or of a range of offsets or times."""
@@ -94,6 +98,7 @@ def blueprint(
         return _requested(fleet, key, requested.id, requested.ranges)
 
     @api.delete("/audits/<path:topic>", responses=responses(AuditCancelled, 404, 413))
+    @operator
     def cancel_audit(path: TopicPath, query: RouteQuery) -> JsonResult:
         """Cancel the audit that is requested, whether it runs or waits. What was verified stays."""
         config = chosen_route(settings, query)

@@ -9,6 +9,7 @@ from flask import Blueprint, Response, make_response, render_template
 
 from ureplicator_common._version import __version__
 from ureplicator_common.config.settings import Settings
+from ureplicator_controller.api.access.roles import viewer
 
 _POLICY = (
     "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src data:;"
@@ -26,6 +27,7 @@ def blueprint(*, settings: Settings, id: str) -> Blueprint:
     )
 
     @page.get("/")
+    @viewer
     def show() -> Response:
         routes = [{"src": config.source, "dst": config.target} for config in settings.routes]
         response = make_response(

@@ -8,6 +8,7 @@ from flask_openapi3 import APIBlueprint
 
 from ureplicator_common.config.settings import Settings
 from ureplicator_common.model import Route
+from ureplicator_controller.api.access.roles import operator_unless_dry_run, viewer
 from ureplicator_controller.api.groups.models import (
     Failover,
     FailoverBody,
@@ -30,6 +31,7 @@ def blueprint(*, settings: Settings, groups: GroupService) -> APIBlueprint:
     api = group("groups", __name__)
 
     @api.get("/groups", responses=responses(GroupSummaries, 404))
+    @viewer
     @asks_kafka
     def list_groups(query: RouteQuery) -> JsonResult:
         """Consumer groups with offsets on the routes, and how far each is synced, as read now."""
@@ -47,6 +49,7 @@ def blueprint(*, settings: Settings, groups: GroupService) -> APIBlueprint:
         return {"groups": found}
 
     @api.get("/groups/<path:group>", responses=responses(ShownGroup, 404))
+    @viewer
     @asks_kafka
     def show_group(path: GroupPath, query: RouteQuery) -> JsonResult:
         """Offsets of a group at both ends of a route, and why one is not synced."""
@@ -56,6 +59,7 @@ def blueprint(*, settings: Settings, groups: GroupService) -> APIBlueprint:
         }
 
     @api.get("/offsets/translate", responses=responses(TranslatedOffset, 404, 409))
+    @viewer
     @asks_kafka
     def translate_offset(query: TranslateQuery) -> JsonResult:
         """Offset of the same place at the other end of a route.
@@ -74,6 +78,7 @@ def blueprint(*, settings: Settings, groups: GroupService) -> APIBlueprint:
         }
 
     @api.post("/failover", responses=responses(Failover, 404, 413))
+    @operator_unless_dry_run
     @asks_kafka
     def fail_over(query: FailoverQuery, body: FailoverBody) -> JsonResult:
         """Write the offsets of groups to the target, so that consumers can go on there."""

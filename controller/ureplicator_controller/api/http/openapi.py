@@ -29,8 +29,6 @@ def new_app(import_name: str, *, validate_responses: bool) -> OpenAPI:
         validate_response_callback=validated,
     )
     app.request_class = LenientJsonRequest
-
-    app.add_url_rule("/openapi.json", "openapi", lambda: app.api_doc)
     return app
 
 

@@ -15,6 +15,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, RootModel
 
 from ureplicator_common.model import EventKind, Lane, PartitionState, TopicState
+from ureplicator_controller.api.http.phrases import PHRASES
 from ureplicator_controller.api.http.schema_cache import CachedSchemaModel
 
 JsonResult = dict[str, Any] | tuple[dict[str, Any], int, Mapping[str, str]]
@@ -42,23 +43,13 @@ class ProblemResponse(CachedSchemaModel):
 _PROBLEM_CONTENT = {
     PROBLEM: {"schema": {"$ref": f"#/components/schemas/{ProblemResponse.__name__}"}}
 }
-_PHRASES = {
-    HTTPStatus.BAD_REQUEST: "Invalid request",
-    HTTPStatus.FORBIDDEN: "From a page of another site, or under a name that is not the controller's",
-    HTTPStatus.NOT_FOUND: "No such resource",
-    HTTPStatus.CONFLICT: "The state of the fleet or of a cluster does not allow the change",
-    HTTPStatus.PRECONDITION_FAILED: "The present version is not one that If-Match names",
-    HTTPStatus.REQUEST_ENTITY_TOO_LARGE: "The body is too large",
-    HTTPStatus.INTERNAL_SERVER_ERROR: "Internal error, or a node in ZooKeeper that cannot be decoded",
-    HTTPStatus.SERVICE_UNAVAILABLE: "ZooKeeper or a Kafka cluster is unavailable: repeat the request",
-}
 
 
 def problems(*statuses: int) -> Responses:
     """The problems that a call may respond with."""
     return {
         HTTPStatus(status): {
-            "description": _PHRASES[HTTPStatus(status)],
+            "description": PHRASES[HTTPStatus(status)],
             "content": _PROBLEM_CONTENT,
         }
         for status in statuses
@@ -67,7 +58,7 @@ def problems(*statuses: int) -> Responses:
 
 def responses(model: type[BaseModel], *refusals: int, status: int = 200) -> Responses:
     """The success response, the problems of every call that reads the fleet, and further ones."""
-    return {HTTPStatus(status): model} | problems(400, 403, *refusals, 500, 503)
+    return {HTTPStatus(status): model} | problems(400, 401, 403, *refusals, 429, 500, 503)
 
 
 def write_responses(model: type[BaseModel], *refusals: int, status: int = 200) -> Responses:

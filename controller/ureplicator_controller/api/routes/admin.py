@@ -12,6 +12,7 @@ from functools import partial
 from flask_openapi3 import APIBlueprint
 
 from ureplicator_common.config.settings import Settings
+from ureplicator_controller.api.access.roles import operator, viewer
 from ureplicator_controller.api.http.openapi import group
 from ureplicator_controller.api.http.preconditions import etag
 from ureplicator_controller.api.http.request_models import (
@@ -42,6 +43,7 @@ def blueprint(*, settings: Settings, fleet: FleetCache, switches: SwitchService)
     _add_freeze(api, fleet=fleet, switches=switches)
 
     @api.get("/admin/workloadinfo", responses=responses(Workload, 404))
+    @viewer
     def workload_info(query: RouteQuery) -> JsonResult:
         """Measured load of each worker and each topic, and partitions that lag far behind."""
         return workload(fleet.current().snapshot, only_route(settings, query))
@@ -55,11 +57,13 @@ def _add_auto_balancing(api: APIBlueprint, *, fleet: FleetCache, switches: Switc
         return {"opt": opt, "auto_balancing": now.auto_balancing}
 
     @api.post("/admin/enable_autobalancing", responses=write_responses(AutoBalancingChanged))
+    @operator
     def enable_autobalancing(query: Query, body: OptionalBody, header: IfMatchHeader) -> JsonResult:
         """Enable auto-balancing: lost and new workers move partitions."""
         return switch("enable_autobalancing", True, header)
 
     @api.post("/admin/disable_autobalancing", responses=write_responses(AutoBalancingChanged))
+    @operator
     def disable_autobalancing(
         query: Query, body: OptionalBody, header: IfMatchHeader
     ) -> JsonResult:
@@ -67,6 +71,7 @@ def _add_auto_balancing(api: APIBlueprint, *, fleet: FleetCache, switches: Switc
         return switch("disable_autobalancing", False, header)
 
     @api.get("/admin/autobalancing_status", responses=responses(AutoBalancingStatus))
+    @viewer
     def autobalancing_status(query: Query) -> JsonResult:
         """State of auto-balancing: enabled or disabled."""
         fleet_state = fleet.current()
@@ -80,16 +85,19 @@ def _add_freeze(api: APIBlueprint, *, fleet: FleetCache, switches: SwitchService
         return {"opt": opt, "frozen": now.frozen}
 
     @api.post("/admin/freeze", responses=write_responses(FreezeChanged))
+    @operator
     def freeze(query: Query, body: OptionalBody, header: IfMatchHeader) -> JsonResult:
         """Freeze the fleet: partitions move only on an operator's request."""
         return switch("freeze", True, header)
 
     @api.post("/admin/unfreeze", responses=write_responses(FreezeChanged))
+    @operator
     def unfreeze(query: Query, body: OptionalBody, header: IfMatchHeader) -> JsonResult:
         """Unfreeze the fleet."""
         return switch("unfreeze", False, header)
 
     @api.get("/admin/freeze", responses=responses(FreezeStatus))
+    @viewer
     def freeze_status(query: Query) -> JsonResult:
         """State of the freeze."""
         fleet_state = fleet.current()

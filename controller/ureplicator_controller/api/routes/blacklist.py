@@ -17,6 +17,7 @@ from typing import TypeVar
 from flask_openapi3 import APIBlueprint
 
 from ureplicator_common.config.settings import Settings
+from ureplicator_controller.api.access.roles import operator, viewer
 from ureplicator_controller.api.http.openapi import group
 from ureplicator_controller.api.http.problems import bad_request
 from ureplicator_controller.api.http.request_models import (
@@ -47,6 +48,7 @@ def blueprint(
     api = group("blacklist", __name__)
 
     @api.get("/blacklist", responses=responses(BlacklistEntries, 404))
+    @viewer
     def list_blacklist(query: RouteQuery) -> JsonResult:
         """Blacklisted partitions and topics."""
         routes = {config.route for config in chosen_routes(settings, query)}
@@ -67,6 +69,7 @@ def blueprint(
         }
 
     @api.post("/blacklist", responses=write_responses(BlacklistChanged, 404, 409))
+    @operator
     def change_blacklist(
         query: BlacklistQuery, body: BlacklistBody, header: IfMatchHeader
     ) -> JsonResult:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from flask_openapi3 import APIBlueprint
 
+from ureplicator_controller.api.access.roles import viewer
 from ureplicator_controller.api.http.backup_models import FleetExport
 from ureplicator_controller.api.http.openapi import group
 from ureplicator_controller.api.http.request_models import Query
@@ -19,6 +20,7 @@ def blueprint(*, fleet: FleetCache) -> APIBlueprint:
     api = group("export", __name__)
 
     @api.get("/export", responses=responses(FleetExport))
+    @viewer
     def export_fleet(query: Query) -> JsonResult:
         """Everything that operators have set, as a document that can be imported."""
         return backup_document(fleet.current().snapshot)

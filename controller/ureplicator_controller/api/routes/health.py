@@ -22,6 +22,7 @@ from prometheus_client.registry import Collector
 from ureplicator_common.config.settings import Settings
 from ureplicator_common.coordination import Unavailable
 from ureplicator_common.errors import OperatingError
+from ureplicator_controller.api.access.roles import anyone, viewer
 from ureplicator_controller.api.http.load import asks_kafka
 from ureplicator_controller.api.http.openapi import group
 from ureplicator_controller.api.http.response_models import Health, JsonResult, Readiness, responses
@@ -39,11 +40,13 @@ def blueprint(*, id: str, fleet: FleetCache, registry: CollectorRegistry) -> API
     api = group("health", __name__)
 
     @api.get("/health", responses={HTTPStatus.OK: Health})
+    @anyone
     def health() -> JsonResult:
         """Liveness: whether this process responds."""
         return {"status": "ok", "id": id}
 
     @api.get("/ready", responses=responses(Readiness))
+    @anyone
     def ready() -> JsonResult:
         """Readiness: whether requests can be served, and which controller leads."""
         fleet_state = fleet.current()
@@ -52,6 +55,7 @@ def blueprint(*, id: str, fleet: FleetCache, registry: CollectorRegistry) -> API
         return {"status": "ready", "id": id, "leader": leader, "controllers": controllers}
 
     @api.get("/metrics", responses={HTTPStatus.OK: {"content": _METRICS}}, validate_response=False)
+    @viewer
     @asks_kafka
     def metrics() -> Response:
         """Metrics in the Prometheus text format."""

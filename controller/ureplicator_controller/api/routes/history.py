@@ -16,6 +16,7 @@ from flask_openapi3 import APIBlueprint
 from ureplicator_common.config.settings import Settings
 from ureplicator_common.contents import PastEvent
 from ureplicator_common.model import EventKind, Route
+from ureplicator_controller.api.access.roles import viewer
 from ureplicator_controller.api.http.openapi import group
 from ureplicator_controller.api.http.request_ids import is_of
 from ureplicator_controller.api.http.request_models import HistoryQuery, chosen_routes
@@ -39,6 +40,7 @@ def blueprint(*, settings: Settings, fleet: FleetCache) -> APIBlueprint:
     api = group("history", __name__)
 
     @api.get("/history", responses=responses(EventList, 404))
+    @viewer
     def show_history(query: HistoryQuery) -> JsonResult:
         """The last few hundred events, newest first."""
         routes = {config.route for config in chosen_routes(settings, query)}

@@ -16,6 +16,7 @@ from flask_openapi3 import APIBlueprint
 from ureplicator_common.config.settings import Settings
 from ureplicator_common.contents import KnownWorker, Switches, TopicIntent
 from ureplicator_common.model import TopicKey, TopicState, WorkerId
+from ureplicator_controller.api.access.roles import operator_unless_dry_run
 from ureplicator_controller.api.http.backup_models import (
     RANGES_HINT,
     ImportBlacklistBody,
@@ -69,6 +70,7 @@ def _add_topics(
     api: APIBlueprint, *, settings: Settings, importer: TopicImporter, blacklist: BlacklistService
 ) -> None:
     @api.put("/import/topics/<path:topic>", responses=responses(TopicImportResult, 404, 409, 413))
+    @operator_unless_dry_run
     @asks_kafka
     def import_topic(path: TopicPath, query: ImportTopicQuery, body: ImportTopicBody) -> JsonResult:
         """Restore a topic from an export; a new one is copied from its committed positions."""
@@ -78,6 +80,7 @@ def _add_topics(
         return _topic_imported(path.topic, done)
 
     @api.put("/import/blacklist/<path:topic>", responses=responses(ImportResult, 404, 409, 413))
+    @operator_unless_dry_run
     def import_listed(
         path: TopicPath, query: ImportBlacklistQuery, body: ImportBlacklistBody
     ) -> JsonResult:
@@ -90,6 +93,7 @@ def _add_topics(
 
 def _add_workers(api: APIBlueprint, *, workers: WorkerService) -> None:
     @api.put("/import/workers/<path:worker>", responses=responses(ImportResult, 404, 409, 413))
+    @operator_unless_dry_run
     def import_worker(path: WorkerPath, query: ImportQuery, body: ImportWorkerBody) -> JsonResult:
         """Restore a worker's tags, also of a worker that has not joined yet."""
         wanted = KnownWorker(
@@ -103,6 +107,7 @@ def _add_workers(api: APIBlueprint, *, workers: WorkerService) -> None:
 
 def _add_switches(api: APIBlueprint, *, fleet: FleetCache, switches: SwitchService) -> None:
     @api.put("/import/switches", responses=responses(ImportResult, 409, 413))
+    @operator_unless_dry_run
     def import_switches(query: ImportQuery, body: ImportSwitchesBody) -> JsonResult:
         """Restore the live switches."""
         before = fleet.current().snapshot.switches

@@ -13,6 +13,7 @@ from flask_openapi3 import APIBlueprint
 
 from ureplicator_common.contents import KnownWorker
 from ureplicator_common.model import PartitionState, WorkerId
+from ureplicator_controller.api.access.roles import operator, viewer
 from ureplicator_controller.api.http.openapi import group
 from ureplicator_controller.api.http.preconditions import etag
 from ureplicator_controller.api.http.request_models import (
@@ -42,17 +43,20 @@ def blueprint(
     api = group("instances", __name__)
 
     @api.get("/instances", responses=responses(InstanceList))
+    @viewer
     def list_instances(query: Query) -> JsonResult:
         """Workers, with their addresses and partitions."""
         fleet_state = fleet.current()
         return describe(fleet_state, known_workers(fleet_state))
 
     @api.post("/instances", responses=write_responses(RebalanceRequested))
+    @operator
     def rebalance_instances(query: Query, body: OptionalBody, header: IfMatchHeader) -> JsonResult:
         """Request a rebalance now, without waiting for the rebalance delays."""
         return requested(switches, header)
 
     @api.get("/instances/<path:worker>", responses=responses(InstanceList, 404))
+    @viewer
     def show_instance(path: WorkerPath, query: Query) -> JsonResult:
         """One worker, with its partitions."""
         fleet_state = fleet.current()
@@ -63,12 +67,14 @@ def blueprint(
         return describe(fleet_state, [worker]), 200, etag(node)
 
     @api.delete("/instances/<path:worker>", responses=write_responses(WorkerTags, 404))
+    @operator
     def drain_instance(path: WorkerPath, query: Query, header: IfMatchHeader) -> JsonResult:
         """Drain a worker: move its partitions away, and assign it no others."""
         id = worker_name(path.worker)
         return _tags(id, workers.drain(id, header.condition))
 
     @api.post("/instances/<path:worker>", responses=write_responses(WorkerTags, 404))
+    @operator
     def restore_instance(
         path: WorkerPath, query: Query, body: OptionalBody, header: IfMatchHeader
     ) -> JsonResult:

@@ -8,6 +8,7 @@ worker before it joins.
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from flask_openapi3 import APIBlueprint
@@ -15,6 +16,7 @@ from flask_openapi3 import APIBlueprint
 from ureplicator_common.config.settings import Settings
 from ureplicator_common.contents import Switches
 from ureplicator_common.model import Limited, TopicKey, WorkerId
+from ureplicator_controller.api.access.roles import operator, viewer
 from ureplicator_controller.api.http.limit_models import (
     MAX_LIMITS,
     LimitBody,
@@ -47,8 +49,10 @@ from ureplicator_controller.core.limits.shares import used_by_slot
 def blueprint(*, settings: Settings, fleet: FleetCache, switches: SwitchService) -> APIBlueprint:
     api = group("limits", __name__)
     declared = write_responses(LimitSet, 404, 409)
+    changed = partial(_changed, switches)
 
     @api.get("/limits", responses=responses(LimitList))
+    @viewer
     def list_limits(query: Query) -> JsonResult:
         """All byte limits, with what is copied."""
         fleet_state = fleet.current()
@@ -60,6 +64,7 @@ def blueprint(*, settings: Settings, fleet: FleetCache, switches: SwitchService)
         return {"limits": shown}, 200, etag(fleet_state.nodes.get(fleet.paths.settings))
 
     @api.put("/limits/routes/<route>", responses=declared)
+    @operator
     def limit_route(
         path: RoutePath, query: Query, body: LimitBody, header: IfMatchHeader
     ) -> JsonResult:
@@ -67,11 +72,13 @@ def blueprint(*, settings: Settings, fleet: FleetCache, switches: SwitchService)
         return changed(_of_route(settings, path), body.bytes_per_second, header)
 
     @api.delete("/limits/routes/<route>", responses=declared)
+    @operator
     def clear_route(path: RoutePath, query: Query, header: IfMatchHeader) -> JsonResult:
         """Remove the limit of a route."""
         return changed(_of_route(settings, path), None, header)
 
     @api.put("/limits/topics/<path:topic>", responses=declared)
+    @operator
     def limit_topic(
         path: TopicPath, query: RouteQuery, body: LimitBody, header: IfMatchHeader
     ) -> JsonResult:
@@ -79,11 +86,13 @@ def blueprint(*, settings: Settings, fleet: FleetCache, switches: SwitchService)
         return changed(_of_topic(settings, path, query), body.bytes_per_second, header)
 
     @api.delete("/limits/topics/<path:topic>", responses=declared)
+    @operator
     def clear_topic(path: TopicPath, query: RouteQuery, header: IfMatchHeader) -> JsonResult:
         """Remove the limit of a topic."""
         return changed(_of_topic(settings, path, query), None, header)
 
     @api.put("/limits/workers/<path:worker>", responses=declared)
+    @operator
     def limit_worker(
         path: WorkerPath, query: Query, body: LimitBody, header: IfMatchHeader
     ) -> JsonResult:
@@ -91,23 +100,27 @@ def blueprint(*, settings: Settings, fleet: FleetCache, switches: SwitchService)
         return changed(_of_worker(path), body.bytes_per_second, header)
 
     @api.delete("/limits/workers/<path:worker>", responses=declared)
+    @operator
     def clear_worker(path: WorkerPath, query: Query, header: IfMatchHeader) -> JsonResult:
         """Remove the limit of a worker."""
         return changed(_of_worker(path), None, header)
 
-    def changed(limited: Limited, rate: int | None, header: IfMatchHeader) -> JsonResult:
-        def change(now: Switches) -> Switches:
-            others = {key: each for key, each in now.limits.items() if key != limited}
-            if rate is not None and len(others) >= MAX_LIMITS:
-                raise conflict(
-                    f"there are {MAX_LIMITS} limits already", hint="remove one that is not needed"
-                )
-            return replace(now, limits=others if rate is None else {**others, limited: rate})
-
-        switches.set(change, header.condition)
-        return _shown(limited, rate)
-
     return api
+
+
+def _changed(
+    switches: SwitchService, limited: Limited, rate: int | None, header: IfMatchHeader
+) -> JsonResult:
+    def change(now: Switches) -> Switches:
+        others = {key: each for key, each in now.limits.items() if key != limited}
+        if rate is not None and len(others) >= MAX_LIMITS:
+            raise conflict(
+                f"there are {MAX_LIMITS} limits already", hint="remove one that is not needed"
+            )
+        return replace(now, limits=others if rate is None else {**others, limited: rate})
+
+    switches.set(change, header.condition)
+    return _shown(limited, rate)
 
 
 def _of_route(settings: Settings, path: RoutePath) -> Limited:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from flask_openapi3 import APIBlueprint
 
 from ureplicator_common.config.settings import Settings
+from ureplicator_controller.api.access.roles import viewer
 from ureplicator_controller.api.http.openapi import group
 from ureplicator_controller.api.http.request_models import RouteQuery, chosen_routes
 from ureplicator_controller.api.http.response_models import JsonResult, NoProgressList, responses
@@ -16,6 +17,7 @@ def blueprint(*, settings: Settings, fleet: FleetCache) -> APIBlueprint:
     api = group("noprogress", __name__)
 
     @api.get("/noprogress", responses=responses(NoProgressList, 404))
+    @viewer
     def no_progress(query: RouteQuery) -> JsonResult:
         """Partitions with lag that have made no progress for 10 minutes or more."""
         routes = {config.route for config in chosen_routes(settings, query)}

@@ -15,6 +15,7 @@ from flask_openapi3 import APIBlueprint
 from ureplicator_common.config.settings import Settings
 from ureplicator_common.contents import TopicIntent
 from ureplicator_common.model import TopicKey
+from ureplicator_controller.api.access.roles import viewer
 from ureplicator_controller.api.http.openapi import group
 from ureplicator_controller.api.http.request_models import (
     RouteQuery,
@@ -48,6 +49,7 @@ def blueprint(*, settings: Settings, fleet: FleetCache, lag_cache: LagCache) -> 
     api = group("offset", __name__)
 
     @api.get("/offset", responses=responses(OffsetList, 404))
+    @viewer
     def show_offsets(query: RouteQuery) -> JsonResult:
         """Lag of each topic, summed over its partitions."""
         routes = {config.route for config in chosen_routes(settings, query)}
@@ -65,6 +67,7 @@ def blueprint(*, settings: Settings, fleet: FleetCache, lag_cache: LagCache) -> 
         }
 
     @api.get("/offset/<topic>/<partition>", responses=responses(PartitionOffset, 404))
+    @viewer
     def show_offset(path: TopicPartitionPath, query: RouteQuery) -> JsonResult:
         """Lag of one partition."""
         fleet_state = fleet.current()

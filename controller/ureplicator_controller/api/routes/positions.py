@@ -16,6 +16,7 @@ from ureplicator_common.contents import NO_OFFSET, PositionChange
 from ureplicator_common.kafka import Extent
 from ureplicator_common.kafka.provenance import Provenance
 from ureplicator_common.model import Partition, Route, TopicKey, WorkerId
+from ureplicator_controller.api.access.roles import operator_unless_dry_run, viewer
 from ureplicator_controller.api.http.load import asks_kafka
 from ureplicator_controller.api.http.openapi import group
 from ureplicator_controller.api.http.position_models import (
@@ -52,6 +53,7 @@ def blueprint(
     api = group("positions", __name__)
 
     @api.get("/positions/<path:topic>", responses=responses(TopicPositions, 404))
+    @viewer
     @asks_kafka
     def show_positions(path: AnyTopicPath, query: PositionsQuery) -> JsonResult:
         """Stored position of each partition, the source's log, and who holds it."""
@@ -91,6 +93,7 @@ def _add_changes(
     declared = write_responses(PositionsPlanned, 404, 409)
 
     @api.post("/positions/<path:topic>", responses=declared)
+    @operator_unless_dry_run
     @asks_kafka
     def set_positions(
         path: TopicPath, query: SetPositionsQuery, body: SetPositionsBody, header: IfMatchHeader
@@ -107,6 +110,7 @@ def _add_changes(
         return shown_plan(config.route, path.topic, planned, dry_run=dry_run)
 
     @api.delete("/positions/<path:topic>", responses=declared)
+    @operator_unless_dry_run
     @asks_kafka
     def forget_positions(
         path: TopicPath, query: ForgetPositionsQuery, header: IfMatchHeader

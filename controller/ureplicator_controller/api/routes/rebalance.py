@@ -15,6 +15,7 @@ from dataclasses import replace
 
 from flask_openapi3 import APIBlueprint
 
+from ureplicator_controller.api.access.roles import operator_unless_dry_run
 from ureplicator_controller.api.http.openapi import group
 from ureplicator_controller.api.http.problems import unavailable
 from ureplicator_controller.api.http.request_models import (
@@ -39,6 +40,7 @@ def blueprint(*, fleet: FleetCache, switches: SwitchService, limits: BalanceLimi
     api = group("rebalance", __name__)
 
     @api.post("/rebalance", responses=write_responses(RebalanceResult))
+    @operator_unless_dry_run
     def rebalance(query: RebalanceQuery, body: OptionalBody, header: IfMatchHeader) -> JsonResult:
         """Request a rebalance now, or show the moves it would make."""
         if query.dry_run == "true":

@@ -14,6 +14,7 @@ from ureplicator_common.config.route import RouteConfig
 from ureplicator_common.config.settings import Settings
 from ureplicator_common.contents import TopicIntent
 from ureplicator_common.model import TopicKey, TopicState
+from ureplicator_controller.api.access.roles import operator, viewer
 from ureplicator_controller.api.http.openapi import group
 from ureplicator_controller.api.http.preconditions import etag
 from ureplicator_controller.api.http.request_models import (
@@ -43,6 +44,7 @@ def blueprint(*, settings: Settings, fleet: FleetCache, switches: SwitchService)
     api = group("routes", __name__)
 
     @api.get("/routes", responses=responses(RouteList, 404))
+    @viewer
     def list_routes(query: RouteQuery) -> JsonResult:
         """Configured routes, whether they are paused, and the last passes of what follows."""
         fleet_state = fleet.current()
@@ -56,6 +58,7 @@ def blueprint(*, settings: Settings, fleet: FleetCache, switches: SwitchService)
         return {"routes": shown}, 200, etag(fleet_state.nodes.get(fleet.paths.settings))
 
     @api.post("/routes/<route>/pause", responses=write_responses(RouteChanged, 404))
+    @operator
     def pause_route(
         path: RoutePath, query: Query, body: OptionalBody, header: IfMatchHeader
     ) -> JsonResult:
@@ -63,6 +66,7 @@ def blueprint(*, settings: Settings, fleet: FleetCache, switches: SwitchService)
         return switched(path, header, paused=True)
 
     @api.post("/routes/<route>/resume", responses=write_responses(RouteChanged, 404))
+    @operator
     def resume_route(
         path: RoutePath, query: Query, body: OptionalBody, header: IfMatchHeader
     ) -> JsonResult:

@@ -22,6 +22,7 @@ from ureplicator_common.model import (
     TopicState,
     WorkerId,
 )
+from ureplicator_controller.api.access.roles import operator, viewer
 from ureplicator_controller.api.http.load import asks_kafka
 from ureplicator_controller.api.http.openapi import group
 from ureplicator_controller.api.http.preconditions import etag
@@ -66,6 +67,7 @@ def blueprint(
     api = group("topics", __name__)
 
     @api.get("/topics", responses=responses(TopicList, 404))
+    @viewer
     def list_topics(query: RouteQuery) -> JsonResult:
         """Names of all whitelisted topics."""
         routes = {config.route for config in chosen_routes(settings, query)}
@@ -73,6 +75,7 @@ def blueprint(
         return {"topics": sorted({key.topic for key in keys if key.route in routes})}
 
     @api.get("/topics/<path:topic>", responses=responses(TopicDetails, 404))
+    @viewer
     @asks_kafka
     def show_topic(path: AnyTopicPath, query: RouteQuery) -> JsonResult:
         """Ideal state, external view and lag of a topic, with the reasons for each mismatch."""
@@ -83,6 +86,7 @@ def blueprint(
         return shown, 200, etag(fleet_state.nodes.get(fleet.paths.topic(key)))
 
     @api.delete("/topics/<path:topic>", responses=write_responses(TopicChanged, 404))
+    @operator
     def delete_topic(path: TopicPath, query: DeleteQuery, header: IfMatchHeader) -> JsonResult:
         """Stop copying a topic. The target topic is kept, and the positions unless `positions=forget`."""
         config = chosen_route(settings, query)
@@ -104,6 +108,7 @@ def _add_whitelisting(api: APIBlueprint, *, settings: Settings, topics: TopicSer
     declared = write_responses(TopicAdded, 404, 409, status=201)
 
     @api.post("/topics", responses=declared)
+    @operator
     @asks_kafka
     def add_topic(query: RouteQuery, body: AddTopicBody, header: IfMatchHeader) -> JsonResult:
         """Whitelist a topic: copy all of its partitions, or the given number. The target topic is created
@@ -111,6 +116,7 @@ def _add_whitelisting(api: APIBlueprint, *, settings: Settings, topics: TopicSer
         return added(query, body.topic, body.num_partitions, header)
 
     @api.post("/topics/<path:topic>", responses=declared)
+    @operator
     @asks_kafka
     def add_named_topic(
         path: TopicPath, query: RouteQuery, body: AddNamedTopicBody, header: IfMatchHeader
@@ -133,12 +139,14 @@ def _add_expanding(api: APIBlueprint, *, settings: Settings, topics: TopicServic
     declared = write_responses(TopicChanged, 404, 409)
 
     @api.put("/topics", responses=declared)
+    @operator
     @asks_kafka
     def expand_topic(query: RouteQuery, body: ExpandTopicBody, header: IfMatchHeader) -> JsonResult:
         """Copy more partitions after the source topic was expanded."""
         return expanded(query, body.topic, body.num_partitions, header)
 
     @api.put("/topics/<path:topic>", responses=declared)
+    @operator
     @asks_kafka
     def expand_named_topic(
         path: TopicPath, query: RouteQuery, body: ExpandNamedTopicBody, header: IfMatchHeader
@@ -158,6 +166,7 @@ def _add_pausing(api: APIBlueprint, *, settings: Settings, topics: TopicService)
     declared = write_responses(TopicChanged, 404, 409)
 
     @api.post("/topics/<topic>/pause", responses=declared)
+    @operator
     def pause_topic(
         path: TopicPath, query: RouteQuery, body: OptionalBody, header: IfMatchHeader
     ) -> JsonResult:
@@ -166,6 +175,7 @@ def _add_pausing(api: APIBlueprint, *, settings: Settings, topics: TopicService)
         return shown(config.route, path.topic, topics.pause(config, path.topic, header.condition))
 
     @api.post("/topics/<topic>/resume", responses=declared)
+    @operator
     def resume_topic(
         path: TopicPath, query: RouteQuery, body: ResumeTopicBody, header: IfMatchHeader
     ) -> JsonResult:

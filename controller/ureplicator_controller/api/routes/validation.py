@@ -7,11 +7,13 @@ with the topics of the source, and changes nothing.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from flask_openapi3 import APIBlueprint
 
 from ureplicator_common.config.settings import Settings
 from ureplicator_common.model import Route
+from ureplicator_controller.api.access.roles import viewer
 from ureplicator_controller.api.http.drift_models import TopicsValidationResult, drift_json
 from ureplicator_controller.api.http.load import asks_kafka
 from ureplicator_controller.api.http.openapi import group
@@ -40,6 +42,7 @@ def blueprint(
     api = group("validation", __name__)
 
     @api.get("/validation", responses=responses(ValidationResult, 404))
+    @viewer
     def validation(query: RouteQuery) -> JsonResult:
         """External view compared with the ideal state: counts, and every difference."""
         route = only_route(settings, query)
@@ -50,16 +53,7 @@ def blueprint(
             for each in mismatches(fleet_state.snapshot, fleet_state.view)
             if route in (None, each.partition.route)
         ]
-        excluded = [
-            {
-                "route": str(each.key.route),
-                "topic": each.key.topic,
-                "partitions": each.partitions,
-                "state": each.state,
-                "reason": each.reason,
-            }
-            for each in excluded_partitions(fleet_state.snapshot, route)
-        ]
+        excluded = _excluded(fleet_state, route)
         counts = validation_counts(fleet_state.snapshot, fleet_state.view, route).as_json()
         unreadable = [
             {"path": each.path, "why": each.reason}
@@ -68,6 +62,7 @@ def blueprint(
         return counts | {"mismatches": found, "excluded": excluded, "unreadable": unreadable}
 
     @api.get("/validation/srcKafka", responses=responses(SourceValidationResult, 404))
+    @viewer
     @asks_kafka
     def source_validation(query: RouteQuery) -> JsonResult:
         """Whitelist compared with the topics of the clusters. Changes nothing."""
@@ -84,6 +79,7 @@ def blueprint(
         )
 
     @api.get("/validation/topics", responses=responses(TopicsValidationResult, 404))
+    @viewer
     @asks_kafka
     def topics_validation(query: RouteQuery) -> JsonResult:
         """Target topics compared with their source topics: partition counts and settings. Changes nothing."""
@@ -102,6 +98,19 @@ def blueprint(
         return {"numTopics": len(found), "topics": found}
 
     return api
+
+
+def _excluded(fleet_state: FleetState, route: Route | None) -> list[dict[str, Any]]:
+    return [
+        {
+            "route": str(each.key.route),
+            "topic": each.key.topic,
+            "partitions": each.partitions,
+            "state": each.state,
+            "reason": each.reason,
+        }
+        for each in excluded_partitions(fleet_state.snapshot, route)
+    ]
 
 
 def _merged(found: Mapping[Route, ClusterComparison]) -> ClusterComparison:

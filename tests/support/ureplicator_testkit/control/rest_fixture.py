@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -76,6 +77,7 @@ class RestFixture:
         client: type[MemoryCoordination] = MemoryCoordination,
         described: bool = False,
         allowed_hosts: Sequence[str] = (),
+        access: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         names = {route[end] for route in routes for end in ("source", "target")}
         self.settings = Settings.model_validate(
@@ -84,7 +86,7 @@ class RestFixture:
                 "zookeeper": {"hosts": "z:1"},
                 "clusters": {name: {"bootstrap.servers": f"{name}:1"} for name in names},
                 "routes": list(routes),
-                "controller": {"allowed_hosts": list(allowed_hosts)},
+                "controller": {"allowed_hosts": list(allowed_hosts), "access": dict(access)},
             }
         )
         self.clusters = {name: MemoryTopicAdmin() for name in sorted(names)}

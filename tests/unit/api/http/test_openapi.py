@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from ureplicator_controller.api.http.response_models import TopicList, responses, validated
 from ureplicator_testkit.control.rest_fixture import NewRest, RestFixture, problem_of
 
-PAGES = {"/", "/dashboard/<path:filename>", "/openapi.json"}
+PAGES = {"/", "/dashboard/<path:filename>", "/openapi.json", "/login", "/logout"}
 """For people and for the schema's readers; not calls."""
 
 

@@ -17,6 +17,7 @@ function element(tag, { text = "", kind = "", title = "" } = {}, ...children) {
 
 async function read(path) {
   const response = await fetch(path, { headers: { Accept: "application/json" } });
+  if (response.status === 401) window.location.assign("/login");
   const body = await response.json();
   if (!response.ok) throw new Error(body.detail || response.statusText);
   return body;

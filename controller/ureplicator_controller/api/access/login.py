@@ -1,0 +1,71 @@
+"""`/login`: a form that puts a token into a cookie for the dashboard, and `/logout`, which removes it.
+
+The cookie holds the token itself, so that it is good at each controller, and ends with its token.
+"""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+
+from flask import Blueprint, Response, make_response, redirect, request
+
+from ureplicator_controller.api.access.gate import COOKIE, LOGIN, Gate
+from ureplicator_controller.api.access.roles import anyone
+from ureplicator_controller.api.http.problems import Problem
+
+_POLICY = (
+    "default-src 'none'; style-src 'self'; form-action 'self'; base-uri 'none';"
+    " frame-ancestors 'none'"
+)
+_PAGE = """<!doctype html>
+<html lang="en">
+<head><meta charset="utf-8"><title>uReplicator: log in</title></head>
+<body>
+<h1>uReplicator</h1>
+<p role="alert">{message}</p>
+<form method="post" action="/login">
+<label>Token <input type="password" name="token" autocomplete="off" required autofocus></label>
+<button>Log in</button>
+</form>
+</body>
+</html>
+"""
+
+
+def blueprint(gate: Gate) -> Blueprint:
+    pages = Blueprint("login", __name__)
+
+    @pages.get(LOGIN)
+    @anyone
+    def form() -> Response:
+        return _page("")
+
+    @pages.post(LOGIN)
+    @anyone
+    def log_in() -> Response:
+        presented = request.form.get("token", "").strip()
+        if gate.is_closed:
+            try:
+                gate.known(presented)
+            except Problem as problem:
+                return _page(problem.detail, problem.status)
+        response = make_response(redirect("/", HTTPStatus.SEE_OTHER))
+        response.set_cookie(
+            COOKIE, presented, httponly=True, samesite="Strict", secure=request.is_secure, path="/"
+        )
+        return response
+
+    @pages.post("/logout")
+    @anyone
+    def log_out() -> Response:
+        response = make_response(redirect(LOGIN, HTTPStatus.SEE_OTHER))
+        response.delete_cookie(COOKIE, path="/", httponly=True, samesite="Strict")
+        return response
+
+    return pages
+
+
+def _page(message: str, status: HTTPStatus = HTTPStatus.OK) -> Response:
+    response = make_response(_PAGE.format(message=message), status)
+    response.headers["Content-Security-Policy"] = _POLICY
+    return response
