@@ -205,9 +205,9 @@ def _bar(topic: str, quiet: bool) -> Iterator[Any]:
     with Progress(*columns, console=console, disable=hidden) as progress:
         task = progress.add_task(topic, total=None, found=0)
 
-        def advance(request: AuditRequest, result: AuditResult) -> None:
+        def advance(request: AuditRequest, result: AuditResult, passed: int) -> None:
             total = sum(each.end - max(each.first, 0) for each in request.partitions)
-            done = sum(_verified(each) for each in result.partitions)
+            done = passed + sum(_verified(each) for each in result.partitions)
             found = result.total("differences") + result.total("repeated")
             progress.update(task, total=total, completed=min(done, total), found=found)
 

@@ -8,6 +8,8 @@ import random
 import signal
 import subprocess
 import sys
+import tempfile
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -28,7 +30,7 @@ from ureplicator_testkit.records.topics import (
     read_all,
 )
 from ureplicator_testkit.servers.clusters import KafkaCluster
-from ureplicator_testkit.servers.processes import eventually, spawn_ureplicator
+from ureplicator_testkit.servers.processes import Process, eventually, spawn_ureplicator
 from ureplicator_worker.audit.job import run_audit
 from ureplicator_worker.audit.result import (
     AuditOptions,
@@ -228,6 +230,11 @@ def test_the_command_compares_resumes_and_repairs(
     (repaired,) = found["repaired"]
     assert repaired["copied"] == []
     assert set(repaired["refused"]) == {str(n) for n in range(2_000, 2_500)}
+    reasons = {why.partition(", at offset")[0] for why in repaired["refused"].values()}
+    assert reasons == {
+        "a later record has the same key",
+        "it has no key, and records follow it",
+    }
     rows = spark.read.parquet(str(folder / "findings.parquet")).collect()
     assert sorted(row.source_offset for row in rows) == list(range(2_000, 2_500))
 
@@ -247,6 +254,56 @@ def test_the_command_compares_resumes_and_repairs(
     assert done.returncode == 2
     reason = "not verified: partition 0: the target has no records"
     assert done.stderr.splitlines()[-1] == f"{topic}: {reason}"
+
+
+def verified_to(folder: Path) -> int:
+    """Of a result that is being written."""
+    path = folder / "result.json"
+    to: int = json.loads(path.read_text())["partitions"][0]["verifiedTo"] if path.exists() else -1
+    return to
+
+
+def passed(process: Process) -> int:
+    """Source offsets within the round."""
+    folders = Path(tempfile.gettempdir()).glob(f"ureplicator-audit-{process.pid}-*/0")
+    return sum(int(each.read_text() or 0) for each in folders)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_an_audit_that_is_ended_in_the_middle_is_resumed(
+    both: tuple[str, str], topic: str, tmp_path: Path, number: signal.Signals
+) -> None:
+    """Each missing record is named once, before and behind the place where it ended."""
+    config, folder, log = configuration(tmp_path, both), tmp_path / "result", tmp_path / "log"
+    count, lost = 30_000, range(500, 30_000, 1_000)
+    produce(both[0], topic, [record(n) for n in range(count)])
+    produce(both[1], topic, [record(n) for n in range(count) if n not in lost])
+    commit_position(both[1], topic, count)
+    words = ("--topic", topic, "--master", "local[1]", "--result", folder)
+    slow = ("--rate", "4000")
+    process = spawn_ureplicator("audit", config, *words, *slow, log=log)
+    try:
+        if number == signal.SIGKILL:
+            eventually(lambda: verified_to(folder) > 0, 120, "a round has ended")
+        else:
+            eventually(lambda: passed(process) > 600, 60, "a task has come past a difference")
+        began_s = time.monotonic()
+        os.kill(process.pid, number)
+        code = process.wait(15)
+        print(f"ended {time.monotonic() - began_s:.2f} s after {number.name}")
+    finally:
+        process.kill_tree()
+    if number == signal.SIGINT:
+        assert (code, process.log_text()) == (2, "interrupted; go on with --resume\n")
+    reached = verified_to(folder)
+    assert 0 < reached < count if number == signal.SIGKILL else reached == 500
+    print(f"{reached} offsets were verified")
+    done = run("audit", config, *words, "--resume", "--json")
+    found = json.loads(done.stdout)
+    assert (done.returncode, found["state"]) == (1, "different")
+    assert [each["sourceOffset"] for each in found["findings"]] == list(lost)
+    assert found["totals"]["compared"] == count - len(lost)
+    assert found["partitions"][0]["verifiedFrom"] == 0
 
 
 def test_what_cannot_be_compared_is_one_line(

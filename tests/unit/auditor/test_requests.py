@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import pytest
 
@@ -20,7 +20,8 @@ from ureplicator_common.coordination import Operation, Set, Unavailable
 from ureplicator_common.errors import OperatingError
 from ureplicator_common.model import TopicKey
 from ureplicator_testkit.control.audit_fixture import KEY, ROUTE, AuditFixture
-from ureplicator_worker.audit.result import Finding, FindingKind
+from ureplicator_worker.audit.result import AuditRequest, AuditResult, Finding, FindingKind
+from ureplicator_worker.audit.rounds import Watch
 from ureplicator_worker.auditor.nodes import Change
 from ureplicator_worker.auditor.requests import MAX_ATTEMPTS
 
@@ -131,6 +132,27 @@ def test_a_cancelled_audit_keeps_what_was_verified(audits: AuditFixture) -> None
     assert state.partitions[0].next == 25
     assert audits.running() is None
     assert auditor.counts["cancelled"] == 1
+
+
+def test_progress_is_written_within_a_round(audits: AuditFixture) -> None:
+    audits.request()
+    seen = []
+    auditor = audits.auditor(audits.client())
+    compare = auditor._compare
+
+    def watched(
+        request: AuditRequest,
+        on_progress: Callable[[AuditResult], None],
+        watch: Watch | None = None,
+    ) -> AuditResult:
+        assert watch is not None
+        watch(30)
+        seen.append(audits.running())
+        return compare(request, on_progress)
+
+    auditor._compare = watched
+    auditor.step()
+    assert [each and each.compared for each in seen] == [30]
 
 
 def test_a_failed_audit_has_its_reason_and_is_not_repeated(audits: AuditFixture) -> None:

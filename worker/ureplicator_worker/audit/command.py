@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -29,7 +31,8 @@ SPARK_MODULES = ("pyspark", "py4j")
 JVM_END_S = 2.0
 """A JVM whose connections broke has ended by then, or goes on."""
 
-Progress = Callable[[AuditRequest, AuditResult], None]
+Progress = Callable[[AuditRequest, AuditResult, int], None]
+"""Gets the result so far, and the source offsets that were compared since."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +50,7 @@ class Command:
 def execute(
     settings: Settings, command: Command, *, on_progress: Progress
 ) -> tuple[AuditResult, list[Repaired]]:
-    """Raises OperatingError."""
+    """Raises OperatingError, and KeyboardInterrupt: then the folder has what was compared."""
     former = _former(command)
     request = _request(settings, command)
     if former is not None:
@@ -56,18 +59,55 @@ def execute(
     names = (command.wanted.route.source, command.wanted.route.target)
     clusters = {name: settings.cluster(name) for name in names}
 
+    so_far: list[AuditResult] = []
+
     def progress(result: AuditResult) -> None:
+        so_far[:] = [result]
         if command.folder is not None:
             store.save(command.folder, result)
-        on_progress(request, result)
+        on_progress(request, result, 0)
 
     with spark_session(command.spark) as spark:
-        result = run_audit(spark, request, clusters=clusters, on_progress=progress, former=former)
+        with interruptible() as refuse_if_interrupted:
+
+            def watch(passed: int) -> None:
+                refuse_if_interrupted()
+                if so_far:
+                    on_progress(request, so_far[0], passed)
+
+            result = run_audit(
+                spark, request, clusters=clusters, on_progress=progress, former=former, watch=watch
+            )
         progress(result)
         if command.folder is not None:
             store.save_parquet(spark, command.folder, result)
     repaired = repair(request, result, clusters=clusters) if command.repair else []
     return result, repaired
+
+
+@contextmanager
+def interruptible() -> Iterator[Callable[[], None]]:
+    """A function that raises KeyboardInterrupt after SIGINT; a second one is raised where the main thread is.
+
+    Spark's own handler ends all jobs at once, and what they have compared would be lost.
+    """
+    interrupted = threading.Event()
+
+    def on_signal(number: int, frame: object) -> None:
+        if interrupted.is_set():
+            raise KeyboardInterrupt
+        interrupted.set()
+
+    def check() -> None:
+        if interrupted.is_set():
+            raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGINT, on_signal)
+    try:
+        yield check
+    finally:
+        signal.signal(signal.SIGINT, before)
+    check()
 
 
 @contextmanager

@@ -6,7 +6,6 @@ an audit that is interrupted can be resumed from what was last reported, and no 
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Protocol
@@ -21,7 +20,9 @@ from ureplicator_worker.audit.result import (
     PartitionRange,
     PartitionResult,
 )
-from ureplicator_worker.audit.task import Outcome, Work, compare_each
+from ureplicator_worker.audit.rounds import Watch, run_round
+from ureplicator_worker.audit.signals import DriverSignals
+from ureplicator_worker.audit.task import Outcome, Work
 
 COUNTS = (
     "compared",
@@ -34,7 +35,6 @@ COUNTS = (
     "compacted",
     "findings_kept",
 )
-RETRY_S = 2.0
 MAX_FAILURES = 5
 """Rounds in a row in which a partition cannot be read."""
 
@@ -57,19 +57,26 @@ def run_audit(
     on_progress: Callable[[AuditResult], None],
     former: AuditResult | None = None,
     parallelism: int = 0,
+    watch: Watch | None = None,
 ) -> AuditResult:
     """Compare all partitions; `on_progress` is called after each round, from this thread.
 
     `former`: an interrupted audit, which is continued; its other partitions stay as they are.
     `parallelism`: partitions that are compared at a time; 0: as many as Spark has cores.
     Errors of a partition are notes of its result.
+    `watch` is called twice a second. What it raises ends the audit within two seconds, and is raised here
+    after `on_progress` got what the last round has brought.
     """
     state = _Progress(request, former)
-    while state.open:
-        works = state.works(clusters, parallelism or spark.sparkContext.defaultParallelism)
-        rows = spark.sparkContext.parallelize(works, len(works))
-        state.merge(rows.mapPartitions(compare_each).collect())
-        on_progress(state.result())
+    context = spark.sparkContext
+    with DriverSignals() as signals:
+        while state.open:
+            works = state.works(clusters, parallelism or context.defaultParallelism, signals.folder)
+            outcomes, stop = run_round(context, works, signals=signals, watch=watch)
+            state.merge(outcomes, cut=stop is not None)
+            on_progress(state.result())
+            if stop is not None:
+                raise stop
     return state.result(ended=True)
 
 
@@ -94,7 +101,7 @@ class _Progress:
     def _unfinished(self) -> list[int]:
         return [number for number in self._ranges if not self._done[number].complete]
 
-    def works(self, clusters: Clusters, parallelism: int) -> list[Work]:
+    def works(self, clusters: Clusters, parallelism: int, signals: str) -> list[Work]:
         route = Route.parse(self._request.route)
         chosen = self.open[: max(1, parallelism)]
         options = self._request.options
@@ -108,6 +115,7 @@ class _Progress:
                 options=options,
                 rate_bytes_per_s=options.rate_bytes_per_s / len(chosen),
                 max_findings=max(0, options.max_findings - self._done[number].findings_kept),
+                signals=signals,
             )
             for number in chosen
         ]
@@ -119,13 +127,14 @@ class _Progress:
         place = NO_OFFSET if done.uncompared else done.target_to
         return PartitionRange(number, done.end, done.verified_to, place)
 
-    def merge(self, outcomes: Iterable[Outcome]) -> None:
-        failed = False
+    def merge(self, outcomes: Iterable[Outcome], *, cut: bool = False) -> None:
+        """`cut`: the round was ended early, so one that came no further says nothing about the log."""
         for outcome in outcomes:
             number = outcome.result.partition
+            if outcome.cancelled:
+                continue
             self.open.remove(number)
             if outcome.error:
-                failed = True
                 self._fail(number, outcome.error)
                 continue
             self._failures.pop(number, None)
@@ -134,12 +143,10 @@ class _Progress:
             stuck = _place(before) == _place(outcome.result)
             self._findings += outcome.findings
             if not self._done[number].complete:
-                if stuck:
+                if stuck and not cut:
                     self._note(number, "the source's log ends before the position of the route")
                 else:
                     self.open.append(number)
-        if failed and self.open:
-            time.sleep(RETRY_S)
 
     def _fail(self, number: int, error: str) -> None:
         self._failures[number] = self._failures.get(number, 0) + 1

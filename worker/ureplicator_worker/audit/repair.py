@@ -64,10 +64,10 @@ def plan_repair(
                 held[offset] = content
                 keys.setdefault(key, []).append(offset)
                 continue
-            for late in keys.pop(key, ()):
-                refused[late] = f"a later record has the same key, at offset {offset}"
             for late in keys.pop(None, ()):
                 refused[late] = f"it has no key, and records follow it, at offset {offset}"
+            for late in keys.pop(key, ()):
+                refused[late] = f"a later record has the same key, at offset {offset}"
     gone = wanted - held.keys() - refused.keys()
     refused |= dict.fromkeys(gone, "the source no longer has it")
     return {offset: held[offset] for offset in sorted(held.keys() - refused.keys())}, refused

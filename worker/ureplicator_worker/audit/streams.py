@@ -22,6 +22,7 @@ from ureplicator_common.kafka import ClusterUnavailable, Extent
 from ureplicator_common.kafka.security.settings import librdkafka
 from ureplicator_worker.audit.core.side import Chunk, Content
 from ureplicator_worker.audit.pace import Pace
+from ureplicator_worker.audit.signals import TaskSignals
 
 CHUNK_RECORDS = 2_000
 FIRST_RECORDS = 100
@@ -54,7 +55,8 @@ class RecordsDeleted(ClusterUnavailable):
 class PartitionLog:
     """One partition of one cluster, for one thread. `rate_bytes_per_s`: 0 is no limit.
 
-    `committed`: false to read the records of open and aborted transactions, too.
+    `committed`: false to read the records of open and aborted transactions, too. `signals`: chunks end with
+    Cancelled when they say so.
     """
 
     def __init__(
@@ -66,11 +68,13 @@ class PartitionLog:
         timestamps: bool = True,
         rate_bytes_per_s: float = 0,
         committed: bool = True,
+        signals: TaskSignals | None = None,
     ) -> None:
         self._name = f"{topic}/{partition} at {properties.get('bootstrap.servers', '')}"
         self._topic, self._partition = topic, partition
         self._timestamps = timestamps
         self._pace = Pace(rate_bytes_per_s)
+        self._signals = signals or TaskSignals("", partition)
         try:
             isolation = {} if committed else {"isolation.level": "read_uncommitted"}
             self._consumer = Consumer(
@@ -119,7 +123,7 @@ class PartitionLog:
     def chunks(self, first: int, end: int) -> Iterator[Chunk]:
         """Records from `first` to before `end`, and a last, empty chunk that ends there.
 
-        Raises ClusterUnavailable, RecordsDeleted, PermanentError."""
+        Raises ClusterUnavailable, RecordsDeleted, PermanentError, Cancelled."""
         if first < end:
             self._consumer.assign([self._at(first)])
             yield from self._read(end)
@@ -130,11 +134,12 @@ class PartitionLog:
         count, seen_s = self._pace.first_count(FIRST_RECORDS), time.monotonic()
         most_bytes = self._pace.portion_bytes(CHUNK_BYTES)
         while True:
+            self._signals.check()
             messages = self._consumer.consume(count, timeout=POLL_S)
             offsets, contents, ended = self._contents(messages, end)
             if offsets:
                 size = sum(len(each[1] or b"") + len(each[0] or b"") for each in contents)
-                time.sleep(self._pace.wait_s(size, now_s=time.monotonic()))
+                self._signals.sleep(self._pace.wait_s(size, now_s=time.monotonic()))
                 yield Chunk(offsets, contents, offsets[-1] + 1, size)
                 count = max(1, min(CHUNK_RECORDS, most_bytes * len(offsets) // max(1, size)))
                 seen_s = time.monotonic()

@@ -1,7 +1,8 @@
 """One partition of an audit for a while: the function of the Spark task.
 
 It stops after `round_s` when every difference so far is explained, so the next round can go on from two
-offsets alone. Differences that never end are explained with what is known after `PATIENCE` rounds.
+offsets alone. Differences that never end are explained with what is known after `PATIENCE` rounds. A task
+that is cancelled brings what it had compared up to the last place where all was explained.
 
 Where does the copy of the first record lie? Offsets of both sides have nothing in common. If a former round
 or audit ended here, it is known. Else, where timestamps are kept, the brokers' index of times gives a
@@ -30,6 +31,7 @@ from ureplicator_worker.audit.result import (
     PartitionRange,
     PartitionResult,
 )
+from ureplicator_worker.audit.signals import Cancelled, TaskSignals
 from ureplicator_worker.audit.streams import PartitionLog
 
 PATIENCE = 4
@@ -37,7 +39,8 @@ PATIENCE = 4
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """`rate_bytes_per_s` is this task's share; `max_findings`: what is left to this partition."""
+    """`rate_bytes_per_s` is this task's share; `max_findings`: what is left to this partition; `signals`:
+    folder of them, "" for none."""
 
     topic: str
     target_topic: str
@@ -47,15 +50,18 @@ class Work:
     options: AuditOptions
     rate_bytes_per_s: float
     max_findings: int
+    signals: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """`error`: what stopped this partition; the result holds what was compared before."""
+    """`error`: what stopped this partition; the result holds what was compared before. `cancelled`: nothing
+    of this round can be kept."""
 
     result: PartitionResult
     findings: tuple[Finding, ...] = ()
     error: str = ""
+    cancelled: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,32 +82,37 @@ def compare_each(works: Iterable[Work]) -> Iterator[Outcome]:
 
 
 def compare_partition(work: Work) -> Outcome:
-    wanted, options = work.range, work.options
-    number = wanted.partition
-    source = PartitionLog(
-        work.source,
-        work.topic,
-        number,
-        timestamps=options.timestamps,
-        rate_bytes_per_s=work.rate_bytes_per_s,
-    )
-    target = PartitionLog(
-        work.target,
-        work.target_topic,
-        number,
-        timestamps=options.timestamps,
-        rate_bytes_per_s=work.rate_bytes_per_s,
-    )
+    wanted, rate = work.range, work.rate_bytes_per_s
+    signals = TaskSignals(work.signals, wanted.partition)
+    first = max(wanted.first, 0)
+    nothing = PartitionResult(wanted.partition, first, first, wanted.target_first, wanted.end)
+    source = _log(work, work.source, work.topic, signals, rate)
+    target = _log(work, work.target, work.target_topic, signals, rate)
     try:
         with source, target:
-            return _compare(work, source, target)
+            return _compare(work, source, target, signals)
     except OperatingError as error:
-        first = max(wanted.first, 0)
-        nothing = PartitionResult(number, first, first, wanted.target_first, wanted.end)
         return Outcome(nothing, error=str(error))
+    except Cancelled:
+        return Outcome(nothing, cancelled=True)
 
 
-def _compare(work: Work, source: PartitionLog, target: PartitionLog) -> Outcome:
+def _log(
+    work: Work, cluster: Mapping[str, str], topic: str, signals: TaskSignals, rate: float = 0
+) -> PartitionLog:
+    return PartitionLog(
+        cluster,
+        topic,
+        work.range.partition,
+        timestamps=work.options.timestamps,
+        rate_bytes_per_s=rate,
+        signals=signals,
+    )
+
+
+def _compare(
+    work: Work, source: PartitionLog, target: PartitionLog, signals: TaskSignals
+) -> Outcome:
     """The target's end is taken first: what it has now, the source has, too."""
     copies = target.extent()
     originals = source.extent()
@@ -115,22 +126,38 @@ def _compare(work: Work, source: PartitionLog, target: PartitionLog) -> Outcome:
         required=work.range.end,
         limits=start.limits,
         leading=start.leading,
-        tail=partial(_tail, work, start, originals, copies),
+        tail=partial(_tail, work, start, originals, copies, signals),
         max_findings=work.max_findings,
     )
-    _run(comparison, work.options.round_s)
-    result = _result(work, start, comparison, ours, theirs)
-    nothing = uncompared(result, work.range, start, ours.passed, originals, copies)
-    return Outcome(replace(result, uncompared=nothing), tuple(comparison.findings))
+
+    def outcome() -> Outcome:
+        result = _result(work, start, comparison, ours, theirs)
+        nothing = uncompared(result, work.range, start, ours.passed, originals, copies)
+        return Outcome(replace(result, uncompared=nothing), tuple(comparison.findings))
+
+    kept: Outcome | None = None
+    try:
+        for _ in _steps(comparison, work.options.round_s):
+            signals.show(ours.offset - start.source)
+            if comparison.quiet and comparison.compared:
+                kept = outcome()
+            signals.check()
+        comparison.finish()
+    except Cancelled:
+        if kept is None:
+            raise
+        return kept
+    return outcome()
 
 
-def _run(comparison: Comparison, round_s: float) -> None:
+def _steps(comparison: Comparison, round_s: float) -> Iterator[None]:
+    """Steps of the comparison until its end, or that of the round."""
     began_s = time.monotonic()
     while comparison.step():
+        yield
         spent_s = time.monotonic() - began_s
         if spent_s > round_s and (comparison.quiet or spent_s > round_s * PATIENCE):
             break
-    comparison.finish()
 
 
 def _result(
@@ -234,17 +261,12 @@ def _notes(
         yield "the route did not begin at the first record: what is before is not compared"
 
 
-def _tail(work: Work, start: Start, originals: Extent, copies: Extent) -> Iterator[Chunk]:
+def _tail(
+    work: Work, start: Start, originals: Extent, copies: Extent, signals: TaskSignals
+) -> Iterator[Chunk]:
     """Records of both sides that precede the range: a repeat may be of any of them."""
-    with PartitionLog(
-        work.target,
-        work.target_topic,
-        work.range.partition,
-        timestamps=work.options.timestamps,
-    ) as target:
+    with _log(work, work.target, work.target_topic, signals) as target:
         for chunk in target.chunks(max(copies.start, start.target - SIZE // 2), start.target):
             yield chunk._replace(offsets=[NO_OFFSET] * len(chunk.offsets))
-    with PartitionLog(
-        work.source, work.topic, work.range.partition, timestamps=work.options.timestamps
-    ) as source:
+    with _log(work, work.source, work.topic, signals) as source:
         yield from source.chunks(max(originals.start, start.source - SIZE // 2), start.source)

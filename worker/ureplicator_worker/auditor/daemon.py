@@ -43,6 +43,7 @@ from ureplicator_common.kafka.positions import KafkaPositionReader
 from ureplicator_common.model import Route, TopicKey
 from ureplicator_worker.audit.job import run_audit
 from ureplicator_worker.audit.result import AuditRequest, AuditResult
+from ureplicator_worker.audit.rounds import Watch
 from ureplicator_worker.auditor.cores import default_master, shared
 from ureplicator_worker.auditor.following import RouteFollower
 from ureplicator_worker.auditor.heartbeats import Heartbeats
@@ -173,7 +174,9 @@ class Auditor:
         }
 
         def compare(
-            request: AuditRequest, on_progress: Callable[[AuditResult], None]
+            request: AuditRequest,
+            on_progress: Callable[[AuditResult], None],
+            watch: Watch | None = None,
         ) -> AuditResult:
             def beating(result: AuditResult) -> None:
                 self._heartbeats.beat(thread)
@@ -182,7 +185,12 @@ class Auditor:
             self._heartbeats.beat(thread)
             spark.sparkContext.setLocalProperty("spark.scheduler.pool", thread)
             return run_audit(
-                spark, request, clusters=clusters, on_progress=beating, parallelism=cores
+                spark,
+                request,
+                clusters=clusters,
+                on_progress=beating,
+                parallelism=cores,
+                watch=watch,
             )
 
         return compare

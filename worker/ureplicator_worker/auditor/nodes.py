@@ -127,6 +127,8 @@ class AuditNodes:
         if node is None or node.stat.owner != self._coordination.session():
             raise ClaimLost(f"the claim on audit {running.id} of {key} is lost")
         data = znodes.encode_audit_claim(running)
+        if data == node.data:
+            return
         try:
             self._coordination.transact([Set(path, data, node.stat.version)])
         except Conflict as conflict:

@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from typing import Protocol
 
 from ureplicator_common.audits import CANCELLED, DONE, NOT_VERIFIED, RequestedAudit, RunningAudit
 from ureplicator_common.clock import Clock
@@ -23,6 +24,7 @@ from ureplicator_common.contents import TopicIntent
 from ureplicator_common.coordination import OutcomeUnknown, Unavailable
 from ureplicator_common.model import TopicKey
 from ureplicator_worker.audit.result import AuditRequest, AuditResult
+from ureplicator_worker.audit.rounds import Watch
 from ureplicator_worker.auditor.failures import Failures
 from ureplicator_worker.auditor.nodes import AuditNodes, ClaimLost, Withdrawn
 from ureplicator_worker.auditor.outcome import (
@@ -39,8 +41,19 @@ RETRY_S = 1.0
 MAX_ATTEMPTS = 10
 """More than the restarts that a fleet sees in the hours of a long audit."""
 
-Compare = Callable[[AuditRequest, Callable[[AuditResult], None]], AuditResult]
-"""Runs a comparison; the callback gets what was compared so far, and may raise to end it."""
+
+class Compare(Protocol):
+    """Runs a comparison. `on_progress` gets what was compared so far; `watch` is called twice a second with
+    the source offsets that were passed since. Both may raise to end it."""
+
+    def __call__(
+        self,
+        request: AuditRequest,
+        on_progress: Callable[[AuditResult], None],
+        watch: Watch | None = None,
+    ) -> AuditResult: ...
+
+
 Prepare = Callable[[TopicKey, TopicIntent, RequestedAudit], AuditRequest]
 Report = Callable[[TopicKey, str, AuditResult], str]
 """Keeps a whole result; returns where it lies."""
@@ -125,10 +138,13 @@ class RequestedAudits:
 
         def on_progress(result: AuditResult) -> None:
             last[:] = [result]
-            self._progress(key, running, result)
+            self._progress(key, running, result, 0)
+
+        def watch(passed: int) -> None:
+            self._progress(key, running, last[0] if last else None, passed)
 
         try:
-            result = self._compare(self._prepare(key, intent, wanted), on_progress)
+            result = self._compare(self._prepare(key, intent, wanted), on_progress, watch)
             last[:] = [result]
             outcome = outcome_of(result)
         except ClaimLost as lost:
@@ -141,13 +157,16 @@ class RequestedAudits:
             outcome = reason_of(error)
         self._finish(key, intent, wanted, running, outcome, last[0] if last else None)
 
-    def _progress(self, key: TopicKey, running: RunningAudit, result: AuditResult) -> None:
+    def _progress(
+        self, key: TopicKey, running: RunningAudit, result: AuditResult | None, passed: int
+    ) -> None:
+        """`passed`: source offsets since the result."""
+        partitions = result.partitions if result else ()
+        verified = sum(max(0, each.verified_to - each.verified_from) for each in partitions)
         now = replace(
             running,
-            compared=sum(
-                max(0, each.verified_to - each.verified_from) for each in result.partitions
-            ),
-            differences=sum(difference_counts(result).values()),
+            compared=min(running.offsets, verified + passed),
+            differences=sum(difference_counts(result).values()) if result else 0,
         )
         try:
             self._nodes.progress(key, now)

@@ -32,6 +32,7 @@ from ureplicator_worker.audit.result import (
     PartitionRange,
     PartitionResult,
 )
+from ureplicator_worker.audit.rounds import Watch
 from ureplicator_worker.auditor.nodes import AuditNodes
 from ureplicator_worker.auditor.requests import RequestedAudits
 
@@ -117,11 +118,15 @@ class AuditFixture:
             wait=lambda seconds: client.restore(),
         )
 
-    def compare(self, request: AuditRequest, on_progress: Progress) -> AuditResult:
-        """Half of each range, a progress, `before_end`, a progress, and the rest."""
+    def compare(
+        self, request: AuditRequest, on_progress: Progress, watch: Watch | None = None
+    ) -> AuditResult:
+        """Half of each range, a progress, `before_end`, a look of `watch`, a progress, and the rest."""
         self.compared.append(request)
         on_progress(self._result(request, lambda wanted: (wanted.first + wanted.end) // 2))
         self.before_end()
+        if watch is not None:
+            watch(10)
         half = self._result(request, lambda wanted: (wanted.first + wanted.end) // 2)
         on_progress(half)
         return self._result(request, lambda wanted: wanted.end)

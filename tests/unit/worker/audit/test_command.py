@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -11,6 +13,7 @@ from pyspark.serializers import UTF8Deserializer
 from ureplicator_common.errors import PermanentError
 from ureplicator_worker.audit import command
 from ureplicator_worker.audit.command import (
+    interruptible,
     refuse_other_machines,
     refuse_other_topics,
     spark_session,
@@ -99,3 +102,36 @@ def test_an_error_of_a_connection_to_spark_is_one_of_spark() -> None:
         spark_session({"spark.master": "local"}),
     ):
         UTF8Deserializer().loads(Broken())  # type: ignore[no-untyped-call]
+
+
+def interrupt(times: int) -> int:
+    """Interrupts that the block came past."""
+    past = 0
+    try:
+        with interruptible():
+            for _ in range(times):
+                signal.raise_signal(signal.SIGINT)
+                past += 1
+    except KeyboardInterrupt:
+        return past
+    pytest.fail("it was not interrupted")
+
+
+def test_the_first_interrupt_waits_for_a_look_and_the_second_does_not() -> None:
+    before = signal.getsignal(signal.SIGINT)
+    assert interrupt(1) == 1
+    assert interrupt(2) == 1
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_an_interrupt_is_seen_by_the_next_look() -> None:
+    with interruptible() as check:
+        check()
+    with pytest.raises(KeyboardInterrupt), interruptible() as check:
+        interrupted(check)
+
+
+def interrupted(check: Callable[[], None]) -> None:
+    signal.raise_signal(signal.SIGINT)
+    check()
+    pytest.fail("the look saw nothing")

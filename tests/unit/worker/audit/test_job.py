@@ -42,6 +42,9 @@ class TaskList:
     def sparkContext(self) -> TaskList:  # Spark's name
         return self
 
+    def setJobGroup(self, *_: str) -> None:  # Spark's name
+        """Nobody ends it."""
+
     def parallelize(self, works: Sequence[Work], _: int) -> TaskList:
         self.works += works
         return self

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import pytest
 
-from ureplicator_worker.audit import streams
+from ureplicator_worker.audit import signals, streams
 from ureplicator_worker.audit.pace import CREDIT_S, PORTION_S, Pace
+from ureplicator_worker.audit.signals import LOOK_S, Cancelled, DriverSignals, TaskSignals
 from ureplicator_worker.audit.streams import PartitionLog
 
 
@@ -53,12 +54,14 @@ class Time:
     def __init__(self) -> None:
         self.now_s = 0.0
         self.sleeps: list[float] = []
+        self.on_sleep: Callable[[], None] = lambda: None
 
     def monotonic(self) -> float:
         return self.now_s
 
     def sleep(self, seconds: float) -> None:
         self.now_s += seconds
+        self.on_sleep()
         self.sleeps.append(seconds)
 
 
@@ -86,7 +89,9 @@ class Record:
 
 
 class Consumer:
-    """Endless records of 1,000 bytes."""
+    """Endless records."""
+
+    size_bytes = 1_000
 
     def __init__(self, _: object) -> None:
         self._next = 0
@@ -102,15 +107,49 @@ class Consumer:
 
     def consume(self, count: int, timeout: float) -> list[Record]:
         first, self._next = self._next, self._next + count
-        return [Record(offset, 1_000) for offset in range(first, self._next)]
+        return [Record(offset, self.size_bytes) for offset in range(first, self._next)]
 
 
-def test_a_log_hands_out_small_portions_at_a_low_rate(monkeypatch: pytest.MonkeyPatch) -> None:
+class LargeRecords(Consumer):
+    size_bytes = 1_000_000
+
+
+@pytest.fixture
+def time(monkeypatch: pytest.MonkeyPatch) -> Time:
     time = Time()
-    monkeypatch.setattr(streams, "time", time)
+    for module in (streams, signals):
+        monkeypatch.setattr(module, "time", time)
     monkeypatch.setattr(streams, "Consumer", Consumer)
+    return time
+
+
+def test_a_log_hands_out_small_portions_at_a_low_rate(time: Time) -> None:
     with PartitionLog({}, "t", 0, rate_bytes_per_s=10_000) as log:
         sizes = [chunk.size_bytes for chunk in log.chunks(0, 200)]
     assert sum(sizes) == 200_000
     assert time.now_s == pytest.approx(20.0)
     assert max(time.sleeps) <= PORTION_S
+
+
+def test_the_rate_holds_for_records_that_are_larger_than_a_portion(
+    time: Time, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(streams, "Consumer", LargeRecords)
+    with PartitionLog({}, "t", 0, rate_bytes_per_s=10_000) as log:
+        sizes = [chunk.size_bytes for chunk in log.chunks(0, 5)]
+    assert sum(sizes) == 5_000_000
+    assert time.now_s == pytest.approx(500.0)
+    assert max(time.sleeps) <= LOOK_S
+
+
+def test_a_cancel_is_seen_in_the_wait_for_a_large_record(
+    time: Time, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(streams, "Consumer", LargeRecords)
+    with DriverSignals() as driver:
+        time.on_sleep = lambda: driver.cancel() if time.now_s > 30 else None
+        task = TaskSignals(driver.folder, 0)
+        log = PartitionLog({}, "t", 0, rate_bytes_per_s=10_000, signals=task)
+        with log, pytest.raises(Cancelled):
+            list(log.chunks(0, 5))
+    assert 30 < time.now_s < 30 + 4 * LOOK_S

@@ -40,6 +40,8 @@ def test_a_record_without_a_key_is_copied_only_at_the_end() -> None:
     copied, refused = plan_repair([0, 2], log(record(None), record(b"b"), record(None)))
     assert list(copied) == [2]
     assert refused == {0: "it has no key, and records follow it, at offset 1"}
+    refused = plan_repair([0], log(record(None), record(None)))[1]
+    assert refused == {0: "it has no key, and records follow it, at offset 1"}
 
 
 def test_what_is_gone_or_cannot_be_produced_is_refused() -> None:

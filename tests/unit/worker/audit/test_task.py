@@ -1,0 +1,92 @@
+"""A task that is cancelled brings what it had compared up to the last place where all was explained."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Self
+
+import pytest
+
+from ureplicator_common.kafka import Extent
+from ureplicator_worker.audit import signals, task
+from ureplicator_worker.audit.core.side import Chunk, Content
+from ureplicator_worker.audit.result import AuditOptions, FindingKind, PartitionRange
+from ureplicator_worker.audit.signals import DriverSignals, TaskSignals
+from ureplicator_worker.audit.task import Outcome, Work, compare_partition
+
+COUNT, LOST = 200, 50
+RANGE = PartitionRange(0, COUNT)
+
+
+SOURCE: Sequence[Content] = [(None, b"%d" % n, (), n) for n in range(COUNT)]
+TARGET = [each for n, each in enumerate(SOURCE) if n != LOST]
+Before = Callable[[int], None]
+
+
+class MemoryLog:
+    """A log in chunks of 10 records; `before` is called with the first offset of each."""
+
+    def __init__(
+        self, contents: Sequence[Content], *, before: Before, signals: TaskSignals
+    ) -> None:
+        self._contents, self._before, self._signals = contents, before, signals
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Nothing to close."""
+
+    def extent(self) -> Extent:
+        return Extent(0, len(self._contents))
+
+    def chunks(self, first: int, end: int) -> Iterator[Chunk]:
+        for at in range(first, end, 10):
+            self._before(at)
+            self._signals.check()
+            offsets = range(at, min(at + 10, end))
+            yield Chunk(offsets, [self._contents[n] for n in offsets], offsets[-1] + 1, 10)
+        yield Chunk((), (), max(first, end), 0)
+
+
+def compared(
+    monkeypatch: pytest.MonkeyPatch, wanted: PartitionRange, *, cancelled_at: int = COUNT
+) -> Outcome:
+    """`cancelled_at`: source offset of the chunk before which the driver cancels."""
+    with DriverSignals() as driver:
+
+        def before(offset: int) -> None:
+            if offset == cancelled_at:
+                driver.cancel()
+
+        def log(
+            cluster: object, topic: str, *_: object, signals: TaskSignals, **__: object
+        ) -> MemoryLog:
+            if topic == "t":
+                return MemoryLog(SOURCE, before=before, signals=signals)
+            return MemoryLog(TARGET, before=lambda _: None, signals=signals)
+
+        monkeypatch.setattr(task, "PartitionLog", log)
+        monkeypatch.setattr(signals, "LOOK_S", 0.0)
+        options = AuditOptions()
+        return compare_partition(
+            Work("t", "copy", {}, {}, wanted, options, 0, 10, signals=driver.folder)
+        )
+
+
+@pytest.mark.parametrize("offset", range(10, COUNT, 10))
+def test_two_halves_are_as_one_whole(offset: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = compared(monkeypatch, RANGE, cancelled_at=offset)
+    reached = first.result.verified_to
+    assert (reached, first.findings) == (min(offset, LOST), ())
+    assert (first.result.target_to, first.result.compared) == (reached, reached)
+    rest = PartitionRange(0, COUNT, reached, first.result.target_to)
+    second = compared(monkeypatch, rest)
+    assert [(each.kind, each.source_offset) for each in second.findings] == [
+        (FindingKind.MISSING, LOST)
+    ]
+    assert first.result.compared + second.result.compared == COUNT - 1
+
+
+def test_nothing_is_kept_before_the_first_records_met(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert compared(monkeypatch, RANGE, cancelled_at=0).cancelled
