@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import pytest
@@ -25,6 +25,7 @@ from ureplicator_worker.audit.result import (
     PartitionRange,
     PartitionResult,
 )
+from ureplicator_worker.audit.rounds import Watch
 from ureplicator_worker.auditor.following import (
     FIRST_OFFSETS,
     PASS_S,
@@ -33,7 +34,7 @@ from ureplicator_worker.auditor.following import (
     RouteFollower,
 )
 from ureplicator_worker.auditor.nodes import Change
-from ureplicator_worker.auditor.preparation import Preparation
+from ureplicator_worker.auditor.preparation import Described, Preparation
 
 GROUP = position_group(fleet="test", route=ROUTE)
 
@@ -44,12 +45,16 @@ class PlainTopics(Preparation):
     def __init__(self) -> None:
         """Connects to nothing."""
 
+    def described(self, topics: Mapping[TopicKey, TopicIntent]) -> Described:
+        return {}
+
     def comparison(
         self,
         key: TopicKey,
         intent: TopicIntent,
         ranges: Sequence[PartitionRange],
         *,
+        described: Described,
         bytes_per_s: int,
         round_s: float = 15.0,
     ) -> AuditRequest:
@@ -94,7 +99,9 @@ def follower(
 def failing_topic(audits: AuditFixture, following: RouteFollower, topic: str) -> None:
     """Comparisons of this topic raise what Spark does."""
 
-    def compare(request: AuditRequest, on_progress: Progress) -> AuditResult:
+    def compare(
+        request: AuditRequest, on_progress: Progress, watch: Watch | None = None
+    ) -> AuditResult:
         if request.topic == topic:
             audits.compared.append(request)
             raise RuntimeError("Job aborted due to stage failure")
@@ -184,7 +191,9 @@ def test_a_topic_without_a_record_that_shows_its_size_goes_on_with_a_guess(
     copied(positions, 0, 0)
     following.step()
 
-    def markers(request: AuditRequest, on_progress: Progress) -> AuditResult:
+    def markers(
+        request: AuditRequest, on_progress: Progress, watch: Watch | None = None
+    ) -> AuditResult:
         result = audits.compare(request, on_progress)
         nothing = (replace(each, compared=0) for each in result.partitions)
         return replace(result, partitions=tuple(nothing))
@@ -354,7 +363,9 @@ def test_a_topic_whose_partitions_cannot_be_read_is_failing(
     copied(positions, 0, 0)
     following.step()
 
-    def half(request: AuditRequest, on_progress: Progress) -> AuditResult:
+    def half(
+        request: AuditRequest, on_progress: Progress, watch: Watch | None = None
+    ) -> AuditResult:
         result = audits.compare(request, on_progress)
         nothing = PartitionResult(0, -1, -1, end=9, notes=("no leader",))
         return replace(result, partitions=(nothing, *result.partitions[1:]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -10,10 +11,17 @@ from ureplicator_common.audits import OffsetRange, RequestedAudit, TopicAudit, V
 from ureplicator_common.config.settings import Settings
 from ureplicator_common.contents import TopicIntent
 from ureplicator_common.errors import PermanentError
+from ureplicator_common.kafka import ClusterUnavailable
 from ureplicator_common.model import Delivery, Route, TopicKey
 from ureplicator_testkit.kafka.clients import MemoryTopicAdmin
 from ureplicator_worker.audit.result import AuditRequest, PartitionRange
-from ureplicator_worker.auditor.preparation import Preparation, continuous_routes, next_first
+from ureplicator_worker.auditor import preparation
+from ureplicator_worker.auditor.preparation import (
+    Preparation,
+    Topic,
+    continuous_routes,
+    next_first,
+)
 
 KEY = TopicKey(Route("west", "east"), "orders")
 INTENT = TopicIntent(2, 2, target_topic="w.orders", source_topic_id="s", target_topic_id="t")
@@ -47,8 +55,8 @@ def prepared(
     **route: Any,
 ) -> AuditRequest:
     clusters = Clusters(source=source or {}, target=target or {})
-    preparation = Preparation(settings=settings(**route), admins=clusters.admins.__getitem__)
-    return preparation.requested(KEY, INTENT, wanted)
+    prepare = Preparation(settings=settings(**route), admins=clusters.admins.__getitem__)
+    return prepare.requested(KEY, INTENT, wanted)
 
 
 def test_ranges_names_and_rate() -> None:
@@ -89,9 +97,60 @@ def test_what_cannot_be_compared_has_its_reason() -> None:
 def test_a_cluster_that_does_not_have_its_topic() -> None:
     clusters = Clusters(source={}, target={})
     clusters.admins["east"].remove("w.orders")
-    preparation = Preparation(settings=settings(), admins=clusters.admins.__getitem__)
+    prepare = Preparation(settings=settings(), admins=clusters.admins.__getitem__)
     with pytest.raises(PermanentError, match="there is no such topic"):
-        preparation.requested(KEY, INTENT, WANTED)
+        prepare.requested(KEY, INTENT, WANTED)
+
+
+def test_one_client_of_each_cluster_describes_all_topics_in_batches(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(preparation, "BATCH", 2)
+    clusters, opened = Clusters(source={}, target={}), list[str]()
+    batches: list[Sequence[str]] = []
+    for each in clusters.admins.values():
+        each.put("clicks", 1)
+        each.put("views", 1, configs={"cleanup.policy": "compact"})
+    west = clusters.admins["west"]
+    find = west.find
+    west.find = lambda topics: batches.append(topics) or find(topics)  # type: ignore
+
+    def admin(cluster: str) -> MemoryTopicAdmin:
+        opened.append(cluster)
+        return clusters.admins[cluster]
+
+    topics = {TopicKey(KEY.route, name): TopicIntent(1, 1) for name in ("clicks", "views")}
+    found = Preparation(settings=settings(), admins=admin).described({KEY: INTENT, **topics})
+    assert sorted(opened) == ["east", "west"]
+    assert batches == [["clicks", "orders"], ["views"]]
+    assert set(found) == {
+        (cluster, topic)
+        for cluster, own in (("west", "orders"), ("east", "w.orders"))
+        for topic in (own, "clicks", "views")
+    }
+    assert found["east", "views"] == Topic("id-3", {"cleanup.policy": "compact"})
+
+
+def test_a_topic_that_is_not_described_does_not_hold_up_the_others() -> None:
+    clusters = Clusters(source={}, target={})
+    for each in clusters.admins.values():
+        each.put("clicks", 1)
+    clusters.admins["west"].troubled = {"clicks"}
+    prepare = Preparation(settings=settings(), admins=clusters.admins.__getitem__)
+    clicks = TopicKey(KEY.route, "clicks")
+    found = prepare.described({KEY: INTENT, clicks: TopicIntent(1, 1)})
+    assert prepare.comparison(KEY, INTENT, (), described=found, bytes_per_s=1).topic == "orders"
+    with pytest.raises(PermanentError, match="clicks at west: not now"):
+        prepare.comparison(clicks, TopicIntent(1, 1), (), described=found, bytes_per_s=1)
+
+
+def test_a_cluster_that_does_not_respond_is_an_error_of_its_topics() -> None:
+    clusters = Clusters(source={}, target={})
+    clusters.admins["west"].configs_failure = ClusterUnavailable("west does not respond")
+    prepare = Preparation(settings=settings(), admins=clusters.admins.__getitem__)
+    found = prepare.described({KEY: INTENT})
+    assert isinstance(found["west", "orders"], ClusterUnavailable)
+    assert isinstance(found["east", "w.orders"], Topic)
 
 
 def test_a_comparison_goes_on_where_the_last_one_ended() -> None:

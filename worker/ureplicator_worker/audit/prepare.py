@@ -108,7 +108,11 @@ def _with_records(topic: str, numbers: Sequence[int], logs: LogReader) -> Collec
 
 def found_topic(admin: TopicAdmin, topic: str, cluster: str) -> TopicInfo:
     """Raises OperatingError: there is no such topic."""
-    info = admin.find([topic]).get(topic)
+    return known_topic(admin.find([topic]).get(topic), topic, cluster)
+
+
+def known_topic(info: TopicInfo | None, topic: str, cluster: str) -> TopicInfo:
+    """`info`: what the cluster says of the topic. Raises OperatingError: there is no such topic."""
     if info is None or info.error:
         why = info.error if info else "there is no such topic"
         raise PermanentError(f"{topic} at {cluster}: {why}")

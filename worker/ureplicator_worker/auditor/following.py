@@ -39,7 +39,12 @@ from ureplicator_worker.auditor.outcome import (
     reason_of,
     stored_findings,
 )
-from ureplicator_worker.auditor.preparation import Preparation, next_first, not_comparable
+from ureplicator_worker.auditor.preparation import (
+    Described,
+    Preparation,
+    next_first,
+    not_comparable,
+)
 from ureplicator_worker.auditor.requests import Compare
 from ureplicator_worker.auditor.sampling import NewRecords, Sample, samples
 
@@ -143,16 +148,20 @@ class RouteFollower:
         )
         budget_bytes = self._config.audit.bytes_per_s * PASS_S
         share = min(1.0, budget_bytes / total_bytes) if total_bytes else 1.0
+        described = self._preparation.described(
+            {each.key: each.intent for each in due if new[each.key]}
+        )
         for each in due:
             size_bytes = sum(records.size_bytes for records in new[each.key].values())
-            self._guarded(each, samples(new[each.key], budget_bytes=share * size_bytes))
+            chosen = samples(new[each.key], budget_bytes=share * size_bytes)
+            self._guarded(each, chosen, described)
         self.passes += 1
         return True
 
-    def _guarded(self, due: _Due, chosen: Mapping[int, Sample]) -> None:
+    def _guarded(self, due: _Due, chosen: Mapping[int, Sample], described: Described) -> None:
         """Compare one topic; its failure is noted."""
         try:
-            why = self._topic(due, chosen)
+            why = self._topic(due, chosen, described)
         except (Unavailable, OutcomeUnknown):
             raise
         except Exception as error:  # whatever Spark raises: the other topics are compared
@@ -217,10 +226,10 @@ class RouteFollower:
         for key in self._record_bytes.keys() - topics.keys():
             del self._record_bytes[key]
 
-    def _topic(self, due: _Due, chosen: Mapping[int, Sample]) -> str:
+    def _topic(self, due: _Due, chosen: Mapping[int, Sample], described: Described) -> str:
         """Reason why not all of it could be compared; "" if it could."""
         compared: dict[int, VerifiedRange] = {}
-        result, why = self._compared(due, chosen) if chosen else (None, "")
+        result, why = self._compared(due, chosen, described) if chosen else (None, "")
         if result is not None:
             compared = compared_ranges(result, at_ms=due.read_ms)
             self._count(due.key, result)
@@ -248,7 +257,9 @@ class RouteFollower:
             )
         return why
 
-    def _compared(self, due: _Due, chosen: Mapping[int, Sample]) -> tuple[AuditResult | None, str]:
+    def _compared(
+        self, due: _Due, chosen: Mapping[int, Sample], described: Described
+    ) -> tuple[AuditResult | None, str]:
         """Result of the comparison, and the reason if it is not complete."""
         ranges = [
             PartitionRange(number, each.next, each.first, each.target_first)
@@ -258,6 +269,7 @@ class RouteFollower:
             due.key,
             due.intent,
             ranges,
+            described=described,
             bytes_per_s=self._config.audit.bytes_per_s,
             round_s=ROUND_S if due.key in self._record_bytes else FIRST_ROUND_S,
         )

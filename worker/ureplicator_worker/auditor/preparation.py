@@ -1,44 +1,56 @@
 """Comparisons of an auditor as AuditRequests: names, delivery, and the settings of both topics.
 
-The topics' settings are read for each comparison: an operator may have made a topic compacted since.
+The topics' settings are read for each requested audit and each pass: an operator may have made a topic
+compacted since. One client of each cluster describes all topics, some hundred in a call.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from typing import TypeVar
 
 from ureplicator_common.audits import RequestedAudit, TopicAudit
 from ureplicator_common.audits.ranges import is_of
 from ureplicator_common.config.route import RouteConfig
 from ureplicator_common.config.settings import Settings
 from ureplicator_common.contents import TopicIntent
+from ureplicator_common.errors import OperatingError
 from ureplicator_common.kafka import TopicAdmin
 from ureplicator_common.model import Route, RouteSettings, TopicKey
 from ureplicator_worker.audit.prepare import (
+    CONFIGS_TIMEOUT_S,
     ambiguous,
-    configs,
-    found_topic,
+    known_topic,
     options_of,
     transformed,
 )
 from ureplicator_worker.audit.result import AuditOptions, AuditRequest, PartitionRange
 
+T = TypeVar("T")
 MAX_FINDINGS = 1_000
 """In memory and in the report of an audit; counts are exact."""
 
 
+BATCH = 200
+"""Topics that are described in one call."""
+
+
 @dataclass(frozen=True, slots=True)
-class _Topic:
-    """The topic that is compared, as its cluster has it now."""
+class Topic:
+    """A topic that is compared, as its cluster has it now."""
 
     id: str
     configs: Mapping[str, str]
 
 
+Described = Mapping[tuple[str, str], Topic | OperatingError]
+"""Cluster and topic -> the topic, or why it is not known."""
+
+
 class Preparation:
-    """`admins` connects to a cluster by its name. Calls may raise ClusterUnavailable."""
+    """`admins` connects to a cluster by its name."""
 
     def __init__(self, *, settings: Settings, admins: Callable[[str], TopicAdmin]) -> None:
         self._routes = {config.route: config for config in settings.routes}
@@ -51,8 +63,36 @@ class Preparation:
             for number, each in sorted(wanted.ranges.items())
         ]
         return self.comparison(
-            key, intent, ranges, bytes_per_s=wanted.bytes_per_s or self._bytes_per_s
+            key,
+            intent,
+            ranges,
+            described=self.described({key: intent}),
+            bytes_per_s=wanted.bytes_per_s or self._bytes_per_s,
         )
+
+    def described(self, topics: Mapping[TopicKey, TopicIntent]) -> Described:
+        """Both topics of each; what cannot be read is an error of the topics concerned."""
+        names: dict[str, set[str]] = {}
+        for key, intent in topics.items():
+            names.setdefault(key.route.source, set()).add(key.topic)
+            names.setdefault(key.route.target, set()).add(intent.target_topic or key.topic)
+        found: dict[tuple[str, str], Topic | OperatingError] = {}
+        for cluster, wanted in names.items():
+            found |= self._described(cluster, sorted(wanted))
+        return found
+
+    def _described(
+        self, cluster: str, topics: Sequence[str]
+    ) -> Mapping[tuple[str, str], Topic | OperatingError]:
+        found: dict[tuple[str, str], Topic | OperatingError] = {}
+        try:
+            with closing(self._admins(cluster)) as admin:
+                for first in range(0, len(topics), BATCH):
+                    batch = topics[first : first + BATCH]
+                    found |= {(cluster, t): each for t, each in _batch(admin, cluster, batch)}
+        except OperatingError as error:
+            return {(cluster, topic): error for topic in topics} | found
+        return found
 
     def comparison(
         self,
@@ -60,13 +100,15 @@ class Preparation:
         intent: TopicIntent,
         ranges: Sequence[PartitionRange],
         *,
+        described: Described,
         bytes_per_s: int,
         round_s: float = 15.0,
     ) -> AuditRequest:
+        """Raises OperatingError: a topic is not known."""
         target_topic = intent.target_topic or key.topic
         config = self._routes.get(key.route)
-        source = self._described(key.route.source, key.topic)
-        target = self._described(key.route.target, target_topic)
+        source = _known(described[key.route.source, key.topic])
+        target = _known(described[key.route.target, target_topic])
         options = options_of(
             AuditOptions(rate_bytes_per_s=bytes_per_s, max_findings=MAX_FINDINGS, round_s=round_s),
             config.settings if config else RouteSettings(),
@@ -84,10 +126,26 @@ class Preparation:
             target_topic_id=target.id,
         )
 
-    def _described(self, cluster: str, topic: str) -> _Topic:
-        with closing(self._admins(cluster)) as admin:
-            info = found_topic(admin, topic, cluster)
-            return _Topic(info.topic_id, configs(admin, topic))
+
+def _batch(
+    admin: TopicAdmin, cluster: str, topics: Sequence[str]
+) -> Iterator[tuple[str, Topic | OperatingError]]:
+    """Raises OperatingError: the cluster does not respond."""
+    infos = admin.find(topics)
+    settings = admin.effective_configs(list(infos), timeout_s=CONFIGS_TIMEOUT_S) if infos else {}
+    for topic in topics:
+        try:
+            info = known_topic(infos.get(topic), topic, cluster)
+            yield topic, Topic(info.topic_id, _known(settings[topic]))
+        except OperatingError as error:
+            yield topic, error
+
+
+def _known(found: T | OperatingError) -> T:
+    """Raises OperatingError."""
+    if isinstance(found, OperatingError):
+        raise found
+    return found
 
 
 def not_comparable(config: RouteConfig | None, key: TopicKey) -> str:
