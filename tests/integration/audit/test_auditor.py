@@ -175,12 +175,20 @@ def test_the_request_of_a_killed_auditor_is_taken_over(
     other = start_auditor(following_fleet, "a2", tmp_path)
     try:
         wait_running(following_fleet, topic, "a2")
+        eventually(
+            lambda: 0 < audit_of(following_fleet, topic)["running"]["compared"] < 2_000,
+            AUDITED_S,
+            "progress is shown",
+        )
+        began_s = time.monotonic()
         following_fleet.rest("DELETE", f"/audits/{topic}")
         eventually(
             lambda: (audit_of(following_fleet, topic)["last"] or {}).get("outcome") == "cancelled",
             AUDITED_S,
             "the audit is cancelled",
         )
+        print(f"cancelled {time.monotonic() - began_s:.2f} s after the request")
+        assert audit_of(following_fleet, topic)["last"]["records"] > 0
         assert other.terminate(30) == 0, other.log_tail()
         other.assert_tree_gone()
     finally:
