@@ -87,6 +87,8 @@ def sync_text(sync: Mapping[str, Any]) -> str:
     states = ", ".join(f"{count} {state}" for state, count in sync["states"].items()) or "nothing"
     passed = sync["lastPass"]
     texts = [f"{states} at {_utc(passed)}" if passed else "no pass yet"]
+    if sync["age"] is not None:
+        texts.insert(0, f"newest at the target {sync['age']:.1f} s old")
     if sync["lastFailure"]:
         texts.append(f"failed at {_utc(sync['lastFailure'])}")
     if sync["error"]:

@@ -42,6 +42,10 @@ def _one_decimal(value: float) -> float:
     return round(value, 1)
 
 
+def _known_tenths(value: float | None) -> float | None:
+    return None if value is None else round(value, 1)
+
+
 def _ordered_routes(routes: frozenset[Route]) -> list[str]:
     return sorted(map(str, routes))
 
@@ -173,6 +177,7 @@ class SyncKind(StrEnum):
     GROUPS = "groups"
     CONFIGS = "configs"
     ACLS = "acls"
+    HEARTBEATS = "heartbeats"
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,13 +186,15 @@ class SyncReport(Content):
 
     `passed_at_ms`: end of the last pass that did not fail (0: none), which found `states`: state ->
     number of groups or topics. `failed_at_ms`: the last pass, if it failed. `error`: why it failed; else why
-    the first of its groups or topics is not as it should be, "" if all are.
+    the first of its groups or topics is not as it should be, "" if all are. `age_s`: of the newest heartbeat
+    at the target, None unknown.
     """
 
     passed_at_ms: int = 0
     states: Mapping[str, int] = field(default_factory=dict)
     failed_at_ms: int = 0
     error: str = ""
+    age_s: Annotated[float | None, PlainSerializer(_known_tenths, return_type=float | None)] = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@
         +-- position changes (that operators request)
         +-- groups of each route whose offsets are synced
         +-- topics of each route whose settings and access rights follow
+        +-- heartbeats of each route that has them
         +-- metrics server
 
 gunicorn forks, and a ZooKeeper client that was opened before a fork hangs: so REST is started by exec,
@@ -31,6 +32,7 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
@@ -46,6 +48,7 @@ from ureplicator_common.errors import OperatingError, PermanentError
 from ureplicator_common.kafka.acls.requests import KafkaAclAdmin
 from ureplicator_common.kafka.admin import ConfluentTopicAdmin
 from ureplicator_common.kafka.client import ClusterClient, open_client
+from ureplicator_common.kafka.heartbeats.requests import KafkaHeartbeats
 from ureplicator_common.model import Route
 from ureplicator_common.znodes import Paths
 from ureplicator_controller.api.access.gate import Gate
@@ -54,6 +57,7 @@ from ureplicator_controller.core.state.snapshot import BalanceLimits, Delays
 from ureplicator_controller.core.topics.rules import TopicRules
 from ureplicator_controller.engines.control_loop import ControlLoop
 from ureplicator_controller.engines.executor import Executor
+from ureplicator_controller.engines.following.heartbeats import HeartbeatClusters, HeartbeatThread
 from ureplicator_controller.engines.following.opening import FollowerNeeds, open_followers
 from ureplicator_controller.engines.following.reports import ReportNeeds
 from ureplicator_controller.engines.groups.clusters import open_sync
@@ -255,7 +259,10 @@ class Controller:
     def _engines(self, coordination: Coordination, proof: LeaderProof) -> Sequence[Engine]:
         """They run in every controller and act only while this one leads."""
         topics = TopicObserver(
-            rules=[TopicRules.of(config) for config in self._settings.routes],
+            rules=[
+                TopicRules.of(config, fleet=self._settings.fleet)
+                for config in self._settings.routes
+            ],
             admins=self._admin,
             seen=proof.latest_of_epoch,
             metrics=self._metrics,
@@ -282,7 +289,8 @@ class Controller:
             proof=proof.proven,
         )
         syncs = *self._group_syncs(coordination, proof), *self._followers(coordination, proof)
-        return topics, renewer, deleter, changer, *syncs
+        beats = self._heartbeats(coordination, proof)
+        return topics, renewer, deleter, changer, *syncs, *beats
 
     def _admin(self, cluster: str) -> ConfluentTopicAdmin:
         return ConfluentTopicAdmin(self._settings.cluster(cluster))
@@ -325,6 +333,32 @@ class Controller:
                     metrics=self._metrics,
                     reports=reports.of(SyncKind.GROUPS, config.route),
                 )
+
+    def _heartbeats(self, coordination: Coordination, proof: LeaderProof) -> Iterator[Engine]:
+        reports = ReportNeeds(
+            coordination=coordination,
+            paths=self._paths,
+            clock=self._clock,
+            metrics=self._metrics,
+        )
+        for config in self._settings.routes:
+            if config.heartbeats.enabled:
+                yield HeartbeatThread(
+                    fleet=self._settings.fleet,
+                    config=config,
+                    clusters=HeartbeatClusters(
+                        admin=partial(self._admin, config.source),
+                        source=partial(self._beats, config.source),
+                        target=partial(self._beats, config.target),
+                    ),
+                    seen=proof.latest_of_epoch,
+                    clock=self._clock,
+                    metrics=self._metrics,
+                    reports=reports.of(SyncKind.HEARTBEATS, config.route),
+                )
+
+    def _beats(self, cluster: str) -> KafkaHeartbeats:
+        return KafkaHeartbeats(self._client(cluster))
 
     def _renewals(self) -> Mapping[Route, Renewal]:
         """Clients for one thread: they are not shared."""

@@ -134,6 +134,17 @@ class AclSyncSettings(Section):
     """Seconds between two rounds."""
 
 
+class HeartbeatSettings(Section):
+    """Heartbeats through the whole path of the route."""
+
+    enabled: bool = False
+    """Send heartbeats to the topic `ureplicator-<fleet>-<route>-heartbeats` of the source, copy it, and
+    measure the age of the newest one at the target. Default false: the leader creates and writes this topic,
+    while copying needs no right to write at the source."""
+    interval_s: float = Field(default=1.0, ge=0.1)
+    """Seconds between two heartbeats."""
+
+
 class OnHandlerError(StrEnum):
     """Treatment of a record that its handler raises for."""
 
@@ -301,6 +312,7 @@ class RouteConfig(Section):
     sync_group_offsets: GroupSyncSettings = GroupSyncSettings()
     sync_topic_configs: ConfigSyncSettings = ConfigSyncSettings()
     sync_topic_acls: AclSyncSettings = AclSyncSettings()
+    heartbeats: HeartbeatSettings = HeartbeatSettings()
     naming: NamingSettings = NamingSettings()
     auto_whitelist: AutoWhitelistSettings = AutoWhitelistSettings()
     auto_expand: bool = True

@@ -66,6 +66,7 @@ class ControlMetrics:
         self._of_clusters(registry)
         self._of_groups(registry)
         self._of_following(registry)
+        self._of_heartbeats(registry)
 
     def _of_clusters(self, registry: CollectorRegistry) -> None:
         self.missing_topics = Gauge(
@@ -155,5 +156,19 @@ class ControlMetrics:
             "ureplicator_controller_follow_failures",
             "Rounds in which settings or access rights could not be compared; retried with backoff.",
             ["route", "kind"],
+            registry=registry,
+        )
+
+    def _of_heartbeats(self, registry: CollectorRegistry) -> None:
+        self.heartbeat_age = Gauge(
+            "ureplicator_controller_heartbeat_age_seconds",
+            "Age of the newest heartbeat at the target; it grows while the target does not respond.",
+            ["route"],
+            registry=registry,
+        )
+        self.heartbeat_failures = Counter(
+            "ureplicator_controller_heartbeat_failures",
+            "Heartbeats that could not be sent to the source or read at the target.",
+            ["route"],
             registry=registry,
         )

@@ -123,8 +123,16 @@ def test_routes_show_the_syncs_that_they_have(synced: RestFixture) -> None:
             "states": {"synced": 12},
             "lastFailure": NOW_MS + 5_000,
             "error": "source: no response",
+            "age": None,
         },
-        {"kind": "acls", "lastPass": None, "states": {}, "lastFailure": None, "error": ""},
+        {
+            "kind": "acls",
+            "lastPass": None,
+            "states": {},
+            "lastFailure": None,
+            "error": "",
+            "age": None,
+        },
     ]
 
 

@@ -30,6 +30,7 @@ class RouteChanged(ResponseModel):
 class ShownSync(ResponseModel):
     kind: str = Field(
         description="groups (offsets of consumer groups), configs (settings of topics), acls (access rights)"
+        " or heartbeats"
     )
     lastPass: int | None = Field(
         description="end of the last pass that did not fail, in milliseconds since 1970: at most 10 s and an"
@@ -41,6 +42,10 @@ class ShownSync(ResponseModel):
     )
     error: str = Field(
         description="why the last pass failed, or the first group or topic is not as it should be"
+    )
+    age: float | None = Field(
+        description="of the newest heartbeat at the target, in seconds, at the last pass; null: not known, or"
+        " another kind"
     )
 
 
@@ -77,6 +82,7 @@ def shown_syncs(
         SyncKind.GROUPS: config.sync_group_offsets.enabled,
         SyncKind.CONFIGS: config.sync_topic_configs.enabled,
         SyncKind.ACLS: config.sync_topic_acls.enabled,
+        SyncKind.HEARTBEATS: config.heartbeats.enabled,
     }
     return [
         shown_sync(kind, nodes.get(paths.sync(kind, config.route)))
@@ -96,4 +102,5 @@ def shown_sync(kind: SyncKind, node: Node | None) -> dict[str, object]:
         "states": dict(report.states),
         "lastFailure": report.failed_at_ms or None,
         "error": report.error,
+        "age": report.age_s,
     }

@@ -21,6 +21,7 @@ from ureplicator_controller.core.topics.topic_ids import TopicInfos
 
 MAX_TOPIC_NAME = 249
 """Kafka's limit in characters."""
+_HEARTBEATS = AutoWhitelist(())
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +70,8 @@ class AutoWhitelisting:
         self, rules: TopicRules, source: TopicInfos | None, target: TopicInfos | None
     ) -> Iterator[NewTopic]:
         """Matching topics of one route. Those not in the baseline come first: they lose most by waiting."""
+        if source is not None and target is not None:
+            yield from self._heartbeats(rules, source, target)
         baseline = stored_baseline(self._snapshot, rules.route)
         if rules.auto is None or baseline is None or source is None or target is None:
             return
@@ -76,17 +79,24 @@ class AutoWhitelisting:
             return
         for topic in sorted(source, key=lambda topic: (topic in baseline, topic)):
             key = TopicKey(rules.route, topic)
-            if self._is_candidate(rules.auto, key, source[topic]):
+            if rules.auto.matches(topic) and self._is_candidate(key, source[topic]):
                 yield self._judge(rules, rules.auto, key, source[topic], baseline, target)
 
-    def _is_candidate(self, auto: AutoWhitelist, key: TopicKey, info: TopicInfo) -> bool:
+    def _heartbeats(
+        self, rules: TopicRules, source: TopicInfos, target: TopicInfos
+    ) -> Iterator[NewTopic]:
+        """The topic of the route's own heartbeats, copied from its first record."""
+        key, info = TopicKey(rules.route, rules.heartbeat_topic), source.get(rules.heartbeat_topic)
+        if info is not None and self._is_candidate(key, info):
+            yield self._judge(rules, _HEARTBEATS, key, info, {}, target)
+
+    def _is_candidate(self, key: TopicKey, info: TopicInfo) -> bool:
         snapshot = self._snapshot
         return (
             not info.error
             and key not in snapshot.topics
             and key not in snapshot.unreadable_topics
             and key not in snapshot.blacklist
-            and auto.matches(key.topic)
         )
 
     def _judge(

@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 
 from ureplicator_common.config.route import RouteConfig
+from ureplicator_common.heartbeats import heartbeat_topic, is_heartbeat_topic
 from ureplicator_common.model import GapPolicy, Route, RouteSettings
 from ureplicator_common.offset_map.topic import is_map_topic
 
@@ -14,7 +15,7 @@ from ureplicator_common.offset_map.topic import is_map_topic
 class AutoWhitelist:
     """Patterns of source topics to whitelist automatically: full match, exclusion wins.
 
-    Offset maps of other routes are never matched.
+    Offset maps and heartbeats of other routes are never matched.
     """
 
     include: tuple[re.Pattern[str], ...]
@@ -22,7 +23,7 @@ class AutoWhitelist:
     require_target: bool = False
 
     def matches(self, topic: str) -> bool:
-        if is_map_topic(topic):
+        if is_map_topic(topic) or is_heartbeat_topic(topic):
             return False
         is_included = any(pattern.fullmatch(topic) for pattern in self.include)
         return is_included and not any(pattern.fullmatch(topic) for pattern in self.exclude)
@@ -30,12 +31,14 @@ class AutoWhitelist:
 
 @dataclass(frozen=True, slots=True)
 class TopicRules:
-    """Rules of one route. `auto` None: topics are whitelisted by hand only."""
+    """Rules of one route. `auto` None: topics are whitelisted by hand only. `heartbeat_topic`: whitelisted
+    when the source has it, whatever the patterns; "" without heartbeats."""
 
     route: Route
     settings: RouteSettings
     auto: AutoWhitelist | None = None
     auto_expand: bool = True
+    heartbeat_topic: str = ""
 
     @property
     def adopts_recreated_topics(self) -> bool:
@@ -43,7 +46,7 @@ class TopicRules:
         return self.settings.on_gap is not GapPolicy.STOP
 
     @classmethod
-    def of(cls, config: RouteConfig) -> TopicRules:
+    def of(cls, config: RouteConfig, *, fleet: str) -> TopicRules:
         """Compile the configuration of a route."""
         auto = config.auto_whitelist
         return cls(
@@ -57,4 +60,7 @@ class TopicRules:
             if auto.enabled
             else None,
             auto_expand=config.auto_expand,
+            heartbeat_topic=heartbeat_topic(fleet=fleet, route=config.route)
+            if config.heartbeats.enabled
+            else "",
         )

@@ -35,7 +35,9 @@ MAX_TEXT = 500
 class Reports(Protocol):
     """Reports of one sync. Belongs to its thread."""
 
-    def passed(self, epoch: int, states: Mapping[str, int], left: str) -> None:
+    def passed(
+        self, epoch: int, states: Mapping[str, int], left: str, *, age_s: float | None = None
+    ) -> None:
         """A pass has read both clusters; `left`: why the first one is not as it should be, or ""."""
         ...
 
@@ -72,10 +74,13 @@ class StoredReports:
         self._written: tuple[int, SyncReport] | None = None
         self._due_s = 0.0
 
-    def passed(self, epoch: int, states: Mapping[str, int], left: str) -> None:
+    def passed(
+        self, epoch: int, states: Mapping[str, int], left: str, *, age_s: float | None = None
+    ) -> None:
         found = {state: count for state, count in sorted(states.items()) if count}
         now_ms = self._clock.wall_ms()
-        self._store(epoch, SyncReport(passed_at_ms=now_ms, states=found, error=left[:MAX_TEXT]))
+        report = SyncReport(passed_at_ms=now_ms, states=found, error=left[:MAX_TEXT], age_s=age_s)
+        self._store(epoch, report)
 
     def failed(self, epoch: int, error: str) -> None:
         """The last pass that was not failed keeps its time and figures."""

@@ -11,8 +11,12 @@ class MemoryReports:
     def __init__(self) -> None:
         self.passes: list[tuple[dict[str, int], str]] = []
         self.failures: list[str] = []
+        self.ages_s: list[float | None] = []
 
-    def passed(self, epoch: int, states: Mapping[str, int], left: str) -> None:
+    def passed(
+        self, epoch: int, states: Mapping[str, int], left: str, *, age_s: float | None = None
+    ) -> None:
+        self.ages_s.append(age_s)
         self.passes.append((dict(states), left))
 
     def failed(self, epoch: int, error: str) -> None:

@@ -249,6 +249,8 @@ def _syncs() -> Iterator[ZnodeRow]:
     yield ZnodeRow("syncs/groups/<route>", False, writer, f"{meaning} consumer groups", report)
     yield ZnodeRow("syncs/configs/<route>", False, writer, f"{meaning} settings of topics")
     yield ZnodeRow("syncs/acls/<route>", False, writer, f"{meaning} access rights")
+    beats = "age of the newest heartbeat at the target"
+    yield ZnodeRow("syncs/heartbeats/<route>", False, writer, beats)
 
 
 def _audits() -> Iterator[ZnodeRow]:

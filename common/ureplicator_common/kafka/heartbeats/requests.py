@@ -1,0 +1,125 @@
+"""Heartbeats of a real cluster: one record for each, its value the milliseconds since 1970 as text.
+
+The time is in the value, as a target topic may have times of its own broker. Only the last records of the
+log are read. A transaction that was aborted leaves records there that no consumer sees: of a producer with an
+aborted transaction nothing counts, so that the result is too old, if it is wrong.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from typing import Any
+
+from kafka.errors import CorruptRecordError, UnsupportedCodecError
+from kafka.protocol.consumer import FetchResponse
+from kafka.protocol.producer import ProduceRequest, ProduceResponse
+from kafka.record import MemoryRecords
+from kafka.record.default_records import DefaultRecordBatch, DefaultRecordBatchBuilder
+
+from ureplicator_common.kafka import ClusterUnavailable
+from ureplicator_common.kafka.client import EARLIEST, LATEST, Broker, ClusterClient
+from ureplicator_common.kafka.errors import error_name
+from ureplicator_common.kafka.list_offsets import list_at
+from ureplicator_common.kafka.log_offsets import fetch_request
+
+PRODUCE_VERSION = 9
+TIMEOUT_MS = 4_000
+NUMBER = 0
+FORMAT = 2
+LAST_RECORDS = 20
+"""That are read: in transactions every second one is a marker."""
+FETCH_BYTES = 64 << 10
+
+
+class KafkaHeartbeats:
+    """`Heartbeats` of one cluster."""
+
+    def __init__(self, client: ClusterClient) -> None:
+        self._client = client
+
+    def send(self, topic: str, time_ms: int) -> None:
+        response = self._client.call(
+            self._leader(topic), _produce_request(topic, time_ms), ProduceResponse
+        )
+        for each in response.responses:
+            for row in each.partition_responses:
+                _require(topic, row.error_code)
+
+    def newest_ms(self, topic: str) -> int | None:
+        leader = self._leader(topic)
+        start, end = self._at(leader, topic, EARLIEST), self._at(leader, topic, LATEST)
+        request = fetch_request(
+            {(topic, NUMBER): max(start, end - LAST_RECORDS)},
+            max_bytes_each=FETCH_BYTES,
+            max_bytes=FETCH_BYTES,
+        )
+        response = self._client.call(leader, request, FetchResponse)
+        _require(topic, response.error_code)
+        rows = [row for each in response.responses for row in each.partitions]
+        for row in rows:
+            _require(topic, row.error_code)
+        return max((time_ms for row in rows for time_ms in _times_ms(topic, row)), default=None)
+
+    def close(self) -> None:
+        self._client.close()
+
+    def _leader(self, topic: str) -> Broker:
+        view = self._client.view([topic])
+        leader = view.leaders.get((topic, NUMBER))
+        broker = view.brokers.get(leader.node_id) if leader else None
+        if broker is None:
+            raise ClusterUnavailable(f"{topic} has no leader, or does not exist", delay_s=0.2)
+        return broker
+
+    def _at(self, leader: Broker, topic: str, time_ms: int) -> int:
+        key = topic, NUMBER
+        rows = list_at(self._client, leader, {key: time_ms})
+        if key not in rows:
+            raise ClusterUnavailable(f"{topic} is not shown by its leader", delay_s=0.2)
+        code, offset = rows[key]
+        _require(topic, code)
+        return offset
+
+
+def _require(topic: str, code: int) -> None:
+    if code:
+        raise ClusterUnavailable(f"{topic}: {error_name(code)}", delay_s=0.2)
+
+
+def _times_ms(topic: str, row: Any) -> Iterator[int]:
+    aborted = {each.producer_id for each in row.aborted_transactions or ()}
+    try:
+        for batch in MemoryRecords(bytes(row.records or b"")):
+            is_aborted = batch.is_transactional and batch.producer_id in aborted
+            if not batch.is_control_batch and not is_aborted:
+                yield from (int(value) for each in batch if (value := each.value or b"").isdigit())
+    except (CorruptRecordError, UnsupportedCodecError, struct.error) as error:
+        raise ClusterUnavailable(f"{topic}: heartbeats cannot be read: {error}") from error
+
+
+def _produce_request(topic: str, time_ms: int) -> ProduceRequest:
+    topics = ProduceRequest.TopicProduceData
+    partition = topics.PartitionProduceData(index=NUMBER, records=encode_heartbeat(time_ms))
+    return ProduceRequest(
+        version=PRODUCE_VERSION,
+        transactional_id=None,
+        acks=-1,
+        timeout_ms=TIMEOUT_MS,
+        topic_data=[topics(name=topic, partition_data=[partition])],
+    )
+
+
+def encode_heartbeat(time_ms: int) -> bytes:
+    """A batch of one record, outside of transactions."""
+    builder = DefaultRecordBatchBuilder(
+        magic=FORMAT,
+        compression_type=DefaultRecordBatch.CODEC_NONE,
+        is_transactional=False,
+        producer_id=-1,
+        producer_epoch=-1,
+        base_sequence=-1,
+        batch_size=1 << 16,
+    )
+    builder.append(0, time_ms, None, str(time_ms).encode(), [])
+    return bytes(builder.build())
