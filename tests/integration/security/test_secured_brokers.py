@@ -5,8 +5,10 @@ The driver is a stub (`ureplicator_testkit.copier.driver`), the copier and its s
 
 from __future__ import annotations
 
+import itertools
+import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -19,46 +21,19 @@ from ureplicator_common.model import (
 )
 from ureplicator_testkit.copier.driver import StubDriver
 from ureplicator_testkit.copier.lane import RealLane
-from ureplicator_testkit.records.topics import sample_records
+from ureplicator_testkit.records.topics import NewRecord, sample_records
 from ureplicator_testkit.secured.brokers import (
-    by_certificate,
-    by_password,
-    secured_cluster,
+    PASSWORD,
+    reserved,
     set_password,
 )
-from ureplicator_testkit.secured.certificates import Authority, Certificate
-from ureplicator_testkit.servers.clusters import KafkaCluster
+from ureplicator_testkit.secured.certificates import Authority
+from ureplicator_testkit.secured.ends import REAUTHENTICATION_MS, Secured, logins
+from ureplicator_testkit.servers.processes import eventually
 from ureplicator_worker.lifeline.messages import Grant
 
 PARTITIONS = 2
-REAUTHENTICATION_MS = 2_000
-
-
-@dataclass
-class Secured:
-    """Both ends, and who may log in there."""
-
-    authority: Authority
-    client: Certificate
-    source: KafkaCluster
-    target: KafkaCluster
-
-
-@pytest.fixture(scope="module")
-def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
-    authority = Authority(tmp_path_factory.mktemp("certificates"))
-    own = authority.issue("broker")
-    with (
-        secured_cluster(
-            "source", authority=authority, own=own, reauthentication_ms=REAUTHENTICATION_MS
-        ) as source,
-        secured_cluster(
-            "target", authority=authority, own=own, reauthentication_ms=REAUTHENTICATION_MS
-        ) as target,
-    ):
-        for cluster in (source, target):
-            set_password(cluster)
-        yield Secured(authority, authority.issue("copier"), source, target)
+OTHER = "another-secret"
 
 
 @pytest.fixture
@@ -81,21 +56,128 @@ def start(
     return lane.start(PARTITIONS, grant=grant, properties=properties)
 
 
-@pytest.mark.parametrize("delivery", list(Delivery))
-@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "certificate"])
+@pytest.mark.parametrize(
+    ("mechanism", "delivery"),
+    [
+        ("PLAIN", Delivery.AT_LEAST_ONCE),
+        ("PLAIN", Delivery.EXACTLY_ONCE),
+        ("certificate", Delivery.AT_LEAST_ONCE),
+    ],
+)
 def test_all_records_arrive_once_over_tls(
     lane: RealLane, secured: Secured, mechanism: str, delivery: Delivery
 ) -> None:
     lane.fill(sample_records(2_000, partitions=PARTITIONS, seed=1))
-    if mechanism == "certificate":
-        ends = [by_certificate(each, secured.authority, secured.client) for each in both(secured)]
-    else:
-        ends = [by_password(each, secured.authority, mechanism) for each in both(secured)]
-    driver = start(lane, dict(zip(("source", "target"), ends, strict=True)), delivery=delivery)
+    driver = start(lane, logins(secured, mechanism), delivery=delivery)
     driver.wait_caught_up(60)
     driver.stop()
     lane.assert_equal()
 
 
-def both(secured: Secured) -> tuple[KafkaCluster, KafkaCluster]:
-    return secured.source, secured.target
+@pytest.mark.parametrize("mechanism", ["SCRAM-SHA-512", "OAUTHBEARER"])
+def test_logins_are_repeated_while_records_are_copied(
+    lane: RealLane, secured: Secured, mechanism: str
+) -> None:
+    """No connection is closed for it: a broker would close one that is used behind the life of its login."""
+    driver = start(lane, logins(secured, mechanism), delivery=Delivery.EXACTLY_ONCE)
+    driver.wait_online()
+    end_s = time.monotonic() + 2.5 * REAUTHENTICATION_MS / 1_000
+    for turn in itertools.count():
+        lane.fill([NewRecord(b"%d-%d" % (turn, number)) for number in range(50)])
+        if time.monotonic() > end_s:
+            break
+    driver.wait_caught_up()
+    driver.stop()
+    lane.assert_equal()
+    assert "connection dropped" not in log_of(lane)
+
+
+def test_a_password_that_is_changed_and_mended(
+    lane: RealLane, secured: Secured, tmp_path: Path
+) -> None:
+    """First at the target, then in the file."""
+    file = tmp_path / "password"
+    file.write_text(PASSWORD)
+    more = {"sasl.password.file": str(file)}
+    driver = start(lane, logins(secured, "SCRAM-SHA-256", **more))
+    driver.wait_online()
+    set_password(secured.target, OTHER)
+    try:
+        reason = wait_reason(lane, driver, "SASL_AUTHENTICATION_FAILED")
+        assert "cluster target at 127.0.0.1:" in reason
+        assert "SCRAM-SHA-256 login of 'alice'" in reason
+        file.write_text(OTHER)
+        set_password(secured.source, OTHER)
+        driver.wait_caught_up(60)
+    finally:
+        for cluster in (secured.source, secured.target):
+            set_password(cluster)
+    driver.stop()
+    lane.assert_equal()
+    for secret in (PASSWORD, OTHER):
+        assert secret not in log_of(lane) + str(driver.report)
+
+
+def test_a_certificate_that_is_replaced_while_records_are_copied(
+    lane: RealLane, secured: Secured, tmp_path: Path
+) -> None:
+    """By one that the brokers do not know, and by the next one; connections are cut each time."""
+    mine = Authority(tmp_path).issue("mine")
+    mine.replace(secured.client)
+    secured = replace(secured, client=mine)
+    driver = start(lane, logins(secured, "certificate"), delivery=Delivery.EXACTLY_ONCE)
+    driver.wait_online()
+    lane.fill(sample_records(500, partitions=PARTITIONS, seed=2))
+    stranger = Authority(tmp_path / "strangers", "strangers").issue("stranger")
+    mine.replace(stranger)
+    secured.proxy.reset()
+    reason = wait_reason(lane, driver, "TLS: ")
+    assert "cluster source at" in reason
+    mine.replace(secured.authority.issue("next"))
+    driver.wait_caught_up(60)
+    driver.stop()
+    lane.assert_equal()
+
+
+def test_a_right_to_read_that_is_revoked_and_given_back(lane: RealLane, secured: Secured) -> None:
+    driver = start(lane, logins(secured, "PLAIN"))
+    driver.wait_online()
+    with reserved(secured.source, lane.topic):
+        assert "source" in wait_reason(lane, driver, "TOPIC_AUTHORIZATION_FAILED")
+    driver.wait_caught_up(60)
+    driver.stop()
+    lane.assert_equal()
+
+
+def test_a_right_to_write_that_is_revoked_and_given_back(lane: RealLane, secured: Secured) -> None:
+    """The partition is given up with the reason; the next copier, when there are rights again, goes on."""
+    driver = start(lane, logins(secured, "PLAIN"))
+    driver.wait_online()
+    with reserved(secured.target, lane.topic):
+        lane.fill([NewRecord(b"x", partition=number) for number in range(PARTITIONS)])
+        for number in range(PARTITIONS):
+            reason = lane.failure(driver, number)
+            assert "target" in reason
+            assert "TOPIC_AUTHORIZATION_FAILED" in reason
+    driver.stop()
+    driver = start(lane, logins(secured, "PLAIN"))
+    driver.wait_caught_up(60)
+    driver.stop()
+    lane.assert_equal()
+
+
+def wait_reason(lane: RealLane, driver: StubDriver, text: str) -> str:
+    """Fill the topic until a partition shows this reason."""
+    found: list[str] = []
+
+    def shown() -> bool:
+        lane.fill([NewRecord(b"x", partition=number) for number in range(PARTITIONS)])
+        found[:] = [row.reason for row in driver.report.values() if text in row.reason]
+        return bool(found)
+
+    eventually(shown, 60, f"a partition shows {text!r}", poll_s=0.2)
+    return found[0]
+
+
+def log_of(lane: RealLane) -> str:
+    return (lane.folder / "copier-w1-0.log").read_text()

@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
-from urllib.parse import quote_plus, urlencode, urlsplit
+from urllib.parse import urlencode, urlsplit
 
 from ureplicator_common.kafka import ClusterUnavailable, LoginRefused
 from ureplicator_common.kafka.security.settings import TlsSettings, TokenLogin
@@ -128,9 +128,9 @@ class ClientCredentials:
         return urlencode({"grant_type": "client_credentials", **scope})
 
     def _headers(self) -> dict[str, str]:
-        """Each half of the credentials is encoded as in a form (RFC 6749, 2.3.1)."""
-        pair = (self._settings.client_id, self._settings.client_secret.read())
-        encoded = base64.b64encode(":".join(map(quote_plus, pair)).encode()).decode()
+        """The credentials are not encoded as in a form (RFC 6749, 2.3.1): other clients of Kafka do not."""
+        pair = f"{self._settings.client_id}:{self._settings.client_secret.read()}"
+        encoded = base64.b64encode(pair.encode()).decode()
         return {
             "Authorization": f"Basic {encoded}",
             "Content-Type": "application/x-www-form-urlencoded",

@@ -52,10 +52,11 @@ class Fleet:
         routes: Sequence[Mapping[str, Any]] = (),
         workers_own: Mapping[str, Mapping[str, Any]] | None = None,
         aliases: Mapping[str, str] | None = None,
+        security: Mapping[str, Mapping[str, str]] | None = None,
     ) -> None:
         """`routes` instead of the one from source to target, which `route` extends. `workers_own`: settings
         of single workers, beside those of all in `worker`. `aliases`: further names of `source` and
-        `target`."""
+        `target`. `security`: properties of these clusters, besides their addresses."""
         self.name = name
         self.folder = folder
         self.zookeeper = zookeeper
@@ -72,6 +73,7 @@ class Fleet:
         self._logged: dict[str, int] = {}
         self._called = ""
         self._aliases = dict(aliases or {})
+        self._security = dict(security or {})
         self._config: dict[str, Any] = {
             "fleet": name,
             "zookeeper": {"hosts": zookeeper, "session_timeout_s": SESSION_TIMEOUT_S},
@@ -84,7 +86,10 @@ class Fleet:
     def _clusters(self, source: str, target: str) -> dict[str, dict[str, str]]:
         servers = {"source": source, "target": target}
         servers |= {alias: servers[end] for alias, end in self._aliases.items()}
-        return {name: {"bootstrap.servers": hosts} for name, hosts in servers.items()}
+        return {
+            name: {"bootstrap.servers": hosts, **self._security.get(name, {})}
+            for name, hosts in servers.items()
+        }
 
     def group(self, route: Route = FORTH) -> str:
         """The position group."""

@@ -1,22 +1,31 @@
 """A broker whose clients must use TLS and SASL, or a certificate of their own.
 
-    SECURE   SASL_SSL: PLAIN, SCRAM-SHA-256 and SCRAM-SHA-512
+    SECURE   SASL_SSL: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 and OAUTHBEARER, with unsigned tokens
     MUTUAL   SSL, and clients need a certificate of the authority
 
-The usual listener stays, for the test's own clients.
+The usual listener stays, for the test's own clients. Who logs in may do everything, until a topic is
+`reserved`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # exported without __all__
+    AclBinding,
+    AclBindingFilter,
+    AclOperation,
+    AclPermissionType,
+    ResourcePatternType,
+    ResourceType,
     ScramCredentialInfo,
     ScramMechanism,
     UserScramCredentialUpsertion,
 )
 
 from ureplicator_testkit.secured.certificates import Authority, Certificate
+from ureplicator_testkit.secured.tokens import CLIENT, SECRET, TokenEndpoint
 from ureplicator_testkit.servers.clusters import KafkaCluster
 
 USER, PASSWORD = "alice", "a-secret,that=is long"
@@ -57,10 +66,16 @@ def secured_cluster(
             for k, v in tls.items()
         },
         f"listener.name.{MUTUAL.lower()}.ssl.client.auth": "required",
-        f"{prefix}sasl.enabled.mechanisms": ",".join(("PLAIN", *_MECHANISMS)),
+        f"{prefix}sasl.enabled.mechanisms": ",".join(("PLAIN", "OAUTHBEARER", *_MECHANISMS)),
         f"{prefix}plain.sasl.jaas.config": plain,
+        f"{prefix}oauthbearer.sasl.jaas.config": (
+            f'{_LOGIN}.oauthbearer.OAuthBearerLoginModule required unsecuredLoginStringClaim_sub="b";'
+        ),
         **{f"{prefix}{each.lower()}.sasl.jaas.config": scram for each in _MECHANISMS},
         "connections.max.reauth.ms": str(reauthentication_ms),
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "super.users": "User:ANONYMOUS",
+        "allow.everyone.if.no.acl.found": "true",
         **(properties or {}),
     }
     return KafkaCluster(name=name, properties=settings, listeners=(SECURE, MUTUAL))
@@ -77,6 +92,21 @@ def set_password(cluster: KafkaCluster, password: str = PASSWORD, *, user: str =
             future.result(timeout=30)
 
 
+@contextmanager
+def reserved(cluster: KafkaCluster, topic: str) -> Iterator[None]:
+    """Nobody that logs in has a right for the topic, meanwhile."""
+    admin = cluster.admin()
+    where = (ResourceType.TOPIC, topic, ResourcePatternType.LITERAL, "User:nobody", "*")
+    right = AclOperation.ALL, AclPermissionType.ALLOW
+    for future in admin.create_acls([AclBinding(*where, *right)]).values():
+        future.result(timeout=30)
+    try:
+        yield
+    finally:
+        for removed in admin.delete_acls([AclBindingFilter(*where, *right)]).values():
+            removed.result(timeout=30)
+
+
 def by_password(
     cluster: KafkaCluster,
     authority: Authority,
@@ -91,6 +121,21 @@ def by_password(
         "sasl.mechanism": mechanism,
         "sasl.username": USER,
         **(more or {"sasl.password": PASSWORD}),
+    }
+
+
+def by_token(
+    cluster: KafkaCluster, authority: Authority, endpoint: TokenEndpoint
+) -> dict[str, str]:
+    return {
+        "bootstrap.servers": f"127.0.0.1:{cluster.listener_port(SECURE)}",
+        "security.protocol": "SASL_SSL",
+        "ssl.ca.location": str(authority.certificate),
+        "sasl.mechanism": "OAUTHBEARER",
+        "sasl.oauthbearer.client.id": CLIENT,
+        "sasl.oauthbearer.client.secret": SECRET,
+        "sasl.oauthbearer.token.endpoint.url": endpoint.url,
+        "https.ca.location": str(authority.certificate),
     }
 
 

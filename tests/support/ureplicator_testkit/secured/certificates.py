@@ -25,6 +25,11 @@ class Certificate:
             written.write_bytes(theirs.read_bytes())
             os.replace(written, mine)
 
+    def encrypted(self, password: str, path: Path) -> Path:
+        """The key, encrypted, at this path."""
+        _openssl("pkcs8", "-topk8", "-in", self.key, "-out", path, "-passout", f"pass:{password}")
+        return path
+
 
 class Authority:
     def __init__(self, folder: Path, name: str = "ca") -> None:
