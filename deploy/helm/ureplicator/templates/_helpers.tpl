@@ -1,0 +1,201 @@
+{{- define "ureplicator.name" -}}
+{{- default .Chart.Name .Values.nameOverride | trunc 40 | trimSuffix "-" }}
+{{- end }}
+
+{{- define "ureplicator.fullname" -}}
+{{- if .Values.fullnameOverride }}
+{{- .Values.fullnameOverride | trunc 40 | trimSuffix "-" }}
+{{- else if contains (include "ureplicator.name" .) .Release.Name }}
+{{- .Release.Name | trunc 40 | trimSuffix "-" }}
+{{- else }}
+{{- printf "%s-%s" .Release.Name (include "ureplicator.name" .) | trunc 40 | trimSuffix "-" }}
+{{- end }}
+{{- end }}
+
+{{- define "ureplicator.selector" -}}
+app.kubernetes.io/name: {{ include "ureplicator.name" . }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end }}
+
+{{- define "ureplicator.labels" -}}
+{{ include "ureplicator.selector" . }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+app.kubernetes.io/part-of: ureplicator
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
+{{- end }}
+
+{{/* Arguments: root, role (controller or worker). */}}
+{{- define "ureplicator.image" -}}
+{{- $image := get .root.Values.image .role -}}
+{{- if $image.digest -}}
+{{ $image.repository }}@{{ $image.digest }}
+{{- else -}}
+{{ $image.repository }}:{{ default .root.Chart.AppVersion $image.tag }}
+{{- end -}}
+{{- end }}
+
+{{- define "ureplicator.onKubernetes" -}}
+{{- if hasPrefix "k8s://" .Values.spark.master }}true{{ end }}
+{{- end }}
+
+{{/* The configuration with what the chart owns: addresses, ports, and the properties of its Spark master. */}}
+{{- define "ureplicator.config" -}}
+{{- $config := deepCopy .Values.config -}}
+{{- $_ := set $config "controller" (merge (dict "host" "0.0.0.0" "port" 9000 "metrics_port" 9100) (default dict $config.controller)) -}}
+{{- $worker := merge (dict "bind" "0.0.0.0" "port" 9010) (default dict $config.worker) -}}
+{{- if .Values.spark.master -}}
+{{- $spark := dict "spark.master" .Values.spark.master "spark.driver.port" 9012 "spark.driver.blockManager.port" 9013 -}}
+{{- if include "ureplicator.onKubernetes" . -}}
+{{- $_ := set $spark "spark.kubernetes.namespace" .Release.Namespace -}}
+{{- $_ := set $spark "spark.kubernetes.container.image" (include "ureplicator.image" (dict "root" . "role" "worker")) -}}
+{{- $_ := set $spark "spark.kubernetes.authenticate.executor.serviceAccountName" (printf "%s-executor" (include "ureplicator.fullname" .)) -}}
+{{- $_ := set $spark (printf "spark.kubernetes.executor.secrets.%s" .Values.spark.existingSecret) "/etc/ureplicator/spark" -}}
+{{- end -}}
+{{- $_ := set $worker "spark" (merge $spark (default dict $worker.spark)) -}}
+{{- $_ := set $worker "lifeline_port" 9011 -}}
+{{- $_ := set $worker "spark_secret_file" "/etc/ureplicator/spark/spark-secret" -}}
+{{- end -}}
+{{- $_ := set $config "worker" $worker -}}
+{{- $_ := set $config "audit" (merge (dict "host" "0.0.0.0" "port" 9020) (default dict $config.audit)) -}}
+{{- toYaml $config -}}
+{{- end }}
+
+{{/* Relations between values that a schema cannot express. */}}
+{{- define "ureplicator.validate" -}}
+{{- $session := .Values.config.zookeeper.session_timeout_s | default 10 | float64 -}}
+{{- $delay := .Values.config.controller.rebalance_delay_s | float64 -}}
+{{- if and (ne $delay 0.0) (lt $delay $session) -}}
+{{- fail "config.controller.rebalance_delay_s: must be 0, or at least config.zookeeper.session_timeout_s" -}}
+{{- end -}}
+{{- if and .Values.keda.enabled .Values.hpa.enabled -}}
+{{- fail "hpa.enabled: not together with keda.enabled" -}}
+{{- end -}}
+{{- range $name := list "keda" "hpa" -}}
+{{- $scaler := get $.Values $name -}}
+{{- if and $scaler.enabled (le ($scaler.scaleDownSeconds | float64) $delay) -}}
+{{- fail (printf "%s.scaleDownSeconds: must be above config.controller.rebalance_delay_s" $name) -}}
+{{- end -}}
+{{- if gt (int $scaler.minReplicas) (int $scaler.maxReplicas) -}}
+{{- fail (printf "%s.minReplicas: above %s.maxReplicas" $name $name) -}}
+{{- end -}}
+{{- end -}}
+{{- if and .Values.keda.enabled (not .Values.keda.prometheusAddress) -}}
+{{- fail "keda.prometheusAddress: required with keda.enabled" -}}
+{{- end -}}
+{{- if and .Values.spark.master (not .Values.spark.existingSecret) -}}
+{{- fail "spark.existingSecret: required with spark.master" -}}
+{{- end -}}
+{{- end }}
+
+{{- define "ureplicator.podSecurity" -}}
+runAsNonRoot: true
+runAsUser: 10001
+runAsGroup: 10001
+fsGroup: 10001
+seccompProfile: {type: RuntimeDefault}
+{{- end }}
+
+{{- define "ureplicator.containerSecurity" -}}
+allowPrivilegeEscalation: false
+readOnlyRootFilesystem: true
+capabilities: {drop: [ALL]}
+{{- end }}
+
+{{/* Arguments: root, role (its labels), spec (the values of the pods). The fields that all pods share. */}}
+{{- define "ureplicator.podFields" -}}
+{{- $root := .root -}}
+enableServiceLinks: false   # their variables begin with UREPLICATOR_, as overrides of settings do
+{{- with $root.Values.image.pullSecrets }}
+imagePullSecrets: {{- toYaml . | nindent 2 }}
+{{- end }}
+securityContext: {{- include "ureplicator.podSecurity" $root | nindent 2 }}
+{{- with .spec.nodeSelector }}
+nodeSelector: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .spec.tolerations }}
+tolerations: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .spec.affinity }}
+affinity: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .spec.priorityClassName }}
+priorityClassName: {{ . }}
+{{- end }}
+{{- if $root.Values.topologySpread.enabled }}
+topologySpreadConstraints:
+  - maxSkew: 1
+    topologyKey: {{ $root.Values.topologySpread.topologyKey }}
+    whenUnsatisfiable: ScheduleAnyway
+    labelSelector:
+      matchLabels:
+        {{- include "ureplicator.selector" $root | nindent 8 }}
+        {{- toYaml .role | nindent 8 }}
+{{- end }}
+volumes:
+  - name: config
+    configMap: {name: {{ include "ureplicator.fullname" $root }}}
+  - name: tmp
+    emptyDir: {sizeLimit: {{ $root.Values.tmpVolume.sizeLimit }}}
+  {{- if and $root.Values.spark.master (ne (get .role "app.kubernetes.io/component") "controller") }}
+  - name: spark-secret
+    secret: {secretName: {{ $root.Values.spark.existingSecret }}, defaultMode: 0440}
+  {{- end }}
+  {{- range $root.Values.secretMounts }}
+  - name: secret-{{ .name }}
+    secret: {secretName: {{ .secretName }}, defaultMode: 0440}
+  {{- end }}
+  {{- with $root.Values.extraVolumes }}
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
+{{- end }}
+
+{{/* Arguments: root, command (the role's), role, resources, env (more variables, as a list). */}}
+{{- define "ureplicator.containerFields" -}}
+{{- $root := .root -}}
+imagePullPolicy: {{ $root.Values.image.pullPolicy }}
+command: [ureplicator, {{ .command }}, /etc/ureplicator/config.yaml, --id, $(POD_NAME){{ if $root.Values.logJson }}, --log-json{{ end }}]
+securityContext: {{- include "ureplicator.containerSecurity" $root | nindent 2 }}
+{{- with .resources }}
+resources: {{- toYaml . | nindent 2 }}
+{{- end }}
+env:
+  - name: POD_NAME
+    valueFrom: {fieldRef: {fieldPath: metadata.name}}
+  # Every process checks the whole file, so the controllers need a worker's address, too.
+  - name: UREPLICATOR_WORKER__ADVERTISE
+    valueFrom: {fieldRef: {fieldPath: status.podIP}}
+  - {name: HOME, value: /tmp}
+  {{- with .env }}
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
+  {{- with $root.Values.extraEnv }}
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
+volumeMounts:
+  - {name: config, mountPath: /etc/ureplicator/config.yaml, subPath: config.yaml, readOnly: true}
+  - {name: tmp, mountPath: /tmp}
+  {{- if and $root.Values.spark.master (ne .command "controller") }}
+  - {name: spark-secret, mountPath: /etc/ureplicator/spark, readOnly: true}
+  {{- end }}
+  {{- range $root.Values.secretMounts }}
+  - {name: secret-{{ .name }}, mountPath: /etc/ureplicator/secrets/{{ .name }}, readOnly: true}
+  {{- end }}
+  {{- with $root.Values.extraVolumeMounts }}
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
+{{- end }}
+
+{{- define "ureplicator.podMeta" -}}
+labels:
+  {{- include "ureplicator.labels" .root | nindent 2 }}
+  {{- toYaml .role | nindent 2 }}
+  {{- with .root.Values.podLabels }}
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
+annotations:
+  checksum/config: {{ include "ureplicator.config" .root | sha256sum }}
+  {{- with .root.Values.podAnnotations }}
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
+{{- end }}

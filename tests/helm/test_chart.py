@@ -1,0 +1,289 @@
+"""The chart renders with every values file, refuses wrong values, and keeps what operators rely on."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+import yaml
+
+from ureplicator_cli.main import cli
+from ureplicator_common.config.settings import load_settings
+from ureplicator_testkit.deploy.chart import (
+    CHART,
+    DEFAULT,
+    VALUES,
+    Manifest,
+    helm,
+    of_kind,
+    pods,
+    refusal,
+    render,
+)
+
+every_values_file = pytest.mark.parametrize("values", VALUES, ids=lambda path: path.stem)
+ALL_ON = tuple(
+    f"--set={key}.enabled=true" for key in ("auditor", "networkPolicy", "serviceMonitor", "keda")
+)
+"""Features of which each adds objects of its own."""
+
+
+@every_values_file
+def test_lint_is_strict(values: Path) -> None:
+    done = helm("lint", "--strict", str(CHART), "-f", str(values))
+    assert done.returncode == 0, done.stdout
+
+
+# --- Values
+
+
+def test_defaults_lack_what_only_the_operator_knows() -> None:
+    done = helm("template", "r", str(CHART), "--kube-version", "1.31.0")
+    assert "fleet" in done.stderr
+    assert "routes" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("controller.replicas", "0"),
+        ("controller.replica", "2"),
+        ("config.controller.port", "9001"),
+        ("config.worker.slots", "2"),
+        ("config.unknown", "1"),
+        ("config.controller.rebalance_delay_s", "5"),
+        ("workerGroups.default.slots", "0"),
+        ("image.worker.digest", "latest"),
+        ("image.pullPolicy", "Sometimes"),
+        ("spark.master", "yarn"),
+        ("service.port", "70000"),
+        ("keda.scaleDownSeconds", "60"),
+        ("serviceMonitor.interval", "often"),
+    ],
+)
+def test_a_wrong_value_is_refused_with_its_key(key: str, value: str) -> None:
+    keda = (
+        ("--set=keda.enabled=true", "--set=keda.prometheusAddress=http://p")
+        if "keda" in key
+        else ()
+    )
+    error = refusal(f"--set={key}={value}", *keda)
+    parent, _, last = key.rpartition(".")
+    assert last in error or parent in error
+
+
+@pytest.mark.parametrize(
+    ("arguments", "key"),
+    [
+        (("--set=spark.master=spark://m:7077",), "spark.existingSecret"),
+        (("--set=keda.enabled=true",), "keda.prometheusAddress"),
+        (("--set=keda.enabled=true,hpa.enabled=true",), "hpa.enabled"),
+        (("--set=hpa.enabled=true,hpa.minReplicas=11",), "hpa.minReplicas"),
+    ],
+)
+def test_values_that_contradict_each_other_are_refused(
+    arguments: tuple[str, ...], key: str
+) -> None:
+    assert key in refusal(*arguments)
+
+
+def test_every_value_is_in_the_schema_and_used() -> None:
+    values = yaml.safe_load((CHART / "values.yaml").read_text())
+    schema = json.loads((CHART / "values.schema.json").read_text())
+    templates = "".join(path.read_text() for path in (CHART / "templates").rglob("*.*"))
+    for path in _leaves(values):
+        assert _in_schema(schema, path), path
+        assert re.search(rf"\b{path[0]}\b", templates), path
+        if path[0] not in ("config", "workerGroups", "image"):
+            assert re.search(rf"\.{path[-1]}\b", templates), path
+
+
+def _leaves(tree: Mapping[str, Any], above: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    for key, value in tree.items():
+        if isinstance(value, dict) and value and key != "labels":
+            yield from _leaves(value, (*above, key))
+        else:
+            yield (*above, key)
+
+
+def _in_schema(schema: Mapping[str, Any], path: tuple[str, ...]) -> bool:
+    for key in path:
+        more = schema.get("additionalProperties", True)
+        default = more if isinstance(more, dict) else {} if more else None
+        found = schema.get("properties", {}).get(key, default)
+        if found is None:
+            return False
+        schema = found
+    return True
+
+
+# --- Workloads
+
+
+@every_values_file
+def test_pods_are_restricted_and_can_write_where_spark_needs_it(values: Path) -> None:
+    for workload, spec in pods(render(values)):
+        assert spec["securityContext"]["runAsNonRoot"], workload["metadata"]["name"]
+        assert spec["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+        assert spec["enableServiceLinks"] is False
+        for container in spec["containers"]:
+            context = container["securityContext"]
+            assert context["readOnlyRootFilesystem"]
+            assert context["allowPrivilegeEscalation"] is False
+            assert context["capabilities"] == {"drop": ["ALL"]}
+        if workload["kind"] == "StatefulSet":
+            container = spec["containers"][0]
+            assert "/tmp" in [mount["mountPath"] for mount in container["volumeMounts"]]  # noqa: S108
+            assert {"name": "SPARK_LOCAL_DIRS", "value": "/tmp"} in container["env"]  # noqa: S108
+
+
+@every_values_file
+def test_only_drivers_of_spark_on_kubernetes_have_a_token(values: Path) -> None:
+    on_kubernetes = "spark-kubernetes" in values.name
+    for workload, spec in pods(render(values)):
+        driver = on_kubernetes and "-worker-" in workload["metadata"]["name"]
+        assert spec["automountServiceAccountToken"] is driver
+
+
+def test_selectors_are_stable() -> None:
+    """Kubernetes refuses to change them: an upgrade would fail."""
+    found = {
+        each["metadata"]["name"]: each["spec"]["selector"]["matchLabels"]
+        for each in of_kind(render(DEFAULT), "Deployment", "StatefulSet")
+    }
+    common = {"app.kubernetes.io/name": "ureplicator", "app.kubernetes.io/instance": "r"}
+    worker = {"app.kubernetes.io/component": "worker", "ureplicator/group": "default"}
+    assert found == {
+        "r-ureplicator-controller": common | {"app.kubernetes.io/component": "controller"},
+        "r-ureplicator-worker-default": common | worker,
+    }
+
+
+@every_values_file
+def test_selectors_match_exactly_their_own_pods(values: Path) -> None:
+    manifests = render(values)
+    labels = {
+        each["metadata"]["name"]: each["spec"]["template"]["metadata"]["labels"].items()
+        for each in of_kind(manifests, "Deployment", "StatefulSet")
+    }
+    for each in of_kind(manifests, "Deployment", "StatefulSet", "PodDisruptionBudget"):
+        wanted = each["spec"]["selector"]["matchLabels"].items()
+        assert [name for name, has in labels.items() if wanted <= has] == [each["metadata"]["name"]]
+    for each in of_kind(manifests, "Service"):
+        wanted = each["spec"]["selector"].items()
+        assert any(wanted <= has for has in labels.values()), each["metadata"]["name"]
+
+
+def test_a_rolling_update_stays_above_the_disruption_budget() -> None:
+    manifests = render(DEFAULT)
+    budgets = {
+        each["metadata"]["name"]: each["spec"]["maxUnavailable"]
+        for each in of_kind(manifests, "PodDisruptionBudget")
+    }
+    [controller] = of_kind(manifests, "Deployment")
+    rolling = controller["spec"]["strategy"]["rollingUpdate"]
+    assert rolling["maxUnavailable"] < budgets["r-ureplicator-controller"]
+    [worker] = of_kind(manifests, "StatefulSet")
+    assert worker["spec"]["updateStrategy"] == {"type": "RollingUpdate"}  # one pod at a time
+    assert budgets["r-ureplicator-worker-default"] == 1
+
+
+def test_the_grace_period_is_longer_than_the_drain() -> None:
+    [worker] = of_kind(render(DEFAULT, "--set=config.worker.drain_timeout_s=90"), "StatefulSet")
+    assert worker["spec"]["template"]["spec"]["terminationGracePeriodSeconds"] > 90
+
+
+def test_autoscaled_groups_set_no_replicas_and_are_the_target() -> None:
+    for name, kind in (("keda", "ScaledObject"), ("hpa", "HorizontalPodAutoscaler")):
+        manifests = render(CHART / f"ci/{name}-values.yaml")
+        [worker] = of_kind(manifests, "StatefulSet")
+        [scaler] = of_kind(manifests, kind)
+        assert "replicas" not in worker["spec"]
+        assert scaler["spec"]["scaleTargetRef"]["name"] == worker["metadata"]["name"]
+
+
+def test_two_releases_in_a_namespace_do_not_collide() -> None:
+    more = (*ALL_ON, "--set=keda.prometheusAddress=http://p")
+    names = [
+        {
+            (each["kind"], each["metadata"]["name"])
+            for each in render(DEFAULT, *more, release=release)
+        }
+        for release in ("one", "two")
+    ]
+    assert not names[0] & names[1]
+
+
+def test_a_changed_setting_rolls_the_pods() -> None:
+    first, second = (
+        _checksum(render(DEFAULT, f"--set=config.worker.commit_interval_s={seconds}"))
+        for seconds in (1, 2)
+    )
+    assert first != second
+
+
+def _checksum(manifests: list[Manifest]) -> object:
+    [worker] = of_kind(manifests, "StatefulSet")
+    return worker["spec"]["template"]["metadata"]["annotations"]["checksum/config"]
+
+
+# --- What the pods run
+
+
+@every_values_file
+def test_the_processes_take_configuration_variables_and_command(
+    values: Path, tmp_path: Path
+) -> None:
+    manifests = render(values)
+    [config] = [
+        each["data"]["config.yaml"]
+        for each in of_kind(manifests, "ConfigMap")
+        if "config.yaml" in each.get("data", {})
+    ]
+    file = tmp_path / "config.yaml"
+    file.write_text(config)
+    for each in of_kind(manifests, "Deployment", "StatefulSet"):
+        [container] = each["spec"]["template"]["spec"]["containers"]
+        variables = {name["name"]: name.get("value", "10.0.0.1") for name in container["env"]}
+        settings = load_settings(file, environ=variables)
+        _ports_are_those(container, settings.model_dump())
+        _command_parses(container["command"], file)
+
+
+def _ports_are_those(container: Manifest, settings: Mapping[str, Any]) -> None:
+    ports = {port["name"]: port["containerPort"] for port in container["ports"]}
+    role = str(container["name"])
+    section = {"auditor": "audit"}.get(role, role)
+    assert ports["http"] == settings[section]["port"]
+    if container["name"] == "controller":
+        assert ports["metrics"] == settings["controller"]["metrics_port"]
+    for probe in ("startupProbe", "livenessProbe", "readinessProbe"):
+        assert container[probe]["httpGet"]["port"] in ports
+
+
+def _command_parses(command: list[str], config: Path) -> None:
+    assert command[0] == "ureplicator"
+    role = cli.get_command(click.Context(cli), command[1])
+    assert role is not None
+    arguments = [
+        {"/etc/ureplicator/config.yaml": str(config), "$(POD_NAME)": "r-0"}.get(word, word)
+        for word in command[2:]
+    ]
+    assert role.make_context(command[1], arguments).params["id"] == "r-0"
+
+
+@every_values_file
+def test_what_pods_mount_and_sign_in_as_exists(values: Path) -> None:
+    manifests = render(values)
+    accounts = {each["metadata"]["name"] for each in of_kind(manifests, "ServiceAccount")}
+    for workload, spec in pods(manifests):
+        volumes = {each["name"] for each in spec.get("volumes", ())}
+        for container in spec["containers"]:
+            assert {each["name"] for each in container.get("volumeMounts", ())} <= volumes
+        if workload["kind"] != "Pod":
+            assert spec["serviceAccountName"] in accounts
