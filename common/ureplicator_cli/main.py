@@ -5,14 +5,15 @@
     exit code 2  wrong usage
 
 `roles` starts controllers, workers and auditors. `audit` reads both Kafka clusters itself; it exits with 1
-if records differ. All other commands speak to REST alone: any controller serves, and neither ZooKeeper nor
-Kafka has to be reachable from the operator's machine.
+if records differ. `zookeeper` writes to ZooKeeper. All other commands speak to REST alone: any controller
+serves, and neither ZooKeeper nor Kafka has to be reachable from the operator's machine.
 """
 
 from __future__ import annotations
 
 import click
 
+from ureplicator_cli.access.zookeeper import zookeeper
 from ureplicator_cli.audits.compare import audit
 from ureplicator_cli.audits.states import audits
 from ureplicator_cli.backup import export_fleet, import_fleet
@@ -53,6 +54,7 @@ cli.add_section("Fleet", status, instances, history)
 cli.add_section("Audit", audit, audits)
 cli.add_section("Placement", rebalance, balance, freeze, unfreeze)
 cli.add_section("Backup", export_fleet, import_fleet)
+cli.add_section("Access", zookeeper)
 
 
 if __name__ == "__main__":

@@ -100,7 +100,7 @@ def check_config(config: Path, overrides: tuple[str, ...]) -> None:
 
     Reads CONFIG with the environment and --set, as the roles do. Exit code 1 if there is a fault.
     """
-    settings = _load(config, overrides)
+    settings = _load(config, overrides, to_run=False)
     routes = ", ".join(str(route.route) for route in settings.routes)
     click.echo(f"{config}: valid (fleet {settings.fleet}, routes {routes})")
 
@@ -130,8 +130,12 @@ def executor_archive(file: Path, extra: tuple[str, ...]) -> None:
     click.echo(f"{file}: {content}")
 
 
-def _load(config: Path, overrides: tuple[str, ...]) -> Settings:
+def _load(config: Path, overrides: tuple[str, ...], *, to_run: bool = True) -> Settings:
+    """`to_run`: files with secrets must be there, too."""
     try:
-        return load_settings(config, environ=os.environ, overrides=overrides)
+        settings = load_settings(config, environ=os.environ, overrides=overrides)
+        if to_run:
+            settings.zookeeper.digest()
+        return settings
     except ConfigurationError as error:
         fail(str(error))

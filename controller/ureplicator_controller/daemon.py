@@ -40,6 +40,7 @@ from prometheus_client import CollectorRegistry, start_http_server
 
 from ureplicator_common._version import __version__
 from ureplicator_common.clock import SystemClock
+from ureplicator_common.config.roles import ControllerSettings
 from ureplicator_common.config.settings import Settings
 from ureplicator_common.contents import LiveController, SyncKind
 from ureplicator_common.coordination import Coordination, Unavailable
@@ -140,7 +141,7 @@ class Controller:
 
     def run(self) -> None:
         """Run until `stopping` is set. Raises OperatingError if the process cannot continue."""
-        self._check_access()
+        check_access(self._settings.controller)
         listener = self._closing.enter_context(
             bind(self._settings.controller.host, self._settings.controller.port)
         )
@@ -159,12 +160,6 @@ class Controller:
             rest.watch()
             self._check_stalled(control.loop)
         log.info("stopping on a signal")
-
-    def _check_access(self) -> None:
-        """Tokens that cannot be read end this process rather than, again and again, its child."""
-        if not Gate(self._settings.controller, clock=self._clock).is_closed:
-            mode = self._settings.controller.access.mode
-            log.warning("REST has no login (controller.access.mode: %s)", mode)
 
     def _serve_metrics(self) -> int:
         host, port = self._settings.controller.host, self._settings.controller.metrics_port
@@ -203,6 +198,7 @@ class Controller:
         """Connect, however long it takes; None: stopped meanwhile."""
         coordination = ZooKeeperCoordination(
             hosts=self._settings.zookeeper.hosts,
+            digest=self._settings.zookeeper.digest(),
             session_timeout_s=self._settings.zookeeper.session_timeout_s,
         )
         self._closing.callback(coordination.close)
@@ -212,6 +208,7 @@ class Controller:
                 coordination.connect(CONNECT_S)
                 for path in self._paths.skeleton:
                     coordination.ensure(path)
+                check_tree(coordination, self._paths.root)
                 return coordination
             except Unavailable as error:
                 log.warning("waiting for ZooKeeper: %s", error)
@@ -380,3 +377,20 @@ class Controller:
         silent_s = self._clock.monotonic_s() - control_loop.last_cycle_at_s
         if not control_loop.is_alive() or silent_s > STALL_TIMEOUT_S:
             raise PermanentError(f"the control loop has made no progress for {silent_s:.0f} s")
+
+
+def check_access(controller: ControllerSettings) -> None:
+    """Say that REST has no login. Raises ConfigurationError: tokens that cannot be read end this process
+    rather than, again and again, its child."""
+    if not Gate(controller, clock=SystemClock()).is_closed:
+        log.warning("REST has no login (controller.access.mode: %s)", controller.access.mode)
+
+
+def check_tree(coordination: ZooKeeperCoordination, root: str) -> None:
+    """Say that everyone may change the fleet's nodes."""
+    if coordination.is_open(root):
+        log.warning(
+            "everyone who reaches ZooKeeper may change %s: set zookeeper.digest_file, and run"
+            " 'ureplicator zookeeper secure' once",
+            root,
+        )

@@ -95,6 +95,7 @@ def _end_gunicorn() -> None:
 def _connect(settings: Settings) -> ZooKeeperCoordination:
     coordination = ZooKeeperCoordination(
         hosts=settings.zookeeper.hosts,
+        digest=settings.zookeeper.digest(),
         session_timeout_s=settings.zookeeper.session_timeout_s,
         request_timeout_s=REQUEST_TIMEOUT_S,
     )

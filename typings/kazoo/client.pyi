@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from kazoo.handlers.threading import AsyncResult, SequentialThreadingHandler
 from kazoo.protocol.states import WatchedEvent, ZnodeStat
 from kazoo.retry import KazooRetry
+from kazoo.security import ACL
 
 _Watch = Callable[[WatchedEvent], None]
 
@@ -35,6 +36,8 @@ class KazooClient:
         client_id: tuple[int, bytes] | None = None,
         handler: SequentialThreadingHandler | None = None,
         connection_retry: KazooRetry | None = None,
+        auth_data: Sequence[tuple[str, str]] | None = None,
+        default_acl: Sequence[ACL] | None = None,
     ) -> None: ...
     @property
     def client_id(self) -> tuple[int | None, bytes] | None: ...
@@ -58,6 +61,8 @@ class KazooClient:
     def get_children_async(
         self, path: str, watch: _Watch | None = None
     ) -> AsyncResult[list[str]]: ...
+    def get_acls_async(self, path: str) -> AsyncResult[tuple[Sequence[ACL], ZnodeStat]]: ...
+    def set_acls_async(self, path: str, acls: Sequence[ACL]) -> AsyncResult[ZnodeStat]: ...
     def transaction(self) -> TransactionRequest: ...
     # Seams that the connection thread and every request pass; overridden, hence declared.
     def _call(self, request: object, async_object: AsyncResult[object]) -> bool | None: ...

@@ -73,7 +73,9 @@ FLUSH_TIMEOUT_S = 3.0
 def run(settings: Settings, *, id: str) -> int:
     """Run worker `id` until SIGTERM or SIGINT; the exit code. Called from the main thread."""
     coordination = ZooKeeperCoordination(
-        hosts=settings.zookeeper.hosts, session_timeout_s=settings.zookeeper.session_timeout_s
+        digest=settings.zookeeper.digest(),
+        hosts=settings.zookeeper.hosts,
+        session_timeout_s=settings.zookeeper.session_timeout_s,
     )
     worker = Worker(
         settings,

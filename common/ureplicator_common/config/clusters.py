@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 from pydantic import Field, model_validator
 
 from ureplicator_common.config.properties import PropertyText, masked
 from ureplicator_common.config.section import Fault, Faults, Section
+from ureplicator_common.errors import ConfigurationError
 from ureplicator_common.kafka.security.settings import faults as security_faults
 
 _ADDRESS = re.compile(r"(?:[^\s:/,\[\]]+|\[[0-9a-fA-F:.%]+\]):([0-9]{1,5})")
@@ -24,6 +26,28 @@ class ZookeeperSettings(Section):
     session_timeout_s: float = Field(default=10.0, ge=1, le=120, allow_inf_nan=False)
     """Session timeout in seconds: a process that is silent for longer counts as dead. Default 10 s:
     longer than a long pause of a JVM or a virtual machine, and far below `rebalance_delay_s`."""
+
+    digest_file: str = ""
+    """File with `user:password`, read at start. Each process logs in with it, and each node that it creates
+    belongs to that user alone. Default: no login, and nodes that everyone may change."""
+
+    def digest(self) -> str:
+        """`user:password`, or "". Raises ConfigurationError."""
+        if not self.digest_file:
+            return ""
+        try:
+            text = Path(self.digest_file).read_text("utf-8").strip()
+        except (OSError, UnicodeDecodeError) as error:
+            reason = getattr(error, "strerror", "not UTF-8")
+            raise ConfigurationError(
+                f"zookeeper.digest_file {self.digest_file} cannot be read: {reason}"
+            ) from error
+        user, _, password = text.partition(":")
+        if not user or not password or len(text.splitlines()) != 1:
+            raise ConfigurationError(
+                f"zookeeper.digest_file {self.digest_file} is not one line user:password"
+            )
+        return text
 
 
 class ClusterSettings(Section):

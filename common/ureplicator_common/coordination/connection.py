@@ -37,6 +37,7 @@ from kazoo.exceptions import KazooException
 from kazoo.handlers.threading import AsyncResult, SequentialThreadingHandler
 from kazoo.protocol.states import KazooState, KeeperState
 from kazoo.retry import KazooRetry
+from kazoo.security import CREATOR_ALL_ACL
 
 from ureplicator_common.coordination import SessionState, Unavailable
 from ureplicator_common.errors import ConfigurationError
@@ -110,7 +111,13 @@ class _Client(KazooClient):
     """Never queues a request while reconnecting; calls `died` when its connection thread ends."""
 
     def __init__(
-        self, *, hosts: str, timeout: float, handler: _Handler, died: Callable[[], None]
+        self,
+        *,
+        hosts: str,
+        timeout: float,
+        handler: _Handler,
+        died: Callable[[], None],
+        digest: str,
     ) -> None:
         self._gate = threading.RLock()
         self._session_established = handler.session_established
@@ -121,7 +128,14 @@ class _Client(KazooClient):
             max_delay=RECONNECT_DELAY_S,
             sleep_func=handler.sleep_func,
         )
-        super().__init__(hosts=hosts, timeout=timeout, handler=handler, connection_retry=retry)
+        super().__init__(
+            hosts=hosts,
+            timeout=timeout,
+            handler=handler,
+            connection_retry=retry,
+            auth_data=[("digest", digest)] if digest else None,
+            default_acl=CREATOR_ALL_ACL if digest else None,
+        )
 
     def _call(self, request: object, async_object: AsyncResult[object]) -> bool | None:
         with self._gate:
@@ -147,7 +161,12 @@ class ZooKeeperConnection:
     """
 
     def __init__(
-        self, *, hosts: str, session_timeout_s: float, on_connected: Callable[[], None]
+        self,
+        *,
+        hosts: str,
+        session_timeout_s: float,
+        on_connected: Callable[[], None],
+        digest: str = "",
     ) -> None:
         self._hosts = hosts
         self._on_connected = on_connected
@@ -164,7 +183,11 @@ class ZooKeeperConnection:
         )
         try:
             self.client: KazooClient = _Client(
-                hosts=hosts, timeout=session_timeout_s, handler=self._handler, died=self._died
+                hosts=hosts,
+                timeout=session_timeout_s,
+                handler=self._handler,
+                died=self._died,
+                digest=digest,
             )
         except ValueError as error:
             raise ConfigurationError(f"zookeeper.hosts {hosts!r}: {error}") from error

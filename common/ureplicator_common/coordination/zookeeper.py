@@ -15,6 +15,7 @@ from kazoo.client import KazooClient, TransactionRequest
 from kazoo.exceptions import (
     BadVersionError,
     KazooException,
+    NoAuthError,
     NoChildrenForEphemeralsError,
     NodeExistsError,
     NoNodeError,
@@ -26,6 +27,7 @@ from kazoo.exceptions import (
 )
 from kazoo.handlers.threading import AsyncResult, KazooTimeoutError
 from kazoo.protocol.states import EventType, WatchedEvent, ZnodeStat
+from kazoo.security import CREATOR_ALL_ACL
 
 from ureplicator_common.coordination import (
     Check,
@@ -121,11 +123,17 @@ class ZooKeeperCoordination:
 
     `session_timeout_s` is a request; servers bound it (2 to 20 times their tickTime). A silent server
     is noticed (SUSPENDED) after about two thirds of it. `request_timeout_s` bounds each request, by
-    default by the session timeout; a write that takes longer has an unknown outcome.
+    default by the session timeout; a write that takes longer has an unknown outcome. `digest`: see
+    `ZooKeeperConnection`.
     """
 
     def __init__(
-        self, *, hosts: str, session_timeout_s: float, request_timeout_s: float | None = None
+        self,
+        *,
+        hosts: str,
+        session_timeout_s: float,
+        request_timeout_s: float | None = None,
+        digest: str = "",
     ) -> None:
         self._hosts = hosts
         self._request_timeout_s = request_timeout_s or session_timeout_s
@@ -133,7 +141,10 @@ class ZooKeeperCoordination:
         self._tree_caches_lock = threading.Lock()
         self._bulk_turn = threading.Lock()
         self._connection = ZooKeeperConnection(
-            hosts=hosts, session_timeout_s=session_timeout_s, on_connected=self._reload_tree_caches
+            hosts=hosts,
+            session_timeout_s=session_timeout_s,
+            on_connected=self._reload_tree_caches,
+            digest=digest,
         )
         self._client = self._connection.client
 
@@ -196,6 +207,24 @@ class ZooKeeperCoordination:
             responses = [self._client.create_async(each) for each in with_ancestors(path)]
             for response in responses:
                 self._created(response, path)
+
+    def is_open(self, path: str) -> bool:
+        """True if everyone may do something with the node; False also if there is none."""
+        try:
+            with _reading(path):
+                acls, _ = self._wait(self._client.get_acls_async(path))
+        except NoNodeError:
+            return False
+        return any(acl.id.scheme == "world" for acl in acls)
+
+    def protect(self, path: str) -> bool:
+        """Give the node to the user of `digest` alone; False if there is none."""
+        try:
+            with _reading(path):
+                self._wait(self._client.set_acls_async(path, CREATOR_ALL_ACL))
+        except NoNodeError:
+            return False
+        return True
 
     def tree_cache(self, root: str, changed: Callable[[], None]) -> TreeCache:
         reader = _Reader(
@@ -278,6 +307,8 @@ def _raise_refusal(operations: Sequence[Operation], results: Sequence[object]) -
     for operation, result in zip(operations, results, strict=True):
         if isinstance(result, SessionExpiredError):
             raise Unavailable(f"{operation.path}: the session has expired")
+        if isinstance(result, NoAuthError):
+            raise Unavailable(f"{operation.path}: {_text(result)}")
         if isinstance(result, Exception) and not isinstance(
             result, RolledBackError | RuntimeInconsistency
         ):
@@ -294,4 +325,6 @@ def _text(error: Exception) -> str:
     """kazoo's errors often have no text of their own."""
     if isinstance(error, KazooTimeoutError):
         return "no response in time"
+    if isinstance(error, NoAuthError):
+        return "the node belongs to another user: see zookeeper.digest_file"
     return str(error) or type(error).__name__

@@ -53,12 +53,12 @@ class ZooKeeperEnsemble:
         self.hosts = hosts
         self.clients: list[ZooKeeperCoordination] = []
 
-    def client(self, **options: float) -> ZooKeeperCoordination:
+    def client(self, **options: Any) -> ZooKeeperCoordination:
         client = self.unconnected(**options)
         client.connect(DEADLINE_S)
         return client
 
-    def unconnected(self, **options: float) -> ZooKeeperCoordination:
+    def unconnected(self, **options: Any) -> ZooKeeperCoordination:
         options.setdefault("session_timeout_s", SESSION_TIMEOUT_S)
         client = ZooKeeperCoordination(hosts=self.hosts, **options)
         self.clients.append(client)

@@ -67,7 +67,9 @@ CLUSTER_TIMEOUT_S = 10.0
 def run(settings: Settings, *, id: str) -> int:
     """Run auditor `id` until SIGTERM or SIGINT; the exit code. Called from the main thread."""
     coordination = ZooKeeperCoordination(
-        hosts=settings.zookeeper.hosts, session_timeout_s=settings.zookeeper.session_timeout_s
+        digest=settings.zookeeper.digest(),
+        hosts=settings.zookeeper.hosts,
+        session_timeout_s=settings.zookeeper.session_timeout_s,
     )
     auditor = Auditor(settings, id=id, coordination=coordination, connect=coordination.connect)
     for number in (signal.SIGTERM, signal.SIGINT):

@@ -25,7 +25,9 @@ CONNECT_TIMEOUT_S = 5.0
 def record(settings: Settings, result: AuditResult, *, began_ms: int, report: str) -> None:
     """`began_ms`: before the positions were read. Raises OperatingError."""
     coordination = ZooKeeperCoordination(
-        hosts=settings.zookeeper.hosts, session_timeout_s=settings.zookeeper.session_timeout_s
+        digest=settings.zookeeper.digest(),
+        hosts=settings.zookeeper.hosts,
+        session_timeout_s=settings.zookeeper.session_timeout_s,
     )
     with closing(coordination):
         coordination.connect(CONNECT_TIMEOUT_S)
