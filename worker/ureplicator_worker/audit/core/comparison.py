@@ -120,7 +120,7 @@ class Comparison:
             if met is not None:
                 self._explain(anchors(ours[: met[0]], theirs[: met[1]]), *met)
                 return
-            if size == WINDOWS[0] and self._follow_repeats(theirs):
+            if size == WINDOWS[0] and (self._follow_repeats(theirs) or self._ends_repeated(theirs)):
                 return
             if self._ends_within(self._source, size) and self._ends_within(self._target, size):
                 self._explain(anchors(ours, theirs), len(ours), len(theirs))
@@ -149,6 +149,24 @@ class Comparison:
             self._pass(0, count, self._source_before, last)
             index += count
         return True
+
+    def _ends_repeated(self, theirs: Sequence[int]) -> bool:
+        """Pass records of the target that precede a repeat, or are one that its end cuts short.
+
+        Else contents that are frequent would be matched by chance with records of the source that are not
+        copied yet.
+        """
+        if self._leading:
+            return False
+        ended = self._ends_within(self._target, WINDOWS[0]) and not self._required_within(
+            WINDOWS[0]
+        )
+        for first in range(min(RUN, len(theirs))):
+            run = theirs[first : first + RUN]
+            if (len(run) == RUN or ended) and self._history.find_run(run) is not None:
+                self._explain((), 0, first or len(run))
+                return True
+        return False
 
     def _pass_over(self, found: Sequence[Anchor], ours: int, theirs: int) -> None:
         """No run in common: go on behind the last common record, or pass over the older window."""
