@@ -31,6 +31,8 @@ from ureplicator_testkit.secured.certificates import Authority
 from ureplicator_testkit.secured.ends import REAUTHENTICATION_MS, Secured, logins
 from ureplicator_testkit.servers.processes import eventually
 from ureplicator_worker.lifeline.messages import Grant
+from ureplicator_worker.records.offsets import earliest
+from ureplicator_worker.records.range_reader import read_range
 
 PARTITIONS = 2
 OTHER = "another-secret"
@@ -164,6 +166,18 @@ def test_a_right_to_write_that_is_revoked_and_given_back(lane: RealLane, secured
     driver.wait_caught_up(60)
     driver.stop()
     lane.assert_equal()
+
+
+@pytest.mark.parametrize("mechanism", ["SCRAM-SHA-256", "OAUTHBEARER", "certificate"])
+def test_records_are_read_by_queries_and_the_data_source(
+    lane: RealLane, secured: Secured, mechanism: str
+) -> None:
+    lane.fill([NewRecord(b"%d" % number, partition=0) for number in range(500)])
+    cluster = logins(secured, mechanism)["source"]
+    where = {"cluster": cluster, "topic": lane.topic, "partition": 0}
+    assert earliest(cluster=cluster, partitions=[(lane.topic, 0)]) == {(lane.topic, 0): 0}
+    batches = list(read_range(**where, start=0, end=500))  # type: ignore[arg-type]
+    assert sum(len(each) for each in batches) == 500
 
 
 def wait_reason(lane: RealLane, driver: StubDriver, text: str) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from ureplicator_common.errors import ConfigurationError
@@ -44,7 +44,7 @@ T = TypeVar("T")
 class Options:
     """`assigned`: partitions to read; empty for all of `topics`. 0: no limit."""
 
-    cluster: Mapping[str, str]
+    cluster: Mapping[str, str] = field(repr=False)
     topics: tuple[str, ...]
     assigned: tuple[TopicPartition, ...]
     start: Bound

@@ -98,3 +98,15 @@ def test_a_bound_names_all_partitions_and_no_others() -> None:
     assert Bound(7).lookups([("t", 0)]) == ({}, {("t", 0): 7})
     with pytest.raises(ConfigurationError, match=r"these differ: t/1, t/2$"):
         bound.lookups([("t", 0), ("t", 2)])
+
+
+def test_a_login_is_passed_on_and_not_shown() -> None:
+    login = {
+        "kafka.security.protocol": "SASL_SSL",
+        "kafka.sasl.mechanism": "PLAIN",
+        "kafka.sasl.username": "me",
+        "kafka.sasl.password": "hunter2",
+    }
+    options = read_options(LEAST | login, streaming=False)
+    assert options.cluster["sasl.password"] == "hunter2"
+    assert "hunter2" not in repr(options)
