@@ -27,12 +27,17 @@ def _run(command: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(done, capture_output=True, text=True, check=False)  # noqa: S603
 
 
-def helm(*arguments: str) -> subprocess.CompletedProcess[str]:
-    installed = JARS / "bin/helm"
-    command = shutil.which("helm") or (str(installed) if installed.exists() else None)
+def tool(name: str) -> str:
+    """Path of a command that `scripts/setup --tests` brings; the test is skipped without it."""
+    installed = JARS / "bin" / name
+    command = shutil.which(name) or (str(installed) if installed.exists() else None)
     if command is None:
-        pytest.skip("no helm: scripts/setup --tests builds it where Go is installed")
-    return _run(command, *arguments)
+        pytest.skip(f"no {name}: scripts/setup --tests brings it where it can")
+    return command
+
+
+def helm(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return _run(tool("helm"), *arguments)
 
 
 def text(values: Path, *more: str, release: str = "r") -> str:

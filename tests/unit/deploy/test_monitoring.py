@@ -1,0 +1,178 @@
+"""Alerts and dashboards ask for metrics and labels that the processes serve; each alert has a runbook."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from prometheus_client import CollectorRegistry
+from prometheus_client.metrics_core import Metric
+from prometheus_client.parser import text_string_to_metric_families
+
+from ureplicator_common.contents import TopicIntent
+from ureplicator_common.kafka import BatchTime, Lifetime
+from ureplicator_common.model import position_group
+from ureplicator_controller.engines.metrics import ControlMetrics
+from ureplicator_testkit.control.rest_fixture import ROUTE, RestFixture
+from ureplicator_testkit.deploy.chart import tool
+from ureplicator_worker.core.state import initial
+from ureplicator_worker.engines import telemetry
+
+ROOT = Path(__file__).parents[3]
+FILES = ROOT / "deploy/helm/ureplicator/files"
+ALERT_FILE = FILES / "alerts.yaml"
+RUNBOOKS = ROOT / "docs/runbooks"
+GROUP = position_group(fleet="test", route=ROUTE)
+ALERTS = 12
+METRIC = re.compile(r"\b(ureplicator_\w+)(?:\{([^}]*)\})?")
+BY = re.compile(r"\bby \(([^)]*)\)")
+
+
+def rules() -> list[Mapping[str, Any]]:
+    [group] = yaml.safe_load(ALERT_FILE.read_text())["groups"]
+    return list(group["rules"])
+
+
+def panels() -> list[Mapping[str, Any]]:
+    files = sorted((FILES / "dashboards").glob("*.json"))
+    return [panel for file in files for panel in json.loads(file.read_text())["panels"]]
+
+
+def expressions() -> list[str]:
+    shown = [target["expr"] for panel in panels() for target in panel["targets"]]
+    return [rule["expr"] for rule in rules()] + shown
+
+
+@pytest.fixture(scope="module")
+def served() -> Mapping[str, set[str]]:
+    """Name of a sample -> its labels, of every process."""
+    labels: dict[str, set[str]] = defaultdict(set)
+    for metric in (*_of_rest(), *_of_control(), *_of_worker()):
+        own = set(getattr(metric, "_labelnames", ())).union(
+            *(each.labels for each in metric.samples)
+        )
+        for name in _sample_names(metric):
+            labels[name] |= own
+    return labels
+
+
+def _sample_names(metric: Metric) -> Iterator[str]:
+    if metric.type == "counter":
+        yield metric.name + "_total"
+    elif metric.type in ("histogram", "summary"):
+        yield from (metric.name + ending for ending in ("_sum", "_count", "_bucket"))
+    else:
+        yield metric.name
+
+
+def _of_rest() -> Iterable[Metric]:
+    fixture = RestFixture()
+    fixture.put_intent("orders", TopicIntent(1, 1))
+    fixture.logs["source"].hold("orders", 0, 10, 100)
+    fixture.positions.put(GROUP, "orders", 0, 40)
+    now_ms = fixture.clock.wall_ms()
+    fixture.logs["source"].logs["orders", 0].times = [BatchTime(30, 50, now_ms - 20_000)]
+    fixture.logs["source"].lives["orders"] = Lifetime(retention_ms=3_600_000)
+    text = fixture.call("GET", "/metrics").text
+    fixture.close()
+    return list(text_string_to_metric_families(text))
+
+
+def _of_control() -> Iterable[Metric]:
+    return list(ControlMetrics(CollectorRegistry()).registry.collect())
+
+
+def _of_worker() -> Iterable[Metric]:
+    state = initial(slots=1, silence_s=60.0, now_s=0.0, routes=())
+    return [*telemetry.Telemetry().metrics(()), *telemetry.state_metrics(state)]
+
+
+# --- What they ask for
+
+
+@pytest.mark.parametrize("expression", expressions())
+def test_every_metric_and_label_is_served(expression: str, served: Mapping[str, set[str]]) -> None:
+    grouped = {name.strip() for found in BY.findall(expression) for name in found.split(",")}
+    found = METRIC.findall(expression)
+    assert found
+    for name, matchers in found:
+        assert name in served, name
+        named = set(re.findall(r"(\w+)\s*[=!]", matchers)) | grouped
+        assert named <= served[name], name
+
+
+@pytest.mark.parametrize("expression", expressions())
+def test_brackets_are_closed(expression: str) -> None:
+    for opening, closing in ("()", "[]", "{}"):
+        assert expression.count(opening) == expression.count(closing)
+
+
+# --- Alerts
+
+
+def test_alerts_are_few_and_named_once() -> None:
+    names = [rule["alert"] for rule in rules()]
+    assert len(set(names)) == len(names) <= ALERTS
+
+
+def test_every_alert_has_a_runbook_with_its_expression() -> None:
+    for rule in rules():
+        page = (RUNBOOKS / rule["annotations"]["runbook"]).read_text()
+        assert f"`{rule['alert']}`, {rule['labels']['severity']}: `{rule['expr']}`" in page
+        assert ("for" not in rule) or f" for {rule['for']}." in page
+        assert "\n1. " in page
+
+
+def test_every_runbook_is_of_an_alert() -> None:
+    used = {rule["annotations"]["runbook"] for rule in rules()} | {"README.md"}
+    assert {page.name for page in RUNBOOKS.glob("*.md")} == used
+
+
+def test_every_alert_fires_and_resolves() -> None:
+    promtool = tool("promtool")
+    for what, file in (
+        ("check", ALERT_FILE),
+        ("test", ROOT / "deploy/prometheus/alerts-test.yaml"),
+    ):
+        done = subprocess.run(  # noqa: S603
+            [promtool, what, "rules", str(file)], capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_every_alert_is_shown_firing_and_resolving() -> None:
+    tests = yaml.safe_load((ROOT / "deploy/prometheus/alerts-test.yaml").read_text())["tests"]
+    states = [
+        (state["alertname"], bool(state["exp_alerts"]))
+        for test in tests
+        for state in test["alert_rule_test"]
+    ]
+    assert states == [(rule["alert"], fires) for rule in rules() for fires in (False, True, False)]
+
+
+# --- Dashboards
+
+
+def test_panels_are_numbered_titled_and_apart() -> None:
+    shown = panels()
+    assert (
+        len({panel["id"] for panel in shown})
+        == len({panel["title"] for panel in shown})
+        == len(shown)
+    )
+    cells = [cell for panel in shown for cell in _cells(panel["gridPos"])]
+    assert len(set(cells)) == len(cells)
+    assert all(0 <= x < 24 for x, _ in cells)
+
+
+def _cells(at: Mapping[str, int]) -> Iterator[tuple[int, int]]:
+    for x in range(at["x"], at["x"] + at["w"]):
+        for y in range(at["y"], at["y"] + at["h"]):
+            yield x, y
