@@ -17,6 +17,8 @@ _SECRET = re.compile(
     r"password|secret|token|credential|passphrase|jaas|\.key$|key\.pem|\bkey\b", re.I
 )
 
+_PLACE = re.compile(r"(_file|\.location|\.url)$")
+
 
 def masked(properties: Mapping[str, str]) -> dict[str, str]:
     """Copy of the properties with every secret replaced by a mask."""
@@ -24,6 +26,11 @@ def masked(properties: Mapping[str, str]) -> dict[str, str]:
         name: MASK if value and _SECRET.search(name) else value
         for name, value in properties.items()
     }
+
+
+def is_secret(name: str) -> bool:
+    """True if the value of a property is a secret, rather than the place of one."""
+    return bool(_SECRET.search(name)) and not _PLACE.search(name)
 
 
 def _property_text(value: object) -> object:

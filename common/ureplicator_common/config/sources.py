@@ -23,6 +23,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from ureplicator_common.config.properties import is_secret
 from ureplicator_common.config.section import Fault
 from ureplicator_common.config.yaml_file import parse_value, read_file
 
@@ -47,6 +48,10 @@ def merge_sources(
         key, equals, text = override.partition("=")
         if not equals or not key:
             faults.append(Fault("--set", f"{override!r} is not of the form key=value"))
+        elif is_secret(key):
+            faults.append(
+                Fault(key, "may not be set with --set: all users of the machine see command lines")
+            )
         else:
             faults += _put_text(tree, _split(key.strip()), text)
     return tree, faults

@@ -277,13 +277,15 @@ def test_secrets_do_not_show(home: Path) -> None:
         "clusters.source.security.protocol=SASL_SSL",
         "clusters.source.sasl.mechanism=PLAIN",
         "clusters.source.sasl.username=me",
-        "clusters.source.sasl.password=hunter2",
         "clusters.source.ssl.certificate.location=c",
         "clusters.source.ssl.key.location=k",
-        "clusters.source.ssl.key.password=hunter2",
-        "worker.spark.spark.ssl.keyPassword=hunter2",
     ]
-    settings = load(home, overrides=overrides)
+    environ = {
+        "UREPLICATOR_CLUSTERS__SOURCE__SASL_PASSWORD": "hunter2",
+        "UREPLICATOR_CLUSTERS__SOURCE__SSL_KEY_PASSWORD": "hunter2",
+        "UREPLICATOR_WORKER__SPARK__SPARK_SSL_KEYPASSWORD": "hunter2",
+    }
+    settings = load(home, environ=environ, overrides=overrides)
     assert settings.cluster("source")["sasl.password"] == "hunter2"
     assert "hunter2" not in repr(settings) + str(settings)
     assert MASK in repr(settings)
