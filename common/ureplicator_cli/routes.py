@@ -7,7 +7,7 @@ import re
 import click
 
 from ureplicator_cli.options import ListByDefault, client_options, route_options
-from ureplicator_cli.output import confirm, print_json, print_table
+from ureplicator_cli.output import confirm, print_json, print_table, warn
 from ureplicator_cli.rest_client import quoted, request
 
 
@@ -32,6 +32,25 @@ def list_routes(url: str, as_json: bool) -> None:
         for name, each in body["routes"].items()
     ]
     print_table("routes", ("route", "state", "topics", "partitions"), rows)
+
+
+@routes.command("principals")
+@client_options
+@route_options
+def list_principals(url: str, as_json: bool, src: str, dst: str) -> None:
+    """List quotas and SCRAM users of the source that do not follow to the target."""
+    body = request("GET", url, "/validation/principals", src=src, dst=dst)
+    if as_json:
+        print_json(body)
+        return
+    rows = [
+        (each["route"], each["kind"], each["name"], each["source"], each["target"] or "none")
+        for each in body["principals"]
+    ]
+    heads = ("route", "kind", "name", "source", "target")
+    print_table("quotas and SCRAM users that differ", heads, rows)
+    for each in body["notRead"]:
+        warn(f"{each['kind']}s of {each['cluster']} are not known: {each['reason']}")
 
 
 @routes.command("pause")

@@ -26,6 +26,7 @@ from ureplicator_common.kafka.admin import ConfluentTopicAdmin
 from ureplicator_common.kafka.client import ClusterClient, open_client
 from ureplicator_common.kafka.log_offsets import KafkaLogReader
 from ureplicator_common.kafka.positions import KafkaPositionReader
+from ureplicator_common.kafka.principals.requests import KafkaPrincipalReader
 from ureplicator_common.logging_setup import set_up
 from ureplicator_controller.api.app import Dependencies, create_app
 from ureplicator_controller.api.rest_process import ENVIRONMENT, WsgiConfig
@@ -61,6 +62,7 @@ def dependencies(settings: Settings, *, id: str) -> Dependencies:
         ),
         positions=lambda name: KafkaPositionReader(_client(settings, name)),
         logs=lambda name: KafkaLogReader(_client(settings, name)),
+        principals=lambda name: KafkaPrincipalReader(_client(settings, name)),
         groups=lambda route: open_route(
             fleet=settings.fleet,
             route=route,

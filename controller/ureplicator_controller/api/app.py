@@ -21,6 +21,7 @@ from ureplicator_common.clock import Clock, SystemClock
 from ureplicator_common.config.settings import Settings
 from ureplicator_common.coordination import Coordination
 from ureplicator_common.kafka import LogReader, PositionReader, TopicAdmin
+from ureplicator_common.kafka.principals import PrincipalReader
 from ureplicator_common.model import Route
 from ureplicator_controller.api import dashboard
 from ureplicator_controller.api.access import login, schema
@@ -38,6 +39,7 @@ from ureplicator_controller.api.http.request_ids import RequestIds, is_write
 from ureplicator_controller.api.lag_collection.cache import LagCache
 from ureplicator_controller.api.lag_collection.collector import LagCollector
 from ureplicator_controller.api.lag_collection.metrics import LagMetrics
+from ureplicator_controller.api.principals import calls as principals
 from ureplicator_controller.api.routes import (
     admin,
     blacklist,
@@ -76,8 +78,8 @@ def _new_id() -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dependencies:
-    """Dependencies of one REST process. `admins`, `positions` and `logs` take a cluster's name, `groups` a
-    route.
+    """Dependencies of one REST process. `admins`, `positions`, `logs` and `principals` take a cluster's name,
+    `groups` a route.
 
     `validate_responses`: a response that does not match its model becomes an error; for tests.
     """
@@ -88,6 +90,7 @@ class Dependencies:
     positions: Callable[[str], PositionReader]
     logs: Callable[[str], LogReader]
     groups: Callable[[Route], RouteClusters]
+    principals: Callable[[str], PrincipalReader]
     id: str = ""
     clock: Clock = field(default_factory=SystemClock)
     new_id: Callable[[], str] = _new_id
@@ -173,6 +176,7 @@ def _blueprints(
         ),
         instances.blueprint(fleet=fleet, workers=services.workers, switches=services.switches),
         validation.blueprint(settings=settings, fleet=fleet, clusters=clusters),
+        principals.blueprint(settings=settings, readers=needs.principals),
         health.blueprint(id=needs.id, fleet=fleet, registry=registry),
     )
 

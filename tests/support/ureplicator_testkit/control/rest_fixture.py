@@ -56,6 +56,7 @@ from ureplicator_controller.api.app import LAG_CACHE, Dependencies, create_app
 from ureplicator_controller.api.http import openapi
 from ureplicator_controller.engines.groups.survey import RouteClusters
 from ureplicator_testkit.control.memory_copied import MemoryCopied
+from ureplicator_testkit.control.memory_principals import MemoryPrincipals
 from ureplicator_testkit.kafka.clients import (
     MemoryLogReader,
     MemoryPositionReader,
@@ -90,6 +91,7 @@ class RestFixture:
             }
         )
         self.clusters = {name: MemoryTopicAdmin() for name in sorted(names)}
+        self.principals = {name: MemoryPrincipals() for name in sorted(names)}
         self.positions = MemoryPositionReader()
         self.source_groups = MemoryPositionReader()
         """Of the cluster `source`; `positions` are of all others."""
@@ -114,6 +116,7 @@ class RestFixture:
             admins=self.clusters.__getitem__,
             positions=self._positions_of,
             logs=self.logs.__getitem__,
+            principals=self.principals.__getitem__,
             groups=lambda _: RouteClusters(
                 source=self.groups, target=self.groups_there, copied=self.copied
             ),

@@ -94,6 +94,7 @@ CALLS = (
     ExampleCall("GET", "/validation"),
     ExampleCall("GET", "/validation/srcKafka"),
     ExampleCall("GET", "/validation/topics"),
+    ExampleCall("GET", "/validation/principals"),
     ExampleCall("GET", "/noprogress"),
     ExampleCall("GET", "/admin/workloadinfo"),
     ExampleCall("GET", "/history", "/history?limit=2"),

@@ -91,6 +91,7 @@ TABLE: list[tuple[str, str, Any, int, str]] = [
     ("GET", "/validation", None, 200, JSON),
     ("GET", "/validation/srcKafka", None, 200, JSON),
     ("GET", "/validation/topics", None, 200, JSON),
+    ("GET", "/validation/principals", None, 200, JSON),
     ("GET", "/validation/topics?src=nowhere", None, 404, ""),
     ("GET", "/noprogress", None, 200, JSON),
     ("GET", "/noprogress?src=nowhere", None, 404, ""),

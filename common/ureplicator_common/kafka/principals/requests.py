@@ -1,0 +1,75 @@
+"""Quotas and SCRAM users of a real cluster. One that does not show them is an error, never one without."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from kafka.protocol.admin import (
+    DescribeClientQuotasRequest,
+    DescribeClientQuotasResponse,
+    DescribeUserScramCredentialsRequest,
+    DescribeUserScramCredentialsResponse,
+)
+
+from ureplicator_common.kafka import ClusterUnavailable
+from ureplicator_common.kafka.client import ClusterClient
+from ureplicator_common.kafka.errors import error_name
+
+VERSION = 0
+"""Both requests have it since they exist (Kafka 2.6 and 2.7)."""
+DEFAULT = "*"
+MECHANISMS = {1: "SCRAM-SHA-256", 2: "SCRAM-SHA-512"}
+
+
+class KafkaPrincipalReader:
+    """`PrincipalReader` of one cluster."""
+
+    def __init__(self, client: ClusterClient) -> None:
+        self._client = client
+
+    def quotas(self) -> Mapping[str, str]:
+        reply = self._client.call_any(
+            lambda: DescribeClientQuotasRequest(version=VERSION, components=[], strict=False),
+            DescribeClientQuotasResponse,
+        )
+        _require("quotas", reply)
+        return dict(sorted((_entity(each), _limits(each)) for each in reply.entries or ()))
+
+    def scram_users(self) -> Mapping[str, str]:
+        reply = self._client.call_any(
+            lambda: DescribeUserScramCredentialsRequest(version=VERSION, users=None),
+            DescribeUserScramCredentialsResponse,
+        )
+        _require("SCRAM users", reply)
+        return dict(sorted((str(each.user), _mechanisms(each)) for each in reply.results))
+
+    def close(self) -> None:
+        self._client.close()
+
+
+def _require(what: str, reply: Any) -> None:
+    if reply.error_code:
+        text = f"{what}: {error_name(reply.error_code)} {reply.error_message or ''}".strip()
+        raise ClusterUnavailable(text)
+
+
+def _entity(entry: Any) -> str:
+    parts = sorted((each.entity_type, each.entity_name) for each in entry.entity)
+    return ", ".join(f"{kind} {DEFAULT if name is None else name}" for kind, name in parts)
+
+
+def _limits(entry: Any) -> str:
+    return ", ".join(f"{each.key} {each.value:g}" for each in sorted(entry.values, key=_key))
+
+
+def _key(value: Any) -> str:
+    return str(value.key)
+
+
+def _mechanisms(result: Any) -> str:
+    found = sorted((each.mechanism, each.iterations) for each in result.credential_infos)
+    return ", ".join(
+        f"{MECHANISMS.get(mechanism, f'mechanism {mechanism}')} with {iterations} iterations"
+        for mechanism, iterations in found
+    )
