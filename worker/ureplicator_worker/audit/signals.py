@@ -13,6 +13,7 @@ import os
 import shutil
 import tempfile
 import time
+import weakref
 from pathlib import Path
 from typing import Self
 
@@ -57,16 +58,17 @@ class TaskSignals:
 
 
 class DriverSignals:
-    """The side of the driver."""
+    """The side of the driver. The folder is removed when the process ends, too, whatever thread uses it."""
 
     def __init__(self) -> None:
         self._folder = Path(tempfile.mkdtemp(prefix=f"ureplicator-audit-{os.getpid()}-"))
+        self._remove = weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        shutil.rmtree(self._folder, ignore_errors=True)
+        self._remove()
 
     @property
     def folder(self) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -66,6 +68,21 @@ def test_what_the_tasks_of_a_round_have_passed(time: Time) -> None:
         assert driver.passed() == 27
         driver.begin_round()
         assert driver.passed() == 0
+
+
+def test_the_folder_goes_with_the_process() -> None:
+    """An auditor that is told to end does not wait for the thread that compares."""
+    lines = (
+        "import threading",
+        "from ureplicator_worker.audit.signals import DriverSignals",
+        "driver = DriverSignals().__enter__()",
+        "threading.Thread(target=threading.Event().wait, args=(60,), daemon=True).start()",
+        "print(driver.folder)",
+    )
+    command = [sys.executable, "-c", "\n".join(lines)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)  # noqa: S603
+    assert done.stdout.strip()
+    assert not Path(done.stdout.strip()).exists()
 
 
 def test_a_task_without_a_folder_is_never_cancelled(time: Time) -> None:
