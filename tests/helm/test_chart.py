@@ -80,6 +80,7 @@ def test_a_wrong_value_is_refused_with_its_key(key: str, value: str) -> None:
 @pytest.mark.parametrize(
     ("arguments", "key"),
     [
+        (("--set=access.existingSecret=",), "access.existingSecret"),
         (("--set=spark.master=spark://m:7077",), "spark.existingSecret"),
         (("--set=keda.enabled=true",), "keda.prometheusAddress"),
         (("--set=keda.enabled=true,hpa.enabled=true",), "hpa.enabled"),

@@ -7,7 +7,10 @@ import urllib.request
 
 
 def get(path: str) -> dict:
-    with urllib.request.urlopen(os.environ["UREPLICATOR_URL"] + path, timeout=10) as response:  # noqa: S310
+    token = os.environ.get("TOKEN")
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    request = urllib.request.Request(os.environ["UREPLICATOR_URL"] + path, headers=headers)  # noqa: S310
+    with urllib.request.urlopen(request, timeout=10) as response:  # noqa: S310
         return json.load(response)
 
 

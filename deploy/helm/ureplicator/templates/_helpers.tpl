@@ -43,6 +43,12 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- define "ureplicator.config" -}}
 {{- $config := deepCopy .Values.config -}}
 {{- $_ := set $config "controller" (merge (dict "host" "0.0.0.0" "port" 9000 "metrics_port" 9100) (default dict $config.controller)) -}}
+{{- $access := dict "mode" .Values.access.mode -}}
+{{- if eq .Values.access.mode "tokens" -}}
+{{- $_ := set $access "operator_tokens_file" "/etc/ureplicator/access/operator-tokens" -}}
+{{- $_ := set $access "viewer_tokens_file" "/etc/ureplicator/access/viewer-tokens" -}}
+{{- end -}}
+{{- $_ := set $config.controller "access" $access -}}
 {{- $worker := merge (dict "bind" "0.0.0.0" "port" 9010) (default dict $config.worker) -}}
 {{- if .Values.spark.master -}}
 {{- $spark := dict "spark.master" .Values.spark.master "spark.driver.port" 9012 "spark.driver.blockManager.port" 9013 -}}
@@ -82,6 +88,9 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- end -}}
 {{- if and .Values.keda.enabled (not .Values.keda.prometheusAddress) -}}
 {{- fail "keda.prometheusAddress: required with keda.enabled" -}}
+{{- end -}}
+{{- if and (eq .Values.access.mode "tokens") (not .Values.access.existingSecret) -}}
+{{- fail "access.existingSecret: required with access.mode tokens" -}}
 {{- end -}}
 {{- if and .Values.spark.master (not .Values.spark.existingSecret) -}}
 {{- fail "spark.existingSecret: required with spark.master" -}}
@@ -141,6 +150,10 @@ volumes:
   - name: spark-secret
     secret: {secretName: {{ $root.Values.spark.existingSecret }}, defaultMode: 0440}
   {{- end }}
+  {{- if and (eq $root.Values.access.mode "tokens") (eq (get .role "app.kubernetes.io/component") "controller") }}
+  - name: access
+    secret: {secretName: {{ $root.Values.access.existingSecret }}, defaultMode: 0440}
+  {{- end }}
   {{- range $root.Values.secretMounts }}
   - name: secret-{{ .name }}
     secret: {secretName: {{ .secretName }}, defaultMode: 0440}
@@ -177,6 +190,9 @@ volumeMounts:
   - {name: tmp, mountPath: /tmp}
   {{- if and $root.Values.spark.master (ne .command "controller") }}
   - {name: spark-secret, mountPath: /etc/ureplicator/spark, readOnly: true}
+  {{- end }}
+  {{- if and (eq $root.Values.access.mode "tokens") (eq .command "controller") }}
+  - {name: access, mountPath: /etc/ureplicator/access, readOnly: true}
   {{- end }}
   {{- range $root.Values.secretMounts }}
   - {name: secret-{{ .name }}, mountPath: /etc/ureplicator/secrets/{{ .name }}, readOnly: true}
