@@ -137,3 +137,13 @@ def test_no_pattern_matches_the_heartbeats_of_a_route(prefix: str) -> None:
     assert not everything.matches(prefix + other)
     rules = TopicRules(ROUTE, RouteSettings(), everything, heartbeat_topic=TOPIC)
     assert changes(rules, prefix + other) == []
+
+
+def test_a_topic_that_was_deleted_is_created_again(world: World) -> None:
+    world.beat()
+    world.admin.remove(TOPIC)
+    world.source.failure = ClusterUnavailable("no leader, or does not exist")
+    world.beat()
+    world.source.failure = None
+    world.beat()
+    assert world.admin.find([TOPIC])[TOPIC].partitions == 1

@@ -126,11 +126,13 @@ class HeartbeatThread:
         return None
 
     def _send(self, epoch: int, snapshot: Snapshot) -> None:
+        """After a failure the topic is created again: it may have been deleted."""
         source, _ = self._opened()
         if self._created_in != epoch:
             self._create()
-            self._created_in = epoch
+        self._created_in = None
         source.send(self._topic, self._clock.wall_ms())
+        self._created_in = epoch
 
     def _create(self) -> None:
         admin = self._clusters.admin()
