@@ -12,6 +12,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from ureplicator_common.printable import printable
+
 _PAGE_WIDTH = 160
 """Width of a table that is not written to a terminal."""
 
@@ -20,11 +22,11 @@ def print_table(title: str, heads: tuple[str, ...], rows: list[tuple[Any, ...]])
     if not rows:
         click.echo(f"{title}: none")
         return
-    table = Table(title=escape(title), title_justify="left", title_style="bold")
+    table = Table(title=escape(printable(title)), title_justify="left", title_style="bold")
     for head in heads:
         table.add_column(head, overflow="fold")
     for row in rows:
-        table.add_row(*(escape(str(cell)) for cell in row))
+        table.add_row(*(escape(printable(str(cell))) for cell in row))
     console = Console()
     console = console if console.is_terminal else Console(width=_PAGE_WIDTH)
     console.print(table)
@@ -39,11 +41,11 @@ def confirm(body: Mapping[str, Any], as_json: bool, sentence: str) -> None:
     if as_json:
         print_json(body)
     else:
-        click.echo(sentence.format(**body))
+        click.echo(printable(sentence.format(**body)))
 
 
 def warn(message: str) -> None:
-    click.echo(message, err=True)
+    click.echo(printable(message), err=True)
 
 
 def fail(message: str) -> NoReturn:

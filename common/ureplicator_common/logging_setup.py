@@ -14,6 +14,8 @@ import sys
 from datetime import UTC, datetime
 from typing import TextIO
 
+from ureplicator_common.printable import printable
+
 NOISY = ("kazoo", "py4j", "urllib3", "werkzeug", "kafka")
 """Libraries that log much at INFO; only their warnings are kept."""
 
@@ -45,10 +47,10 @@ class Lines(logging.Formatter):
         self._name = name
 
     def format(self, record: logging.LogRecord) -> str:
-        text = " ".join(record.getMessage().splitlines())
+        text = printable(" ".join(record.getMessage().splitlines()))
         line = f"{_time(record)} {record.levelname} {self._name or record.name}: {text}"
         if record.exc_info:
-            line += "\n" + self.formatException(record.exc_info)
+            line += "\n" + printable(self.formatException(record.exc_info))
         return line
 
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
+from urllib.parse import quote
 
 from flask import Flask, Response, request
 from flask_openapi3 import APIBlueprint
@@ -243,7 +244,7 @@ def _log_write(ids: RequestIds, response: Response) -> Response:
         log.info(
             "%s %s by %s from %s: %s (request %s)",
             request.method,
-            request.full_path.rstrip("?"),
+            quote(request.full_path.rstrip("?"), safe="/?&=:,%~"),
             caller() or "anyone",
             request.remote_addr,
             response.status_code,

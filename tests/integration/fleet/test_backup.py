@@ -115,7 +115,10 @@ def test_a_request_is_followed_through_history_and_logs(running: Fleet, source_t
     assert len(events) == 4
     assert {each["request"] for each in events} == {request}
     controller, worker = running.log_of("c1"), running.log_of("w1")
-    assert f"POST /topics/{source_topic} from 127.0.0.1: 201 (request {request})" in controller
+    assert (
+        f"POST /topics/{source_topic} by anyone from 127.0.0.1: 201 (request {request})"
+        in controller
+    )
     for each in events:
         (line,) = [one for one in controller.splitlines() if f"move {each['event']}:" in one]
         assert f"(request {request})" in line

@@ -33,6 +33,13 @@ def test_a_line_has_time_level_logger_and_text() -> None:
     )
 
 
+def test_control_characters_do_not_reach_the_terminal() -> None:
+    stream = io.StringIO()
+    set_up(stream=stream)
+    logging.getLogger("x").info("topic %s", "a\x1b]0;owned\x07\x9b31m\u202eb")
+    assert stream.getvalue().endswith("topic a\\x1b]0;owned\\x07\\x9b31m\\u202eb\n")
+
+
 def test_a_process_that_shares_a_stream_has_its_name_in_each_line() -> None:
     stream = io.StringIO()
     set_up(stream=stream, name="copier 0")

@@ -200,5 +200,16 @@ def test_the_log_names_who_wrote_and_no_token(
         assert token not in caplog.text
 
 
+def test_a_path_cannot_forge_a_line_of_the_log(
+    closed: Closed, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level("INFO"):
+        closed.status("POST", "/topics/a%0Aforged%1B[31m", OPERATOR)
+    (line,) = [record.getMessage() for record in caplog.records if "POST" in record.getMessage()]
+    assert "\n" not in line
+    assert "\x1b" not in line
+    assert "by olga" in line
+
+
 def test_without_a_login_everything_is_open(new_rest: NewRest) -> None:
     assert new_rest().call("POST", "/admin/freeze").status_code == 200

@@ -1,0 +1,13 @@
+"""Text for terminals: control characters, which may come with names and reasons, are shown and not obeyed."""
+
+from __future__ import annotations
+
+import re
+
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
+"""All of C0 and C1 but tab and line feed; separators of lines; marks that reorder what is shown."""
+
+
+def printable(text: str) -> str:
+    """The text with each control character as `\\x1b`."""
+    return _CONTROL.sub(lambda found: ascii(found[0])[1:-1], text)
