@@ -1,0 +1,83 @@
+"""Images and compose file name what exists, run as the user of the chart, and start valid commands."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import pytest
+import yaml
+
+from ureplicator_cli.main import cli
+from ureplicator_common.config.settings import load_settings
+
+DEPLOY = Path(__file__).parents[3] / "deploy"
+ROOT = DEPLOY.parent
+COMPOSE = DEPLOY / "compose/compose.yaml"
+ROLES = ("controller", "worker")
+every_role = pytest.mark.parametrize("role", ROLES)
+
+
+def dockerfile(role: str) -> str:
+    return (DEPLOY / f"docker/{role}.Dockerfile").read_text()
+
+
+def role_lock(*arguments: str) -> str:
+    command = [sys.executable, str(DEPLOY / "docker/role_lock.py"), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT).stdout  # noqa: S603
+
+
+@every_role
+def test_what_is_copied_exists(role: str) -> None:
+    copies = re.findall(r"^COPY (?!--from)(.*) \S+$", dockerfile(role), re.MULTILINE)
+    paths = [path for words in copies for path in words.split()]
+    assert len(paths) == 8
+    assert [path for path in paths if not (ROOT / path).exists()] == []
+
+
+@every_role
+def test_the_user_is_that_of_the_chart(role: str) -> None:
+    helpers = (DEPLOY / "helm/ureplicator/templates/_helpers.tpl").read_text()
+    [user] = re.findall(r"runAsUser: (\d+)", helpers)
+    assert f"\nUSER {user}:{user}\n" in dockerfile(role)
+    assert f"--uid {user} " in dockerfile(role)
+
+
+def test_only_the_worker_requires_spark() -> None:
+    assert "pyspark" not in role_lock("wanted", "pyproject.toml", "controller")
+    assert "pyspark" in role_lock("wanted", "pyproject.toml", "worker")
+
+
+def test_a_part_of_the_lock_keeps_its_hashes(tmp_path: Path) -> None:
+    report = tmp_path / "report.json"
+    report.write_text('{"install": [{"metadata": {"name": "PyYAML"}}]}')
+    part = role_lock("part", "requirements.lock", str(report))
+    assert part.startswith("pyyaml==")
+    assert "--hash=sha256:" in part
+    assert part.count("==") == 1
+
+
+def test_every_version_of_the_lock_is_a_constraint() -> None:
+    lines = role_lock("versions", "requirements.lock").splitlines()
+    locked = re.findall(r"^\S+==", (ROOT / "requirements.lock").read_text(), re.MULTILINE)
+    assert len(lines) == len(locked)
+    assert not any("--hash" in line or "\\" in line for line in lines)
+
+
+def test_the_compose_file_starts_valid_commands() -> None:
+    services = yaml.safe_load(COMPOSE.read_text())["services"]
+    config = COMPOSE.parent / "config.yaml"
+    started = [each for each in services.values() if "command" in each]
+    assert [each["command"][0] for each in started] == ["controller"] * 2 + ["worker"] * 2
+    for each in started:
+        role, file, *options = each["command"]
+        assert each["volumes"] == [f"./{config.name}:{file}:ro"]
+        assert load_settings(config, environ=each.get("environment", {})).fleet
+        command = cli.get_command(click.Context(cli), role)
+        assert command is not None
+        command.make_context(role, [str(config), *options])
+        assert (COMPOSE.parent / each["build"]["context"] / each["build"]["dockerfile"]).exists()
+        assert set(each["depends_on"]) <= set(services)
