@@ -82,6 +82,15 @@ def test_rows_go_to_their_segments_in_the_order_of_the_source() -> None:
     assert second.ready[0].built.offsets.runs == ((0, 100), (2, 101))
 
 
+@pytest.mark.parametrize("rows", [[0, 0], [0, 0, 1], [1, 1, 1], [0, 1, 1]])
+def test_records_that_stay_as_they_are_and_come_more_than_once(rows: list[int]) -> None:
+    round_ = filled((1, 2))
+    emitted = results(round_, QUERIES[ALL], rows=rows).emitted(round_.segments[0])
+    keys = [key for key, _ in values(emitted)[("u", 1)]]
+    assert keys == [b"k%d" % row for row in rows]
+    assert (emitted.outputs, emitted.kept) == (len(rows), len(set(rows)))
+
+
 def test_records_that_stay_as_they_are_keep_headers_and_times() -> None:
     data = batches.batch([(7, None, None, HEADERS), (8, b"", b"", ()), (9, b"k", b"v", ())])
     stored = StoredRecords(memoryview(data), position=0)

@@ -1,7 +1,8 @@
 """Rows of a result as records for the target. Pure.
 
 Records that a query only selects are spliced into new batches as bytes, and whole stored batches of which
-none is left out are sent as they are. The others are made of the computed columns and the record's own.
+none is left out are sent as they are. The others, and records that come more than once, are made of the
+computed columns and the record's own.
 """
 
 from __future__ import annotations
@@ -81,7 +82,7 @@ class Results:
     def emitted(self, segment: Segment) -> Emitted:
         """Of one segment. Raises CorruptBatch for times too far apart for one batch."""
         first, stop = np.searchsorted(self._rows, (segment.first, segment.stop)).tolist()
-        if self._query.whole:
+        if self._query.whole and self._ascend(first, stop):
             ready = tuple(self._whole(segment))
             return Emitted(ready, stop - first, stop - first)
         builders = Builders()
@@ -93,6 +94,11 @@ class Results:
             builders.append(target, rest, offset=offset, time_ms=time_ms, codec=codec)
         kept = len({each[0] for each in emissions})
         return Emitted(tuple(builders.take()), len(emissions), kept, failed)
+
+    def _ascend(self, first: int, stop: int) -> bool:
+        """No record comes more than once, as from a generator: records can be spliced."""
+        rows = self._rows[first:stop]
+        return bool((rows[1:] > rows[:-1]).all())
 
     def _whole(self, segment: Segment) -> Iterator[Ready]:
         """Batches of the records that stay as they are."""
