@@ -170,7 +170,7 @@ class Simulation:
         self._wait_settled()
 
     def _free_everything(self) -> None:
-        """Operators undo what keeps the fleet from being even."""
+        """Operators undo what keeps the fleet from being even; returns when all of it is done."""
         rest = next(iter(self.fleet.rests.values()))
         requests: list[Callable[[], None]] = [
             lambda: rest.switch(auto_balancing=True, frozen=False),
@@ -180,6 +180,7 @@ class Simulation:
             requests.append(lambda id=id: rest.leave(id, leaving=False))  # type: ignore[misc]
         for number, request in enumerate(requests):
             self.world.later(1.0 + number, request)
+        self.world.run_until(self.world.now_s + 1.0 + len(requests))
 
     def _unsettled_reason(self) -> str:
         seen = self.fleet.store.parse()
