@@ -180,6 +180,14 @@ class TreeCache(Protocol):
         """
         ...
 
+    def is_current(self) -> bool:
+        """False from the loss of a connection until everything was read over a new one. Never blocks.
+
+        The first requests of a new connection may be answered before: until then `nodes()` is the state
+        from before the outage.
+        """
+        ...
+
     def close(self) -> None: ...
 
 

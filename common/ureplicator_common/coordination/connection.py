@@ -156,7 +156,7 @@ class _Client(KazooClient):
 class ZooKeeperConnection:
     """One kazoo client, its session and the listeners of it. `connect` first, `close` last.
 
-    `on_connected` is called in kazoo's connection thread after each new connection, before any
+    `on_change` is called in kazoo's connection thread at each change, True with a new connection, before any
     listener; it must return at once.
     """
 
@@ -165,11 +165,11 @@ class ZooKeeperConnection:
         *,
         hosts: str,
         session_timeout_s: float,
-        on_connected: Callable[[], None],
+        on_change: Callable[[bool], None],
         digest: str = "",
     ) -> None:
         self._hosts = hosts
-        self._on_connected = on_connected
+        self._on_change = on_change
         share_s = session_timeout_s / (hosts.count(",") + 1) / 3
         self._handler = _Handler(connect_timeout_s=max(share_s, MIN_CONNECT_TIMEOUT_S))
         self._listeners: tuple[Listener, ...] = ()
@@ -257,8 +257,7 @@ class ZooKeeperConnection:
 
     def _state_changed(self, state: str) -> None:
         """In kazoo's connection thread."""
-        if state == KazooState.CONNECTED:
-            self._on_connected()
+        self._on_change(state == KazooState.CONNECTED)
         self._changes.put((SessionState(state.lower()), self._listeners))
 
     def _notify_loop(self) -> None:

@@ -235,6 +235,9 @@ class MemorySession:
                 self._failing_requests -= 1
                 raise Unavailable(f"{path}: unavailable, as requested")
 
+    def _disconnected(self) -> None:
+        """Before listeners are told that a connection is lost."""
+
     def _reconnected(self) -> None:
         """After a new connection."""
 
@@ -242,6 +245,8 @@ class MemorySession:
         if state is self._state:
             return
         self._state = state
+        if state is not SessionState.CONNECTED:
+            self._disconnected()
         for listener in list(self._listeners):
             listener(state)
 
@@ -338,19 +343,24 @@ class MemoryCoordination(MemorySession):
         self._lost_write_is_applied = applied
 
     def hold_watches(self) -> None:
-        """Tree caches receive nothing until `release_watches`, or never: `drop_watches`."""
+        """Tree caches receive nothing until `release_watches`, or never: `drop_watches`.
+
+        A new connection is made meanwhile without the load that follows it, which is late but never lost.
+        """
         self._holds_watches = True
 
     def release_watches(self) -> None:
         self._holds_watches = False
         with self._store.lock:
             held, self._held = self._held, set()
+        self._reconnected()
         self.receive(sorted(held))
 
     def drop_watches(self) -> None:
         """Discard what was held: tree caches do not see those nodes until they change again."""
         self._held = set()
         self._holds_watches = False
+        self._reconnected()
 
     def receive(self, paths: Sequence[str]) -> None:
         """From the store: these paths changed."""
@@ -366,9 +376,17 @@ class MemoryCoordination(MemorySession):
             if cache in self._tree_caches:
                 self._tree_caches.remove(cache)
 
-    def _reconnected(self) -> None:
+    def _disconnected(self) -> None:
         for cache in list(self._tree_caches):
-            cache.load()
+            cache.outdate()
+
+    def _reconnected(self) -> None:
+        """The tree caches read everything, some time after the listeners were told: see `hold_watches`."""
+        if self._holds_watches or self._state is not SessionState.CONNECTED:
+            return
+        for cache in list(self._tree_caches):
+            if not cache.is_current():
+                cache.load()
 
 
 class MemoryTreeCache:
@@ -387,6 +405,7 @@ class MemoryTreeCache:
         self._store = store
         self._changed = changed
         self._published: Mapping[str, Node] | None = None
+        self._is_current = False
 
     def nodes(self) -> Mapping[str, Node]:
         published = self._published
@@ -401,8 +420,16 @@ class MemoryTreeCache:
     def load(self) -> None:
         with self._store.lock:
             differs = self._publish(self._client.subtree(self._root))
+            self._is_current = True
         if differs:
             self._changed()
+
+    def is_current(self) -> bool:
+        return self._is_current
+
+    def outdate(self) -> None:
+        """For the client: the connection is lost."""
+        self._is_current = False
 
     def receive(self, paths: Sequence[str]) -> None:
         """Reads only those paths: a node whose watch was lost stays as it was."""

@@ -137,6 +137,8 @@ class WatchedTreeCache:
         self._published: Mapping[str, Node] | None = None
         self._wake = threading.Condition()
         self._marks = _Marks()
+        self._connection_changes = 0
+        self._read_at_change = -1
         self._closed = False
         self._thread = threading.Thread(target=self._run, name=f"tree cache {root}", daemon=True)
 
@@ -154,9 +156,14 @@ class WatchedTreeCache:
         if self._read(_Marks()):
             self._changed()
 
-    def mark_everything(self) -> None:
+    def is_current(self) -> bool:
+        return self._read_at_change == self._connection_changes
+
+    def connection_changed(self, *, connected: bool) -> None:
+        """For the connection, before anyone else is told. Returns at once."""
         with self._wake:
-            self._marks.everything = True
+            self._connection_changes += 1
+            self._marks.everything |= connected
             self._wake.notify_all()
 
     def mark(self, path: str, *, contents: bool, children: bool) -> None:
@@ -207,13 +214,16 @@ class WatchedTreeCache:
     def _read(self, marks: _Marks) -> bool:
         """Read what is marked and publish it. True if it differs from the mapping before."""
         with self._reading:
+            read_at_change = self._read_at_change
             if marks.everything:
+                read_at_change = self._connection_changes
                 tree = Tree(self._root, reader=self._reader)
                 tree.load()
                 self._tree = tree
             else:
                 self._tree.read_again(contents=marks.contents, children=marks.children)
-            if self._published is not None and self._published == self._tree.nodes:
-                return False
-            self._published = MappingProxyType(dict(self._tree.nodes))
-            return True
+            differs = self._published is None or self._published != self._tree.nodes
+            if differs:
+                self._published = MappingProxyType(dict(self._tree.nodes))
+            self._read_at_change = read_at_change
+            return differs

@@ -143,7 +143,7 @@ class ZooKeeperCoordination:
         self._connection = ZooKeeperConnection(
             hosts=hosts,
             session_timeout_s=session_timeout_s,
-            on_connected=self._reload_tree_caches,
+            on_change=self._connection_changed,
             digest=digest,
         )
         self._client = self._connection.client
@@ -268,10 +268,10 @@ class ZooKeeperCoordination:
         with self._tree_caches_lock:
             self._tree_caches.discard(cache)
 
-    def _reload_tree_caches(self) -> None:
+    def _connection_changed(self, connected: bool) -> None:
         """In kazoo's connection thread."""
         for cache in self._all_tree_caches():
-            cache.mark_everything()
+            cache.connection_changed(connected=connected)
 
 
 @contextmanager

@@ -41,7 +41,8 @@ from ureplicator_controller.engines.observer import Observer
 log = logging.getLogger(__name__)
 
 MAX_IDLE_S = 5.0
-"""Longest wait without a deadline: bounds the failover time if a watch on the leader node is lost."""
+"""Longest wait without a deadline, and between two looks of a standby at the leader node itself: bounds the
+failover time if a watch on that node is lost."""
 SETTLE_INTERVAL_S = 0.2
 """Between two rounds while a change is expected at any moment (the own id, the own writes)."""
 MAX_EVENT_LINES = 10_000
@@ -75,6 +76,7 @@ class ControlLoop:
         self._begun_epoch: int | None = None
         self._recorded: Snapshot | None = None
         self._wake_at_s: float | None = None
+        self._attempt_at_s = clock.monotonic_s()
         self._backoff = Backoff(RETRY_DELAYS_S)
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="control loop", daemon=True)
@@ -156,9 +158,14 @@ class ControlLoop:
         return self._wait_s(now_s)
 
     def _elect(self) -> int | None:
-        """The epoch to lead with, after an election if the leader node is vacant."""
-        epoch = self._leadership.epoch()
-        if epoch is None and self._leadership.is_vacant(self._observer.nodes()):
+        """The epoch to lead with, after an election if the leader node is vacant.
+
+        The tree cache may have missed its end: from time to time it is attempted in any case.
+        """
+        epoch, now_s = self._leadership.epoch(), self._clock.monotonic_s()
+        due = now_s >= self._attempt_at_s
+        if epoch is None and (due or self._leadership.is_vacant(self._observer.nodes())):
+            self._attempt_at_s = now_s + MAX_IDLE_S
             self._leadership.attempt()
             epoch = self._leadership.epoch()
         if epoch is not None and epoch != self._begun_epoch:

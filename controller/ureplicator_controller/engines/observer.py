@@ -10,6 +10,9 @@ everything is read again.
 **Membership.** When workers joined and vanished is known only to a process that watches: it is recorded
 with each snapshot in monotonic seconds, and starts from zero with each leadership.
 
+**An outage.** A new connection is there before the cache has read anything over it. A plan on the picture of
+before would take partitions from workers that are back. So everything is read again first.
+
 **Lost watches** are bounded in their effect: everything is read again every 30 s.
 """
 
@@ -79,7 +82,7 @@ class Observer:
         """Wait until something changes, at most this long, and at least for the debounce pause."""
         ended_at_s = self._clock.monotonic_s()
         pause_s = min(DEBOUNCE_S, max(MIN_PAUSE_S, ended_at_s - self._woke_at_s))
-        self._wake.wait(max(0.0, min(timeout_s, self._refresh_in_s())))
+        self._wake.wait(max(0.0, timeout_s))
         rest_s = ended_at_s + pause_s - self._clock.monotonic_s()
         if 0 < rest_s <= DEBOUNCE_S:
             threading.Event().wait(rest_s)
@@ -90,17 +93,18 @@ class Observer:
         """End a wait, or the next one."""
         self._wake.set()
 
-    def _refresh_in_s(self) -> float:
-        return self._refreshed_at_s + REFRESH_S - self._clock.monotonic_s()
-
     def nodes(self) -> Mapping[str, Node]:
         """The cached nodes. Raises Unavailable."""
         return self._tree_cache.nodes()
 
     def is_ready(self) -> bool:
-        """True if the tree cache shows the own writes; refreshes it if due. Raises Unavailable."""
+        """True if the tree cache shows the own writes; refreshes it if due. Raises Unavailable.
+
+        For the leader: a standby decides nothing, and reads the leader node by itself.
+        """
         now_s = self._clock.monotonic_s()
-        if self._is_invalid or self._refresh_in_s() <= 0 or self._lags_behind(now_s):
+        outdated = self._is_invalid or not self._tree_cache.is_current()
+        if outdated or now_s >= self._refreshed_at_s + REFRESH_S or self._lags_behind(now_s):
             self.refresh()
         if self._pending.are_shown_by(self._tree_cache.nodes()):
             self._behind_since_s = None

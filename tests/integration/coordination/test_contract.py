@@ -207,12 +207,14 @@ def test_a_killed_server_fails_requests_at_once_and_is_found_again(
     for request in (client.get, client.children, client.sync, client.ensure, _create(client)):
         _raises_at_once(Unavailable, request, "/killed/queued")
     _raises_at_once(Unavailable, lambda _: cache.refresh(), "")
+    eventually(lambda: not cache.is_current(), NOTICED_S, "the cache is that of before the outage")
     assert set(cache.nodes()) == {"/killed", "/killed/a"}
     own_server.start()
     eventually(lambda: client.state() is SessionState.CONNECTED, NOTICED_S, "connected again")
     assert client.get("/killed/queued") is None
     own_ensemble.client().transact([Set("/killed/a", b"new", 0), Create("/killed/b", b"")])
     until_shown(cache, {"/killed": b"", "/killed/a": b"new", "/killed/b": b""})
+    eventually(cache.is_current, NOTICED_S, "read over the new connection")
     assert calls.states[0] is SessionState.SUSPENDED
     assert calls.states[-1] is SessionState.CONNECTED
 

@@ -398,6 +398,7 @@ class CoordinationContract:
         ensemble.expire(follower)
         client.transact([Delete(f"{root}/a"), Set(f"{root}/b", b"2", 0)])
         until_shown(cache, {root: b"", f"{root}/b": b"2"})
+        eventually(cache.is_current, DEADLINE_S, "everything is read over the new connection")
         client.transact([Set(f"{root}/b", b"3", 1)])
         until_shown(cache, {root: b"", f"{root}/b": b"3"})
 

@@ -15,6 +15,7 @@ from ureplicator_controller.core.planning.plan import Plan, plan
 from ureplicator_controller.core.planning.steps import WriteAssignment
 from ureplicator_controller.core.state.snapshot import Snapshot
 from ureplicator_controller.engines import control_loop as control_loop_module
+from ureplicator_controller.engines.control_loop import MAX_IDLE_S
 from ureplicator_controller.engines.executor import BATCH_OPERATIONS, batches
 from ureplicator_controller.engines.leadership import IdTaken
 from ureplicator_controller.engines.observer import REFRESH_S
@@ -22,6 +23,7 @@ from ureplicator_testkit.control.manual_controllers import (
     FLEET,
     KEY,
     PATHS,
+    REBALANCE_S,
     ROUTE,
     SETTINGS,
     ControllerFleet,
@@ -277,6 +279,72 @@ def test_a_lost_watch_is_recovered_by_the_refresh(fleet: ControllerFleet) -> Non
     assert not fleet.assignment_of("a").entries
     fleet.clock.advance(REFRESH_S)
     fleet.one.run()
+    assert fleet.assignment_of("a").entries
+
+
+def test_a_lost_watch_on_the_leader_does_not_blind_a_standby(fleet: ControllerFleet) -> None:
+    fleet.one.run()
+    fleet.two.run()
+    fleet.two.client.hold_watches()
+    fleet.one.client.expire()
+    fleet.two.client.drop_watches()
+    fleet.two.run()
+    assert not fleet.two.leads, "its tree cache still shows the leader"
+    fleet.clock.advance(MAX_IDLE_S)
+    fleet.two.run()
+    assert fleet.two.leads
+
+
+@pytest.mark.parametrize("standing_by_s", [0, 10 * REFRESH_S])
+def test_a_standby_waits_as_long_as_it_is_told_to(
+    fleet: ControllerFleet, monkeypatch: pytest.MonkeyPatch, standing_by_s: float
+) -> None:
+    """However long it has been one, and nothing refreshes its tree cache."""
+    fleet.one.run()
+    fleet.two.run()
+    fleet.clock.advance(standing_by_s)
+    fleet.two.run()
+    waited: list[float] = []
+    monkeypatch.setattr(fleet.two.observer._wake, "wait", waited.append)
+    fleet.two.observer.wait(fleet.two.loop.run_once())
+    assert waited == [MAX_IDLE_S]
+
+
+def test_a_standby_reads_the_leader_node_now_and_then(
+    fleet: ControllerFleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not at each change of the tree."""
+    fleet.one.run()
+    fleet.two.run()
+    attempts: list[float] = []
+    monkeypatch.setattr(
+        fleet.two.leadership, "attempt", lambda: attempts.append(fleet.clock.monotonic_s())
+    )
+    for _ in range(20):
+        fleet.clock.advance(MAX_IDLE_S / 10)
+        fleet.two.run(1)
+    assert len(attempts) in (1, 2)
+
+
+def test_nothing_is_decided_on_the_picture_from_before_an_outage(fleet: ControllerFleet) -> None:
+    """The worker came back in time. The leader's connection is there before its tree cache knows."""
+    a = fleet.worker("a")
+    fleet.topic(1)
+    fleet.one.run(5)
+    fleet.report_online(a, "a")
+    fleet.worker("b")
+    a.expire()
+    fleet.one.run()
+    fleet.one.client.suspend()
+    fleet.worker("a")
+    fleet.clock.advance(REBALANCE_S + 1)
+    fleet.one.client.hold_watches()
+    fleet.one.client.restore()
+    fleet.one.run(4)
+    assert not fleet.assignment_of("b").entries
+    assert fleet.assignment_of("a").entries
+    fleet.one.client.release_watches()
+    fleet.one.run(4)
     assert fleet.assignment_of("a").entries
 
 
