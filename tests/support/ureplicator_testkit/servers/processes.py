@@ -29,6 +29,9 @@ T = TypeVar("T")
 
 SESSION = uuid.uuid4().hex
 PROCESS_MARK = "UREPLICATOR_TESTKIT_PROCESS"
+STOP_S = 10.0
+STOPPED_STATES = frozenset("TtZX")
+"""Stopped by a signal or a tracer, or ended (proc(5))."""
 POLL_S = 0.05
 
 _counter = itertools.count(1)
@@ -42,6 +45,15 @@ class NotInTimeError(AssertionError):
 def deadline_factor() -> float:
     """Factor for every deadline of the testkit on slow machines: UREPLICATOR_DEADLINE_FACTOR."""
     return float(os.environ.get("UREPLICATOR_DEADLINE_FACTOR", "1"))
+
+
+def is_stopped(pid: int) -> bool:
+    """True if no thread of a process runs. A busy machine stops some of them later than others."""
+    states = set()
+    for stat in Path(f"/proc/{pid}/task").glob("*/stat"):
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            states.add(stat.read_text().rpartition(")")[2].split()[0])
+    return states <= STOPPED_STATES
 
 
 def eventually(
@@ -209,7 +221,9 @@ class Process:
         return reaper.marked_processes(PROCESS_MARK, self.mark)
 
     def pause(self) -> None:
+        """Freeze the process and all that descends from it; returns when every thread stands still."""
         self.send_tree(signal.SIGSTOP)
+        eventually(lambda: all(map(is_stopped, self.tree())), STOP_S, f"{self.name} stands still")
 
     def resume(self) -> None:
         self.send_tree(signal.SIGCONT)
