@@ -81,6 +81,11 @@ class Copy:
         """Set the position of partition 0."""
         return self.fleet.rest("POST", f"/positions/{self.topic}", json={"partition": 0, **body})
 
+    def recorded(self) -> list[str]:
+        """Requests of the changes in the history, the latest one first."""
+        path = f"/history?topic={self.topic}&kind=position"
+        return [event["request"] for event in self.fleet.rest("GET", path)["history"]]
+
     def wait_changed(
         self, requested: Any, *, ended_at: int | None = None, begins_at: int | None = None
     ) -> None:
@@ -93,6 +98,11 @@ class Copy:
 
         change = eventually(done, CHANGED_S, "the request has an outcome")
         assert change["outcome"] == "done", change
+        eventually(
+            lambda: requested["request"] in self.recorded(),
+            CHANGED_S,
+            "it is in the history: a next request may replace it before the leader looks",
+        )
         replaced = change["replaced"] if ended_at is None else ended_at
         self.parts.append(range(self._begun_at, replaced))
         self._begun_at = change["position"] if begins_at is None else begins_at
@@ -147,9 +157,8 @@ def test_positions_are_changed_under_load(copy: Copy) -> None:
         forgotten = copy.fleet.rest("DELETE", f"/positions/{copy.topic}?partition=0")
         copy.wait_changed(forgotten, begins_at=0)
     copy.wait_copied()
-    kinds = copy.fleet.rest("GET", f"/history?topic={copy.topic}&kind=position")["history"]
-    assert len(kinds) == 4
-    assert kinds[0]["request"] == forgotten["request"]
+    assert len(copy.recorded()) == 4
+    assert copy.recorded()[0] == forgotten["request"]
 
 
 def test_a_dry_run_shows_exactly_what_a_paused_topic_skips(copy: Copy) -> None:
