@@ -285,9 +285,17 @@ class Controller:
             seen=proof.latest,
             proof=proof.proven,
         )
-        syncs = *self._group_syncs(coordination, proof), *self._followers(coordination, proof)
-        beats = self._heartbeats(coordination, proof)
-        return topics, renewer, deleter, changer, *syncs, *beats
+        needs = FollowerNeeds(
+            topics=self._admin,
+            acls=self._acl_admin,
+            coordination=coordination,
+            paths=self._paths,
+            seen=proof.latest_of_epoch,
+            clock=self._clock,
+            metrics=self._metrics,
+        )
+        syncs = *self._group_syncs(proof, needs.reports), *self._followers(needs)
+        return topics, renewer, deleter, changer, *syncs, *self._heartbeats(proof, needs.reports)
 
     def _admin(self, cluster: str) -> ConfluentTopicAdmin:
         return ConfluentTopicAdmin(self._settings.cluster(cluster))
@@ -298,26 +306,11 @@ class Controller:
     def _client(self, cluster: str) -> ClusterClient:
         return open_client(cluster, self._settings.cluster(cluster))
 
-    def _followers(self, coordination: Coordination, proof: LeaderProof) -> Iterator[Engine]:
-        needs = FollowerNeeds(
-            topics=self._admin,
-            acls=self._acl_admin,
-            coordination=coordination,
-            paths=self._paths,
-            seen=proof.latest_of_epoch,
-            clock=self._clock,
-            metrics=self._metrics,
-        )
+    def _followers(self, needs: FollowerNeeds) -> Iterator[Engine]:
         for config in self._settings.routes:
             yield from open_followers(config, needs)
 
-    def _group_syncs(self, coordination: Coordination, proof: LeaderProof) -> Iterator[Engine]:
-        reports = ReportNeeds(
-            coordination=coordination,
-            paths=self._paths,
-            clock=self._clock,
-            metrics=self._metrics,
-        )
+    def _group_syncs(self, proof: LeaderProof, reports: ReportNeeds) -> Iterator[Engine]:
         for config in self._settings.routes:
             if config.sync_group_offsets.enabled:
                 yield open_sync(
@@ -331,13 +324,7 @@ class Controller:
                     reports=reports.of(SyncKind.GROUPS, config.route),
                 )
 
-    def _heartbeats(self, coordination: Coordination, proof: LeaderProof) -> Iterator[Engine]:
-        reports = ReportNeeds(
-            coordination=coordination,
-            paths=self._paths,
-            clock=self._clock,
-            metrics=self._metrics,
-        )
+    def _heartbeats(self, proof: LeaderProof, reports: ReportNeeds) -> Iterator[Engine]:
         for config in self._settings.routes:
             if config.heartbeats.enabled:
                 yield HeartbeatThread(

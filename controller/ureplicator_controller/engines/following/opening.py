@@ -31,6 +31,15 @@ class FollowerNeeds:
     clock: Clock
     metrics: ControlMetrics
 
+    @property
+    def reports(self) -> ReportNeeds:
+        return ReportNeeds(
+            coordination=self.coordination,
+            paths=self.paths,
+            clock=self.clock,
+            metrics=self.metrics,
+        )
+
 
 def open_followers(config: RouteConfig, needs: FollowerNeeds) -> Iterator[Follower]:
     """Those that the route has enabled. Nothing is connected before this process leads."""
@@ -62,12 +71,6 @@ def _acls(config: RouteConfig, needs: FollowerNeeds) -> AclWork:
 
 
 def _follower(work: Work, config: RouteConfig, needs: FollowerNeeds, interval_s: float) -> Follower:
-    reports = ReportNeeds(
-        coordination=needs.coordination,
-        paths=needs.paths,
-        clock=needs.clock,
-        metrics=needs.metrics,
-    )
     return Follower(
         route=config.route,
         work=work,
@@ -75,5 +78,5 @@ def _follower(work: Work, config: RouteConfig, needs: FollowerNeeds, interval_s:
         interval_s=interval_s,
         clock=needs.clock,
         metrics=needs.metrics,
-        reports=reports.of(work.kind, config.route),
+        reports=needs.reports.of(work.kind, config.route),
     )

@@ -46,7 +46,7 @@ class Reports(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportNeeds:
-    """What all reports of a process share."""
+    """Everything that the reports of a process share."""
 
     coordination: Coordination
     paths: Paths
