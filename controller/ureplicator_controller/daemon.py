@@ -44,7 +44,7 @@ from ureplicator_common.config.roles import ControllerSettings
 from ureplicator_common.config.settings import Settings
 from ureplicator_common.contents import LiveController, SyncKind
 from ureplicator_common.coordination import Coordination, Unavailable
-from ureplicator_common.coordination.zookeeper import ZooKeeperCoordination
+from ureplicator_common.coordination.zookeeper import ZooKeeperCoordination, open_coordination
 from ureplicator_common.errors import OperatingError, PermanentError
 from ureplicator_common.kafka.acls.requests import KafkaAclAdmin
 from ureplicator_common.kafka.admin import ConfluentTopicAdmin
@@ -196,11 +196,7 @@ class Controller:
 
     def _connect(self, rest: RestProcess) -> Coordination | None:
         """Connect, however long it takes; None: stopped meanwhile."""
-        coordination = ZooKeeperCoordination(
-            hosts=self._settings.zookeeper.hosts,
-            digest=self._settings.zookeeper.digest(),
-            session_timeout_s=self._settings.zookeeper.session_timeout_s,
-        )
+        coordination = open_coordination(self._settings.zookeeper)
         self._closing.callback(coordination.close)
         while not self._stopping.is_set():
             rest.watch()

@@ -21,7 +21,7 @@ from flask import Flask
 
 from ureplicator_common.config.settings import Settings, load_settings
 from ureplicator_common.coordination import Unavailable
-from ureplicator_common.coordination.zookeeper import ZooKeeperCoordination
+from ureplicator_common.coordination.zookeeper import ZooKeeperCoordination, open_coordination
 from ureplicator_common.kafka.admin import ConfluentTopicAdmin
 from ureplicator_common.kafka.client import ClusterClient, open_client
 from ureplicator_common.kafka.log_offsets import KafkaLogReader
@@ -95,12 +95,7 @@ def _end_gunicorn() -> None:
 
 
 def _connect(settings: Settings) -> ZooKeeperCoordination:
-    coordination = ZooKeeperCoordination(
-        hosts=settings.zookeeper.hosts,
-        digest=settings.zookeeper.digest(),
-        session_timeout_s=settings.zookeeper.session_timeout_s,
-        request_timeout_s=REQUEST_TIMEOUT_S,
-    )
+    coordination = open_coordination(settings.zookeeper, request_timeout_s=REQUEST_TIMEOUT_S)
     try:
         coordination.connect(FIRST_CONNECT_TIMEOUT_S)
     except Unavailable as error:

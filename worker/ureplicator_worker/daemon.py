@@ -34,7 +34,7 @@ from ureplicator_common.clock import SystemClock
 from ureplicator_common.config.settings import Settings
 from ureplicator_common.contents import LiveWorker
 from ureplicator_common.coordination import Coordination, SessionState, Unavailable
-from ureplicator_common.coordination.zookeeper import ZooKeeperCoordination
+from ureplicator_common.coordination.zookeeper import open_coordination
 from ureplicator_common.errors import PermanentError
 from ureplicator_common.model import WorkerId
 from ureplicator_worker.core import state
@@ -72,11 +72,7 @@ FLUSH_TIMEOUT_S = 3.0
 
 def run(settings: Settings, *, id: str) -> int:
     """Run worker `id` until SIGTERM or SIGINT; the exit code. Called from the main thread."""
-    coordination = ZooKeeperCoordination(
-        digest=settings.zookeeper.digest(),
-        hosts=settings.zookeeper.hosts,
-        session_timeout_s=settings.zookeeper.session_timeout_s,
-    )
+    coordination = open_coordination(settings.zookeeper)
     worker = Worker(
         settings,
         id=id,

@@ -41,17 +41,11 @@ def secure(config: Path, overrides: tuple[str, ...]) -> None:
 
 
 def _secured(settings: Settings) -> int:
-    digest = settings.zookeeper.digest()
-    if not digest:
+    if not settings.zookeeper.digest():
         fail("zookeeper.digest_file is not set: there is no user to give the nodes to")
-    from ureplicator_common.coordination.zookeeper import ZooKeeperCoordination
+    from ureplicator_common.coordination.zookeeper import open_coordination
 
-    coordination = ZooKeeperCoordination(
-        hosts=settings.zookeeper.hosts,
-        session_timeout_s=settings.zookeeper.session_timeout_s,
-        digest=digest,
-    )
-    with closing(coordination):
+    with closing(open_coordination(settings.zookeeper)) as coordination:
         coordination.connect(CONNECT_S)
         root = Paths(settings.fleet).root
         return sum(coordination.protect(path) for path in _tree(coordination, root))

@@ -29,6 +29,7 @@ from kazoo.handlers.threading import AsyncResult, KazooTimeoutError
 from kazoo.protocol.states import EventType, WatchedEvent, ZnodeStat
 from kazoo.security import CREATOR_ALL_ACL
 
+from ureplicator_common.config.clusters import ZookeeperSettings
 from ureplicator_common.coordination import (
     Check,
     Conflict,
@@ -272,6 +273,18 @@ class ZooKeeperCoordination:
         """In kazoo's connection thread."""
         for cache in self._all_tree_caches():
             cache.connection_changed(connected=connected)
+
+
+def open_coordination(
+    settings: ZookeeperSettings, *, request_timeout_s: float | None = None
+) -> ZooKeeperCoordination:
+    """A client by the configuration, not connected yet. Raises ConfigurationError."""
+    return ZooKeeperCoordination(
+        hosts=settings.hosts,
+        session_timeout_s=settings.session_timeout_s,
+        request_timeout_s=request_timeout_s,
+        digest=settings.digest(),
+    )
 
 
 @contextmanager

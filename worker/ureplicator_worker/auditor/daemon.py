@@ -35,7 +35,7 @@ from ureplicator_common.coordination import (
     OutcomeUnknown,
     Unavailable,
 )
-from ureplicator_common.coordination.zookeeper import ZooKeeperCoordination
+from ureplicator_common.coordination.zookeeper import open_coordination
 from ureplicator_common.errors import OperatingError, PermanentError
 from ureplicator_common.kafka.admin import ConfluentTopicAdmin
 from ureplicator_common.kafka.client import open_client
@@ -66,11 +66,7 @@ CLUSTER_TIMEOUT_S = 10.0
 
 def run(settings: Settings, *, id: str) -> int:
     """Run auditor `id` until SIGTERM or SIGINT; the exit code. Called from the main thread."""
-    coordination = ZooKeeperCoordination(
-        digest=settings.zookeeper.digest(),
-        hosts=settings.zookeeper.hosts,
-        session_timeout_s=settings.zookeeper.session_timeout_s,
-    )
+    coordination = open_coordination(settings.zookeeper)
     auditor = Auditor(settings, id=id, coordination=coordination, connect=coordination.connect)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: auditor.stop())

@@ -12,7 +12,7 @@ from contextlib import closing
 from functools import partial
 
 from ureplicator_common.config.settings import Settings
-from ureplicator_common.coordination.zookeeper import ZooKeeperCoordination
+from ureplicator_common.coordination.zookeeper import open_coordination
 from ureplicator_common.model import Route, TopicKey
 from ureplicator_common.znodes import Paths
 from ureplicator_worker.audit.result import AuditResult
@@ -24,11 +24,7 @@ CONNECT_TIMEOUT_S = 5.0
 
 def record(settings: Settings, result: AuditResult, *, began_ms: int, report: str) -> None:
     """`began_ms`: before the positions were read. Raises OperatingError."""
-    coordination = ZooKeeperCoordination(
-        digest=settings.zookeeper.digest(),
-        hosts=settings.zookeeper.hosts,
-        session_timeout_s=settings.zookeeper.session_timeout_s,
-    )
+    coordination = open_coordination(settings.zookeeper)
     with closing(coordination):
         coordination.connect(CONNECT_TIMEOUT_S)
         name = f"command on {socket.gethostname()}"
