@@ -216,17 +216,19 @@ def newest_versions(
     broker: Broker,
     connection: socket.socket,
     *,
+    security: Security,
     timeout_s: float,
     client_id: str = CLIENT_ID,
-    where: str = "",
 ) -> Mapping[int, int]:
     """Highest version of each request that a broker accepts, by API key; for a fresh connection.
 
-    Raises ClusterUnavailable; the connection is closed then.
+    `security`: the connection was opened with it. Raises ClusterUnavailable; the connection is closed then.
     """
     request = ApiVersionsRequest(version=API_VERSIONS_VERSION)
-    channel = BlockingConnection(broker, connection, client_id=client_id, where=where)
-    reply = channel.call(request, ApiVersionsResponse, timeout_s)
+    channel = BlockingConnection(
+        broker, connection, client_id=client_id, where=security.where(broker)
+    )
+    reply = channel.call(request, ApiVersionsResponse, security.timeout_s(timeout_s))
     return {row.api_key: row.max_version for row in reply.api_keys}
 
 

@@ -237,7 +237,12 @@ def test_requests_carry_the_client_id() -> None:
     response = ApiVersionsResponse(version=0, error_code=0, api_keys=[])
     response.with_header(correlation_id=1, client_id="")
     theirs.sendall(response.encode(framed=True, header=True))
-    assert newest_versions(Broker(1, "h", 1), ours, timeout_s=5.0, client_id="mirror-eu") == {}
+    assert (
+        newest_versions(
+            Broker(1, "h", 1), ours, security=Security(), timeout_s=5.0, client_id="mirror-eu"
+        )
+        == {}
+    )
     assert b"\x00\x09mirror-eu" in theirs.recv(1000)
     ours.close()
     theirs.close()

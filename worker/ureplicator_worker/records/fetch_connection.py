@@ -55,9 +55,9 @@ def opener(security: Security) -> OpenConnection:
         newest = newest_versions(
             broker,
             connection,
-            timeout_s=security.timeout_s(CONNECT_TIMEOUT_S),
+            security=security,
+            timeout_s=CONNECT_TIMEOUT_S,
             client_id=CLIENT_ID,
-            where=security.where(broker),
         )
         connection.settimeout(SILENCE_TIMEOUT_S)
         return connection, newest

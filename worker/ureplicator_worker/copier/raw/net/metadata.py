@@ -205,9 +205,9 @@ class ClusterMetadata:
             newest = newest_versions(
                 broker,
                 connection,
-                timeout_s=security.timeout_s(CONNECT_TIMEOUT_S),
+                security=security,
+                timeout_s=CONNECT_TIMEOUT_S,
                 client_id=self.client_id,
-                where=security.where(broker),
             )
         except ClusterUnavailable as error:
             self._post(ConnectFailed(broker.node_id, str(error)))
