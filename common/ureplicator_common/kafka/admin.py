@@ -40,6 +40,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # exported wi
 )
 
 from ureplicator_common.errors import ConfigurationError, OperatingError
+from ureplicator_common.file_signatures import signature
 from ureplicator_common.kafka import (
     ClusterUnavailable,
     LoginRefused,
@@ -51,7 +52,6 @@ from ureplicator_common.kafka import (
 )
 from ureplicator_common.kafka.client import open_client
 from ureplicator_common.kafka.security.settings import SecuritySettings, librdkafka, parse
-from ureplicator_common.kafka.security.tls import signature
 from ureplicator_common.kafka.shared_requests import SharedRequests
 
 BROKER_DEFAULT_REPLICATION = -1

@@ -17,13 +17,14 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from ureplicator_common.backoff import Backoff
+from ureplicator_common.file_signatures import signature
 from ureplicator_common.kafka import ClusterUnavailable, LoginRefused, UntrustedConnection
 from ureplicator_common.kafka.cluster_view import Broker
 from ureplicator_common.kafka.security.credentials import Credentials, credentials_of
 from ureplicator_common.kafka.security.login import Login, LoginRun
 from ureplicator_common.kafka.security.mechanisms import SaslError
 from ureplicator_common.kafka.security.settings import SecuritySettings, parse
-from ureplicator_common.kafka.security.tls import TlsContexts, signature, tls_reason
+from ureplicator_common.kafka.security.tls import TlsContexts, tls_reason
 from ureplicator_common.kafka.sockets import receive_exactly
 
 REFUSED_DELAYS_S = (0.5, 1.0, 2.0, 5.0, 10.0)

@@ -9,29 +9,14 @@ from __future__ import annotations
 import logging
 import ssl
 import threading
-from collections.abc import Iterable
 from pathlib import Path
 
+from ureplicator_common.file_signatures import Signature, signature
 from ureplicator_common.kafka import ClusterUnavailable, UntrustedConnection
 from ureplicator_common.kafka.security.secret import Secret
 from ureplicator_common.kafka.security.settings import TlsSettings
 
-Signature = tuple[tuple[str, int, int, int], ...]
-
 logger = logging.getLogger(__name__)
-
-
-def signature(files: Iterable[str]) -> Signature:
-    """Changes when a file changes, is replaced, appears or vanishes."""
-    return tuple(_stamp(file) for file in files)
-
-
-def _stamp(file: str) -> tuple[str, int, int, int]:
-    try:
-        found = Path(file).stat()
-    except OSError:
-        return file, 0, 0, 0
-    return file, found.st_mtime_ns, found.st_size, found.st_ino
 
 
 class TlsContexts:

@@ -7,26 +7,24 @@ mistake in a file must not lock out the operators who would mend it. To revoke a
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
 
 from ureplicator_common.errors import ConfigurationError
+from ureplicator_common.file_signatures import Signature, signature
 from ureplicator_controller.api.access.roles import Role
 from ureplicator_controller.api.access.tokens import InvalidTokens, Token, parse_tokens
 
 log = logging.getLogger(__name__)
-
-_Stamp = tuple[int, int, int]
 
 
 @dataclass(slots=True)
 class _File:
     path: Path
     role: Role
-    stamp: _Stamp | None = None
+    read: Signature | None = None
     tokens: tuple[Token, ...] = ()
     fault: str = ""
 
@@ -53,10 +51,10 @@ class TokenFiles:
 def _refresh(file: _File) -> None:
     """Read a file that has changed."""
     try:
-        stamp = _stamp(file.path)
-        if stamp != file.stamp:
+        now = signature((str(file.path),))
+        if now != file.read:
             file.tokens = parse_tokens(file.path.read_text("ascii"), file.role)
-            file.stamp, file.fault = stamp, ""
+            file.read, file.fault = now, ""
     except OSError as error:
         _failed(file, f"tokens of {file.path} cannot be read: {error.strerror}")
     except UnicodeDecodeError:
@@ -69,8 +67,3 @@ def _failed(file: _File, fault: str) -> None:
     if fault != file.fault:
         log.error("%s; those read before stay in force", fault)
         file.fault = fault
-
-
-def _stamp(path: Path) -> _Stamp:
-    status = os.stat(path)
-    return status.st_mtime_ns, status.st_size, status.st_ino
