@@ -40,9 +40,12 @@ def blueprint(*, settings: Settings, readers: Readers) -> APIBlueprint:
         """Quotas and SCRAM users of the source that the target lacks or has otherwise. Changes nothing."""
         rows: list[dict[str, object]] = []
         unread: list[dict[str, object]] = []
-        for config in chosen_routes(settings, query):
+        configs = list(chosen_routes(settings, query))
+        clusters = dict.fromkeys(name for config in configs for name in config.route)
+        found = {name: _read(readers, name) for name in clusters}
+        for config in configs:
             for kind in KINDS:
-                here, there = (_read(readers, each, kind) for each in config.route)
+                here, there = (found[name][kind] for name in config.route)
                 unread += _unread(config, kind, here, there)
                 if not isinstance(here, OperatingError) and not isinstance(there, OperatingError):
                     rows += _different(config, kind, here, there)
@@ -51,12 +54,19 @@ def blueprint(*, settings: Settings, readers: Readers) -> APIBlueprint:
     return api
 
 
-def _read(readers: Readers, cluster: str, kind: str) -> Found | OperatingError:
+def _read(readers: Readers, cluster: str) -> Mapping[str, Found | OperatingError]:
+    """All kinds of one cluster, by one client."""
     with closing(readers(cluster)) as reader:
-        try:
-            return KINDS[kind](reader)
-        except OperatingError as error:
-            return error
+        return {kind: _tried(read, reader) for kind, read in KINDS.items()}
+
+
+def _tried(
+    read: Callable[[PrincipalReader], Found], reader: PrincipalReader
+) -> Found | OperatingError:
+    try:
+        return read(reader)
+    except OperatingError as error:
+        return error
 
 
 def _unread(
