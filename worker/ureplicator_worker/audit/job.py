@@ -71,7 +71,8 @@ def run_audit(
     context = spark.sparkContext
     with DriverSignals() as signals:
         while state.open:
-            works = state.works(clusters, parallelism or context.defaultParallelism, signals.folder)
+            folder = signals.folder if watch is not None else ""
+            works = state.works(clusters, parallelism or context.defaultParallelism, folder)
             outcomes, stop = run_round(context, works, signals=signals, watch=watch)
             state.merge(outcomes, cut=stop is not None)
             on_progress(state.result())
