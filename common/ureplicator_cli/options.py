@@ -46,7 +46,7 @@ json_option = click.option(
 
 
 def url_option(command: F) -> F:
-    """Where REST is, and how to log in there."""
+    """Options for the address of REST, and the login there."""
     return _url_option(_token_option(_ca_option(command)))
 
 

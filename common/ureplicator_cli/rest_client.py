@@ -56,7 +56,7 @@ def request(
 
 @dataclass(frozen=True, slots=True)
 class Login:
-    """How to log in, from the options of a command."""
+    """Files for the login, from the options of a command."""
 
     token_file: Path | None = None
     ca_file: Path | None = None

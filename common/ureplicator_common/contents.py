@@ -172,7 +172,7 @@ class RouteAcls(Content):
 
 
 class SyncKind(StrEnum):
-    """What follows to the target beside the records."""
+    """Kinds of things that follow to the target beside the records."""
 
     GROUPS = "groups"
     CONFIGS = "configs"

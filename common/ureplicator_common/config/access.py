@@ -1,4 +1,4 @@
-"""Who may call REST."""
+"""Settings for the login of REST."""
 
 from __future__ import annotations
 

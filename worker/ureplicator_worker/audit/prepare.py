@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from ureplicator_common.errors import OperatingError, PermanentError
 from ureplicator_common.kafka import (
@@ -21,6 +22,8 @@ from ureplicator_worker.audit.result import (
     AuditRequest,
     PartitionRange,
 )
+
+T = TypeVar("T")
 
 CONFIGS_TIMEOUT_S = 10.0
 NO_POSITION = "the route has no committed position, and the source has records"
@@ -121,7 +124,11 @@ def known_topic(info: TopicInfo | None, topic: str, cluster: str) -> TopicInfo:
 
 def configs(admin: TopicAdmin, topic: str) -> Mapping[str, str]:
     """Settings of a topic as they are in force now. Raises OperatingError."""
-    found = admin.effective_configs([topic], timeout_s=CONFIGS_TIMEOUT_S)[topic]
+    return read(admin.effective_configs([topic], timeout_s=CONFIGS_TIMEOUT_S)[topic])
+
+
+def read(found: T | OperatingError) -> T:
+    """One of the results of a call for many. Raises OperatingError: it could not be read."""
     if isinstance(found, OperatingError):
         raise found
     return found

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from typing import TypeVar
 
 from ureplicator_common.audits import RequestedAudit, TopicAudit
 from ureplicator_common.audits.ranges import is_of
@@ -24,15 +23,13 @@ from ureplicator_worker.audit.prepare import (
     ambiguous,
     known_topic,
     options_of,
+    read,
     transformed,
 )
 from ureplicator_worker.audit.result import AuditOptions, AuditRequest, PartitionRange
 
-T = TypeVar("T")
 MAX_FINDINGS = 1_000
 """In memory and in the report of an audit; counts are exact."""
-
-
 BATCH = 200
 """Topics that are described in one call."""
 
@@ -107,8 +104,8 @@ class Preparation:
         """Raises OperatingError: a topic is not known."""
         target_topic = intent.target_topic or key.topic
         config = self._routes.get(key.route)
-        source = _known(described[key.route.source, key.topic])
-        target = _known(described[key.route.target, target_topic])
+        source = read(described[key.route.source, key.topic])
+        target = read(described[key.route.target, target_topic])
         options = options_of(
             AuditOptions(rate_bytes_per_s=bytes_per_s, max_findings=MAX_FINDINGS, round_s=round_s),
             config.settings if config else RouteSettings(),
@@ -136,16 +133,9 @@ def _batch(
     for topic in topics:
         try:
             info = known_topic(infos.get(topic), topic, cluster)
-            yield topic, Topic(info.topic_id, _known(settings[topic]))
+            yield topic, Topic(info.topic_id, read(settings[topic]))
         except OperatingError as error:
             yield topic, error
-
-
-def _known(found: T | OperatingError) -> T:
-    """Raises OperatingError."""
-    if isinstance(found, OperatingError):
-        raise found
-    return found
 
 
 def not_comparable(config: RouteConfig | None, key: TopicKey) -> str:

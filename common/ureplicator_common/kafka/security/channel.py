@@ -75,7 +75,7 @@ class Refusals:
 
 
 class Security:
-    """How connections to a cluster are opened; the default is plaintext. For all threads."""
+    """Opens connections to a cluster; the default is plaintext. For all threads."""
 
     def __init__(
         self,

@@ -71,7 +71,7 @@ class LoginRun:
         return self._exchange.first()
 
     def _authenticated(self, body: bytes) -> bytes:
-        """What the server answers; the last one has the lifetime."""
+        """The server's answer; the last one has the lifetime."""
         (code,) = _INT16.unpack_from(body)
         (length,) = _INT16.unpack_from(body, 2)
         place = 4 + max(0, length)

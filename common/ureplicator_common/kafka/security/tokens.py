@@ -25,7 +25,7 @@ from ureplicator_common.kafka.security.tls import TlsContexts, tls_reason
 TIMEOUT_S = 5.0
 KEPT_PART = 0.5
 UNSAID_LIFE_S = 60.0
-"""Where the response does not say how long the token is valid."""
+"""Life of a token for which the response names none."""
 MAX_RESPONSE_BYTES = 1 << 20
 
 logger = logging.getLogger(__name__)

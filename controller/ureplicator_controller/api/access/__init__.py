@@ -1,1 +1,1 @@
-"""Who may call what: tokens from files, two roles, and one check before everything."""
+"""Login of REST: tokens from files, two roles, and one check before everything."""

@@ -22,7 +22,7 @@ _MARK = "needs_role"
 
 
 class Role(IntEnum):
-    """What a caller may do; a higher role may do what a lower one may."""
+    """Rights of a caller; a higher role may do what a lower one may."""
 
     NOBODY = 0
     VIEWER = 1

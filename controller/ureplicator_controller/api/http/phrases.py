@@ -1,4 +1,4 @@
-"""What each status of a refusal means, for the OpenAPI document."""
+"""Meaning of each status of a refusal, for the OpenAPI document."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ Verdict = Complete | Incomplete | Refused
 
 
 def request_end(received: bytes | bytearray) -> Verdict:
-    """What `received` holds of the first request in it."""
+    """Verdict on the first request in `received`: whole, not whole yet, or refused."""
     end = received.find(_END, 0, MAX_HEAD_BYTES)
     if end < 0:
         return _TOO_LONG if len(received) >= MAX_HEAD_BYTES else Incomplete()

@@ -79,7 +79,7 @@ class Term:
 
 
 class Work(Protocol):
-    """What follows. Belongs to one thread."""
+    """One kind of thing that follows. Belongs to one thread."""
 
     kind: SyncKind
 
@@ -183,7 +183,7 @@ class Follower:
 
 
 def _first_left(outcomes: Mapping[str, Followed]) -> str:
-    """Why the first topic that is not as it should be is not, or ""."""
+    """Reason of the first topic that is not as it should be, or ""."""
     left = (
         f"{topic}: {each.reason}"
         for topic, each in sorted(outcomes.items())

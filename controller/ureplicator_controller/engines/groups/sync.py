@@ -137,7 +137,7 @@ class GroupSync:
 
 
 def _first_left(decisions: Sequence[GroupDecision]) -> str:
-    """Why the first group whose offsets could not be read or written has none, or ""."""
+    """Reason of the first group whose offsets could not be read or written, or ""."""
     failed = (SyncState.UNKNOWN, SyncState.REFUSED)
     left = (f"{each.group}: {each.reason}" for each in decisions if each.state in failed)
     return next(left, "")

@@ -1,4 +1,4 @@
-"""Where a request ends, and which never get a thread."""
+"""Ends of requests, and requests that never get a thread."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ assert len(COURSES) == 24
 
 
 def assert_no_alarm(course: Course, seed: int) -> None:
-    """How many of equal records are repeats, and how many copies of the next ones, is not determined."""
+    """Equal records may be counted as repeats, or as copies of the next ones: it is not determined."""
     past = history(course, random.Random(seed))  # noqa: S311
     found = past.compare()
     counts = {kind.value: count for kind, count in found.counts.items() if count}

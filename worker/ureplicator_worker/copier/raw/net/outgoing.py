@@ -1,4 +1,4 @@
-"""What a connection has still to send, in order.
+"""Bytes that a connection has still to send, in order.
 
 While a login is repeated, what follows it is held: a broker accepts nothing else until it is complete.
 """
