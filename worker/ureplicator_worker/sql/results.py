@@ -114,7 +114,7 @@ class Results:
         yield from (Ready(target, built) for built in _spliced(waiting))
 
     def _kept(self, segment: Segment) -> Iterator[Piece]:
-        """Places of the result in each piece."""
+        """The part of each piece that the result has."""
         pieces = list(self._round.between(segment.first, segment.stop))
         starts = [start for start, _ in pieces]
         bounds = np.searchsorted(self._rows, [*starts, segment.stop]).tolist()

@@ -115,10 +115,7 @@ def by_password(
 ) -> dict[str, str]:
     """Properties of a client."""
     return {
-        "bootstrap.servers": f"127.0.0.1:{cluster.listener_port(SECURE)}",
-        "security.protocol": "SASL_SSL",
-        "ssl.ca.location": str(authority.certificate),
-        "sasl.mechanism": mechanism,
+        **_by_login(cluster, authority, mechanism),
         "sasl.username": USER,
         **(more or {"sasl.password": PASSWORD}),
     }
@@ -128,14 +125,20 @@ def by_token(
     cluster: KafkaCluster, authority: Authority, endpoint: TokenEndpoint
 ) -> dict[str, str]:
     return {
-        "bootstrap.servers": f"127.0.0.1:{cluster.listener_port(SECURE)}",
-        "security.protocol": "SASL_SSL",
-        "ssl.ca.location": str(authority.certificate),
-        "sasl.mechanism": "OAUTHBEARER",
+        **_by_login(cluster, authority, "OAUTHBEARER"),
         "sasl.oauthbearer.client.id": CLIENT,
         "sasl.oauthbearer.client.secret": SECRET,
         "sasl.oauthbearer.token.endpoint.url": endpoint.url,
         "https.ca.location": str(authority.certificate),
+    }
+
+
+def _by_login(cluster: KafkaCluster, authority: Authority, mechanism: str) -> dict[str, str]:
+    return {
+        "bootstrap.servers": f"127.0.0.1:{cluster.listener_port(SECURE)}",
+        "security.protocol": "SASL_SSL",
+        "ssl.ca.location": str(authority.certificate),
+        "sasl.mechanism": mechanism,
     }
 
 

@@ -208,7 +208,8 @@ def test_delay_that_ends_wakes_the_loop(fleet: ControllerFleet) -> None:
     assert fleet.assignment_of("b").entries
 
 
-def test_a_new_leader_restarts_the_delay(fleet: ControllerFleet) -> None:
+def lose_the_owner(fleet: ControllerFleet) -> None:
+    """Worker a owns the only partition and is missed; b is there."""
     a = fleet.worker("a")
     fleet.topic(1)
     fleet.one.run(5)
@@ -216,6 +217,10 @@ def test_a_new_leader_restarts_the_delay(fleet: ControllerFleet) -> None:
     fleet.worker("b")
     a.expire()
     fleet.one.run()
+
+
+def test_a_new_leader_restarts_the_delay(fleet: ControllerFleet) -> None:
+    lose_the_owner(fleet)
     fleet.clock.advance(15)
     fleet.one.client.expire()
     fleet.two.run()
@@ -328,13 +333,7 @@ def test_a_standby_reads_the_leader_node_now_and_then(
 
 def test_nothing_is_decided_on_the_picture_from_before_an_outage(fleet: ControllerFleet) -> None:
     """The worker came back in time. The leader's connection is there before its tree cache knows."""
-    a = fleet.worker("a")
-    fleet.topic(1)
-    fleet.one.run(5)
-    fleet.report_online(a, "a")
-    fleet.worker("b")
-    a.expire()
-    fleet.one.run()
+    lose_the_owner(fleet)
     fleet.one.client.suspend()
     fleet.worker("a")
     fleet.clock.advance(REBALANCE_S + 1)
