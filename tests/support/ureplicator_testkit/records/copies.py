@@ -69,6 +69,13 @@ class History:
         contents = [each for _, each in kept]
         return replace(self, target=tuple(zip(offsets, contents, strict=False)))
 
+    def with_foreign(self, content: Content, place: int) -> History:
+        """The same, had somebody else written this record to the target before its record number `place`."""
+        kept = list(self.target)
+        offset = kept[place][0]
+        behind = [(each + 1, other) for each, other in kept[place:]]
+        return replace(self, target=(*kept[:place], (offset, content), *behind))
+
     def compare_in_two(self, dice: random.Random) -> tuple[Comparison, Comparison]:
         """The second goes on where the first ends, which was while the topic was copied. Contents are
         unique, and nothing was removed."""

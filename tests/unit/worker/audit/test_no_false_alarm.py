@@ -6,13 +6,13 @@ retention on either side, before and after the copy.
 
 import random
 from collections import Counter
-from itertools import product
+from itertools import pairwise, product
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ureplicator_testkit.records.copies import Course, history
+from ureplicator_testkit.records.copies import Course, History, history
 from ureplicator_worker.audit.result import FindingKind
 
 COURSES = [
@@ -57,6 +57,35 @@ def test_random_history(number: int) -> None:
 def test_repeats_of_frequent_contents_are_no_records_that_moved(seed: int) -> None:
     """A copier crashed twice within a few records, or just before the end."""
     assert_no_alarm(Course(equal_contents=True, keys=200), seed)
+
+
+@pytest.mark.parametrize(
+    ("compact_target", "seed"),
+    [(False, 403), *((True, seed) for seed in (238, 311, 501, 1848, 1851, 103235))],
+)
+def test_repeats_of_records_that_compaction_removed(compact_target: bool, seed: int) -> None:
+    """The source has removed them, the target their first copies, or a region begins within the repeats."""
+    assert_no_alarm(Course(keys=2_000, compact_source=True, compact_target=compact_target), seed)
+
+
+@pytest.mark.parametrize("seed", [0, 1, 3, 4, 5, 7, 8, 9])
+def test_a_foreign_record_of_a_compacted_topic_is_named(seed: int) -> None:
+    """Where neither log has a hole, and nothing is repeated."""
+    dice = random.Random(seed)  # noqa: S311
+    past = history(Course(keys=20_000, exactly_once=True, compact_source=True), dice)
+    place = dice.choice([n for n in range(10, len(past.target) - 20) if _has_no_holes(past, n)])
+    foreign = past.with_foreign((b"k1", b"foreign", (), 1_000), place)
+    assert foreign.compare().counts[FindingKind.FOREIGN] == 1
+
+
+def _has_no_holes(past: History, place: int) -> bool:
+    """Whether 10 records before it and 20 from it on follow each other in both logs, offset by offset."""
+    at = {content: offset for offset, content in past.source if offset < past.required}
+    near = past.target[place - 10 : place + 20]
+    ours = [at.get(content, 0) for _, content in near]
+    return all(
+        b == a + 1 for log in (ours, [offset for offset, _ in near]) for a, b in pairwise(log)
+    )
 
 
 FEW_CONTENTS = Course(equal_contents=True, keys=20)

@@ -11,6 +11,11 @@ compared. Then a region is resolved, in this order:
 3. a missing and an extra record of the region that share parts are one record, *altered*;
 4. the rest is *missing* or *foreign*.
 
+Where the source is compacted, an extra record without a hole waits a second time. A region may begin within
+records that a copier repeats: then the hole of its first records is in a later region, and what was found
+there makes them *repeated*. Or the hole is in another region, whose first copies the target has removed: so
+the rest of a region *with repeats*, or before the first record that both have, may use holes left over.
+
 A target may also repeat records that the source has deleted since, and whose first copies the target has
 deleted: older records than the first that both sides have are counted, no differences, if the source had
 records before the range.
@@ -73,13 +78,16 @@ class Entry:
 @dataclass(slots=True, eq=False)
 class Region:
     """`source_holes`, `target_holes`: offsets without a record in either log. `at`: records compared before;
-    `history_end`: end of the history then."""
+    `history_end`: end of the history then. `repeats`: its records that are repeats, first
+    copies removed or not. `resolved`: only extra records are left, and wait a second time."""
 
     at: int
     history_end: int
     source_holes: int
     target_holes: int
     leading: bool
+    repeats: int = 0
+    resolved: bool = False
     missing: list[Entry] = field(default_factory=list)
     extra: list[Entry] = field(default_factory=list)
 
@@ -102,6 +110,7 @@ class Pending:
         self._extra: dict[int, deque[Entry]] = defaultdict(deque)
         self._regions: deque[Region] = deque()
         self._waiting = 0
+        self._source_holes_left = 0
         self.compacted = 0
         self.oldest_ms = 0
 
@@ -122,7 +131,7 @@ class Pending:
         if any(each.waiting for each in (*region.missing, *region.extra)):
             self._regions.append(region)
         while self._waiting > MAX_WAITING:
-            self._resolve(self._regions.popleft())
+            self._resolve(self._regions.popleft(), region.at)
 
     def _pass_leading(self, region: Region) -> None:
         """They are no differences, but later repeats may be of them."""
@@ -137,11 +146,12 @@ class Pending:
 
     def expire(self, at: int) -> None:
         while self._regions and self._regions[0].at + AGE < at:
-            self._resolve(self._regions.popleft())
+            self._resolve(self._regions.popleft(), at)
 
     def flush(self) -> None:
         while self._regions:
-            self._resolve(self._regions.popleft())
+            region = self._regions.popleft()
+            self._resolve(region, region.at)
 
     def _pair_or_wait(
         self, entry: Entry, own: dict[int, deque[Entry]], other: dict[int, deque[Entry]]
@@ -157,6 +167,7 @@ class Pending:
         self._history.append([missing.offset], [missing.print])
         if self._limits.target_compacted and entry.has_key and _use_hole(missing, extra):
             self.compacted += 1
+            extra.region.repeats += 1
         else:
             self._report(FindingKind.REORDERED, missing.offset, extra.offset, "")
 
@@ -164,10 +175,17 @@ class Pending:
         if entry.print not in known:
             return False
         entry.waiting = False
-        self._report(FindingKind.REPEATED, known[entry.print], entry.offset, "")
+        self._repeated(known[entry.print], entry)
         return True
 
-    def _resolve(self, region: Region) -> None:
+    def _repeated(self, source_offset: int, entry: Entry) -> None:
+        entry.region.repeats += 1
+        self._report(FindingKind.REPEATED, source_offset, entry.offset, "")
+
+    def _resolve(self, region: Region, at: int) -> None:
+        if region.resolved:
+            self._resolve_again(region)
+            return
         missing = [each for each in region.missing if each.waiting]
         extra = [each for each in region.extra if each.waiting]
         for entries, where in ((missing, self._missing), (extra, self._extra)):
@@ -182,23 +200,43 @@ class Pending:
             self.compacted += len(extra) - len(kept)
             extra = kept
         if self._limits.source_compacted:
+            self._source_holes_left += max(0, region.source_holes)
             extra = self._removed_at_source(extra, region.source_holes)
         if self._limits.target_compacted:
             missing = self._removed_at_target(missing, region.target_holes)
-        self._report_rest(missing, extra)
+        self._report_altered(missing, extra)
+        self._report_missing(missing)
+        if self._limits.source_compacted and extra:
+            self._wait_again(region, extra, at)
+        else:
+            self._report_foreign(extra)
+
+    def _wait_again(self, region: Region, extra: list[Entry], at: int) -> None:
+        region.resolved, region.at, region.missing, region.extra = True, at, [], extra
+        self._waiting += len(extra)
+        self._regions.append(region)
+
+    def _resolve_again(self, region: Region) -> None:
+        self._waiting -= len(region.extra)
+        known = self._history.find({each.print for each in region.extra}, since=region.history_end)
+        extra = [each for each in region.extra if not self._is_repeat(each, known)]
+        if region.repeats or region.leading:
+            extra = self._removed_at_source(extra, self._source_holes_left)
+        self._report_foreign(extra)
 
     def _removed_at_source(self, extra: Sequence[Entry], holes: int) -> list[Entry]:
         """The rest. A record that was removed at the source may be repeated at the target."""
         rest: list[Entry] = []
-        removed: set[int] = set()
+        removed: dict[int, None] = {}
         for entry in extra:
             if entry.print in removed:
-                self._report(FindingKind.REPEATED, NO_OFFSET, entry.offset, "")
+                self._repeated(NO_OFFSET, entry)
             elif len(removed) < holes and entry.has_key:
-                removed.add(entry.print)
+                removed[entry.print] = None
             else:
                 rest.append(entry)
         self.compacted += len(removed)
+        self._source_holes_left -= len(removed)
         self._history.append([NO_OFFSET] * len(removed), list(removed))
         return rest
 
@@ -209,13 +247,18 @@ class Pending:
         self.compacted += len(removed)
         return [each for each in missing if id(each) not in removed]
 
-    def _report_rest(self, missing: list[Entry], extra: list[Entry]) -> None:
+    def _report_altered(self, missing: list[Entry], extra: list[Entry]) -> None:
+        """Remove them from both lists."""
         for likeness in _LIKENESSES if missing and extra else ():
             for a, b in _alike(missing, extra, likeness):
                 parts = [name for n, name in enumerate(PARTS) if a.parts[n] != b.parts[n]]
                 self._report(FindingKind.ALTERED, a.offset, b.offset, ",".join(parts))
+
+    def _report_missing(self, missing: Sequence[Entry]) -> None:
         for entry in missing:
             self._report(FindingKind.MISSING, entry.offset, NO_OFFSET, "")
+
+    def _report_foreign(self, extra: Sequence[Entry]) -> None:
         for entry in extra:
             self._report(FindingKind.FOREIGN, NO_OFFSET, entry.offset, "")
 
