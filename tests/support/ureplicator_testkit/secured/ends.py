@@ -20,8 +20,8 @@ from ureplicator_testkit.secured.tokens import TokenEndpoint
 from ureplicator_testkit.servers.clusters import KafkaCluster
 from ureplicator_testkit.servers.proxy import Proxy, ProxyThread
 
-REAUTHENTICATION_MS = 2_000
-TOKEN_LIFE_S = 4.0
+REAUTHENTICATION_MS = 5_000
+TOKEN_LIFE_S = 10.0
 
 
 @dataclass
