@@ -12,10 +12,9 @@ from __future__ import annotations
 import json
 import os
 import platform
-import re
 import signal
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, replace
 from functools import partial
@@ -25,20 +24,13 @@ import click
 from confluent_kafka import KafkaException
 from rich.console import Console
 
-from ureplicator_bench import (
-    control,
-    handover,
-    idle,
-    memory,
-    merge,
-    rows,
-    scale,
-    throughput,
-)
+from ureplicator_bench import floors, memory, merge, page_cache, rows, throughput
 from ureplicator_bench.contenders import Contender, MirrorMaker, Ours
-from ureplicator_bench.control import Figure
+from ureplicator_bench.copying import Copying
 from ureplicator_bench.delays import latency, open_loop
-from ureplicator_bench.load import Filler, Profile
+from ureplicator_bench.figures import Figure
+from ureplicator_bench.fleets import control, handover, idle, scale
+from ureplicator_bench.load import Profile
 from ureplicator_bench.report import (
     print_figure,
     print_latency,
@@ -66,9 +58,6 @@ PROFILES = {
         Profile("lz4", records=1_500_000, size=1_000, codec="lz4"),
     )
 }
-WARM_UP_S = 15.0
-"""Of copying, for each contender."""
-WARM_UP_ROUNDS = 6
 MEMORY = Profile("memory", records=5_000_000, size=1_000)
 
 console = Console(stderr=True, highlight=False)
@@ -232,6 +221,7 @@ def _changed(base: Profile, changes: dict[str, Any]) -> Profile:
 
 def _run(wanted: BenchOptions, *, only_memory: bool) -> tuple[bool, dict[str, Any]]:
     with _folder(), running(FOLDER) as servers, ExitStack() as more:
+        page_cache.fill(FOLDER)
         if only_memory:
             ours = Ours(servers, FOLDER, delivery=wanted.deliveries[0])
             found = memory.measure(ours, servers, wanted.profiles[0], progress=_print_progress)
@@ -279,16 +269,19 @@ def _rows(deadline_s: float) -> tuple[bool, dict[str, Any]]:
             *(Ours(servers, FOLDER, delivery=each) for each in Delivery),
             *(MirrorMaker(servers, FOLDER, tuned=True, once=once) for once in (False, True)),
         ]
-        copy = partial(_copied, servers=servers, deadline_s=deadline_s)
+        copying = Copying(servers, deadline_s, _print_progress)
         warm = PROFILES["1k"]
-        with _filled(warm, servers) as topic:
-            for each in contenders:
-                _warm_up(partial(copy, each, topic=topic, profile=warm, why="to warm up"))
+        with copying.filled(warm) as topic:
+            copying.warm_up(contenders, topic, warm)
         for number, profile in enumerate(rows.profiles()):
-            with _filled(profile, servers) as topic:
+            page_cache.fill(FOLDER)
+            with copying.filled(profile) as topic:
                 order = contenders if number % 2 == 0 else contenders[::-1]
-                results = {one.name: copy(one, topic=topic, profile=profile) for one in order}
-            row = rows.Row(profile, {one.name: results[one.name] for one in contenders})
+                results = {one.name: copying.copy(one, topic, profile) for one in order}
+                floor = (
+                    floors.measure(servers, topic, profile) if profile.batch_records > 1 else None
+                )
+            row = rows.Row(profile, {one.name: results[one.name] for one in contenders}, floor)
             _print_progress(rows.summary(row))
             found.append(row)
     for line in rows.markdown(found):
@@ -336,21 +329,16 @@ def _compare(
     figures: dict[str, Any] = {"throughput": {}, "latency": {}}
     aimed: list[Figure] = []
     good = True
+    copying = Copying(servers, wanted.deadline_s, _print_progress)
     for number, profile in enumerate(wanted.profiles):
-        with _filled(profile, servers) as topic:
+        with copying.filled(profile) as topic:
             copy = partial(
-                _copied,
-                servers=servers,
-                topic=topic,
-                profile=profile,
-                deadline_s=wanted.deadline_s,
-                passing=wanted.passing(profile),
+                copying.copy, topic=topic, profile=profile, passing=wanted.passing(profile)
             )
             if number == 0:
                 cold = [(each.name, copy(each, why="cold")) for each in contenders]
                 print_throughput(console, profile, cold, "cold")
-                for each in contenders:
-                    _warm_up(partial(copy, each, why="to warm up"))
+                copying.warm_up(contenders, topic, profile, passing=wanted.passing(profile))
             measured = [(each, copy(each)) for each in (*contenders, *reversed(contenders))]
         results = [
             (one.name, throughput.combined([found for each, found in measured if each is one]))
@@ -403,58 +391,13 @@ def _lag_under_load(
     return True, {"load": {name: [asdict(each) for each in found] for name, found in results}}
 
 
-@contextmanager
-def _filled(profile: Profile, servers: Servers) -> Iterator[str]:
-    topic = "bench-" + re.sub(r"[^a-z0-9]+", "-", profile.name)
-    source = servers.source.bootstrap
-    _print_progress(f"{profile.name}: filling {topic}")
-    create_topic(source, topic, partitions=profile.partitions)
-    Filler(source, topic, profile).add(profile.records)
-    yield topic
-    delete_topic(source, topic)
-
-
-def _warm_up(copy: Callable[[], throughput.Throughput]) -> None:
-    """Copy for a while, in as many rounds as that takes."""
-    copied_s, rounds = 0.0, 0
-    while copied_s < WARM_UP_S and rounds < WARM_UP_ROUNDS:
-        copied_s += copy().seconds
-        rounds += 1
-
-
-def _copied(
-    contender: Contender,
-    *,
-    servers: Servers,
-    topic: str,
-    profile: Profile,
-    deadline_s: float,
-    passing: int | None = None,
-    why: str = "measured",
-) -> throughput.Throughput:
-    """One copy of the whole topic to a target topic of its own."""
-    _print_progress(f"{profile.name}: {contender.name} copies, {why}")
-    target = servers.target.bootstrap
-    create_topic(target, topic, partitions=profile.partitions)
-    os.sync()  # otherwise the first contender pays for dirty pages of the fill
-    found = throughput.measure(
-        contender,
-        servers,
-        topic,
-        profile,
-        deadline_s=deadline_s,
-        passing=passing or profile.records,
-    )
-    delete_topic(target, topic)
-    return found
-
-
 def _latency(
     wanted: BenchOptions, servers: Servers, contenders: Sequence[Contender]
 ) -> list[tuple[str, list[latency.Latency]]]:
     results = []
     profile = wanted.profiles[0]
-    with _filled(profile, servers) as full_topic:
+    copying = Copying(servers, wanted.deadline_s, _print_progress)
+    with copying.filled(profile) as full_topic:
         for number, contender in enumerate(contenders):
             _print_progress(f"latency: {contender.name} for {wanted.seconds:.0f} s in each phase")
             topic = f"bench-latency-{number}"

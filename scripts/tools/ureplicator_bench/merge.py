@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping
 
-from ureplicator_bench.control import Figure
+from ureplicator_bench.figures import Figure
 from ureplicator_common.model import OwnerEpoch, Partition, Route
 from ureplicator_testkit.records import batches
 from ureplicator_worker.copier.position_values import StartPosition

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from rich.console import Console
 from rich.table import Table
 
-from ureplicator_bench.control import Figure
 from ureplicator_bench.delays.latency import Latency
 from ureplicator_bench.delays.open_loop import OpenLoop
+from ureplicator_bench.figures import Figure
 from ureplicator_bench.load import Profile
 from ureplicator_bench.memory import LIMIT_MB, Memory
 from ureplicator_bench.throughput import Throughput

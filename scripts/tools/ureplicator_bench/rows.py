@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from ureplicator_bench.floors import Floor
 from ureplicator_bench.load import Profile
 from ureplicator_bench.throughput import Throughput
 
@@ -21,10 +22,11 @@ SINGLE = Profile("100 B, batches of one record", 300_000, 100, batch_records=1)
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """Results of each contender, by its name."""
+    """Results of each contender, by its name, and the least that the clusters need (`floors`)."""
 
     profile: Profile
     results: Mapping[str, Throughput]
+    floor: Floor | None = None
 
 
 def profiles() -> Iterator[Profile]:
@@ -41,15 +43,16 @@ def summary(row: Row) -> str:
         f"{name} {result.records_per_s:,.0f} records/s, {result.core_hours_per_tb:.2f} core-hours/TB"
         for name, result in row.results.items()
     )
-    return f"{row.profile.name}: {'; '.join(figures)}"
+    return f"{row.profile.name}: {'; '.join([*figures, f'floor {_floor(row)} records/s'])}"
 
 
 def markdown(rows: Sequence[Row]) -> Iterator[str]:
-    """A table in Markdown: records a second, and core-hours for a TB, of each contender."""
+    """A table in Markdown: records a second of each contender and of the floor, and core-hours for a TB."""
     names = list(rows[0].results)
     heads = [
         "",
         *(f"{name}, records/s" for name in names),
+        "floor, records/s",
         *(f"{name}, core-hours/TB" for name in names),
     ]
     yield _line(heads)
@@ -57,7 +60,11 @@ def markdown(rows: Sequence[Row]) -> Iterator[str]:
     for row in rows:
         speeds = [f"{row.results[name].records_per_s:,.0f}" for name in names]
         costs = [f"{row.results[name].core_hours_per_tb:.2f}" for name in names]
-        yield _line([row.profile.name, *speeds, *costs])
+        yield _line([row.profile.name, *speeds, _floor(row), *costs])
+
+
+def _floor(row: Row) -> str:
+    return f"{row.floor.records_per_s:,.0f}" if row.floor else "-"
 
 
 def _line(cells: Sequence[str]) -> str:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ureplicator_bench import handover
+from ureplicator_bench.fleets import handover
 from ureplicator_testkit.fleet.real_fleet import Fleet
 from ureplicator_testkit.servers.clusters import KafkaCluster
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
 from ureplicator_bench import load, rows
 from ureplicator_bench.delays.latency import Latency, Quantiles, quantiles
 from ureplicator_bench.delays.open_loop import lags_s
+from ureplicator_bench.floors import Floor
 from ureplicator_bench.load import Profile
 from ureplicator_bench.spark import aims, filter_query
 from ureplicator_bench.throughput import Throughput, combined
@@ -60,14 +63,24 @@ def test_measurements_in_both_orders_count_alike() -> None:
 
 def test_a_row_shows_each_contender_in_the_order_of_the_first() -> None:
     one, other = copy(seconds=1.0, cpu_s=3.6, rss=7), copy(seconds=2.0, cpu_s=36.0, rss=7)
-    found = [rows.Row(profile, {"one": one, "other": other}) for profile in rows.profiles()]
+    results = {"one": one, "other": other}
+    floor = Floor(records=1_000, read_s=0.1, write_s=0.2, used_s=0.1)
+    found = [rows.Row(profile, results, floor) for profile in rows.profiles()]
     lines = list(rows.markdown(found))
     assert lines[0] == (
-        "|  | one, records/s | other, records/s | one, core-hours/TB | other, core-hours/TB |"
+        "|  | one, records/s | other, records/s | floor, records/s "
+        "| one, core-hours/TB | other, core-hours/TB |"
     )
-    assert lines[2] == "| 100 B, none | 1,000 | 500 | 1.00 | 10.00 |"
+    assert lines[2] == "| 100 B, none | 1,000 | 500 | 5,000 | 1.00 | 10.00 |"
     assert len(lines) == 2 + len(found)
     assert len({row.profile.name for row in found}) == len(found)
+
+
+def test_the_floor_is_the_longest_of_reading_writing_and_computing() -> None:
+    cores = os.cpu_count() or 1
+    assert Floor(records=100, read_s=2.0, write_s=1.0, used_s=0.1).records_per_s == 50
+    assert Floor(records=100, read_s=1.0, write_s=2.0, used_s=0.1).records_per_s == 50
+    assert Floor(records=100, read_s=1.0, write_s=2.0, used_s=4.0 * cores).records_per_s == 25
 
 
 @pytest.mark.parametrize("records", [512, 2_000, 123_457])

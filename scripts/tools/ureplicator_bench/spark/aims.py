@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from ureplicator_bench.control import Figure
 from ureplicator_bench.delays.latency import QUIET_PHASE, Latency
+from ureplicator_bench.figures import Figure
 from ureplicator_bench.throughput import Throughput
 
 SLOWER_PERCENT = 5.0

@@ -19,7 +19,7 @@ from typing import Any, Self
 
 from confluent_kafka import Producer
 
-from ureplicator_bench.control import Figure
+from ureplicator_bench.figures import Figure
 from ureplicator_bench.servers import running
 from ureplicator_bench.usage import quantile
 from ureplicator_testkit.fleet.real_fleet import Fleet

@@ -19,8 +19,8 @@ import psutil
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from ureplicator_bench.control import Figure
-from ureplicator_bench.idle import DRIVER_LIMIT, SLOT_LIMIT, SLOTS
+from ureplicator_bench.figures import Figure
+from ureplicator_bench.fleets.idle import DRIVER_LIMIT, SLOT_LIMIT, SLOTS
 from ureplicator_testkit.fleet.real_fleet import Fleet, pids_of
 from ureplicator_testkit.records.topics import QUIET, NewRecord, produce
 from ureplicator_testkit.servers.clusters import KafkaCluster

@@ -13,12 +13,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from statistics import median
 from typing import TypeVar
 
-from ureplicator_bench import whitelisting
+from ureplicator_bench.figures import Figure
+from ureplicator_bench.fleets import whitelisting
 from ureplicator_bench.servers import running
 from ureplicator_common.clock import SystemClock
 from ureplicator_common.contents import (
@@ -66,20 +67,6 @@ WRITES_PER_MOVE = 6.0
 """A partition that moves changes its topic's ideal state when it is given and when its former holder
 is removed, and two assignments as often; the rest is margin.
 """
-
-
-@dataclass(frozen=True, slots=True)
-class Figure:
-    """A measurement and its limit (None: for information)."""
-
-    what: str
-    value: float
-    unit: str
-    limit: float | None = None
-
-    @property
-    def good(self) -> bool:
-        return self.limit is None or self.value < self.limit
 
 
 def figures(folder: Path, *, progress: Callable[[str], None]) -> Iterator[Figure]:

@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from ureplicator_bench.control import Figure
+from ureplicator_bench.figures import Figure
 from ureplicator_common import znodes
 from ureplicator_common.clock import ManualClock
 from ureplicator_common.contents import AssignmentEntry, LiveWorker

@@ -1,0 +1,1 @@
+"""Measurements of the control plane: large fleets, many partitions, handovers."""
