@@ -1,7 +1,7 @@
 """Throughput and processor time of copying a full topic.
 
 From the first record at the target to the last; the start-up before that is reported separately. The
-second half is also reported separately, because a JVM takes some seconds to compile.
+second half is also reported separately, because a JVM takes some seconds to start and to compile.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ class Throughput:
     seconds: float
     start_s: float
     second_half_records_per_s: float
+    second_half_cpu_s: float
     cpu_s: float
     brokers_cpu_s: float
     others_cpu_s: float
@@ -52,6 +53,11 @@ class Throughput:
         return self.cpu_s / (self.records * self.size / 1e9)
 
     @property
+    def second_half_cpu_us(self) -> float:
+        """Processor time for a record, in microseconds."""
+        return self.second_half_cpu_s / (self.records / 2) * 1e6
+
+    @property
     def core_hours_per_tb(self) -> float:
         return self.cpu_s_per_gb * 1_000 / 3_600
 
@@ -69,6 +75,7 @@ def combined(results: Sequence[Throughput]) -> Throughput:
         start_s=sum(each.start_s for each in results) / len(results),
         second_half_records_per_s=sum(each.second_half_records_per_s for each in results)
         / len(results),
+        second_half_cpu_s=sum(each.second_half_cpu_s for each in results),
         cpu_s=sum(each.cpu_s for each in results),
         brokers_cpu_s=sum(each.brokers_cpu_s for each in results),
         others_cpu_s=sum(each.others_cpu_s for each in results),
@@ -126,12 +133,18 @@ def measure(
         seconds=last.at_s - first.at_s,
         start_s=first.at_s - began,
         second_half_records_per_s=_rate(half, last) / part,
+        second_half_cpu_s=(last.cpu_s - half.cpu_s) * _to_a_half(first, half, last),
         cpu_s=last.cpu_s - first.cpu_s,
         brokers_cpu_s=last.brokers_cpu_s - first.brokers_cpu_s,
         others_cpu_s=last.others_cpu_s - first.others_cpu_s,
         peak_rss_bytes=memory.bytes,
         finished=last.copied >= passing,
     )
+
+
+def _to_a_half(first: _Sample, half: _Sample, last: _Sample) -> float:
+    """Factor for what was measured since `half`, which was noticed some records late."""
+    return (last.copied - first.copied) / (2 * max(last.copied - half.copied, 1))
 
 
 def _rate(one: _Sample, other: _Sample) -> float:

@@ -43,6 +43,7 @@ def copy(*, seconds: float, cpu_s: float, rss: int, finished: bool = True) -> Th
         seconds=seconds,
         start_s=2.0,
         second_half_records_per_s=1_000 / seconds,
+        second_half_cpu_s=cpu_s / 4,
         cpu_s=cpu_s,
         brokers_cpu_s=4.0,
         others_cpu_s=0.0,
@@ -102,11 +103,12 @@ def test_a_cluster_may_be_five_percent_slower() -> None:
 
 
 def test_a_record_through_a_query_may_cost_ten_microseconds() -> None:
-    rate, cost = aims.sql_costs([("sql", copy(seconds=1.0, cpu_s=0.005, rss=7))])
+    whole, late, rate = aims.sql_costs([("sql", copy(seconds=1.0, cpu_s=0.01, rss=7))])
+    assert whole.value == pytest.approx(10)
+    assert late.value == pytest.approx(5)
+    assert late.good
     assert rate.value == pytest.approx(200_000)
-    assert cost.value == pytest.approx(5)
-    assert cost.good
-    assert not list(aims.sql_costs([("sql", copy(seconds=1.0, cpu_s=0.02, rss=7))]))[1].good
+    assert not list(aims.sql_costs([("sql", copy(seconds=1.0, cpu_s=0.03, rss=7))]))[1].good
 
 
 def test_the_latency_of_queries_is_judged_when_nothing_else_is_copied() -> None:
