@@ -1,4 +1,4 @@
-"""Sockets to brokers, and control requests: one request, one response, on a blocking socket.
+"""Control requests to a cluster: one request, one response, on blocking sockets (`connection`).
 
 The data requests (Fetch, Produce) are written by `ureplicator_worker.copier.raw`. They use `connect` of
 this module too, so TLS and authentication are in one place (`security`): both happen on the blocking
@@ -18,48 +18,39 @@ since the last byte: a long response on a slow line is read to its end, within t
 from __future__ import annotations
 
 import math
-import select
-import socket
-import ssl
-import struct
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
-from typing import Any, Protocol, Self
+from typing import Any
 
 from kafka.protocol.metadata import (
-    ApiVersionsRequest,
-    ApiVersionsResponse,
     FindCoordinatorRequest,
     FindCoordinatorResponse,
     MetadataResponse,
 )
 
 from ureplicator_common.clock import Clock, SystemClock
-from ureplicator_common.kafka import ClusterUnavailable, UntrustedConnection
+from ureplicator_common.kafka import ClusterUnavailable
 from ureplicator_common.kafka.broker_order import Address, BrokerOrder, broker_order
 from ureplicator_common.kafka.cluster_view import Broker as Broker
 from ureplicator_common.kafka.cluster_view import ClusterView as ClusterView
 from ureplicator_common.kafka.cluster_view import Leader as Leader
 from ureplicator_common.kafka.cluster_view import ViewDecoder, metadata_request, view_of
+from ureplicator_common.kafka.connection import CLIENT_ID as CLIENT_ID
+from ureplicator_common.kafka.connection import CONNECT_TIMEOUT_S as CONNECT_TIMEOUT_S
+from ureplicator_common.kafka.connection import BlockingConnection as BlockingConnection
+from ureplicator_common.kafka.connection import Channels, OpenChannel
+from ureplicator_common.kafka.connection import connect as connect
 from ureplicator_common.kafka.errors import error_name
 from ureplicator_common.kafka.security.channel import Opened as Opened
 from ureplicator_common.kafka.security.channel import Security as Security
 from ureplicator_common.kafka.security.channel import security_of
-from ureplicator_common.kafka.security.login import Login
-from ureplicator_common.kafka.security.tls import tls_reason
-from ureplicator_common.kafka.sockets import receive_exactly
 
-CLIENT_ID = "ureplicator"
-CONNECT_TIMEOUT_S = 1.0
 REQUEST_TIMEOUT_S = 10.0
 ANY_PART = 0.25
 ONE_PART = 0.5
 MIN_SILENCE_S = 0.3
-MAX_RESPONSE_BYTES = 1 << 28
-"""Far above the metadata of the largest cluster; a peer that announces more is no broker."""
-API_VERSIONS_VERSION = 0
 FIND_COORDINATOR_VERSION = 3
 GROUP_COORDINATOR = 0
 TRANSACTION_COORDINATOR = 1
@@ -69,167 +60,6 @@ READ_COMMITTED = 1
 """The end is the last stable offset: records behind it, in open transactions, are not to be copied yet."""
 EARLIEST = -2
 LATEST = -1
-
-
-def connect(
-    broker: Broker,
-    *,
-    security: Security,
-    timeout_s: float = CONNECT_TIMEOUT_S,
-    client_id: str = CLIENT_ID,
-) -> Opened:
-    """An open, authenticated, blocking socket. Raises ClusterUnavailable."""
-    security.check(broker)
-    try:
-        connection = socket.create_connection((broker.host, broker.port), timeout=timeout_s)
-    except OSError as error:
-        raise ClusterUnavailable(f"{broker} unreachable: {error}") from error
-    try:
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        return security.open(connection, broker, timeout_s=timeout_s, client_id=client_id)
-    except OSError as error:
-        connection.close()
-        raise ClusterUnavailable(f"{broker} refused the connection: {error}") from error
-    except ClusterUnavailable:
-        connection.close()
-        raise
-
-
-class BlockingConnection:
-    """One blocking connection for control requests."""
-
-    def __init__(
-        self,
-        broker: Broker,
-        connection: socket.socket,
-        *,
-        client_id: str = CLIENT_ID,
-        login: Login | None = None,
-        where: str = "",
-    ) -> None:
-        """`where`: cluster and broker, for error texts."""
-        self.broker = broker
-        self._where = where or str(broker)
-        self._client_id = client_id
-        self._connection = connection
-        self._login = login
-        self._correlation_id = 0
-
-    @classmethod
-    def open(
-        cls, broker: Broker, *, security: Security, timeout_s: float, client_id: str = CLIENT_ID
-    ) -> Self:
-        """Raises ClusterUnavailable."""
-        connection, login = connect(
-            broker, security=security, timeout_s=timeout_s, client_id=client_id
-        )
-        where = security.where(broker)
-        return cls(broker, connection, client_id=client_id, login=login, where=where)
-
-    @property
-    def is_open(self) -> bool:
-        """False if the broker has closed it: brokers close what is idle (`connections.max.idle.ms`).
-
-        Between requests there is nothing to read but the end, and with TLS what is TLS's own. A connection
-        whose login is to be repeated is replaced instead.
-        """
-        if self._login is not None and self._login.is_due(time.monotonic()):
-            return False
-        poll = select.poll()
-        poll.register(self._connection, select.POLLIN)
-        return not poll.poll(0) or self._has_tls_only()
-
-    def _has_tls_only(self) -> bool:
-        """True if what there is to read is of TLS itself, such as a session ticket."""
-        if not isinstance(self._connection, ssl.SSLSocket):
-            return False
-        self._connection.settimeout(0)
-        try:
-            self._connection.recv(1)
-        except ssl.SSLWantReadError:
-            return True
-        except OSError:
-            return False
-        return False
-
-    def call(self, request: Any, response: Any, silence_s: float) -> Any:
-        """`call_all` of one request."""
-        (decoded,) = self.call_all([request], response, silence_s=silence_s)
-        return decoded
-
-    def call_all(
-        self,
-        requests: Sequence[Any],
-        response: Any,
-        *,
-        silence_s: float,
-        deadline_s: float = math.inf,
-    ) -> list[Any]:
-        """Send the requests (versions set) at once, decode their responses with class `response`.
-
-        Raises ClusterUnavailable after `silence_s` without a byte, and at the deadline; the channel is
-        closed then.
-        """
-        first = self._correlation_id + 1
-        try:
-            self._connection.settimeout(silence_s)
-            self._connection.sendall(b"".join(map(self._encoded, requests)))
-            received = [
-                self._receive(first + number, silence_s, deadline_s)
-                for number in range(len(requests))
-            ]
-        except ssl.SSLError as error:
-            self.close()
-            raise UntrustedConnection(f"{self._where}: TLS: {tls_reason(error)}") from None
-        except OSError as error:
-            self.close()
-            raise ClusterUnavailable(f"{self.broker} did not respond: {error}") from error
-        return [
-            response.decode(bytes(each), version=request.version, header=True)
-            for request, each in zip(requests, received, strict=True)
-        ]
-
-    def _encoded(self, request: Any) -> bytes:
-        self._correlation_id += 1
-        request.with_header(correlation_id=self._correlation_id, client_id=self._client_id)
-        return bytes(request.encode(framed=True, header=True))
-
-    def _receive(self, correlation_id: int, silence_s: float, deadline_s: float) -> bytearray:
-        """The next response. Raises ConnectionError for anything else, TimeoutError."""
-        limits = {"silence_s": silence_s, "deadline_s": deadline_s}
-        (size,) = struct.unpack(">i", receive_exactly(self._connection, 4, **limits))
-        if not 4 <= size <= MAX_RESPONSE_BYTES:
-            raise ConnectionAbortedError(
-                f"a response of {size} bytes: the peer is not a Kafka broker"
-            )
-        received = receive_exactly(self._connection, size, **limits)
-        (found,) = struct.unpack_from(">i", received)
-        if found != correlation_id:
-            raise ConnectionAbortedError(f"response {found} to {correlation_id}")
-        return received
-
-    def close(self) -> None:
-        self._connection.close()
-
-
-def newest_versions(
-    broker: Broker,
-    connection: socket.socket,
-    *,
-    security: Security,
-    timeout_s: float,
-    client_id: str = CLIENT_ID,
-) -> Mapping[int, int]:
-    """Highest version of each request that a broker accepts, by API key; for a fresh connection.
-
-    `security`: the connection was opened with it. Raises ClusterUnavailable; the connection is closed then.
-    """
-    request = ApiVersionsRequest(version=API_VERSIONS_VERSION)
-    channel = BlockingConnection(
-        broker, connection, client_id=client_id, where=security.where(broker)
-    )
-    reply = channel.call(request, ApiVersionsResponse, security.timeout_s(timeout_s))
-    return {row.api_key: row.max_version for row in reply.api_keys}
 
 
 def open_client(
@@ -257,14 +87,6 @@ class NoCoordinator(ClusterUnavailable):
     """The brokers respond that there is none now: it is being elected."""
 
 
-class OpenChannel(Protocol):
-    """Connects to a broker. Raises ClusterUnavailable."""
-
-    def __call__(
-        self, broker: Broker, *, security: Security, timeout_s: float
-    ) -> BlockingConnection: ...
-
-
 class ClusterClient:
     """Control requests to one cluster: finds brokers and coordinators, keeps a channel to each.
 
@@ -289,11 +111,12 @@ class ClusterClient:
         self.client_id = client_id
         self._security = security or Security()
         self._timeout_s = timeout_s
-        self._open_channel = open_channel or partial(BlockingConnection.open, client_id=client_id)
         self._clock = clock or SystemClock()
         self.pause = pause
         self._views = ViewDecoder()
-        self._channels: dict[Address, BlockingConnection] = {}
+        self._channels = Channels(
+            open_channel or partial(BlockingConnection.open, client_id=client_id), self._security
+        )
         self._coordinators: dict[tuple[int, str], Broker] = {}
         self._deadline_s = math.inf
 
@@ -327,10 +150,13 @@ class ClusterClient:
         (reply,) = self.call_all(broker, [request], response)
         return reply
 
-    def call_all(self, broker: Broker, requests: Sequence[Any], response: Any) -> list[Any]:
-        """Requests to one broker, sent at once. Raises ClusterUnavailable."""
+    def call_all(
+        self, broker: Broker, requests: Sequence[Any], response: Any, *, channels: int = 1
+    ) -> list[Any]:
+        """Requests to one broker, sent at once; over several `channels`, as a broker serves the requests of
+        each one by one. Raises ClusterUnavailable."""
         with self.within(self._timeout_s):
-            return self._attempt(broker, requests, response, part=ONE_PART)
+            return self._attempt(broker, requests, response, part=ONE_PART, channels=channels)
 
     def call_any(self, request: Callable[[], Any], response: Any) -> Any:
         """As `call_any_all`, with one request."""
@@ -360,19 +186,25 @@ class ClusterClient:
         raise kind("; ".join(failures) or "no bootstrap servers")
 
     def _attempt(
-        self, broker: Broker, requests: Sequence[Any], response: Any, *, part: float
+        self,
+        broker: Broker,
+        requests: Sequence[Any],
+        response: Any,
+        *,
+        part: float,
+        channels: int = 1,
     ) -> list[Any]:
         """Raises ClusterUnavailable."""
         address = (broker.host, broker.port)
         silence_s = self._silence_s(part)
         try:
-            channel = _if_open(self._channels.get(address))
-            if channel is None:
-                connect_s = min(silence_s, CONNECT_TIMEOUT_S)
-                channel = self._open_channel(broker, security=self._security, timeout_s=connect_s)
-                self._channels[address] = channel
-            replies = channel.call_all(
-                requests, response, silence_s=silence_s, deadline_s=self._deadline_s
+            replies = self._channels.exchange(
+                broker,
+                requests,
+                response,
+                count=channels,
+                silence_s=silence_s,
+                deadline_s=self._deadline_s,
             )
         except ClusterUnavailable:
             self._failed(address)
@@ -388,9 +220,7 @@ class ClusterClient:
 
     def _failed(self, address: Address) -> None:
         self._order.failed(address, self.now_s())
-        channel = self._channels.pop(address, None)
-        if channel is not None:
-            channel.close()
+        self._channels.close(address)
         self._coordinators = {
             key: known
             for key, known in self._coordinators.items()
@@ -456,20 +286,10 @@ class ClusterClient:
 
     def reset(self) -> None:
         """Close every connection: responses to earlier requests can no longer arrive."""
-        for channel in self._channels.values():
-            channel.close()
-        self._channels.clear()
+        self._channels.close_all()
         self._coordinators.clear()
 
     close = reset
-
-
-def _if_open(channel: BlockingConnection | None) -> BlockingConnection | None:
-    """An idle channel that its broker has closed is no failure."""
-    if channel is None or channel.is_open:
-        return channel
-    channel.close()
-    return None
 
 
 def _coordinator_request(key: str, kind: int) -> FindCoordinatorRequest:

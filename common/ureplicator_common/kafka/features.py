@@ -1,12 +1,22 @@
-"""Transactions as a cluster offers them: requests that brokers know, and a finalized feature (KIP-584)."""
+"""What brokers offer: versions of requests, and transactions with their finalized feature (KIP-584)."""
 
 from __future__ import annotations
+
+import socket
+from collections.abc import Mapping
 
 from kafka.protocol.metadata import ApiVersionsRequest, ApiVersionsResponse
 
 from ureplicator_common.kafka import ClusterUnavailable
-from ureplicator_common.kafka.client import CLIENT_ID, ClusterClient
+from ureplicator_common.kafka.client import (
+    CLIENT_ID,
+    BlockingConnection,
+    Broker,
+    ClusterClient,
+    Security,
+)
 
+API_VERSIONS_VERSION = 0
 TRANSACTION_FEATURE = "transaction.version"
 TRANSACTION_REQUESTS = {
     22: "InitProducerId",
@@ -18,6 +28,33 @@ TRANSACTION_REQUESTS = {
 FEATURES_VERSION = 3
 """The first version of ApiVersions that has the features of the cluster."""
 CLIENT_VERSION = "1"
+
+
+def accepted_versions(client: ClusterClient, broker: Broker) -> Mapping[int, int]:
+    """Highest version of each request that a broker accepts, by API key. Raises ClusterUnavailable."""
+    request = ApiVersionsRequest(version=API_VERSIONS_VERSION)
+    reply = client.call(broker, request, ApiVersionsResponse)
+    return {row.api_key: row.max_version for row in reply.api_keys}
+
+
+def newest_versions(
+    broker: Broker,
+    connection: socket.socket,
+    *,
+    security: Security,
+    timeout_s: float,
+    client_id: str = CLIENT_ID,
+) -> Mapping[int, int]:
+    """Highest version of each request that a broker accepts, by API key; for a fresh connection.
+
+    `security`: the connection was opened with it. Raises ClusterUnavailable; the connection is closed then.
+    """
+    request = ApiVersionsRequest(version=API_VERSIONS_VERSION)
+    channel = BlockingConnection(
+        broker, connection, client_id=client_id, where=security.where(broker)
+    )
+    reply = channel.call(request, ApiVersionsResponse, security.timeout_s(timeout_s))
+    return {row.api_key: row.max_version for row in reply.api_keys}
 
 
 def transaction_level(client: ClusterClient) -> int:

@@ -12,7 +12,9 @@ and the number is bounded.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from itertools import pairwise
 from operator import attrgetter
 from typing import NamedTuple
 
@@ -50,6 +52,22 @@ def forward(segments: Sequence[MapSegment], source_offset: int) -> int | None:
             return segment.target + source_offset - segment.first
         newest = newest or segment
     return None if newest is None else newest.target_end
+
+
+def translation(segments: Sequence[MapSegment]) -> Callable[[int], int | None]:
+    """`forward` for many offsets: a search in the segments, unless the source's offsets go back in them."""
+    if any(later.first < each.end for each, later in pairwise(segments)):
+        return partial(forward, segments)
+    firsts = [each.first for each in segments]
+
+    def translate(source_offset: int) -> int | None:
+        index = bisect_right(firsts, source_offset) - 1
+        if index < 0:
+            return None
+        first, end, target, _ = segments[index]
+        return target + min(source_offset, end) - first
+
+    return translate
 
 
 def backward(segments: Sequence[MapSegment], target_offset: int) -> int | None:

@@ -30,6 +30,7 @@ from ureplicator_bench.copying import Copying
 from ureplicator_bench.delays import latency, open_loop
 from ureplicator_bench.figures import Figure
 from ureplicator_bench.fleets import control, handover, idle, scale
+from ureplicator_bench.groups import sync
 from ureplicator_bench.load import Profile
 from ureplicator_bench.report import (
     print_figure,
@@ -149,6 +150,14 @@ class BenchOptions:
     help="So many partitions on one worker instead, in real processes.",
 )
 @click.option(
+    "--groups",
+    "group_count",
+    type=click.IntRange(100),
+    is_flag=False,
+    flag_value=15_000,
+    help="Passes of the sync over so many consumer groups instead; 15,000 without a number.",
+)
+@click.option(
     "--merge", "only_merge", is_flag=True, help="Measure the merging of small batches instead."
 )
 @click.option(
@@ -177,6 +186,7 @@ def main(
     only_handover: bool,
     idle_partitions: int | None,
     scale_partitions: int | None,
+    group_count: int | None,
     only_merge: bool,
     only_rows: bool,
     as_json: bool,
@@ -195,6 +205,8 @@ def main(
             good, figures = _idle(idle_partitions)
         elif scale_partitions is not None:
             good, figures = _scale(scale_partitions)
+        elif group_count is not None:
+            good, figures = _groups(group_count)
         elif only_merge:
             good, figures = _merge()
         elif only_rows:
@@ -259,6 +271,11 @@ def _idle(partitions: int) -> tuple[bool, dict[str, Any]]:
 def _scale(partitions: int) -> tuple[bool, dict[str, Any]]:
     with _folder():
         return _printed("scale", scale.figures(FOLDER, partitions, progress=_print_progress))
+
+
+def _groups(count: int) -> tuple[bool, dict[str, Any]]:
+    with _folder():
+        return _printed("groups", sync.figures(FOLDER, count, progress=_print_progress))
 
 
 def _rows(deadline_s: float) -> tuple[bool, dict[str, Any]]:

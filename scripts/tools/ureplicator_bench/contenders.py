@@ -149,8 +149,13 @@ class Ours:
         return self.processes()[1]
 
     def pages(self) -> WorkerPages:
+        return self.fleet.pages()[0]
+
+    @property
+    def fleet(self) -> Fleet:
+        """The fleet that was started last, and runs."""
         assert self._fleet is not None
-        return self._fleet.pages()[0]
+        return self._fleet
 
     def wrong(self) -> str:
         return self._fleet.wrong() if self._fleet else "not started"

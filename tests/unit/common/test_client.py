@@ -16,8 +16,8 @@ from ureplicator_common.kafka.client import (
     ClusterClient,
     Security,
     connect,
-    newest_versions,
 )
+from ureplicator_common.kafka.features import newest_versions
 from ureplicator_common.kafka.positions import (
     COMMAND_S,
     KafkaPositionReader,

@@ -17,8 +17,8 @@ from ureplicator_common.kafka.client import (
     Broker,
     Security,
     connect,
-    newest_versions,
 )
+from ureplicator_common.kafka.features import newest_versions
 from ureplicator_worker.copier.raw.net.fetch_api import (
     API_KEY,
     NAMES,

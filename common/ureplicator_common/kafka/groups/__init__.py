@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from ureplicator_common.kafka import ClusterUnavailable
 
@@ -15,8 +15,7 @@ EMPTY_STATES = frozenset({"Empty", "Dead"})
 also one that this version does not know."""
 
 
-@dataclass(frozen=True, slots=True)
-class CommittedOffset:
+class CommittedOffset(NamedTuple):
     """Next offset that a group reads, and the metadata that its consumer stored with it."""
 
     offset: int

@@ -2,68 +2,45 @@
 
 * *List.* Each broker lists the groups that it coordinates, with their kinds and states, also those of the
   newer group protocols (share, streams).
-* *Offsets.* Version 7 of OffsetFetch is the highest that every supported broker has, and asks for one group.
-  So `PORTION` requests are sent at once, and responses are read as they come. Most are byte for byte those of
-  the round before: they are not decoded again.
-* *Commit.* The same way. The coordinator refuses a commit without a member for a group that has members, so
-  a consumer that joins between the check and the commit is not disturbed.
+* *Offsets.* A coordinator gets one request for many groups (KIP-709). A group that it does not coordinate
+  has an error of its own in the response. Brokers before Kafka 3.0 get a request for each group, many at
+  once. Most responses are byte for byte those of the round before: they are not decoded again.
+* *Commit.* A request is for one group. Many are sent at once, over several connections. The coordinator
+  refuses a commit without a member for a group that has members, so a consumer that joins between the check
+  and the commit is not disturbed.
+* *Coordinators* of groups that no broker lists are found by one request for many groups (KIP-699).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from hashlib import blake2b
-from types import MappingProxyType
-from typing import Any, NamedTuple
-
-from kafka.protocol.admin import (
-    DescribeGroupsRequest,
-    DescribeGroupsResponse,
-    ListGroupsRequest,
-    ListGroupsResponse,
-)
-from kafka.protocol.consumer import (
-    OffsetCommitRequest,
-    OffsetCommitResponse,
-    OffsetFetchRequest,
-    OffsetFetchResponse,
-)
+from typing import Any
 
 from ureplicator_common.kafka import ClusterUnavailable
 from ureplicator_common.kafka.client import GROUP_COORDINATOR, Broker, ClusterClient
 from ureplicator_common.kafka.cluster_view import CORRELATION_ID_BYTES
 from ureplicator_common.kafka.errors import COORDINATOR_MOVED, error_name
-from ureplicator_common.kafka.groups import (
-    CommittedOffset,
-    GroupList,
-    ListedGroup,
-    Offsets,
-    TopicPartition,
-)
+from ureplicator_common.kafka.features import accepted_versions
+from ureplicator_common.kafka.groups import GroupList, ListedGroup, Offsets, TopicPartition, wire
 from ureplicator_common.kafka.position_rows import in_requests
 from ureplicator_common.portions import portions
 
-LIST_VERSION = 4
-DESCRIBE_VERSION = 5
-OFFSET_FETCH_VERSION = 7
-OFFSET_COMMIT_VERSION = 7
-UNKNOWN_LEADER_EPOCH = -1
-"""Written with each offset. An epoch of the source that is above the target's would make consumers refresh
-their metadata again and again."""
 PORTION = 200
-"""Requests sent before the first response is read. They must fit into the buffers of a socket: a broker
-reads no request while nobody takes its responses."""
+"""Groups in requests that are sent before the first response is read. They must fit into the buffers of a
+socket: a broker reads no request while nobody takes its responses."""
+GROUPS_PER_REQUEST = 100
+DESCRIBED = 500
+COMMITS = 512
+CHANNELS = 32
+"""Connections to a coordinator for commits, and commits that are sent over them at once. A coordinator
+responds when a commit is replicated, and waits some milliseconds for others to write with it
+(`group.coordinator.append.linger.ms`): one connection would carry some 200 commits a second."""
+ONE_GROUP = 7
+"""The highest version of OffsetFetch that every supported broker has."""
 
-
-class Job(NamedTuple):
-    """One request for a group; `offsets` are those to commit."""
-
-    group: str
-    offsets: Offsets = MappingProxyType({})
-
-
-Answer = tuple[Job, Any]
-"""A job and what the decoder made of its response, or ClusterUnavailable."""
+Commit = tuple[str, Offsets]
+"""A group, and offsets that fit into one request."""
 
 
 class KafkaConsumerGroups:
@@ -71,52 +48,58 @@ class KafkaConsumerGroups:
 
     def __init__(self, client: ClusterClient) -> None:
         self._client = client
-        self._listed_at: dict[str, Broker] = {}
-        self._known: dict[str, tuple[bytes, Offsets]] = {}
+        self._at: dict[str, Broker] = {}
+        self._newest: dict[Broker, Mapping[int, int]] = {}
+        self._fetched = _FetchedOffsets()
 
     def listed(self) -> GroupList:
+        """Brokers may have been upgraded since the last list: their versions are asked again."""
         groups: dict[str, ListedGroup] = {}
         failed: dict[str, str] = {}
         at: dict[str, Broker] = {}
+        self._newest = {}
         for broker in self._client.view(()).brokers.values():
             try:
                 found = self._list(broker)
+                self._versions(broker)
             except ClusterUnavailable as error:
                 failed[str(broker)] = str(error)
                 continue
             groups |= {each.id: each for each in found}
             at |= {each.id: broker for each in found}
-        self._listed_at = at
-        self._known = {group: known for group, known in self._known.items() if group in at}
+        self._at = at
+        self._fetched.keep(at)
         return GroupList(groups, failed)
 
     def offsets(self, groups: Sequence[str]) -> Mapping[str, Offsets | ClusterUnavailable]:
-        found: dict[str, Offsets | ClusterUnavailable] = {}
-        jobs = [Job(group) for group in groups]
-        for job, reply in self._exchange(jobs, _fetch_request, self._decoder):
-            found[job.group] = self._failure(job.group, reply) if isinstance(reply, int) else reply
-        return found
+        led, missing = self._led(groups)
+        found: dict[str, Offsets | ClusterUnavailable] = dict(missing)
+        self._fetched.begin()
+        for broker, some in led.items():
+            found |= self._fetch(broker, some)
+        return {group: found.get(group, _no_response(group)) for group in groups}
 
     def states(self, groups: Sequence[str]) -> Mapping[str, str | ClusterUnavailable]:
         led, found = self._led(groups)
         states: dict[str, str | ClusterUnavailable] = dict(found)
         for broker, some in led.items():
-            for portion in portions(some, PORTION):
+            for portion in portions(some, DESCRIBED):
                 states |= self._describe(broker, portion)
         return {group: states.get(group, _no_response(group)) for group in groups}
 
     def commit(
         self, groups: Mapping[str, Offsets]
     ) -> Mapping[str, Mapping[TopicPartition, str] | ClusterUnavailable]:
+        led, missing = self._led(list(groups))
         refused: dict[str, dict[TopicPartition, str]] = {group: {} for group in groups}
-        failed: dict[str, ClusterUnavailable] = {}
-        jobs = [job for group, offsets in groups.items() for job in _jobs(group, offsets)]
-        for job, reply in self._exchange(jobs, _commit_request, lambda _: OffsetCommitResponse):
-            outcome = self._refused(job, reply)
-            if isinstance(outcome, ClusterUnavailable):
-                failed[job.group] = outcome
-            else:
-                refused[job.group] |= outcome
+        failed: dict[str, ClusterUnavailable] = dict(missing)
+        for broker, some in led.items():
+            commits = [(id, part) for id in some for part in in_requests(groups[id])]
+            for group, outcome in self._commit(broker, commits):
+                if isinstance(outcome, ClusterUnavailable):
+                    failed[group] = outcome
+                else:
+                    refused[group] |= outcome
         return refused | failed
 
     def close(self) -> None:
@@ -124,168 +107,195 @@ class KafkaConsumerGroups:
 
     def _list(self, broker: Broker) -> list[ListedGroup]:
         """Raises ClusterUnavailable, also while the broker loads groups: its list is incomplete then."""
-        request = ListGroupsRequest(version=LIST_VERSION, states_filter=[])
-        reply = self._client.call(broker, request, ListGroupsResponse)
-        if reply.error_code:
-            raise ClusterUnavailable(f"groups of {broker}: {error_name(reply.error_code)}")
-        return [
-            ListedGroup(row.group_id, row.protocol_type, row.group_state) for row in reply.groups
-        ]
+        code, groups = self._client.call(broker, wire.list_groups(), wire.ListDecoder())
+        if code:
+            raise ClusterUnavailable(f"groups of {broker}: {error_name(code)}")
+        found: list[ListedGroup] = groups
+        return found
+
+    def _versions(self, broker: Broker) -> Mapping[int, int]:
+        """Highest version of each request that the broker accepts, by API key. Raises ClusterUnavailable."""
+        if broker not in self._newest:
+            self._newest[broker] = accepted_versions(self._client, broker)
+        return self._newest[broker]
+
+    def _fetch(
+        self, broker: Broker, groups: Sequence[str]
+    ) -> dict[str, Offsets | ClusterUnavailable]:
+        """A broker that fails is not asked for the rest of its groups."""
+        found: dict[str, Offsets | ClusterUnavailable] = {}
+        try:
+            newest = self._versions(broker).get(wire.OFFSET_FETCH, ONE_GROUP)
+            version = wire.MANY_GROUPS if newest >= wire.MANY_GROUPS else ONE_GROUP
+            for portion in portions(groups, PORTION):
+                found |= self._fetch_portion(broker, portion, version)
+        except ClusterUnavailable as error:
+            self._forget(groups)
+            return dict.fromkeys(groups, error) | found
+        return found
+
+    def _fetch_portion(
+        self, broker: Broker, groups: Sequence[str], version: int
+    ) -> Iterator[tuple[str, Offsets | ClusterUnavailable]]:
+        """Raises ClusterUnavailable."""
+        size = GROUPS_PER_REQUEST if version >= wire.MANY_GROUPS else 1
+        parts = list(portions(groups, size))
+        requests = [wire.fetch_offsets(part, version) for part in parts]
+        for reply in self._client.call_all(broker, requests, self._fetched.decoder(parts)):
+            for group, found in reply.items():
+                yield group, self._failure(group, found) if isinstance(found, int) else found
 
     def _describe(
         self, broker: Broker, groups: Sequence[str]
     ) -> dict[str, str | ClusterUnavailable]:
-        request = DescribeGroupsRequest(
-            version=DESCRIBE_VERSION, groups=list(groups), include_authorized_operations=False
-        )
         try:
-            reply = self._client.call(broker, request, DescribeGroupsResponse)
+            reply = self._client.call(broker, wire.describe_groups(groups), wire.StatesDecoder())
         except ClusterUnavailable as error:
+            self._forget(groups)
             return dict.fromkeys(groups, error)
         return {
-            row.group_id: self._failure(row.group_id, row.error_code)
-            if row.error_code
-            else row.group_state
-            for row in reply.groups
+            group: self._failure(group, code) if code else state
+            for group, (code, state) in reply.items()
         }
 
-    def _decoder(self, jobs: Sequence[Job]) -> _OffsetsDecoder:
-        return _OffsetsDecoder(jobs, self._known)
+    def _commit(
+        self, broker: Broker, commits: Sequence[Commit]
+    ) -> Iterator[tuple[str, dict[TopicPartition, str] | ClusterUnavailable]]:
+        """A broker that fails gets no more commits."""
+        failure: ClusterUnavailable | None = None
+        for portion in portions(commits, COMMITS):
+            replies: Sequence[Mapping[TopicPartition, int]] = ()
+            if failure is None:
+                try:
+                    requests = [wire.commit_offsets(*each) for each in portion]
+                    replies = self._client.call_all(
+                        broker, requests, wire.RefusedDecoder(), channels=CHANNELS
+                    )
+                except ClusterUnavailable as error:
+                    failure = error
+            if failure is not None:
+                self._forget([group for group, _ in portion])
+                yield from ((group, failure) for group, _ in portion)
+            for (group, _), codes in zip(portion, replies, strict=False):
+                yield group, self._refused(group, codes)
 
-    def _refused(self, job: Job, reply: Any) -> dict[TopicPartition, str] | ClusterUnavailable:
-        if isinstance(reply, ClusterUnavailable):
-            return reply
-        codes = {
-            (topic.name, row.partition_index): row.error_code
-            for topic in reply.topics
-            for row in topic.partitions
-            if row.error_code
-        }
-        moved = set(codes.values()) & COORDINATOR_MOVED
+    def _refused(
+        self, group: str, codes: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, str] | ClusterUnavailable:
+        moved = COORDINATOR_MOVED.intersection(codes.values())
         if moved:
-            return self._failure(job.group, min(moved))
+            return self._failure(group, min(moved))
         return {key: error_name(code) for key, code in codes.items()}
 
     def _failure(self, group: str, code: int) -> ClusterUnavailable:
         if code in COORDINATOR_MOVED:
-            self._listed_at.pop(group, None)
-            self._client.forget_coordinator(group, GROUP_COORDINATOR)
+            self._forget([group])
         return ClusterUnavailable(f"group {group}: {error_name(code)}")
 
-    def _exchange(
-        self,
-        jobs: Sequence[Job],
-        request: Callable[[Job], Any],
-        decoder: Callable[[Sequence[Job]], Any],
-    ) -> Iterator[Answer]:
-        """A broker that fails is not asked for the rest of its groups."""
-        led, missing = self._led(list(dict.fromkeys(job.group for job in jobs)))
-        at = {group: broker for broker, groups in led.items() for group in groups}
-        yield from ((job, missing[job.group]) for job in jobs if job.group in missing)
-        for broker in led:
-            failure: ClusterUnavailable | None = None
-            for portion in portions([job for job in jobs if at.get(job.group) is broker], PORTION):
-                if failure is None:
-                    try:
-                        replies = self._client.call_all(
-                            broker, [request(job) for job in portion], decoder(portion)
-                        )
-                    except ClusterUnavailable as error:
-                        failure = error
-                if failure is None:
-                    yield from zip(portion, replies, strict=True)
-                else:
-                    yield from ((job, failure) for job in portion)
+    def _forget(self, groups: Sequence[str]) -> None:
+        """Their coordinator is found again for the next request."""
+        for group in groups:
+            self._at.pop(group, None)
+            self._client.forget_coordinator(group, GROUP_COORDINATOR)
 
     def _led(
         self, groups: Sequence[str]
     ) -> tuple[dict[Broker, list[str]], dict[str, ClusterUnavailable]]:
         """Groups by their coordinators, and those without one."""
-        led: dict[Broker, list[str]] = {}
         missing: dict[str, ClusterUnavailable] = {}
-        unlisted: list[str] = []
-        for group in groups:
-            broker = self._listed_at.get(group)
-            if broker is None:
-                unlisted.append(group)
-            else:
-                led.setdefault(broker, []).append(group)
+        unlisted = [group for group in groups if group not in self._at]
         for portion in portions(unlisted, PORTION):
-            found, reason = self._client.coordinators(portion, GROUP_COORDINATOR)
-            for broker, some in found.items():
-                led.setdefault(broker, []).extend(some)
-            for group in set(portion).difference(*found.values()):
-                missing[group] = ClusterUnavailable(f"group {group}: {reason}")
+            missing |= self._find(portion)
+        led: dict[Broker, list[str]] = {}
+        for group in groups:
+            if group in self._at:
+                led.setdefault(self._at[group], []).append(group)
         return led, missing
 
+    def _find(self, groups: Sequence[str]) -> dict[str, ClusterUnavailable]:
+        """Find their coordinators; the groups without one. Raises ClusterUnavailable."""
+        found = self._find_many(groups)
+        if found is None:
+            led, reason = self._client.coordinators(groups, GROUP_COORDINATOR)
+            self._at |= {group: broker for broker, some in led.items() for group in some}
+            lost = set(groups).difference(*led.values())
+            return {group: ClusterUnavailable(f"group {group}: {reason}") for group in lost}
+        self._at |= {group: broker for group, (code, broker) in found.items() if not code}
+        return {
+            group: ClusterUnavailable(f"group {group}: no coordinator: {error_name(code)}")
+            for group, (code, _) in found.items()
+            if code
+        }
 
-class _OffsetsDecoder:
-    """Decodes responses to the jobs in their order; those that are as before are not decoded again.
+    def _find_many(self, groups: Sequence[str]) -> Mapping[str, tuple[int, Broker]] | None:
+        """None: no broker is known to find many at once, or none responds."""
+        for broker, newest in self._newest.items():
+            if newest.get(wire.FIND_COORDINATOR, 0) < wire.MANY_KEYS:
+                continue
+            try:
+                reply = self._client.call(
+                    broker, wire.find_coordinators(groups), wire.CoordinatorsDecoder()
+                )
+            except ClusterUnavailable:
+                continue  # the client tries all others
+            found: Mapping[str, tuple[int, Broker]] = reply
+            return found
+        return None
 
-    A response that is an error becomes its code.
-    """
 
-    def __init__(self, jobs: Sequence[Job], known: dict[str, tuple[bytes, Offsets]]) -> None:
-        self._jobs = iter(jobs)
-        self._known = known
+class _FetchedOffsets:
+    """Offsets as they were fetched last. Equal ones are the same object, and equal responses to the same
+    groups are not decoded again."""
 
-    def decode(self, raw: bytes, *, version: int, header: bool) -> Offsets | int:
-        group = next(self._jobs).group
+    def __init__(self) -> None:
+        self._known: dict[str, Offsets] = {}
+        self._keys: dict[TopicPartition, TopicPartition] = {}
+        self._before: Mapping[tuple[str, ...], bytes] = {}
+        self._now: dict[tuple[str, ...], bytes] = {}
+
+    def begin(self) -> None:
+        """A round of requests."""
+        self._before, self._now, self._keys = self._now, {}, {}
+
+    def keep(self, groups: Mapping[str, object]) -> None:
+        """Forget all others."""
+        self._known = {group: known for group, known in self._known.items() if group in groups}
+
+    def decoder(self, parts: Sequence[Sequence[str]]) -> _PartsDecoder:
+        """For responses to requests for these groups, in their order."""
+        return _PartsDecoder(self, parts)
+
+    def taken(self, part: Sequence[str], raw: bytes, version: int) -> dict[str, Offsets | int]:
+        """Offsets of each group, or its error code."""
+        asked = tuple(part)
         digest = blake2b(raw[CORRELATION_ID_BYTES:], digest_size=16).digest()
+        if self._before.get(asked) == digest and all(group in self._known for group in asked):
+            self._now[asked] = digest
+            return {group: self._known[group] for group in asked}
+        rows = wire.OffsetsDecoder(self._keys).decode(raw, version=version, header=True)
+        found = {(row.group or asked[0]): self._kept(row.group or asked[0], row) for row in rows}
+        if not any(isinstance(each, int) for each in found.values()):
+            self._now[asked] = digest
+        return found
+
+    def _kept(self, group: str, row: wire.FetchedGroup) -> Offsets | int:
+        if row.error:
+            return row.error
         known = self._known.get(group)
-        if known is not None and known[0] == digest:
-            return known[1]
-        reply = OffsetFetchResponse.decode(raw, version=version, header=header)
-        code = reply.error_code or max(
-            (row.error_code for topic in reply.topics for row in topic.partitions), default=0
-        )
-        if code:
-            return int(code)
-        offsets = _offsets(reply)
-        self._known[group] = digest, offsets
-        return offsets
+        if known is None or known != row.offsets:
+            self._known[group] = known = row.offsets
+        return known
 
 
-def _offsets(reply: Any) -> Offsets:
-    return {
-        (topic.name, row.partition_index): CommittedOffset(row.committed_offset, row.metadata or "")
-        for topic in reply.topics
-        for row in topic.partitions
-        if row.committed_offset >= 0
-    }
+class _PartsDecoder:
+    """Decodes responses in the order of their requests, in place of the library's class."""
 
+    def __init__(self, fetched: _FetchedOffsets, parts: Sequence[Sequence[str]]) -> None:
+        self._fetched = fetched
+        self._parts = iter(parts)
 
-def _fetch_request(job: Job) -> OffsetFetchRequest:
-    """All topics. Offsets of open transactions are left out, those before them are returned."""
-    return OffsetFetchRequest(
-        version=OFFSET_FETCH_VERSION, group_id=job.group, topics=None, require_stable=False
-    )
-
-
-def _commit_request(job: Job) -> OffsetCommitRequest:
-    rows = OffsetCommitRequest.OffsetCommitRequestTopic
-    by_topic: dict[str, list[object]] = {}
-    for (topic, number), committed in job.offsets.items():
-        row = rows.OffsetCommitRequestPartition(
-            partition_index=number,
-            committed_offset=committed.offset,
-            committed_leader_epoch=UNKNOWN_LEADER_EPOCH,
-            committed_metadata=committed.metadata,
-        )
-        by_topic.setdefault(topic, []).append(row)
-    return OffsetCommitRequest(
-        version=OFFSET_COMMIT_VERSION,
-        group_id=job.group,
-        generation_id_or_member_epoch=-1,
-        member_id="",
-        group_instance_id=None,
-        topics=[rows(name=topic, partitions=some) for topic, some in by_topic.items()],
-    )
-
-
-def _jobs(group: str, offsets: Offsets) -> Iterator[Job]:
-    for some in in_requests(offsets):
-        yield Job(group, some)
+    def decode(self, raw: bytes, *, version: int, header: bool) -> Any:
+        return self._fetched.taken(next(self._parts), raw, version)
 
 
 def _no_response(group: str) -> ClusterUnavailable:

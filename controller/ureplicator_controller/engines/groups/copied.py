@@ -20,7 +20,7 @@ from ureplicator_common.kafka.list_offsets import by_topic
 from ureplicator_common.kafka.map_log.reading import OffsetMaps
 from ureplicator_common.kafka.provenance import Provenance
 from ureplicator_common.model import Partition, Route
-from ureplicator_common.offset_map.segments import backward, forward
+from ureplicator_common.offset_map.segments import backward, translation
 from ureplicator_controller.core.groups.decisions import CopiedPartition, Translate
 from ureplicator_controller.core.groups.topics import RouteTopic
 
@@ -93,7 +93,7 @@ class KafkaCopiedReader:
         translate_back: Translate = _no_map
         if position is not None and known is not None:
             segments = self._maps.segments(partition, position)
-            translate, translate_back = partial(forward, segments), partial(backward, segments)
+            translate, translate_back = translation(segments), partial(backward, segments)
         log = extent if isinstance(extent, Extent) else None
         if not reason and log is None:
             reason = str(extent or "the target's log is not known")

@@ -4,12 +4,16 @@ list groups at the source and at the target      one request to each broker
 offsets at the source                            of the selected groups
 positions, logs of the target, offset map        of the partitions that they have offsets on
 offsets at the target                            last, as the decision compares with them
+
+A decision that nothing is left to do holds on in the next passes, while the group has the same offsets at
+both ends and no member at the target.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from ureplicator_common.kafka import ClusterUnavailable
 from ureplicator_common.kafka.groups import ConsumerGroups, GroupList, ListedGroup, Offsets
@@ -17,6 +21,7 @@ from ureplicator_controller.core.groups.decisions import (
     GroupDecision,
     GroupView,
     Members,
+    PartitionDecision,
     SyncState,
     decide,
 )
@@ -25,7 +30,8 @@ from ureplicator_controller.core.groups.topics import RouteTopic
 from ureplicator_controller.engines.groups.copied import CopiedReader
 
 RECHECK_ROUNDS = 12
-"""With an interval of 5 s a minute: then repeats behind a crash, and logs that begin later, are seen."""
+"""Rounds after which a decision is made again. With an interval of 5 s a minute: then repeats behind a crash,
+and logs that begin later, are seen."""
 _SETTLED = frozenset({SyncState.SYNCED, SyncState.NO_OFFSETS})
 """States that hold on while the offsets at the source do."""
 UNLISTED = "the list of the source's groups is incomplete: "
@@ -44,6 +50,15 @@ class RouteClusters:
             each.close()
 
 
+class _Held(NamedTuple):
+    """A decision that holds on, and the offsets that it was made with. `there`: None for a group without
+    offsets on the route."""
+
+    here: Offsets
+    there: Offsets | None
+    decision: GroupDecision
+
+
 class Survey:
     """Reads the groups of a route again and again. Belongs to one thread."""
 
@@ -51,8 +66,9 @@ class Survey:
         self._clusters = clusters
         self._selected = selected
         self._known: Mapping[str, ListedGroup] = {}
-        self._offsets: Mapping[str, Offsets | ClusterUnavailable] = {}
-        self._synced: dict[str, tuple[Offsets, GroupDecision]] = {}
+        self._here: Mapping[str, Offsets | ClusterUnavailable] = {}
+        self._there: Mapping[str, Offsets | ClusterUnavailable] = {}
+        self._held: dict[str, _Held] = {}
         self._round = 0
 
     def read(self, topics: Mapping[str, RouteTopic]) -> Sequence[GroupDecision]:
@@ -61,20 +77,20 @@ class Survey:
         here, there = source.listed(), target.listed()
         groups = self._groups(here)
         ids = [group.id for group in groups if not unsupported(group)]
-        self._offsets = source.offsets(ids)
+        self._here = source.offsets(ids)
         quiet = self._quiet([id for id in ids if id in here.groups], there)
-        on_route = {
-            id: _on(topics, found) for id, found in self._offsets.items() if id not in quiet
-        }
+        on_route = {id: _on(topics, found) for id, found in self._here.items() if id not in quiet}
         wanted = {key for found in on_route.values() for key in found}
         copied = self._clusters.copied.read(topics, wanted)
-        committed = target.offsets([id for id, found in on_route.items() if found])
+        read = [id for id, held in quiet.items() if held.there is not None]
+        read += [id for id, found in on_route.items() if found]
+        self._there = target.offsets(read)
         missing = _text(here)
         return [
-            quiet[group.id]
+            quiet[group.id].decision
             if group.id in quiet
             else decide(
-                _view(group, self._offsets.get(group.id), committed.get(group.id), there)
+                _view(group, self._here.get(group.id), self._there.get(group.id), there)
                 if group.id in here.groups
                 else _unlisted(group, missing),
                 copied,
@@ -84,25 +100,33 @@ class Survey:
 
     def remember(self, decisions: Sequence[GroupDecision]) -> None:
         """Outcomes of the decisions that were read last."""
-        self._synced = {
-            each.group: (offsets, each)
-            for each in decisions
-            if each.state in _SETTLED
-            and (offsets := self._offsets.get(each.group)) is not None
-            and not isinstance(offsets, ClusterUnavailable)
-        }
+        held = (self._hold(each) for each in decisions if each.state in _SETTLED)
+        self._held = {each.decision.group: each for each in held if each is not None}
 
-    def _quiet(self, ids: Sequence[str], there: GroupList) -> Mapping[str, GroupDecision]:
+    def _hold(self, decision: GroupDecision) -> _Held | None:
+        """None: it is made again in the next round, as the target's offsets are others by now, or as they
+        were written: so what was written is read once."""
+        id = decision.group
+        before, here, there = self._held.get(id), self._here.get(id), self._there.get(id)
+        if not isinstance(here, Mapping) or isinstance(there, ClusterUnavailable):
+            return None
+        if before is not None and before.decision is decision:
+            return before if before.there == there else None
+        if there is not None and any(_is_written(each, there) for each in decision.partitions):
+            return None
+        return _Held(here, there, replace(decision, partitions=()))
+
+    def _quiet(self, ids: Sequence[str], there: GroupList) -> Mapping[str, _Held]:
         """Decisions that hold on. Each round decides another part of the groups again."""
         self._round += 1
-        found: dict[str, GroupDecision] = {}
+        found: dict[str, _Held] = {}
         for number, id in enumerate(ids):
-            offsets, decision = self._synced.get(id, (None, None))
+            held = self._held.get(id)
             is_due = (number + self._round) % RECHECK_ROUNDS == 0
-            if decision is None or is_due or members(id, there)[0] is not Members.NONE:
+            if held is None or is_due or members(id, there)[0] is not Members.NONE:
                 continue
-            if offsets is self._offsets[id] or offsets == self._offsets[id]:
-                found[id] = decision
+            if held.here is self._here[id] or held.here == self._here[id]:
+                found[id] = held
         return found
 
     def _groups(self, listed: GroupList) -> list[ListedGroup]:
@@ -121,6 +145,11 @@ def members(group: str, listed: GroupList) -> tuple[Members, str]:
     if listed.failed:
         return Members.UNKNOWN, f"the list of the target's groups is incomplete: {_text(listed)}"
     return Members.NONE, ""
+
+
+def _is_written(each: PartitionDecision, before: Offsets) -> bool:
+    found = before.get(each.target)
+    return found is None or found.offset != each.target_offset
 
 
 def _view(

@@ -13,19 +13,24 @@ BASE = 1_000
 
 
 class MemoryCopied:
-    """Everything up to `position` is copied, `base` further at the target. The map begins at `first`."""
+    """Everything up to `position` is copied, `base` further at the target. The map begins at `first`.
+
+    `asked`: partitions that were read, again each time.
+    """
 
     def __init__(self) -> None:
         self.position = 100
         self.base = BASE
         self.first = 0
         self.error: Exception | None = None
+        self.asked: list[TopicPartition] = []
 
     def read(
         self, topics: Mapping[str, RouteTopic], wanted: Collection[TopicPartition]
     ) -> Mapping[TopicPartition, CopiedPartition]:
         if self.error is not None:
             raise self.error
+        self.asked += wanted
         return {
             key: CopiedPartition(
                 target=(topics[key[0]].target, key[1]),

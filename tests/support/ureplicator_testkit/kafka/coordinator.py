@@ -46,7 +46,13 @@ class Coordinator(ClusterClient):
         return led, ""
 
     def _attempt(
-        self, broker: Broker, requests: Sequence[Any], response: Any, *, part: float
+        self,
+        broker: Broker,
+        requests: Sequence[Any],
+        response: Any,
+        *,
+        part: float,
+        channels: int = 1,
     ) -> list[Any]:
         return [self._respond(request, response) for request in requests]
 

@@ -14,6 +14,7 @@ from ureplicator_common.offset_map.segments import (
     joined,
     merged,
     thinned,
+    translation,
 )
 
 HOLED = (MapSegment(10, 20, 0), MapSegment(25, 30, 12))
@@ -103,3 +104,19 @@ def test_the_first_position_is_kept_where_both_logs_begin() -> None:
     segments = (MapSegment(0, 0, 0), MapSegment(21, 30, 0))
     assert merged((), segments) == segments
     assert forward(merged((), segments), 0) == 0
+
+
+@given(
+    st.lists(st.tuples(st.integers(-6, 12), st.integers(0, 9)), max_size=8),
+    st.integers(0, 99),
+)
+def test_translation_of_many_offsets_is_that_of_each(
+    steps: list[tuple[int, int]], source: int
+) -> None:
+    """`steps`: from the end of a segment to the next one, and its length; backwards after a crash."""
+    segments, first, target = [], 0, 0
+    for gap, length in steps:
+        first = max(0, first + gap)
+        segments.append(MapSegment(first, first + length, target))
+        first, target = first + length, target + length
+    assert translation(segments)(source) == forward(segments, source)

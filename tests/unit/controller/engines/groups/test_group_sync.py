@@ -86,15 +86,37 @@ def test_nothing_is_written_twice(world: World) -> None:
 
 
 def test_quiet_groups_are_decided_again_in_some_rounds_only(world: World) -> None:
-    for number in range(RECHECK_ROUNDS):
-        world.source.add(f"g{number}", {HERE: 10})
-    world.sync.run_once()
-    read: list[str] = []
-    world.target.reading = read.extend
+    """The first rounds read once what was written."""
+    keys = [("t", number) for number in range(RECHECK_ROUNDS)]
+    for number, key in enumerate(keys):
+        world.source.add(f"g{number}", {key: 10})
+    for _ in range(4):
+        world.sync.run_once()
+    world.copied.asked.clear()
     for _ in range(RECHECK_ROUNDS):
         world.sync.run_once()
-    assert sorted(read) == sorted(world.source.groups)
+    assert sorted(world.copied.asked) == keys
     assert world.groups(SyncState.SYNCED) == RECHECK_ROUNDS
+
+
+def test_an_offset_that_is_lowered_at_the_target_is_written_again_soon(world: World) -> None:
+    world.source.add("g", {HERE: 10})
+    for _ in range(4):
+        world.sync.run_once()
+    world.target.add("g", {HERE: 3})
+    for _ in range(2):
+        world.sync.run_once()
+    assert world.target.offset("g", HERE) == 10 + BASE
+
+
+def test_what_the_target_did_not_keep_is_written_again(world: World) -> None:
+    """As where a broker lost what it had acknowledged."""
+    world.source.add("g", {HERE: 10})
+    world.sync.run_once()
+    world.target.groups.clear()
+    for _ in range(2):
+        world.sync.run_once()
+    assert world.target.offset("g", HERE) == 10 + BASE
 
 
 def test_a_quiet_group_that_moves_is_written_in_the_next_round(world: World) -> None:

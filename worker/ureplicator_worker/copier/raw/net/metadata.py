@@ -26,8 +26,8 @@ from ureplicator_common.kafka.client import (
     ClusterClient,
     ClusterView,
     connect,
-    newest_versions,
 )
+from ureplicator_common.kafka.features import newest_versions
 from ureplicator_common.kafka.publication import publish_positions
 from ureplicator_common.kafka.security.login import Login
 
