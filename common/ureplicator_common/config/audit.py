@@ -46,5 +46,6 @@ class RouteAuditSettings(Section):
     """true: an auditor follows behind the copy and compares new records. Default false: it reads both
     clusters, and costs CPU."""
     bytes_per_s: BytesPerS = 1_000_000
-    """Bytes per second that are read from each cluster behind the copy. Beyond it the newest part of each
-    partition is compared, and the coverage is shown."""
+    """Bytes per second whose records are compared behind the copy, where checksums of batches do not prove
+    that both sides are equal. Beyond it the newest part of each partition is compared, and the coverage is
+    shown."""

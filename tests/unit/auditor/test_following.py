@@ -2,27 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
 
 from ureplicator_common.audits import VerifiedRange
 from ureplicator_common.audits.standing import AuditState, CopiedTopic, standing
-from ureplicator_common.config.route import RouteConfig
 from ureplicator_common.contents import TopicIntent
 from ureplicator_common.coordination import Operation, Unavailable
 from ureplicator_common.coordination.memory import MemoryCoordination
-from ureplicator_common.model import TopicKey, TopicState, position_group
-from ureplicator_testkit.control.audit_fixture import KEY, ROUTE, AuditFixture, Progress
+from ureplicator_common.model import TopicKey, TopicState
+from ureplicator_testkit.control.audit_fixture import KEY, AuditFixture, Progress
+from ureplicator_testkit.control.following_fixture import copied, failing_topic, follower, ranges
 from ureplicator_testkit.kafka.clients import MemoryPositionReader
 from ureplicator_worker.audit.result import (
-    AuditOptions,
     AuditRequest,
     AuditResult,
     Finding,
     FindingKind,
-    PartitionRange,
     PartitionResult,
 )
 from ureplicator_worker.audit.rounds import Watch
@@ -31,36 +29,8 @@ from ureplicator_worker.auditor.following import (
     PASS_S,
     REFRESH_MS,
     TOPIC_S,
-    RouteFollower,
 )
 from ureplicator_worker.auditor.nodes import Change
-from ureplicator_worker.auditor.preparation import Described, Preparation
-
-GROUP = position_group(fleet="test", route=ROUTE)
-
-
-class PlainTopics(Preparation):
-    """Topics with the settings of a fresh cluster."""
-
-    def __init__(self) -> None:
-        """Connects to nothing."""
-
-    def described(self, topics: Mapping[TopicKey, TopicIntent]) -> Described:
-        return {}
-
-    def comparison(
-        self,
-        key: TopicKey,
-        intent: TopicIntent,
-        ranges: Sequence[PartitionRange],
-        *,
-        described: Described,
-        bytes_per_s: int,
-        round_s: float = 15.0,
-    ) -> AuditRequest:
-        options = AuditOptions(rate_bytes_per_s=bytes_per_s)
-        target_topic = intent.target_topic or key.topic
-        return AuditRequest(str(key.route), key.topic, target_topic, tuple(ranges), options)
 
 
 @pytest.fixture
@@ -71,55 +41,6 @@ def audits() -> AuditFixture:
 @pytest.fixture
 def positions() -> MemoryPositionReader:
     return MemoryPositionReader()
-
-
-def follower(
-    audits: AuditFixture, positions: MemoryPositionReader, *, id: str = "a1", rate: int = 10_000_000
-) -> RouteFollower:
-    config = RouteConfig.model_validate(
-        {
-            "source": "source",
-            "target": "target",
-            "audit": {"continuous": True, "bytes_per_s": rate},
-            "handlers": [{"topics": "masked", "handler": "a.b:c"}],
-        }
-    )
-    return RouteFollower(
-        config,
-        fleet="test",
-        auditor=id,
-        nodes=audits.nodes(audits.client(), id),
-        positions=lambda cluster: positions,
-        preparation=PlainTopics(),
-        compare=audits.compare,
-        clock=audits.clock,
-    )
-
-
-def failing_topic(audits: AuditFixture, following: RouteFollower, topic: str) -> None:
-    """Comparisons of this topic raise what Spark does."""
-
-    def compare(
-        request: AuditRequest, on_progress: Progress, watch: Watch | None = None
-    ) -> AuditResult:
-        if request.topic == topic:
-            audits.compared.append(request)
-            raise RuntimeError("Job aborted due to stage failure")
-        return audits.compare(request, on_progress)
-
-    following._compare = compare
-
-
-def copied(positions: MemoryPositionReader, *offsets: int, topic: str = "orders") -> None:
-    for number, offset in enumerate(offsets):
-        positions.put(GROUP, topic, number, offset)
-
-
-def ranges(audits: AuditFixture) -> list[list[tuple[int, int, int, int]]]:
-    return [
-        [(each.partition, each.first, each.end, each.target_first) for each in request.partitions]
-        for request in audits.compared
-    ]
 
 
 def test_it_begins_at_the_positions_and_compares_what_is_copied_then(

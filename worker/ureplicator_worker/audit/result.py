@@ -79,7 +79,7 @@ class AuditOptions:
     """`delivery`: in at_least_once repeats are within the promise. `start`: the route's start, since with
     any but `earliest` the first records are not on the target. `timestamps`: false where the target
     stamps records itself. `rate_bytes_per_s`: limit for each side, 0 none. `round_s`: time after which
-    progress is reported."""
+    progress is reported. `stop_at_end`: do not go on behind the range once all differences are explained."""
 
     delivery: Delivery = Delivery.AT_LEAST_ONCE
     start: str = "earliest"
@@ -89,6 +89,7 @@ class AuditOptions:
     rate_bytes_per_s: int = 0
     max_findings: int = 10_000
     round_s: float = 15.0
+    stop_at_end: bool = False
 
 
 @dataclass(frozen=True, slots=True)

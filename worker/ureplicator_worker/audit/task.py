@@ -137,7 +137,7 @@ def _compare(
 
     kept: Outcome | None = None
     try:
-        for _ in _steps(comparison, work.options.round_s):
+        for _ in _steps(comparison, work):
             signals.show(ours.offset - start.source)
             if comparison.quiet and comparison.compared:
                 kept = outcome()
@@ -150,13 +150,16 @@ def _compare(
     return outcome()
 
 
-def _steps(comparison: Comparison, round_s: float) -> Iterator[None]:
+def _steps(comparison: Comparison, work: Work) -> Iterator[None]:
     """Steps of the comparison until its end, or that of the round."""
-    began_s = time.monotonic()
+    began_s, round_s = time.monotonic(), work.options.round_s
     while comparison.step():
         yield
         spent_s = time.monotonic() - began_s
         if spent_s > round_s and (comparison.quiet or spent_s > round_s * PATIENCE):
+            break
+        passed = comparison.next_offsets[0] >= work.range.end
+        if work.options.stop_at_end and passed and comparison.quiet:
             break
 
 

@@ -44,6 +44,7 @@ from ureplicator_common.model import Route, TopicKey
 from ureplicator_worker.audit.job import run_audit
 from ureplicator_worker.audit.result import AuditRequest, AuditResult
 from ureplicator_worker.audit.rounds import Watch
+from ureplicator_worker.audit.stored import Scanner
 from ureplicator_worker.auditor.cores import default_master, shared
 from ureplicator_worker.auditor.following import RouteFollower
 from ureplicator_worker.auditor.heartbeats import Heartbeats
@@ -160,6 +161,7 @@ class Auditor:
                 positions=self._positions,
                 preparation=self._preparation,
                 compare=self._comparison(spark, _following(config.route), cores.route),
+                scanner=Scanner(self._clusters()),
                 clock=self._clock,
             )
             for config in self._followed.values()
@@ -167,9 +169,7 @@ class Auditor:
         return requests, followers
 
     def _comparison(self, spark: Any, thread: str, cores: int) -> Compare:
-        clusters = {
-            name: dict(cluster.properties) for name, cluster in self._settings.clusters.items()
-        }
+        clusters = self._clusters()
 
         def compare(
             request: AuditRequest,
@@ -192,6 +192,9 @@ class Auditor:
             )
 
         return compare
+
+    def _clusters(self) -> dict[str, dict[str, str]]:
+        return {name: dict(each.properties) for name, each in self._settings.clusters.items()}
 
     def _admin(self, cluster: str) -> ConfluentTopicAdmin:
         return ConfluentTopicAdmin(self._settings.cluster(cluster), timeout_s=CLUSTER_TIMEOUT_S)

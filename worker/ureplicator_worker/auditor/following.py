@@ -2,9 +2,11 @@
 
 One auditor follows a route, by an ephemeral node. In a pass it reads the positions of all topics, and
 compares of each topic what was copied since the last pass, the topics that were verified longest ago first.
-A pass reads no more than the route's byte rate allows in `PASS_S`; beyond that it samples (`sampling`). A
-partition that was never compared begins at its position: what was copied before is for a requested audit.
-The first comparison of a topic is short: it shows the size of its records, which the rate is shared by.
+All batches are compared by their checksums first, and records only where these do not prove that both sides
+are equal (`matching`). What is left then is compared by records: no more than the route's byte rate allows
+in `PASS_S`; beyond that it samples (`sampling`). A partition that was never compared begins at its position:
+what was copied before is for a requested audit. The first comparison of a topic is short: it shows the size
+of its records, which the rate is shared by.
 
 A topic that fails is counted, shown in the auditor's status, and left out until it is tried again
 (`failures`): the others go on. One that takes long is cut off, and keeps what was compared.
@@ -27,10 +29,20 @@ from ureplicator_common.clock import Clock
 from ureplicator_common.config.route import RouteConfig
 from ureplicator_common.contents import TopicIntent
 from ureplicator_common.coordination import OutcomeUnknown, Unavailable
+from ureplicator_common.errors import OperatingError
 from ureplicator_common.kafka import PositionReader
 from ureplicator_common.model import Route, TopicKey, TopicState, position_group
-from ureplicator_worker.audit.result import AuditResult, PartitionRange
+from ureplicator_worker.audit.core.batches import Matched, OldFormat, Place
+from ureplicator_worker.audit.result import (
+    NO_OFFSET,
+    AuditRequest,
+    AuditResult,
+    PartitionRange,
+)
+from ureplicator_worker.audit.stored import Scan as StoredScan
+from ureplicator_worker.audit.stored import Wanted
 from ureplicator_worker.auditor.failures import Failures
+from ureplicator_worker.auditor.matching import Progress, Scan, matched
 from ureplicator_worker.auditor.nodes import AuditNodes
 from ureplicator_worker.auditor.outcome import (
     compared_ranges,
@@ -50,6 +62,8 @@ from ureplicator_worker.auditor.sampling import NewRecords, Sample, samples
 
 logger = logging.getLogger(__name__)
 
+SCAN_S = 20.0
+"""Most of a pass that checksums take; what they do not reach is left to the comparison of records."""
 PASS_S = 30.0
 """Half of the 60 s within which new records are compared: the other half is for the comparison."""
 WATCH_S = 2.0
@@ -80,9 +94,26 @@ class _Due:
     read_ms: int
 
     @property
+    def places(self) -> dict[int, Place]:
+        """Where partitions with new records are known to be aligned."""
+        known = {
+            number: next_first(self.audit, self.intent, number) or (position, NO_OFFSET)
+            for number, position in self.positions.items()
+        }
+        return {
+            number: Place(first, copy)
+            for number, (first, copy) in known.items()
+            if first < self.positions[number] and copy != NO_OFFSET
+        }
+
+    @property
     def oldest_ms(self) -> int:
         known = self.audit.partitions.values() if self.audit else ()
         return min((each.at_ms for each in known), default=0)
+
+
+_Compared = tuple[bool, str]
+"""True if the state was written; the reason why not all could be compared, "" if it could."""
 
 
 class _TookTooLong(Exception):
@@ -103,6 +134,7 @@ class RouteFollower:
         positions: Callable[[str], PositionReader],
         preparation: Preparation,
         compare: Compare,
+        scanner: StoredScan,
         clock: Clock,
     ) -> None:
         self.route: Route = config.route
@@ -113,6 +145,7 @@ class RouteFollower:
         self._positions = positions
         self._preparation = preparation
         self._compare = compare
+        self._scanner = scanner
         self._clock = clock
         self._record_bytes: dict[TopicKey, float] = {}
         self._measured = 0
@@ -142,37 +175,93 @@ class RouteFollower:
         if not self._nodes.follow(self.route, Follower(self._auditor, self._clock.wall_ms())):
             return False
         due = sorted(self._due(), key=lambda each: each.oldest_ms)
+        described = self._preparation.described(
+            {each.key: each.intent for each in due if self._new(each)}
+        )
+        late_s = self._clock.monotonic_s() + SCAN_S
+        left = []
+        for each in due:
+            matched = self._guarded(each.key, partial(self._matched, each, described, late_s))
+            if matched is not None:
+                left.append(replace(each, audit=self._nodes.state(each.key)) if matched else each)
+        self._compare_rest(left, described)
+        self.passes += 1
+        return True
+
+    def _compare_rest(self, due: Sequence[_Due], described: Described) -> None:
+        """Records of what is not known to be equal, within the byte rate."""
         new = {each.key: self._new(each) for each in due}
         total_bytes = sum(
             records.size_bytes for of_topic in new.values() for records in of_topic.values()
         )
         budget_bytes = self._config.audit.bytes_per_s * PASS_S
         share = min(1.0, budget_bytes / total_bytes) if total_bytes else 1.0
-        described = self._preparation.described(
-            {each.key: each.intent for each in due if new[each.key]}
-        )
         for each in due:
             size_bytes = sum(records.size_bytes for records in new[each.key].values())
             chosen = samples(new[each.key], budget_bytes=share * size_bytes)
-            self._guarded(each, chosen, described)
-        self.passes += 1
-        return True
+            if self._guarded(each.key, partial(self._topic, each, chosen, described)) is not None:
+                self.failures.remove(each.key)
 
-    def _guarded(self, due: _Due, chosen: Mapping[int, Sample], described: Described) -> None:
-        """Compare one topic; its failure is noted."""
+    def _guarded(self, key: TopicKey, compare: Callable[[], _Compared]) -> bool | None:
+        """Compare one topic: True if something was written; None: it failed, which is noted."""
         try:
-            why = self._topic(due, chosen, described)
+            written, why = compare()
         except (Unavailable, OutcomeUnknown):
             raise
         except Exception as error:  # whatever Spark raises: the other topics are compared
-            logger.exception("%s is not compared behind the copy", due.key)
-            why = reason_of(error)
-            self._show(due.key, why)
-        if why:
-            logger.warning("%s is tried again later: %s", due.key, why)
-            self.failures.add(due.key, why, now_s=self._clock.monotonic_s())
-        else:
-            self.failures.remove(due.key)
+            logger.exception("%s is not compared behind the copy", key)
+            written, why = False, reason_of(error)
+            self._show(key, why)
+        if not why:
+            return written
+        logger.warning("%s is tried again later: %s", key, why)
+        self.failures.add(key, why, now_s=self._clock.monotonic_s())
+        return None
+
+    def _matched(self, due: _Due, described: Described, late_s: float) -> _Compared:
+        """Pass over what is equal by the checksums of its batches."""
+        began = due.places
+        if not began:
+            return False, ""
+        progress = matched(
+            began,
+            due.positions,
+            scan=self._scan(due, described, late_s),
+            compare=lambda gaps: self._compared_gaps(due, gaps, described),
+            at_ms=due.read_ms,
+        )
+        passed = progress.passed(began)
+        self.passed += passed
+        self.compared += passed
+        if progress.compared or progress.failure:
+            self._nodes.write(
+                due.key,
+                partial(_matched_state, progress=progress, intent=due.intent, passed=passed),
+            )
+        return bool(progress.compared), progress.failure
+
+    def _scan(self, due: _Due, described: Described, late_s: float) -> Scan:
+        """What cannot be read here is left to the comparison of records, which says why."""
+        request = self._request(due, (), described)
+
+        def scan(places: Mapping[int, Place], ends: Mapping[int, int]) -> Mapping[int, Matched]:
+            if request.not_comparable:
+                return {}
+            wanted = Wanted(
+                due.key.route,
+                due.key.topic,
+                request.target_topic,
+                places,
+                ends,
+                request.options.timestamps,
+            )
+            try:
+                return self._scanner(wanted, late=lambda: self._clock.monotonic_s() > late_s)
+            except (OperatingError, OldFormat) as error:
+                logger.warning("%s: only records are compared: %s", due.key, error)
+                return {}
+
+        return scan
 
     def _show(self, key: TopicKey, failure: str) -> None:
         """Write only the failure: its cause may be the write of what was compared."""
@@ -226,8 +315,8 @@ class RouteFollower:
         for key in self._record_bytes.keys() - topics.keys():
             del self._record_bytes[key]
 
-    def _topic(self, due: _Due, chosen: Mapping[int, Sample], described: Described) -> str:
-        """Reason why not all of it could be compared; "" if it could."""
+    def _topic(self, due: _Due, chosen: Mapping[int, Sample], described: Described) -> _Compared:
+        """Compare records."""
         compared: dict[int, VerifiedRange] = {}
         result, why = self._compared(due, chosen, described) if chosen else (None, "")
         if result is not None:
@@ -239,7 +328,8 @@ class RouteFollower:
             if number not in chosen
         }
         compared |= {number: verified for number, verified in quiet.items() if verified}
-        if compared or why != (due.audit.failure if due.audit else ""):
+        written = bool(compared or why != (due.audit.failure if due.audit else ""))
+        if written:
             skipped, passed = passed_offsets(chosen, compared)
             self.passed += passed
             self.compared += passed - skipped
@@ -255,17 +345,19 @@ class RouteFollower:
                     failure=why,
                 ),
             )
-        return why
+        return written, why
 
-    def _compared(
-        self, due: _Due, chosen: Mapping[int, Sample], described: Described
+    def _compared_gaps(
+        self, due: _Due, gaps: Mapping[int, Sample], described: Described
     ) -> tuple[AuditResult | None, str]:
-        """Result of the comparison, and the reason if it is not complete."""
-        ranges = [
-            PartitionRange(number, each.next, each.first, each.target_first)
-            for number, each in sorted(chosen.items())
-        ]
-        request = self._preparation.comparison(
+        result, why = self._compared(due, gaps, described, stop_at_end=True)
+        self._count(due.key, result)
+        return result, why
+
+    def _request(
+        self, due: _Due, ranges: Sequence[PartitionRange], described: Described
+    ) -> AuditRequest:
+        return self._preparation.comparison(
             due.key,
             due.intent,
             ranges,
@@ -273,6 +365,23 @@ class RouteFollower:
             bytes_per_s=self._config.audit.bytes_per_s,
             round_s=ROUND_S if due.key in self._record_bytes else FIRST_ROUND_S,
         )
+
+    def _compared(
+        self,
+        due: _Due,
+        chosen: Mapping[int, Sample],
+        described: Described,
+        *,
+        stop_at_end: bool = False,
+    ) -> tuple[AuditResult, str]:
+        """Result of the comparison, and the reason if it is not complete."""
+        ranges = [
+            PartitionRange(number, each.next, each.first, each.target_first)
+            for number, each in sorted(chosen.items())
+        ]
+        request = self._request(due, ranges, described)
+        options = replace(request.options, stop_at_end=stop_at_end)
+        request = replace(request, options=options)
         began_s = self._clock.monotonic_s()
         so_far: list[AuditResult] = []
 
@@ -357,3 +466,22 @@ def _written(
         skipped=skipped,
         failure=failure,
     )
+
+
+def _matched_state(
+    before: TopicAudit | None, *, progress: Progress, intent: TopicIntent, passed: int
+) -> TopicAudit:
+    """Each range of a pass after the other."""
+    audit = before
+    for number, (compared, findings) in enumerate(progress.compared or [({}, ())]):
+        audit = _written(
+            audit,
+            compared=compared,
+            findings=findings,
+            intent=intent,
+            passed=0 if number else passed,
+            skipped=0,
+            failure=progress.failure,
+        )
+    assert audit is not None
+    return audit

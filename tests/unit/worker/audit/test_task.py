@@ -50,7 +50,11 @@ class MemoryLog:
 
 
 def compared(
-    monkeypatch: pytest.MonkeyPatch, wanted: PartitionRange, *, cancelled_at: int = COUNT
+    monkeypatch: pytest.MonkeyPatch,
+    wanted: PartitionRange,
+    *,
+    cancelled_at: int = COUNT,
+    stop_at_end: bool = False,
 ) -> Outcome:
     """`cancelled_at`: source offset of the chunk before which the driver cancels."""
     with DriverSignals() as driver:
@@ -68,7 +72,7 @@ def compared(
 
         monkeypatch.setattr(task, "PartitionLog", log)
         monkeypatch.setattr(signals, "LOOK_S", 0.0)
-        options = AuditOptions()
+        options = AuditOptions(stop_at_end=stop_at_end)
         return compare_partition(
             Work("t", "copy", {}, {}, wanted, options, 0, 10, signals=driver.folder)
         )
@@ -90,3 +94,13 @@ def test_two_halves_are_as_one_whole(offset: int, monkeypatch: pytest.MonkeyPatc
 
 def test_nothing_is_kept_before_the_first_records_met(monkeypatch: pytest.MonkeyPatch) -> None:
     assert compared(monkeypatch, RANGE, cancelled_at=0).cancelled
+
+
+def test_it_stops_at_the_end_of_the_range_only_when_all_is_explained(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    before = compared(monkeypatch, PartitionRange(0, 25, 0, 0), stop_at_end=True).result
+    assert (before.verified_to, before.differences) == (30, 0)
+    around = compared(monkeypatch, PartitionRange(0, LOST + 5, 0, 0), stop_at_end=True)
+    assert [each.source_offset for each in around.findings] == [LOST]
+    assert around.result.verified_to == COUNT

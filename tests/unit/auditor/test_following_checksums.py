@@ -1,0 +1,109 @@
+"""Passes behind the copy of a route whose batches are compared by their checksums first."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import pytest
+
+from ureplicator_common.audits import VerifiedRange
+from ureplicator_testkit.control.audit_fixture import AuditFixture
+from ureplicator_testkit.control.following_fixture import copied, failing_topic, follower, ranges
+from ureplicator_testkit.kafka.clients import MemoryPositionReader
+from ureplicator_worker.audit.core.batches import Matched, Place
+from ureplicator_worker.audit.result import Finding, FindingKind
+from ureplicator_worker.audit.stored import Wanted
+
+
+@pytest.fixture
+def audits() -> AuditFixture:
+    return AuditFixture()
+
+
+@pytest.fixture
+def positions() -> MemoryPositionReader:
+    return MemoryPositionReader()
+
+
+class Scanned:
+    """Both sides are equal up to `differs_at`, which a comparison of records passes."""
+
+    def __init__(self, differs_at: int = 1 << 60) -> None:
+        self.differs_at = differs_at
+        self.wanted: list[Wanted] = []
+
+    def __call__(self, wanted: Wanted, *, late: Callable[[], bool]) -> Mapping[int, Matched]:
+        assert not late()
+        self.wanted.append(wanted)
+        return {
+            number: self._matched(place, wanted.ends[number])
+            for number, place in wanted.places.items()
+        }
+
+    def _matched(self, place: Place, end: int) -> Matched:
+        if not place.source <= self.differs_at < end:
+            return Matched(Place(end, end))
+        return Matched(Place(self.differs_at, self.differs_at), differs=True, records=20)
+
+
+def test_what_is_equal_by_its_checksums_is_verified_at_any_rate(
+    audits: AuditFixture, positions: MemoryPositionReader
+) -> None:
+    scanner = Scanned()
+    following = follower(audits, positions, rate=10_000, scanner=scanner)
+    copied(positions, 0, 0)
+    following.step()
+    copied(positions, 10, 0)
+    following.step()
+    assert scanner.wanted == [], "it is not known where the copy of the first record is"
+    copied(positions, 100_000_000, 0)
+    audits.clock.advance(30)
+    following.step()
+    assert [(each.topic, each.places, each.ends[0]) for each in scanner.wanted] == [
+        ("orders", {0: Place(10, 10)}, 100_000_000)
+    ]
+    assert len(audits.compared) == 1
+    state = audits.written()
+    now_ms = audits.clock.wall_ms()
+    assert state.partitions[0] == VerifiedRange(0, 100_000_000, now_ms, 100_000_000)
+    assert (state.passed, state.skipped) == (100_000_000, 0)
+    assert (following.passed, following.compared) == (100_000_000, 100_000_000)
+
+
+def test_only_the_records_around_a_difference_are_compared(
+    audits: AuditFixture, positions: MemoryPositionReader
+) -> None:
+    scanner = Scanned()
+    following = follower(audits, positions, rate=10_000, scanner=scanner)
+    copied(positions, 0, 0)
+    following.step()
+    copied(positions, 10, 0)
+    following.step()
+    scanner.differs_at = 5_000
+    audits.differing = [Finding(0, FindingKind.ALTERED, 5_003, 5_003, "value")]
+    copied(positions, 90_000, 0)
+    following.step()
+    assert ranges(audits)[1:] == [[(0, 5_000, 5_020, 5_000)]]
+    assert audits.compared[1].options.stop_at_end
+    state = audits.written()
+    assert (state.partitions[0].first, state.partitions[0].next) == (0, 90_000)
+    assert [each.source_offset for each in state.findings] == [5_003]
+    assert (state.passed, state.skipped, following.differences) == (90_000, 0, 1)
+
+
+def test_a_failure_around_a_difference_is_one_of_the_topic(
+    audits: AuditFixture, positions: MemoryPositionReader
+) -> None:
+    scanner = Scanned()
+    following = follower(audits, positions, scanner=scanner)
+    copied(positions, 0, 0)
+    following.step()
+    copied(positions, 10, 0)
+    following.step()
+    scanner.differs_at = 5_000
+    failing_topic(audits, following, "orders")
+    copied(positions, 90_000, 0)
+    following.step()
+    assert len(audits.compared) == 2, "it is not tried again in the same pass"
+    assert audits.written().failure == "RuntimeError: Job aborted due to stage failure"
+    assert len(following.failures.failing) == 1

@@ -1,0 +1,347 @@
+"""Headers of the stored batches of partitions, read over sockets of the audit's own.
+
+A broker sends whole batches. What is not looked at is discarded by the kernel (`MSG_TRUNC`) and never copied
+into the process, which takes most of the cost away; with TLS it has to be decrypted all the same. One of
+`VERIFY_EVERY` responses is read whole, and the checksums of its batches are computed: a log that was damaged
+after the broker had accepted a batch is found there, in time. Such a batch is not comparable by its checksum,
+and the reader of its records says why.
+
+Requests are those of `log_offsets`; nothing is shared with the copiers but the opening of connections.
+"""
+
+from __future__ import annotations
+
+import socket
+import ssl
+import struct
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from crc32c import crc32c
+
+from ureplicator_common.kafka import ClusterUnavailable
+from ureplicator_common.kafka.client import Broker, ClusterClient, connect, open_client
+from ureplicator_common.kafka.errors import error_name
+from ureplicator_common.kafka.log_offsets import fetch_request
+from ureplicator_common.model import Route
+from ureplicator_worker.audit.core.batches import (
+    COVERED_FROM,
+    HEADER,
+    Aborted,
+    Batch,
+    Lockstep,
+    Matched,
+    Place,
+    parsed,
+)
+
+CLIENT_ID = "ureplicator-audit"
+FETCH_BYTES = 4 << 20
+BUFFER_BYTES = 128 << 10
+HEADERS_BYTES = 4 << 10
+"""Read at once where most of a response is discarded."""
+DISCARD_BYTES = 32 << 10
+"""Less is read with what follows: a system call costs more."""
+SILENCE_S = 10
+VERIFY_EVERY = 16
+
+_SIZE = struct.Struct(">i")
+_ERROR = struct.Struct(">ihi")
+"""Throttle time, error, session."""
+_TRANSACTION = struct.Struct(">qq")
+_PARTITION = struct.Struct(">ihqqq")
+"""Number, error, high watermark, last stable offset, start of the log."""
+
+
+Clusters = Mapping[str, Mapping[str, str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """`places`: where each partition is known to be aligned; `ends`: source offsets."""
+
+    route: Route
+    topic: str
+    target_topic: str
+    places: Mapping[int, Place]
+    ends: Mapping[int, int]
+    timestamps: bool = True
+
+
+class Received:
+    """The bytes of one response after the other, in order."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection = connection
+        self._discards = not isinstance(connection, ssl.SSLSocket)
+        if self._discards:
+            connection.settimeout(None)
+            silence = struct.pack("ll", SILENCE_S, 0)
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, silence)
+        else:
+            connection.settimeout(SILENCE_S)
+        self._buffer = memoryview(bytearray(BUFFER_BYTES))
+        self._void = memoryview(bytearray(FETCH_BYTES if self._discards else BUFFER_BYTES))
+        self._at = self._end = 0
+        self._portion = BUFFER_BYTES
+        self.left = 0
+
+    def begin(self) -> None:
+        """The next response."""
+        self.left = _SIZE.size
+        (self.left,) = _SIZE.unpack(self.take(_SIZE.size))
+        self._portion = BUFFER_BYTES
+
+    def take(self, count: int) -> memoryview:
+        """The next bytes, valid until the next call. Raises ConnectionError, ValueError: there are less."""
+        if count > self.left:
+            raise ValueError(f"{count} bytes of a response that has {self.left}")
+        if count > self._end - self._at:
+            self._refill(count)
+        found = self._buffer[self._at : self._at + count]
+        self._at += count
+        self.left -= count
+        return found
+
+    def _refill(self, count: int) -> None:
+        kept = self._end - self._at
+        self._buffer[:kept] = bytes(self._buffer[self._at : self._end])
+        self._at, self._end = 0, kept
+        while self._end < count:
+            most = min(max(self._portion, count) - self._end, self.left - self._end)
+            self._end += self._got(self._connection.recv_into(self._buffer[self._end :], most))
+
+    def _got(self, count: int) -> int:
+        if not count:
+            raise ConnectionResetError("connection closed by the broker")
+        return count
+
+    def skip(self, count: int) -> None:
+        """Raises ConnectionError, ValueError: there are less."""
+        if not 0 <= count <= self.left:
+            raise ValueError(f"{count} bytes of a response that has {self.left}")
+        buffered = self._end - self._at
+        self.left -= count
+        if count <= buffered:
+            self._at += count
+            return
+        self._at = self._end = 0
+        rest = count - buffered
+        if rest > DISCARD_BYTES:
+            self._discard(rest)
+        else:
+            self._portion = BUFFER_BYTES
+            self.left += rest
+            self.take(rest)
+
+    def _discard(self, rest: int) -> None:
+        self._portion = HEADERS_BYTES
+        flags = socket.MSG_TRUNC | socket.MSG_WAITALL if self._discards else 0
+        while rest:
+            most = min(rest, len(self._void))
+            rest -= self._got(self._connection.recv_into(self._void, most, flags))
+
+    def checksum(self, count: int, crc: int) -> int:
+        """The CRC goes on over the next bytes."""
+        while count:
+            portion = min(count, self._end - self._at or BUFFER_BYTES, BUFFER_BYTES)
+            crc = crc32c(self.take(portion), crc)
+            count -= portion
+        return crc
+
+    # Fields of the protocol.
+
+    def number(self, form: struct.Struct) -> tuple[Any, ...]:
+        return form.unpack(self.take(form.size))
+
+    def varint(self) -> int:
+        value = shift = 0
+        while True:
+            byte = self.take(1)[0]
+            value |= (byte & 0x7F) << shift
+            shift += 7
+            if byte < 0x80:
+                return value
+
+    def tags(self) -> None:
+        for _ in range(self.varint()):
+            self.varint()
+            self.skip(self.varint())
+
+
+class StoredBatches:
+    """Partitions of one topic of a cluster, one after the other. For one thread.
+
+    `verify_every`: 1 to compute all checksums.
+    """
+
+    def __init__(
+        self,
+        client: ClusterClient,
+        topic: str,
+        *,
+        timestamps: bool = True,
+        verify_every: int = VERIFY_EVERY,
+    ) -> None:
+        self._client, self._topic, self._timestamps = client, topic, timestamps
+        self._verify_every = verify_every
+        self._connections: dict[Broker, tuple[socket.socket, Received]] = {}
+        self._requests = 0
+
+    def batches(self, partition: int, first: int) -> Generator[Batch]:
+        """Batches with committed records, from the one that holds `first` on, to the end of the log.
+
+        Raises ClusterUnavailable, OldFormat.
+        """
+        broker = self._leader(partition)
+        offset = first
+        while True:
+            received = self._sent(broker, partition, offset)
+            before = offset
+            try:
+                for batch, after in self._read(received):
+                    if after <= offset:
+                        continue
+                    offset = after
+                    if batch is not None:
+                        yield batch
+            except (OSError, ValueError) as error:
+                self._close(broker)
+                raise ClusterUnavailable(f"{broker}: {error}") from error
+            finally:
+                self._drain(broker)
+            if offset == before:
+                return
+
+    def _leader(self, partition: int) -> Broker:
+        view = self._client.view([self._topic])
+        leader = view.leaders.get((self._topic, partition))
+        if leader is None or leader.node_id not in view.brokers:
+            raise ClusterUnavailable(f"{self._topic}/{partition} has no leader")
+        return view.brokers[leader.node_id]
+
+    def _sent(self, broker: Broker, partition: int, offset: int) -> Received:
+        wanted = {(self._topic, partition): offset}
+        request = fetch_request(wanted, max_bytes_each=FETCH_BYTES, max_bytes=FETCH_BYTES)
+        self._requests += 1
+        request.with_header(correlation_id=self._requests, client_id=CLIENT_ID)
+        try:
+            connection, received = self._connected(broker)
+            connection.sendall(request.encode(framed=True, header=True))
+            received.begin()
+        except OSError as error:
+            self._close(broker)
+            raise ClusterUnavailable(f"{broker}: {error}") from error
+        return received
+
+    def _connected(self, broker: Broker) -> tuple[socket.socket, Received]:
+        if broker not in self._connections:
+            opened = connect(broker, security=self._client.security, client_id=CLIENT_ID)
+            self._connections[broker] = opened.connection, Received(opened.connection)
+        return self._connections[broker]
+
+    def _read(self, received: Received) -> Iterator[tuple[Batch | None, int]]:
+        """Each batch, None if it is not of interest, and the offset behind it."""
+        aborted, left = self._begun(received)
+        computes = not self._requests % self._verify_every
+        while left >= HEADER.size:
+            header = bytes(received.take(HEADER.size))
+            batch, after, size = parsed(header, timestamps=self._timestamps, aborted=aborted)
+            left -= HEADER.size + size
+            if left < 0:
+                return
+            if batch is not None and (computes or size <= DISCARD_BYTES):
+                found = received.checksum(size, crc32c(header[COVERED_FROM:]))
+                batch = batch if found == batch.crc else batch._replace(form=None)
+            else:
+                received.skip(size)
+            yield batch, after
+
+    def _begun(self, received: Received) -> tuple[Aborted, int]:
+        """Read up to the batches: the aborted transactions, and the bytes of the batches."""
+        (correlation,) = received.number(_SIZE)
+        if correlation != self._requests:
+            raise ConnectionAbortedError(f"response {correlation} to {self._requests}")
+        received.tags()
+        _, error, _ = received.number(_ERROR)
+        if not error and received.varint() == 2:
+            received.skip(received.varint() - 1)
+            if received.varint() == 2:
+                _, error, *_ = received.number(_PARTITION)
+        if error:
+            raise ClusterUnavailable(f"{self._topic}: {error_name(error)}")
+        aborted: list[tuple[int, int]] = []
+        for _ in range(max(0, received.varint() - 1)):
+            producer, first = received.number(_TRANSACTION)
+            aborted.append((producer, first))
+            received.tags()
+        received.skip(4)
+        return Aborted(aborted), max(0, received.varint() - 1)
+
+    def _drain(self, broker: Broker) -> None:
+        """Pass over the rest of a response, if there is one to come."""
+        if broker in self._connections:
+            received = self._connections[broker][1]
+            try:
+                received.skip(received.left)
+            except OSError:
+                self._close(broker)
+
+    def _close(self, broker: Broker) -> None:
+        opened = self._connections.pop(broker, None)
+        if opened is not None:
+            opened[0].close()
+
+    def close(self) -> None:
+        for broker in list(self._connections):
+            self._close(broker)
+
+
+class Scan(Protocol):
+    """Where each partition stops to be equal. Raises OperatingError, OldFormat."""
+
+    def __call__(self, wanted: Wanted, *, late: Callable[[], bool]) -> Mapping[int, Matched]: ...
+
+
+class Scanner:
+    """Passes over what is provably equal, with the clusters' properties by their names."""
+
+    def __init__(self, clusters: Clusters) -> None:
+        self._clusters = clusters
+
+    def __call__(self, wanted: Wanted, *, late: Callable[[], bool]) -> dict[int, Matched]:
+        """Where each partition stops to be equal. Raises OperatingError, OldFormat."""
+        with (
+            self._opened(wanted.route.source, wanted.topic, wanted) as source,
+            self._opened(wanted.route.target, wanted.target_topic, wanted) as target,
+        ):
+            return {
+                number: _matched(source, target, number, place, wanted.ends[number], late)
+                for number, place in wanted.places.items()
+            }
+
+    @contextmanager
+    def _opened(self, cluster: str, topic: str, wanted: Wanted) -> Iterator[StoredBatches]:
+        client = open_client(cluster, self._clusters[cluster], client_id=CLIENT_ID)
+        with (
+            closing(client),
+            closing(StoredBatches(client, topic, timestamps=wanted.timestamps)) as batches,
+        ):
+            yield batches
+
+
+def _matched(
+    source: StoredBatches,
+    target: StoredBatches,
+    number: int,
+    place: Place,
+    end: int,
+    late: Callable[[], bool],
+) -> Matched:
+    with (
+        closing(source.batches(number, place.source)) as ours,
+        closing(target.batches(number, place.target)) as theirs,
+    ):
+        return Lockstep(ours, theirs, place=place, end=end, late=late).run()

@@ -1,0 +1,93 @@
+"""The first part of a pass over a topic: what is equal by the checksums of its batches, and records only
+around the places where that cannot be said.
+
+`matched` goes on from where the topic is known to be aligned. Where a pair of batches is not provably equal,
+the records of the larger one are compared, and what follows until each difference is explained; then it
+goes on behind them. After `GAPS` such places in one pass, or two next to each other, the rest is left to the
+comparison of records within the route's byte rate: batches were merged, say, or the target compresses them
+again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from ureplicator_common.audits import Finding, VerifiedRange
+from ureplicator_worker.audit.core.batches import Matched, Place
+from ureplicator_worker.audit.result import AuditResult
+from ureplicator_worker.auditor.outcome import compared_ranges, stored_findings
+from ureplicator_worker.auditor.sampling import Sample
+
+GAPS = 4
+ENDED_RECORDS = 1_000
+"""Compared at a time where one side has ended."""
+
+Scan = Callable[[Mapping[int, Place], Mapping[int, int]], Mapping[int, Matched]]
+"""Places and ends of partitions -> where each stops to be equal."""
+CompareRecords = Callable[[Mapping[int, Sample]], tuple[AuditResult | None, str]]
+"""The result, and the reason if it is not complete."""
+
+
+@dataclass(slots=True)
+class Progress:
+    """`compared`: ranges in the order of their comparison, each with its findings; `failure`: of a
+    comparison of records."""
+
+    places: dict[int, Place]
+    compared: list[tuple[Mapping[int, VerifiedRange], Sequence[Finding]]] = field(
+        default_factory=list
+    )
+    failure: str = ""
+
+    def passed(self, began: Mapping[int, Place]) -> int:
+        return sum(place.source - began[number].source for number, place in self.places.items())
+
+    def add(self, ranges: Mapping[int, VerifiedRange], findings: Sequence[Finding] = ()) -> bool:
+        """True if one of them goes on."""
+        if ranges:
+            self.compared.append((ranges, findings))
+        for number, each in ranges.items():
+            self.places[number] = Place(each.next, each.target_next)
+        return bool(ranges)
+
+
+def matched(
+    began: Mapping[int, Place],
+    ends: Mapping[int, int],
+    *,
+    scan: Scan,
+    compare: CompareRecords,
+    at_ms: int,
+) -> Progress:
+    """Raises what `scan` and `compare` raise."""
+    progress = Progress(dict(began))
+    for gap in range(GAPS + 1):
+        wanted = {n: place for n, place in progress.places.items() if place.source < ends[n]}
+        if not wanted:
+            break
+        found = scan(wanted, ends)
+        went_on = progress.add(
+            {
+                number: VerifiedRange(
+                    wanted[number].source, each.place.source, at_ms, each.place.target
+                )
+                for number, each in found.items()
+                if each.place.source > wanted[number].source
+            }
+        )
+        gaps = {n: _gap(each, ends[n]) for n, each in found.items() if each.differs}
+        if not gaps or gap == GAPS or (gap and not went_on):
+            break
+        result, progress.failure = compare(gaps)
+        if result is not None:
+            progress.add(compared_ranges(result, at_ms=at_ms), stored_findings(result))
+        if progress.failure:
+            break
+    return progress
+
+
+def _gap(found: Matched, end: int) -> Sample:
+    place = found.place
+    next_offset = min(end, place.source + (found.records or ENDED_RECORDS))
+    return Sample(place.source, max(next_offset, place.source + 1), place.target, 0)
