@@ -30,7 +30,7 @@ from ureplicator_bench.copying import Copying
 from ureplicator_bench.delays import latency, open_loop
 from ureplicator_bench.figures import Figure
 from ureplicator_bench.fleets import control, handover, idle, scale
-from ureplicator_bench.groups import sync
+from ureplicator_bench.groups import failover, sync
 from ureplicator_bench.load import Profile
 from ureplicator_bench.report import (
     print_figure,
@@ -158,6 +158,12 @@ class BenchOptions:
     help="Passes of the sync over so many consumer groups instead; 15,000 without a number.",
 )
 @click.option(
+    "--failover",
+    "only_failover",
+    is_flag=True,
+    help="Records that consumers read again at the target instead, beside MirrorMaker 2.",
+)
+@click.option(
     "--merge", "only_merge", is_flag=True, help="Measure the merging of small batches instead."
 )
 @click.option(
@@ -187,6 +193,7 @@ def main(
     idle_partitions: int | None,
     scale_partitions: int | None,
     group_count: int | None,
+    only_failover: bool,
     only_merge: bool,
     only_rows: bool,
     as_json: bool,
@@ -207,6 +214,8 @@ def main(
             good, figures = _scale(scale_partitions)
         elif group_count is not None:
             good, figures = _groups(group_count)
+        elif only_failover:
+            good, figures = _failover()
         elif only_merge:
             good, figures = _merge()
         elif only_rows:
@@ -276,6 +285,11 @@ def _scale(partitions: int) -> tuple[bool, dict[str, Any]]:
 def _groups(count: int) -> tuple[bool, dict[str, Any]]:
     with _folder():
         return _printed("groups", sync.figures(FOLDER, count, progress=_print_progress))
+
+
+def _failover() -> tuple[bool, dict[str, Any]]:
+    with _folder():
+        return _printed("failover", failover.figures(FOLDER, progress=_print_progress))
 
 
 def _rows(deadline_s: float) -> tuple[bool, dict[str, Any]]:

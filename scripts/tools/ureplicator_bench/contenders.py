@@ -77,6 +77,18 @@ A.consumer.isolation.level = read_committed
 """KIP-618 for MirrorMaker 2: its workers speak to each other through an internal REST server."""
 
 
+_MM2_GROUPS = """\
+A->B.emit.checkpoints.enabled = true
+A->B.sync.group.offsets.enabled = true
+A->B.groups = {groups}
+A->B.refresh.groups.interval.seconds = 1
+A->B.emit.checkpoints.interval.seconds = 1
+A->B.sync.group.offsets.interval.seconds = 1
+A->B.offset.lag.max = 100
+"""
+"""Of consumers that go on at the target. `offset.lag.max` is its default."""
+
+
 class Contender(Protocol):
     """A replicator that copies a topic."""
 
@@ -186,10 +198,20 @@ class OneProcess:
 class MirrorMaker(OneProcess):
     """MirrorMaker 2 in its dedicated mode, with the JVM settings of Kafka's own start script."""
 
-    def __init__(self, servers: Servers, folder: Path, *, tuned: bool, once: bool = False) -> None:
+    def __init__(
+        self,
+        servers: Servers,
+        folder: Path,
+        *,
+        tuned: bool,
+        once: bool = False,
+        groups: str = "",
+    ) -> None:
+        """`groups`: pattern of consumer groups that follow."""
         how = "tuned" if tuned else "default"
         self.name = f"MirrorMaker 2 ({how}{', exactly once' * once})"
         self._servers, self._folder, self._tuned, self._once = servers, folder, tuned, once
+        self._groups = groups
         self._runs = 0
         self._port: PortClaim
 
@@ -200,6 +222,7 @@ class MirrorMaker(OneProcess):
         properties = folder / "mm2.properties"
         self._port = claim_port()
         text = _MM2_DEFAULT + _MM2_TUNED * self._tuned + _MM2_EXACTLY_ONCE * self._once
+        text += _MM2_GROUPS * bool(self._groups)
         properties.write_text(
             text.format(
                 source=self._servers.source.bootstrap,
@@ -208,6 +231,7 @@ class MirrorMaker(OneProcess):
                 partitions=profile.partitions,
                 codec=profile.codec,
                 port=self._port.port,
+                groups=self._groups,
             )
         )
         command = _mirror_maker_java(folder).command(
@@ -244,5 +268,5 @@ def _mirror_maker_java(folder: Path) -> Java:
 def _delete_topics_of_mm2(bootstrap: str) -> None:
     admin = AdminClient({"bootstrap.servers": bootstrap, **QUIET})
     for topic in admin.list_topics(timeout=30).topics:
-        if topic.startswith("mm2-"):
+        if topic.startswith("mm2-") or topic.endswith(".checkpoints.internal"):
             delete_topic(bootstrap, topic)

@@ -134,6 +134,10 @@ class GroupDecision:
     partitions: tuple[PartitionDecision, ...] = ()
 
     @property
+    def is_pending(self) -> bool:
+        return any(each.state is SyncState.PENDING for each in self.partitions)
+
+    @property
     def writes(self) -> Offsets:
         """Offsets to commit at the target."""
         return {
@@ -178,8 +182,17 @@ def _settled(each: PartitionDecision, refused: Mapping[TopicPartition, str]) -> 
         return each
     if refused and each.target in refused:
         return each._replace(state=SyncState.REFUSED, reason=refused[each.target])
-    state = SyncState.WAITS if each.waits else SyncState.SYNCED
-    return each._replace(state=state, target_offset=each.translated)
+    return PartitionDecision(
+        partition=each.partition,
+        copied=each.copied,
+        state=SyncState.WAITS if each.waits else SyncState.SYNCED,
+        reason=each.reason,
+        source_offset=each.source_offset,
+        translated=each.translated,
+        target_offset=each.translated,
+        metadata=each.metadata,
+        waits=each.waits,
+    )
 
 
 def _summed(group: str, partitions: tuple[PartitionDecision, ...]) -> GroupDecision:

@@ -11,7 +11,7 @@ both ends and no member at the target.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -69,10 +69,16 @@ class Survey:
         self._here: Mapping[str, Offsets | ClusterUnavailable] = {}
         self._there: Mapping[str, Offsets | ClusterUnavailable] = {}
         self._held: dict[str, _Held] = {}
+        self._kept: dict[str, _Held] = {}
         self._round = 0
 
     def read(self, topics: Mapping[str, RouteTopic]) -> Sequence[GroupDecision]:
-        """Raises ClusterUnavailable where nothing at all could be read."""
+        """As `decisions`, all at once."""
+        return list(self.decisions(topics))
+
+    def decisions(self, topics: Mapping[str, RouteTopic]) -> Iterator[GroupDecision]:
+        """Made one by one, when both clusters were read. Raises ClusterUnavailable where nothing at all
+        could be read."""
         source, target = self._clusters.source, self._clusters.target
         here, there = source.listed(), target.listed()
         groups = self._groups(here)
@@ -86,22 +92,20 @@ class Survey:
         read += [id for id, found in on_route.items() if found]
         self._there = target.offsets(read)
         missing = _text(here)
-        return [
-            quiet[group.id].decision
-            if group.id in quiet
-            else decide(
-                _view(group, self._here.get(group.id), self._there.get(group.id), there)
-                if group.id in here.groups
-                else _unlisted(group, missing),
-                copied,
-            )
-            for group in groups
-        ]
+        for group in groups:
+            if group.id in quiet:
+                yield quiet[group.id].decision
+            elif group.id in here.groups:
+                offsets = self._here.get(group.id), self._there.get(group.id)
+                yield decide(_view(group, *offsets, there), copied)
+            else:
+                yield decide(_unlisted(group, missing), copied)
 
-    def remember(self, decisions: Sequence[GroupDecision]) -> None:
-        """Outcomes of the decisions that were read last."""
-        held = (self._hold(each) for each in decisions if each.state in _SETTLED)
-        self._held = {each.decision.group: each for each in held if each is not None}
+    def remember(self, decision: GroupDecision) -> None:
+        """Outcome of a decision of the last round."""
+        held = self._hold(decision) if decision.state in _SETTLED else None
+        if held is not None:
+            self._kept[decision.group] = held
 
     def _hold(self, decision: GroupDecision) -> _Held | None:
         """None: it is made again in the next round, as the target's offsets are others by now, or as they
@@ -119,6 +123,7 @@ class Survey:
     def _quiet(self, ids: Sequence[str], there: GroupList) -> Mapping[str, _Held]:
         """Decisions that hold on. Each round decides another part of the groups again."""
         self._round += 1
+        self._held, self._kept = self._kept, {}
         found: dict[str, _Held] = {}
         for number, id in enumerate(ids):
             held = self._held.get(id)

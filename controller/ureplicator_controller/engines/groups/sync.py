@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from ureplicator_common.backoff import Backoff
 from ureplicator_common.clock import Clock
@@ -22,7 +22,6 @@ from ureplicator_common.errors import OperatingError
 from ureplicator_common.kafka import ClusterUnavailable
 from ureplicator_common.kafka.groups import EMPTY_STATES, ConsumerGroups
 from ureplicator_common.model import Route
-from ureplicator_common.portions import portions
 from ureplicator_controller.core.groups.decisions import (
     GroupDecision,
     SyncState,
@@ -110,70 +109,99 @@ class GroupSync:
     def _sync(self) -> None:
         seen = self._seen()
         if seen is None:
-            self._report([])
+            self._report({})
             return
         epoch, snapshot = seen
         began_s = self._clock.monotonic_s()
-        found = self._survey.read(route_topics(snapshot, self._route))
+        found = self._survey.decisions(route_topics(snapshot, self._route))
 
         def may_write() -> bool:
             now = self._seen()
             is_leader = now is not None and now[0] == epoch
             return is_leader and self._clock.monotonic_s() - began_s <= MAX_AGE_S
 
-        done = write(self._clusters.target, found, may_write=may_write, count=self._count)
-        self._survey.remember(done)
-        self._report(done)
-        states = Counter(each.state.value for each in done)
-        self._reports.passed(epoch, states, _first_left(done))
+        tally = _Tally()
+        target = self._clusters.target
+        for each in written(target, found, may_write=may_write, count=self._count):
+            self._survey.remember(each)
+            tally.add(each)
+        self._report(tally.states)
+        self._reports.passed(
+            epoch, {state.value: count for state, count in tally.states.items()}, tally.left
+        )
 
     def _count(self, offsets: int) -> None:
         self._metrics.group_offsets.labels(str(self._route)).inc(offsets)
 
-    def _report(self, decisions: Sequence[GroupDecision]) -> None:
-        states = Counter(each.state for each in decisions)
+    def _report(self, states: Mapping[SyncState, int]) -> None:
         for state in SyncState:
-            self._metrics.groups.labels(str(self._route), state.value).set(states[state])
+            self._metrics.groups.labels(str(self._route), state.value).set(states.get(state, 0))
 
 
-def _first_left(decisions: Sequence[GroupDecision]) -> str:
-    """Reason of the first group whose offsets could not be read or written, or ""."""
-    failed = (SyncState.UNKNOWN, SyncState.REFUSED)
-    left = (f"{each.group}: {each.reason}" for each in decisions if each.state in failed)
-    return next(left, "")
+class _Tally:
+    """Outcome of a round. `left`: reason of the first group whose offsets could not be read or written."""
+
+    def __init__(self) -> None:
+        self.states: Counter[SyncState] = Counter()
+        self.left = ""
+
+    def add(self, decision: GroupDecision) -> None:
+        self.states[decision.state] += 1
+        if decision.state in (SyncState.UNKNOWN, SyncState.REFUSED):
+            self.left = self.left or f"{decision.group}: {decision.reason}"
 
 
 def write(
+    target: ConsumerGroups, decisions: Iterable[GroupDecision], *, may_write: Callable[[], bool]
+) -> list[GroupDecision]:
+    """As `written`, all at once."""
+    return list(written(target, decisions, may_write=may_write))
+
+
+def written(
     target: ConsumerGroups,
-    decisions: Sequence[GroupDecision],
+    decisions: Iterable[GroupDecision],
     *,
     may_write: Callable[[], bool],
     count: Callable[[int], None] = lambda _: None,
-) -> list[GroupDecision]:
-    """Write what is pending; the decisions with their outcomes. `count` takes the number of offsets written.
+) -> Iterator[GroupDecision]:
+    """Write what is pending, portion by portion; the decisions with their outcomes, in their order.
 
-    What is left when writing may not go on stays pending. Raises ClusterUnavailable.
+    `count` takes the number of offsets written. What is left when writing may not go on stays pending.
+    Raises ClusterUnavailable.
     """
-    outcome = {each.group: each for each in decisions}
-    for portion in portions([each for each in decisions if each.writes], PORTION):
-        outcome |= _without_members(target, portion)
-        due = {each.group: writes for each in portion if (writes := outcome[each.group].writes)}
-        if not due:
-            continue
-        if not may_write():
-            break
-        for group, refused in target.commit(due).items():
+    goes_on = True
+    for portion in _portions(decisions):
+        outcome = {each.group: each for each in portion}
+        pending = [each for each in portion if each.is_pending] if goes_on else []
+        outcome |= _without_members(target, pending)
+        due = {each.group: writes for each in pending if (writes := outcome[each.group].writes)}
+        goes_on = goes_on and (not due or may_write())
+        for group, refused in (target.commit(due) if due and goes_on else {}).items():
             outcome[group] = _settled(outcome[group], refused)
             if not isinstance(refused, ClusterUnavailable):
                 count(len(due[group]) - len(refused))
-    return list(outcome.values())
+        yield from outcome.values()
+
+
+def _portions(decisions: Iterable[GroupDecision]) -> Iterator[Sequence[GroupDecision]]:
+    """With PORTION pending ones each."""
+    portion: list[GroupDecision] = []
+    pending = 0
+    for each in decisions:
+        portion.append(each)
+        pending += each.is_pending
+        if pending == PORTION:
+            yield portion
+            portion, pending = [], 0
+    yield portion
 
 
 def _without_members(
     target: ConsumerGroups, decisions: Sequence[GroupDecision]
 ) -> Iterator[tuple[str, GroupDecision]]:
     """The decisions, without the writes of groups that have members by now."""
-    states = target.states([each.group for each in decisions])
+    states = target.states([each.group for each in decisions]) if decisions else {}
     for each in decisions:
         state = states[each.group]
         if isinstance(state, ClusterUnavailable):

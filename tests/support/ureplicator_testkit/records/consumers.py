@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Message, TopicPartition
 from confluent_kafka.admin import AdminClient
 
+from ureplicator_testkit.records.topics import QUIET
 from ureplicator_testkit.servers.processes import deadline_factor, eventually
 
 READ_S = 60 * deadline_factor()
@@ -47,7 +48,7 @@ def read_next(consumer: Consumer, count: int) -> Values:
 
 
 def alter_offsets(bootstrap: str, group: str, offsets: Mapping[tuple[str, int], int]) -> None:
-    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin = AdminClient({"bootstrap.servers": bootstrap, **QUIET})
     rows = [TopicPartition(topic, number, offset) for (topic, number), offset in offsets.items()]
     wanted = [ConsumerGroupTopicPartitions(group, rows)]
     for future in admin.alter_consumer_group_offsets(wanted).values():
@@ -56,7 +57,7 @@ def alter_offsets(bootstrap: str, group: str, offsets: Mapping[tuple[str, int], 
 
 def group_offsets(bootstrap: str, group: str) -> dict[tuple[str, int], TopicPartition]:
     """Committed offsets of a group, with their leader epochs."""
-    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin = AdminClient({"bootstrap.servers": bootstrap, **QUIET})
     (found,) = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)]).values()
     rows = found.result(timeout=READ_S).topic_partitions or []
     return {(row.topic, row.partition): row for row in rows}

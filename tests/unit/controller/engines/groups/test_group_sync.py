@@ -13,7 +13,7 @@ from ureplicator_controller.core.groups.decisions import SyncState
 from ureplicator_controller.core.groups.selection import GroupFilter
 from ureplicator_controller.core.state.snapshot import Snapshot, Stored
 from ureplicator_controller.engines.groups.survey import RECHECK_ROUNDS, RouteClusters, Survey
-from ureplicator_controller.engines.groups.sync import MAX_AGE_S, RETRY_DELAYS_S, GroupSync
+from ureplicator_controller.engines.groups.sync import MAX_AGE_S, PORTION, RETRY_DELAYS_S, GroupSync
 from ureplicator_controller.engines.metrics import ControlMetrics
 from ureplicator_testkit.control.memory_copied import BASE, MemoryCopied
 from ureplicator_testkit.control.memory_reports import MemoryReports
@@ -266,6 +266,27 @@ def test_failed_rounds_are_counted_and_back_off_until_one_succeeds(
     world.copied.error = None
     assert world.sync.run_once() == INTERVAL_S
     assert world.target.offset("g", HERE) == 1_010
+
+
+def test_many_groups_are_written_in_portions_while_this_process_leads(world: World) -> None:
+    """Leadership is looked at before each portion. What is left is written by the next round."""
+    ids = [f"g{number:05d}" for number in range(2 * PORTION + 1)]
+    for id in ids:
+        world.source.add(id, {HERE: 10})
+    sizes: list[int] = []
+
+    def lose() -> None:
+        sizes.append(len(world.target.commits))
+        world.epoch = 4
+
+    world.target.before_commit = lose
+    world.sync.run_once()
+    assert [id for id, _, _ in world.target.commits] == ids[:PORTION]
+    assert world.groups(SyncState.PENDING) == PORTION + 1
+    world.target.before_commit = lambda: None
+    world.sync.run_once()
+    assert [id for id, _, _ in world.target.commits] == ids
+    assert (sizes, world.groups(SyncState.SYNCED)) == ([0], len(ids))
 
 
 def test_passes_and_failures_are_reported(world: World) -> None:
