@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from ureplicator_worker.audit.command import Command
     from ureplicator_worker.audit.prepare import Bound
     from ureplicator_worker.audit.repair import Repaired
-    from ureplicator_worker.audit.result import AuditRequest, AuditResult, PartitionResult
+    from ureplicator_worker.audit.result import AuditRequest, AuditResult
 
 EQUAL, DIFFERENT, COULD_NOT = 0, 1, 2
 SHOWN = 20
@@ -193,6 +193,8 @@ def _record(settings: Settings, result: AuditResult, folder: Path | None, began_
 @contextmanager
 def _bar(topic: str, quiet: bool) -> Iterator[Any]:
     """A progress bar on a terminal, nothing elsewhere."""
+    from ureplicator_worker.audit.progress import progress as offsets_done
+
     console = Console(stderr=True)
     columns = (
         TextColumn("{task.description}"),
@@ -206,16 +208,11 @@ def _bar(topic: str, quiet: bool) -> Iterator[Any]:
         task = progress.add_task(topic, total=None, found=0)
 
         def advance(request: AuditRequest, result: AuditResult, passed: int) -> None:
-            total = sum(each.end - max(each.first, 0) for each in request.partitions)
-            done = passed + sum(_verified(each) for each in result.partitions)
+            done, total = offsets_done(request, result, passed)
             found = result.total("differences") + result.total("repeated")
-            progress.update(task, total=total, completed=min(done, total), found=found)
+            progress.update(task, total=total, completed=done, found=found)
 
         yield advance
-
-
-def _verified(each: PartitionResult) -> int:
-    return max(0, min(each.verified_to, each.end) - max(each.verified_from, 0))
 
 
 def _print(

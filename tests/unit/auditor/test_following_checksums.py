@@ -70,6 +70,25 @@ def test_what_is_equal_by_its_checksums_is_verified_at_any_rate(
     assert (following.passed, following.compared) == (100_000_000, 100_000_000)
 
 
+def test_what_was_just_written_need_not_be_read_to_go_on(
+    audits: AuditFixture,
+    positions: MemoryPositionReader,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The cache of ZooKeeper's tree lags behind the writes of this process."""
+    following = follower(audits, positions, rate=10_000, scanner=Scanned())
+    copied(positions, 0, 0)
+    following.step()
+    copied(positions, 10, 0)
+    following.step()
+    before = audits.written()
+    monkeypatch.setattr(following._nodes, "state", lambda key: before)
+    copied(positions, 90_000, 0)
+    following.step()
+    assert len(audits.compared) == 1
+    assert audits.written().skipped == 0
+
+
 def test_only_the_records_around_a_difference_are_compared(
     audits: AuditFixture, positions: MemoryPositionReader
 ) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
@@ -72,7 +72,8 @@ def prepare(
     found = positions.read(group, {copy: numbers})
     stored = {each: found[copy, each].offset for each in numbers if (copy, each) in found}
     ends = {number: offset for number, offset in stored.items() if offset >= 0}
-    uncopied = _with_records(topic, [each for each in numbers if each not in ends], logs)
+    extents = {number: found for (_, number), found in logs.extents({topic: numbers}).items()}
+    uncopied = _with_records({each: extents[each] for each in numbers if each not in ends})
     firsts = _resolved(wanted.first, topic, numbers, logs)
     limits = _resolved(wanted.end, topic, numbers, logs)
     known = options_of(options, settings, configs(source, topic), configs(target, copy))
@@ -86,6 +87,7 @@ def prepare(
                 min(ends.get(each, 0), limits.get(each, ends.get(each, 0))),
                 firsts.get(each, NO_OFFSET),
                 uncompared=NO_POSITION if each in uncopied else "",
+                log_start=_start(extents[each]),
             )
             for each in numbers
         ),
@@ -96,17 +98,21 @@ def prepare(
     )
 
 
-def _with_records(topic: str, numbers: Sequence[int], logs: LogReader) -> Collection[int]:
+def _with_records(found: Mapping[int, Extent | PartitionUnavailable]) -> Collection[int]:
     """Partitions whose log has records."""
-    found = logs.extents({topic: numbers}) if numbers else {}
     for extent in found.values():
         if isinstance(extent, PartitionUnavailable):
             raise extent
     return {
         number
-        for (_, number), extent in found.items()
+        for number, extent in found.items()
         if isinstance(extent, Extent) and extent.start < extent.end
     }
+
+
+def _start(extent: Extent | PartitionUnavailable) -> int:
+    """0 where it cannot be known: the comparison says why."""
+    return extent.start if isinstance(extent, Extent) else 0
 
 
 def found_topic(admin: TopicAdmin, topic: str, cluster: str) -> TopicInfo:

@@ -64,7 +64,7 @@ class PartitionRange:
 
     `end` is the committed position of the route. `target_first` is where the copy of `first` is expected:
     a former audit ended there. -1: it is found by times and contents, and records of the target before
-    the first match are not compared.
+    the first match are not compared. `log_start`: where the source's log begins; for progress.
     """
 
     partition: int
@@ -72,6 +72,7 @@ class PartitionRange:
     first: int = NO_OFFSET
     target_first: int = NO_OFFSET
     uncompared: str = ""
+    log_start: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,13 +9,13 @@ its round ends, and the driver ends it through Spark.
 
 from __future__ import annotations
 
-import os
 import shutil
-import tempfile
 import time
 import weakref
 from pathlib import Path
 from typing import Self
+
+from ureplicator_worker.engines.processes import scratch_folder
 
 LOOK_S = 0.1
 SHOW_S = 0.25
@@ -58,10 +58,11 @@ class TaskSignals:
 
 
 class DriverSignals:
-    """The side of the driver. The folder is removed when the process ends, too, whatever thread uses it."""
+    """The side of the driver. The folder is removed when the process ends, too, whatever thread uses it; that
+    of a killed process by the next one."""
 
     def __init__(self) -> None:
-        self._folder = Path(tempfile.mkdtemp(prefix=f"ureplicator-audit-{os.getpid()}-"))
+        self._folder = scratch_folder("ureplicator-audit")
         self._remove = weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
 
     def __enter__(self) -> Self:

@@ -112,8 +112,8 @@ class _Due:
         return min((each.at_ms for each in known), default=0)
 
 
-_Compared = tuple[bool, str]
-"""True if the state was written; the reason why not all could be compared, "" if it could."""
+_Compared = tuple[_Due, str]
+"""The topic as it is then; the reason why not all could be compared, "" if it could."""
 
 
 class _TookTooLong(Exception):
@@ -181,9 +181,9 @@ class RouteFollower:
         late_s = self._clock.monotonic_s() + SCAN_S
         left = []
         for each in due:
-            matched = self._guarded(each.key, partial(self._matched, each, described, late_s))
+            matched = self._guarded(each, partial(self._matched, each, described, late_s))
             if matched is not None:
-                left.append(replace(each, audit=self._nodes.state(each.key)) if matched else each)
+                left.append(matched)
         self._compare_rest(left, described)
         self.passes += 1
         return True
@@ -199,21 +199,22 @@ class RouteFollower:
         for each in due:
             size_bytes = sum(records.size_bytes for records in new[each.key].values())
             chosen = samples(new[each.key], budget_bytes=share * size_bytes)
-            if self._guarded(each.key, partial(self._topic, each, chosen, described)) is not None:
+            if self._guarded(each, partial(self._topic, each, chosen, described)) is not None:
                 self.failures.remove(each.key)
 
-    def _guarded(self, key: TopicKey, compare: Callable[[], _Compared]) -> bool | None:
-        """Compare one topic: True if something was written; None: it failed, which is noted."""
+    def _guarded(self, due: _Due, compare: Callable[[], _Compared]) -> _Due | None:
+        """Compare one topic: the topic as it is then; None: it failed, which is noted."""
+        key = due.key
         try:
-            written, why = compare()
+            due, why = compare()
         except (Unavailable, OutcomeUnknown):
             raise
         except Exception as error:  # whatever Spark raises: the other topics are compared
             logger.exception("%s is not compared behind the copy", key)
-            written, why = False, reason_of(error)
+            why = reason_of(error)
             self._show(key, why)
         if not why:
-            return written
+            return due
         logger.warning("%s is tried again later: %s", key, why)
         self.failures.add(key, why, now_s=self._clock.monotonic_s())
         return None
@@ -222,7 +223,7 @@ class RouteFollower:
         """Pass over what is equal by the checksums of its batches."""
         began = due.places
         if not began:
-            return False, ""
+            return due, ""
         progress = matched(
             began,
             due.positions,
@@ -234,11 +235,10 @@ class RouteFollower:
         self.passed += passed
         self.compared += passed
         if progress.compared or progress.failure:
-            self._nodes.write(
-                due.key,
-                partial(_matched_state, progress=progress, intent=due.intent, passed=passed),
-            )
-        return bool(progress.compared), progress.failure
+            change = partial(_matched_state, progress=progress, intent=due.intent, passed=passed)
+            self._nodes.write(due.key, change)
+            due = replace(due, audit=change(due.audit))
+        return due, progress.failure
 
     def _scan(self, due: _Due, described: Described, late_s: float) -> Scan:
         """What cannot be read here is left to the comparison of records, which says why."""
@@ -328,8 +328,7 @@ class RouteFollower:
             if number not in chosen
         }
         compared |= {number: verified for number, verified in quiet.items() if verified}
-        written = bool(compared or why != (due.audit.failure if due.audit else ""))
-        if written:
+        if compared or why != (due.audit.failure if due.audit else ""):
             skipped, passed = passed_offsets(chosen, compared)
             self.passed += passed
             self.compared += passed - skipped
@@ -345,7 +344,7 @@ class RouteFollower:
                     failure=why,
                 ),
             )
-        return written, why
+        return due, why
 
     def _compared_gaps(
         self, due: _Due, gaps: Mapping[int, Sample], described: Described
@@ -382,6 +381,7 @@ class RouteFollower:
         request = self._request(due, ranges, described)
         options = replace(request.options, stop_at_end=stop_at_end)
         request = replace(request, options=options)
+        logger.warning("RECORDS %s", chosen)
         began_s = self._clock.monotonic_s()
         so_far: list[AuditResult] = []
 

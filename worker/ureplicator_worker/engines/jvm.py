@@ -14,7 +14,6 @@ import re
 import shutil
 import subprocess
 import sys
-import tempfile
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -26,7 +25,7 @@ from pyspark import SparkConf, SparkContext
 from pyspark.java_gateway import launch_gateway
 
 from ureplicator_common.errors import PermanentError
-from ureplicator_worker.engines.processes import ProcessId
+from ureplicator_worker.engines.processes import scratch_folder
 
 MIN_JAVA = 17
 LOG = "spark.log"
@@ -37,7 +36,6 @@ STOP_TIMEOUT_S = 5.0
 _NOISE = ("Using incubator modules", "Picked up ", "SLF4J", "org.apache.hadoop.util.NativeCode")
 MAX_REASON_CHARACTERS = 300
 _PYTHON_ERROR = re.compile(r"^(?:[\w.]+\.)?(\w+(?:Error|Exception|Exit)\b.*)$", re.MULTILINE)
-_SCRATCH = re.compile(r"ureplicator-spark-(\d+)-(\d+)-")
 
 _LOG4J = """
 status = off
@@ -102,20 +100,9 @@ def find_java() -> str:
 
 def make_scratch() -> Path:
     """A scratch folder of this process, with the log configuration of the JVM in it."""
-    base = Path(tempfile.gettempdir())
-    _sweep(base)
-    process = ProcessId.of(os.getpid())
-    ticks = process.started_ticks if process else 0
-    folder = Path(tempfile.mkdtemp(prefix=f"ureplicator-spark-{os.getpid()}-{ticks}-", dir=base))
+    folder = scratch_folder("ureplicator-spark")
     (folder / "log4j2.properties").write_text(_LOG4J.format(folder=folder, log=LOG))
     return folder
-
-
-def _sweep(base: Path) -> None:
-    for folder in base.glob("ureplicator-spark-*"):
-        match = _SCRATCH.match(folder.name)
-        if match and not ProcessId(int(match[1]), int(match[2])).alive():
-            shutil.rmtree(folder, ignore_errors=True)
 
 
 def java_options(scratch: Path, *more: str) -> str:

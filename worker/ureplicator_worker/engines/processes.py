@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
+import shutil
 import signal
+import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -45,6 +48,19 @@ class ProcessId:
                 return False
             time.sleep(0.01)
         return True
+
+
+def scratch_folder(prefix: str) -> Path:
+    """A temporary folder with the identity of this process in its name. Those of processes that have ended
+    without removing theirs are removed."""
+    base = Path(tempfile.gettempdir())
+    for left in base.glob(f"{prefix}-*"):
+        match = re.match(rf"{prefix}-(\d+)-(\d+)-", left.name)
+        if match and not ProcessId(int(match[1]), int(match[2])).alive():
+            shutil.rmtree(left, ignore_errors=True)
+    process = ProcessId.of(os.getpid())
+    ticks = process.started_ticks if process else 0
+    return Path(tempfile.mkdtemp(prefix=f"{prefix}-{os.getpid()}-{ticks}-", dir=base))
 
 
 def _fields(pid: int) -> list[str] | None:

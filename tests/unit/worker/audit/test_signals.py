@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import threading
@@ -83,6 +84,24 @@ def test_the_folder_goes_with_the_process() -> None:
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)  # noqa: S603
     assert done.stdout.strip()
     assert not Path(done.stdout.strip()).exists()
+
+
+def test_the_folder_of_a_killed_process_is_removed_by_the_next_one(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    lines = (
+        "import os, signal",
+        "from ureplicator_worker.audit.signals import DriverSignals",
+        "driver = DriverSignals().__enter__()",
+        "os.kill(os.getpid(), signal.SIGKILL)",
+    )
+    command = [sys.executable, "-c", "\n".join(lines)]
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    subprocess.run(command, env=environment, timeout=60, check=False)  # noqa: S603
+    assert len(list(tmp_path.iterdir())) == 1
+    with DriverSignals() as mine, DriverSignals() as other:
+        assert {str(each) for each in tmp_path.iterdir()} == {mine.folder, other.folder}
 
 
 def test_a_task_without_a_folder_is_never_cancelled(time: Time) -> None:
