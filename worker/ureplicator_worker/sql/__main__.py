@@ -13,10 +13,11 @@ import socket
 import sys
 from collections.abc import Callable
 
-from ureplicator_worker.copier.record.channel import Channel, CopierGone
+from ureplicator_worker.copier.record.channel import CopierGone
 from ureplicator_worker.copier.record.frames import Head
 from ureplicator_worker.copier.record.host import end_with_parent
 from ureplicator_worker.sql.host import SqlHost
+from ureplicator_worker.sql.read_ahead import ReadAhead
 from ureplicator_worker.sql.session import SparkSql
 
 
@@ -36,7 +37,7 @@ def main() -> None:
 
 def serve(peer: socket.socket, start: Callable[[Head], SparkSql]) -> None:
     try:
-        host = SqlHost(Channel(peer), start=start)
+        host = SqlHost(ReadAhead(peer), start=start)
         if host.begin():
             while host.step():
                 pass
