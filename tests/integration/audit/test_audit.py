@@ -256,6 +256,35 @@ def test_the_command_compares_resumes_and_repairs(
     assert done.stderr.splitlines()[-1] == f"{topic}: {reason}"
 
 
+def test_what_the_target_refuses_is_named_and_the_others_are_copied_again(
+    source_cluster: KafkaCluster, target_cluster: KafkaCluster, topic: str, tmp_path: Path
+) -> None:
+    """Tombstones, empty values, and records above the limit of librdkafka, or that of the target."""
+    both = source_cluster.bootstrap, target_cluster.bootstrap
+    limits = {"max.message.bytes": "6000000"}, {"max.message.bytes": "3000000"}
+    for each, limit in zip(both, limits, strict=True):
+        create_topic(each, topic, config=KEPT_FOR_EVER | limit)
+    originals = [record(n) for n in range(30)]
+    originals[20] = replace(originals[20], value=b"2" * 2_000_000, key=b"large")
+    originals[22] = replace(originals[22], value=None)
+    originals[24] = replace(originals[24], value=b"")
+    originals[26] = replace(originals[26], value=b"4" * 4_000_000, key=b"too large")
+    produce(both[0], topic, originals, settings={"message.max.bytes": 6_000_000})
+    produce(both[1], topic, originals[:20])
+    commit_position(both[1], topic, 30)
+    command = ("audit", configuration(tmp_path, both), "--topic", topic, "--master", "local[1]")
+    done = run(*command, "--repair", "--json")
+    assert done.returncode == 1, done.stderr
+    (repaired,) = json.loads(done.stdout)["repaired"]
+    assert repaired["copied"] == [n for n in range(20, 30) if n != 26]
+    assert list(repaired["refused"]) == ["26"]
+    assert repaired["refused"]["26"].startswith("the target refuses it: ")
+    done = run(*command)
+    assert (done.returncode, "missing" in done.stdout) == (1, True)
+    copies = [each.value for each in read_all(both[1], topic)[0]]
+    assert copies == [each.value for n, each in enumerate(originals) if n != 26]
+
+
 def verified_to(folder: Path) -> int:
     """Of a result that is being written."""
     path = folder / "result.json"

@@ -137,8 +137,8 @@ def _repair(
             timestamps=request.options.timestamps,
         )
     if records:
-        PartitionWriter(clusters[target], copy, number).write(records.values())
-    return Repaired(number, tuple(records), refused)
+        refused |= PartitionWriter(clusters[target], copy, number).write(records)
+    return Repaired(number, tuple(each for each in records if each not in refused), refused)
 
 
 def _whole(cluster: Mapping[str, str], topic: str, number: int) -> Iterator[Chunk]:

@@ -249,6 +249,8 @@ class StoredBatches:
         while left >= HEADER.size:
             header = bytes(received.take(HEADER.size))
             batch, after, size = parsed(header, timestamps=self._timestamps, aborted=aborted)
+            if size < 0:
+                raise ValueError(f"{size} bytes of records in the batch before offset {after}")
             left -= HEADER.size + size
             if left < 0:
                 return

@@ -12,7 +12,7 @@ record is ever returned there, but the event for the end of the partition is.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Self
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
@@ -46,6 +46,15 @@ _OWN: Mapping[str, Any] = {
     "fetch.wait.max.ms": 50,
     "log_level": 0,
 }
+
+
+_WRITING: Mapping[str, Any] = {
+    "enable.idempotence": True,
+    "message.max.bytes": 1_000_000_000,
+    "batch.num.messages": 1,
+    "log_level": 0,
+}
+"""`message.max.bytes`: the limit is the target's."""
 
 
 class RecordsDeleted(ClusterUnavailable):
@@ -202,36 +211,38 @@ def _ahead(pace: Pace) -> dict[str, Any]:
 
 
 class PartitionWriter:
-    """Appends records to one partition, in order."""
+    """Appends records to one partition, in order, each in a batch of its own: what the target's limit for
+    batches refuses is one record."""
 
     def __init__(self, properties: Mapping[str, str], topic: str, partition: int) -> None:
         self._name = f"{topic}/{partition} at {properties.get('bootstrap.servers', '')}"
         self._topic, self._partition = topic, partition
         try:
-            self._producer = Producer(
-                {**librdkafka(properties), "enable.idempotence": True, "log_level": 0}
-            )
+            self._producer = Producer({**librdkafka(properties), **_WRITING})
         except KafkaException as error:
             raise PermanentError(f"{self._name}: {error.args[0].str()}") from error
 
-    def write(self, records: Iterable[Content]) -> None:
-        """Returns when all are acknowledged. Raises ClusterUnavailable, PermanentError."""
-        failed: list[KafkaError] = []
+    def write(self, records: Mapping[int, Content]) -> dict[int, str]:
+        """Records that the target refused, by their numbers; all others are acknowledged. Raises
+        ClusterUnavailable: some may not be."""
+        failed: dict[int, KafkaError] = {}
+        for number, content in records.items():
+            self._send(number, content, failed)
+        waiting = len(records) + 1
+        while left := self._producer.flush(WRITE_S):
+            if left >= waiting:
+                raise ClusterUnavailable(f"{self._name}: not acknowledged within {WRITE_S:.0f} s")
+            waiting = left
+        if lost := [each for each in failed.values() if each.code() < 0]:  # librdkafka's own
+            raise ClusterUnavailable(f"{self._name}: {lost[0].str()}")
+        return {number: f"the target refuses it: {each.str()}" for number, each in failed.items()}
 
+    def _send(self, number: int, content: Content, failed: dict[int, KafkaError]) -> None:
         def delivered(error: KafkaError | None, _: Message) -> None:
             if error is not None:
-                failed.append(error)
+                failed[number] = error
 
-        for key, value, headers, timestamp in records:
-            self._send(key, value, headers, timestamp, delivered)
-        if self._producer.flush(WRITE_S):
-            raise ClusterUnavailable(f"{self._name}: not acknowledged within {WRITE_S:.0f} s")
-        if failed:
-            raise PermanentError(f"{self._name}: {len(failed)} refused: {failed[0].str()}")
-
-    def _send(
-        self, key: Any, value: Any, headers: Any, timestamp: int, delivered: Callable[..., None]
-    ) -> None:
+        key, value, headers, timestamp = content
         while True:
             try:
                 self._producer.produce(
@@ -245,5 +256,8 @@ class PartitionWriter:
                 )
             except BufferError:
                 self._producer.poll(POLL_S)
+            except KafkaException as error:
+                failed[number] = error.args[0]
+                return
             else:
                 return
