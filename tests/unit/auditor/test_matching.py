@@ -73,8 +73,15 @@ class Topic:
         )
         return AuditResult("a.b", "orders", "orders", (compared,), tuple(found.findings)), ""
 
-    def matched(self, end: int = COUNT) -> Progress:
-        return matched({0: Place(0, 0)}, {0: end}, scan=self.scan, compare=self.compare, at_ms=1)
+    def matched(self, end: int = COUNT, *, late: bool = False) -> Progress:
+        return matched(
+            {0: Place(0, 0)},
+            {0: end},
+            scan=self.scan,
+            compare=self.compare,
+            late=lambda: late,
+            at_ms=1,
+        )
 
 
 def _stored(batches: Sequence[Sequence[Content]]) -> list:  # type: ignore[type-arg]
@@ -171,6 +178,17 @@ def test_a_failure_of_a_comparison_keeps_what_was_matched() -> None:
         {0: COUNT},
         scan=topic.scan,
         compare=lambda gaps: (AuditResult("a.b", "orders", "orders", ()), "no leader"),
+        late=lambda: False,
         at_ms=1,
     )
     assert (progress.failure, progress.places[0]) == ("no leader", Place(1_000, 1_000))
+
+
+def test_each_of_some_differences_is_named_unless_it_is_late() -> None:
+    batches, hit = whole(), range(10, 290, 30)
+    for at in hit:
+        batches[at][5] = (b"K", *batches[at][5][1:])
+    topic = Topic(batches)
+    assert findings(topic.matched()) == [("altered", at * SIZE + 5) for at in hit]
+    late = Topic(batches).matched(late=True)
+    assert (findings(late), late.places[0]) == ([], Place(10 * SIZE, 10 * SIZE))

@@ -179,9 +179,13 @@ class RouteFollower:
             {each.key: each.intent for each in due if self._new(each)}
         )
         late_s = self._clock.monotonic_s() + SCAN_S
+
+        def late() -> bool:
+            return self._clock.monotonic_s() > late_s
+
         left = []
         for each in due:
-            matched = self._guarded(each, partial(self._matched, each, described, late_s))
+            matched = self._guarded(each, partial(self._matched, each, described, late))
             if matched is not None:
                 left.append(matched)
         self._compare_rest(left, described)
@@ -219,7 +223,7 @@ class RouteFollower:
         self.failures.add(key, why, now_s=self._clock.monotonic_s())
         return None
 
-    def _matched(self, due: _Due, described: Described, late_s: float) -> _Compared:
+    def _matched(self, due: _Due, described: Described, late: Callable[[], bool]) -> _Compared:
         """Pass over what is equal by the checksums of its batches."""
         began = due.places
         if not began:
@@ -227,8 +231,9 @@ class RouteFollower:
         progress = matched(
             began,
             due.positions,
-            scan=self._scan(due, described, late_s),
+            scan=self._scan(due, described, late),
             compare=lambda gaps: self._compared_gaps(due, gaps, described),
+            late=late,
             at_ms=due.read_ms,
         )
         passed = progress.passed(began)
@@ -240,7 +245,7 @@ class RouteFollower:
             due = replace(due, audit=change(due.audit))
         return due, progress.failure
 
-    def _scan(self, due: _Due, described: Described, late_s: float) -> Scan:
+    def _scan(self, due: _Due, described: Described, late: Callable[[], bool]) -> Scan:
         """What cannot be read here is left to the comparison of records, which says why."""
         request = self._request(due, (), described)
 
@@ -256,7 +261,7 @@ class RouteFollower:
                 request.options.timestamps,
             )
             try:
-                return self._scanner(wanted, late=lambda: self._clock.monotonic_s() > late_s)
+                return self._scanner(wanted, late=late)
             except (OperatingError, OldFormat) as error:
                 logger.warning("%s: only records are compared: %s", due.key, error)
                 return {}
@@ -381,7 +386,6 @@ class RouteFollower:
         request = self._request(due, ranges, described)
         options = replace(request.options, stop_at_end=stop_at_end)
         request = replace(request, options=options)
-        logger.warning("RECORDS %s", chosen)
         began_s = self._clock.monotonic_s()
         so_far: list[AuditResult] = []
 

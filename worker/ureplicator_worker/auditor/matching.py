@@ -3,9 +3,9 @@ around the places where that cannot be said.
 
 `matched` goes on from where the topic is known to be aligned. Where a pair of batches is not provably equal,
 the records of the larger one are compared, and what follows until each difference is explained; then it
-goes on behind them. After `GAPS` such places in one pass, or two next to each other, the rest is left to the
-comparison of records within the route's byte rate: batches were merged, say, or the target compresses them
-again.
+goes on behind them. After `GAPS` such places in one pass, or two next to each other, or when it is late, the
+rest is left to the comparison of records within the route's byte rate: batches were merged, say, or the
+target compresses them again.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ureplicator_worker.audit.result import AuditResult
 from ureplicator_worker.auditor.outcome import compared_ranges, stored_findings
 from ureplicator_worker.auditor.sampling import Sample
 
-GAPS = 4
+GAPS = 16
 ENDED_RECORDS = 1_000
 """Compared at a time where one side has ended."""
 
@@ -58,6 +58,7 @@ def matched(
     *,
     scan: Scan,
     compare: CompareRecords,
+    late: Callable[[], bool],
     at_ms: int,
 ) -> Progress:
     """Raises what `scan` and `compare` raise."""
@@ -77,7 +78,7 @@ def matched(
             }
         )
         gaps = {n: _gap(each, ends[n]) for n, each in found.items() if each.differs}
-        if not gaps or gap == GAPS or (gap and not went_on):
+        if not gaps or gap == GAPS or (gap and not went_on) or late():
             break
         result, progress.failure = compare(gaps)
         if result is not None:
