@@ -16,6 +16,8 @@ Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 _HOST = r"^[^\s:/,\[\]]+$"
 """A host name or an IPv4 address."""
+MAX_SLOTS = 256
+"""Most slots of a worker. The next owner of a partition fences one id of each slot."""
 
 
 class ControllerSettings(Section):
@@ -67,7 +69,7 @@ class ControllerSettings(Section):
 class WorkerSettings(Section):
     """Copiers, their buffers and their timeouts."""
 
-    slots: int = Field(default=2, ge=1, le=256)
+    slots: int = Field(default=2, ge=1, le=MAX_SLOTS)
     """Number of copiers of this worker, each a Spark task on one core. Default 2: the smallest
     useful machine has two cores."""
     bind: str = Field(default="127.0.0.1", pattern=_HOST)

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ureplicator_common.config.roles import MAX_SLOTS
 from ureplicator_common.contents import (
     Assignment,
     AssignmentEntry,
@@ -363,6 +364,13 @@ def test_tags_and_slots_of_a_worker_that_has_not_joined_yet(rest: RestFixture) -
     assert node is not None
     known = decode_known_worker(node.data)
     assert (known.max_slots, known.blacklisted, known.draining) == (4, True, False)
+
+
+def test_a_worker_has_at_most_the_slots_that_settings_allow(rest: RestFixture) -> None:
+    entry = {"slots": MAX_SLOTS, "blacklisted": False, "draining": False}
+    assert put(rest, "workers/w9", entry)["result"] == "created"
+    refused = rest.call("PUT", "/import/workers/w9", json={**entry, "slots": MAX_SLOTS + 1})
+    assert problem_of(refused, 400)["field"] == "slots"
 
 
 def test_switches(rest: RestFixture) -> None:

@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field, PlainValidator
 
+from ureplicator_common.config.roles import MAX_SLOTS
 from ureplicator_common.model import Limited, Route, TopicState
 from ureplicator_common.znodes import MAX_PARTITIONS
 from ureplicator_controller.api.http.limit_models import MAX_LIMITS, BytesPerSecond
@@ -24,7 +25,6 @@ _DryRun = Annotated[
 ]
 RANGES_HINT = "numbers and ranges of partitions, as in 0-7,9"
 _COUNT = f"a whole number from 1 to {MAX_PARTITIONS}"
-_MAX_SLOTS = 10_000
 
 Whole = Annotated[int, Field(strict=True, ge=1, le=MAX_PARTITIONS)]
 Ranges = Annotated[
@@ -128,8 +128,8 @@ class ImportBlacklistBody(OptionalBody):
 
 
 class ImportWorkerBody(Body):
-    slots: Annotated[int, Field(strict=True, ge=0, le=_MAX_SLOTS)] = Field(
-        title="a number of slots", description=f"a whole number up to {_MAX_SLOTS}", examples=[2]
+    slots: Annotated[int, Field(strict=True, ge=0, le=MAX_SLOTS)] = Field(
+        title="a number of slots", description=f"a whole number up to {MAX_SLOTS}", examples=[2]
     )
     blacklisted: bool = Field(title="true or false", description="true or false", strict=True)
     draining: bool = Field(title="true or false", description="true or false", strict=True)
