@@ -16,6 +16,7 @@ import os
 import signal
 import threading
 from collections.abc import Callable
+from functools import partial
 
 from flask import Flask
 
@@ -48,7 +49,7 @@ def application() -> Flask:
     config = WsgiConfig.from_json(os.environ[ENVIRONMENT])
     set_up(as_json=config.log_json)
     if config.pipe_fd >= 0:
-        watch_daemon(config.pipe_fd, ended=_end_gunicorn)
+        watch_daemon(config.pipe_fd, ended=partial(end_gunicorn, os.getppid()))
     settings = load_settings(config.config, environ=os.environ, overrides=config.overrides)
     return create_app(dependencies(settings, id=config.id))
 
@@ -86,12 +87,23 @@ def watch_daemon(pipe_fd: int, *, ended: Callable[[], None]) -> threading.Thread
     return thread
 
 
-def _end_gunicorn() -> None:
+def end_gunicorn(master_pid: int) -> None:
     """Stop gunicorn's parent process, which stops this one; exit in any case."""
     log.info("the controller process has ended: stopping REST")
-    os.kill(os.getppid(), signal.SIGTERM)
-    threading.Event().wait(STOP_TIMEOUT_S)
+    if stop_master(master_pid):
+        threading.Event().wait(STOP_TIMEOUT_S)
     os._exit(0)
+
+
+def stop_master(master_pid: int) -> bool:
+    """Send SIGTERM to gunicorn's parent process; False if it is dead.
+
+    A process whose parent died belongs to another one, such as init: that one is left alone.
+    """
+    if os.getppid() != master_pid:
+        return False
+    os.kill(master_pid, signal.SIGTERM)
+    return True
 
 
 def _connect(settings: Settings) -> ZooKeeperCoordination:
