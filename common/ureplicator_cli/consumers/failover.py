@@ -12,12 +12,14 @@ from ureplicator_cli.options import client_options, route_options
 from ureplicator_cli.output import fail, print_json
 from ureplicator_cli.rest_client import request
 
-READY = frozenset({"synced", "ahead on the target"})
-"""States in which consumers go on at the target where they were; with any other something is read again, or
-not known."""
+READY = frozenset({"synced", "ahead on the target", "ahead on the source"})
+"""States in which consumers go on where they were; with any other something is read again, or not known."""
 
 
 def selection_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    command = click.option(
+        "--back", is_flag=True, help="From the target back to the source of the route."
+    )(command)
     command = click.option(
         "--topics", default="", help="Source topics, by commas: all groups with offsets on them."
     )(command)
@@ -26,9 +28,9 @@ def selection_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 @click.group()
 def failover() -> None:
-    """Write the offsets of consumer groups to the target once, so that consumers go on there.
+    """Write the offsets of consumer groups to the other cluster once, so that consumers go on there.
 
-    Stop the consumers at the source first.
+    Stop the consumers of the groups first.
     """
 
 
@@ -36,30 +38,40 @@ def failover() -> None:
 @selection_options
 @client_options
 @route_options
-def plan(groups: str, topics: str, url: str, as_json: bool, src: str, dst: str) -> None:
+def plan(groups: str, topics: str, back: bool, url: str, as_json: bool, src: str, dst: str) -> None:
     """Show where consumers would go on, and which offsets they would read again. Writes nothing."""
-    _request(groups, topics, url, as_json, src, dst, dry_run=True)
+    _request(groups, topics, url, as_json, src, dst, back=back, dry_run=True)
 
 
 @failover.command("apply")
 @selection_options
 @client_options
 @route_options
-def apply(groups: str, topics: str, url: str, as_json: bool, src: str, dst: str) -> None:
+def apply(
+    groups: str, topics: str, back: bool, url: str, as_json: bool, src: str, dst: str
+) -> None:
     """Write the offsets, and show where consumers go on.
 
-    Exits with 1 if some group is not ready to go on at the target.
+    Exits with 1 if some group is not ready to go on at the other cluster.
     """
-    _request(groups, topics, url, as_json, src, dst, dry_run=False)
+    _request(groups, topics, url, as_json, src, dst, back=back, dry_run=False)
 
 
 def _request(
-    groups: str, topics: str, url: str, as_json: bool, src: str, dst: str, *, dry_run: bool
+    groups: str,
+    topics: str,
+    url: str,
+    as_json: bool,
+    src: str,
+    dst: str,
+    *,
+    back: bool,
+    dry_run: bool,
 ) -> None:
     if bool(groups) is bool(topics):
         raise click.UsageError("give either --groups or --topics")
     body = {"groups": _names(groups)} if groups else {"topics": _names(topics)}
-    query = {"dry_run": "true" if dry_run else ""}
+    query = {"dry_run": "true" if dry_run else "", "back": "true" if back else ""}
     found = request("POST", url, "/failover", src=src, dst=dst, query=query, body=body)
     if as_json:
         print_json(found)

@@ -74,14 +74,18 @@ def _rows(shown: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:
         yield (
             topic if topic == target else f"{topic} -> {target}",
             str(each["partition"]),
-            str(each["sourceOffset"]),
+            _committed(each["sourceOffset"]),
             _known(each["translated"]),
-            "none" if each["targetOffset"] is None else str(each["targetOffset"]),
+            _committed(each["targetOffset"]),
             _known(each["readAgain"]),
             _known(each["skipped"]),
             each["state"],
             each["reason"],
         )
+
+
+def _committed(offset: int | None) -> str:
+    return "none" if offset is None else str(offset)
 
 
 def _known(number: int | None) -> str:

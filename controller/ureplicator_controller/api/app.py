@@ -128,7 +128,9 @@ def create_app(needs: Dependencies) -> Flask:
     app.register_api(
         positions.blueprint(settings=settings, fleet=fleet, positions=position_service, ids=ids)
     )
-    group_service = GroupService(fleet=fleet, clusters=needs.groups, clock=needs.clock)
+    group_service = GroupService(
+        fleet=fleet, clusters=needs.groups, logs=needs.logs, clock=needs.clock
+    )
     app.register_api(groups.blueprint(settings=settings, groups=group_service))
     app.register_api(_audits(needs, fleet, services, ids, position_service, standings))
     app.register_blueprint(dashboard.blueprint(settings=settings, id=needs.id))

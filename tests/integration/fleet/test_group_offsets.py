@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
+import os
+import threading
 import uuid
 from collections.abc import Callable
 from contextlib import closing
+from typing import Self
 
 import pytest
 
@@ -30,6 +34,9 @@ from ureplicator_testkit.servers.processes import eventually
 
 PARTITIONS, RECORDS = 2, 20
 INTERVAL_S = 0.5
+SWITCHES = int(os.environ.get("UREPLICATOR_SWITCHES", "6"))
+"""Even: the last one is back to the source."""
+READ_AT_EACH = 30
 
 
 @pytest.fixture(scope="module", params=["at_least_once", "exactly_once"])
@@ -128,3 +135,63 @@ def test_a_group_in_the_middle_of_the_log_fails_over_and_reads_exactly_the_rest(
     with closing(open_member(target, group, topic)) as second:
         rest = read_next(second, len(sent) - len(read))
     assert sorted([*read, *rest]) == sorted(sent)
+
+
+def test_a_group_switches_there_and_back_under_load(
+    running: Fleet, source_cluster: KafkaCluster, target_cluster: KafkaCluster, topic: str
+) -> None:
+    """Each record is read once, by whichever consumer was its turn."""
+    source, target = source_cluster.bootstrap, target_cluster.bootstrap
+    group = f"{running.name}.switching"
+    create_topic(source, topic, partitions=PARTITIONS)
+    running.whitelist(topic)
+    running.wait_online(topic, PARTITIONS)
+    alter_offsets(source, group, {(topic, number): 0 for number in range(PARTITIONS)})
+    read: list[tuple[int, bytes | None]] = []
+    with Load(source, topic) as load:
+        for number in range(SWITCHES):
+            at, back = (target, True) if number % 2 else (source, False)
+            with closing(open_member(at, group, topic)) as member:
+                read += read_next(member, READ_AT_EACH)
+                member.commit(asynchronous=False)
+            switch(running.url(), group, back=back)
+    sent = pairs(load.sent)
+    with closing(open_member(source, group, topic)) as member:
+        read += read_next(member, len(sent) - len(read))
+    assert sorted(read) == sent
+
+
+def switch(url: str, group: str, *, back: bool) -> None:
+    """Write the group's offsets to the other cluster, once its records are there and its member has left."""
+    way = ["--back"] if back else []
+    eventually(
+        lambda: run("failover", "apply", "--groups", group, *way, url=url).exit_code == 0,
+        READ_S,
+        "the group may go on",
+    )
+
+
+class Load:
+    """Records that a thread produces until the end, a few at a time."""
+
+    def __init__(self, bootstrap: str, topic: str) -> None:
+        self._bootstrap, self._topic = bootstrap, topic
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._produce, name="load")
+        self.sent: list[NewRecord] = []
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stopped.set()
+        self._thread.join()
+
+    def _produce(self) -> None:
+        for number in itertools.count():
+            some = records(number * RECORDS)
+            produce(self._bootstrap, self._topic, some)
+            self.sent += some
+            if self._stopped.wait(0.2):
+                return

@@ -133,3 +133,46 @@ def test_a_cluster_that_is_away_is_said(copied: RestFixture) -> None:
     copied.groups.lost = True
     response = copied.client.post("/failover", json={"groups": ["billing"]})
     assert (response.status_code, copied.groups_there.commits) == (503, [])
+
+
+def test_a_group_goes_back_to_the_source(copied: RestFixture) -> None:
+    """What others have produced at the target meanwhile is not at the source: it goes on behind the copy."""
+    copied.logs["source"].hold("orders", 0, 0, 150)
+    copied.logs["source"].hold("orders", 1, 0, 150)
+    copied.groups_there.add("billing", {FIRST: BASE + 70, SECOND: BASE + COPIED})
+    body = {"groups": ["billing"]}
+    planned = copied.client.post("/failover?back=true&dry_run=true", json=body).get_json()
+    assert (planned["back"], copied.groups.commits) == (True, [])
+    (group,) = planned["groups"]
+    first, second = group["partitions"]
+    assert (first["sourceOffset"], first["translated"], first["targetOffset"]) == (
+        30,
+        70,
+        BASE + 70,
+    )
+    assert [each["readAgain"] for each in (first, second)] == [0, 0]
+
+
+def test_the_way_back_has_the_rules_of_the_way_there(copied: RestFixture) -> None:
+    for number in (0, 1):
+        copied.logs["source"].hold("orders", number, 35, 150)
+    copied.groups.add("billing", {FIRST: 30, SECOND: 90})
+    copied.groups_there.add("billing", {FIRST: BASE + 7, SECOND: BASE + 60})
+    copied.groups.add("used", {FIRST: 30}, state="Stable")
+    copied.groups_there.add("used", {FIRST: BASE + 40})
+    done = copied.client.post("/failover?back=true", json={"topics": ["orders"]}).get_json()
+    billing, used = done["groups"]
+    assert [each["state"] for each in billing["partitions"]] == ["synced", "ahead on the source"]
+    assert copied.groups.commits == [("billing", FIRST, 35)]
+    assert used["state"] == "active on the source"
+    unknown = copied.client.post("/failover?back=true", json={"groups": ["nobody"]})
+    assert unknown.status_code == 404
+    assert "target has no group 'nobody'" in unknown.get_data(as_text=True)
+
+
+def test_nothing_goes_back_where_the_log_of_the_source_is_not_known(copied: RestFixture) -> None:
+    copied.groups.add("billing", {FIRST: 30})
+    copied.groups_there.add("billing", {FIRST: BASE + 70})
+    done = copied.client.post("/failover?back=true", json={"groups": ["billing"]}).get_json()
+    assert [each["state"] for each in done["groups"]] == ["unknown"]
+    assert copied.groups.commits == []

@@ -24,7 +24,7 @@ from ureplicator_controller.api.http.load import asks_kafka
 from ureplicator_controller.api.http.openapi import group
 from ureplicator_controller.api.http.request_models import RouteQuery, chosen_route, chosen_routes
 from ureplicator_controller.api.http.response_models import JsonResult, responses
-from ureplicator_controller.core.groups.decisions import GroupDecision, PartitionDecision
+from ureplicator_controller.core.groups.decisions import GroupDecision, PartitionDecision, SyncState
 
 
 def blueprint(*, settings: Settings, groups: GroupService) -> APIBlueprint:
@@ -81,14 +81,16 @@ def blueprint(*, settings: Settings, groups: GroupService) -> APIBlueprint:
     @operator_unless_dry_run
     @asks_kafka
     def fail_over(query: FailoverQuery, body: FailoverBody) -> JsonResult:
-        """Write the offsets of groups to the target, so that consumers can go on there."""
+        """Write the offsets of groups to the other cluster, so that consumers can go on there."""
         config = chosen_route(settings, query)
-        dry_run = query.dry_run == "true"
-        found = groups.fail_over(config, body, dry_run=dry_run)
+        dry_run, back = query.dry_run == "true", query.back == "true"
+        found = groups.fail_over(config, body, dry_run=dry_run, back=back)
+        shown = _details_back if back else _details
         return {
             "route": str(config.route),
             "dryRun": dry_run,
-            "groups": [_details(config.route, each) for each in found],
+            "back": back,
+            "groups": [shown(config.route, each) for each in found],
         }
 
     return api
@@ -117,3 +119,27 @@ def _partition(each: PartitionDecision) -> dict[str, Any]:
         "readAgain": each.read_again,
         "skipped": each.skipped,
     }
+
+
+def _details_back(route: Route, decision: GroupDecision) -> dict[str, Any]:
+    """Of a group that goes back: each field is still of the cluster that it names."""
+    partitions = [
+        _partition(each)
+        | {
+            "topic": each.target[0],
+            "targetTopic": each.partition[0],
+            "sourceOffset": each.target_offset,
+            "targetOffset": each.source_offset,
+            "state": _BACK.get(each.state, each.state),
+        }
+        for each in decision.partitions
+    ]
+    state = _BACK.get(decision.state, decision.state)
+    return _details(route, decision) | {"state": state, "partitions": partitions}
+
+
+_BACK = {
+    SyncState.ACTIVE: "active on the source",
+    SyncState.AHEAD: "ahead on the source",
+}
+"""States of the way back that have other names."""

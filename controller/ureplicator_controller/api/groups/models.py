@@ -42,12 +42,17 @@ class FailoverQuery(RouteQuery):
         Field(title="true or false", description="true: show the plan and write nothing"),
     ] = Field(default="false")
 
+    back: Annotated[
+        Literal["true", "false"],
+        Field(title="true or false", description="true: from the target back to the source"),
+    ] = Field(default="false")
+
 
 class FailoverBody(Body):
     groups: Annotated[list[_GroupName], Field(min_length=1), Strict()] | None = Field(
         default=None,
         title="names of consumer groups",
-        description="consumer groups of the source cluster: all their topics on the route",
+        description="consumer groups of the cluster that they leave: all their topics on the route",
         examples=[["billing"]],
     )
     topics: Annotated[list[TopicName], Field(min_length=1), Strict()] | None = Field(
@@ -82,18 +87,18 @@ class GroupPartition(ResponseModel):
     topic: str
     partition: int
     targetTopic: str
-    sourceOffset: int = Field(description="committed at the source")
+    sourceOffset: int | None = Field(description="committed at the source; null: none")
     translated: int | None = Field(
-        description="the same place at the target, as far as it is copied; null: not known"
+        description="the same place where the group goes, as far as it is copied; null: not known"
     )
     targetOffset: int | None = Field(description="committed at the target; null: none")
     state: str
     reason: str
     readAgain: int | None = Field(
-        description="offsets read at the source that consumers at the target read again; null: not known"
+        description="offsets that the group has read and will read again there; null: not known"
     )
     skipped: int | None = Field(
-        description="target offsets behind `targetOffset` that were not read at the source; null: not known"
+        description="offsets that the group has passed there and has not read; null: not known"
     )
 
 
@@ -123,4 +128,5 @@ class TranslatedOffset(ResponseModel):
 class Failover(ResponseModel):
     route: str
     dryRun: bool
+    back: bool = Field(description="the groups go from the target to the source")
     groups: list[GroupDetails]

@@ -1,19 +1,22 @@
 """Consumer groups of a route for people: their state now, translated offsets, and failover.
 
 Everything is read from both clusters when it is requested, by the code that syncs groups (`engines.groups`).
-A failover writes by the rules of the sync: never for a group with members at the target, never lower than the
-target's offset, never past what is copied. It is not fenced by an epoch, as it is requested by an operator;
-the target's coordinator refuses groups with members, and what is too old is not written.
+A failover writes by the rules of the sync: never for a group with members at the target, never lower than
+the target's offset, never past what is copied. The way back has the same rules, with both clusters changed
+over. It is not fenced by an epoch, as it is requested by an operator; the coordinator refuses groups with
+members, and what is too old is not written.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import closing
+from dataclasses import dataclass
 
 from ureplicator_common.clock import Clock
 from ureplicator_common.config.route import RouteConfig
 from ureplicator_common.contents import SyncKind
+from ureplicator_common.kafka import LogReader
 from ureplicator_common.model import Route, TopicKey
 from ureplicator_controller.api.groups.models import FailoverBody, TranslateQuery
 from ureplicator_controller.api.http.problems import bad_request, conflict, not_found
@@ -28,23 +31,49 @@ from ureplicator_controller.core.groups.decisions import (
 )
 from ureplicator_controller.core.groups.selection import GroupFilter
 from ureplicator_controller.core.groups.topics import RouteTopic, route_topics
+from ureplicator_controller.core.groups.way_back import reversed_topics
 from ureplicator_controller.engines.groups.survey import RouteClusters, Survey
 from ureplicator_controller.engines.groups.sync import MAX_AGE_S, write
+from ureplicator_controller.engines.groups.way_back import reversed_clusters
 
 _ALL = GroupFilter.of([".*"], [])
 _NO_MAP = "the offset map has no segment for this offset"
 _MAP_HINT = "set offset_map: true for the route: what was copied before has no map"
 
 
+@dataclass(frozen=True, slots=True)
+class _Way:
+    """Clusters and topics in the direction in which groups go."""
+
+    config: RouteConfig
+    clusters: RouteClusters
+    topics: Mapping[str, RouteTopic]
+    back: bool = False
+
+    @property
+    def origin(self) -> str:
+        """Name of the cluster that groups leave."""
+        return self.config.target if self.back else self.config.source
+
+    def close(self) -> None:
+        self.clusters.close()
+
+
 class GroupService:
     """Every call may raise Problem, Unavailable and ClusterUnavailable. `clusters` connects to both ends of a
-    route."""
+    route, `logs` to a cluster by its name."""
 
     def __init__(
-        self, *, fleet: FleetCache, clusters: Callable[[Route], RouteClusters], clock: Clock
+        self,
+        *,
+        fleet: FleetCache,
+        clusters: Callable[[Route], RouteClusters],
+        logs: Callable[[str], LogReader],
+        clock: Clock,
     ) -> None:
         self._fleet = fleet
         self._clusters = clusters
+        self._logs = logs
         self._clock = clock
 
     def listed(self, config: RouteConfig) -> Sequence[GroupDecision]:
@@ -57,7 +86,7 @@ class GroupService:
 
     def find(self, config: RouteConfig, group: str) -> GroupDecision:
         with closing(self._clusters(config.route)) as clusters:
-            (found,) = self._named(config, clusters, [group])
+            (found,) = self._named(_Way(config, clusters, self._topics(config.route)), [group])
         return found
 
     def sync(self, config: RouteConfig) -> Mapping[str, object] | None:
@@ -68,23 +97,31 @@ class GroupService:
         return shown_sync(SyncKind.GROUPS, self._fleet.current().nodes.get(path))
 
     def fail_over(
-        self, config: RouteConfig, wanted: FailoverBody, *, dry_run: bool
+        self, config: RouteConfig, wanted: FailoverBody, *, dry_run: bool, back: bool = False
     ) -> Sequence[GroupDecision]:
-        """Sync groups once: all of them, or none if one is not there. `dry_run`: write nothing."""
+        """Sync groups once: all of them, or none if one is not there. `dry_run`: write nothing; `back`: from
+        the target to the source."""
         wanted.require_one()
         began_s = self._clock.monotonic_s()
-        with closing(self._clusters(config.route)) as clusters:
+        with closing(self._way(config, back=back)) as way:
             if wanted.groups is not None:
-                found = self._named(config, clusters, wanted.groups)
+                found = self._named(way, wanted.groups)
             else:
-                found = self._on_topics(config, clusters, wanted.topics or [])
+                found = self._on_topics(way, wanted.topics or [])
             if dry_run:
                 return found
             return write(
-                clusters.target,
+                way.clusters.target,
                 found,
                 may_write=lambda: self._clock.monotonic_s() - began_s <= MAX_AGE_S,
             )
+
+    def _way(self, config: RouteConfig, *, back: bool) -> _Way:
+        clusters, topics = self._clusters(config.route), self._topics(config.route)
+        if not back:
+            return _Way(config, clusters, topics)
+        reversed_ = reversed_clusters(clusters, source_logs=self._logs(config.source))
+        return _Way(config, reversed_, reversed_topics(topics), back=True)
 
     def translate(self, config: RouteConfig, wanted: TranslateQuery) -> tuple[str, int, int]:
         """Target topic, source offset and target offset."""
@@ -101,28 +138,28 @@ class GroupService:
             return topic.target, wanted.offset, _to_target(copied, wanted.offset)
         return topic.target, _to_source(copied, wanted.offset), wanted.offset
 
-    def _named(
-        self, config: RouteConfig, clusters: RouteClusters, names: Sequence[str]
-    ) -> Sequence[GroupDecision]:
-        survey = Survey(clusters, selected=GroupFilter.named(names))
-        found = survey.read(self._topics(config.route))
+    def _named(self, way: _Way, names: Sequence[str]) -> Sequence[GroupDecision]:
+        survey = Survey(way.clusters, selected=GroupFilter.named(names))
+        found = survey.read(way.topics)
         missing = sorted(set(names) - {each.group for each in found})
         if missing:
             raise not_found(
-                f"{config.source} has no group {', '.join(map(repr, missing))}",
+                f"{way.origin} has no group {', '.join(map(repr, missing))}",
                 field="groups",
                 hint="GET /groups lists the groups of a route",
             )
         return found
 
-    def _on_topics(
-        self, config: RouteConfig, clusters: RouteClusters, names: Collection[str]
-    ) -> Sequence[GroupDecision]:
-        topics = self._topics(config.route)
+    def _on_topics(self, way: _Way, names: Collection[str]) -> Sequence[GroupDecision]:
+        """`names`: at the source, whatever the way is."""
+        at_source = {
+            topic.target if way.back else topic.source: topic for topic in way.topics.values()
+        }
         for name in names:
-            if name not in topics:
-                raise not_whitelisted(f"{name!r} is not whitelisted on {config.route}")
-        found = Survey(clusters, selected=_ALL).read({name: topics[name] for name in names})
+            if name not in at_source:
+                raise not_whitelisted(f"{name!r} is not whitelisted on {way.config.route}")
+        chosen = {at_source[name].source: at_source[name] for name in names}
+        found = Survey(way.clusters, selected=_ALL).read(chosen)
         return [each for each in found if each.partitions]
 
     def _topics(self, route: Route) -> Mapping[str, RouteTopic]:
