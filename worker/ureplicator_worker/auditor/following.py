@@ -42,7 +42,7 @@ from ureplicator_worker.audit.result import (
 from ureplicator_worker.audit.stored import Scan as StoredScan
 from ureplicator_worker.audit.stored import Wanted
 from ureplicator_worker.auditor.failures import Failures
-from ureplicator_worker.auditor.matching import Progress, Scan, matched
+from ureplicator_worker.auditor.matching import Scan, matched, matched_state
 from ureplicator_worker.auditor.nodes import AuditNodes
 from ureplicator_worker.auditor.outcome import (
     compared_ranges,
@@ -63,7 +63,9 @@ from ureplicator_worker.auditor.sampling import NewRecords, Sample, samples
 logger = logging.getLogger(__name__)
 
 SCAN_S = 20.0
-"""Most of a pass that checksums take; what they do not reach is left to the comparison of records."""
+"""Most of a pass that checksums take; what they do not reach is left to the next pass."""
+UNFINISHED_PASSES = 4
+"""Passes in a row that leave a part of a topic; then a sample of its records is compared."""
 PASS_S = 30.0
 """Half of the 60 s within which new records are compared: the other half is for the comparison."""
 WATCH_S = 2.0
@@ -85,13 +87,14 @@ GUESSED_BYTES = 1_000.0
 
 @dataclass(frozen=True, slots=True)
 class _Due:
-    """A topic with positions read at `read_ms`, and its state."""
+    """A topic with positions read at `read_ms`, and its state. `unfinished`: partitions for the next pass."""
 
     key: TopicKey
     intent: TopicIntent
     audit: TopicAudit | None
     positions: Mapping[int, int]
     read_ms: int
+    unfinished: frozenset[int] = frozenset()
 
     @property
     def places(self) -> dict[int, Place]:
@@ -148,6 +151,7 @@ class RouteFollower:
         self._scanner = scanner
         self._clock = clock
         self._record_bytes: dict[TopicKey, float] = {}
+        self._unfinished: dict[TopicKey, int] = {}
         self._measured = 0
         self.failures: Failures[TopicKey] = Failures()
         self.passed = self.compared = self.differences = self.passes = 0
@@ -240,10 +244,18 @@ class RouteFollower:
         self.passed += passed
         self.compared += passed
         if progress.compared or progress.failure:
-            change = partial(_matched_state, progress=progress, intent=due.intent, passed=passed)
+            change = partial(matched_state, progress=progress, intent=due.intent, passed=passed)
             self._nodes.write(due.key, change)
             due = replace(due, audit=change(due.audit))
-        return due, progress.failure
+        return self._left(due, progress.unfinished), progress.failure
+
+    def _left(self, due: _Due, unfinished: frozenset[int]) -> _Due:
+        """Leave partitions to the next pass, `UNFINISHED_PASSES` times at most."""
+        count = self._unfinished.get(due.key, 0) + 1 if unfinished else 0
+        if count > UNFINISHED_PASSES:
+            count, unfinished = 0, frozenset()
+        self._unfinished[due.key] = count
+        return replace(due, unfinished=unfinished)
 
     def _scan(self, due: _Due, described: Described, late: Callable[[], bool]) -> Scan:
         """What cannot be read here is left to the comparison of records, which says why."""
@@ -307,6 +319,8 @@ class RouteFollower:
         most = max(1, FIRST_OFFSETS // max(1, len(due.positions)))
         new = {}
         for number, position in due.positions.items():
+            if number in due.unfinished:
+                continue
             known = next_first(due.audit, due.intent, number)
             first, target_first = known or (position, -1)
             if first < position:
@@ -317,8 +331,9 @@ class RouteFollower:
     def _forget(self, topics: Mapping[TopicKey, TopicIntent]) -> None:
         """Keep nothing of topics that are not followed any more."""
         self.failures.keep(topics.keys())
-        for key in self._record_bytes.keys() - topics.keys():
-            del self._record_bytes[key]
+        for known in (self._record_bytes, self._unfinished):
+            for key in known.keys() - topics.keys():
+                del known[key]
 
     def _topic(self, due: _Due, chosen: Mapping[int, Sample], described: Described) -> _Compared:
         """Compare records."""
@@ -470,22 +485,3 @@ def _written(
         skipped=skipped,
         failure=failure,
     )
-
-
-def _matched_state(
-    before: TopicAudit | None, *, progress: Progress, intent: TopicIntent, passed: int
-) -> TopicAudit:
-    """Each range of a pass after the other."""
-    audit = before
-    for number, (compared, findings) in enumerate(progress.compared or [({}, ())]):
-        audit = _written(
-            audit,
-            compared=compared,
-            findings=findings,
-            intent=intent,
-            passed=0 if number else passed,
-            skipped=0,
-            failure=progress.failure,
-        )
-    assert audit is not None
-    return audit

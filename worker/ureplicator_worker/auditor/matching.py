@@ -3,9 +3,9 @@ around the places where that cannot be said.
 
 `matched` goes on from where the topic is known to be aligned. Where a pair of batches is not provably equal,
 the records of the larger one are compared, and what follows until each difference is explained; then it
-goes on behind them. After `GAPS` such places in one pass, or two next to each other, or when it is late, the
-rest is left to the comparison of records within the route's byte rate: batches were merged, say, or the
-target compresses them again.
+goes on behind them. After `GAPS` such places, or when it is late, the rest is for the next pass, which begins
+there. After two such places next to each other it is for the comparison of records within the route's byte
+rate: batches were merged, say, or the target compresses them again.
 """
 
 from __future__ import annotations
@@ -13,7 +13,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from ureplicator_common.audits import Finding, VerifiedRange
+from ureplicator_common.audits import Finding, TopicAudit, VerifiedRange
+from ureplicator_common.audits.ranges import with_compared
+from ureplicator_common.contents import TopicIntent
 from ureplicator_worker.audit.core.batches import Matched, Place
 from ureplicator_worker.audit.result import AuditResult
 from ureplicator_worker.auditor.outcome import compared_ranges, stored_findings
@@ -32,13 +34,14 @@ CompareRecords = Callable[[Mapping[int, Sample]], tuple[AuditResult | None, str]
 @dataclass(slots=True)
 class Progress:
     """`compared`: ranges in the order of their comparison, each with its findings; `failure`: of a
-    comparison of records."""
+    comparison of records; `unfinished`: partitions for the next pass."""
 
     places: dict[int, Place]
     compared: list[tuple[Mapping[int, VerifiedRange], Sequence[Finding]]] = field(
         default_factory=list
     )
     failure: str = ""
+    unfinished: frozenset[int] = frozenset()
 
     def passed(self, began: Mapping[int, Place]) -> int:
         return sum(place.source - began[number].source for number, place in self.places.items())
@@ -78,7 +81,11 @@ def matched(
             }
         )
         gaps = {n: _gap(each, ends[n]) for n, each in found.items() if each.differs}
-        if not gaps or gap == GAPS or (gap and not went_on) or late():
+        if late() or (gaps and gap == GAPS):
+            left = {n for n, place in progress.places.items() if place.source < ends[n]}
+            progress.unfinished = frozenset(left)
+            break
+        if not gaps or (gap and not went_on):
             break
         result, progress.failure = compare(gaps)
         if result is not None:
@@ -92,3 +99,22 @@ def _gap(found: Matched, end: int) -> Sample:
     place = found.place
     next_offset = min(end, place.source + (found.records or ENDED_RECORDS))
     return Sample(place.source, max(next_offset, place.source + 1), place.target, 0)
+
+
+def matched_state(
+    before: TopicAudit | None, *, progress: Progress, intent: TopicIntent, passed: int
+) -> TopicAudit:
+    """The state after each range of a pass in turn."""
+    audit = before
+    for number, (compared, findings) in enumerate(progress.compared or [({}, ())]):
+        audit = with_compared(
+            audit,
+            compared,
+            findings,
+            source_topic_id=intent.source_topic_id,
+            target_topic_id=intent.target_topic_id,
+            passed=0 if number else passed,
+            failure=progress.failure,
+        )
+    assert audit is not None
+    return audit
