@@ -27,11 +27,12 @@ from ureplicator_common.errors import PermanentError
 from ureplicator_common.model import Route, RouteSettings
 from ureplicator_common.znodes import Paths, encode_history, encode_route
 from ureplicator_controller.core.planning.invariants import check_invariants
-from ureplicator_controller.core.planning.plan import Plan, plan
+from ureplicator_controller.core.planning.plan import plan
 from ureplicator_controller.core.planning.steps import Step
 from ureplicator_controller.core.reporting.event_history import blocks_to_write
 from ureplicator_controller.core.reporting.events import fleet_events, log_line
 from ureplicator_controller.core.state.snapshot import Snapshot
+from ureplicator_controller.core.vetting import Isolated, VettedSteps, vetted_plan
 from ureplicator_controller.engines.executor import Executor, PlanOutcome
 from ureplicator_controller.engines.fenced_writer import WriteOutcome
 from ureplicator_controller.engines.leadership import Identity, Leadership
@@ -75,6 +76,7 @@ class ControlLoop:
         self._metrics = metrics
         self._begun_epoch: int | None = None
         self._recorded: Snapshot | None = None
+        self._isolated: tuple[str, ...] = ()
         self._wake_at_s: float | None = None
         self._attempt_at_s = clock.monotonic_s()
         self._backoff = Backoff(RETRY_DELAYS_S)
@@ -199,13 +201,15 @@ class ControlLoop:
     def _cycle(self, epoch: int, began_s: float) -> float:
         snapshot = self._observer.snapshot()
         self._metrics.unreadable.set(len(snapshot.unreadable_nodes))
-        decided = plan(snapshot, began_s)
+        around = vetted_plan(snapshot, plan=lambda seen: plan(seen, began_s), paths=self._paths)
+        self._report(around.isolated)
+        decided = around.plan
         self._observer.remember(decided.release_requested_since, decided.load_review_at_s)
         self._wake_at_s = decided.wake_at_s
         self._metrics.waiting.set(len(decided.waiting))
-        outcome = self._execute(decided, snapshot, epoch)
+        outcome = self._execute(around.vetted, snapshot, epoch)
         if outcome in (PlanOutcome.DONE, PlanOutcome.QUIET):
-            outcome = self._record(decided.steps, snapshot, epoch, outcome)
+            outcome = self._record(around.vetted.steps, snapshot, epoch, outcome)
         took_s = self._clock.monotonic_s() - began_s
         self._metrics.cycles.labels(outcome.value).inc()
         self._metrics.cycle_s.observe(took_s)
@@ -216,18 +220,28 @@ class ControlLoop:
             self._leadership.depose()
         return self._wait_s(began_s) if outcome is PlanOutcome.QUIET else SETTLE_INTERVAL_S
 
-    def _execute(self, decided: Plan, snapshot: Snapshot, epoch: int) -> PlanOutcome:
-        """Execute the plan. An invariant that was violated before (by a manual write, for example) is
+    def _report(self, isolated: Sequence[Isolated]) -> None:
+        """Count what the plan leaves alone, and log it when it changes."""
+        self._metrics.isolated.set(sum(len(each.topics) + len(each.workers) for each in isolated))
+        self._metrics.violations.inc(sum(each.violations for each in isolated))
+        texts = tuple(map(str, isolated))
+        if texts != self._isolated:
+            for text in texts[:MAX_EVENT_LINES]:
+                log.error("step refused, the plan leaves alone %s", text)
+            if not texts:
+                log.info("all steps are admitted again")
+        self._isolated = texts
+
+    def _execute(self, vetted: VettedSteps, snapshot: Snapshot, epoch: int) -> PlanOutcome:
+        """Execute the steps. An invariant that was violated before (by a manual write, for example) is
         logged; the plan may repair it."""
         if snapshot.epoch != epoch:
             return PlanOutcome.DEPOSED
-        if not decided.steps:
-            return PlanOutcome.QUIET
         found = check_invariants(snapshot)
         if found:
             self._metrics.violations.inc(len(found))
             log.error("invariant violated in ZooKeeper (%d in all): %s", len(found), found[0])
-        return self._executor.execute(decided.steps, snapshot, epoch)
+        return self._executor.execute(vetted, epoch)
 
     def _record(
         self, done: Sequence[Step], snapshot: Snapshot, epoch: int, outcome: PlanOutcome

@@ -4,13 +4,12 @@ Consecutive steps share a transaction as far as there is room: stopping after an
 stopping after a group of them is, and a rebalance of a large fleet does not take a thousand round
 trips. A conflict in one of them refuses all; the next plan is made on the state of that time.
 
-Before a step is sent, the ledger must admit it (`core.planning.invariants`): a planner's mistake ends
-the cycle before it is written.
+Steps come vetted (`core.vetting`): encoded, and admitted by the invariants. So a planner's mistake and a
+node that is too big are known before the first write.
 """
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator, Sequence
 from enum import StrEnum
 
@@ -22,14 +21,11 @@ from ureplicator_common.coordination import (
     Operation,
 )
 from ureplicator_common.znodes import Paths
-from ureplicator_controller.core.planning.invariants import InvariantChecker
-from ureplicator_controller.core.planning.steps import Evict, Step, operations
-from ureplicator_controller.core.state.snapshot import Snapshot
+from ureplicator_controller.core.planning.steps import Evict, Step
+from ureplicator_controller.core.vetting import VettedSteps
 from ureplicator_controller.engines.fenced_writer import FencedWriter, WriteOutcome
 from ureplicator_controller.engines.metrics import ControlMetrics
 from ureplicator_controller.engines.observer import Observer
-
-log = logging.getLogger(__name__)
 
 BATCH_OPERATIONS = 64
 """One round trip and one disk write of ZooKeeper for this many nodes, and the most that a conflict
@@ -67,30 +63,19 @@ class Executor:
         self._writer = FencedWriter(coordination, paths=paths, metrics=metrics)
         self._ensured: set[str] = set()
 
-    def execute(self, steps: Sequence[Step], snapshot: Snapshot, epoch: int) -> PlanOutcome:
+    def execute(self, vetted: VettedSteps, epoch: int) -> PlanOutcome:
         """Perform the steps in order. Raises Unavailable; what was written before stays, and is safe."""
-        if not steps:
-            return PlanOutcome.QUIET
-        ledger = InvariantChecker(snapshot)
-        admitted: list[Step] = []
-        for step in steps:
-            violations = ledger.admit(step)
-            if violations:
-                self._metrics.violations.inc(len(violations))
-                log.error(
-                    "invariant violated, step refused: %s: %s", type(step).__name__, violations[0]
-                )
-                break
-            admitted.append(step)
-        if not self._evictions_are_current(admitted):
+        if not self._evictions_are_current(vetted.steps):
             self._observer.invalidate()
             return PlanOutcome.CONFLICT
-        for batch in batches(operations(step, self._paths) for step in admitted):
+        for batch in batches(iter(vetted.operations)):
             written = self.write(batch, epoch)
             if written is not WriteOutcome.DONE:
                 return PlanOutcome(written)
             self._metrics.evictions.inc(self._evictions_in(batch))
-        return PlanOutcome.DONE if len(admitted) == len(steps) else PlanOutcome.VIOLATION
+        if vetted.refused:
+            return PlanOutcome.VIOLATION
+        return PlanOutcome.DONE if vetted.steps else PlanOutcome.QUIET
 
     def _evictions_are_current(self, steps: Sequence[Step]) -> bool:
         """True if the live nodes to delete still belong to the sessions that the plan evicts: the version

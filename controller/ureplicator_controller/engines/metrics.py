@@ -53,6 +53,12 @@ class ControlMetrics:
             "Nodes in ZooKeeper that cannot be decoded; the plan leaves what they concern unchanged.",
             registry=registry,
         )
+        self.isolated = Gauge(
+            "ureplicator_controller_isolated",
+            "Topics and workers that the plan leaves alone, since a step for them cannot be written: its node"
+            " is too big, or it would violate an invariant. Expected: 0.",
+            registry=registry,
+        )
         self.waiting = Gauge(
             "ureplicator_controller_waiting_partitions",
             "Partitions not assigned to their ideal owner because another worker still holds them.",

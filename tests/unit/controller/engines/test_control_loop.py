@@ -6,14 +6,16 @@ import logging
 
 import pytest
 
-from ureplicator_common.contents import Assignment
+from ureplicator_common import znodes
+from ureplicator_common.contents import Assignment, KnownWorker
 from ureplicator_common.coordination import EXPIRY_ROUNDING_S, Create, Delete, Set
 from ureplicator_common.coordination.memory import MemoryCoordination
 from ureplicator_common.model import WorkerId
-from ureplicator_common.znodes import decode_route
+from ureplicator_common.znodes import decode_route, encode_known_worker
 from ureplicator_controller.core.planning.plan import Plan, plan
 from ureplicator_controller.core.planning.steps import WriteAssignment
 from ureplicator_controller.core.state.snapshot import Snapshot
+from ureplicator_controller.core.vetting import vet
 from ureplicator_controller.engines import control_loop as control_loop_module
 from ureplicator_controller.engines.control_loop import MAX_IDLE_S
 from ureplicator_controller.engines.executor import BATCH_OPERATIONS, batches
@@ -98,7 +100,7 @@ def test_a_former_leader_cannot_write(fleet: ControllerFleet) -> None:
     fleet.one.client.restore()
     stale = Snapshot(fleet=FLEET, epoch=1)
     step = WriteAssignment(WorkerId("w"), Assignment(), None, revokes_only=True)
-    outcome = fleet.one.executor.execute([step], stale, epoch=1)
+    outcome = fleet.one.executor.execute(vet([step], stale, PATHS), epoch=1)
     assert outcome == "deposed"
     assert fleet.client.get(PATHS.assignment(WorkerId("w"))) is None
 
@@ -403,6 +405,59 @@ def test_a_step_that_violates_an_invariant_is_refused(
     assert "refused" in caplog.text
     assert fleet.one.figure("invariant_violations_total") >= 1
     assert len(fleet.assignment_of("a").entries) + len(fleet.assignment_of("b").entries) == 1
+
+
+def test_invariants_are_checked_without_steps(
+    fleet: ControllerFleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a manual write violated is reported, even if the plan cannot repair it."""
+    fleet.worker("a")
+    fleet.one.run()
+    fleet.topic(1)
+    fleet.one.run()
+    monkeypatch.setattr(control_loop_module, "plan", lambda seen, now_s: Plan((), None, ()))
+    fleet.client.transact([Delete(PATHS.ideal_topic(KEY))])
+    fleet.one.run()
+    assert fleet.one.figure("invariant_violations_total") >= 1
+
+
+def owners_of(fleet: ControllerFleet) -> dict[str, set[str]]:
+    """Topics that each worker is assigned."""
+    return {
+        id: {partition.topic for partition in fleet.assignment_of(id).entries} for id in ("a", "b")
+    }
+
+
+def test_a_worker_with_too_many_slots_stops_only_its_own_topics(
+    fleet: ControllerFleet, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its ids to fence fit into no assignment: its topics stay, and all others are planned."""
+    monkeypatch.setattr(znodes, "LIMIT_BYTES", 8 * 1024)
+    owner = fleet.worker("a")
+    fleet.one.run()
+    fleet.topic(1, "old")
+    fleet.one.run()
+    data = encode_known_worker(KnownWorker(max_slots=10_000))
+    known = fleet.client.get(PATHS.worker_known(WorkerId("a")))
+    assert known is not None
+    fleet.client.transact([Set(PATHS.worker_known(WorkerId("a")), data, known.stat.version)])
+    fleet.worker("b")
+    fleet.store.expire(owner._session)
+    fleet.one.run()
+    fleet.clock.advance(2 * REBALANCE_S)
+    fleet.topic(1, "new")
+    with caplog.at_level(logging.ERROR):
+        fleet.one.run(10)
+    assert owners_of(fleet) == {"a": {"old"}, "b": {"new"}}
+    assert fleet.one.figure("isolated") == 1
+    assert caplog.text.count("the plan leaves alone source.target/old") == 1
+    node = fleet.client.get(PATHS.worker_known(WorkerId("a")))
+    assert node is not None
+    data = encode_known_worker(KnownWorker(max_slots=2))
+    fleet.client.transact([Set(PATHS.worker_known(WorkerId("a")), data, node.stat.version)])
+    fleet.one.run(10)
+    assert owners_of(fleet) == {"a": set(), "b": {"new", "old"}}
+    assert fleet.one.figure("isolated") == 0
 
 
 def test_nodes_deleted_by_hand_do_not_stop_the_leader(fleet: ControllerFleet) -> None:

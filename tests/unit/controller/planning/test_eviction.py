@@ -10,6 +10,7 @@ from ureplicator_common.coordination.memory import MemoryCoordination
 from ureplicator_common.model import SessionId, WorkerId
 from ureplicator_controller.core.planning.steps import Evict
 from ureplicator_controller.core.state.snapshot import Delays
+from ureplicator_controller.core.vetting import vet
 from ureplicator_controller.engines.executor import Executor, PlanOutcome
 from ureplicator_controller.engines.metrics import ControlMetrics
 from ureplicator_controller.engines.observer import Observer
@@ -180,10 +181,11 @@ def test_only_the_observed_session_is_evicted(restarted: bool) -> None:
         fleet.worker("a")
     client, metrics = MemoryCoordination(fleet.store), ControlMetrics(CollectorRegistry())
     observer = Observer(client, fleet="test", clock=ManualClock(), delays=Delays())
+    vetted = vet([evict], seen, fleet.paths)
     executor = Executor(client, paths=fleet.paths, observer=observer, metrics=metrics)
-    assert executor.execute([evict], seen, seen.epoch + 1) is not PlanOutcome.DONE
+    assert executor.execute(vetted, seen.epoch + 1) is not PlanOutcome.DONE
     assert metrics.evictions._value.get() == 0, "a refused transaction evicts no worker"
-    outcome = executor.execute([evict], seen, seen.epoch)
+    outcome = executor.execute(vetted, seen.epoch)
     assert outcome is (PlanOutcome.CONFLICT if restarted else PlanOutcome.DONE)
     assert (fleet.store.node(fleet.paths.worker_live(A)) is not None) is restarted
     assert metrics.evictions._value.get() == (0 if restarted else 1)
