@@ -54,6 +54,7 @@ from ureplicator_common.model import Route
 from ureplicator_common.znodes import Paths
 from ureplicator_controller.api.access.gate import Gate
 from ureplicator_controller.api.rest_process import RestProcess, WsgiConfig, bind
+from ureplicator_controller.api.serving.certificates import new_context
 from ureplicator_controller.core.state.snapshot import BalanceLimits, Delays
 from ureplicator_controller.core.topics.rules import TopicRules
 from ureplicator_controller.engines.control_loop import ControlLoop
@@ -186,12 +187,17 @@ class Controller:
 
     def _start_rest(self, listener: socket.socket) -> RestProcess:
         rest = RestProcess(
-            listener=listener, config=self._wsgi, environment=os.environ, clock=self._clock
+            listener=listener,
+            config=self._wsgi,
+            environment=os.environ,
+            clock=self._clock,
+            tls=self._settings.controller.tls,
         )
         self._closing.callback(rest.close)
         rest.watch()
         host, port = listener.getsockname()[:2]
-        log.info("controller %s: REST at http://%s:%d", self._id, host, port)
+        scheme = "https" if self._settings.controller.tls.enabled else "http"
+        log.info("controller %s: REST at %s://%s:%d", self._id, scheme, host, port)
         return rest
 
     def _connect(self, rest: RestProcess) -> Coordination | None:
@@ -363,8 +369,10 @@ class Controller:
 
 
 def check_access(controller: ControllerSettings) -> None:
-    """Say that REST has no login. Raises ConfigurationError: tokens that cannot be read end this process
-    rather than, again and again, its child."""
+    """Say that REST has no login. Raises ConfigurationError: tokens and certificates that cannot be used
+    end this process rather than, again and again, its child."""
+    if controller.tls.enabled:
+        new_context(controller.tls)
     if not Gate(controller, clock=SystemClock()).is_closed:
         log.warning("REST has no login (controller.access.mode: %s)", controller.access.mode)
 

@@ -85,12 +85,27 @@ def test_a_wrong_value_is_refused_with_its_key(key: str, value: str) -> None:
         (("--set=keda.enabled=true",), "keda.prometheusAddress"),
         (("--set=keda.enabled=true,hpa.enabled=true",), "hpa.enabled"),
         (("--set=hpa.enabled=true,hpa.minReplicas=11",), "hpa.minReplicas"),
+        (("--set=config.controller.tls.client_ca_file=/ca",), "controller.tls.client_ca_file"),
     ],
 )
 def test_values_that_contradict_each_other_are_refused(
     arguments: tuple[str, ...], key: str
 ) -> None:
     assert key in refusal(*arguments)
+
+
+@pytest.mark.parametrize(("values", "scheme"), [("rest-tls", "HTTPS"), ("monitoring", "HTTP")])
+def test_probes_and_prometheus_speak_tls_where_rest_does(values: str, scheme: str) -> None:
+    manifests = render(CHART / f"ci/{values}-values.yaml")
+    (controller,) = (
+        container
+        for each in of_kind(manifests, "Deployment")
+        for container in each["spec"]["template"]["spec"]["containers"]
+    )
+    for probe in ("startupProbe", "livenessProbe", "readinessProbe"):
+        assert controller[probe]["httpGet"].get("scheme", "HTTP") == scheme
+    (monitor,) = of_kind(manifests, "ServiceMonitor")
+    assert monitor["spec"]["endpoints"][0].get("scheme", "http") == scheme.lower()
 
 
 def test_every_value_is_in_the_schema_and_used() -> None:

@@ -1,4 +1,4 @@
-"""Settings for the login of REST."""
+"""Settings for the login and TLS of REST."""
 
 from __future__ import annotations
 
@@ -29,6 +29,34 @@ class AccessSettings(Section):
             raise Faults([Fault("operator_tokens_file", "is required with mode: tokens")])
         if self.mode != "tokens" and (self.operator_tokens_file or self.viewer_tokens_file):
             raise Faults([Fault("mode", "must be tokens where a file of tokens is given")])
+        return self
+
+
+class TlsSettings(Section):
+    """TLS of REST and the dashboard, 1.2 or 1.3. Files that change are used for new connections."""
+
+    certificate_file: str = ""
+    """File with the certificate and its chain, PEM. Empty: no TLS."""
+    key_file: str = ""
+    """File with the key of the certificate, PEM, not encrypted."""
+    client_ca_file: str = ""
+    """File with the authorities of clients, PEM: each client must then present a certificate of one of
+    them, for `/health` too. Tokens are asked for besides."""
+
+    @property
+    def enabled(self) -> bool:
+        return bool(self.certificate_file)
+
+    @property
+    def files(self) -> tuple[str, str, str]:
+        return self.certificate_file, self.key_file, self.client_ca_file
+
+    @model_validator(mode="after")
+    def _files_fit(self) -> TlsSettings:
+        if self.certificate_file and not self.key_file:
+            raise Faults([Fault("key_file", "is required with a certificate_file")])
+        if not self.certificate_file and (self.key_file or self.client_ca_file):
+            raise Faults([Fault("certificate_file", "is required for TLS")])
         return self
 
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from pydantic import Field, model_validator
 
-from ureplicator_common.config.access import AccessSettings, is_loopback
+from ureplicator_common.config.access import AccessSettings, TlsSettings, is_loopback
 from ureplicator_common.config.properties import PropertyText, masked
 from ureplicator_common.config.section import Fault, Faults, Section
 
@@ -26,6 +26,7 @@ class ControllerSettings(Section):
     host: str = "127.0.0.1"
     """Address that REST listens on. Another than of this machine needs `controller.access`."""
     access: AccessSettings = AccessSettings()
+    tls: TlsSettings = TlsSettings()
     allowed_hosts: tuple[str, ...] = ()
     """Public names under which clients reach REST, as in `["ureplicator.example.com"]`. Addresses, names
     without a dot and those of Kubernetes always count; any other is refused, since a page of the Web may

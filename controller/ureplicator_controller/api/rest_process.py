@@ -26,6 +26,7 @@ from dataclasses import asdict, dataclass, replace
 
 from ureplicator_common.backoff import Backoff
 from ureplicator_common.clock import Clock
+from ureplicator_common.config.access import TlsSettings
 from ureplicator_common.errors import PermanentError
 
 log = logging.getLogger(__name__)
@@ -65,8 +66,20 @@ class WsgiConfig:
         return cls(**{**raw, "overrides": tuple(raw.get("overrides", ()))})
 
 
-def command(*, listen_fd: int) -> list[str]:
+_NO_TLS = TlsSettings()
+
+
+def command(*, listen_fd: int, tls: TlsSettings = _NO_TLS) -> list[str]:
     """Command line of gunicorn: one process (one ZooKeeper session, one set of counters)."""
+    options = ("certfile", "keyfile", "ca-certs")
+    return [
+        *_gunicorn(listen_fd),
+        *(f"--{name}={path}" for name, path in zip(options, tls.files, strict=True) if path),
+        "ureplicator_controller.wsgi:application()",
+    ]
+
+
+def _gunicorn(listen_fd: int) -> list[str]:
     return [
         sys.executable,
         "-m",
@@ -80,7 +93,6 @@ def command(*, listen_fd: int) -> list[str]:
         "--keep-alive=5",
         "--log-level=warning",
         "--no-control-socket",
-        "ureplicator_controller.wsgi:application()",
     ]
 
 
@@ -117,13 +129,14 @@ class RestProcess:
         config: WsgiConfig,
         environment: Mapping[str, str],
         clock: Clock,
+        tls: TlsSettings = _NO_TLS,
         arguments: Sequence[str] | None = None,
     ) -> None:
         self._listener = listener
         self._config = config
         self._environment = environment
         self._clock = clock
-        self._arguments = arguments or command(listen_fd=listener.fileno())
+        self._arguments = arguments or command(listen_fd=listener.fileno(), tls=tls)
         self._running: _RunningProcess | None = None
         self._backoff = Backoff(RESTART_DELAYS_S)
         self._next_start_s = clock.monotonic_s()

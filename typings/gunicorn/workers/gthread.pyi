@@ -4,6 +4,9 @@ from concurrent.futures import Future
 from typing import Any
 
 class TConn:
+    cfg: Any
+    client: Any
+    initialized: bool
     sock: socket.socket
     parser: Any
     data_ready: bool
@@ -13,11 +16,13 @@ class TConn:
 
 class ThreadWorker:
     cfg: Any
+    log: Any
     alive: bool
     nr_conns: int
     worker_connections: int
     poller: selectors.BaseSelector
     def __init__(self, *args: Any, **kwargs: Any) -> None: ...
+    def init_process(self) -> None: ...
     def accept(self, listener: socket.socket) -> None: ...
     def enqueue_req(self, conn: Any) -> None: ...
     def finish_request(self, conn: Any, fs: Future[Any]) -> None: ...

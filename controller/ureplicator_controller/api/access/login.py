@@ -59,7 +59,9 @@ def blueprint(gate: Gate) -> Blueprint:
     @anyone
     def log_out() -> Response:
         response = make_response(redirect(LOGIN, HTTPStatus.SEE_OTHER))
-        response.delete_cookie(COOKIE, path="/", httponly=True, samesite="Strict")
+        response.delete_cookie(
+            COOKIE, path="/", httponly=True, samesite="Strict", secure=request.is_secure
+        )
         return response
 
     return pages

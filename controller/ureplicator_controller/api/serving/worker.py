@@ -8,10 +8,10 @@ threads, each with one byte, hold it for as long as they like. It also waits in 
                   |                                       |
                   +- deadline, refusal -> linger <--------+- the connection is not kept
 
-A connection gets a thread when its request is complete (`request_end`), so what a thread reads is
-always there. With all connections taken, the one that has been gathering longest makes room. In
-`linger` the response is sent and input is discarded: a socket closed with unread input is reset, and the
-reset may overtake the response.
+With TLS the loop shakes hands first, within the same deadline. A connection gets a thread when its
+request is complete (`request_end`), so what a thread reads is always there. With all connections taken,
+the one that has been gathering longest makes room. In `linger` the response is sent and input is
+discarded: a socket closed with unread input is reset, and the reset may overtake the response.
 
 Methods that are overridden belong to gunicorn's internals: its version is pinned in pyproject.toml.
 """
@@ -21,6 +21,7 @@ from __future__ import annotations
 import json
 import selectors
 import socket
+import ssl
 import time
 from concurrent.futures import Future
 from contextlib import suppress
@@ -28,8 +29,13 @@ from functools import partial
 from http import HTTPStatus
 from typing import Any
 
+from gunicorn.arbiter import Arbiter
+from gunicorn.http import get_parser
 from gunicorn.workers.gthread import TConn, ThreadWorker
 
+from ureplicator_common.config.access import TlsSettings
+from ureplicator_common.errors import ConfigurationError
+from ureplicator_controller.api.serving.certificates import ServerContexts
 from ureplicator_controller.api.serving.request_end import (
     Complete,
     Refused,
@@ -56,13 +62,25 @@ class Connection(TConn):
         self.until_s = 0.0
         self.lingers = False
         self.continued = False
+        self._handshake = sock if isinstance(sock, ssl.SSLSocket) else None
 
     def init(self) -> None:
-        """Called by the thread: give the parser the request."""
-        super().init()
+        """Called by the thread: give the parser the request.
+
+        gunicorn's own would make a TLS connection here, in the thread.
+        """
+        if self.parser is None:
+            self.parser = get_parser(self.cfg, self.sock, self.client)
+        self.initialized = True
         self.sock.settimeout(WRITE_S)
         self.parser.unreader.unread(self.request)
         self.request = b""
+
+    def shake_hands(self) -> None:
+        """Go on with the handshake of TLS, if it is not done. Raises OSError."""
+        if self._handshake is not None:
+            self._handshake.do_handshake()
+            self._handshake = None
 
     def take(self, length_bytes: int) -> None:
         """Make the first bytes received the request."""
@@ -78,12 +96,28 @@ class GatheringWorker(ThreadWorker):
         super().__init__(*args, **kwargs)
         self._waiting: dict[Connection, None] = {}
         """Connections without a thread; the one that waits longest is first."""
+        self._contexts: ServerContexts | None = None
+
+    def init_process(self) -> None:
+        if self.cfg.is_ssl:
+            try:
+                self._contexts = ServerContexts(_tls(self.cfg))
+            except ConfigurationError as error:
+                self.log.error("REST cannot start: %s", error)
+                raise SystemExit(Arbiter.APP_LOAD_ERROR) from error
+        super().init_process()
 
     def accept(self, listener: socket.socket) -> None:
         try:
             sock, client = listener.accept()
         except (BlockingIOError, ConnectionAbortedError):
             return
+        if self._contexts is not None:
+            try:
+                sock = _secured(sock, self._contexts)
+            except OSError:  # the client has gone
+                sock.close()
+                return
         self.nr_conns += 1
         if self.nr_conns >= self.worker_connections and self._waiting:
             self._drop(next(iter(self._waiting)))
@@ -125,8 +159,9 @@ class GatheringWorker(ThreadWorker):
         if conn not in self._waiting:  # dropped for another event of the same round
             return
         try:
+            conn.shake_hands()
             data = conn.sock.recv(_CHUNK_BYTES)
-        except BlockingIOError:
+        except (BlockingIOError, ssl.SSLWantReadError):
             return
         except OSError:
             data = b""
@@ -155,6 +190,9 @@ class GatheringWorker(ThreadWorker):
 
     def _linger(self, conn: Connection) -> None:
         conn.lingers = True
+        if isinstance(conn.sock, ssl.SSLSocket):
+            with suppress(OSError, ValueError):
+                conn.sock.unwrap()  # tells the client that the response is whole
         with suppress(OSError):
             conn.sock.shutdown(socket.SHUT_WR)
 
@@ -166,6 +204,19 @@ class GatheringWorker(ThreadWorker):
         self._forget(conn)
         self.nr_conns -= 1
         conn.close()
+
+
+def _tls(cfg: Any) -> TlsSettings:
+    return TlsSettings(
+        certificate_file=cfg.certfile, key_file=cfg.keyfile, client_ca_file=cfg.ca_certs or ""
+    )
+
+
+def _secured(sock: socket.socket, contexts: ServerContexts) -> socket.socket:
+    """The connection with TLS, whose handshake is yet to come."""
+    sock.setblocking(False)
+    context = contexts.current(now_s=time.monotonic())
+    return context.wrap_socket(sock, server_side=True, do_handshake_on_connect=False)
 
 
 def _send(conn: Connection, data: bytes) -> None:

@@ -39,6 +39,12 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- if hasPrefix "k8s://" .Values.spark.master }}true{{ end }}
 {{- end }}
 
+{{/* How REST is reached. */}}
+{{- define "ureplicator.restTls" -}}
+{{- $tls := default dict (default dict .Values.config.controller).tls -}}
+{{- if $tls.certificate_file }}true{{ end }}
+{{- end }}
+
 {{/* The configuration with what the chart owns: addresses, ports, and the properties of its Spark master. */}}
 {{- define "ureplicator.config" -}}
 {{- $config := deepCopy .Values.config -}}
@@ -91,6 +97,9 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- end -}}
 {{- if and (eq .Values.access.mode "tokens") (not .Values.access.existingSecret) -}}
 {{- fail "access.existingSecret: required with access.mode tokens" -}}
+{{- end -}}
+{{- if (default dict (default dict .Values.config.controller).tls).client_ca_file -}}
+{{- fail "config.controller.tls.client_ca_file: the probes of Kubernetes have no certificate" -}}
 {{- end -}}
 {{- if and .Values.spark.master (not .Values.spark.existingSecret) -}}
 {{- fail "spark.existingSecret: required with spark.master" -}}

@@ -21,7 +21,9 @@ read, write = os.pipe()
 config = WsgiConfig(config=os.environ["CONFIG"], id="c1", pipe_fd=read)
 environment = os.environ | {{{ENVIRONMENT!r}: config.to_json()}}
 fds = (listener.fileno(), read)
-child = subprocess.Popen(command(listen_fd=fds[0]), pass_fds=fds, env=environment)
+from ureplicator_common.config.settings import load_settings
+tls = load_settings(config.config, environ={{}}).controller.tls
+child = subprocess.Popen(command(listen_fd=fds[0], tls=tls), pass_fds=fds, env=environment)
 os.close(read)
 child.wait()
 """
@@ -30,12 +32,13 @@ child.wait()
 
 class Rest:
     """A parent with its gunicorn child. `hosts`: of ZooKeeper; `more`: further sections of the
-    configuration."""
+    configuration. `ca`: the authority of its certificate, if it has TLS."""
 
-    def __init__(self, hosts: str, folder: Path, *, more: str = "") -> None:
+    def __init__(self, hosts: str, folder: Path, *, more: str = "", ca: Path | None = None) -> None:
         claim = claim_port()
         self.port = claim.port
-        self.url = f"http://127.0.0.1:{self.port}"
+        self.url = f"{'https' if ca else 'http'}://127.0.0.1:{self.port}"
+        self._ca = str(ca) if ca else True
         config = folder / "fleet.yaml"
         config.write_text(
             f"fleet: rest\nzookeeper: {{hosts: '{hosts}', session_timeout_s: 3}}\n"
@@ -53,7 +56,9 @@ class Rest:
     def request(
         self, method: str, path: str, *, headers: Mapping[str, str] = MappingProxyType({})
     ) -> requests.Response:
-        return requests.request(method, self.url + path, timeout=10, headers=headers)
+        return requests.request(
+            method, self.url + path, timeout=10, headers=headers, verify=self._ca
+        )
 
     def status(self, path: str) -> int:
         try:

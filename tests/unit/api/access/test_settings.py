@@ -1,4 +1,4 @@
-"""`controller.access` against the address that REST listens on."""
+"""`controller.access` against the address that REST listens on, and `controller.tls`."""
 
 from __future__ import annotations
 
@@ -37,6 +37,9 @@ def test_what_may_start(settings: dict[str, Any]) -> None:
         ({"access": {"mode": "tokens", "viewer_tokens_file": FILE}}, "operator_tokens_file"),
         ({"access": {"operator_tokens_file": FILE}}, "mode: must be tokens"),
         ({"access": {"mode": "off"}}, "mode"),
+        ({"tls": {"certificate_file": FILE}}, "key_file: is required"),
+        ({"tls": {"key_file": FILE}}, "certificate_file: is required"),
+        ({"tls": {"client_ca_file": FILE}}, "certificate_file: is required"),
     ],
 )
 def test_what_is_refused_at_start(settings: dict[str, Any], fault: str) -> None:

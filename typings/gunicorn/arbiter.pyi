@@ -1,0 +1,2 @@
+class Arbiter:
+    APP_LOAD_ERROR: int
