@@ -11,7 +11,7 @@ import uuid
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import quote
 
 from flask import Flask, Response, request
@@ -21,7 +21,7 @@ from prometheus_client import CollectorRegistry
 from ureplicator_common.clock import Clock, SystemClock
 from ureplicator_common.config.settings import Settings
 from ureplicator_common.coordination import Coordination
-from ureplicator_common.kafka import LogReader, PositionReader, TopicAdmin
+from ureplicator_common.kafka import ClusterUnavailable, LogReader, PositionReader, TopicAdmin
 from ureplicator_common.kafka.principals import PrincipalReader
 from ureplicator_common.model import Route
 from ureplicator_controller.api import dashboard
@@ -66,6 +66,8 @@ from ureplicator_controller.api.services.positions import PositionService
 from ureplicator_controller.api.serving.request_end import MAX_BODY_BYTES
 from ureplicator_controller.core.state.snapshot import BalanceLimits
 from ureplicator_controller.engines.groups.survey import RouteClusters
+
+R = TypeVar("R")
 
 log = logging.getLogger(__name__)
 
@@ -222,9 +224,23 @@ def _audits(
 
 def _lag_cache(needs: Dependencies, fleet: FleetCache) -> LagCache:
     collector = LagCollector(
-        fleet=needs.settings.fleet, positions=needs.positions, logs=needs.logs, clock=needs.clock
+        fleet=needs.settings.fleet,
+        positions=_configured(needs.settings, needs.positions),
+        logs=_configured(needs.settings, needs.logs),
+        clock=needs.clock,
     )
     return LagCache(collector, whitelisted=fleet.intents, clock=needs.clock)
+
+
+def _configured(settings: Settings, connect: Callable[[str], R]) -> Callable[[str], R]:
+    """Connect to a cluster by its name; one that only the tree names is an operating error."""
+
+    def connected(name: str) -> R:
+        if name not in settings.clusters:
+            raise ClusterUnavailable(f"cluster {name} is not configured")
+        return connect(name)
+
+    return connected
 
 
 def _limits(settings: Settings) -> BalanceLimits:

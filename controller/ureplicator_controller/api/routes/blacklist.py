@@ -26,7 +26,6 @@ from ureplicator_controller.api.http.request_models import (
     IfMatchHeader,
     RouteQuery,
     chosen_route,
-    chosen_routes,
     missing,
 )
 from ureplicator_controller.api.http.response_models import (
@@ -38,6 +37,7 @@ from ureplicator_controller.api.http.response_models import (
 )
 from ureplicator_controller.api.services.blacklist import BlacklistService
 from ureplicator_controller.api.services.fleet_cache import FleetCache
+from ureplicator_controller.api.services.topic_lookup import known_routes
 
 T = TypeVar("T")
 
@@ -51,8 +51,9 @@ def blueprint(
     @viewer
     def list_blacklist(query: RouteQuery) -> JsonResult:
         """Blacklisted partitions and topics."""
-        routes = {config.route for config in chosen_routes(settings, query)}
-        snapshot = fleet.current().snapshot
+        fleet_state = fleet.current()
+        routes = known_routes(settings, fleet_state, query)
+        snapshot = fleet_state.snapshot
         topics = snapshot.topics
         return {
             "blacklist": [

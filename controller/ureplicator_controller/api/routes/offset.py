@@ -20,7 +20,6 @@ from ureplicator_controller.api.http.openapi import group
 from ureplicator_controller.api.http.request_models import (
     RouteQuery,
     TopicPartitionPath,
-    chosen_routes,
 )
 from ureplicator_controller.api.http.response_models import (
     JsonResult,
@@ -31,7 +30,7 @@ from ureplicator_controller.api.http.response_models import (
 from ureplicator_controller.api.lag_collection.cache import LagCache
 from ureplicator_controller.api.services.fleet_cache import FleetCache
 from ureplicator_controller.api.services.topic_checks import require_partition
-from ureplicator_controller.api.services.topic_lookup import find_topic
+from ureplicator_controller.api.services.topic_lookup import find_known_topic, known_routes
 from ureplicator_controller.core.reporting.lag import LagSummary, PartitionLag, summarise
 
 _NOT_YET = PartitionLag(reason="not collected yet: repeat the request")
@@ -52,8 +51,7 @@ def blueprint(*, settings: Settings, fleet: FleetCache, lag_cache: LagCache) -> 
     @viewer
     def show_offsets(query: RouteQuery) -> JsonResult:
         """Lag of each topic, summed over its partitions."""
-        routes = {config.route for config in chosen_routes(settings, query)}
-        fleet.check()
+        routes = known_routes(settings, fleet.current(), query)
         report = lag_cache.report()
         topics = report.topics if report else {}
         return {
@@ -71,7 +69,7 @@ def blueprint(*, settings: Settings, fleet: FleetCache, lag_cache: LagCache) -> 
     def show_offset(path: TopicPartitionPath, query: RouteQuery) -> JsonResult:
         """Lag of one partition."""
         fleet_state = fleet.current()
-        key = find_topic(settings, fleet_state, path.topic, query)
+        key = find_known_topic(settings, fleet_state, path.topic, query)
         intent = fleet_state.snapshot.topics[key].value
         require_partition(key, intent, path.partition)
         found = of_topic(lag_cache, key, intent)

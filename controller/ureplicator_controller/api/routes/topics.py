@@ -26,7 +26,7 @@ from ureplicator_controller.api.access.roles import operator, viewer
 from ureplicator_controller.api.http.load import asks_kafka
 from ureplicator_controller.api.http.openapi import group
 from ureplicator_controller.api.http.preconditions import etag
-from ureplicator_controller.api.http.problems import bad_request
+from ureplicator_controller.api.http.problems import bad_request, conflict
 from ureplicator_controller.api.http.request_models import (
     AddNamedTopicBody,
     AddTopicBody,
@@ -40,7 +40,6 @@ from ureplicator_controller.api.http.request_models import (
     RouteQuery,
     TopicPath,
     chosen_route,
-    chosen_routes,
 )
 from ureplicator_controller.api.http.response_models import (
     JsonResult,
@@ -54,7 +53,7 @@ from ureplicator_controller.api.http.response_models import (
 from ureplicator_controller.api.lag_collection.cache import LagCache
 from ureplicator_controller.api.routes.offset import of_topic, topic_json
 from ureplicator_controller.api.services.fleet_cache import FleetCache, FleetState
-from ureplicator_controller.api.services.topic_lookup import find_topic
+from ureplicator_controller.api.services.topic_lookup import find_known_topic, known_routes
 from ureplicator_controller.api.services.topics import TopicService
 from ureplicator_controller.core.state.exclusions import effective_state, partition_exclusion
 from ureplicator_controller.core.state.external_view import ideal_entry
@@ -70,8 +69,9 @@ def blueprint(
     @viewer
     def list_topics(query: RouteQuery) -> JsonResult:
         """Names of all whitelisted topics."""
-        routes = {config.route for config in chosen_routes(settings, query)}
-        keys = fleet.current().snapshot.topics
+        fleet_state = fleet.current()
+        routes = known_routes(settings, fleet_state, query)
+        keys = fleet_state.snapshot.topics
         return {"topics": sorted({key.topic for key in keys if key.route in routes})}
 
     @api.get("/topics/<path:topic>", responses=responses(TopicDetails, 404))
@@ -80,28 +80,49 @@ def blueprint(
     def show_topic(path: AnyTopicPath, query: RouteQuery) -> JsonResult:
         """Ideal state, external view and lag of a topic, with the reasons for each mismatch."""
         fleet_state = fleet.current()
-        key = find_topic(settings, fleet_state, path.topic, query)
+        key = find_known_topic(settings, fleet_state, path.topic, query)
         found = of_topic(lag_cache, key, fleet_state.snapshot.topics[key].value)
         shown = describe(fleet_state, key) | topic_json(found)
         return shown, 200, etag(fleet_state.nodes.get(fleet.paths.topic(key)))
 
-    @api.delete("/topics/<path:topic>", responses=write_responses(TopicChanged, 404))
+    @api.delete("/topics/<path:topic>", responses=write_responses(TopicChanged, 404, 409))
     @operator
     def delete_topic(path: TopicPath, query: DeleteQuery, header: IfMatchHeader) -> JsonResult:
         """Stop copying a topic. The target topic is kept, and the positions unless `positions=forget`."""
-        config = chosen_route(settings, query)
+        route = _route_to_delete_on(settings, fleet, path.topic, query)
         intent = topics.delete(
-            config,
-            path.topic,
+            TopicKey(route, path.topic),
+            is_auto_whitelisted=any(
+                config.route == route and config.auto_whitelist.enabled
+                for config in settings.routes
+            ),
             forget_positions=query.positions == "forget",
             condition=header.condition,
         )
-        return _changed(config.route, path.topic, intent)
+        return _changed(route, path.topic, intent)
 
     _add_whitelisting(api, settings=settings, topics=topics)
     _add_expanding(api, settings=settings, topics=topics)
     _add_pausing(api, settings=settings, topics=topics)
     return api
+
+
+def _route_to_delete_on(
+    settings: Settings, fleet: FleetCache, topic: str, query: DeleteQuery
+) -> Route:
+    """The configured route that is selected, or another one that has the topic."""
+    fleet_state = fleet.current()
+    selected = known_routes(settings, fleet_state, query)
+    if not {config.route for config in settings.routes}.isdisjoint(selected):
+        return chosen_route(settings, query).route
+    key = find_known_topic(settings, fleet_state, topic, query)
+    if query.positions == "forget":
+        raise conflict(
+            f"route {key.route} is not configured: positions on {key.route.target} cannot be deleted",
+            field="positions",
+            hint="delete the topic with its positions kept",
+        )
+    return key.route
 
 
 def _add_whitelisting(api: APIBlueprint, *, settings: Settings, topics: TopicService) -> None:

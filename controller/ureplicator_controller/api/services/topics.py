@@ -115,9 +115,9 @@ class TopicService:
 
     def delete(
         self,
-        config: RouteConfig,
-        topic: str,
+        key: TopicKey,
         *,
+        is_auto_whitelisted: bool,
         forget_positions: bool = False,
         condition: Precondition = ALWAYS,
     ) -> TopicIntent:
@@ -125,7 +125,6 @@ class TopicService:
 
         Until then the deletion of its positions can be requested; that request cannot be revoked.
         """
-        key = TopicKey(config.route, topic)
         before = require_whitelisted(key, self._intents.find(key, condition))
         request_id = self._new_id()
 
@@ -137,7 +136,7 @@ class TopicService:
             return deleting(now) if now is not None else None
 
         def listing() -> Sequence[Operation]:
-            return self._blacklist.add(key, request_id) if config.auto_whitelist.enabled else ()
+            return self._blacklist.add(key, request_id) if is_auto_whitelisted else ()
 
         self._intents.write(key, change, request_id=request_id, condition=condition, more=listing)
         return deleting(before)

@@ -131,7 +131,11 @@ class SimulatedRest(SessionProcess):
         self._submit_topic(
             "delete for good" if forget else "delete",
             topic,
-            lambda: self.services.topics.delete(CONFIG, topic, forget_positions=forget),
+            lambda: self.services.topics.delete(
+                TopicKey(ROUTE, topic),
+                is_auto_whitelisted=CONFIG.auto_whitelist.enabled,
+                forget_positions=forget,
+            ),
             fulfilled,
         )
 
