@@ -137,6 +137,24 @@ def test_a_group_in_the_middle_of_the_log_fails_over_and_reads_exactly_the_rest(
     assert sorted([*read, *rest]) == sorted(sent)
 
 
+def test_a_partition_without_records_has_an_offset_too(
+    running: Fleet, source_cluster: KafkaCluster, target_cluster: KafkaCluster, topic: str
+) -> None:
+    """Else consumers at the target would begin there by their own rule, and may miss what comes first."""
+    source, target = source_cluster.bootstrap, target_cluster.bootstrap
+    group = f"{running.name}.empty"
+    create_topic(source, topic, partitions=PARTITIONS)
+    sent = [each for each in records(0) if each.partition == 0]
+    produce(source, topic, sent)
+    running.whitelist(topic)
+    running.wait_online(topic, PARTITIONS)
+    alter_offsets(source, group, {(topic, 0): RECORDS, (topic, 1): 0})
+    switch(running.url(), group, back=False)
+    found = {key: row.offset for key, row in group_offsets(target, group).items()}
+    assert found.keys() == {(topic, 0), (topic, 1)}
+    assert found[topic, 1] == 0
+
+
 def test_a_group_switches_there_and_back_under_load(
     running: Fleet, source_cluster: KafkaCluster, target_cluster: KafkaCluster, topic: str
 ) -> None:

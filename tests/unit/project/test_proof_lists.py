@@ -26,7 +26,16 @@ def names_in(path: str) -> frozenset[str]:
     return frozenset(node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef))
 
 
-@pytest.mark.parametrize(("title", "count"), [("KIP-3", 16), ("KIP-656", 13), ("Bad input", 6)])
+@pytest.mark.parametrize(
+    ("title", "count"),
+    [
+        ("KIP-3", 16),
+        ("KIP-656", 13),
+        ("KIP-545", 7),
+        ("Scenarios of MirrorMaker 2", 13),
+        ("Bad input", 6),
+    ],
+)
 def test_every_point_is_there_and_proven(title: str, count: int) -> None:
     found = points(title)
     assert list(found) == list(range(1, count + 1))

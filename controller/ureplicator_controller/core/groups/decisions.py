@@ -244,10 +244,13 @@ def _bounded(copied: CopiedPartition, translated: int | None) -> int | None:
 def translated_offset(copied: CopiedPartition, source_offset: int) -> int | None:
     """Target offset of a group that has read everything before `source_offset`; None without a map.
 
-    A group that has read all that was copied goes on at the end of it, which needs no map.
+    A group that has read all that was copied goes on at the end of it, which needs no map; nor does a
+    partition whose log at the target is empty, where the next record is the next one that is copied.
     """
     if copied.position is None:
         return None
+    if copied.log is not None and copied.log.start == copied.log.end:
+        return copied.log.end
     if source_offset < copied.position:
         return copied.translate(source_offset)
     return copied.translate(copied.position) if copied.end is None else copied.end

@@ -130,6 +130,15 @@ def test_a_group_that_has_read_all_that_was_copied_needs_no_map(source: int) -> 
     assert found.writes[THERE].offset == 107
 
 
+@pytest.mark.parametrize("end", [0, 500])
+def test_where_the_targets_log_is_empty_the_next_record_is_its_end(end: int) -> None:
+    """Nothing was copied yet, or all of it was deleted there: no segment is needed."""
+    copied = replace(plus(7), translate=lambda _: None, end=None, log=Extent(end, end))
+    found = decided(view(100), copied)
+    assert found.writes[THERE].offset == end
+    assert settled(found, {}).state is SyncState.SYNCED
+
+
 def test_a_partition_without_position_is_not_copied() -> None:
     found = decided(view(60), replace(plus(7), position=None, reason="stopped"))
     assert (found.state, found.reason, found.writes) == (SyncState.NOT_COPIED, "stopped", {})
