@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter as Tally
 from collections.abc import Iterable, Mapping
-from http import HTTPStatus
+from http import HTTPMethod, HTTPStatus
 from typing import Any
 
 from flask import Flask, Response, request
@@ -65,8 +65,8 @@ def blueprint(*, id: str, fleet: FleetCache, registry: CollectorRegistry) -> API
 
 
 def count_requests(app: Flask, registry: CollectorRegistry) -> None:
-    """Count requests by rule, not by path: a counter for each topic, or for each path that a scanner
-    tries, would grow without bound."""
+    """Count requests by rule, not by path, and unknown methods as one: a counter for each topic, or for
+    each path and method that a scanner tries, would grow without bound."""
     requests = Counter(
         "ureplicator_http_requests",
         "HTTP requests by method, rule and status.",
@@ -77,7 +77,8 @@ def count_requests(app: Flask, registry: CollectorRegistry) -> None:
     @app.after_request
     def count(response: Response) -> Response:
         rule = request.url_rule.rule if request.url_rule else "unknown"
-        requests.labels(request.method, rule, str(response.status_code)).inc()
+        method = request.method if request.method in HTTPMethod.__members__ else "other"
+        requests.labels(method, rule, str(response.status_code)).inc()
         return response
 
 
