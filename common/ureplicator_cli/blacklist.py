@@ -59,7 +59,9 @@ def remove_from_blacklist(what: str, url: str, as_json: bool, src: str, dst: str
 def _entry(what: str, option: str) -> dict[str, Any]:
     """Request body; `orders/3` is a partition, since no topic name contains a slash."""
     topic, slash, partition = what.partition("/")
-    return {"topic": topic, "opt": option} | ({"partition": partition} if slash else {})
+    return {"topic": topic, "opt": option} | (
+        {"partition": partition} if slash else {"scope": "topic"}
+    )
 
 
 def _name(entry: Mapping[str, Any]) -> str:

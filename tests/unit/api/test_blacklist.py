@@ -138,6 +138,16 @@ def test_a_refusal_names_its_field(copying: RestFixture, query: str, field: str)
     assert intent(copying) == HAD
 
 
+def test_a_whole_topic_is_named_as_such(copying: RestFixture) -> None:
+    """A script that forgot the partition must not stop the topic."""
+    query = "topic=orders&opt=blacklist"
+    assert problem_of(copying.call("POST", f"/blacklist?{query}"), 400)["field"] == "partition"
+    both = copying.call("POST", f"/blacklist?{query}&partition=1&scope=topic")
+    assert problem_of(both, 400)["field"] == "scope"
+    assert copying.call("GET", "/blacklist").get_json() == {"blacklist": [], "topics": []}
+    assert copying.call("POST", f"/blacklist?{query}&scope=topic").status_code == 200
+
+
 @pytest.mark.parametrize("body", [{"partition": True}, {"partition": -1}, {"opt": ["blacklist"]}])
 def test_bodies_that_are_refused(copying: RestFixture, body: dict[str, Any]) -> None:
     whole = {"topic": "orders", "partition": 1, "opt": "blacklist"} | body

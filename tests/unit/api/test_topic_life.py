@@ -125,7 +125,7 @@ def test_a_topic_is_blacklisted_and_removed(rest: RestFixture, whitelisted: bool
     if whitelisted:
         rest.put_intent("orders", there)
     for opt, listed in (("blacklist", ["orders"]), ("whitelist", [])):
-        body = {"topic": "orders", "opt": opt}
+        body = {"topic": "orders", "scope": "topic", "opt": opt}
         response = rest.call("POST", "/blacklist", json=body)
         assert response.get_json() == {
             "topic": "orders",
@@ -147,9 +147,9 @@ def test_blacklisting_a_topic_with_unknown_outcome_is_read_back(
     rest: RestFixture, applied: bool, opt: str
 ) -> None:
     if opt == "whitelist":
-        rest.call("POST", "/blacklist?topic=orders&opt=blacklist")
+        rest.call("POST", "/blacklist?topic=orders&scope=topic&opt=blacklist")
     rest.coordination.lose_next_response(applied=applied)
-    assert rest.call("POST", f"/blacklist?topic=orders&opt={opt}").status_code == 200
+    assert rest.call("POST", f"/blacklist?topic=orders&scope=topic&opt={opt}").status_code == 200
     assert bool(blacklisted(rest)) == (opt == "blacklist")
 
 
@@ -166,7 +166,7 @@ def test_deleting_blacklists_a_topic_on_a_route_with_auto_whitelisting(new_rest:
 @pytest.mark.parametrize("applied", [True, False])
 def test_adding_by_hand_removes_from_the_blacklist(new_rest: NewRest, applied: bool) -> None:
     rest = new_rest(AUTO)
-    rest.call("POST", "/blacklist?topic=orders&opt=blacklist")
+    rest.call("POST", "/blacklist?topic=orders&scope=topic&opt=blacklist")
     rest.call("GET", "/topics")
     rest.coordination.lose_next_response(applied=applied)
     assert rest.call("POST", "/topics/orders").status_code == 201

@@ -27,7 +27,7 @@ def exclude_some(rest: RestFixture) -> None:
     rest.put_intent("quiet", TopicIntent(3, 3, blacklisted=frozenset({1, 2})))
     rest.put_intent("gone", TopicIntent(2, 2, stopped="source topic was deleted"))
     rest.put_intent("spam", TopicIntent(1, 1))
-    rest.call("POST", "/blacklist?src=source&topic=spam&opt=blacklist")
+    rest.call("POST", "/blacklist?src=source&topic=spam&scope=topic&opt=blacklist")
     rest.place("quiet", {0: "w1", 1: None, 2: None})
     rest.put_states("w1", "quiet", {0: PartitionState.ONLINE})
 

@@ -267,6 +267,11 @@ class BlacklistQuery(RouteQuery):
     partition: NumberText | None = Field(
         default=None, title=_NUMBER_TITLE, description=_NUMBER_HINT
     )
+    scope: Literal["topic"] | None = Field(
+        default=None,
+        title="a scope",
+        description="topic: the whole topic; required if no partition is given",
+    )
     opt: Option | None = Field(default=None, title=_OPTION_TITLE, description=_OPTION_HINT)
 
 
@@ -282,6 +287,11 @@ class BlacklistBody(OptionalBody):
     topic: TopicName | None = Field(default=None, title=_TOPIC_TITLE, description=_TOPIC_HINT)
     partition: Number | None = Field(
         default=None, title=_NUMBER_TITLE, description=_NUMBER_HINT, examples=[0]
+    )
+    scope: Literal["topic"] | None = Field(
+        default=None,
+        title="a scope",
+        description="topic: the whole topic; required if no partition is given",
     )
     opt: Option | None = Field(default=None, title=_OPTION_TITLE, description=_OPTION_HINT)
 

@@ -5,7 +5,7 @@ the values must be equal. A change to what is so already is refused with 400, as
 tools take anything but a 200 as "check before you repeat".
 
 A partition's entry belongs to the topic's intent. It survives a pause and an expansion, and ends with
-the topic. So the ETag that If-Match takes here is the topic's. A topic's entry (no partition is named)
+the topic. So the ETag that If-Match takes here is the topic's. A topic's entry (`scope=topic`)
 belongs to the route, whether the topic is whitelisted or not: the topic is neither copied nor
 auto-whitelisted.
 """
@@ -74,7 +74,7 @@ def blueprint(
     def change_blacklist(
         query: BlacklistQuery, body: BlacklistBody, header: IfMatchHeader
     ) -> JsonResult:
-        """Add a partition, or without one a whole topic, to the blacklist, or remove it.
+        """Add a partition, or with `scope=topic` a whole topic, to the blacklist, or remove it.
 
         Given in the query or in the body.
         """
@@ -82,6 +82,7 @@ def blueprint(
         topic = _required("topic", query.topic, body.topic)
         number = _merged("partition", query.partition, body.partition)
         listed = _required("opt", query.opt, body.opt) == "blacklist"
+        _check_scope(number, _merged("scope", query.scope, body.scope))
         if number is None:
             blacklist.set_topic(config, topic, listed=listed, condition=header.condition)
         else:
@@ -96,6 +97,20 @@ def blueprint(
         }
 
     return api
+
+
+def _check_scope(number: int | None, scope: str | None) -> None:
+    """Refuse a request that could mean a partition and would stop the whole topic."""
+    if number is None and scope is None:
+        raise bad_request(
+            "neither partition nor scope is given",
+            field="partition",
+            hint="give a partition, or scope=topic for the whole topic",
+        )
+    if number is not None and scope is not None:
+        raise bad_request(
+            "partition and scope=topic are both given", field="scope", hint="give one of them"
+        )
 
 
 def _required(name: str, query: T | None, body: T | None) -> T:
