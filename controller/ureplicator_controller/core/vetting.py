@@ -41,7 +41,7 @@ MAX_ROUNDS = 8
 
 @dataclass(frozen=True, slots=True)
 class Isolated:
-    """What a refused step is about. Neither topics nor workers: no other step depends on it."""
+    """Subject of a refused step. Neither topics nor workers: no other step depends on it."""
 
     reason: str
     topics: frozenset[TopicKey] = frozenset()
@@ -138,7 +138,7 @@ class _Vetting:
 
 
 def _too_big(step: Step, reason: str, snapshot: Snapshot) -> Isolated:
-    """What to isolate if a node of this step cannot be written."""
+    """Subject to isolate if a node of this step cannot be written."""
     match step:
         case WriteIdeal() | MarkPositions() | Retire():
             return Isolated(reason, topics=frozenset({step.key}))

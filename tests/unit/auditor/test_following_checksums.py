@@ -13,7 +13,7 @@ from ureplicator_testkit.kafka.clients import MemoryPositionReader
 from ureplicator_worker.audit.core.batches import Matched, Place
 from ureplicator_worker.audit.result import Finding, FindingKind
 from ureplicator_worker.audit.stored import Wanted
-from ureplicator_worker.auditor.following import SCAN_S, UNFINISHED_PASSES
+from ureplicator_worker.auditor.following import SCAN_S, UNFINISHED_PASSES, RouteFollower
 
 
 @pytest.fixture
@@ -48,15 +48,22 @@ class Scanned:
         return Matched(Place(self.differs_at, self.differs_at), differs=True, records=20)
 
 
+def aligned_follower(
+    audits: AuditFixture, positions: MemoryPositionReader, *, scanner: Scanned
+) -> RouteFollower:
+    """It has compared the first records, so it knows where the copy of the next one is."""
+    following = follower(audits, positions, rate=10_000, scanner=scanner)
+    for position in (0, 10):
+        copied(positions, position, 0)
+        following.step()
+    return following
+
+
 def test_what_is_equal_by_its_checksums_is_verified_at_any_rate(
     audits: AuditFixture, positions: MemoryPositionReader
 ) -> None:
     scanner = Scanned()
-    following = follower(audits, positions, rate=10_000, scanner=scanner)
-    copied(positions, 0, 0)
-    following.step()
-    copied(positions, 10, 0)
-    following.step()
+    following = aligned_follower(audits, positions, scanner=scanner)
     assert scanner.wanted == [], "it is not known where the copy of the first record is"
     copied(positions, 100_000_000, 0)
     audits.clock.advance(30)
@@ -78,11 +85,7 @@ def test_what_was_just_written_need_not_be_read_to_go_on(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The cache of ZooKeeper's tree lags behind the writes of this process."""
-    following = follower(audits, positions, rate=10_000, scanner=Scanned())
-    copied(positions, 0, 0)
-    following.step()
-    copied(positions, 10, 0)
-    following.step()
+    following = aligned_follower(audits, positions, scanner=Scanned())
     before = audits.written()
     monkeypatch.setattr(following._nodes, "state", lambda key: before)
     copied(positions, 90_000, 0)
@@ -95,11 +98,7 @@ def test_only_the_records_around_a_difference_are_compared(
     audits: AuditFixture, positions: MemoryPositionReader
 ) -> None:
     scanner = Scanned()
-    following = follower(audits, positions, rate=10_000, scanner=scanner)
-    copied(positions, 0, 0)
-    following.step()
-    copied(positions, 10, 0)
-    following.step()
+    following = aligned_follower(audits, positions, scanner=scanner)
     scanner.differs_at = 5_000
     audits.differing = [Finding(0, FindingKind.ALTERED, 5_003, 5_003, "value")]
     copied(positions, 90_000, 0)
@@ -135,11 +134,7 @@ def test_what_a_pass_does_not_reach_is_left_to_the_next_one_for_some_time(
 ) -> None:
     """A difference takes long to be explained: what follows is not left out."""
     scanner = Scanned()
-    following = follower(audits, positions, rate=10_000, scanner=scanner)
-    copied(positions, 0, 0)
-    following.step()
-    copied(positions, 10, 0)
-    following.step()
+    following = aligned_follower(audits, positions, scanner=scanner)
     audits.before_end = lambda: audits.clock.advance(SCAN_S + 1)
     copied(positions, 90_000, 0)
     for number in range(UNFINISHED_PASSES):

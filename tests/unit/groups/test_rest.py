@@ -136,7 +136,7 @@ def test_a_cluster_that_is_away_is_said(copied: RestFixture) -> None:
 
 
 def test_a_group_goes_back_to_the_source(copied: RestFixture) -> None:
-    """What others have produced at the target meanwhile is not at the source: it goes on behind the copy."""
+    """Records that others produced at the target are not at the source: it goes on behind the copy."""
     copied.logs["source"].hold("orders", 0, 0, 150)
     copied.logs["source"].hold("orders", 1, 0, 150)
     copied.groups_there.add("billing", {FIRST: BASE + 70, SECOND: BASE + COPIED})

@@ -302,7 +302,7 @@ class StoredBatches:
 
 
 class Scan(Protocol):
-    """Where each partition stops to be equal. Raises OperatingError, OldFormat."""
+    """Places at which the partitions stop to be equal. Raises OperatingError, OldFormat."""
 
     def __call__(self, wanted: Wanted, *, late: Callable[[], bool]) -> Mapping[int, Matched]: ...
 
@@ -314,7 +314,7 @@ class Scanner:
         self._clusters = clusters
 
     def __call__(self, wanted: Wanted, *, late: Callable[[], bool]) -> dict[int, Matched]:
-        """Where each partition stops to be equal. Raises OperatingError, OldFormat."""
+        """Places at which the partitions stop to be equal. Raises OperatingError, OldFormat."""
         with (
             self._opened(wanted.route.source, wanted.topic, wanted) as source,
             self._opened(wanted.route.target, wanted.target_topic, wanted) as target,

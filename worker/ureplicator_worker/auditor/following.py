@@ -98,7 +98,7 @@ class _Due:
 
     @property
     def places(self) -> dict[int, Place]:
-        """Where partitions with new records are known to be aligned."""
+        """Places at which partitions with new records are known to be aligned."""
         known = {
             number: next_first(self.audit, self.intent, number) or (position, NO_OFFSET)
             for number, position in self.positions.items()
@@ -258,7 +258,7 @@ class RouteFollower:
         return replace(due, unfinished=unfinished)
 
     def _scan(self, due: _Due, described: Described, late: Callable[[], bool]) -> Scan:
-        """What cannot be read here is left to the comparison of records, which says why."""
+        """Leave what cannot be read to the comparison of records, which says why."""
         request = self._request(due, (), described)
 
         def scan(places: Mapping[int, Place], ends: Mapping[int, int]) -> Mapping[int, Matched]:

@@ -156,7 +156,7 @@ class Reader:
 
 
 class Decoder:
-    """What a connection decodes responses with, in place of the library's class."""
+    """Decoder of a connection's responses, in place of the library's class."""
 
     def decode(self, raw: bytes, *, version: int, header: bool) -> Any:
         """Raises ClusterUnavailable for bytes that are no such response."""

@@ -33,7 +33,7 @@ class WayBackReader:
     def read(
         self, topics: Mapping[str, RouteTopic], wanted: Collection[TopicPartition]
     ) -> Mapping[TopicPartition, CopiedPartition]:
-        """What was copied first: the source's log, read later, reaches at least as far."""
+        """Read what was copied first: the source's log, read later, reaches at least as far."""
         at = {key: (topics[key[0]].target, key[1]) for key in sorted(wanted)}
         if not at:
             return {}

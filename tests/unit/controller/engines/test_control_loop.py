@@ -410,7 +410,7 @@ def test_a_step_that_violates_an_invariant_is_refused(
 def test_invariants_are_checked_without_steps(
     fleet: ControllerFleet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What a manual write violated is reported, even if the plan cannot repair it."""
+    """A violation by a manual write is reported, even if the plan cannot repair it."""
     fleet.worker("a")
     fleet.one.run()
     fleet.topic(1)

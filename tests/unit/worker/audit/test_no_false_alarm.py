@@ -70,7 +70,7 @@ def test_repeats_of_records_that_compaction_removed(compact_target: bool, seed: 
 
 @pytest.mark.parametrize("seed", [0, 1, 3, 4, 5, 7, 8, 9])
 def test_a_foreign_record_of_a_compacted_topic_is_named(seed: int) -> None:
-    """Where neither log has a hole, and nothing is repeated."""
+    """Neither log has a hole there, and nothing is repeated."""
     dice = random.Random(seed)  # noqa: S311
     past = history(Course(keys=20_000, exactly_once=True, compact_source=True), dice)
     place = dice.choice([n for n in range(10, len(past.target) - 20) if _has_no_holes(past, n)])
